@@ -1,0 +1,50 @@
+//! `cargo xtask`: what is done to the source tree rather than by the product.
+//!
+//! - `cargo xtask tidy` holds the source to the rules of the house;
+//! - `cargo xtask scripts` plays the behaviour scripts of `testscripts/`, or records them;
+//! - `cargo xtask ci` does all that a change has to pass.
+
+mod ci;
+mod run;
+mod scripts;
+mod tidy;
+
+use clap::{Parser, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What is done to the source tree of Tarn rather than by Tarn.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Hold the source to the rules of the house: who imports whom, heads, lengths, names.
+    Tidy {
+        /// Break comments that are too wide.
+        #[arg(long)]
+        fix: bool,
+    },
+    /// Play the behaviour scripts against Tarn and redis-server, or record them.
+    Scripts(scripts::Scripts),
+    /// Do all that a change has to pass.
+    Ci(ci::Ci),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().task {
+        Task::Tidy { fix: true } => tidy::fix(&root()),
+        Task::Tidy { fix: false } => tidy::run(&root()),
+        Task::Scripts(scripts) => scripts.run(&root()),
+        Task::Ci(ci) => ci.run(&root()),
+    }
+}
+
+/// The top of the source tree.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace").to_owned()
+}

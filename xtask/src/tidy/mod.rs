@@ -1,0 +1,84 @@
+//! `cargo xtask tidy`: rules of the house that no compiler knows, as checks of the source.
+//!
+//! Each file of this folder holds rules of one kind, and says at its head which and why. What a rule finds is
+//! printed as `file:line: [rule] what is wrong; what to do`.
+
+mod floors;
+mod packages;
+mod places;
+mod safety;
+mod shape;
+mod source;
+mod wrap;
+
+use source::Tree;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Something that breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// The file, from the top of the tree.
+    pub path: String,
+    /// The line, from 1; 1 where the whole file is meant.
+    pub line: usize,
+    /// The rule's name.
+    pub rule: &'static str,
+    /// What is wrong, and after a semicolon what to do.
+    pub problem: String,
+}
+
+/// Breaks comments that are too wide, in the files themselves.
+pub fn fix(root: &Path) -> ExitCode {
+    let tree = match Tree::read(root) {
+        Ok(tree) => tree,
+        Err(problem) => {
+            println!("{problem}");
+            return ExitCode::FAILURE;
+        }
+    };
+    for (path, file, _) in tree.rust() {
+        let wrapped = wrap::wrap_comments(&file.text, shape::COLUMNS_MAX);
+        if wrapped != file.text {
+            println!("{path}");
+            if let Err(error) = std::fs::write(root.join(path), wrapped) {
+                println!("{path}: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    run(root)
+}
+
+/// Prints what breaks the rules.
+pub fn run(root: &Path) -> ExitCode {
+    if is_tidy(root) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether all rules hold; prints what does not.
+pub fn is_tidy(root: &Path) -> bool {
+    let tree = match Tree::read(root) {
+        Ok(tree) => tree,
+        Err(problem) => {
+            println!("{problem}");
+            return false;
+        }
+    };
+    let mut findings = findings(&tree);
+    findings.sort();
+    for finding in &findings {
+        println!("{}:{}: [{}] {}", finding.path, finding.line, finding.rule, finding.problem);
+    }
+    println!("{}", shape::summary(&tree));
+    match findings.len() {
+        0 => println!("tidy: all rules hold"),
+        count => println!("tidy: {count} findings"),
+    }
+    findings.is_empty()
+}
+
+fn findings(tree: &Tree) -> Vec<Finding> {
+    let rules: [fn(&Tree) -> Vec<Finding>; 5] =
+        [floors::check, packages::check, places::check, safety::check, shape::check];
+    rules.iter().flat_map(|rule| rule(tree)).collect()
+}

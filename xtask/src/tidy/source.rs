@@ -1,0 +1,149 @@
+//! The source tree as the rules see it: every file that git knows or would add, Rust files parsed.
+
+use proc_macro2::TokenStream;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use syn::{Attribute, Item, Meta};
+
+/// All text files.
+pub struct Tree {
+    /// The folder itself, as an absolute path.
+    pub root: String,
+    /// By path from the top, with `/` between folders.
+    pub files: BTreeMap<String, Text>,
+}
+
+/// One text file.
+pub struct Text {
+    /// All of it.
+    pub text: String,
+    /// Parsed, if it is Rust.
+    pub rust: Option<Rust>,
+}
+
+/// A parsed Rust file.
+pub struct Rust {
+    /// Its items.
+    pub file: syn::File,
+    /// Its tokens, those of macros included.
+    pub tokens: TokenStream,
+    /// Compiled for tests alone, so that it may know more than the product.
+    pub is_test: bool,
+}
+
+impl Tree {
+    /// Reads the files below `root`.
+    pub fn read(root: &Path) -> Result<Tree, String> {
+        let mut git = Command::new("git");
+        git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+        let output = git.output().map_err(|error| format!("git does not start: {error}"))?;
+        if !output.status.success() {
+            return Err(format!("git ls-files: {}", String::from_utf8_lossy(&output.stderr)));
+        }
+        let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+        // What is no UTF-8 is no text, and what was deleted but not committed is not there.
+        let read = |path: &str| Some((path.to_owned(), std::fs::read_to_string(root.join(path)).ok()?));
+        let texts = listed.split('\0').filter(|path| !path.is_empty()).filter_map(read);
+        Tree::of(root.display().to_string(), texts.collect())
+    }
+
+    /// A tree of these files.
+    pub fn of(root: String, texts: Vec<(String, String)>) -> Result<Tree, String> {
+        let mut files = BTreeMap::new();
+        for (path, text) in texts {
+            let rust = if path.ends_with(".rs") { Some(parse(&path, &text)?) } else { None };
+            files.insert(path, Text { text, rust });
+        }
+        let mut tree = Tree { root, files };
+        tree.mark_tests();
+        Ok(tree)
+    }
+
+    /// The Rust files with their paths.
+    pub fn rust(&self) -> impl Iterator<Item = (&str, &Text, &Rust)> {
+        self.files.iter().filter_map(|(path, text)| Some((path.as_str(), text, text.rust.as_ref()?)))
+    }
+
+    /// Marks the files in `tests/` and those that are declared as `#[cfg(test)] mod name;`.
+    fn mark_tests(&mut self) {
+        let mut tests = BTreeSet::new();
+        for (path, _, rust) in self.rust() {
+            let folder = folder_of_children(path);
+            for item in &rust.file.items {
+                if let Item::Mod(module) = item
+                    && module.content.is_none()
+                    && is_for_tests(&module.attrs)
+                {
+                    tests.insert(format!("{folder}/{}.rs", module.ident));
+                    tests.insert(format!("{folder}/{}/", module.ident));
+                }
+            }
+        }
+        for (path, text) in &mut self.files {
+            if let Some(rust) = &mut text.rust {
+                let is_inside = |folder: &String| folder.ends_with('/') && path.starts_with(folder.as_str());
+                rust.is_test =
+                    path.contains("/tests/") || tests.contains(path) || tests.iter().any(is_inside);
+            }
+        }
+    }
+}
+
+/// Whether an item is compiled for tests alone.
+pub fn is_for_tests(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| match &attribute.meta {
+        Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "test",
+        _ => false,
+    })
+}
+
+/// Where the modules lie that a file declares: beside `mod.rs`, `lib.rs` and `main.rs`, below any other.
+fn folder_of_children(path: &str) -> String {
+    let (folder, name) = path.rsplit_once('/').unwrap_or((".", path));
+    match name {
+        "mod.rs" | "lib.rs" | "main.rs" => folder.to_owned(),
+        _ => path.trim_end_matches(".rs").to_owned(),
+    }
+}
+
+fn parse(path: &str, text: &str) -> Result<Rust, String> {
+    let at = |error: syn::Error| format!("{path}:{}: {error}", error.span().start().line);
+    let file = syn::parse_file(text).map_err(at)?;
+    let tokens = text.parse().map_err(|error| format!("{path}: {error}"))?;
+    Ok(Rust { file, tokens, is_test: false })
+}
+
+/// A tree of a few made-up files, for the tests of the rules.
+#[cfg(test)]
+pub fn sample(files: &[(&str, &str)]) -> Tree {
+    let texts = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
+    Tree::of("/nowhere".to_owned(), texts).expect("the sample parses")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_declared_for_tests_are_marked() {
+        let tree = sample(&[
+            ("engine/src/lib.rs", "#[cfg(test)] mod models; mod table;"),
+            ("engine/src/models.rs", ""),
+            ("engine/src/table.rs", "#[cfg(test)] mod deep;"),
+            ("engine/src/table/deep.rs", ""),
+            ("engine/src/models/inner.rs", ""),
+            ("engine/tests/outer.rs", ""),
+        ]);
+        let marked: Vec<&str> =
+            tree.rust().filter(|(_, _, rust)| rust.is_test).map(|(path, _, _)| path).collect();
+        let expected = [
+            "engine/src/models.rs",
+            "engine/src/models/inner.rs",
+            "engine/src/table/deep.rs",
+            "engine/tests/outer.rs",
+        ];
+        assert_eq!(marked, expected);
+    }
+}
