@@ -1,0 +1,14 @@
+//! From the bytes a client sends to the arguments of its commands.
+
+mod args;
+mod decoder;
+mod error;
+mod inline;
+mod limits;
+#[cfg(test)]
+mod tests;
+
+pub use args::{Args, ArgsIter, OwnedArgs};
+pub use decoder::RequestDecoder;
+pub use error::ProtocolError;
+pub use limits::{INLINE_BYTES_MAX, Limits, UNAUTHENTICATED_ARGS_MAX, UNAUTHENTICATED_BULK_BYTES_MAX};
