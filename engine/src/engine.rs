@@ -1,0 +1,264 @@
+//! The store: tables, log and the background work between them. The only place that knows them together.
+
+use crate::io::Clock;
+use crate::log::{Appender, Group, LogError, Validity};
+use crate::record::{Batch, Lsn, UnixMs, Write};
+use crate::session::{Exclusive, Latched, Session, World};
+use crate::table::{Garbage, Retired, Table};
+use crossbeam_channel::{Receiver, Sender};
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+/// Why a commit was refused. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// The log cannot take writes now; reads go on.
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
+
+/// What is freed or walked off the write path.
+pub(crate) enum Discarded {
+    /// A large value.
+    Value(Garbage),
+    /// A flushed database. Its records are older than the record of the flush, which says enough.
+    Table(#[expect(dead_code, reason = "held to be dropped elsewhere")] Arc<Table>),
+}
+
+#[repr(align(64))]
+struct Gate(RwLock<World>);
+
+/// The store. Threads enter by [`Engine::enter`] with a number of their own.
+pub struct Engine {
+    gates: Box<[Gate]>,
+    /// The newest `Lsn` while there is no log.
+    unlogged: AtomicU64,
+    /// Which records of the log have been replaced.
+    validity: Arc<Validity>,
+    clock: Arc<dyn Clock>,
+    reaper: Sender<Discarded>,
+    expired: AtomicU64,
+    pending_frees: Arc<AtomicU64>,
+    active_expire: AtomicBool,
+}
+
+/// The background threads of an engine; ends them when dropped.
+pub struct Background {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Gate number of the expirer; workers follow it.
+const EXPIRER: usize = 0;
+
+impl Engine {
+    /// A store of `databases` empty databases for `workers` threads, without a log.
+    pub fn unlogged(databases: usize, workers: usize, clock: Arc<dyn Clock>) -> (Arc<Engine>, Background) {
+        let tables = (0..databases).map(|_| Arc::default()).collect();
+        Engine::new(tables, workers, None, Arc::new(Validity::new()), clock)
+    }
+
+    /// A store of these databases for `workers` threads, logged to `log` if there is one. `validity` knows
+    /// which records have been replaced so far.
+    pub fn new(
+        tables: Vec<Arc<Table>>,
+        workers: usize,
+        log: Option<Appender>,
+        validity: Arc<Validity>,
+        clock: Arc<dyn Clock>,
+    ) -> (Arc<Engine>, Background) {
+        let world = World { tables, log };
+        let (reaper, discarded) = crossbeam_channel::unbounded();
+        let pending_frees = Arc::new(AtomicU64::new(0));
+        let engine = Arc::new(Engine {
+            gates: (0..=workers).map(|_| Gate(RwLock::new(world.clone()))).collect(),
+            unlogged: AtomicU64::new(0),
+            validity: validity.clone(),
+            clock,
+            reaper,
+            expired: AtomicU64::new(0),
+            pending_frees: pending_frees.clone(),
+            active_expire: AtomicBool::new(true),
+        });
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = vec![
+            spawn("tarn-reaper", move || reap(discarded, &validity, &pending_frees)),
+            spawn("tarn-expirer", {
+                let (engine, stop) = (Arc::downgrade(&engine), stop.clone());
+                move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        std::thread::park_timeout(EXPIRY_CYCLE);
+                        let Some(engine) = engine.upgrade() else { return };
+                        if engine.active_expire.load(Ordering::Relaxed) {
+                            engine.expire_due(engine.clock.unix_ms());
+                        }
+                    }
+                }
+            }),
+        ];
+        (engine, Background { stop, threads })
+    }
+
+    /// Enters the gate as worker `worker` (0, 1, …). Waits while the gate is closed.
+    pub fn enter(&self, worker: usize) -> Session<'_> {
+        Session { engine: self, world: self.gates[worker + 1].0.read() }
+    }
+
+    /// Waits until every worker is out and keeps them out.
+    ///
+    /// REQUIRES: the caller is not inside the gate.
+    pub fn close_gate(&self) -> Exclusive<'_> {
+        Exclusive { engine: self, worlds: self.gates.iter().map(|gate| gate.0.write()).collect() }
+    }
+
+    /// Keys that were deleted because they expired.
+    pub fn expired_keys(&self) -> u64 {
+        self.expired.load(Ordering::Relaxed)
+    }
+
+    /// Values that wait to be freed in the background.
+    pub fn pending_frees(&self) -> u64 {
+        self.pending_frees.load(Ordering::Relaxed)
+    }
+
+    /// Switches the deletion of expired keys that nobody touches.
+    pub fn set_active_expire(&self, on: bool) {
+        self.active_expire.store(on, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_expired(&self, keys: usize) {
+        self.expired.fetch_add(keys as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn last_lsn(&self, world: &World) -> Lsn {
+        match &world.log {
+            Some(log) => log.last(),
+            None => Lsn(self.unlogged.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Gives `batch` its `Lsn`s and appends it to the log if there is one. Returns the first.
+    pub(crate) fn append(
+        &self,
+        world: &World,
+        batch: &Batch<'_>,
+        group: &mut Group,
+    ) -> Result<Lsn, CommitError> {
+        let Some(log) = &world.log else {
+            return Ok(Lsn(1 + self.unlogged.fetch_add(batch.len() as u64, Ordering::Relaxed)));
+        };
+        group.clear();
+        for write in batch {
+            group.push(write);
+        }
+        Ok(log.append(group)?)
+    }
+
+    /// Which records of the log have been replaced.
+    pub fn validity(&self) -> &Validity {
+        &self.validity
+    }
+
+    /// Marks the records of replaced units invalid and hands large values to the reaper.
+    pub(crate) fn retire(&self, world: &World, retired: Retired) {
+        if world.log.is_some() {
+            for lsn in &retired.lsns {
+                self.validity.invalidate(*lsn);
+            }
+        }
+        for garbage in retired.garbage {
+            self.discard(Discarded::Value(garbage));
+        }
+    }
+
+    pub(crate) fn discard_table(&self, table: Arc<Table>) {
+        self.discard(Discarded::Table(table));
+    }
+
+    fn discard(&self, discarded: Discarded) {
+        self.pending_frees.fetch_add(1, Ordering::Relaxed);
+        // The reaper ends only after the engine, whose sender this is.
+        let _ = self.reaper.send(discarded);
+    }
+
+    /// Deletes the keys that are due at `now`, one segment at a time. Stops early if the log refuses writes.
+    pub fn expire_due(&self, now: UnixMs) {
+        let mut group = Group::default();
+        let databases = self.gates[EXPIRER].0.read().tables.len();
+        for db in 0..databases {
+            let mut from = 0;
+            loop {
+                // The gate is left after each segment, so that closing it waits for one segment at most.
+                let world = self.gates[EXPIRER].0.read();
+                let Some(index) = world.tables[db].next_due(from, now) else { break };
+                from = index + 1;
+                if self.expire_segment(&world, db as u8, index, now, &mut group).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn expire_segment(
+        &self,
+        world: &World,
+        db: u8,
+        index: usize,
+        now: UnixMs,
+        group: &mut Group,
+    ) -> Result<(), CommitError> {
+        let mut latched = Latched::of_segment(self, world, db, index, now);
+        let (due, next) = latched.segment().expired(now);
+        if !due.is_empty() {
+            let delete = |key: Box<[u8]>| Write::Key {
+                db,
+                key: key.into_vec().into(),
+                change: crate::record::Change::Delete,
+            };
+            let batch: Batch<'_> = due.into_iter().map(delete).collect();
+            latched.commit(&batch, group)?;
+            self.note_expired(batch.len());
+        }
+        latched.set_due(next);
+        Ok(())
+    }
+}
+
+/// How often the expirer looks for keys that are due.
+const EXPIRY_CYCLE: std::time::Duration = std::time::Duration::from_millis(20);
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(run).expect("the system can start one more thread at the start of the store")
+}
+
+/// Frees large values and flushed tables until the engine is gone. Others may hold a table for the rest of a
+/// command; whoever lets go last frees it.
+fn reap(discarded: Receiver<Discarded>, validity: &Validity, pending: &AtomicU64) {
+    for item in discarded {
+        if let Discarded::Value(garbage) = &item {
+            garbage.for_each_lsn(&mut |lsn| {
+                validity.invalidate(lsn);
+            });
+        }
+        drop(item);
+        pending.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in &self.threads {
+            thread.thread().unpark();
+        }
+        // The reaper ends when the last engine handle goes; it may be freeing gigabytes, which the end of the
+        // process does faster.
+        self.threads.retain(|thread| thread.thread().name() == Some("tarn-expirer"));
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What the log needs of a file system: [`Disk`] for names, [`DiskFile`] for bytes.
+//!
+//! The promises that the log builds on, and nothing more than these:
+//!
+//! ```text
+//! write_at    visible to read_at at once; on the device only after sync_data
+//! create      the name is on the device only after sync_dir of its directory; so are rename and remove
+//! rename      the new name stands for the old file or the new one, never for a mixture
+//! lock        gone when the process is gone
+//! ```
+
+use std::fmt::Debug;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+/// A call on a file system that failed: which call, on what, and why.
+#[derive(Debug, Error)]
+#[error("cannot {action} {}: {source}", path.display())]
+pub struct DiskError {
+    /// What was tried, a verb: "write", "create" …
+    pub action: &'static str,
+    /// The file or directory.
+    pub path: PathBuf,
+    /// The answer of the operating system.
+    pub source: io::Error,
+}
+
+impl DiskError {
+    /// The error of `action` on `path`.
+    pub fn new(action: &'static str, path: &Path, source: io::Error) -> DiskError {
+        DiskError { action, path: path.to_path_buf(), source }
+    }
+
+    /// Whether the cause is a full disk or an exhausted quota.
+    pub fn is_full(&self) -> bool {
+        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+}
+
+/// The answer of a call on a file system.
+pub type DiskResult<T> = Result<T, DiskError>;
+
+/// A lock that is released when it is dropped, and when the process ends in whatever way.
+pub trait DiskLock: Send + Sync + Debug {}
+
+/// A file system.
+pub trait Disk: Send + Sync + Debug {
+    /// Makes a new, empty file; an error if the name is taken.
+    fn create(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>>;
+
+    /// Opens a file to read and write; an error if there is none.
+    fn open(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>>;
+
+    /// Gives a file another name in place of whatever had it.
+    fn rename(&self, from: &Path, to: &Path) -> DiskResult<()>;
+
+    /// Takes a name away.
+    fn remove(&self, path: &Path) -> DiskResult<()>;
+
+    /// The names in a directory, sorted.
+    fn list(&self, directory: &Path) -> DiskResult<Vec<String>>;
+
+    /// Makes a directory and those above it, where they do not exist.
+    fn create_dir_all(&self, directory: &Path) -> DiskResult<()>;
+
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, directory: &Path) -> DiskResult<()>;
+
+    /// Takes the lock of a lock file, which is made if it is not there; `None` if another holder has it.
+    fn lock(&self, path: &Path) -> DiskResult<Option<Box<dyn DiskLock>>>;
+
+    /// Bytes that can still be written below a directory.
+    fn bytes_free(&self, directory: &Path) -> DiskResult<u64>;
+
+    /// A number that nobody can foresee.
+    fn random(&self) -> u64;
+}
+
+/// An open file.
+pub trait DiskFile: Send + Sync + Debug {
+    /// The name under which it was opened.
+    fn path(&self) -> &Path;
+
+    /// Length in bytes.
+    fn len(&self) -> DiskResult<u64>;
+
+    /// Whether it has no bytes.
+    fn is_empty(&self) -> DiskResult<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Reads at most `buffer.len()` bytes; fewer at the end of the file or when it pleases, 0 only at the
+    /// end.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> DiskResult<usize>;
+
+    /// Writes at least one and at most `bytes.len()` bytes and says how many.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> DiskResult<usize>;
+
+    /// Makes all bytes written before this call durable, and the length.
+    ///
+    /// After an error nothing is known about them: a second call that succeeds does not say that they are
+    /// durable.
+    fn sync_data(&self) -> DiskResult<()>;
+
+    /// Reserves space for the first `bytes` bytes without changing the length.
+    fn reserve(&self, bytes: u64) -> DiskResult<()>;
+
+    /// Cuts or extends the file with zeros and gives back what was reserved behind.
+    fn set_len(&self, bytes: u64) -> DiskResult<()>;
+
+    /// Writes all of `bytes`.
+    fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> DiskResult<()> {
+        while !bytes.is_empty() {
+            let count = self.write_at(bytes, offset)?;
+            if count == 0 {
+                return Err(DiskError::new("write", self.path(), io::ErrorKind::WriteZero.into()));
+            }
+            bytes = &bytes[count..];
+            offset += count as u64;
+        }
+        Ok(())
+    }
+
+    /// Fills `buffer` as far as the file reaches; says how far.
+    fn read_full_at(&self, buffer: &mut [u8], offset: u64) -> DiskResult<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let count = self.read_at(&mut buffer[filled..], offset + filled as u64)?;
+            if count == 0 {
+                break;
+            }
+            filled += count;
+        }
+        Ok(filled)
+    }
+}

@@ -1,0 +1,14 @@
+//! Files, time and chance: all that the store takes from the operating system, behind traits that a test can
+//! replace.
+
+#[expect(clippy::disallowed_methods, reason = "the one door to what clippy.toml forbids elsewhere")]
+pub mod clock;
+pub mod disk;
+#[expect(clippy::disallowed_methods, reason = "the one door to what clippy.toml forbids elsewhere")]
+pub mod os;
+pub mod sim;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use disk::{Disk, DiskError, DiskFile, DiskLock, DiskResult};
+pub use os::OsDisk;
+pub use sim::{Crash, Fault, SimDisk, SimOptions};

@@ -1,0 +1,188 @@
+//! The file system of the machine.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::disk::{Disk, DiskError, DiskFile, DiskLock, DiskResult};
+
+/// The file system of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsDisk;
+
+/// A file of the machine.
+#[derive(Debug)]
+struct OsFile {
+    file: File,
+    path: PathBuf,
+}
+
+#[derive(Debug)]
+struct OsLock {
+    // The lock goes with the descriptor.
+    _file: File,
+}
+
+impl DiskLock for OsLock {}
+
+impl Disk for OsDisk {
+    fn create(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
+        open(OpenOptions::new().read(true).write(true).create_new(true), "create", path)
+    }
+
+    fn open(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
+        open(OpenOptions::new().read(true).write(true), "open", path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> DiskResult<()> {
+        fs::rename(from, to).map_err(|error| DiskError::new("rename", from, error))
+    }
+
+    fn remove(&self, path: &Path) -> DiskResult<()> {
+        fs::remove_file(path).map_err(|error| DiskError::new("remove", path, error))
+    }
+
+    fn list(&self, directory: &Path) -> DiskResult<Vec<String>> {
+        let failed = |error| DiskError::new("list", directory, error);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(directory).map_err(failed)? {
+            // A name that is not UTF-8 is none of the log's.
+            if let Ok(name) = entry.map_err(failed)?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn create_dir_all(&self, directory: &Path) -> DiskResult<()> {
+        fs::create_dir_all(directory).map_err(|error| DiskError::new("create directory", directory, error))
+    }
+
+    fn sync_dir(&self, directory: &Path) -> DiskResult<()> {
+        File::open(directory)
+            .and_then(|handle| handle.sync_all())
+            .map_err(|error| DiskError::new("sync directory", directory, error))
+    }
+
+    fn lock(&self, path: &Path) -> DiskResult<Option<Box<dyn DiskLock>>> {
+        let failed = |error| DiskError::new("lock", path, error);
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Box::new(OsLock { _file: file }))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
+
+    fn bytes_free(&self, directory: &Path) -> DiskResult<u64> {
+        let stat = rustix::fs::statvfs(directory)
+            .map_err(|error| DiskError::new("ask for the free space of", directory, error.into()))?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn random(&self) -> u64 {
+        rand::random()
+    }
+}
+
+impl OsFile {
+    fn failed(&self, action: &'static str, error: impl Into<io::Error>) -> DiskError {
+        DiskError::new(action, &self.path, error.into())
+    }
+}
+
+impl DiskFile for OsFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len(&self) -> DiskResult<u64> {
+        self.file.metadata().map(|metadata| metadata.len()).map_err(|error| self.failed("examine", error))
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> DiskResult<usize> {
+        retry(|| self.file.read_at(buffer, offset)).map_err(|error| self.failed("read", error))
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> DiskResult<usize> {
+        retry(|| self.file.write_at(bytes, offset)).map_err(|error| self.failed("write", error))
+    }
+
+    fn sync_data(&self) -> DiskResult<()> {
+        // Not retried, not even when interrupted: after any error the state of the bytes is unknown.
+        rustix::fs::fdatasync(&self.file).map_err(|error| self.failed("sync", error))
+    }
+
+    fn reserve(&self, bytes: u64) -> DiskResult<()> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, bytes) {
+            // A file system that cannot reserve finds out later whether there is room.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
+            Err(error) => Err(self.failed("reserve space for", error)),
+        }
+    }
+
+    fn set_len(&self, bytes: u64) -> DiskResult<()> {
+        self.file.set_len(bytes).map_err(|error| self.failed("cut", error))
+    }
+}
+
+fn open(options: &OpenOptions, action: &'static str, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
+    let file = options.open(path).map_err(|error| DiskError::new(action, path, error))?;
+    Ok(Arc::new(OsFile { file, path: path.to_path_buf() }))
+}
+
+fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            answer => return answer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back_and_cut() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        let file = OsDisk.create(&path).unwrap();
+        file.reserve(4096).unwrap();
+        file.write_all_at(b"hello", 3).unwrap();
+        file.sync_data().unwrap();
+        OsDisk.sync_dir(place.path()).unwrap();
+        let mut buffer = [9; 16];
+        assert_eq!(file.read_full_at(&mut buffer, 0).unwrap(), 8);
+        assert_eq!(&buffer[..8], b"\0\0\0hello");
+        file.set_len(4).unwrap();
+        assert_eq!(OsDisk.open(&path).unwrap().len().unwrap(), 4);
+        assert!(OsDisk.bytes_free(place.path()).unwrap() > 0);
+    }
+
+    #[test]
+    fn a_lock_has_one_holder() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("lock");
+        let held = OsDisk.lock(&path).unwrap();
+        assert!(held.is_some());
+        assert!(OsDisk.lock(&path).unwrap().is_none());
+        drop(held);
+        assert!(OsDisk.lock(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn an_error_names_the_call_and_the_file() {
+        let error = OsDisk.open(Path::new("/nowhere/at/all")).unwrap_err();
+        assert!(error.to_string().starts_with("cannot open /nowhere/at/all: "), "{error}");
+        assert!(!error.is_full());
+    }
+}

@@ -1,0 +1,28 @@
+//! The store of Tarn: logical databases of typed values, a log that makes acknowledged writes survive, and
+//! recovery from it.
+//!
+//! It is a library without sockets, without RESP and without a wall clock of its own. A thread enters the
+//! gate, latches the keys of one command, reads entries, and commits a batch of writes:
+//!
+//! ```text
+//!   Engine::enter ──> Session::latch ──> Latched::get … ──> Latched::commit ──> Latched::release
+//! ```
+//!
+//! Floors, from the ground up: `record`, `io`, `value`, `table`, `log`, then `session`, `recovery` and
+//! `engine`, where they meet.
+
+// Tests damage files and wait as they like; the product goes through `io`.
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
+pub mod engine;
+pub mod io;
+pub mod log;
+pub mod record;
+pub mod recovery;
+pub mod session;
+pub mod table;
+pub mod value;
+
+pub use engine::Engine;
+pub use log::{Durable, Group, Log, LogError, LogOptions, OpenError, SyncMode};
+pub use table::{Entry, KeyHash, ScanBudget};

@@ -1,0 +1,109 @@
+//! Appending: a short critical section that numbers the records of a group and copies them into the active
+//! block.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::durable::{Durable, Waker};
+use super::error::LogError;
+use super::file::FileTemplate;
+use super::group::Group;
+use super::options::LogOptions;
+use super::pipeline::{Active, BATCH_BYTES, Pipeline, State};
+use crate::io::OsDisk;
+use crate::record::Lsn;
+
+/// The way into the log. Cheap to clone; every worker has one.
+#[derive(Clone)]
+pub struct Appender {
+    pub(super) pipeline: Arc<Pipeline>,
+}
+
+impl Appender {
+    /// An appender without a log behind it: groups get their numbers, from `next` on, and are forgotten; all
+    /// of them count as durable.
+    pub fn unlogged(next: Lsn) -> (Appender, Durable) {
+        let durable = Durable::new(0, Lsn(u64::MAX));
+        let active = Active::new(next, 1, Vec::new(), State::Unlogged);
+        let options = LogOptions::new(Vec::new());
+        let template = FileTemplate::default();
+        let pipeline = Pipeline::new(Arc::new(OsDisk), durable.clone(), active, template, &options);
+        (Appender { pipeline: Arc::new(pipeline) }, durable)
+    }
+
+    /// Appends a group as one atomic step and returns the `Lsn` of its first record; the others follow by one
+    /// each. Never waits for the disk. An empty group changes nothing and returns the `Lsn` that the next
+    /// record will have.
+    pub fn append(&self, group: &Group) -> Result<Lsn, LogError> {
+        self.append_with(group, |first| first)
+    }
+
+    /// Appends a group and calls `then` with its first `Lsn` before any other group can be appended: for what
+    /// must happen at one point of the order, such as looking at the cuts in force.
+    pub fn append_with<R>(&self, group: &Group, then: impl FnOnce(Lsn) -> R) -> Result<R, LogError> {
+        let mut active = self.pipeline.active.lock();
+        match &active.state {
+            State::Running if !group.is_empty() => self.copy(&mut active, group)?,
+            State::Running | State::Unlogged => {}
+            State::Failed(_, error) => return Err(error.clone()),
+            State::Closing | State::Closed => return Err(LogError::Closed),
+        }
+        let first = active.next;
+        active.next = first.after(u64::from(group.count()));
+        Ok(then(first))
+    }
+
+    /// Calls `then` with the `Lsn` of the newest record while no group can be appended: a cut between groups.
+    pub fn at_cut<R>(&self, then: impl FnOnce(Lsn) -> R) -> R {
+        let active = self.pipeline.active.lock();
+        then(Lsn(active.next.0 - 1))
+    }
+
+    /// The `Lsn` of the newest record.
+    pub fn last(&self) -> Lsn {
+        self.at_cut(|last| last)
+    }
+
+    /// Bytes accepted and not yet written.
+    pub fn backlog_bytes(&self) -> u64 {
+        self.pipeline.backlog_bytes()
+    }
+
+    /// Whether the disk keeps up. If not, take no more requests that write until a waker of
+    /// [`Appender::subscribe_room`] calls; what is appended in spite of that is taken up to twice the limit,
+    /// then refused.
+    pub fn has_room(&self) -> bool {
+        self.pipeline.has_room()
+    }
+
+    /// Adds a waker that is called when there is room again after [`Appender::has_room`] said no.
+    pub fn subscribe_room(&self, waker: Waker) {
+        self.pipeline.subscribe_room(waker);
+    }
+
+    fn copy(&self, active: &mut Active, group: &Group) -> Result<(), LogError> {
+        // A block counts its records in 32 bits; that many only gather when the disk has stopped.
+        let count = active.count.checked_add(group.count()).ok_or(LogError::Backlogged)?;
+        let before = active.buffer.len();
+        if self.pipeline.refuses(group.bytes_len()) {
+            return Err(LogError::Backlogged);
+        }
+        group.copy_to(&mut active.buffer);
+        let after = active.buffer.len();
+        self.pipeline.accepted(after - before);
+        if active.count == 0 && active.idle > 0 {
+            self.pipeline.work.notify_one();
+        }
+        active.count = count;
+        if active.collecting && before < BATCH_BYTES && after >= BATCH_BYTES {
+            self.pipeline.full.notify_one();
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Appender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Appender").field("backlog_bytes", &self.backlog_bytes()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,404 @@
+//! Random lives of a log on the simulated disk: every step from a seed, every fault kind, a crash at any
+//! call, and then: is what came back a legal state?
+//!
+//! The threads of the log are left out; their steps are taken here one by one, in an order that chance
+//! chooses, so that a seed always tells the same story. What must hold when a log is opened again:
+//!
+//! - what comes back is a prefix of the groups that were appended, each whole;
+//! - it has everything below the durable watermark; after a mere kill, everything that was written;
+//! - the disk's faults never pass for damage.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::durable::Progress;
+use super::file::LogFile;
+use super::flusher::Flight;
+use super::handle::begin;
+use super::pipeline::{Pipeline, State, Taken};
+use super::reader::{Reader, Recovered};
+use super::rescue::Rescue;
+use super::{Appender, Group, Log, LogOptions, OpenError, SyncMode};
+use crate::io::{Crash, Fault, SimDisk, SimOptions};
+use crate::record::{Change, Lsn, Write};
+
+/// How many random lives are lived, unless `TARN_SEEDS` says so.
+const SEEDS: u64 = 5_000;
+
+/// How many seeds to try.
+fn seeds() -> u64 {
+    std::env::var("TARN_SEEDS").map_or(SEEDS, |seeds| seeds.parse().expect("TARN_SEEDS is a number"))
+}
+
+/// A group as it was appended.
+#[derive(Clone, Debug, PartialEq)]
+struct Appended {
+    first: Lsn,
+    writes: Vec<Write<'static>>,
+}
+
+impl Appended {
+    fn last(&self) -> Lsn {
+        Lsn(self.first.0 + self.writes.len() as u64 - 1)
+    }
+}
+
+/// A flight's work, as far as it has come.
+enum Under {
+    Write(Taken),
+    List(Arc<LogFile>),
+    Sync(Arc<LogFile>, Vec<u64>),
+}
+
+/// A log and what is known about it.
+struct World {
+    rng: SmallRng,
+    disk: SimDisk,
+    options: LogOptions,
+    groups: Vec<Appended>,
+    /// Must come back whatever happens.
+    acknowledged: Lsn,
+    /// Must come back if the operating system lives on.
+    written: Lsn,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let directories =
+            (0..rng.random_range(1..=3)).map(|index| PathBuf::from(format!("/log{index}"))).collect();
+        let mut options = LogOptions::new(directories);
+        options.mode = any_mode(&mut rng);
+        options.file_bytes = rng.random_range(1_024..24_000);
+        options.flushes_in_flight = rng.random_range(1..=4);
+        let disk = SimDisk::new(rng.random(), SimOptions::default());
+        World { rng, disk, options, groups: Vec::new(), acknowledged: Lsn::ZERO, written: Lsn::ZERO }
+    }
+
+    /// One life: opened, lived, ended; the next may begin.
+    fn live(&mut self, seed: u64) {
+        let faults = self.any_faults();
+        if self.rng.random_bool(0.2) {
+            self.disk.set_options(faults.clone());
+        }
+        let Some((pipeline, _)) = self.open(seed) else {
+            // A fault or a crash during the opening; the next one goes undisturbed.
+            self.end(None);
+            return;
+        };
+        self.disk
+            .set_options(SimOptions { crash_at: faults.crash_at.map(|at| at + self.disk.calls()), ..faults });
+        let pipeline = Arc::new(pipeline);
+        let mut under = Vec::new();
+        for _ in 0..self.rng.random_range(0..150) {
+            self.step(&pipeline, &mut under);
+            self.acknowledged = self.acknowledged.max(pipeline.durable.lsn());
+            if self.disk.is_dead() {
+                break;
+            }
+        }
+        if !self.disk.is_dead() && self.rng.random_bool(0.3) {
+            self.settle(seed, &pipeline, under);
+        }
+        self.end(Some(&pipeline));
+    }
+
+    /// Opens the log and checks what comes back; `None` if a fault prevented it.
+    fn open(&mut self, seed: u64) -> Option<(Pipeline, Recovered)> {
+        let reader = match Reader::open(Arc::new(self.disk.clone()), self.options.clone()) {
+            Ok(reader) => reader,
+            Err(OpenError::Disk(_)) => return None,
+            Err(error) => panic!("seed {seed}: {error}"),
+        };
+        let (reader, back) = match read(reader) {
+            Ok(read) => read,
+            Err(OpenError::Disk(_)) => return None,
+            Err(error) => panic!("seed {seed}: {error}"),
+        };
+        let whole = self.groups.get(..back.len()).unwrap_or_default();
+        assert!(back == whole, "seed {seed}: not a prefix of what was appended");
+        let last = back.last().map_or(Lsn::ZERO, Appended::last);
+        let promised = self.acknowledged.max(self.written);
+        assert!(last >= promised, "seed {seed}: {last} came back, {promised} was promised");
+        let opened = reader.finish().and_then(|finished| {
+            let recovered = finished.recovered.clone();
+            begin(finished).map(|(pipeline, _)| (pipeline, recovered))
+        });
+        match opened {
+            Ok(opened) => {
+                self.groups.truncate(back.len());
+                self.acknowledged = last;
+                assert_eq!(opened.1.last, last, "seed {seed}");
+                Some(opened)
+            }
+            Err(OpenError::Disk(_)) => None,
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
+    }
+
+    fn step(&mut self, pipeline: &Arc<Pipeline>, under: &mut Vec<Under>) {
+        match self.rng.random_range(0..100) {
+            0..40 => self.append(pipeline),
+            40..60 => {
+                let lanes = self.options.directories.len();
+                let lane = self.rng.random_range(0..lanes);
+                if under.len() < lanes * self.options.flushes_in_flight {
+                    under.extend(pipeline.take(&mut pipeline.active.lock(), lane, 0).map(Under::Write));
+                }
+            }
+            60..85 if !under.is_empty() => {
+                let index = self.rng.random_range(0..under.len());
+                let work = under.swap_remove(index);
+                under.extend(self.advance(pipeline, work));
+            }
+            85..88 => pipeline.sync_all(),
+            88..90 => pipeline.leave_files(),
+            90..92 => pipeline.set_mode(any_mode(&mut self.rng)),
+            92..94 => pipeline.claim(),
+            94 => {
+                let mut options = self.any_faults();
+                options.crash_at = None;
+                self.disk.set_options(options);
+            }
+            _ => self.keep(pipeline),
+        }
+    }
+
+    /// What the preparer and the syncer do about files and failures.
+    fn keep(&mut self, pipeline: &Pipeline) {
+        let lane = self.rng.random_range(0..self.options.directories.len());
+        let wanted = pipeline.active.lock().lanes[lane].next.is_none();
+        if pipeline.failed() {
+            pipeline.rescue();
+        } else if wanted {
+            pipeline.prepare(lane);
+            let stuck = pipeline.stuck(&pipeline.active.lock());
+            if let Some(error) = stuck {
+                pipeline.fail(error);
+            }
+        }
+    }
+
+    fn append(&mut self, pipeline: &Arc<Pipeline>) {
+        let mut group = Group::new();
+        let mut writes = Vec::new();
+        for _ in 0..self.rng.random_range(1..=4) {
+            let length = match self.rng.random_range(0..40) {
+                0 => 9_000,
+                1..5 => 700,
+                _ => 20,
+            };
+            let bytes: Vec<u8> = (0..length).map(|_| self.rng.random()).collect();
+            let change = Change::Put { value: bytes.into(), expiry: None };
+            writes.push(Write::Key { db: 0, key: self.rng.random::<[u8; 8]>().to_vec().into(), change });
+            group.push(writes.last().unwrap());
+        }
+        let appender = Appender { pipeline: pipeline.clone() };
+        if let Ok(first) = appender.append(&group) {
+            let expected = self.groups.last().map_or(Lsn(1), |group| group.last().after(1));
+            assert_eq!(first, expected);
+            self.groups.push(Appended { first, writes });
+        }
+    }
+
+    /// Takes a flight's next step.
+    fn advance(&mut self, pipeline: &Pipeline, work: Under) -> Option<Under> {
+        let flight = |file: &LogFile, chance: usize| Flight {
+            lane: file.header.stream as usize,
+            handle: chance % self.options.flushes_in_flight,
+        };
+        let chance = self.rng.random_range(0..4);
+        match work {
+            Under::Write(taken) => {
+                let file = taken.file.clone();
+                let written = flight(&file, chance).write(pipeline, taken);
+                (written && pipeline.mode() == SyncMode::Always).then_some(Under::List(file))
+            }
+            Under::List(file) => {
+                let listed = pipeline.durable.written_in(&file);
+                Some(Under::Sync(file, listed))
+            }
+            Under::Sync(file, listed) => {
+                flight(&file, chance).sync_listed(pipeline, &file, &listed);
+                None
+            }
+        }
+    }
+
+    /// With a disk that works again the log takes up its work, and everything that was accepted becomes
+    /// durable.
+    fn settle(&mut self, seed: u64, pipeline: &Arc<Pipeline>, mut under: Vec<Under>) {
+        self.disk.set_options(SimOptions::default());
+        while let Some(work) = under.pop() {
+            under.extend(self.advance(pipeline, work));
+        }
+        for _ in 0..20 {
+            if pipeline.failed() {
+                assert!(pipeline.rescue() == Rescue::Done, "seed {seed}: {:?}", pipeline.status());
+            }
+            for lane in 0..self.options.directories.len() {
+                if pipeline.active.lock().lanes[lane].next.is_none() {
+                    pipeline.prepare(lane);
+                }
+                let taken = pipeline.take(&mut pipeline.active.lock(), lane, 0);
+                if let Some(taken) = taken {
+                    pipeline.write_alone(taken);
+                }
+            }
+            pipeline.sync_all();
+            pipeline.leave_files();
+        }
+        let last = self.groups.last().map_or(Lsn::ZERO, Appended::last);
+        assert_eq!(pipeline.durable.lsn(), last, "seed {seed}: {:?}", pipeline.status());
+        self.acknowledged = last;
+        if self.rng.random_bool(0.5) {
+            pipeline.active.lock().state = State::Closing;
+            pipeline.close().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+    }
+
+    /// The machine dies, in one way or the other.
+    fn end(&mut self, pipeline: Option<&Pipeline>) {
+        let crash = if self.rng.random_bool(0.3) { Crash::Kill } else { Crash::PowerLoss };
+        if let Some(pipeline) = pipeline {
+            let pending = pipeline.durable.pending();
+            let written = pending
+                .iter()
+                .take_while(|block| matches!(block.progress, Progress::Written | Progress::Durable));
+            self.written = self.written.max(written.last().map_or(Lsn::ZERO, |block| block.last));
+        }
+        if crash == Crash::PowerLoss {
+            self.written = Lsn::ZERO;
+        }
+        self.disk = self.disk.crash(crash, self.rng.random(), SimOptions::default());
+    }
+
+    fn any_faults(&mut self) -> SimOptions {
+        let mut options = SimOptions::default();
+        if self.rng.random_bool(0.5) {
+            for fault in Fault::ALL {
+                if self.rng.random_bool(0.4) {
+                    options.faults_per_mille.push((fault, [2, 20, 200][self.rng.random_range(0..3)]));
+                }
+            }
+        }
+        if self.rng.random_bool(0.1) {
+            options.capacity_bytes = Some(self.rng.random_range(10_000..200_000));
+        }
+        if self.rng.random_bool(0.7) {
+            options.crash_at = Some(self.rng.random_range(1..200));
+        }
+        options
+    }
+}
+
+fn any_mode(rng: &mut SmallRng) -> SyncMode {
+    [SyncMode::Always, SyncMode::EverySec, SyncMode::No][rng.random_range(0..3)]
+}
+
+/// Reads all groups of a log.
+fn read(mut reader: Reader) -> Result<(Reader, Vec<Appended>), OpenError> {
+    let mut groups: Vec<Appended> = Vec::new();
+    while let Some(block) = reader.next_block()? {
+        let mut missing = 0;
+        for record in block.records() {
+            let record = record.expect("what was written is understood");
+            if record.group > 0 {
+                assert_eq!(missing, 0, "a group is whole");
+                missing = record.group;
+                groups.push(Appended { first: record.lsn, writes: Vec::new() });
+            }
+            missing -= 1;
+            groups.last_mut().unwrap().writes.push(owned(record.write));
+        }
+        assert_eq!(missing, 0, "a group is whole");
+    }
+    Ok((reader, groups))
+}
+
+fn owned(write: Write<'_>) -> Write<'static> {
+    match write {
+        Write::Key { db, key, change: Change::Put { value, expiry } } => {
+            let change = Change::Put { value: value.into_owned().into(), expiry };
+            Write::Key { db, key: key.into_owned().into(), change }
+        }
+        other => panic!("{other:?} was never written"),
+    }
+}
+
+#[test]
+fn whatever_happens_a_legal_state_comes_back() {
+    for seed in 0..seeds() {
+        let mut world = World::new(seed);
+        for _ in 0..world.rng.random_range(2..6) {
+            world.live(seed);
+        }
+        world.disk.set_options(SimOptions::default());
+        assert!(world.open(seed).is_some(), "seed {seed}: an undisturbed opening succeeds");
+    }
+}
+
+#[test]
+fn a_spoilt_byte_is_noticed_or_lies_where_nothing_was_promised() {
+    let mut refused = 0;
+    for seed in 0..seeds() / 2 {
+        let mut world = World::new(seed);
+        for _ in 0..2 {
+            let Some((pipeline, _)) = world.open(seed) else { panic!("seed {seed}") };
+            let pipeline = Arc::new(pipeline);
+            let mut under = Vec::new();
+            for _ in 0..80 {
+                world.step_without_faults(&pipeline, &mut under);
+            }
+            if world.rng.random_bool(0.5) {
+                world.settle(seed, &pipeline, under);
+            }
+            world.disk = world.disk.crash(Crash::Kill, seed, SimOptions::default());
+        }
+        let promised = promised(&world);
+        let paths: Vec<PathBuf> = world.disk.paths();
+        let path = &paths[world.rng.random_range(0..paths.len())];
+        let bytes = world.disk.contents(path).unwrap_or_default();
+        if bytes.is_empty() {
+            continue;
+        }
+        let used = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+        let flip = 1 << world.rng.random_range(0..8);
+        world.disk.spoil(path, world.rng.random_range(0..=used), |byte| byte ^ flip);
+        let outcome = Log::open(Arc::new(world.disk.clone()), world.options.clone()).and_then(read);
+        match outcome {
+            Err(OpenError::Damaged(_) | OpenError::TooNew { .. }) => refused += 1,
+            Err(error) => panic!("seed {seed}: {error}"),
+            Ok((_, back)) => {
+                assert!(back == world.groups[..back.len()], "seed {seed}: something else came back");
+                let last = back.last().map_or(Lsn::ZERO, Appended::last);
+                assert!(last >= promised, "seed {seed}: {last} came back, {promised} was promised");
+            }
+        }
+    }
+    assert!(refused > 0, "some damage hits what was promised");
+}
+
+impl World {
+    fn step_without_faults(&mut self, pipeline: &Arc<Pipeline>, under: &mut Vec<Under>) {
+        self.step(pipeline, under);
+        self.disk.set_options(SimOptions::default());
+    }
+}
+
+/// The newest record of which the log itself says that it was durable.
+fn promised(world: &World) -> Lsn {
+    let mut reader = Log::open(Arc::new(world.disk.clone()), world.options.clone()).unwrap();
+    let mut ends = Vec::new();
+    while let Some(block) = reader.next_block().unwrap() {
+        ends.push((block.sequence(), block.first().after(u64::from(block.count()))));
+    }
+    let durable = reader.durable_sequence();
+    let last = ends.iter().rev().find(|(sequence, _)| *sequence <= durable);
+    last.map_or(Lsn::ZERO, |(_, end)| Lsn(end.0 - 1))
+}

@@ -1,0 +1,79 @@
+//! How the log fails: one enum for opening it, one for appending to it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::io::DiskError;
+
+/// Why the log was not opened. Nothing on disk has been changed, but for what a failed disk did half.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// Another process, or the same directory given twice, holds the log.
+    #[error("{} is in use by another server", .0.display())]
+    InUse(PathBuf),
+    /// The directories do not belong together, or not all that belong together are there.
+    #[error("{}: {reason}", path.display())]
+    WrongDirectories {
+        /// The directory in question.
+        path: PathBuf,
+        /// What is wrong with it, and what would be right.
+        reason: String,
+    },
+    /// Bytes that were durable are missing or spoilt.
+    #[error(transparent)]
+    Damaged(#[from] Damage),
+    /// The files were written by a newer version.
+    #[error("{}: {reason}; a newer version of this program wrote it", path.display())]
+    TooNew {
+        /// The file.
+        path: PathBuf,
+        /// What is not known here.
+        reason: String,
+    },
+    /// The disk refused.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+/// Damage to records that were durable.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "the log is damaged in {} at byte {offset}: {what}; restore the file, \
+     or give up everything from there on with: {remedy}",
+    path.display()
+)]
+pub struct Damage {
+    /// The file, or the directory if a file is missing.
+    pub path: PathBuf,
+    /// Where in the file.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
+    /// What the operator can do.
+    pub remedy: &'static str,
+}
+
+impl Damage {
+    /// What to do when there is no copy to restore.
+    pub(super) const REMEDY: &'static str = "tarn log repair --truncate";
+
+    pub(super) fn new(path: PathBuf, offset: u64, what: String) -> Damage {
+        Damage { path, offset, what, remedy: Damage::REMEDY }
+    }
+}
+
+/// Why a group was not appended, or the log not closed. No record of the group is in the log.
+#[derive(Clone, Debug, Error)]
+pub enum LogError {
+    /// The disk has failed; the log takes up its work again by itself when the disk does.
+    #[error("the log cannot be written: {0}")]
+    Failed(Arc<DiskError>),
+    /// The disk is too slow: twice the backlog limit waits to be written.
+    #[error("the log cannot be written fast enough")]
+    Backlogged,
+    /// The log has been closed.
+    #[error("the log is closed")]
+    Closed,
+}

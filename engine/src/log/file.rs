@@ -1,0 +1,246 @@
+//! A log file: its header, its name, and how one comes into being.
+//!
+//! ```text
+//!  0       8         12       16     32       36     40       48        56      64         72      512
+//!  | magic | version | length | log  | stream | zero | file   | file id | epoch | opened   | first | crc32c
+//!  |       | u32     | u32    | id   | u32    | u32  | number |         |       | after    | lsn   | at 508
+//! ```
+//!
+//! - A file gets its name only when its header is durable, so a named file without a whole header is damage.
+//! - An *epoch* is a time in which sequences rise without a break: it begins when the log is opened and when
+//!   it has recovered from a failed disk. All files of an epoch say the same `opened after`: the last
+//!   sequence of the epochs before that counts. What older files hold above it is void, so numbers can be
+//!   given again without old blocks ever coming back to life.
+//! - `opened after` was durable before the header was written.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::error::{Damage, OpenError};
+use super::format::{FILE_HEADER_BYTES, FILE_MAGIC, FORMAT_VERSION};
+use crate::io::{Disk, DiskError, DiskFile, DiskResult};
+use crate::record::Lsn;
+
+/// Numbers of files, epochs, blocks and records stay below this, so that counting on from them never
+/// overflows.
+pub(super) const NUMBERS_END: u64 = 1 << 62;
+
+/// What a file's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileHeader {
+    /// The log that the file belongs to.
+    pub(super) log_id: u128,
+    /// Which of its directories.
+    pub(super) stream: u32,
+    /// Which file of the directory; rises.
+    pub(super) number: u64,
+    /// Drawn by lot for this file; repeated in each of its blocks.
+    pub(super) file_id: u64,
+    /// The epoch in which it was made.
+    pub(super) epoch: u64,
+    /// The last block before the epoch.
+    pub(super) opened_after: u64,
+    /// The first `Lsn` of the epoch.
+    pub(super) first: Lsn,
+}
+
+impl FileHeader {
+    pub(super) fn encode(&self) -> [u8; FILE_HEADER_BYTES] {
+        let mut bytes = Vec::with_capacity(FILE_HEADER_BYTES);
+        bytes.extend_from_slice(&FILE_MAGIC);
+        bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes.extend_from_slice(&(FILE_HEADER_BYTES as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.log_id.to_le_bytes());
+        bytes.extend_from_slice(&u64::from(self.stream).to_le_bytes());
+        for number in [self.number, self.file_id, self.epoch, self.opened_after, self.first.0] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.resize(FILE_HEADER_BYTES - 4, 0);
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        bytes.try_into().expect("the header has its length")
+    }
+
+    /// Reads the header of the file at `path`.
+    pub(super) fn read(path: &Path, file: &dyn DiskFile) -> Result<FileHeader, OpenError> {
+        let mut bytes = [0; FILE_HEADER_BYTES];
+        let count = file.read_full_at(&mut bytes, 0)?;
+        let damaged = |what: &str| OpenError::from(Damage::new(path.to_path_buf(), 0, what.to_string()));
+        let u64_at =
+            |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("8 bytes in the header"));
+        let u32_at =
+            |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().expect("4 bytes in the header"));
+        if count < FILE_HEADER_BYTES {
+            return Err(damaged("the file ends within its header"));
+        }
+        if bytes[..8] != FILE_MAGIC || u32_at(508) != crc32c::crc32c(&bytes[..508]) {
+            return Err(damaged("the file's header is spoilt"));
+        }
+        if u32_at(8) != FORMAT_VERSION {
+            let reason = format!("its format has version {}, known is {FORMAT_VERSION}", u32_at(8));
+            return Err(OpenError::TooNew { path: path.to_path_buf(), reason });
+        }
+        let header = FileHeader {
+            log_id: u128::from_le_bytes(*bytes[16..].first_chunk().expect("16 bytes in the header")),
+            stream: u32_at(32),
+            number: u64_at(40),
+            file_id: u64_at(48),
+            epoch: u64_at(56),
+            opened_after: u64_at(64),
+            first: Lsn(u64_at(72)),
+        };
+        if [header.number, header.epoch, header.opened_after, header.first.0]
+            .iter()
+            .any(|n| *n >= NUMBERS_END)
+        {
+            return Err(damaged("the file's header has numbers that no log reaches"));
+        }
+        Ok(header)
+    }
+}
+
+/// The name of a directory's file.
+pub(super) fn file_name(number: u64) -> String {
+    format!("{number:010}.tarnlog")
+}
+
+/// The number in a file's name, if it is the name of a log file.
+pub(super) fn file_number(name: &str) -> Option<u64> {
+    let number: u64 = name.strip_suffix(".tarnlog")?.parse().ok()?;
+    (file_name(number) == name).then_some(number)
+}
+
+/// Ending of files that are not complete; whoever opens the log removes them.
+pub(super) const UNFINISHED: &str = ".unfinished";
+
+/// Writes a small file so that it is there whole and durable, or not at all.
+pub(super) fn write_atomically(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> DiskResult<()> {
+    let unfinished = unfinished_path(path);
+    let file = create_over(disk, &unfinished)?;
+    file.write_all_at(bytes, 0)?;
+    file.sync_data()?;
+    publish(disk, &unfinished, path)
+}
+
+/// The name that a file has until it is complete.
+pub(super) fn unfinished_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(UNFINISHED);
+    PathBuf::from(name)
+}
+
+/// Makes a file in place of a leftover of the same name.
+pub(super) fn create_over(disk: &dyn Disk, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
+    match disk.create(path) {
+        Err(error) if error.source.kind() == std::io::ErrorKind::AlreadyExists => {
+            disk.remove(path)?;
+            disk.create(path)
+        }
+        answer => answer,
+    }
+}
+
+/// Gives a complete, durable file its name, durably.
+pub(super) fn publish(disk: &dyn Disk, unfinished: &Path, path: &Path) -> DiskResult<()> {
+    disk.rename(unfinished, path)?;
+    disk.sync_dir(path.parent().expect("a file is in a directory"))
+}
+
+/// A file that blocks are written to.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    pub(super) header: FileHeader,
+    /// Opened once for each flight of the directory and, last, once for the keeper, when the file was made.
+    /// An operating system reports a failure of the device once for each open file; so nobody takes another's
+    /// failure for its own success.
+    pub(super) handles: Vec<Arc<dyn DiskFile>>,
+    /// Blocks end below this, unless one alone is larger.
+    pub(super) capacity: u64,
+    /// A sync of it has failed: no later one is believed.
+    pub(super) distrusted: AtomicBool,
+}
+
+/// What is the same for all files.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FileTemplate {
+    pub(super) log_id: u128,
+    /// Length that is reserved.
+    pub(super) file_bytes: u64,
+    /// How often each is opened.
+    pub(super) handles: usize,
+}
+
+/// How a new file is made ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Preparation {
+    /// The space is reserved, if the file system can.
+    Reserve,
+    /// The space is written over with zeros, so that no later write changes anything but bytes.
+    Zero,
+}
+
+const ZEROS_BYTES: usize = 1 << 20;
+
+impl LogFile {
+    /// Makes a file: header, space and first blocks durable first, then the name.
+    ///
+    /// A file that is not completed is removed, so that a full disk is not filled further by trying.
+    pub(super) fn create(
+        disk: &dyn Disk,
+        directory: &Path,
+        header: FileHeader,
+        template: FileTemplate,
+        preparation: Preparation,
+        fill: impl FnOnce(&dyn DiskFile) -> DiskResult<()>,
+    ) -> DiskResult<LogFile> {
+        let path = directory.join(file_name(header.number));
+        let unfinished = unfinished_path(&path);
+        let complete = || {
+            let file = create_over(disk, &unfinished)?;
+            file.reserve(template.file_bytes)?;
+            if preparation == Preparation::Zero {
+                write_zeros(&*file, template.file_bytes)?;
+            }
+            file.write_all_at(&header.encode(), 0)?;
+            fill(&*file)?;
+            file.sync_data()
+        };
+        if let Err(error) = complete() {
+            // It may not even exist; whoever opens the log removes what is left.
+            let _ = disk.remove(&unfinished);
+            return Err(error);
+        }
+        publish(disk, &unfinished, &path)?;
+        let handles = (0..template.handles).map(|_| disk.open(&path)).collect::<DiskResult<_>>()?;
+        let distrusted = AtomicBool::new(false);
+        Ok(LogFile { header, handles, capacity: template.file_bytes, distrusted })
+    }
+
+    /// Syncs the file through one of its handles.
+    pub(super) fn sync(&self, handle: usize) -> DiskResult<()> {
+        let outcome = self.handles[handle].sync_data();
+        if outcome.is_err() {
+            self.distrusted.store(true, Ordering::SeqCst);
+        } else if self.distrusted.load(Ordering::SeqCst) {
+            let error = std::io::Error::other("an earlier sync failed");
+            return Err(DiskError::new("sync", self.handles[handle].path(), error));
+        }
+        outcome
+    }
+
+    /// The handle of those who are no flight.
+    pub(super) fn keeper_handle(&self) -> &dyn DiskFile {
+        &**self.handles.last().expect("a file has a handle for the keeper")
+    }
+}
+
+fn write_zeros(file: &dyn DiskFile, bytes: u64) -> DiskResult<()> {
+    let zeros = vec![0; ZEROS_BYTES];
+    let mut offset = 0;
+    while offset < bytes {
+        let length = (bytes - offset).min(ZEROS_BYTES as u64);
+        file.write_all_at(&zeros[..length as usize], offset)?;
+        offset += length;
+    }
+    Ok(())
+}

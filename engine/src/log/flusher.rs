@@ -1,0 +1,137 @@
+//! Flights: each takes the whole active buffer as a block, writes it to its directory and, if the mode says
+//! so, syncs it.
+//!
+//! Several flights of a directory overlap, because many devices do two or four syncs in the time of one.
+//! Whatever gathers while all are under way goes with the next that is free: group commit without a timer.
+//! When nobody waits for the disk a flight lets records gather for a few milliseconds first, so that a busy
+//! log costs few calls.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+
+use super::block::{BlockHeader, seal};
+use super::durable::Progress;
+use super::file::LogFile;
+use super::format::BLOCK_HEADER_BYTES;
+use super::options::SyncMode;
+use super::pipeline::{Active, BATCH_BYTES, Pipeline, State, Taken};
+
+/// How long records may gather before they are written, when nobody waits for the disk.
+const COLLECT: Duration = Duration::from_millis(4);
+
+/// One thread's way of writing blocks to one directory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flight {
+    pub(super) lane: usize,
+    /// Which of a file's handles it uses.
+    pub(super) handle: usize,
+}
+
+impl Flight {
+    /// The flight of whoever writes beside the flights.
+    pub(super) fn of_keeper(file: &LogFile) -> Flight {
+        Flight { lane: file.header.stream as usize, handle: file.handles.len() - 1 }
+    }
+
+    /// Works until the log is closed.
+    pub(super) fn run(self, pipeline: &Pipeline) {
+        while let Some(taken) = pipeline.wait_for_work(self.lane) {
+            let file = taken.file.clone();
+            if self.write(pipeline, taken) && pipeline.mode() == SyncMode::Always {
+                self.sync(pipeline, &file);
+            }
+        }
+    }
+
+    /// Writes a block; says whether the operating system has it now.
+    pub(super) fn write(self, pipeline: &Pipeline, taken: Taken) -> bool {
+        let Taken { mut bytes, file, offset, sequence, first, count, durable, length, flags } = taken;
+        let body_bytes = (bytes.len() - BLOCK_HEADER_BYTES) as u64;
+        let file_id = file.header.file_id;
+        seal(
+            &mut bytes,
+            BlockHeader { file_id, sequence, durable, first, count, flags, length, body_crc: 0 },
+        );
+        let outcome = file.handles[self.handle].write_all_at(&bytes, offset);
+        pipeline.written(body_bytes);
+        match outcome {
+            Ok(()) => {
+                pipeline.durable.note(sequence, Progress::Written);
+                pipeline.counters.blocks.fetch_add(1, Ordering::Relaxed);
+                pipeline.counters.bytes.fetch_add(length, Ordering::Relaxed);
+                pipeline.give_back(bytes);
+                true
+            }
+            Err(error) => {
+                pipeline.durable.note(sequence, Progress::Failed(Arc::new(bytes)));
+                pipeline.fail(error);
+                false
+            }
+        }
+    }
+
+    /// Makes what was written to a file durable.
+    pub(super) fn sync(self, pipeline: &Pipeline, file: &LogFile) {
+        // Listed before the call: only what was written before it is durable after it.
+        let sequences = pipeline.durable.written_in(file);
+        self.sync_listed(pipeline, file, &sequences);
+    }
+
+    /// Syncs a file and notes that the blocks listed before are durable.
+    pub(super) fn sync_listed(self, pipeline: &Pipeline, file: &LogFile, sequences: &[u64]) {
+        match file.sync(self.handle) {
+            Ok(()) => {
+                pipeline.counters.syncs.fetch_add(1, Ordering::Relaxed);
+                pipeline.durable.settle(sequences);
+            }
+            Err(error) => pipeline.fail(error),
+        }
+    }
+}
+
+impl Pipeline {
+    /// Waits until there is a block to write in a directory; `None` when the log is closed and nothing is
+    /// left.
+    fn wait_for_work(&self, lane: usize) -> Option<Taken> {
+        let mut active = self.active.lock();
+        loop {
+            match active.state {
+                State::Closing if active.count == 0 => return None,
+                State::Closed | State::Unlogged => return None,
+                _ => {}
+            }
+            if active.count > 0 && !active.collecting {
+                self.collect(&mut active);
+                if let Some(taken) = self.take(&mut active, lane, 0) {
+                    return Some(taken);
+                }
+                // This directory waits for its next file. Another may have room; if none has, the preparer
+                // must know.
+                if active.count > 0 {
+                    let waiting = if self.can_take(&active, true) { &self.work } else { &self.chores };
+                    waiting.notify_all();
+                }
+            }
+            active.idle += 1;
+            active.lanes[lane].idle += 1;
+            self.work.wait(&mut active);
+            active.idle -= 1;
+            active.lanes[lane].idle -= 1;
+        }
+    }
+
+    /// Lets records gather, if nobody waits for them.
+    fn collect(&self, active: &mut MutexGuard<'_, Active>) {
+        let gathers = self.mode() != SyncMode::Always
+            && matches!(active.state, State::Running)
+            && active.buffer.len() < BATCH_BYTES;
+        if gathers {
+            active.collecting = true;
+            self.full.wait_for(active, COLLECT);
+            active.collecting = false;
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The log as its owner holds it: opened, switched, asked, closed.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use super::appender::Appender;
+use super::durable::Durable;
+use super::error::{LogError, OpenError};
+use super::file::{FileHeader, FileTemplate, LogFile, Preparation};
+use super::flusher::Flight;
+use super::format::{BLOCK_CLOSED, FILE_HEADER_BYTES};
+use super::keeper::preparation;
+use super::options::{LogOptions, SyncMode};
+use super::pipeline::{Active, Lane, Pipeline, State};
+use super::reader::{Finished, Reader, Recovered};
+use super::status::LogStatus;
+use crate::io::{Disk, DiskLock, DiskResult};
+use crate::record::Lsn;
+
+/// Length of the first file of an epoch under `Always`: short, so that a start does not wait for many zeros.
+const FIRST_FILE_BYTES: u64 = 4 << 20;
+
+/// An open log. Close it with [`Log::close`]; dropped, it writes what was appended, but does not wait for the
+/// disk.
+pub struct Log {
+    pipeline: Arc<Pipeline>,
+    flights: Vec<JoinHandle<()>>,
+    keepers: Vec<JoinHandle<()>>,
+    _locks: Vec<Box<dyn DiskLock>>,
+}
+
+impl Log {
+    /// Begins to open a log, or makes one where there is none: read it with [`Reader::next_block`], then
+    /// [`Reader::into_log`].
+    pub fn open(disk: Arc<dyn Disk>, options: LogOptions) -> Result<Reader, OpenError> {
+        Reader::open(disk, options)
+    }
+
+    /// A way into the log.
+    pub fn appender(&self) -> Appender {
+        Appender { pipeline: self.pipeline.clone() }
+    }
+
+    /// The watermark.
+    pub fn durable(&self) -> Durable {
+        self.pipeline.durable.clone()
+    }
+
+    /// When records become durable.
+    pub fn mode(&self) -> SyncMode {
+        self.pipeline.mode()
+    }
+
+    /// Changes when records become durable, from now on; what waits is synced at once.
+    pub fn set_mode(&self, mode: SyncMode) {
+        self.pipeline.set_mode(mode);
+    }
+
+    /// Makes durable what has been appended so far, whatever the mode, and returns the newest of it. Waits
+    /// for the disk.
+    pub fn sync(&self) -> Result<Lsn, LogError> {
+        let last = self.appender().last();
+        while self.pipeline.durable.lsn() < last {
+            self.pipeline.hurry();
+            self.pipeline.durable.wait_a_while_for(last)?;
+        }
+        Ok(last)
+    }
+
+    /// Makes durable what was appended, marks the log as closed, and lets the directories go.
+    pub fn close(mut self) -> Result<(), LogError> {
+        self.sync()?;
+        self.stop();
+        self.pipeline.close()
+    }
+
+    /// How the log is doing.
+    pub fn status(&self) -> LogStatus {
+        self.pipeline.status()
+    }
+
+    fn stop(&mut self) {
+        self.pipeline.stop();
+        for thread in self.flights.drain(..).chain(self.keepers.drain(..)) {
+            // A thread that panicked has said so itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.stop();
+        self.pipeline.durable.set_stop(Some(LogError::Closed));
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("mode", &self.mode()).finish_non_exhaustive()
+    }
+}
+
+impl Reader {
+    /// Reads what was not read yet, cuts off a torn tail, and begins to log behind it.
+    pub fn into_log(self) -> Result<(Log, Recovered), OpenError> {
+        let finished = self.finish()?;
+        let recovered = finished.recovered.clone();
+        let flights_each = finished.options.flushes_in_flight.max(1);
+        let lanes = finished.paths.len();
+        let (pipeline, locks) = begin(finished)?;
+        let pipeline = Arc::new(pipeline);
+        let mut log = Log { pipeline, flights: Vec::new(), keepers: Vec::new(), _locks: locks };
+        for index in 0..lanes * flights_each {
+            let flight = Flight { lane: index % lanes, handle: index / lanes };
+            log.flights.push(spawn("tarn-log-flight", &log.pipeline, move |pipeline| flight.run(pipeline)));
+        }
+        log.keepers.push(spawn("tarn-log-files", &log.pipeline, |pipeline| pipeline.run_preparer()));
+        log.keepers.push(spawn("tarn-log-sync", &log.pipeline, |pipeline| pipeline.run_syncer()));
+        Ok((log, recovered))
+    }
+}
+
+fn spawn(
+    name: &str,
+    pipeline: &Arc<Pipeline>,
+    work: impl FnOnce(&Pipeline) + Send + 'static,
+) -> JoinHandle<()> {
+    let pipeline = pipeline.clone();
+    std::thread::Builder::new()
+        .name(name.to_string())
+        .spawn(move || work(&pipeline))
+        .expect("the system has room for a few threads at the start")
+}
+
+/// Begins an epoch: a new file in each directory, and a pipeline that writes to them.
+pub(super) fn begin(finished: Finished) -> Result<(Pipeline, Vec<Box<dyn DiskLock>>), OpenError> {
+    let Finished { disk, options, paths, next_numbers, sequence, recovered, .. } = finished;
+    let first = recovered.last.after(1);
+    let handles = options.flushes_in_flight.max(1) + 1;
+    let template = FileTemplate { log_id: finished.log_id, file_bytes: options.file_bytes, handles };
+    let mut lanes = Vec::new();
+    for (index, (directory, number)) in paths.into_iter().zip(next_numbers).enumerate() {
+        let header = FileHeader {
+            log_id: finished.log_id,
+            stream: index as u32,
+            number,
+            file_id: disk.random(),
+            epoch: finished.epoch,
+            opened_after: sequence,
+            first,
+        };
+        let current = first_file(&*disk, &directory, header, template, options.mode)?;
+        let offset = FILE_HEADER_BYTES as u64;
+        let (current, next_number) = (Some(Arc::new(current)), number + 1);
+        lanes.push(Lane { directory, current, offset, next: None, next_number, trouble: None, idle: 0 });
+    }
+    let durable = Durable::new(sequence, recovered.last);
+    let mut active = Active::new(first, sequence + 1, lanes, State::Running);
+    (active.epoch, active.epoch_tried) = (finished.epoch, finished.epoch);
+    active.opened_after = sequence;
+    let pipeline = Pipeline::new(disk, durable, active, template, &options);
+    Ok((pipeline, finished.locks))
+}
+
+fn first_file(
+    disk: &dyn Disk,
+    directory: &Path,
+    header: FileHeader,
+    template: FileTemplate,
+    mode: SyncMode,
+) -> DiskResult<LogFile> {
+    let preparation = preparation(mode);
+    let file_bytes = match preparation {
+        Preparation::Zero => template.file_bytes.min(FIRST_FILE_BYTES),
+        Preparation::Reserve => template.file_bytes,
+    };
+    LogFile::create(disk, directory, header, FileTemplate { file_bytes, ..template }, preparation, |_| Ok(()))
+}
+
+impl Pipeline {
+    /// Takes no more records; what has been taken is still written.
+    fn stop(&self) {
+        let mut active = self.active.lock();
+        active.state = match active.state {
+            State::Running => State::Closing,
+            State::Failed(..) => State::Closed,
+            _ => return,
+        };
+        self.work.notify_all();
+        self.full.notify_all();
+        self.chores.notify_all();
+        drop(active);
+    }
+
+    /// Writes the mark of a clean close. REQUIRES: all threads have ended and everything appended is durable.
+    pub(super) fn close(&self) -> Result<(), LogError> {
+        let taken = self.take(&mut self.active.lock(), 0, BLOCK_CLOSED);
+        if let Some(taken) = taken {
+            self.write_alone(taken);
+        }
+        self.leave_all_files();
+        let mut active = self.active.lock();
+        match std::mem::replace(&mut active.state, State::Closed) {
+            // What failed in the meantime has said so to the watermark.
+            State::Closed => Err(self.durable.stopped().unwrap_or(LogError::Closed)),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! What is done beside the writing of blocks: files are made ready, synced once a second, and cut when they
+//! are full.
+//!
+//! Two threads: one makes files ready, which may take long when they are written over with zeros; the other
+//! syncs, cuts, says in an empty block what has become durable when nothing more comes, and takes up the work
+//! again after a failure (`rescue`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::file::{FileHeader, LogFile, Preparation};
+use super::flusher::Flight;
+use super::format::BLOCK_CLAIM;
+use super::options::SyncMode;
+use super::pipeline::{Active, Pipeline, State, Taken};
+use super::rescue::Rescue;
+use crate::io::DiskError;
+
+/// Pause between two syncs under `EverySec`. A record is durable after at most a pause, the sync that was
+/// under way when it came, and its own: half a second leaves time for two slow syncs within the second that
+/// may be lost.
+const SYNC_PAUSE: Duration = Duration::from_millis(500);
+/// How often a failed disk is tried again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+const A_MOMENT: Duration = Duration::from_millis(5);
+
+impl Pipeline {
+    /// Makes files ready before they are needed, until the log is closed.
+    pub(super) fn run_preparer(&self) {
+        let mut retry_at = Duration::ZERO;
+        loop {
+            let mut active = self.active.lock();
+            match active.state {
+                State::Closing if active.count == 0 => return,
+                State::Closed | State::Unlogged => return,
+                _ => {}
+            }
+            let retry = self.clock.monotonic() >= retry_at;
+            let wanted =
+                active.lanes.iter().position(|lane| lane.next.is_none() && (retry || lane.trouble.is_none()));
+            match wanted.filter(|_| !matches!(active.state, State::Failed(..))) {
+                Some(lane) => {
+                    drop(active);
+                    if !self.prepare(lane) {
+                        retry_at = self.clock.monotonic() + RETRY_PAUSE;
+                    }
+                }
+                None => {
+                    if let Some(error) = self.stuck(&active) {
+                        drop(active);
+                        self.fail(error);
+                    } else {
+                        self.chores.wait_for(&mut active, RETRY_PAUSE);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes the next file of a directory; says whether that went well.
+    pub(super) fn prepare(&self, lane: usize) -> bool {
+        let file_id = self.disk.random();
+        let (header, directory) = {
+            let mut active = self.active.lock();
+            (active.next_header(lane, self.template.log_id, file_id), active.lanes[lane].directory.clone())
+        };
+        let preparation = preparation(self.mode());
+        let created =
+            LogFile::create(&*self.disk, &directory, header, self.template, preparation, |_| Ok(()));
+        let mut active = self.active.lock();
+        match created {
+            // A file of an older epoch holds nothing that counts.
+            Ok(file) if active.epoch == header.epoch => {
+                active.lanes[lane].next = Some(Arc::new(file));
+                active.lanes[lane].trouble = None;
+                self.work.notify_all();
+                true
+            }
+            Ok(_) => true,
+            Err(error) => {
+                active.lanes[lane].trouble = Some(Arc::new(error));
+                false
+            }
+        }
+    }
+
+    /// Why no directory can take the records that wait, if that is so for want of files.
+    pub(super) fn stuck(&self, active: &Active) -> Option<Arc<DiskError>> {
+        if active.count == 0
+            || self.can_take(active, false)
+            || !matches!(active.state, State::Running | State::Closing)
+        {
+            return None;
+        }
+        let troubles: Option<Vec<_>> = active.lanes.iter().map(|lane| lane.trouble.clone()).collect();
+        troubles?.into_iter().next()
+    }
+
+    /// Syncs and cuts files, until the log is closed.
+    pub(super) fn run_syncer(&self) {
+        let mut hurry = 0;
+        loop {
+            let hurried = {
+                let mut active = self.active.lock();
+                match active.state {
+                    State::Closing | State::Closed | State::Unlogged => return,
+                    _ => {}
+                }
+                if active.hurry == hurry
+                    && active.leaving.is_empty()
+                    && !matches!(active.state, State::Failed(..))
+                {
+                    self.chores.wait_for(&mut active, SYNC_PAUSE);
+                }
+                std::mem::replace(&mut hurry, active.hurry) != hurry
+            };
+            if self.failed() {
+                self.rescue_or_wait();
+                continue;
+            }
+            if self.mode() != SyncMode::No || hurried {
+                self.sync_all();
+            }
+            self.leave_files();
+            self.claim();
+        }
+    }
+
+    /// Tries to take up the work again, and gives the disk time if that fails.
+    fn rescue_or_wait(&self) {
+        let retry_at = self.clock.monotonic() + RETRY_PAUSE;
+        let rescued = self.rescue();
+        let mut active = self.active.lock();
+        if rescued == Rescue::NotYet {
+            // A flight is still under way, for milliseconds as a rule.
+            self.chores.wait_for(&mut active, A_MOMENT);
+            return;
+        }
+        while matches!(active.state, State::Failed(..)) && self.clock.monotonic() < retry_at {
+            self.chores.wait_for(&mut active, RETRY_PAUSE);
+        }
+    }
+
+    /// Syncs every file that holds blocks that were written and may not be durable.
+    pub(super) fn sync_all(&self) {
+        for file in self.durable.files_written() {
+            Flight::of_keeper(&file).sync(self, &file);
+        }
+    }
+
+    /// Cuts full files to their length and syncs them, once all their blocks are written.
+    pub(super) fn leave_files(&self) {
+        let (epoch, leaving) = {
+            let mut active = self.active.lock();
+            (active.epoch, std::mem::take(&mut active.leaving))
+        };
+        let mut kept = Vec::new();
+        for (file, length) in leaving {
+            if self.failed() || self.durable.writes_in(&file) {
+                kept.push((file, length));
+                continue;
+            }
+            let sequences = self.durable.written_in(&file);
+            let handle = file.keeper_handle();
+            match handle.set_len(length).and_then(|()| file.sync(file.handles.len() - 1)) {
+                Ok(()) => self.durable.settle(&sequences),
+                Err(error) => {
+                    kept.push((file, length));
+                    self.fail(error);
+                }
+            }
+        }
+        let mut active = self.active.lock();
+        if active.epoch == epoch {
+            active.leaving.append(&mut kept);
+        }
+    }
+
+    /// Cuts and syncs the files that are written to, too. REQUIRES: nobody writes any more.
+    pub(super) fn leave_all_files(&self) {
+        {
+            let mut guard = self.active.lock();
+            let active = &mut *guard;
+            for lane in &mut active.lanes {
+                active.leaving.extend(lane.current.take().map(|file| (file, lane.offset)));
+            }
+        }
+        self.leave_files();
+    }
+
+    /// Writes an empty block that says what is durable, if no block says so yet and none is on its way: so
+    /// that damage to the last blocks before a pause is told from a torn tail.
+    pub(super) fn claim(&self) {
+        let taken = {
+            let mut active = self.active.lock();
+            let durable = self.durable.sequence();
+            let quiet = active.count == 0 && durable + 1 == active.next_sequence;
+            if !quiet || active.claimed || durable == active.opened_after {
+                return;
+            }
+            self.take(&mut active, 0, BLOCK_CLAIM)
+        };
+        if let Some(taken) = taken {
+            self.write_alone(taken);
+        }
+    }
+
+    /// Writes and syncs a block on the thread of the caller.
+    pub(super) fn write_alone(&self, taken: Taken) {
+        let file = taken.file.clone();
+        let flight = Flight::of_keeper(&file);
+        if flight.write(self, taken) {
+            flight.sync(self, &file);
+        }
+    }
+
+    pub(super) fn failed(&self) -> bool {
+        matches!(self.active.lock().state, State::Failed(..))
+    }
+}
+
+impl Active {
+    /// The header of the next new file of a directory, whose number is used up.
+    pub(super) fn next_header(&mut self, lane: usize, log_id: u128, file_id: u64) -> FileHeader {
+        let number = self.lanes[lane].next_number;
+        self.lanes[lane].next_number += 1;
+        FileHeader {
+            log_id,
+            stream: lane as u32,
+            number,
+            file_id,
+            epoch: self.epoch,
+            opened_after: self.opened_after,
+            first: self.epoch_first,
+        }
+    }
+}
+
+/// How a file is made ready for a mode.
+pub(super) fn preparation(mode: SyncMode) -> Preparation {
+    if mode == SyncMode::Always { Preparation::Zero } else { Preparation::Reserve }
+}

@@ -1,0 +1,40 @@
+//! The log: what was written survives. `docs/format/log.md` has the bytes.
+
+mod appender;
+mod block;
+#[cfg(test)]
+mod crash_tests;
+mod durable;
+mod error;
+mod file;
+mod flusher;
+mod format;
+mod group;
+mod handle;
+mod identity;
+mod keeper;
+mod options;
+mod pipeline;
+mod reader;
+#[cfg(test)]
+mod record_tests;
+mod records;
+mod rescue;
+mod status;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod validity;
+
+pub use appender::Appender;
+pub use block::Block;
+pub use durable::{Durable, Waker};
+pub use error::{Damage, LogError, OpenError};
+pub use format::FormatError;
+pub use group::Group;
+pub use handle::Log;
+pub use options::{LogOptions, SyncMode};
+pub use reader::{OpenProgress, Reader, Recovered};
+pub use records::{Record, Records};
+pub use status::LogStatus;
+pub use validity::Validity;

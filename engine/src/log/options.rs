@@ -1,0 +1,64 @@
+//! What can be chosen about the log.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::io::{Clock, SystemClock};
+
+/// When records become durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SyncMode {
+    /// Each block is synced when it is written; the durable watermark follows the records closely.
+    Always = 0,
+    /// Blocks are written within milliseconds and synced once a second.
+    EverySec = 1,
+    /// Blocks are written within milliseconds; the operating system decides when they are durable.
+    No = 2,
+}
+
+impl SyncMode {
+    /// The mode that this number stands for.
+    pub(super) fn from_u8(number: u8) -> SyncMode {
+        match number {
+            0 => SyncMode::Always,
+            1 => SyncMode::EverySec,
+            _ => SyncMode::No,
+        }
+    }
+}
+
+/// What can be chosen about the log when it is opened.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// Where the files are; each directory stands for a device. At least one.
+    pub directories: Vec<PathBuf>,
+    /// When records become durable; can be changed later.
+    pub mode: SyncMode,
+    /// Length at which a file is left for the next one.
+    pub file_bytes: u64,
+    /// How many blocks of one directory may be on their way to the disk at a time.
+    pub flushes_in_flight: usize,
+    /// Bytes accepted but not yet written above which callers should wait before they append more. Twice as
+    /// many are refused.
+    pub backlog_bytes_limit: usize,
+    /// What time it is, for the status.
+    pub clock: Arc<dyn Clock>,
+    /// Damage does not stop the opening: the log is cut off before the first missing block, durable or not.
+    pub truncate_damage: bool,
+}
+
+impl LogOptions {
+    /// The defaults, with these directories.
+    pub fn new(directories: Vec<PathBuf>) -> LogOptions {
+        LogOptions {
+            directories,
+            mode: SyncMode::EverySec,
+            file_bytes: 64 << 20,
+            flushes_in_flight: 4,
+            backlog_bytes_limit: 64 << 20,
+            clock: Arc::new(SystemClock::new()),
+            truncate_damage: false,
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! What lies between those who append and those who write: the active buffer, and where the next blocks go.
+//!
+//! ```text
+//!  workers --append--> [ active buffer ] --take--> flight 1 --write, sync--> directory 0, current file
+//!                                            +---> flight 2 ---------------> directory 0
+//!                                            +---> flight 3 ---------------> directory 1 …
+//! ```
+//!
+//! One lock covers the buffer, the next numbers and the places. A flight that takes the buffer gets, in one
+//! step, the block's sequence and its place; so in each directory sequences rise with the place. Lock order:
+//! `active` before the ledger of [`Durable`].
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use super::block::padded_length;
+use super::durable::{Durable, Pending, Progress, Waker};
+use super::error::LogError;
+use super::file::{FileTemplate, LogFile};
+use super::format::{BLOCK_ALIGN_BYTES, BLOCK_CLAIM, BLOCK_HEADER_BYTES, FILE_HEADER_BYTES};
+use super::options::{LogOptions, SyncMode};
+use crate::io::{Clock, Disk, DiskError};
+use crate::record::{Lsn, UnixMs};
+
+/// Bytes in the active buffer that are written without waiting for more, when nobody waits for the disk.
+pub(super) const BATCH_BYTES: usize = 256 << 10;
+/// Blocks of `Always` begin at sectors, so that no write touches a sector that holds durable bytes.
+pub(super) const SECTOR_BYTES: usize = 512;
+/// Buffers that are kept for use again, and the capacity above which they are not.
+const SPARES_MAX: usize = 8;
+const SPARE_BYTES_MAX: usize = 4 << 20;
+
+/// The state that appenders, flights and the keeper share.
+pub(super) struct Pipeline {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) durable: Durable,
+    pub(super) active: Mutex<Active>,
+    /// A flight may have something to do.
+    pub(super) work: Condvar,
+    /// The collecting flight need not wait for more.
+    pub(super) full: Condvar,
+    /// The keeper may have something to do; used with `active`.
+    pub(super) chores: Condvar,
+    mode: AtomicU8,
+    pub(super) template: FileTemplate,
+    backlog_bytes_limit: usize,
+    bytes_accepted: AtomicU64,
+    bytes_written: AtomicU64,
+    congested: AtomicBool,
+    room: RwLock<Vec<Waker>>,
+    pub(super) counters: Counters,
+}
+
+/// What has been done so far.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) blocks: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) syncs: AtomicU64,
+    pub(super) failures: AtomicU64,
+}
+
+/// What the lock of the appenders covers.
+pub(super) struct Active {
+    /// Room for a block's header, and the records that no flight has taken yet.
+    pub(super) buffer: Vec<u8>,
+    pub(super) count: u32,
+    pub(super) next: Lsn,
+    pub(super) next_sequence: u64,
+    pub(super) lanes: Vec<Lane>,
+    pub(super) state: State,
+    /// A flight waits for more records to come.
+    pub(super) collecting: bool,
+    /// Somebody wants everything written and synced now; counts such wishes.
+    pub(super) hurry: u64,
+    /// Flights that wait for work.
+    pub(super) idle: usize,
+    /// Files that are full and not yet cut and synced, with their length.
+    pub(super) leaving: Vec<(Arc<LogFile>, u64)>,
+    /// The last block is empty and says that all before it are durable, or will be.
+    pub(super) claimed: bool,
+    pub(super) epoch: u64,
+    /// The highest epoch that any file may have.
+    pub(super) epoch_tried: u64,
+    pub(super) opened_after: u64,
+    pub(super) epoch_first: Lsn,
+    spares: Vec<Vec<u8>>,
+}
+
+/// A directory and where in it the next block goes.
+pub(super) struct Lane {
+    pub(super) directory: PathBuf,
+    /// `None` from the start of an epoch until the first file of it is ready.
+    pub(super) current: Option<Arc<LogFile>>,
+    pub(super) offset: u64,
+    pub(super) next: Option<Arc<LogFile>>,
+    pub(super) next_number: u64,
+    /// Why the next file could not be made ready when it was tried last.
+    pub(super) trouble: Option<Arc<DiskError>>,
+    /// Flights of this directory that wait for work.
+    pub(super) idle: usize,
+}
+
+/// Whether the log takes records.
+#[derive(Clone, Debug)]
+pub(super) enum State {
+    /// There is no disk: records get their numbers and nothing else.
+    Unlogged,
+    Running,
+    /// Since when, and why.
+    Failed(UnixMs, LogError),
+    /// What was appended is still written; nothing more is taken.
+    Closing,
+    Closed,
+}
+
+/// A block to write: taken from the active buffer, with its number and its place.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) bytes: Vec<u8>,
+    pub(super) file: Arc<LogFile>,
+    pub(super) offset: u64,
+    pub(super) sequence: u64,
+    pub(super) first: Lsn,
+    pub(super) count: u32,
+    pub(super) durable: u64,
+    pub(super) length: u64,
+    pub(super) flags: u32,
+}
+
+impl Pipeline {
+    pub(super) fn new(
+        disk: Arc<dyn Disk>,
+        durable: Durable,
+        active: Active,
+        template: FileTemplate,
+        options: &LogOptions,
+    ) -> Pipeline {
+        Pipeline {
+            disk,
+            clock: options.clock.clone(),
+            durable,
+            active: Mutex::new(active),
+            work: Condvar::new(),
+            full: Condvar::new(),
+            chores: Condvar::new(),
+            mode: AtomicU8::new(options.mode as u8),
+            template,
+            backlog_bytes_limit: options.backlog_bytes_limit,
+            bytes_accepted: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+            congested: AtomicBool::new(false),
+            room: RwLock::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    pub(super) fn mode(&self) -> SyncMode {
+        SyncMode::from_u8(self.mode.load(Ordering::SeqCst))
+    }
+
+    pub(super) fn set_mode(&self, mode: SyncMode) {
+        self.mode.store(mode as u8, Ordering::SeqCst);
+        // What was written under the old mode is synced by the keeper; a flight that finishes now looks at
+        // the mode again.
+        self.hurry();
+    }
+
+    /// Has everything written and synced soon, whatever the mode.
+    pub(super) fn hurry(&self) {
+        let mut active = self.active.lock();
+        active.hurry += 1;
+        self.full.notify_all();
+        self.work.notify_all();
+        self.chores.notify_all();
+    }
+
+    pub(super) fn backlog_bytes(&self) -> u64 {
+        // Written is read first: it never passes accepted.
+        let written = self.bytes_written.load(Ordering::Acquire);
+        self.bytes_accepted.load(Ordering::Acquire).saturating_sub(written)
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        if self.backlog_bytes() < self.backlog_bytes_limit as u64 {
+            return true;
+        }
+        self.congested.store(true, Ordering::SeqCst);
+        // The flights may have made room between the two lines above.
+        self.backlog_bytes() < self.backlog_bytes_limit as u64
+    }
+
+    pub(super) fn subscribe_room(&self, waker: Waker) {
+        self.room.write().push(waker);
+    }
+
+    /// Whether a group of `bytes` must be refused.
+    pub(super) fn refuses(&self, bytes: usize) -> bool {
+        let backlog = self.backlog_bytes();
+        let refuses = backlog > 0 && backlog + bytes as u64 > 2 * self.backlog_bytes_limit as u64;
+        if refuses {
+            self.congested.store(true, Ordering::SeqCst);
+        }
+        refuses
+    }
+
+    /// Counts bytes that came into the active buffer. REQUIRES: `active` is locked, so nobody else adds.
+    pub(super) fn accepted(&self, bytes: usize) {
+        let accepted = self.bytes_accepted.load(Ordering::Relaxed);
+        self.bytes_accepted.store(accepted + bytes as u64, Ordering::Release);
+    }
+
+    /// Counts records that have left memory, and tells those who wait for room.
+    pub(super) fn written(&self, bytes: u64) {
+        self.bytes_written.fetch_add(bytes, Ordering::AcqRel);
+        let enough = self.backlog_bytes() <= self.backlog_bytes_limit as u64 / 2;
+        if enough && self.congested.swap(false, Ordering::SeqCst) {
+            for waker in self.room.read().iter() {
+                waker();
+            }
+        }
+    }
+
+    /// Takes the whole active buffer as the next block of a directory. `None` if there is nothing to take,
+    /// the log has failed, or the directory has no file to go on in yet.
+    pub(super) fn take(&self, active: &mut Active, lane: usize, flags: u32) -> Option<Taken> {
+        let takes = matches!(active.state, State::Running | State::Closing);
+        if active.count == 0 && flags == 0 || !takes {
+            return None;
+        }
+        let align = self.align();
+        let (file, offset, length) = active.place(lane, align)?;
+        let spare = active.spares.pop().unwrap_or_else(|| vec![0; BLOCK_HEADER_BYTES]);
+        let bytes = std::mem::replace(&mut active.buffer, spare);
+        if !active.leaving.is_empty() {
+            self.chores.notify_all();
+        }
+        let count = std::mem::take(&mut active.count);
+        let sequence = active.next_sequence;
+        active.next_sequence += 1;
+        active.claimed = flags & BLOCK_CLAIM != 0;
+        let first = Lsn(active.next.0 - u64::from(count));
+        let last = Lsn(active.next.0 - 1);
+        let progress = Progress::Writing;
+        let durable =
+            self.durable.enter(Pending { sequence, last, file: file.clone(), offset, length, progress });
+        Some(Taken { bytes, file, offset, sequence, first, count, durable, length, flags })
+    }
+
+    /// Whether a directory could take the active buffer, of those with an idle flight or of all.
+    pub(super) fn can_take(&self, active: &Active, with_idle_flight: bool) -> bool {
+        let (bytes, align) = (active.buffer.len(), self.align());
+        active.lanes.iter().any(|lane| {
+            (lane.idle > 0 || !with_idle_flight) && (lane.next.is_some() || !lane.is_full_for(bytes, align))
+        })
+    }
+
+    fn align(&self) -> usize {
+        if self.mode() == SyncMode::Always { SECTOR_BYTES } else { BLOCK_ALIGN_BYTES }
+    }
+
+    /// Refuses records from now on. Only the first cause is kept.
+    pub(super) fn fail(&self, error: impl Into<Arc<DiskError>>) {
+        let mut active = self.active.lock();
+        let error = LogError::Failed(error.into());
+        active.state = match active.state {
+            State::Running => State::Failed(self.clock.unix_ms(), error.clone()),
+            // There is no time left to recover.
+            State::Closing => State::Closed,
+            _ => return,
+        };
+        self.counters.failures.fetch_add(1, Ordering::Relaxed);
+        self.work.notify_all();
+        self.chores.notify_all();
+        drop(active);
+        self.durable.set_stop(Some(error));
+    }
+
+    /// Gives a buffer back.
+    pub(super) fn give_back(&self, mut bytes: Vec<u8>) {
+        if bytes.capacity() <= SPARE_BYTES_MAX {
+            bytes.resize(BLOCK_HEADER_BYTES, 0);
+            let mut active = self.active.lock();
+            if active.spares.len() < SPARES_MAX {
+                active.spares.push(bytes);
+            }
+        }
+    }
+}
+
+impl Active {
+    pub(super) fn new(next: Lsn, next_sequence: u64, lanes: Vec<Lane>, state: State) -> Active {
+        Active {
+            buffer: vec![0; BLOCK_HEADER_BYTES],
+            count: 0,
+            next,
+            next_sequence,
+            lanes,
+            state,
+            collecting: false,
+            hurry: 0,
+            idle: 0,
+            leaving: Vec::new(),
+            claimed: false,
+            epoch: 0,
+            epoch_tried: 0,
+            opened_after: 0,
+            epoch_first: next,
+            spares: Vec::new(),
+        }
+    }
+
+    /// Finds the place of the next block in a directory, in the next file if it has to be.
+    fn place(&mut self, lane: usize, align: usize) -> Option<(Arc<LogFile>, u64, u64)> {
+        let bytes = self.buffer.len();
+        let lane = &mut self.lanes[lane];
+        if lane.is_full_for(bytes, align) {
+            let next = lane.next.take()?;
+            if let Some(full) = lane.current.replace(next) {
+                self.leaving.push((full, lane.offset));
+            }
+            lane.offset = FILE_HEADER_BYTES as u64;
+        }
+        let file = lane.current.clone()?;
+        let offset = lane.offset;
+        let length = padded_length(bytes, offset, align);
+        lane.offset += length;
+        Some((file, offset, length))
+    }
+}
+
+impl Lane {
+    /// Whether a block that begins with `bytes` bytes has to go to the next file.
+    fn is_full_for(&self, bytes: usize, align: usize) -> bool {
+        let Some(current) = &self.current else { return true };
+        // A block that is larger than a file has one for itself.
+        let empty = self.offset == FILE_HEADER_BYTES as u64;
+        !empty && self.offset + padded_length(bytes, self.offset, align) > current.capacity
+    }
+}

@@ -1,0 +1,189 @@
+//! Reading records: an iterator over the body of a block, which borrows from it and trusts nothing in it.
+
+use std::borrow::Cow;
+
+use super::format::{
+    FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, FLAG_LSN, FLAGS_KNOWN, FormatError, kind, take_varint,
+};
+use crate::record::{Bytes, Change, Kind, Lsn, Side, UnixMs, Write};
+
+/// One record of a block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record<'a> {
+    /// Its number.
+    pub lsn: Lsn,
+    /// How many records the atomic group has that begins with this one; 1 for a record alone, 0 inside a
+    /// group.
+    pub group: u32,
+    /// What it says.
+    pub write: Write<'a>,
+}
+
+/// The records of a block's body, in order. After an error it ends.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+    next: Lsn,
+    /// Records that the block still owes.
+    count: u32,
+    /// Records that the open group still owes.
+    group: u32,
+}
+
+impl<'a> Records<'a> {
+    /// The `count` records in `body`, of which the first has number `first`.
+    pub fn new(body: &'a [u8], first: Lsn, count: u32) -> Records<'a> {
+        Records { rest: body, next: first, count, group: 0 }
+    }
+
+    fn record(&mut self) -> Result<Record<'a>, FormatError> {
+        let head = Head::take(&mut self.rest)?;
+        let group = if self.group > 0 { 0 } else { head.group };
+        if group > 0 {
+            if group > self.count {
+                return Err(FormatError::BadCount);
+            }
+            self.group = group;
+        } else if head.flags & FLAG_GROUP != 0 {
+            return Err(FormatError::BadField("group inside a group"));
+        }
+        let lsn = self.next.0.checked_add(head.lsns_left_out).ok_or(FormatError::BadNumber)?;
+        self.next = Lsn(lsn.checked_add(1).ok_or(FormatError::BadNumber)?);
+        let write = take_write(&head, &mut self.rest)?;
+        self.group -= 1;
+        self.count -= 1;
+        Ok(Record { lsn: Lsn(lsn), group, write })
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, FormatError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.count == 0 {
+            // Zeros pad a block; no record begins with one.
+            let left_over = self.rest.iter().any(|byte| *byte != 0);
+            self.rest = &[];
+            return left_over.then_some(Err(FormatError::BadCount));
+        }
+        let record = self.record();
+        if record.is_err() {
+            self.count = 0;
+            self.rest = &[];
+        }
+        Some(record)
+    }
+}
+
+/// What stands before the fields of a record.
+struct Head {
+    kind: u8,
+    flags: u8,
+    group: u32,
+    lsns_left_out: u64,
+    db: u8,
+    expiry: Option<UnixMs>,
+}
+
+impl Head {
+    fn take(rest: &mut &[u8]) -> Result<Head, FormatError> {
+        let (kind, flags) = (take_u8(rest)?, take_u8(rest)?);
+        if !(kind::PUT..=kind::SWAP).contains(&kind) {
+            return Err(FormatError::UnknownType(kind));
+        }
+        let may_expire = matches!(kind, kind::PUT | kind::EXPIRE | kind::IMAGE);
+        let has_db = !matches!(kind, kind::FLUSH_ALL | kind::SWAP);
+        if flags & !FLAGS_KNOWN != 0
+            || flags & FLAG_EXPIRY != 0 && !may_expire
+            || flags & FLAG_DB != 0 && !has_db
+        {
+            return Err(FormatError::BadFlags { kind, flags });
+        }
+        let mut head = Head { kind, flags, group: 1, lsns_left_out: 0, db: 0, expiry: None };
+        if flags & FLAG_GROUP != 0 {
+            head.group = u32::try_from(take_varint(rest)?).map_err(|_| FormatError::BadNumber)?;
+            if head.group < 2 {
+                return Err(FormatError::BadField("group of fewer than two"));
+            }
+        }
+        if flags & FLAG_LSN != 0 {
+            head.lsns_left_out = take_varint(rest)?;
+        }
+        if flags & FLAG_DB != 0 {
+            head.db = take_u8(rest)?;
+        }
+        if flags & FLAG_EXPIRY != 0 {
+            head.expiry = Some(take_varint(rest)?);
+        }
+        Ok(head)
+    }
+}
+
+fn take_write<'a>(head: &Head, rest: &mut &'a [u8]) -> Result<Write<'a>, FormatError> {
+    let db = head.db;
+    Ok(match head.kind {
+        kind::FLUSH => Write::Flush { db: Some(db) },
+        kind::FLUSH_ALL => Write::Flush { db: None },
+        kind::SWAP => Write::Swap { a: take_u8(rest)?, b: take_u8(rest)? },
+        _ => {
+            let key = take_bytes(rest)?;
+            Write::Key { db, key, change: take_change(head, rest)? }
+        }
+    })
+}
+
+fn take_change<'a>(head: &Head, rest: &mut &'a [u8]) -> Result<Change<'a>, FormatError> {
+    let expiry = head.expiry;
+    Ok(match head.kind {
+        kind::PUT => Change::Put { value: take_bytes(rest)?, expiry },
+        kind::PATCH => Change::Patch { offset: take_varint(rest)?, bytes: take_bytes(rest)? },
+        kind::DELETE => Change::Delete,
+        kind::EXPIRE => Change::Expire(expiry),
+        kind::HASH_PUT => Change::HashPut { field: take_bytes(rest)?, value: take_bytes(rest)? },
+        kind::HASH_REMOVE => Change::HashRemove { field: take_bytes(rest)? },
+        kind::SET_ADD => Change::SetAdd { member: take_bytes(rest)? },
+        kind::SET_REMOVE => Change::SetRemove { member: take_bytes(rest)? },
+        kind::ZSET_PUT => Change::ZSetPut { member: take_bytes(rest)?, score: take_score(rest)? },
+        kind::ZSET_REMOVE => Change::ZSetRemove { member: take_bytes(rest)? },
+        kind::LIST_PUSH_FRONT => Change::ListPush { side: Side::Front, element: take_bytes(rest)? },
+        kind::LIST_PUSH_BACK => Change::ListPush { side: Side::Back, element: take_bytes(rest)? },
+        kind::LIST_POP_FRONT => Change::ListPop { side: Side::Front, count: take_pop_count(rest)? },
+        kind::LIST_POP_BACK => Change::ListPop { side: Side::Back, count: take_pop_count(rest)? },
+        kind::LIST_PUT => Change::ListPut { index: take_varint(rest)?, element: take_bytes(rest)? },
+        kind::LIST_INSERT => Change::ListInsert { index: take_varint(rest)?, element: take_bytes(rest)? },
+        kind::LIST_REMOVE => Change::ListRemove { index: take_varint(rest)? },
+        kind::IMAGE => {
+            let kind = Kind::from_u8(take_u8(rest)?).filter(|kind| *kind != Kind::String);
+            let kind = kind.ok_or(FormatError::BadField("kind of an image"))?;
+            Change::Image { kind, elements: take_bytes(rest)?, expiry }
+        }
+        unknown => return Err(FormatError::UnknownType(unknown)),
+    })
+}
+
+fn take_u8(rest: &mut &[u8]) -> Result<u8, FormatError> {
+    let (&byte, after) = rest.split_first().ok_or(FormatError::CutOff)?;
+    *rest = after;
+    Ok(byte)
+}
+
+fn take_bytes<'a>(rest: &mut &'a [u8]) -> Result<Bytes<'a>, FormatError> {
+    let length = usize::try_from(take_varint(rest)?).map_err(|_| FormatError::CutOff)?;
+    let (bytes, after) = rest.split_at_checked(length).ok_or(FormatError::CutOff)?;
+    *rest = after;
+    Ok(Cow::Borrowed(bytes))
+}
+
+fn take_score(rest: &mut &[u8]) -> Result<f64, FormatError> {
+    let (bytes, after) = rest.split_first_chunk().ok_or(FormatError::CutOff)?;
+    *rest = after;
+    let score = f64::from_le_bytes(*bytes);
+    if score.is_nan() { Err(FormatError::BadField("score")) } else { Ok(score) }
+}
+
+fn take_pop_count(rest: &mut &[u8]) -> Result<u64, FormatError> {
+    match take_varint(rest)? {
+        0 => Err(FormatError::BadField("count of elements")),
+        count => Ok(count),
+    }
+}

@@ -1,0 +1,157 @@
+//! Taking up the work after the disk has failed.
+//!
+//! A sync that failed says nothing about what was written before it, and the next one that succeeds says
+//! nothing either. So the blocks that are not below the watermark are written once more, to a new file,
+//! whichever files they were meant for:
+//!
+//! ```text
+//!  old epoch  file 7: … 40 41 | 43?      file 8: … 42? 44?        the watermark is 41
+//!  new epoch  file 9: header "opened after 41", 42 43 44        complete and durable before it gets its name
+//! ```
+//!
+//! Its name is the moment of truth: before, 42-44 are where they were; after, the header voids them there and
+//! has them here. They keep their sequences, so nothing else changes. Blocks that the operating system had
+//! already are read back and checked; if they are not whole, the log stays failed, because going on would
+//! leave a hole.
+
+use std::sync::Arc;
+
+use super::block::{BlockHeader, reseal};
+use super::durable::{Pending, Progress};
+use super::file::{FileHeader, LogFile};
+use super::format::FILE_HEADER_BYTES;
+use super::keeper::preparation;
+use super::pipeline::{Pipeline, SECTOR_BYTES, State};
+use crate::io::{DiskError, DiskFile, DiskResult};
+
+/// How an attempt went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rescue {
+    /// The log works again.
+    Done,
+    /// Flights are still under way.
+    NotYet,
+    /// The disk still refuses.
+    Failed,
+}
+
+impl Pipeline {
+    /// Tries to move everything that is not durable into a new epoch.
+    pub(super) fn rescue(&self) -> Rescue {
+        let lanes = {
+            let active = self.active.lock();
+            if !matches!(active.state, State::Failed(..)) {
+                return Rescue::Done;
+            }
+            active.lanes.len()
+        };
+        // Nothing is taken while the log has failed, so what is under way only becomes less.
+        if self.durable.writing() > 0 {
+            return Rescue::NotYet;
+        }
+        let pending = self.durable.pending();
+        let opened_after = self.durable.sequence();
+        for lane in 0..lanes {
+            match self.move_to(lane, opened_after, &pending) {
+                Ok((file, offset)) => {
+                    self.begin_epoch(lane, file, offset, opened_after, &pending);
+                    return Rescue::Done;
+                }
+                Err(error) => self.active.lock().lanes[lane].trouble = Some(Arc::new(error)),
+            }
+        }
+        Rescue::Failed
+    }
+
+    /// Writes the pending blocks to a new file of a directory, completely and durably; returns it and its
+    /// length.
+    fn move_to(&self, lane: usize, opened_after: u64, pending: &[Pending]) -> DiskResult<(LogFile, u64)> {
+        let file_id = self.disk.random();
+        let (header, directory) = {
+            let mut active = self.active.lock();
+            // Each attempt has an epoch of its own: the file of one that failed late may be there after all.
+            active.epoch_tried += 1;
+            let (epoch, first) = (active.epoch_tried, self.durable.lsn().after(1));
+            let header = FileHeader {
+                epoch,
+                opened_after,
+                first,
+                ..active.next_header(lane, self.template.log_id, file_id)
+            };
+            (header, active.lanes[lane].directory.clone())
+        };
+        let mut offset = FILE_HEADER_BYTES as u64;
+        let preparation = preparation(self.mode());
+        let fill = |file: &dyn DiskFile| {
+            for block in pending {
+                let mut bytes = block_bytes(block)?;
+                reseal(&mut bytes, header.file_id, opened_after);
+                file.write_all_at(&bytes, offset)?;
+                offset += bytes.len() as u64;
+            }
+            Ok(())
+        };
+        let file = LogFile::create(&*self.disk, &directory, header, self.template, preparation, fill)?;
+        Ok((file, offset.next_multiple_of(SECTOR_BYTES as u64)))
+    }
+
+    /// Goes on in the new file; the other directories get theirs from the preparer.
+    fn begin_epoch(&self, lane: usize, file: LogFile, offset: u64, opened_after: u64, pending: &[Pending]) {
+        let mut old = Vec::new();
+        let mut active = self.active.lock();
+        active.epoch = file.header.epoch;
+        active.opened_after = opened_after;
+        active.epoch_first = file.header.first;
+        active.claimed = false;
+        old.append(&mut active.leaving);
+        for lane in &mut active.lanes {
+            old.extend(lane.current.take().map(|file| (file, lane.offset)));
+            old.extend(lane.next.take().map(|file| (file, FILE_HEADER_BYTES as u64)));
+            lane.trouble = None;
+        }
+        active.lanes[lane].current = Some(Arc::new(file));
+        active.lanes[lane].offset = offset;
+        drop(active);
+        let sequences: Vec<u64> = pending.iter().map(|block| block.sequence).collect();
+        self.durable.settle(&sequences);
+        let mut active = self.active.lock();
+        if matches!(active.state, State::Failed(..)) {
+            active.state = State::Running;
+            drop(active);
+            self.durable.set_stop(None);
+        }
+        self.work.notify_all();
+        self.chores.notify_all();
+        for (file, length) in old {
+            let voided =
+                pending.iter().filter(|block| Arc::ptr_eq(&block.file, &file)).map(|block| block.offset);
+            // What lies behind is void already; cutting it only gives the space back.
+            let _ = file.keeper_handle().set_len(voided.min().unwrap_or(length));
+        }
+    }
+}
+
+/// The bytes of a block that was written, or was meant to be.
+fn block_bytes(block: &Pending) -> DiskResult<Vec<u8>> {
+    if let Progress::Failed(bytes) = &block.progress {
+        return Ok(bytes.to_vec());
+    }
+    let file = block.file.keeper_handle();
+    let mut bytes = vec![0; usize::try_from(block.length).expect("a block comes from memory")];
+    file.read_full_at(&mut bytes, block.offset)?;
+    let header = BlockHeader::parse(&bytes, block.file.header.file_id);
+    match header {
+        Some(header)
+            if header.sequence == block.sequence
+                && header.length == block.length
+                && header.check(&bytes).is_ok() =>
+        {
+            Ok(bytes)
+        }
+        _ => {
+            let lost =
+                std::io::Error::new(std::io::ErrorKind::InvalidData, "the disk has lost what was written");
+            Err(DiskError::new("read back", file.path(), lost))
+        }
+    }
+}

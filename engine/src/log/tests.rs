@@ -1,0 +1,407 @@
+//! The log as its owner sees it: with its threads, on the real file system, and on one that fails.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+use crate::io::{Crash, Disk, Fault, OsDisk, SimDisk, SimOptions};
+use crate::record::{Change, Lsn, Write};
+
+fn put(number: u64) -> Write<'static> {
+    let value = format!("value of {number}").into_bytes().into();
+    Write::Key {
+        db: 0,
+        key: number.to_le_bytes().to_vec().into(),
+        change: Change::Put { value, expiry: None },
+    }
+}
+
+fn one(number: u64) -> Group {
+    let mut group = Group::new();
+    group.push(&put(number));
+    group
+}
+
+/// Opens a log of which record `n` is `put(n)`, checks that, and says how many there are.
+fn open(disk: &Arc<dyn Disk>, options: &LogOptions) -> Result<(u64, Log, Recovered), OpenError> {
+    let mut reader = Log::open(disk.clone(), options.clone())?;
+    let mut next = 1;
+    while let Some(block) = reader.next_block()? {
+        for record in block.records() {
+            let record = record.map_err(|error| block.not_understood(error))?;
+            assert_eq!((record.lsn, record.write), (Lsn(next), put(next)));
+            next += 1;
+        }
+    }
+    let progress = reader.progress();
+    assert_eq!(progress.bytes_read(), progress.bytes_total);
+    let (log, recovered) = reader.into_log()?;
+    assert_eq!(recovered.last, Lsn(next - 1));
+    Ok((next - 1, log, recovered))
+}
+
+fn os() -> Arc<dyn Disk> {
+    Arc::new(OsDisk)
+}
+
+fn directories(place: &tempfile::TempDir, count: usize) -> Vec<PathBuf> {
+    (0..count).map(|index| place.path().join(format!("log{index}"))).collect()
+}
+
+fn append(log: &Log, numbers: std::ops::RangeInclusive<u64>) {
+    let appender = log.appender();
+    for number in numbers {
+        assert_eq!(appender.append(&one(number)).unwrap(), Lsn(number));
+    }
+}
+
+#[test]
+fn what_was_appended_is_read_back_after_a_close() {
+    for (mode, count) in [(SyncMode::Always, 1), (SyncMode::EverySec, 3), (SyncMode::No, 2)] {
+        let place = tempfile::tempdir().unwrap();
+        let mut options = LogOptions::new(directories(&place, count));
+        options.mode = mode;
+        options.file_bytes = 64 << 10;
+        let mut expected = 0;
+        for round in 0..4 {
+            let (back, log, recovered) = open(&os(), &options).unwrap();
+            assert_eq!((back, recovered.bytes_cut), (expected, 0), "{mode:?}, round {round}");
+            assert_eq!((recovered.closed, recovered.created), (round > 0, round == 0));
+            let mut group = Group::new();
+            for step in 0..2_000 {
+                group.clear();
+                let first = expected + 1;
+                for _ in 0..1 + step % 3 {
+                    expected += 1;
+                    group.push(&put(expected));
+                }
+                assert_eq!(log.appender().append(&group).unwrap(), Lsn(first));
+            }
+            assert_eq!(log.sync().unwrap(), Lsn(expected));
+            assert_eq!(log.durable().lsn(), Lsn(expected));
+            log.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_was_dropped_without_a_close_is_there_all_the_same() {
+    let place = tempfile::tempdir().unwrap();
+    let options = LogOptions::new(directories(&place, 2));
+    let (_, log, _) = open(&os(), &options).unwrap();
+    append(&log, 1..=5_000);
+    drop(log);
+    let (back, _, recovered) = open(&os(), &options).unwrap();
+    assert_eq!((back, recovered.closed), (5_000, false));
+}
+
+#[test]
+fn under_always_the_watermark_follows_and_wakes_those_who_wait() {
+    let place = tempfile::tempdir().unwrap();
+    let mut options = LogOptions::new(directories(&place, 2));
+    options.mode = SyncMode::Always;
+    let (_, log, _) = open(&os(), &options).unwrap();
+    let woken = Arc::new(AtomicU64::new(0));
+    let count = woken.clone();
+    log.durable().subscribe(Box::new(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    }));
+    let next = AtomicU64::new(1);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    let appender = log.appender();
+                    let lsn = appender.append(&one(next.fetch_add(1, Ordering::SeqCst))).unwrap();
+                    log.durable().wait_for(lsn).unwrap();
+                    assert!(log.durable().lsn() >= lsn);
+                }
+            });
+        }
+    });
+    assert_eq!(log.durable().lsn(), Lsn(160));
+    assert!(woken.load(Ordering::SeqCst) > 0);
+}
+
+#[test]
+fn the_mode_can_change_while_records_come() {
+    let place = tempfile::tempdir().unwrap();
+    let mut options = LogOptions::new(directories(&place, 2));
+    options.mode = SyncMode::No;
+    let (_, log, _) = open(&os(), &options).unwrap();
+    let mut last = 0;
+    for mode in [SyncMode::Always, SyncMode::EverySec, SyncMode::No, SyncMode::Always] {
+        append(&log, last + 1..=last + 100);
+        log.set_mode(mode);
+        append(&log, last + 101..=last + 200);
+        last += 200;
+        assert_eq!(log.mode(), mode);
+    }
+    log.durable().wait_for(Lsn(last)).unwrap();
+    log.close().unwrap();
+    assert_eq!(open(&os(), &options).unwrap().0, last);
+}
+
+#[test]
+fn a_record_larger_than_a_file_is_logged() {
+    let place = tempfile::tempdir().unwrap();
+    let mut options = LogOptions::new(directories(&place, 1));
+    options.file_bytes = 64 << 10;
+    let big = Write::Key {
+        db: 5,
+        key: b"big"[..].into(),
+        change: Change::Put { value: vec![7; 9 << 20].into(), expiry: Some(1) },
+    };
+    let (_, log, _) = open(&os(), &options).unwrap();
+    append(&log, 1..=10);
+    log.sync().unwrap();
+    let mut group = Group::new();
+    group.push(&big);
+    log.appender().append(&group).unwrap();
+    log.close().unwrap();
+    let mut reader = Log::open(os(), options).unwrap();
+    let mut last = None;
+    while let Some(block) = reader.next_block().unwrap() {
+        last = block.records().last().map(|record| record.unwrap().write == big).or(last);
+    }
+    assert_eq!(last, Some(true));
+}
+
+#[test]
+fn without_a_log_records_are_numbered_and_count_as_durable() {
+    let (appender, durable) = Appender::unlogged(Lsn(7));
+    let mut group = one(1);
+    group.push(&put(2));
+    assert_eq!(appender.append(&group).unwrap(), Lsn(7));
+    assert_eq!(appender.append_with(&group, |first| first.after(100)).unwrap(), Lsn(109));
+    assert_eq!(appender.last(), Lsn(10));
+    assert!(durable.lsn() >= Lsn(10) && appender.has_room());
+    durable.wait_for(Lsn(10)).unwrap();
+}
+
+#[test]
+fn a_log_that_is_open_is_not_opened_again() {
+    let place = tempfile::tempdir().unwrap();
+    let mut options = LogOptions::new(directories(&place, 1));
+    let (_, log, _) = open(&os(), &options).unwrap();
+    let error = open(&os(), &options).unwrap_err();
+    assert!(error.to_string().ends_with("log0 is in use by another server"), "{error}");
+    drop(log);
+    options.directories.push(options.directories[0].clone());
+    assert!(matches!(open(&os(), &options), Err(OpenError::InUse(_))), "one directory given twice");
+    options.directories.pop();
+    open(&os(), &options).unwrap();
+}
+
+#[test]
+fn directories_may_be_added_but_not_left_out_or_mixed_up() {
+    let place = tempfile::tempdir().unwrap();
+    let all = directories(&place, 4);
+    let with = |paths: &[usize]| LogOptions::new(paths.iter().map(|index| all[*index].clone()).collect());
+    let (_, log, _) = open(&os(), &with(&[0])).unwrap();
+    append(&log, 1..=100);
+    log.close().unwrap();
+    let (back, log, _) = open(&os(), &with(&[1, 0, 2])).unwrap();
+    assert_eq!(back, 100);
+    append(&log, 101..=3_000);
+    log.close().unwrap();
+    assert_eq!(open(&os(), &with(&[2, 1, 0])).unwrap().0, 3_000);
+    for (given, expected) in [
+        (&[0, 1][..], "log0: it is one of 3 directories of a log, and only 2 are given"),
+        (&[0, 2], "it is one of 3 directories of a log, and number 1 is not given"),
+        (&[1], "number 0 is not given"),
+    ] {
+        let error = open(&os(), &with(given)).unwrap_err().to_string();
+        assert!(error.ends_with(expected), "{error}");
+    }
+    open(&os(), &with(&[3])).unwrap();
+    let error = open(&os(), &with(&[0, 1, 2, 3])).unwrap_err().to_string();
+    assert!(error.contains("it belongs to another log than"), "{error}");
+    fs::remove_file(all[3].join("tarnlog.id")).unwrap();
+    let error = open(&os(), &with(&[3])).unwrap_err().to_string();
+    assert!(error.ends_with("it holds log files but no tarnlog.id"), "{error}");
+}
+
+/// A log of three closed epochs in one directory, and its first file.
+fn three_epochs(place: &tempfile::TempDir) -> (LogOptions, PathBuf) {
+    let options = LogOptions::new(directories(place, 1));
+    for round in 0..3 {
+        let (back, log, _) = open(&os(), &options).unwrap();
+        assert_eq!(back, round * 10);
+        append(&log, back + 1..=back + 10);
+        log.close().unwrap();
+    }
+    let first = options.directories[0].join("0000000001.tarnlog");
+    (options, first)
+}
+
+#[test]
+fn damage_is_refused_with_place_and_remedy_and_given_up_when_told() {
+    let place = tempfile::tempdir().unwrap();
+    let (mut options, first) = three_epochs(&place);
+    let mut bytes = fs::read(&first).unwrap();
+    bytes[600] ^= 1;
+    fs::write(&first, bytes).unwrap();
+    let error = open(&os(), &options).unwrap_err();
+    let OpenError::Damaged(damage) = &error else { panic!("{error}") };
+    assert_eq!((&damage.path, damage.offset, damage.remedy), (&first, 512, "tarn log repair --truncate"));
+    assert!(error.to_string().contains("0000000001.tarnlog at byte 512: a block's checksum"), "{error}");
+    options.truncate_damage = true;
+    let (back, log, recovered) = open(&os(), &options).unwrap();
+    assert_eq!((back, recovered.cut), (0, Some((first, 512))));
+    append(&log, 1..=5);
+    log.close().unwrap();
+    options.truncate_damage = false;
+    assert_eq!(open(&os(), &options).unwrap().0, 5);
+}
+
+#[test]
+fn a_missing_file_or_a_spoilt_header_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let (options, first) = three_epochs(&place);
+    let bytes = fs::read(&first).unwrap();
+    fs::remove_file(&first).unwrap();
+    let error = open(&os(), &options).unwrap_err().to_string();
+    assert!(error.contains("(block 1 is missing, "), "{error}");
+    fs::write(&first, &bytes[..300]).unwrap();
+    let error = open(&os(), &options).unwrap_err().to_string();
+    assert!(error.contains("the file ends within its header"), "{error}");
+    let mut spoilt = bytes.clone();
+    spoilt[60] ^= 4;
+    fs::write(&first, &spoilt).unwrap();
+    let error = open(&os(), &options).unwrap_err().to_string();
+    assert!(error.contains("at byte 0: the file's header is spoilt"), "{error}");
+    fs::write(&first, &bytes).unwrap();
+    fs::rename(&first, first.with_file_name("0000000009.tarnlog")).unwrap();
+    let error = open(&os(), &options).unwrap_err().to_string();
+    assert!(error.contains("is called 0000000009.tarnlog and has number 1"), "{error}");
+}
+
+#[test]
+fn a_torn_tail_is_cut_off_and_counted() {
+    let place = tempfile::tempdir().unwrap();
+    let options = LogOptions::new(directories(&place, 1));
+    let (_, log, _) = open(&os(), &options).unwrap();
+    append(&log, 1..=10);
+    drop(log);
+    let file = options.directories[0].join("0000000001.tarnlog");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes.extend_from_slice(&[9; 100]);
+    fs::write(&file, bytes).unwrap();
+    let (back, log, recovered) = open(&os(), &options).unwrap();
+    assert_eq!((back, recovered.bytes_cut), (10, 100));
+    assert_eq!(recovered.cut.unwrap().0, file);
+    log.close().unwrap();
+    assert_eq!(open(&os(), &options).unwrap().2.bytes_cut, 0);
+}
+
+/// A log with threads on a simulated disk.
+fn simulated(mode: SyncMode) -> (SimDisk, Arc<dyn Disk>, LogOptions) {
+    let sim = SimDisk::new(1, SimOptions::default());
+    let mut options = LogOptions::new(vec!["/a".into(), "/b".into()]);
+    options.mode = mode;
+    options.file_bytes = 16 << 10;
+    (sim.clone(), Arc::new(sim), options)
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if condition() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    panic!("it never came about that {what}");
+}
+
+#[test]
+fn a_disk_that_fails_stops_appends_until_it_works_again() {
+    for fault in [Fault::SyncError, Fault::WriteError] {
+        let (sim, disk, options) = simulated(SyncMode::Always);
+        let (_, log, _) = open(&disk, &options).unwrap();
+        append(&log, 1..=50);
+        log.durable().wait_for(Lsn(50)).unwrap();
+        sim.set_options(SimOptions { faults_per_mille: vec![(fault, 1000)], ..SimOptions::default() });
+        let mut appended = 50;
+        wait_until("an append is refused", || {
+            log.status().failed.is_some() || {
+                let _ = log.appender().append(&one(log.appender().last().0 + 1));
+                false
+            }
+        });
+        appended += log.appender().last().0 - appended;
+        let error = log.appender().append(&one(appended + 1)).unwrap_err().to_string();
+        assert!(error.starts_with("the log cannot be written: cannot "), "{error}");
+        assert!(log.durable().lsn() >= Lsn(50) && log.status().failures > 0);
+        sim.set_options(SimOptions::default());
+        wait_until("appends are taken again", || log.status().failed.is_none());
+        append(&log, appended + 1..=appended + 50);
+        log.durable().wait_for(Lsn(appended + 50)).unwrap();
+        let next = sim.crash(Crash::PowerLoss, 3, SimOptions::default());
+        drop(log);
+        let (back, ..) = open(&(Arc::new(next) as Arc<dyn Disk>), &options).unwrap();
+        assert_eq!(back, appended + 50, "{fault:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_stops_appends_until_there_is_room() {
+    let (sim, disk, options) = simulated(SyncMode::EverySec);
+    let (_, log, _) = open(&disk, &options).unwrap();
+    let capacity_bytes = Some(100_000);
+    sim.set_options(SimOptions { capacity_bytes, ..SimOptions::default() });
+    let mut appended = 0;
+    wait_until("the disk is full", || {
+        log.status().failed.is_some() || {
+            let last = log.appender().last().0;
+            (last + 1..last + 100).for_each(|number| drop(log.appender().append(&one(number))));
+            false
+        }
+    });
+    appended += log.appender().last().0;
+    assert!(appended > 1_000);
+    let (_, error) = log.status().failed.unwrap();
+    let LogError::Failed(cause) = error else { panic!("{error}") };
+    assert!(cause.is_full(), "{cause}");
+    sim.set_options(SimOptions::default());
+    wait_until("there is room", || log.status().failed.is_none());
+    append(&log, appended + 1..=appended + 50);
+    log.close().unwrap();
+    assert_eq!(open(&disk, &options).unwrap().0, appended + 50);
+}
+
+#[test]
+fn a_disk_that_cannot_follow_is_noticed_and_then_refused() {
+    let (sim, disk, mut options) = simulated(SyncMode::No);
+    options.backlog_bytes_limit = 4_000;
+    let (_, log, _) = open(&disk, &options).unwrap();
+    let freed = Arc::new(AtomicU64::new(0));
+    let count = freed.clone();
+    log.appender().subscribe_room(Box::new(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    }));
+    let appender = log.appender();
+    let mut number = 0;
+    // The flights are kept away from the buffer by the lock of the file system.
+    sim.pause(|| {
+        while appender.has_room() {
+            appender.append(&one(number + 1)).unwrap();
+            number += 1;
+        }
+        while appender.append(&one(number + 1)).is_ok() {
+            number += 1;
+        }
+        assert!(appender.backlog_bytes() > 4_000);
+        assert!(matches!(appender.append(&one(number + 1)), Err(LogError::Backlogged)));
+    });
+    wait_until("there is room again", || freed.load(Ordering::SeqCst) > 0);
+    append(&log, number + 1..=number + 10);
+    log.close().unwrap();
+    assert_eq!(open(&disk, &options).unwrap().0, number + 10);
+}

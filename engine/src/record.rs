@@ -1,0 +1,228 @@
+//! The words of the log: what one committed change is, whatever file or table it ends in.
+//!
+//! A command reads entries and answers with a [`Batch`] of [`Write`]s; the engine appends the batch to the
+//! log as one atomic group, which gives each write its [`Lsn`], and then applies the same writes to the
+//! table. Recovery reads the same writes back and applies them by the same code, so a change has one meaning.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Log sequence number: 1, 2, 3 …, one for each record; 0 means "before everything".
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lsn(pub u64);
+
+impl Lsn {
+    /// The `Lsn` before the first record.
+    pub const ZERO: Lsn = Lsn(0);
+
+    /// The `Lsn` `count` records later.
+    pub const fn after(self, count: u64) -> Lsn {
+        Lsn(self.0 + count)
+    }
+}
+
+impl fmt::Debug for Lsn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lsn({})", self.0)
+    }
+}
+
+impl fmt::Display for Lsn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A point in time, in milliseconds since the Unix epoch.
+pub type UnixMs = u64;
+
+/// Number of logical databases at most; a record holds the database in one byte.
+pub const DATABASES_MAX: usize = 256;
+
+/// Longest key or element in bytes (`proto-max-bulk-len` of Redis).
+pub const BYTES_MAX: usize = 512 << 20;
+
+/// What a key holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// A byte string.
+    String = 0,
+    /// A list of byte strings.
+    List = 1,
+    /// A set of byte strings.
+    Set = 2,
+    /// Byte strings ordered by a score.
+    ZSet = 3,
+    /// Fields with values.
+    Hash = 4,
+}
+
+impl Kind {
+    /// The name that `TYPE` replies.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::String => "string",
+            Kind::List => "list",
+            Kind::Set => "set",
+            Kind::ZSet => "zset",
+            Kind::Hash => "hash",
+        }
+    }
+
+    /// The kind with this number, if there is one.
+    pub const fn from_u8(number: u8) -> Option<Kind> {
+        Some(match number {
+            0 => Kind::String,
+            1 => Kind::List,
+            2 => Kind::Set,
+            3 => Kind::ZSet,
+            4 => Kind::Hash,
+            _ => return None,
+        })
+    }
+}
+
+/// An end of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Index 0.
+    Front,
+    /// Index -1.
+    Back,
+}
+
+/// Bytes that a change carries: borrowed from a request or a block where they stand there, owned where a
+/// command made them.
+pub type Bytes<'a> = Cow<'a, [u8]>;
+
+/// One change of one key. An after-image of the smallest unit that changes, or, for lists and for strings
+/// changed in part, a delta that is valid with the records before it. Replayed in order of `Lsn` for each
+/// key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change<'a> {
+    /// The key is this string now, whatever it was before.
+    Put {
+        /// The whole value.
+        value: Bytes<'a>,
+        /// When the key expires.
+        expiry: Option<UnixMs>,
+    },
+    /// The string has these bytes at `offset` now, zero-filled up to there (`APPEND`, `SETRANGE`, `SETBIT`).
+    /// Keeps the expiry; creates the key.
+    Patch {
+        /// Where the bytes begin.
+        offset: u64,
+        /// The bytes.
+        bytes: Bytes<'a>,
+    },
+    /// The key is gone.
+    Delete,
+    /// The key expires then, or never.
+    Expire(Option<UnixMs>),
+    /// A field of a hash has this value; creates the key.
+    HashPut {
+        /// The field.
+        field: Bytes<'a>,
+        /// Its value.
+        value: Bytes<'a>,
+    },
+    /// A field of a hash is gone; the last one takes the key with it.
+    HashRemove {
+        /// The field.
+        field: Bytes<'a>,
+    },
+    /// The set has this member; creates the key.
+    SetAdd {
+        /// The member.
+        member: Bytes<'a>,
+    },
+    /// The set lacks this member; the last one takes the key with it.
+    SetRemove {
+        /// The member.
+        member: Bytes<'a>,
+    },
+    /// The member of the sorted set has this score; creates the key.
+    ZSetPut {
+        /// The member.
+        member: Bytes<'a>,
+        /// Its score, never NaN.
+        score: f64,
+    },
+    /// The sorted set lacks this member; the last one takes the key with it.
+    ZSetRemove {
+        /// The member.
+        member: Bytes<'a>,
+    },
+    /// One element more at an end; creates the key.
+    ListPush {
+        /// The end.
+        side: Side,
+        /// The element.
+        element: Bytes<'a>,
+    },
+    /// `count` elements less at an end; the last one takes the key with it.
+    ListPop {
+        /// The end.
+        side: Side,
+        /// How many, at least 1.
+        count: u64,
+    },
+    /// The element at `index` is this one now.
+    ListPut {
+        /// From the front, 0 first.
+        index: u64,
+        /// The element.
+        element: Bytes<'a>,
+    },
+    /// A new element stands at `index`; what stood there and behind moves back by one.
+    ListInsert {
+        /// From the front, 0 first.
+        index: u64,
+        /// The element.
+        element: Bytes<'a>,
+    },
+    /// The element at `index` is gone; the last one takes the key with it.
+    ListRemove {
+        /// From the front, 0 first.
+        index: u64,
+    },
+    /// The key holds this collection now, whatever it was before (`RENAME`, `COPY`, `…STORE`). Never empty.
+    Image {
+        /// What it is; never a string, which is a `Put`.
+        kind: Kind,
+        /// Its elements in the form of `value::image`.
+        elements: Bytes<'a>,
+        /// When the key expires.
+        expiry: Option<UnixMs>,
+    },
+}
+
+/// A change and where it happens.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write<'a> {
+    /// A change of one key.
+    Key {
+        /// The logical database.
+        db: u8,
+        /// The key.
+        key: Bytes<'a>,
+        /// What happens to it.
+        change: Change<'a>,
+    },
+    /// A database loses all its keys; `None`: every database does.
+    Flush {
+        /// Which one.
+        db: Option<u8>,
+    },
+    /// Two databases change places.
+    Swap {
+        /// One.
+        a: u8,
+        /// The other.
+        b: u8,
+    },
+}
+
+/// The writes of one command: one atomic group in the log.
+pub type Batch<'a> = smallvec::SmallVec<[Write<'a>; 1]>;

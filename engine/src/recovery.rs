@@ -1,0 +1,192 @@
+//! From the log to the tables: every core replays, each the keys whose hash is its share.
+//!
+//! ```text
+//!   reader (one thread a directory, CRCs checked) ──block──┬──> replayer 0: hash mod n = 0
+//!                                                          └──> replayer 1: hash mod n = 1
+//! ```
+//!
+//! Blocks come in the order of their sequence numbers, so the records of one key are replayed in the order of
+//! their `Lsn`s by one thread, and deltas meet the base they were made for. Handing every block to every
+//! replayer costs each of them the decoding of the others' records, some 30 ns apiece, and saves a router
+//! that would cost as much; with very many cores a router would win. Records that concern whole databases are
+//! a meeting point: all replayers stop there and one of them does the work.
+
+use crate::io::Disk;
+use crate::log::{Block, Log, LogOptions, OpenError, Reader, Recovered, Validity};
+use crate::record::{Lsn, Write};
+use crate::table::{KeyHash, Retired, Table};
+use crossbeam_channel::{Receiver, Sender};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+
+/// Blocks that may wait for a replayer.
+const BLOCKS_QUEUED: usize = 32;
+
+/// What was replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Records.
+    pub records: u64,
+    /// Records that did not fit what they met; only a fault of this program or a forged file makes one.
+    pub misfits: u64,
+}
+
+struct Replay {
+    tables: Mutex<Vec<Arc<Table>>>,
+    meeting: Barrier,
+    misfits: AtomicU64,
+}
+
+/// How far opening has come; shared with those who wait for it.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Bytes of the log that have been read.
+    pub bytes_read: AtomicU64,
+    /// Bytes of the log in all.
+    pub bytes: AtomicU64,
+}
+
+/// What opening found.
+pub struct Opened {
+    /// The databases.
+    pub tables: Vec<Arc<Table>>,
+    /// The log, ready to go on.
+    pub log: Log,
+    /// Which of its records have been replaced.
+    pub validity: Arc<Validity>,
+    /// What the log said of itself.
+    pub recovered: Recovered,
+    /// What was replayed.
+    pub replayed: Replayed,
+}
+
+/// Opens the log of `options`, or makes one, and replays it into `databases` tables with `threads` threads.
+pub fn open(
+    disk: Arc<dyn Disk>,
+    options: LogOptions,
+    databases: usize,
+    threads: usize,
+    progress: &Progress,
+) -> Result<Opened, OpenError> {
+    let mut reader: Reader = Log::open(disk, options)?;
+    let next = || {
+        let block = reader.next_block()?;
+        let read = reader.progress();
+        progress.bytes_read.store(read.bytes_read(), Ordering::Relaxed);
+        progress.bytes.store(read.bytes_total, Ordering::Relaxed);
+        Ok(block.map(Arc::new))
+    };
+    let validity = Arc::new(Validity::new());
+    let invalidate = |lsn| {
+        validity.invalidate(lsn);
+    };
+    let (tables, replayed) = replay(next, databases, threads, invalidate)?;
+    let (log, recovered) = reader.into_log()?;
+    Ok(Opened { tables, log, validity, recovered, replayed })
+}
+
+/// Replays `blocks` into `databases` tables with `threads` threads. `invalidate` is told each `Lsn` whose
+/// record has been replaced.
+pub fn replay(
+    mut blocks: impl FnMut() -> Result<Option<Arc<Block>>, OpenError>,
+    databases: usize,
+    threads: usize,
+    invalidate: impl Fn(Lsn) + Sync,
+) -> Result<(Vec<Arc<Table>>, Replayed), OpenError> {
+    let threads = threads.max(1);
+    let replay = Replay {
+        tables: Mutex::new((0..databases).map(|_| Arc::new(Table::default())).collect()),
+        meeting: Barrier::new(threads),
+        misfits: AtomicU64::new(0),
+    };
+    let mut records = 0;
+    std::thread::scope(|scope| {
+        let mut senders: Vec<Sender<Arc<Block>>> = Vec::with_capacity(threads);
+        for share in 0..threads {
+            let (sender, receiver) = crossbeam_channel::bounded(BLOCKS_QUEUED);
+            senders.push(sender);
+            let (replay, invalidate) = (&replay, &invalidate);
+            scope.spawn(move || replay.run(&receiver, share, threads, invalidate));
+        }
+        while let Some(block) = blocks()? {
+            records += u64::from(block.count());
+            for sender in &senders {
+                sender.send(block.clone()).expect("replayers run until the last block");
+            }
+        }
+        Ok::<(), OpenError>(())
+    })?;
+    let replayed = Replayed { records, misfits: replay.misfits.load(Ordering::Relaxed) };
+    Ok((replay.tables.into_inner(), replayed))
+}
+
+impl Replay {
+    fn run(&self, blocks: &Receiver<Arc<Block>>, share: usize, shares: usize, invalidate: &impl Fn(Lsn)) {
+        let mut tables = self.tables.lock().clone();
+        let mut retired = Retired::default();
+        for block in blocks {
+            for record in block.records() {
+                let Ok(record) = record else {
+                    // The CRC was right: the block was written wrongly. Skipped and counted once, by the
+                    // first replayer.
+                    self.misfits.fetch_add(u64::from(share == 0), Ordering::Relaxed);
+                    break;
+                };
+                match record.write {
+                    Write::Key { db, key, change } => {
+                        let hash = KeyHash::of(&key);
+                        if (hash.0 & 0xFF) as usize % shares != share {
+                            continue;
+                        }
+                        let Some(table) = tables.get(db as usize) else {
+                            self.misfits.fetch_add(1, Ordering::Relaxed);
+                            continue;
+                        };
+                        let (index, mut segment) = table.write_of(hash);
+                        let (effect, fits) = segment.apply(hash, &key, &change, record.lsn, &mut retired);
+                        table.note(index, effect.keys, effect.expiry);
+                        let crowded = effect.keys > 0 && table.is_crowded(segment.len());
+                        drop(segment);
+                        self.misfits.fetch_add(u64::from(!fits), Ordering::Relaxed);
+                        if crowded {
+                            table.grow(4);
+                        }
+                        for lsn in retired.lsns.drain(..) {
+                            invalidate(lsn);
+                        }
+                        for garbage in retired.garbage.drain(..) {
+                            garbage.for_each_lsn(&mut |lsn| invalidate(lsn));
+                        }
+                    }
+                    Write::Flush { db } => {
+                        self.alone(|tables| {
+                            for (index, table) in tables.iter_mut().enumerate() {
+                                if db.is_none_or(|db| db as usize == index) {
+                                    *table = Arc::new(Table::default());
+                                }
+                            }
+                        });
+                        tables = self.tables.lock().clone();
+                    }
+                    Write::Swap { a, b } => {
+                        self.alone(|tables| {
+                            if (a.max(b) as usize) < tables.len() {
+                                tables.swap(a as usize, b as usize);
+                            }
+                        });
+                        tables = self.tables.lock().clone();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets one of the replayers, who all come here, work on the tables while the others wait.
+    fn alone(&self, work: impl FnOnce(&mut Vec<Arc<Table>>)) {
+        if self.meeting.wait().is_leader() {
+            work(&mut self.tables.lock());
+        }
+        self.meeting.wait();
+    }
+}

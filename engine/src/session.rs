@@ -1,0 +1,448 @@
+//! How a thread gets at the keys: through the gate, then by latching the segments of the keys it names.
+//!
+//! ```text
+//!   enter(worker) ──> Session ──latch(keys)──> Latched ──commit(batch)──> appended, applied, unlatched
+//!   close_gate()  ──> Exclusive: every worker is out; databases may be flushed and swapped
+//! ```
+//!
+//! The gate is one reader-writer lock a worker, so that entering costs no shared cache line; whoever needs
+//! the store alone takes them all, in order. Order of everything that is locked: gate, segments by (database,
+//! index), the log's appender.
+
+use crate::engine::{CommitError, Engine};
+use crate::log::{Appender, Group};
+use crate::record::{Batch, Change, Lsn, UnixMs, Write};
+use crate::table::{Entry, KeyHash, Retired, Segment, Table};
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+use smallvec::SmallVec;
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// What the gate protects: which table is which database, and the log they are written to.
+#[derive(Clone)]
+pub struct World {
+    /// The table of each logical database.
+    pub(crate) tables: Vec<Arc<Table>>,
+    /// Where commits go; `None` while nothing is logged.
+    pub(crate) log: Option<Appender>,
+}
+
+/// A worker inside the gate.
+pub struct Session<'e> {
+    pub(crate) engine: &'e Engine,
+    pub(crate) world: RwLockReadGuard<'e, World>,
+}
+
+/// A thread that has the store for itself.
+pub struct Exclusive<'e> {
+    pub(crate) engine: &'e Engine,
+    pub(crate) worlds: Vec<RwLockWriteGuard<'e, World>>,
+}
+
+/// Whether latched keys are only looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Shared latches; nothing can be committed.
+    Read,
+    /// Exclusive latches.
+    Write,
+}
+
+enum Latch<'s> {
+    Read(RwLockReadGuard<'s, Segment>),
+    Write(RwLockWriteGuard<'s, Segment>),
+}
+
+impl Latch<'_> {
+    #[inline]
+    fn segment(&self) -> &Segment {
+        match self {
+            Latch::Read(segment) => segment,
+            Latch::Write(segment) => segment,
+        }
+    }
+}
+
+struct Held<'s> {
+    db: u8,
+    index: usize,
+    latch: Latch<'s>,
+}
+
+/// The latches of one command by place. Not a `SmallVec`, which would tie commands to one exact lifetime.
+enum Holding<'s> {
+    None,
+    One(Held<'s>),
+    Many(Vec<Held<'s>>),
+}
+
+impl<'s> Holding<'s> {
+    #[inline]
+    fn as_slice(&self) -> &[Held<'s>] {
+        match self {
+            Holding::None => &[],
+            Holding::One(held) => std::slice::from_ref(held),
+            Holding::Many(held) => held,
+        }
+    }
+
+    #[inline]
+    fn as_mut_slice(&mut self) -> &mut [Held<'s>] {
+        match self {
+            Holding::None => &mut [],
+            Holding::One(held) => std::slice::from_mut(held),
+            Holding::Many(held) => held,
+        }
+    }
+}
+
+/// Latched segments: what one command may see and change.
+pub struct Latched<'s> {
+    engine: &'s Engine,
+    world: &'s World,
+    held: Holding<'s>,
+    now: UnixMs,
+    seen: Cell<Lsn>,
+    met_expired: Cell<bool>,
+    /// Look-ups that found a live entry, and that did not.
+    lookups: Cell<(u64, u64)>,
+}
+
+impl World {
+    fn latch<'s>(
+        &'s self,
+        engine: &'s Engine,
+        keys: &[(u8, KeyHash)],
+        access: Access,
+        now: UnixMs,
+    ) -> Latched<'s> {
+        let mut latched = Latched {
+            engine,
+            world: self,
+            held: Holding::None,
+            now,
+            seen: Cell::new(Lsn::ZERO),
+            met_expired: Cell::new(false),
+            lookups: Cell::default(),
+        };
+        match keys {
+            [] => {}
+            [(db, hash)] => {
+                let table = &self.tables[*db as usize];
+                let (index, latch) = match access {
+                    Access::Read => {
+                        let (index, segment) = table.read_of(*hash);
+                        (index, Latch::Read(segment))
+                    }
+                    Access::Write => {
+                        let (index, segment) = table.write_of(*hash);
+                        (index, Latch::Write(segment))
+                    }
+                };
+                latched.held = Holding::One(Held { db: *db, index, latch });
+            }
+            _ => while !latched.try_latch_all(keys, access) {},
+        }
+        latched
+    }
+}
+
+#[inline]
+fn lock(table: &Table, index: usize, access: Access) -> Latch<'_> {
+    match access {
+        Access::Read => Latch::Read(table.read(index)),
+        Access::Write => Latch::Write(table.write(index)),
+    }
+}
+
+impl<'e> Session<'e> {
+    /// Latches the segments of `keys`. With `Access::Write`, keys among them that are expired are deleted
+    /// first.
+    pub fn latch<'s>(&'s self, keys: &[(u8, KeyHash)], access: Access, now: UnixMs) -> Latched<'s> {
+        self.world.latch(self.engine, keys, access, now)
+    }
+}
+
+impl Session<'_> {
+    /// Number of keys of a database.
+    pub fn keys(&self, db: u8) -> usize {
+        self.world.tables[db as usize].len()
+    }
+
+    /// Brings the entries of some keys into the processor's cache. Latches whichever segments are free, all
+    /// before the first look, as a latch taken in between would make each look wait for the one before; waits
+    /// for none, so the order does not matter.
+    pub fn fetch<'k>(&self, db: u8, keys: impl Iterator<Item = (KeyHash, &'k [u8])>) {
+        let table = &self.world.tables[db as usize];
+        let latched: SmallVec<[_; 16]> =
+            keys.filter_map(|(hash, key)| Some((table.try_read(table.index_of(hash))?, hash, key))).collect();
+        let look = |(segment, hash, key): &(RwLockReadGuard<'_, Segment>, KeyHash, &[u8])| {
+            segment.find(*hash, key).map_or(0, Entry::touch)
+        };
+        std::hint::black_box(latched.iter().map(look).fold(0, usize::wrapping_add));
+    }
+}
+
+impl<'e> Exclusive<'e> {
+    /// As `Session::latch`; nobody else holds any latch.
+    pub fn latch<'s>(&'s self, keys: &[(u8, KeyHash)], access: Access, now: UnixMs) -> Latched<'s> {
+        self.worlds[0].latch(self.engine, keys, access, now)
+    }
+
+    /// Commits writes that flush or swap whole databases. Their memory is freed in the background.
+    pub fn commit(&mut self, batch: &Batch<'_>, group: &mut Group) -> Result<Lsn, CommitError> {
+        let first = self.engine.append(&self.worlds[0], batch, group)?;
+        for write in batch {
+            match write {
+                Write::Flush { db } => self.flush(*db),
+                Write::Swap { a, b } => {
+                    for world in &mut self.worlds {
+                        world.tables.swap(*a as usize, *b as usize);
+                    }
+                }
+                Write::Key { .. } => {
+                    debug_assert!(false, "changes of keys are committed by the latches of the keys")
+                }
+            }
+        }
+        Ok(Lsn(first.0 + batch.len() as u64 - 1))
+    }
+
+    fn flush(&mut self, db: Option<u8>) {
+        let all = 0..self.worlds[0].tables.len();
+        let which = db.map_or(all, |db| db as usize..db as usize + 1);
+        for index in which {
+            let fresh = Arc::new(Table::default());
+            let mut old = None;
+            for world in &mut self.worlds {
+                old = Some(std::mem::replace(&mut world.tables[index], fresh.clone()));
+            }
+            if let Some(table) = old {
+                self.engine.discard_table(table);
+            }
+        }
+    }
+}
+
+impl<'s> Latched<'s> {
+    fn try_latch_all(&mut self, keys: &[(u8, KeyHash)], access: Access) -> bool {
+        let mut places: SmallVec<[(u8, usize); 8]> =
+            keys.iter().map(|(db, hash)| (*db, self.world.tables[*db as usize].index_of(*hash))).collect();
+        places.sort_unstable();
+        places.dedup();
+        let world = self.world;
+        let latch = |(db, index): (u8, usize)| {
+            let latch = lock(&world.tables[db as usize], index, access);
+            Held { db, index, latch }
+        };
+        self.held = Holding::Many(places.into_iter().map(latch).collect());
+        let all_held = keys.iter().all(|(db, hash)| self.position(*db, *hash).is_some());
+        if !all_held {
+            self.held = Holding::None;
+        }
+        all_held
+    }
+
+    #[inline]
+    fn position(&self, db: u8, hash: KeyHash) -> Option<usize> {
+        let index = self.world.tables[db as usize].index_of(hash);
+        match self.held.as_slice() {
+            [held] => (held.index == index && held.db == db).then_some(0),
+            held => held.binary_search_by(|held| (held.db, held.index).cmp(&(db, index))).ok(),
+        }
+    }
+
+    /// Number of logical databases.
+    pub fn databases(&self) -> usize {
+        self.world.tables.len()
+    }
+
+    /// The table of a database, for commands that look at keys which they did not declare, one segment at a
+    /// time. What they see counts as seen up to now: call `see_all` behind it.
+    ///
+    /// REQUIRES: this command has latched no key, or the store is its own.
+    pub fn table(&self, db: u8) -> &'s Table {
+        &self.world.tables[db as usize]
+    }
+
+    /// Says that the command looked at many keys.
+    pub fn see_all(&self) {
+        self.see(self.engine.last_lsn(self.world));
+    }
+
+    /// The store.
+    pub fn engine(&self) -> &'s Engine {
+        self.engine
+    }
+
+    /// The time that this command takes for now.
+    pub const fn now(&self) -> UnixMs {
+        self.now
+    }
+
+    /// The newest `Lsn` that the entries looked at so far reveal.
+    pub fn seen(&self) -> Lsn {
+        self.seen.get()
+    }
+
+    /// Whether a key was looked for that is expired and still takes room: readers leave that to somebody who
+    /// may write.
+    pub fn met_expired(&self) -> bool {
+        self.met_expired.get()
+    }
+
+    /// Says that the command looked at more than its latched keys.
+    pub fn see(&self, lsn: Lsn) {
+        self.seen.set(self.seen.get().max(lsn));
+    }
+
+    /// The live entry of `key`; `None` if there is none or it is expired.
+    ///
+    /// REQUIRES: `key` is among the keys that were latched.
+    #[inline]
+    pub fn get(&self, db: u8, key: &[u8]) -> Option<&Entry> {
+        self.get_hashed(db, KeyHash::of(key), key)
+    }
+
+    /// As `get`, where the hash is known.
+    #[inline]
+    pub fn get_hashed(&self, db: u8, hash: KeyHash, key: &[u8]) -> Option<&Entry> {
+        let position = self.position(db, hash).expect("a command looks only at keys that it declared");
+        let segment = self.held.as_slice()[position].latch.segment();
+        let (found, missed) = self.lookups.get();
+        match segment.find(hash, key) {
+            Some(entry) if !entry.is_expired(self.now) => {
+                self.lookups.set((found + 1, missed));
+                self.see(entry.lsn());
+                Some(entry)
+            }
+            Some(_) => {
+                self.met_expired.set(true);
+                self.lookups.set((found, missed + 1));
+                None
+            }
+            None => {
+                self.lookups.set((found, missed + 1));
+                self.see(segment.removed());
+                None
+            }
+        }
+    }
+
+    /// How many look-ups found a live entry, and how many did not.
+    pub fn lookups(&self) -> (u64, u64) {
+        self.lookups.get()
+    }
+
+    /// Hands the live entry of any key to `look`, latching its segment for that long if it is not held.
+    ///
+    /// REQUIRES: this command has the store for itself (the gate is closed): else two commands could wait for
+    /// each other.
+    pub fn peek<T>(&self, db: u8, key: &[u8], look: impl FnOnce(Option<&Entry>) -> T) -> T {
+        let hash = KeyHash::of(key);
+        if self.position(db, hash).is_some() {
+            return look(self.get_hashed(db, hash, key));
+        }
+        let table = &self.world.tables[db as usize];
+        let segment = table.read(table.index_of(hash));
+        look(segment.find(hash, key).filter(|entry| !entry.is_expired(self.now)))
+    }
+
+    /// Deletes those of the latched keys that are expired, so that a write meets only live entries. Returns
+    /// how many.
+    pub fn expire(&mut self, keys: &[(u8, &[u8])], group: &mut Group) -> Result<usize, CommitError> {
+        if self.held.as_slice().iter().all(|held| held.latch.segment().expiring() == 0) {
+            return Ok(0);
+        }
+        let mut batch = Batch::new();
+        for &(db, key) in keys {
+            let hash = KeyHash::of(key);
+            let position = self.position(db, hash).expect("keys to expire are latched");
+            let entry = self.held.as_slice()[position].latch.segment().find(hash, key);
+            if entry.is_some_and(|entry| entry.is_expired(self.now)) {
+                batch.push(Write::Key { db, key: key.into(), change: Change::Delete });
+            }
+        }
+        if batch.is_empty() {
+            return Ok(0);
+        }
+        self.commit(&batch, group)?;
+        self.engine.note_expired(batch.len());
+        Ok(batch.len())
+    }
+
+    /// Appends `batch` to the log as one atomic group and applies it. Returns the `Lsn` of its last write.
+    ///
+    /// REQUIRES: the keys are latched for writing. On an error nothing has changed.
+    pub fn commit(&mut self, batch: &Batch<'_>, group: &mut Group) -> Result<Lsn, CommitError> {
+        let first = self.engine.append(self.world, batch, group)?;
+        let mut retired = Retired::default();
+        let mut lsn = first;
+        for write in batch {
+            let Write::Key { db, key, change } = write else {
+                debug_assert!(false, "databases are flushed and swapped behind a closed gate");
+                continue;
+            };
+            let hash = KeyHash::of(key);
+            let position = self.position(*db, hash).expect("a command changes only keys that it declared");
+            let held = &mut self.held.as_mut_slice()[position];
+            let Latch::Write(segment) = &mut held.latch else {
+                panic!("a command that writes latches for writing");
+            };
+            let (effect, fits) = segment.apply(hash, key, change, lsn, &mut retired);
+            debug_assert!(fits, "a command checks the kind before it changes an entry: {change:?}");
+            self.world.tables[*db as usize].note(held.index, effect.keys, effect.expiry);
+            lsn = lsn.after(1);
+        }
+        self.engine.retire(self.world, retired);
+        let last = Lsn(lsn.0 - 1);
+        self.see(last);
+        Ok(last)
+    }
+
+    /// Tells when the next entry of the one latched segment is due. Used by the expirer.
+    pub(crate) fn set_due(&mut self, due: Option<UnixMs>) {
+        if let [held] = self.held.as_slice() {
+            self.world.tables[held.db as usize].set_due(held.index, due);
+        }
+    }
+
+    /// Latches one segment by its place, for the expirer.
+    pub(crate) fn of_segment(
+        engine: &'s Engine,
+        world: &'s World,
+        db: u8,
+        index: usize,
+        now: UnixMs,
+    ) -> Self {
+        let latch = lock(&world.tables[db as usize], index, Access::Write);
+        let held = Holding::One(Held { db, index, latch });
+        Latched {
+            engine,
+            world,
+            held,
+            now,
+            seen: Cell::new(Lsn::ZERO),
+            met_expired: Cell::new(false),
+            lookups: Cell::default(),
+        }
+    }
+
+    /// The one latched segment, for the expirer.
+    pub(crate) fn segment(&self) -> &Segment {
+        self.held.as_slice()[0].latch.segment()
+    }
+
+    /// Unlatches, then makes tables larger that the latched segments show to be crowded.
+    pub fn release(self) {
+        let crowded = self.held.as_slice().iter().find_map(|held| {
+            let table = &self.world.tables[held.db as usize];
+            table.is_crowded(held.latch.segment().len()).then_some(table)
+        });
+        drop(self.held);
+        if let Some(table) = crowded {
+            // A segment for each few hundred keys keeps pace even when a command inserted many.
+            table.grow(4);
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! The table of one logical database: segments, which of them a key belongs to, and growth without a stall.
+//!
+//! Linear hashing (Litwin, 1980). With `n` segments and `2^k` the smallest power of two ≥ `n`, a hash `h`
+//! belongs to segment `h mod 2^k` if that is < `n`, else to `h mod 2^(k-1)`. To grow by one, segment `n -
+//! 2^(k-1)` gives half of its entries to the new segment `n`: a few hundred entries move under two latches,
+//! nothing else is touched, and nobody waits longer than that.
+//!
+//! ```text
+//!   n = 5   0    1    2    3    4        a hash ending in ..100 was in 0 and is in 4 now;
+//!           |________________|            the next to split is 1, into 1 and 5
+//! ```
+//!
+//! Segments are allocated in pages that never move, so a reference to one stays good while the table grows.
+//! Whoever latched a segment looks at `n` again: a split changes it while holding that latch, so what is seen
+//! then stays true until the unlatch.
+//!
+//! Latch order: by database, then by index of the segment; a split latches its two segments in that order and
+//! holds no other.
+
+use super::entry::Entry;
+use super::segment::{KeyHash, Segment};
+use crate::record::UnixMs;
+use crate::value::POSITION_BITS;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+
+/// Entries a segment has on average before the table grows by one. Segments that wait for their split have up
+/// to twice as many: 800 still fit the 1,024 slots of a `hashbrown` table, and 400 fit 512.
+const ENTRIES_PER_SEGMENT: usize = 400;
+/// Segments in one page.
+const PAGE: usize = 64;
+/// Doublings of the page directory: 2^24 pages.
+const LEVELS: usize = 25;
+/// Counters of keys: one for each residue of a segment's index, so that workers rarely share a cache line.
+const COUNTERS: usize = 16;
+/// The due time of a segment in which nothing expires.
+const NEVER: u64 = u64::MAX;
+/// The last position of a scan.
+const LAST_POSITION: u64 = (1 << POSITION_BITS) - 1;
+
+/// A latched segment and, beside the latch, when the first of its entries is due.
+struct Cell {
+    segment: RwLock<Segment>,
+    /// ≤ the earliest expiry in the segment. Lowered under the latch by whoever sets an expiry; raised by the
+    /// expirer under it.
+    due: AtomicU64,
+}
+
+type Page = Box<[Cell]>;
+
+#[repr(align(64))]
+struct Counter(AtomicI64);
+
+/// The keys of one logical database.
+pub struct Table {
+    /// Level `l` holds pages `2^(l-1) .. 2^l` (level 0: page 0).
+    levels: [OnceLock<Box<[OnceLock<Page>]>>; LEVELS],
+    /// Number of segments, at least 1.
+    segments: AtomicUsize,
+    /// Held by the one thread that is making the table larger.
+    growing: Mutex<()>,
+    keys: [Counter; COUNTERS],
+}
+
+impl Default for Table {
+    fn default() -> Table {
+        Table {
+            levels: [const { OnceLock::new() }; LEVELS],
+            segments: AtomicUsize::new(1),
+            growing: Mutex::new(()),
+            keys: [const { Counter(AtomicI64::new(0)) }; COUNTERS],
+        }
+    }
+}
+
+fn new_page() -> Page {
+    (0..PAGE).map(|_| Cell { segment: RwLock::new(Segment::default()), due: AtomicU64::new(NEVER) }).collect()
+}
+
+/// Which of `n` segments `hash` belongs to.
+#[inline]
+const fn index_among(n: usize, hash: KeyHash) -> usize {
+    let mask = n.next_power_of_two() - 1;
+    let index = hash.0 as usize & mask;
+    if index < n { index } else { index & (mask >> 1) }
+}
+
+impl Table {
+    fn cell(&self, index: usize) -> &Cell {
+        let page = index / PAGE;
+        let level = (usize::BITS - page.leading_zeros()) as usize;
+        let first = if level == 0 { 0 } else { 1 << (level - 1) };
+        let pages =
+            self.levels[level].get_or_init(|| (first..(1 << level)).map(|_| OnceLock::new()).collect());
+        &pages[page - first].get_or_init(new_page)[index % PAGE]
+    }
+
+    /// Number of segments.
+    #[inline]
+    pub fn segments(&self) -> usize {
+        // Acquire pairs with the Release in `grow`: who sees the new number sees the new segment's page.
+        self.segments.load(Ordering::Acquire)
+    }
+
+    /// Number of keys, expired ones included.
+    pub fn len(&self) -> usize {
+        self.keys.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum::<i64>().max(0) as usize
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of keys with an expiry. Latches each segment for a moment.
+    pub fn expiring(&self) -> usize {
+        (0..self.segments()).map(|index| self.cell(index).segment.read().expiring()).sum()
+    }
+
+    /// The segment that `hash` belongs to at this moment; ask again under its latch.
+    #[inline]
+    pub fn index_of(&self, hash: KeyHash) -> usize {
+        index_among(self.segments(), hash)
+    }
+
+    /// Latches a segment for reading.
+    #[inline]
+    pub fn read(&self, index: usize) -> RwLockReadGuard<'_, Segment> {
+        self.cell(index).segment.read()
+    }
+
+    /// Latches a segment for reading if that is possible at once.
+    #[inline]
+    pub fn try_read(&self, index: usize) -> Option<RwLockReadGuard<'_, Segment>> {
+        self.cell(index).segment.try_read()
+    }
+
+    /// Latches a segment for writing.
+    #[inline]
+    pub fn write(&self, index: usize) -> RwLockWriteGuard<'_, Segment> {
+        self.cell(index).segment.write()
+    }
+
+    /// Latches the segment that `hash` belongs to for writing.
+    #[inline]
+    pub fn write_of(&self, hash: KeyHash) -> (usize, RwLockWriteGuard<'_, Segment>) {
+        loop {
+            let index = self.index_of(hash);
+            let segment = self.write(index);
+            // A split may have moved the hash away before the latch was there.
+            if self.index_of(hash) == index {
+                return (index, segment);
+            }
+        }
+    }
+
+    /// Latches the segment that `hash` belongs to for reading.
+    #[inline]
+    pub fn read_of(&self, hash: KeyHash) -> (usize, RwLockReadGuard<'_, Segment>) {
+        loop {
+            let index = self.index_of(hash);
+            let segment = self.read(index);
+            if self.index_of(hash) == index {
+                return (index, segment);
+            }
+        }
+    }
+
+    /// Records what a change did. REQUIRES: segment `index` is latched for writing.
+    #[inline]
+    pub fn note(&self, index: usize, keys: i64, expiry: Option<UnixMs>) {
+        if keys != 0 {
+            self.keys[index % COUNTERS].0.fetch_add(keys, Ordering::Relaxed);
+        }
+        if let Some(at) = expiry {
+            self.cell(index).due.fetch_min(at, Ordering::Relaxed);
+        }
+    }
+
+    /// The first segment from `index` on in which something may be due at `now`.
+    pub fn next_due(&self, index: usize, now: UnixMs) -> Option<usize> {
+        (index..self.segments()).find(|&i| self.cell(i).due.load(Ordering::Relaxed) < now)
+    }
+
+    /// Says when the next entry of a segment is due. REQUIRES: segment `index` is latched for writing.
+    pub fn set_due(&self, index: usize, due: Option<UnixMs>) {
+        self.cell(index).due.store(due.unwrap_or(NEVER), Ordering::Relaxed);
+    }
+
+    /// Whether the table has outgrown its segments.
+    #[inline]
+    pub fn is_crowded(&self, segment_len: usize) -> bool {
+        segment_len > ENTRIES_PER_SEGMENT && self.len() > self.segments() * ENTRIES_PER_SEGMENT
+    }
+
+    /// Splits segments until the table is no longer crowded, at most `steps` of them; does nothing while
+    /// another thread grows it. REQUIRES: the caller holds no latch.
+    pub fn grow(&self, steps: usize) {
+        let Some(_growing) = self.growing.try_lock() else { return };
+        for _ in 0..steps {
+            let n = self.segments();
+            if self.len() <= n * ENTRIES_PER_SEGMENT {
+                return;
+            }
+            let bit = (n + 1).next_power_of_two() / 2;
+            let (low, high) = (self.cell(n - bit), self.cell(n));
+            let mut from = low.segment.write();
+            let mut to = high.segment.write();
+            *to = from.split(bit as u64);
+            high.due.store(low.due.load(Ordering::Relaxed), Ordering::Relaxed);
+            let moved = to.len() as i64;
+            self.keys[(n - bit) % COUNTERS].0.fetch_sub(moved, Ordering::Relaxed);
+            self.keys[n % COUNTERS].0.fetch_add(moved, Ordering::Relaxed);
+            self.segments.store(n + 1, Ordering::Release);
+        }
+    }
+
+    /// Calls `visit` for entries in the order of their scan position, from position `cursor` on, until
+    /// `enough` says so after an entry or the table ends. Returns the cursor to go on from, 0 at the end.
+    /// Every entry that is there during a whole scan is visited, once, however the table grows: an entry's
+    /// position never changes. Entries of equal position go together.
+    pub fn scan(&self, cursor: u64, budget: &mut ScanBudget, mut visit: impl FnMut(&Entry) -> bool) -> u64 {
+        let mut position = cursor;
+        if position > LAST_POSITION {
+            return 0;
+        }
+        loop {
+            let hash = KeyHash::at(position);
+            let index = self.index_of(hash);
+            let segment = self.read(index);
+            let n = self.segments();
+            if index_among(n, hash) != index {
+                continue;
+            }
+            // The segment covers all positions that begin with the `depth` bits of its index, reversed.
+            let depth = depth_of(n, index);
+            let last = position | (LAST_POSITION >> depth);
+            let mut found: Vec<(u64, &Entry)> = segment
+                .iter()
+                .map(|entry| (KeyHash::of(entry.key()).position(), entry))
+                .filter(|&(at, _)| at >= position)
+                .collect();
+            found.sort_unstable_by_key(|&(at, _)| at);
+            let mut full = false;
+            for (at, entry) in found {
+                if full && at != position {
+                    return at;
+                }
+                position = at;
+                full |= visit(entry) | budget.spend_entry();
+            }
+            if last == LAST_POSITION {
+                return 0;
+            }
+            position = last + 1;
+            if full | budget.spend_segment() {
+                return position;
+            }
+        }
+    }
+
+    /// A key's entry chosen by `random`, handed to `visit`; `None` if no entry was found.
+    pub fn sample<T>(
+        &self,
+        mut random: impl FnMut() -> u64,
+        mut visit: impl FnMut(&Entry) -> Option<T>,
+    ) -> Option<T> {
+        for _ in 0..100 {
+            if self.is_empty() {
+                return None;
+            }
+            let segment = self.read(random() as usize % self.segments());
+            if let Some(found) = segment.sample(random()).and_then(&mut visit) {
+                return Some(found);
+            }
+        }
+        // Nearly all segments are empty, or nearly all entries are refused: take the first that will do.
+        (0..self.segments()).find_map(|index| self.read(index).iter().find_map(&mut visit))
+    }
+
+    /// Checks the invariants of all segments; for tests.
+    pub fn assert_invariants(&self) {
+        let n = self.segments();
+        let mut keys = 0;
+        for index in 0..n {
+            let segment = self.read(index);
+            segment.assert_invariants();
+            keys += segment.len();
+            for entry in segment.iter() {
+                assert_eq!(index_among(n, KeyHash::of(entry.key())), index, "an entry is in its segment");
+            }
+        }
+        assert_eq!(keys, self.len(), "the count of keys is exact");
+    }
+}
+
+/// How many low bits of the hash all entries of segment `index` among `n` share.
+const fn depth_of(n: usize, index: usize) -> u32 {
+    let bits = n.next_power_of_two().trailing_zeros();
+    let half = n.next_power_of_two() / 2;
+    // Segments that have been split in this round, and those split off, are told apart by all bits.
+    if n == n.next_power_of_two() || index + half < n || index >= half { bits } else { bits - 1 }
+}
+
+/// Bounds the work of one call of a scan.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanBudget {
+    /// Entries that may still be visited.
+    pub entries: usize,
+    /// Segments that may still be walked.
+    pub segments: usize,
+}
+
+impl ScanBudget {
+    /// A budget for a client that asks for `count` entries.
+    pub const fn of_count(count: usize) -> ScanBudget {
+        ScanBudget { entries: count, segments: 1 + count.saturating_mul(10) / 64 }
+    }
+
+    /// No bound.
+    pub const UNLIMITED: ScanBudget = ScanBudget { entries: usize::MAX, segments: usize::MAX };
+
+    fn spend_entry(&mut self) -> bool {
+        self.entries = self.entries.saturating_sub(1);
+        self.entries == 0
+    }
+
+    fn spend_segment(&mut self) -> bool {
+        self.segments = self.segments.saturating_sub(1);
+        self.segments == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::record::{Change, Lsn};
+    use crate::table::Retired;
+    use std::collections::BTreeMap;
+
+    fn change(table: &Table, key: &[u8], change: &Change<'_>, lsn: u64) {
+        let hash = KeyHash::of(key);
+        let (index, mut segment) = table.write_of(hash);
+        let (effect, fits) = segment.apply(hash, key, change, Lsn(lsn), &mut Retired::default());
+        assert!(fits);
+        table.note(index, effect.keys, effect.expiry);
+        let crowded = table.is_crowded(segment.len());
+        drop(segment);
+        if crowded {
+            table.grow(4);
+        }
+    }
+
+    fn put(table: &Table, key: &str) {
+        change(table, key.as_bytes(), &Change::Put { value: b"v"[..].into(), expiry: None }, 1);
+    }
+
+    #[test]
+    fn every_index_belongs_to_exactly_one_range_of_positions() {
+        for n in 1..200 {
+            let mut covered = BTreeMap::new();
+            for index in 0..n {
+                let hash = KeyHash(index as u64);
+                assert_eq!(index_among(n, hash), index);
+                let width = LAST_POSITION >> depth_of(n, index);
+                assert_eq!(hash.position() & width, 0, "a segment's range begins at its index, reversed");
+                covered.insert(hash.position(), hash.position() + width);
+            }
+            let mut next = 0;
+            for (first, last) in covered {
+                assert_eq!(first, next, "{n} segments leave no gap and do not overlap");
+                next = last + 1;
+            }
+            assert_eq!(next, LAST_POSITION + 1);
+        }
+    }
+
+    #[test]
+    fn a_table_that_grew_holds_every_key_where_it_belongs() {
+        let table = Table::default();
+        for i in 0..50_000 {
+            put(&table, &format!("key:{i}"));
+        }
+        assert_eq!(table.len(), 50_000);
+        assert!(table.segments() >= 50_000 / (2 * ENTRIES_PER_SEGMENT), "{} segments", table.segments());
+        table.assert_invariants();
+        for i in 0..50_000 {
+            change(&table, format!("key:{i}").as_bytes(), &Change::Delete, 2);
+        }
+        assert_eq!(table.len(), 0);
+        table.assert_invariants();
+    }
+
+    #[test]
+    fn a_scan_returns_every_key_that_stays_while_the_table_grows() {
+        let table = Table::default();
+        for i in 0..3_000 {
+            put(&table, &format!("stays:{i}"));
+        }
+        let mut seen = BTreeMap::new();
+        let (mut cursor, mut calls) = (0, 0);
+        loop {
+            let mut found = Vec::new();
+            cursor = table.scan(cursor, &mut ScanBudget::of_count(10), |entry| {
+                found.push(entry.key().to_vec());
+                false
+            });
+            for key in found {
+                *seen.entry(key).or_insert(0) += 1;
+            }
+            calls += 1;
+            if cursor == 0 {
+                break;
+            }
+            for i in 0..50 {
+                put(&table, &format!("new:{calls}:{i}"));
+            }
+        }
+        assert!(calls > 100, "a call returns about as much as was asked for: {calls} calls");
+        for i in 0..3_000 {
+            assert_eq!(seen.get(format!("stays:{i}").as_bytes()), Some(&1), "key {i} was returned once");
+        }
+    }
+
+    #[test]
+    fn workers_that_insert_while_the_table_grows_lose_nothing() {
+        let table = Table::default();
+        std::thread::scope(|scope| {
+            for worker in 0..3 {
+                let table = &table;
+                scope.spawn(move || {
+                    for i in 0..20_000 {
+                        put(table, &format!("{worker}:{i}"));
+                        let key = format!("{worker}:{}", i / 2);
+                        let hash = KeyHash::of(key.as_bytes());
+                        assert!(table.read_of(hash).1.find(hash, key.as_bytes()).is_some());
+                    }
+                });
+            }
+        });
+        assert_eq!(table.len(), 60_000);
+        table.assert_invariants();
+    }
+
+    #[test]
+    fn what_is_due_is_found_in_its_segment() {
+        let table = Table::default();
+        for i in 0..5_000u64 {
+            let put = Change::Put { value: b"v"[..].into(), expiry: Some(1_000 + i) };
+            change(&table, format!("key:{i}").as_bytes(), &put, 1);
+        }
+        assert_eq!(table.next_due(0, 1_000), None, "a key is there in the millisecond of its expiry");
+        let mut due = 0;
+        let mut from = 0;
+        while let Some(index) = table.next_due(from, 2_000) {
+            due += table.read(index).expired(2_000).0.len();
+            from = index + 1;
+        }
+        assert_eq!(due, 1_000);
+    }
+}

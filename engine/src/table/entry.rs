@@ -1,0 +1,486 @@
+//! One key with all that belongs to it: expiry, `Lsn`s and value, in 24 bytes and one allocation while it is
+//! small.
+//!
+//! An entry knows what a [`Change`] means: the engine applies each write here after it has logged it, and
+//! recovery applies what it reads back by the same code.
+//!
+//! Which records of the log an entry still needs (what [`Retired`] reports as no longer needed):
+//! - the newest of each field or member;
+//! - `base` and all after it, for a list and for a string changed in part or given a new expiry, whose
+//!   records build on each other;
+//! - `base`, for a collection that an image began: one record for many elements, needed until the key goes;
+//! - the newest `Expire`.
+
+use smallvec::SmallVec;
+
+use crate::record::{BYTES_MAX, Change, Kind, Lsn, Side, UnixMs};
+use crate::value::block::Header;
+use crate::value::body::Body;
+use crate::value::{Garbage, ValueRef, limits};
+
+/// What became of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It is there.
+    Kept,
+    /// It holds nothing any more, and the caller removes the key. All its records are reported already.
+    Emptied,
+}
+
+/// A change that the entry cannot take: of another kind, out of range, or malformed. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the change does not fit the value")]
+pub struct Mismatch;
+
+/// What changes left behind.
+#[derive(Default)]
+pub struct Retired {
+    /// Records that are no longer the newest of their unit.
+    pub lsns: SmallVec<[Lsn; 4]>,
+    /// Large values to be walked and dropped where no client waits.
+    pub garbage: Vec<Garbage>,
+}
+
+/// A key and its value.
+#[derive(Clone)]
+pub struct Entry {
+    body: Body,
+}
+
+impl Entry {
+    /// The entry that `change` makes of a missing key; `None` if it makes none.
+    pub fn create(key: &[u8], change: &Change<'_>, lsn: Lsn) -> Option<Entry> {
+        let kind = match change {
+            Change::Put { value, expiry } => {
+                let header = Header { expiry: *expiry, ..Header::new(Kind::String, lsn) };
+                return Some(Entry { body: Body::string(&header, key, value) });
+            }
+            Change::Image { kind, elements, expiry } => {
+                return Entry::from_image(key, *kind, elements, *expiry, lsn);
+            }
+            Change::Patch { .. } => Kind::String,
+            Change::HashPut { .. } => Kind::Hash,
+            Change::SetAdd { .. } => Kind::Set,
+            Change::ZSetPut { .. } => Kind::ZSet,
+            Change::ListPush { .. } => Kind::List,
+            _ => return None,
+        };
+        let mut entry = Entry { body: Body::empty(&Header::new(kind, Lsn::ZERO), key) };
+        let applied = entry.apply(change, lsn, &mut Retired::default());
+        (applied == Ok(Applied::Kept)).then_some(entry)
+    }
+
+    fn from_image(key: &[u8], kind: Kind, image: &[u8], expiry: Option<UnixMs>, lsn: Lsn) -> Option<Entry> {
+        let header = Header { expiry, base: Some(lsn), ..Header::new(kind, lsn) };
+        Body::from_image(key, &header, image).map(|body| Entry { body })
+    }
+
+    /// The key.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.body.block.key()
+    }
+
+    /// What the key holds.
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        self.body.block.kind()
+    }
+
+    /// The newest record that changed anything here.
+    #[inline]
+    pub fn lsn(&self) -> Lsn {
+        self.body.block.lsn()
+    }
+
+    /// The oldest record that the value is still made of; see the head of this file. Elements of hashes, sets
+    /// and sorted sets may have older ones of their own where no image began the collection.
+    pub fn base(&self) -> Lsn {
+        let header = self.body.block.header();
+        header.base.unwrap_or(header.lsn)
+    }
+
+    /// When the key expires.
+    #[inline]
+    pub fn expiry(&self) -> Option<UnixMs> {
+        self.body.block.expiry()
+    }
+
+    /// Whether the key's time is over: in the millisecond of its expiry it is still there.
+    #[inline]
+    pub fn is_expired(&self, now: UnixMs) -> bool {
+        self.expiry().is_some_and(|expiry| now > expiry)
+    }
+
+    /// The value.
+    #[inline]
+    pub fn value(&self) -> ValueRef<'_> {
+        self.body.value()
+    }
+
+    /// Reads a byte at the end of a string, which brings the value into the processor's cache.
+    #[inline]
+    pub fn touch(&self) -> usize {
+        match self.value() {
+            ValueRef::String(value) => value.last().copied().unwrap_or_default().into(),
+            _ => 0,
+        }
+    }
+
+    /// Bytes of memory that the entry holds, itself included.
+    pub fn bytes(&self) -> usize {
+        self.body.bytes()
+    }
+
+    /// What `OBJECT ENCODING` replies; the limits that were in force at each write decide, as in Redis.
+    pub fn encoding(&self) -> &'static str {
+        match (self.kind(), self.body.block.sticky()) {
+            (Kind::String, false) => limits::string_encoding(self.body.block.payload()),
+            (Kind::String, true) => "raw",
+            (Kind::List, _) => "quicklist",
+            (Kind::Set, false) => "intset",
+            (Kind::ZSet | Kind::Hash, false) => "listpack",
+            (Kind::Set | Kind::Hash, true) => "hashtable",
+            (Kind::ZSet, true) => "skiplist",
+        }
+    }
+
+    /// Applies a change; says in `retired` which records and nodes it made obsolete.
+    ///
+    /// Errors: [`Mismatch`], and nothing has changed, if the change does not fit; a sound log never has one.
+    pub fn apply(
+        &mut self,
+        change: &Change<'_>,
+        lsn: Lsn,
+        retired: &mut Retired,
+    ) -> Result<Applied, Mismatch> {
+        match change {
+            Change::Put { value, expiry } => self.replace(value, *expiry, lsn, retired),
+            Change::Image { kind, elements, expiry } => {
+                let image = Entry::from_image(self.key(), *kind, elements, *expiry, lsn).ok_or(Mismatch)?;
+                std::mem::replace(self, image).retire(retired);
+                return Ok(Applied::Kept);
+            }
+            Change::Delete => return Ok(self.empty_out(retired)),
+            Change::Expire(expiry) => self.expire(*expiry, lsn, retired),
+            Change::Patch { offset, bytes } => self.patch(*offset, bytes)?,
+            Change::HashPut { .. } | Change::HashRemove { .. } => self.apply_hash(change, lsn, retired)?,
+            Change::SetAdd { .. } | Change::SetRemove { .. } => self.apply_set(change, lsn, retired)?,
+            Change::ZSetPut { .. } | Change::ZSetRemove { .. } => self.apply_zset(change, lsn, retired)?,
+            _ => self.apply_list(change, lsn, retired)?,
+        }
+        if self.kind() != Kind::String && self.body.count() == 0 {
+            return Ok(self.empty_out(retired));
+        }
+        self.body.block.set_lsn(lsn);
+        Ok(Applied::Kept)
+    }
+
+    /// Reports all records and nodes of an entry that is deleted or overwritten.
+    pub fn retire(self, retired: &mut Retired) {
+        self.retire_records(retired);
+        retired.garbage.extend(self.body.discard());
+    }
+
+    fn retire_records(&self, retired: &mut Retired) {
+        let header = self.body.block.header();
+        let mut key_lsns: SmallVec<[Lsn; 3]> = header.base.into_iter().chain(header.expiry_lsn).collect();
+        match header.kind {
+            Kind::String | Kind::List => key_lsns.push(header.lsn),
+            Kind::Set | Kind::ZSet | Kind::Hash => {
+                let lsns = self.body.packed_lsns();
+                retired.lsns.extend(lsns.filter(|lsn| Some(*lsn) != header.base));
+            }
+        }
+        key_lsns.sort_unstable();
+        key_lsns.dedup();
+        retired.lsns.extend(key_lsns.into_iter().filter(|lsn| *lsn != Lsn::ZERO));
+    }
+
+    /// Reports everything, and leaves an entry of which nothing is left to report.
+    fn empty_out(&mut self, retired: &mut Retired) -> Applied {
+        self.retire_records(retired);
+        let empty = Body::empty(&Header::new(self.kind(), Lsn::ZERO), self.key());
+        retired.garbage.extend(std::mem::replace(&mut self.body, empty).discard());
+        Applied::Emptied
+    }
+
+    fn replace(&mut self, value: &[u8], expiry: Option<UnixMs>, lsn: Lsn, retired: &mut Retired) {
+        self.retire_records(retired);
+        let header = Header { expiry, ..Header::new(Kind::String, lsn) };
+        if !self.body.overwrite(&header, value) {
+            let string = Body::string(&header, self.key(), value);
+            retired.garbage.extend(std::mem::replace(&mut self.body, string).discard());
+        }
+    }
+
+    fn expire(&mut self, expiry: Option<UnixMs>, lsn: Lsn, retired: &mut Retired) {
+        let mut header = self.body.block.header();
+        retired.lsns.extend(header.expiry_lsn);
+        if header.kind == Kind::String {
+            header.base = header.base.or(Some(header.lsn));
+        }
+        (header.expiry, header.expiry_lsn) = (expiry, Some(lsn));
+        self.body.block.set_header(&header);
+    }
+
+    fn patch(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Mismatch> {
+        self.expect(Kind::String)?;
+        let offset = usize::try_from(offset).map_err(|_| Mismatch)?;
+        let end = offset.checked_add(bytes.len()).filter(|end| *end <= BYTES_MAX).ok_or(Mismatch)?;
+        let mut header = self.body.block.header();
+        if header.lsn != Lsn::ZERO && (!header.sticky || header.base.is_none()) {
+            (header.sticky, header.base) = (true, header.base.or(Some(header.lsn)));
+            self.body.block.set_header(&header);
+        }
+        self.body.block.set_sticky();
+        let len = self.body.block.payload().len();
+        if end > len {
+            let zeros = vec![0; offset.saturating_sub(len)];
+            self.body.block.splice_payload(offset.min(len)..len, &[&zeros, bytes]);
+        } else {
+            self.body.block.payload_mut()[offset..end].copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    fn apply_hash(&mut self, change: &Change<'_>, lsn: Lsn, retired: &mut Retired) -> Result<(), Mismatch> {
+        self.expect(Kind::Hash)?;
+        let old = match change {
+            Change::HashPut { field, value } => self.body.hash_put(field, value, lsn),
+            Change::HashRemove { field } => self.body.remove(field),
+            _ => return Err(Mismatch),
+        };
+        self.outdate(old, retired);
+        Ok(())
+    }
+
+    fn apply_set(&mut self, change: &Change<'_>, lsn: Lsn, retired: &mut Retired) -> Result<(), Mismatch> {
+        self.expect(Kind::Set)?;
+        let old = match change {
+            Change::SetAdd { member } => self.body.set_add(member, lsn),
+            Change::SetRemove { member } => self.body.remove(member),
+            _ => return Err(Mismatch),
+        };
+        self.outdate(old, retired);
+        Ok(())
+    }
+
+    fn apply_zset(&mut self, change: &Change<'_>, lsn: Lsn, retired: &mut Retired) -> Result<(), Mismatch> {
+        self.expect(Kind::ZSet)?;
+        let old = match change {
+            Change::ZSetPut { score, .. } if score.is_nan() => return Err(Mismatch),
+            Change::ZSetPut { member, score } => self.body.zset_put(member, *score, lsn),
+            Change::ZSetRemove { member } => self.body.remove(member),
+            _ => return Err(Mismatch),
+        };
+        self.outdate(old, retired);
+        Ok(())
+    }
+
+    fn apply_list(&mut self, change: &Change<'_>, lsn: Lsn, retired: &mut Retired) -> Result<(), Mismatch> {
+        self.expect(Kind::List)?;
+        let count = self.body.count();
+        let index_of = |index: u64| usize::try_from(index).map_err(|_| Mismatch);
+        match change {
+            Change::ListPush { side: Side::Front, element } => self.body.list_insert(0, element),
+            Change::ListPush { side: Side::Back, element } => self.body.list_insert(count, element),
+            Change::ListInsert { index, element } if index_of(*index)? <= count => {
+                self.body.list_insert(index_of(*index)?, element);
+            }
+            Change::ListPut { index, element } if index_of(*index)? < count => {
+                self.body.list_put(index_of(*index)?, element);
+            }
+            Change::ListRemove { index } if index_of(*index)? < count => {
+                self.body.list_remove(index_of(*index)?);
+            }
+            Change::ListPop { side, count } => {
+                let count = usize::try_from(*count).unwrap_or(usize::MAX);
+                retired.garbage.extend(self.body.list_pop(*side, count));
+            }
+            _ => return Err(Mismatch),
+        }
+        if self.body.block.header().base.is_none() {
+            self.body.block.set_header(&Header { base: Some(lsn), ..self.body.block.header() });
+        }
+        Ok(())
+    }
+
+    /// The nodes of a large collection.
+    #[cfg(test)]
+    pub(crate) fn nodes(&self) -> Option<&crate::value::nodes::Nodes> {
+        self.body.nodes()
+    }
+
+    fn expect(&self, kind: Kind) -> Result<(), Mismatch> {
+        if self.kind() == kind { Ok(()) } else { Err(Mismatch) }
+    }
+
+    /// Reports an element's former record, unless it is an image that other elements may still need.
+    fn outdate(&self, old: Option<Lsn>, retired: &mut Retired) {
+        retired.lsns.extend(old.filter(|_| old != self.body.block.header().base));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::borrow::Cow;
+
+    use super::*;
+
+    fn put(value: &[u8], expiry: Option<UnixMs>) -> Change<'_> {
+        Change::Put { value: Cow::Borrowed(value), expiry }
+    }
+
+    fn string(entry: &Entry) -> &[u8] {
+        match entry.value() {
+            ValueRef::String(value) => value,
+            _ => panic!("the entry is a string"),
+        }
+    }
+
+    #[test]
+    fn a_put_replaces_value_and_expiry_and_retires_its_record() {
+        let mut entry = Entry::create(b"key", &put(b"one", Some(7)), Lsn(1)).unwrap();
+        assert_eq!((entry.key(), string(&entry), entry.expiry()), (&b"key"[..], &b"one"[..], Some(7)));
+        assert!(!entry.is_expired(7) && entry.is_expired(8));
+        let mut retired = Retired::default();
+        assert_eq!(entry.apply(&put(b"longer", None), Lsn(2), &mut retired), Ok(Applied::Kept));
+        assert_eq!((string(&entry), entry.expiry(), entry.lsn()), (&b"longer"[..], None, Lsn(2)));
+        assert_eq!(retired.lsns[..], [Lsn(1)]);
+    }
+
+    #[test]
+    fn a_patch_zero_fills_keeps_the_expiry_and_the_record_that_it_builds_on() {
+        let mut entry = Entry::create(b"key", &put(b"one", Some(7)), Lsn(1)).unwrap();
+        assert_eq!(entry.encoding(), "embstr");
+        let mut retired = Retired::default();
+        let patch = Change::Patch { offset: 5, bytes: Cow::Borrowed(b"xy") };
+        entry.apply(&patch, Lsn(2), &mut retired).unwrap();
+        assert_eq!((string(&entry), entry.expiry()), (&b"one\0\0xy"[..], Some(7)));
+        assert_eq!((entry.base(), entry.lsn(), retired.lsns.len()), (Lsn(1), Lsn(2), 0));
+        assert_eq!(entry.encoding(), "raw");
+        entry.apply(&put(b"12", None), Lsn(3), &mut retired).unwrap();
+        assert_eq!(retired.lsns[..], [Lsn(1), Lsn(2)]);
+        assert_eq!(entry.encoding(), "int");
+    }
+
+    /// Applies changes from `Lsn` 2 on to what the first one, at 1, creates; the entry and all that was
+    /// reported.
+    fn play(changes: &[Change<'_>]) -> (Entry, Retired) {
+        let mut entry = Entry::create(b"key", &changes[0], Lsn(1)).unwrap();
+        let mut retired = Retired::default();
+        for (change, lsn) in changes[1..].iter().zip(2..) {
+            assert_eq!(entry.apply(change, Lsn(lsn), &mut retired), Ok(Applied::Kept));
+        }
+        (entry, retired)
+    }
+
+    fn hash_put(field: &'static str) -> Change<'static> {
+        Change::HashPut { field: Cow::Borrowed(field.as_bytes()), value: Cow::Borrowed(b"value") }
+    }
+
+    fn add(member: &str) -> Change<'_> {
+        Change::SetAdd { member: Cow::Borrowed(member.as_bytes()) }
+    }
+
+    #[test]
+    fn a_newer_expiry_retires_the_one_before_and_a_put_retires_all() {
+        let changes = [put(b"value", Some(9)), Change::Expire(Some(20)), Change::Expire(None)];
+        let (mut entry, mut retired) = play(&changes);
+        assert_eq!((entry.expiry(), entry.base(), entry.lsn()), (None, Lsn(1), Lsn(3)));
+        assert_eq!(retired.lsns[..], [Lsn(2)]);
+        entry.apply(&put(b"other", None), Lsn(4), &mut retired).unwrap();
+        assert_eq!(retired.lsns[..], [Lsn(2), Lsn(1), Lsn(3)]);
+
+        let (entry, mut retired) = play(&[hash_put("a"), Change::Expire(Some(20)), hash_put("a")]);
+        assert_eq!((entry.expiry(), &retired.lsns[..]), (Some(20), &[Lsn(1)][..]));
+        entry.retire(&mut retired);
+        retired.lsns.sort_unstable();
+        assert_eq!(retired.lsns[..], [Lsn(1), Lsn(2), Lsn(3)]);
+    }
+
+    #[test]
+    fn an_image_is_needed_until_the_key_goes() {
+        let mut elements = crate::value::ImageBuilder::new(Kind::Hash);
+        elements.push_field(b"a", b"1");
+        elements.push_field(b"b", b"2");
+        let elements = Cow::Owned(elements.finish());
+        let image = Change::Image { kind: Kind::Hash, elements, expiry: None };
+        let remove = Change::HashRemove { field: Cow::Borrowed(b"b") };
+        let (mut entry, mut retired) = play(&[image, hash_put("a"), hash_put("a"), remove.clone()]);
+        assert_eq!(retired.lsns[..], [Lsn(2)]);
+        let last = Change::HashRemove { field: Cow::Borrowed(b"a") };
+        assert_eq!(entry.apply(&last, Lsn(5), &mut retired), Ok(Applied::Emptied));
+        assert_eq!(retired.lsns[..], [Lsn(2), Lsn(3), Lsn(1)]);
+        entry.retire(&mut retired);
+        assert_eq!(retired.lsns.len(), 3, "nothing is reported twice");
+    }
+
+    #[test]
+    fn changes_that_do_not_fit_change_nothing() {
+        let at = |index| Change::ListInsert { index, element: Cow::Borrowed(b"x") };
+        let push = Change::ListPush { side: Side::Back, element: Cow::Borrowed(b"x") };
+        let (mut list, mut retired) = play(&[push.clone(), push]);
+        let nan = Change::ZSetPut { member: Cow::Borrowed(b"m"), score: f64::NAN };
+        let far = Change::Patch { offset: u64::MAX, bytes: Cow::Borrowed(b"x") };
+        let image = Change::Image { kind: Kind::Set, elements: Cow::Borrowed(b"\x09x"), expiry: None };
+        let put = Change::ListPut { index: 2, element: Cow::Borrowed(b"x") };
+        let unfit =
+            [hash_put("a"), add("a"), nan, far.clone(), at(3), put, Change::ListRemove { index: 2 }, image];
+        for change in unfit {
+            assert_eq!(list.apply(&change, Lsn(9), &mut retired), Err(Mismatch), "{change:?}");
+            assert!(list.lsn() == Lsn(2) && matches!(list.value(), ValueRef::List(list) if list.len() == 2));
+        }
+        assert_eq!(list.apply(&at(2), Lsn(9), &mut retired), Ok(Applied::Kept));
+        assert!(Entry::create(b"key", &far, Lsn(1)).is_none());
+        assert!(Entry::create(b"key", &Change::Expire(Some(1)), Lsn(1)).is_none());
+    }
+
+    #[test]
+    fn encodings_are_those_of_redis_and_do_not_turn_back() {
+        let encoding = |changes: &[Change<'_>]| play(changes).0.encoding();
+        let text = "x".repeat(65);
+        for (value, name) in [
+            ("0", "int"),
+            ("-9223372036854775808", "int"),
+            ("9223372036854775807", "int"),
+            ("9223372036854775808", "embstr"),
+            ("-0", "embstr"),
+            ("01", "embstr"),
+            ("+1", "embstr"),
+            ("", "embstr"),
+            (&text[..44], "embstr"),
+            (&text[..45], "raw"),
+        ] {
+            assert_eq!(encoding(&[put(value.as_bytes(), None)]), name, "{value}");
+        }
+        assert_eq!(encoding(&[add("1"), add("-2")]), "intset");
+        let remove = Change::SetRemove { member: Cow::Borrowed(b"x") };
+        assert_eq!(encoding(&[add("1"), add("x"), remove]), "hashtable");
+        let numbers: Vec<String> = (0..513).map(|number| number.to_string()).collect();
+        let adds: Vec<_> = numbers.iter().map(|number| add(number)).collect();
+        assert_eq!((encoding(&adds[..512]), encoding(&adds)), ("intset", "hashtable"));
+        let zset =
+            |number: &'static str| Change::ZSetPut { member: Cow::Borrowed(number.as_bytes()), score: 0.0 };
+        assert_eq!(encoding(&[zset("m")]), "listpack");
+        let member = Cow::Borrowed(text.as_bytes());
+        assert_eq!(encoding(&[zset("m"), Change::ZSetPut { member, score: 0.0 }]), "skiplist");
+        assert_eq!(encoding(&[hash_put("f")]), "listpack");
+        let (field, value) = (Cow::Borrowed(&b"f"[..]), Cow::Borrowed(text.as_bytes()));
+        assert_eq!(encoding(&[hash_put("f"), Change::HashPut { field, value }, hash_put("f")]), "hashtable");
+    }
+
+    #[test]
+    fn large_strings_are_freed_elsewhere() {
+        let large = vec![1; 1 << 20];
+        let (_, retired) = play(&[put(&large, None), put(&large, None)]);
+        assert!(retired.garbage.is_empty(), "the same length stays in place");
+        let (entry, mut retired) = play(&[put(&large, None), put(b"small", None)]);
+        assert_eq!((retired.garbage.len(), string(&entry)), (1, &b"small"[..]));
+        entry.retire(&mut retired);
+        assert_eq!(retired.garbage.len(), 1, "small ones are not");
+    }
+}

@@ -1,0 +1,11 @@
+//! The table of keys: entries, segments of entries behind latches, and the directory that grows by one
+//! segment at a time.
+
+pub mod directory;
+pub mod entry;
+pub mod segment;
+
+pub use crate::value::Garbage;
+pub use directory::{ScanBudget, Table};
+pub use entry::{Applied, Entry, Mismatch, Retired};
+pub use segment::{Effect, KeyHash, Segment};

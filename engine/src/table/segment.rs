@@ -1,0 +1,198 @@
+//! A segment: some hundreds of entries behind one latch.
+//!
+//! Invariants, under the latch:
+//! - every entry's hash belongs to this segment (`directory.rs` says which);
+//! - `expiring` counts the entries that have an expiry;
+//! - `removed` ≥ the `Lsn` of every removal from this segment.
+
+use super::entry::{Applied, Entry, Retired};
+use crate::record::{Change, Lsn, UnixMs};
+use crate::value::POSITION_BITS;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry as Slot;
+
+/// The seeded hash of a key, computed once a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyHash(pub u64);
+
+impl KeyHash {
+    /// Hashes `key` with the seed of this process.
+    #[inline]
+    pub fn of(key: &[u8]) -> KeyHash {
+        KeyHash(crate::value::hash_of(key))
+    }
+
+    /// The order in which scans go: segments divide it into contiguous ranges however often they split.
+    /// `POSITION_BITS` bits, as clients may keep cursors as doubles.
+    pub const fn position(self) -> u64 {
+        self.0.reverse_bits() >> (64 - POSITION_BITS)
+    }
+
+    /// A hash that stands at `position`.
+    pub const fn at(position: u64) -> KeyHash {
+        KeyHash((position << (64 - POSITION_BITS)).reverse_bits())
+    }
+
+    /// The bits for the table inside a segment. The directory spends the low bits, so they are turned away.
+    const fn inner(self) -> u64 {
+        self.0.rotate_left(32)
+    }
+}
+
+fn rehash(entry: &Entry) -> u64 {
+    KeyHash::of(entry.key()).inner()
+}
+
+/// Some hundreds of entries; what the latch of the directory's slot protects.
+#[derive(Default)]
+pub struct Segment {
+    entries: HashTable<Entry>,
+    expiring: usize,
+    removed: Lsn,
+}
+
+/// What a change did to the number of keys and to the due time of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effect {
+    /// +1, 0 or -1.
+    pub keys: i64,
+    /// The expiry that the changed entry has now.
+    pub expiry: Option<UnixMs>,
+}
+
+impl Segment {
+    /// The entry of `key`, expired or not.
+    #[inline]
+    pub fn find(&self, hash: KeyHash, key: &[u8]) -> Option<&Entry> {
+        self.entries.find(hash.inner(), |entry| entry.key() == key)
+    }
+
+    /// The `Lsn` of the newest removal: what a reader who finds a key missing has seen.
+    pub const fn removed(&self) -> Lsn {
+        self.removed
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many entries have an expiry.
+    pub const fn expiring(&self) -> usize {
+        self.expiring
+    }
+
+    /// The entries, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// Applies `change` to `key` at `lsn`. A change that does not fit the kind of the entry (only a damaged
+    /// log has one) is dropped and `false` stands in the result.
+    pub fn apply(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        change: &Change<'_>,
+        lsn: Lsn,
+        retired: &mut Retired,
+    ) -> (Effect, bool) {
+        let slot = self.entries.entry(hash.inner(), |entry| entry.key() == key, rehash);
+        let mut effect = Effect::default();
+        match slot {
+            Slot::Vacant(vacant) => {
+                if let Some(entry) = Entry::create(key, change, lsn) {
+                    effect = Effect { keys: 1, expiry: entry.expiry() };
+                    self.expiring += usize::from(entry.expiry().is_some());
+                    vacant.insert(entry);
+                } else {
+                    self.removed = self.removed.max(lsn);
+                }
+            }
+            Slot::Occupied(mut occupied) => {
+                let entry = occupied.get_mut();
+                let expiring = entry.expiry().is_some();
+                let applied = match change {
+                    Change::Delete => Applied::Emptied,
+                    _ => match entry.apply(change, lsn, retired) {
+                        Ok(applied) => applied,
+                        Err(_) => return (effect, false),
+                    },
+                };
+                self.expiring -= usize::from(expiring);
+                if applied == Applied::Emptied {
+                    let (entry, _) = occupied.remove();
+                    entry.retire(retired);
+                    self.removed = self.removed.max(lsn);
+                    effect.keys = -1;
+                    self.shrink();
+                } else {
+                    effect.expiry = entry.expiry();
+                    self.expiring += usize::from(effect.expiry.is_some());
+                }
+            }
+        }
+        (effect, true)
+    }
+
+    /// Gives memory back when three quarters of a once full segment are empty.
+    fn shrink(&mut self) {
+        if self.entries.capacity() > 64 && self.entries.len() * 4 < self.entries.capacity() {
+            self.entries.shrink_to(self.entries.len() * 2, rehash);
+        }
+    }
+
+    /// Moves the entries whose hash has `bit` into the returned segment: one step of the table's growth.
+    pub(super) fn split(&mut self, bit: u64) -> Segment {
+        let mut moved: Vec<Entry> = Vec::with_capacity(self.entries.len() / 2);
+        moved.extend(self.entries.extract_if(|entry| KeyHash::of(entry.key()).0 & bit != 0));
+        let mut target =
+            Segment { entries: HashTable::with_capacity(moved.len()), expiring: 0, removed: self.removed };
+        for entry in moved {
+            let expires = usize::from(entry.expiry().is_some());
+            self.expiring -= expires;
+            target.expiring += expires;
+            target.entries.insert_unique(rehash(&entry), entry, rehash);
+        }
+        self.entries.shrink_to_fit(rehash);
+        target
+    }
+
+    /// The keys that are expired at `now`, and the earliest expiry among the others.
+    pub fn expired(&self, now: UnixMs) -> (Vec<Box<[u8]>>, Option<UnixMs>) {
+        let mut due = Vec::new();
+        let mut next = None;
+        if self.expiring == 0 {
+            return (due, next);
+        }
+        for entry in &self.entries {
+            if entry.is_expired(now) {
+                due.push(entry.key().into());
+            } else if let Some(at) = entry.expiry() {
+                next = Some(next.map_or(at, |next: UnixMs| next.min(at)));
+            }
+        }
+        (due, next)
+    }
+
+    /// A key chosen by `random`, near to uniform; `None` if the segment is empty.
+    pub fn sample(&self, random: u64) -> Option<&Entry> {
+        let buckets = self.entries.num_buckets();
+        if self.entries.is_empty() {
+            return None;
+        }
+        let start = random as usize % buckets;
+        (0..buckets).find_map(|i| self.entries.get_bucket((start + i) % buckets))
+    }
+
+    /// Checks the invariants; for tests and debug builds.
+    pub fn assert_invariants(&self) {
+        let expiring = self.entries.iter().filter(|entry| entry.expiry().is_some()).count();
+        assert_eq!(expiring, self.expiring, "the count of expiring entries is exact");
+    }
+}

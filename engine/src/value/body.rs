@@ -1,0 +1,258 @@
+//! All that one key holds, block and nodes: the operations on elements in either form, and the move from
+//! packed to nodes.
+//!
+//! A collection moves when it outgrows [`PACKED_BYTES_MAX`] or [`PACKED_COUNT_MAX`], and stays in nodes until
+//! the key goes: what shrank tends to grow again, and a scan that began in nodes can go on.
+
+use super::block::{Block, Header, PACKED_EMPTY, packed_parts};
+use super::form::Form;
+use super::nodes::{Garbage, Nodes, PACKED_BYTES_MAX, PACKED_COUNT_MAX};
+use super::packed::{self, HASH, LIST, Layout, SET, ZSET};
+use super::tree::Order;
+use super::{HashRef, ListRef, SetRef, ValueRef, ZSetRef, hash, image, limits, list, set, zset};
+use crate::record::{Kind, Lsn, Side};
+
+/// Bytes from which on an allocation is freed elsewhere: giving it back to the system takes time.
+const BLOCK_BYTES_LARGE: usize = 256 << 10;
+
+/// Block and nodes. The kind is the block's; string operations are for strings, and so on.
+#[derive(Clone)]
+pub(crate) struct Body {
+    pub(crate) block: Block,
+    /// The elements of a large collection; the block's payload is empty then.
+    nodes: Option<Box<Nodes>>,
+}
+
+impl Body {
+    /// A string.
+    pub(crate) fn string(header: &Header, key: &[u8], value: &[u8]) -> Body {
+        Body { block: Block::new(header, key, value), nodes: None }
+    }
+
+    /// Nothing yet.
+    pub(crate) fn empty(header: &Header, key: &[u8]) -> Body {
+        match header.kind {
+            Kind::String => Body::string(header, key, &[]),
+            _ => Body { block: Block::empty(header, key), nodes: None },
+        }
+    }
+
+    /// The collection of an image, all elements with the header's `Lsn`; `None` if it is no image of that
+    /// kind, or empty.
+    pub(crate) fn from_image(key: &[u8], header: &Header, image: &[u8]) -> Option<Body> {
+        let (kind, lsn) = (header.kind, header.lsn);
+        let (count, packed) = image::pack(kind, image, lsn).ok()?;
+        let mut body = Body::empty(header, key);
+        let items = image::decode(kind, image).flatten();
+        if count > PACKED_COUNT_MAX || packed.len() > PACKED_BYTES_MAX {
+            body.set_nodes(Nodes::build(kind, &packed)?);
+            let (count, limits) = (body.count(), limits::current());
+            if items.into_iter().any(|item| limits.passed(kind, count, item.name, item.value)) {
+                body.block.set_sticky();
+            }
+            return Some(body);
+        }
+        for item in items {
+            match kind {
+                Kind::String => return None,
+                Kind::List => body.list_insert(body.count(), item.name),
+                Kind::Set => _ = body.set_add(item.name, lsn),
+                Kind::ZSet => _ = body.zset_put(item.name, item.score, lsn),
+                Kind::Hash => _ = body.hash_put(item.name, item.value, lsn),
+            }
+        }
+        (kind != Kind::String && body.count() > 0).then_some(body)
+    }
+
+    /// Makes this string another one in the memory that it has; `false`, and nothing has changed, if that is
+    /// not to be done.
+    pub(crate) fn overwrite(&mut self, header: &Header, value: &[u8]) -> bool {
+        let len = self.block.payload().len();
+        if self.block.kind() != Kind::String || len != value.len() && self.block.len() > BLOCK_BYTES_LARGE {
+            return false;
+        }
+        self.block.set_header(header);
+        self.block.splice_payload(0..len, &[value]);
+        true
+    }
+
+    /// What takes long to free, if anything.
+    pub(crate) fn discard(self) -> Option<Garbage> {
+        match self.nodes {
+            Some(nodes) => Some(Garbage::nodes(nodes, self.block.header().base)),
+            None if self.block.len() > BLOCK_BYTES_LARGE => Some(Garbage::block(self.block)),
+            None => None,
+        }
+    }
+
+    /// Bytes of memory, this included.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Body>() + self.block.len() + self.nodes.as_ref().map_or(0, |nodes| nodes.bytes())
+    }
+
+    /// The `Lsn`s of packed elements, where they have any; those in nodes are reported by their [`Garbage`].
+    pub(crate) fn packed_lsns(&self) -> impl Iterator<Item = Lsn> {
+        let elements = match &self.nodes {
+            None => packed_parts(self.block.payload()).1,
+            Some(_) => &[],
+        };
+        packed::items(packed::layout_of(self.block.kind()), elements).map(|item| item.lsn())
+    }
+
+    #[inline]
+    pub(crate) fn value(&self) -> ValueRef<'_> {
+        if let Some(nodes) = &self.nodes {
+            return nodes.value();
+        }
+        let payload = self.block.payload();
+        match self.block.kind() {
+            Kind::String => ValueRef::String(payload),
+            Kind::List => ValueRef::List(ListRef { form: packed_form(LIST, payload) }),
+            Kind::Set => ValueRef::Set(SetRef { form: packed_form(SET, payload) }),
+            Kind::ZSet => ValueRef::ZSet(ZSetRef {
+                index: packed_form(ZSET, payload),
+                ranking: packed_form(ZSET, payload),
+            }),
+            Kind::Hash => ValueRef::Hash(HashRef { form: packed_form(HASH, payload) }),
+        }
+    }
+
+    /// Gives a field a value; the `Lsn` that it had.
+    pub(crate) fn hash_put(&mut self, field: &[u8], value: &[u8], lsn: Lsn) -> Option<Lsn> {
+        let old = match self.nodes.as_deref_mut() {
+            Some(Nodes::Hash(tree)) => tree.put(field, value, lsn),
+            _ => hash::put(&mut self.block.packed(), field, value, lsn),
+        };
+        self.note_limits(field, value);
+        self.unpack_if_large();
+        old
+    }
+
+    /// Adds a member, or notes its newer record; the `Lsn` that it had.
+    pub(crate) fn set_add(&mut self, member: &[u8], lsn: Lsn) -> Option<Lsn> {
+        let old = match self.nodes.as_deref_mut() {
+            Some(Nodes::Set(tree)) => tree.add(member, lsn),
+            _ => set::add(&mut self.block.packed(), member, lsn),
+        };
+        self.note_limits(member, &[]);
+        self.unpack_if_large();
+        old
+    }
+
+    /// Gives a member a score; the `Lsn` that it had.
+    pub(crate) fn zset_put(&mut self, member: &[u8], score: f64, lsn: Lsn) -> Option<Lsn> {
+        let old = match self.nodes.as_deref_mut() {
+            Some(Nodes::ZSet(trees)) => trees.put(member, score, lsn),
+            _ => zset::put(&mut self.block.packed(), member, score, lsn),
+        };
+        if old.is_none() {
+            self.note_limits(member, &[]);
+        }
+        self.unpack_if_large();
+        old
+    }
+
+    /// Takes out an element by its name; the `Lsn` that it had.
+    pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Lsn> {
+        let layout = packed::layout_of(self.block.kind());
+        match self.nodes.as_deref_mut() {
+            Some(nodes) => nodes.remove(name),
+            None => packed::remove(layout, &mut self.block.packed(), name),
+        }
+    }
+
+    /// Puts an element before the one at `index`, or behind the last. REQUIRES: `index` is at most the
+    /// length.
+    pub(crate) fn list_insert(&mut self, index: usize, element: &[u8]) {
+        match self.nodes.as_deref_mut() {
+            Some(Nodes::List(tree)) => tree.insert(index, element),
+            _ => list::insert(&mut self.block.packed(), index, element),
+        }
+        self.unpack_if_large();
+    }
+
+    /// Puts an element in the place of the one at `index`. REQUIRES: there is one.
+    pub(crate) fn list_put(&mut self, index: usize, element: &[u8]) {
+        match self.nodes.as_deref_mut() {
+            Some(Nodes::List(tree)) => tree.put(index, element),
+            _ => list::put(&mut self.block.packed(), index, element),
+        }
+        self.unpack_if_large();
+    }
+
+    /// Takes out the element at `index`. REQUIRES: there is one.
+    pub(crate) fn list_remove(&mut self, index: usize) {
+        match self.nodes.as_deref_mut() {
+            Some(Nodes::List(tree)) => tree.remove_at(index),
+            _ => list::remove(&mut self.block.packed(), index, 1),
+        }
+    }
+
+    /// Takes `popped` elements from an end, or all; what is left of large ones.
+    pub(crate) fn list_pop(&mut self, side: Side, popped: usize) -> Option<Garbage> {
+        let count = self.count();
+        match self.nodes.as_deref_mut() {
+            Some(Nodes::List(tree)) if popped < count => {
+                let mut cut = Vec::new();
+                tree.trim(side, popped, &mut cut);
+                (!cut.is_empty()).then(|| Garbage::cut(cut))
+            }
+            Some(_) => {
+                self.block.splice_payload(0..0, &[&PACKED_EMPTY]);
+                self.nodes.take().map(|nodes| Garbage::nodes(nodes, None))
+            }
+            None => {
+                let popped = popped.min(count);
+                let index = if side == Side::Front { 0 } else { count - popped };
+                list::remove(&mut self.block.packed(), index, popped);
+                None
+            }
+        }
+    }
+
+    /// Moves packed elements to nodes if they have become too many.
+    fn unpack_if_large(&mut self) {
+        if self.nodes.is_some() {
+            return;
+        }
+        let (count, bytes) = packed_parts(self.block.payload());
+        if (count > PACKED_COUNT_MAX || bytes.len() > PACKED_BYTES_MAX)
+            && let Some(nodes) = Nodes::build(self.block.kind(), bytes)
+        {
+            self.set_nodes(nodes);
+        }
+    }
+
+    fn set_nodes(&mut self, nodes: Nodes) {
+        self.nodes = Some(Box::new(nodes));
+        let len = self.block.payload().len();
+        self.block.splice_payload(0..len, &[]);
+    }
+
+    /// Notes whether Redis leaves the small encoding now that this element was put.
+    fn note_limits(&mut self, name: &[u8], value: &[u8]) {
+        if !self.block.sticky() && limits::current().passed(self.block.kind(), self.count(), name, value) {
+            self.block.set_sticky();
+        }
+    }
+
+    /// The nodes of a large collection.
+    #[cfg(test)]
+    pub(crate) fn nodes(&self) -> Option<&Nodes> {
+        self.nodes.as_deref()
+    }
+
+    /// Elements of a collection.
+    pub(crate) fn count(&self) -> usize {
+        match &self.nodes {
+            Some(nodes) => nodes.count(),
+            None => packed_parts(self.block.payload()).0,
+        }
+    }
+}
+
+#[inline]
+fn packed_form<O: Order>(layout: Layout, payload: &[u8]) -> Form<'_, O> {
+    let (count, bytes) = packed_parts(payload);
+    Form::Packed { layout, count, bytes }
+}

@@ -1,0 +1,77 @@
+//! What a key can hold, as data structures: no log, no latch, no I/O.
+//!
+//! A small collection is *packed*: its elements stand one behind the other in the one allocation of its
+//! entry. A large one lives in a tree of bounded copy-on-write nodes, whose leaves hold the same bytes. So
+//! one set of functions on bytes serves both, and a clone of a large collection costs nothing until one of
+//! the two is written to.
+
+pub(crate) mod block;
+pub(crate) mod body;
+pub(crate) mod form;
+pub mod hash;
+pub mod image;
+pub mod limits;
+pub mod list;
+#[cfg(test)]
+mod models;
+pub(crate) mod nodes;
+pub(crate) mod packed;
+#[cfg(test)]
+mod promises;
+pub(crate) mod scattered;
+pub mod set;
+pub(crate) mod tree;
+pub mod zset;
+
+pub use hash::HashRef;
+pub use image::{ImageBuilder, ImageError, elements_of};
+pub use limits::EncodingLimits;
+pub use list::ListRef;
+pub use nodes::Garbage;
+pub use set::SetRef;
+pub use zset::ZSetRef;
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::LazyLock;
+
+/// A value, borrowed from its entry.
+#[derive(Clone, Copy)]
+pub enum ValueRef<'a> {
+    /// A string's bytes.
+    String(&'a [u8]),
+    /// A list.
+    List(ListRef<'a>),
+    /// A set.
+    Set(SetRef<'a>),
+    /// A sorted set.
+    ZSet(ZSetRef<'a>),
+    /// A hash.
+    Hash(HashRef<'a>),
+}
+
+/// One step of a scan: the cursor to go on with, 0 at the end, and what was found.
+pub type Scanned<T> = (u64, Vec<T>);
+
+static SEED: LazyLock<foldhash::quality::RandomState> =
+    LazyLock::new(foldhash::quality::RandomState::default);
+
+/// The 64-bit hash of a key or an element; seeded once a process.
+pub fn hash_of(bytes: &[u8]) -> u64 {
+    let mut hasher = SEED.build_hasher();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+/// Bits of a [`position_of`]: few enough for a cursor to survive clients that keep numbers as doubles.
+pub(crate) const POSITION_BITS: u32 = 53;
+
+/// Where an element stands in the order of its large hash or set, and in the order of scans: the top bits of
+/// its hash.
+pub(crate) fn position_of(element: &[u8]) -> u64 {
+    hash_of(element) >> (64 - POSITION_BITS)
+}
+
+/// A uniform random number scaled to `0..count`.
+pub(crate) fn scale(random: u64, count: usize) -> usize {
+    ((u128::from(random) * count as u128) >> 64) as usize
+}

@@ -1,0 +1,352 @@
+//! Collections against plain models, by random changes that carry them over the bound between packed and
+//! nodes, both ways in number of elements.
+
+#![allow(clippy::unwrap_used)]
+
+use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::nodes::Nodes;
+use super::zset::compare;
+use super::{ValueRef, elements_of, packed, position_of};
+use crate::record::{Change, Kind, Lsn, Side};
+use crate::table::{Applied, Entry, Retired};
+
+/// A name out of `0..1000`; some are long.
+fn name(number: u16) -> Vec<u8> {
+    let number = number % 1000;
+    let padding = if number.is_multiple_of(97) { usize::from(number) * 3 } else { usize::from(number % 7) };
+    format!("{number}{}", "x".repeat(padding)).into_bytes()
+}
+
+fn value(len: u16) -> Vec<u8> {
+    let len = if len.is_multiple_of(199) { usize::from(len) % 9000 } else { usize::from(len % 90) };
+    vec![b'v'; len]
+}
+
+fn cow(bytes: &[u8]) -> Cow<'_, [u8]> {
+    Cow::Borrowed(bytes)
+}
+
+/// The entry of one key and what it has reported; checks what `apply` returns.
+#[derive(Default)]
+struct Subject {
+    entry: Option<Entry>,
+    lsn: Lsn,
+}
+
+impl Subject {
+    fn apply(&mut self, change: &Change<'_>) -> Retired {
+        let mut retired = Retired::default();
+        self.lsn = self.lsn.after(1);
+        match &mut self.entry {
+            None => self.entry = Entry::create(b"key", change, self.lsn),
+            Some(entry) => match entry.apply(change, self.lsn, &mut retired).unwrap() {
+                Applied::Kept => assert_eq!(entry.lsn(), self.lsn),
+                Applied::Emptied => self.entry = None,
+            },
+        }
+        retired
+    }
+
+    fn value(&self) -> Option<ValueRef<'_>> {
+        self.entry.as_ref().map(Entry::value)
+    }
+
+    fn check(&self) {
+        if let Some(nodes) = self.entry.as_ref().and_then(Entry::nodes) {
+            assert_nodes(nodes);
+        }
+    }
+
+    /// All that is reported when the key is deleted.
+    fn retire(self) -> Vec<Lsn> {
+        let mut retired = Retired::default();
+        if let Some(entry) = self.entry {
+            entry.retire(&mut retired);
+        }
+        let mut lsns = retired.lsns.to_vec();
+        retired.garbage.iter().for_each(|garbage| garbage.for_each_lsn(&mut |lsn| lsns.push(lsn)));
+        lsns.sort_unstable();
+        lsns
+    }
+}
+
+pub(crate) fn assert_nodes(nodes: &Nodes) {
+    fn by_position<const PREFIX: usize, const PAIR: bool>(
+        left: &[u8],
+        separator: &u64,
+        right: &[u8],
+    ) -> bool {
+        let layout = packed::Layout { prefix: PREFIX, pair: PAIR };
+        packed::items(layout, left).all(|item| position_of(item.name) < *separator)
+            && packed::items(layout, right).all(|item| position_of(item.name) >= *separator)
+    }
+    match nodes {
+        Nodes::List(tree) => tree.assert_invariants(&|_, (), _| true),
+        Nodes::Set(tree) => tree.assert_invariants(&by_position::<6, false>),
+        Nodes::Hash(tree) => tree.assert_invariants(&by_position::<6, true>),
+        Nodes::ZSet(trees) => {
+            trees.index.assert_invariants(&by_position::<14, false>);
+            trees.ranking.assert_invariants(&|left, separator, right| {
+                let against = |item: packed::Item<'_>| {
+                    compare((item.score(), item.name), (separator.score, &separator.member))
+                };
+                packed::items(packed::RANKED, left).all(|item| against(item).is_lt())
+                    && packed::items(packed::RANKED, right).all(|item| against(item).is_ge())
+            });
+        }
+    }
+}
+
+fn hash_check(subject: &Subject, model: &HashMap<Vec<u8>, (Vec<u8>, Lsn)>) {
+    subject.check();
+    let Some(ValueRef::Hash(hash)) = subject.value() else {
+        assert!(model.is_empty());
+        return;
+    };
+    assert_eq!(hash.len(), model.len());
+    assert_eq!(hash.iter().count(), model.len());
+    assert!(hash.iter().all(|(field, value)| model[field].0 == value));
+    for number in 0..1000 {
+        assert_eq!(hash.get(&name(number)), model.get(&name(number)).map(|(value, _)| &value[..]));
+    }
+    let sampled = hash.sample(0x8000_0000_0000_0000).unwrap();
+    assert_eq!(model[sampled.0].0, sampled.1);
+}
+
+fn zset_check(subject: &Subject, model: &HashMap<Vec<u8>, f64>) {
+    subject.check();
+    let Some(ValueRef::ZSet(zset)) = subject.value() else {
+        assert!(model.is_empty());
+        return;
+    };
+    let mut sorted: Vec<(&[u8], f64)> = model.iter().map(|(member, score)| (&member[..], *score)).collect();
+    sorted.sort_by(|a, b| compare((a.1, a.0), (b.1, b.0)));
+    assert_eq!(zset.len(), sorted.len());
+    assert!(zset.iter_from(0).eq(sorted.iter().copied()));
+    assert!(zset.rev_iter_from(usize::MAX).eq(sorted.iter().rev().copied()));
+    for (index, (member, score)) in sorted.iter().enumerate() {
+        assert_eq!(zset.get(index), Some((*member, *score)));
+        assert_eq!((zset.rank(member), zset.score(member)), (Some(index), Some(*score)));
+    }
+    let middle = sorted.len() / 2;
+    assert!(zset.iter_from(middle).eq(sorted[middle..].iter().copied()));
+    assert!(zset.rev_iter_from(middle).eq(sorted[..=middle].iter().rev().copied()));
+    for score in [f64::NEG_INFINITY, -3.0, -0.0, 0.0, 1.5, 7.0, f64::INFINITY] {
+        let below = sorted.iter().filter(|(_, s)| *s < score).count();
+        let through = sorted.iter().filter(|(_, s)| *s <= score).count();
+        assert_eq!(zset.lower_bound_score(score, false), below);
+        assert_eq!(zset.lower_bound_score(score, true), through);
+    }
+    let score = sorted[0].1;
+    for bound in [&b""[..], b"3", b"31", b"5xxx", b"999", b"zz"] {
+        let below = sorted.iter().filter(|(m, s)| *s == score && *m < bound).count();
+        let through = sorted.iter().filter(|(m, s)| *s == score && *m <= bound).count();
+        assert_eq!(zset.lower_bound_lex(bound, false), below);
+        assert_eq!(zset.lower_bound_lex(bound, true), through);
+    }
+    assert_eq!((zset.get(sorted.len()), zset.rank(b"no member")), (None, None));
+}
+
+fn list_check(subject: &Subject, model: &VecDeque<Vec<u8>>) {
+    subject.check();
+    let Some(ValueRef::List(list)) = subject.value() else {
+        assert!(model.is_empty());
+        return;
+    };
+    assert_eq!(list.len(), model.len());
+    assert!(list.iter_from(0).eq(model.iter()));
+    assert!(list.rev_iter_from(model.len() - 1).eq(model.iter().rev()));
+    let middle = model.len() / 2;
+    assert!(list.iter_from(middle).eq(model.iter().skip(middle)));
+    assert!(list.rev_iter_from(middle).eq(model.iter().take(middle + 1).rev()));
+    (0..=model.len()).for_each(|i| assert_eq!(list.get(i), model.get(i).map(|element| &element[..])));
+}
+
+/// A choice and two numbers to make a change of; where `grow` is high, most changes add.
+fn steps() -> impl Strategy<Value = Vec<(bool, u8, u16, u16)>> {
+    (0.2..0.95f64, 1..1500usize).prop_flat_map(|(grow, len)| {
+        vec((proptest::bool::weighted(grow), any::<u8>(), any::<u16>(), any::<u16>()), len)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
+
+    #[test]
+    fn hashes_are_as_their_model(phases in vec(steps(), 1..4)) {
+        let (mut subject, mut model) = (Subject::default(), HashMap::new());
+        for phase in phases {
+            for (grow, _, a, b) in phase {
+                let (field, value) = (name(a), value(b));
+                let change = if grow {
+                    Change::HashPut { field: cow(&field), value: cow(&value) }
+                } else {
+                    Change::HashRemove { field: cow(&field) }
+                };
+                let retired = subject.apply(&change);
+                let old: Option<(Vec<u8>, Lsn)> = if grow {
+                    model.insert(field, (value, subject.lsn))
+                } else {
+                    model.remove(&field)
+                };
+                let old: Vec<Lsn> = old.into_iter().map(|(_, lsn)| lsn).collect();
+                prop_assert_eq!(&retired.lsns[..], &old[..]);
+            }
+            hash_check(&subject, &model);
+        }
+        let mut lsns: Vec<Lsn> = model.into_values().map(|(_, lsn)| lsn).collect();
+        lsns.sort_unstable();
+        prop_assert_eq!(subject.retire(), lsns);
+    }
+
+    #[test]
+    fn sets_are_as_their_model(phases in vec(steps(), 1..4)) {
+        let (mut subject, mut model) = (Subject::default(), HashMap::new());
+        for phase in phases {
+            for (grow, _, a, _) in phase {
+                let member = name(a);
+                let (change, old) = if grow {
+                    let next = subject.lsn.after(1);
+                    (Change::SetAdd { member: cow(&member) }, model.insert(member.clone(), next))
+                } else {
+                    (Change::SetRemove { member: cow(&member) }, model.remove(&member))
+                };
+                prop_assert_eq!(&subject.apply(&change).lsns[..], old.as_slice());
+            }
+            subject.check();
+            match subject.value() {
+                Some(ValueRef::Set(set)) => {
+                    prop_assert_eq!((set.len(), set.iter().count()), (model.len(), model.len()));
+                    prop_assert!((0..1000).all(|i| set.contains(&name(i)) == model.contains_key(&name(i))));
+                    prop_assert!(model.contains_key(set.sample(u64::MAX).unwrap()));
+                }
+                _ => prop_assert!(model.is_empty()),
+            }
+        }
+        let mut lsns: Vec<Lsn> = model.into_values().collect();
+        lsns.sort_unstable();
+        prop_assert_eq!(subject.retire(), lsns);
+    }
+
+    #[test]
+    fn sorted_sets_are_as_their_model(phases in vec(steps(), 1..4), scores in 1..40u8) {
+        let (mut subject, mut model) = (Subject::default(), HashMap::new());
+        for phase in phases {
+            for (grow, score, a, _) in phase {
+                let member = name(a);
+                if grow {
+                    let score = f64::from(score % scores) - 4.0;
+                    subject.apply(&Change::ZSetPut { member: cow(&member), score });
+                    model.insert(member, score);
+                } else {
+                    subject.apply(&Change::ZSetRemove { member: cow(&member) });
+                    model.remove(&member);
+                }
+            }
+            zset_check(&subject, &model);
+        }
+        prop_assert_eq!(subject.retire().len(), model.len());
+    }
+
+    #[test]
+    fn lists_are_as_their_model(phases in vec(steps(), 1..4)) {
+        let (mut subject, mut model) = (Subject::default(), VecDeque::new());
+        for phase in phases {
+            for (grow, choice, a, b) in phase {
+                let element = value(b);
+                let at = usize::from(a) % (model.len() + 1);
+                let side = if a % 2 == 0 { Side::Front } else { Side::Back };
+                let there = model.len().saturating_sub(1).min(at);
+                let change = match (grow, choice % 4) {
+                    (true, 0 | 1) => Change::ListPush { side, element: cow(&element) },
+                    (true, 2) if model.is_empty() => continue,
+                    (true, 2) => Change::ListInsert { index: at as u64, element: cow(&element) },
+                    _ if model.is_empty() => continue,
+                    (true, _) => Change::ListPut { index: there as u64, element: cow(&element) },
+                    (false, 0) => Change::ListPop { side, count: 1 + u64::from(choice / 3) },
+                    (false, 1) => Change::ListPop { side, count: 1 },
+                    (false, _) => Change::ListRemove { index: there as u64 },
+                };
+                subject.apply(&change);
+                model_list(&mut model, &change);
+            }
+            list_check(&subject, &model);
+        }
+    }
+
+    #[test]
+    fn images_build_what_they_were_taken_of(steps in steps(), kind in 1..5u8, twice in any::<bool>()) {
+        let kind = Kind::from_u8(kind).unwrap();
+        let mut subject = Subject::default();
+        for (_, score, a, b) in steps {
+            let (name, value) = (name(a), value(b));
+            subject.apply(&match kind {
+                Kind::Set => Change::SetAdd { member: cow(&name) },
+                Kind::ZSet => Change::ZSetPut { member: cow(&name), score: f64::from(score) },
+                Kind::Hash => Change::HashPut { field: cow(&name), value: cow(&value) },
+                _ => Change::ListPush { side: Side::Back, element: cow(&value) },
+            });
+        }
+        let one = elements_of(subject.value().unwrap());
+        let twice = twice && kind != Kind::List;
+        let elements = if twice { [&one[..], &one].concat() } else { one.clone() };
+        let image = Change::Image { kind, elements: cow(&elements), expiry: Some(5) };
+        let entry = Entry::create(b"other", &image, Lsn(9)).unwrap();
+        prop_assert_eq!(sorted_items(kind, &elements_of(entry.value())), sorted_items(kind, &one));
+        prop_assert_eq!((entry.lsn(), entry.base(), entry.expiry()), (Lsn(9), Lsn(9), Some(5)));
+        if let Some(nodes) = entry.nodes() {
+            assert_nodes(nodes);
+        }
+        let copy = Subject { entry: Some(entry), lsn: Lsn(9) };
+        prop_assert_eq!(copy.retire(), vec![Lsn(9)]);
+        subject.apply(&image);
+        prop_assert_eq!(sorted_items(kind, &elements_of(subject.value().unwrap())), sorted_items(kind, &one));
+    }
+
+    #[test]
+    fn hostile_images_are_errors(kind in 0..5u8, bytes in vec(any::<u8>(), 0..60)) {
+        let kind = Kind::from_u8(kind).unwrap();
+        let sound = super::image::decode(kind, &bytes).all(|item| item.is_ok());
+        let change = Change::Image { kind, elements: cow(&bytes), expiry: None };
+        let made = Entry::create(b"key", &change, Lsn(1)).is_some();
+        prop_assert_eq!(made, sound && !bytes.is_empty());
+        let mut subject = Subject::default();
+        subject.apply(&Change::SetAdd { member: cow(b"member") });
+        let applied = subject.entry.as_mut().unwrap().apply(&change, Lsn(2), &mut Retired::default());
+        prop_assert_eq!(applied.is_ok(), made);
+        prop_assert!(made || matches!(subject.value(), Some(ValueRef::Set(set)) if set.contains(b"member")));
+    }
+}
+
+fn sorted_items(kind: Kind, image: &[u8]) -> Vec<(Vec<u8>, Vec<u8>, u64)> {
+    let items = super::image::decode(kind, image).map(Result::unwrap);
+    let mut items: Vec<_> =
+        items.map(|item| (item.name.to_vec(), item.value.to_vec(), item.score.to_bits())).collect();
+    if kind != Kind::List {
+        items.sort_unstable();
+    }
+    items
+}
+
+fn model_list(model: &mut VecDeque<Vec<u8>>, change: &Change<'_>) {
+    match change {
+        Change::ListPush { side: Side::Front, element } => model.push_front(element.to_vec()),
+        Change::ListPush { side: Side::Back, element } => model.push_back(element.to_vec()),
+        Change::ListInsert { index, element } => model.insert(*index as usize, element.to_vec()),
+        Change::ListPut { index, element } => model[*index as usize] = element.to_vec(),
+        Change::ListRemove { index } => _ = model.remove(*index as usize),
+        Change::ListPop { side, count } => {
+            let count = (*count as usize).min(model.len());
+            match side {
+                Side::Front => _ = model.drain(..count),
+                Side::Back => model.truncate(model.len() - count),
+            }
+        }
+        _ => unreachable!("lists take no other change"),
+    }
+}

@@ -1,0 +1,139 @@
+//! Large collections, whatever their kind, and what is left of them.
+
+use super::block::Block;
+use super::form::Form;
+use super::hash::HashRef;
+use super::list::{ListOrder, ListRef};
+use super::packed::{self, HASH, Item, LIST, SET, ZSET};
+use super::scattered::{HashOrder, SetOrder};
+use super::set::SetRef;
+use super::tree::{Link, Order, Tree};
+use super::zset::{ZSetRef, ZSetTrees};
+use super::{ValueRef, scattered};
+use crate::record::{Kind, Lsn};
+
+/// Bytes of elements that stay packed.
+pub(crate) const PACKED_BYTES_MAX: usize = 2048;
+/// Elements that stay packed.
+pub(crate) const PACKED_COUNT_MAX: usize = 128;
+
+/// A large collection. Its clone is another owner of the same nodes.
+#[derive(Clone)]
+pub(crate) enum Nodes {
+    List(Tree<ListOrder>),
+    Set(Tree<SetOrder>),
+    ZSet(ZSetTrees),
+    Hash(Tree<HashOrder>),
+}
+
+impl Nodes {
+    /// Packed elements as nodes; `None` for a string, which has none. Of elements with one name, the last
+    /// counts.
+    pub(crate) fn build(kind: Kind, bytes: &[u8]) -> Option<Nodes> {
+        Some(match kind {
+            Kind::String => return None,
+            Kind::List => Nodes::List(Tree::build(packed::items(LIST, bytes))),
+            Kind::Set => Nodes::Set(Tree::build_scattered(packed::items(SET, bytes))),
+            Kind::ZSet => Nodes::ZSet(ZSetTrees::build(packed::items(ZSET, bytes))),
+            Kind::Hash => Nodes::Hash(Tree::build_scattered(packed::items(HASH, bytes))),
+        })
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Nodes::List(tree) => tree.len(),
+            Nodes::Set(tree) => tree.len(),
+            Nodes::ZSet(trees) => trees.index.len(),
+            Nodes::Hash(tree) => tree.len(),
+        }
+    }
+
+    /// Bytes of memory, this included; nodes that others own too count in full.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Nodes>()
+            + match self {
+                Nodes::List(tree) => tree.bytes(),
+                Nodes::Set(tree) => tree.bytes(),
+                Nodes::ZSet(trees) => trees.index.bytes() + trees.ranking.bytes(),
+                Nodes::Hash(tree) => tree.bytes(),
+            }
+    }
+
+    pub(crate) fn value(&self) -> ValueRef<'_> {
+        match self {
+            Nodes::List(tree) => ValueRef::List(ListRef { form: Form::Tree(tree) }),
+            Nodes::Set(tree) => ValueRef::Set(SetRef { form: Form::Tree(tree) }),
+            Nodes::ZSet(trees) => ValueRef::ZSet(ZSetRef {
+                index: Form::Tree(&trees.index),
+                ranking: Form::Tree(&trees.ranking),
+            }),
+            Nodes::Hash(tree) => ValueRef::Hash(HashRef { form: Form::Tree(tree) }),
+        }
+    }
+
+    /// Takes out an element by its name; the `Lsn` that it had.
+    pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Lsn> {
+        match self {
+            Nodes::List(_) => None,
+            Nodes::Set(tree) => tree.remove(name),
+            Nodes::ZSet(trees) => trees.remove(name),
+            Nodes::Hash(tree) => tree.remove(name),
+        }
+    }
+
+    fn for_each_lsn(&self, visit: &mut impl FnMut(Lsn)) {
+        match self {
+            Nodes::List(_) => {}
+            Nodes::Set(tree) => visit_lsns(tree, visit),
+            Nodes::ZSet(trees) => visit_lsns(&trees.index, visit),
+            Nodes::Hash(tree) => visit_lsns(tree, visit),
+        }
+    }
+}
+
+fn visit_lsns<const PREFIX: usize, const PAIR: bool>(
+    tree: &Tree<scattered::Scattered<PREFIX, PAIR>>,
+    visit: &mut impl FnMut(Lsn),
+) {
+    let layout = scattered::Scattered::<PREFIX, PAIR>::LAYOUT;
+    tree.for_each_leaf(&mut |leaf| packed::items(layout, leaf).for_each(|item: Item<'_>| visit(item.lsn())));
+}
+
+/// A large value on its way out: it is freed when this is dropped, which is better not done by a thread that
+/// clients wait for.
+pub struct Garbage(Rest);
+
+/// What is freed with it.
+enum Rest {
+    /// A whole collection, and the image that began it, which is reported elsewhere.
+    Nodes { nodes: Box<Nodes>, base: Option<Lsn> },
+    /// Parts of a list.
+    Cut(#[allow(dead_code, reason = "held to be dropped")] Vec<Link<ListOrder>>),
+    /// A large string.
+    Block(#[allow(dead_code, reason = "held to be dropped")] Block),
+}
+
+impl Garbage {
+    pub(crate) fn nodes(nodes: Box<Nodes>, base: Option<Lsn>) -> Garbage {
+        Garbage(Rest::Nodes { nodes, base })
+    }
+
+    pub(crate) fn cut(links: Vec<Link<ListOrder>>) -> Garbage {
+        Garbage(Rest::Cut(links))
+    }
+
+    pub(crate) fn block(block: Block) -> Garbage {
+        Garbage(Rest::Block(block))
+    }
+
+    /// Calls `visit` with each `Lsn` of an element whose record is no longer needed.
+    pub fn for_each_lsn(&self, visit: &mut impl FnMut(Lsn)) {
+        if let Rest::Nodes { nodes, base } = &self.0 {
+            nodes.for_each_lsn(&mut |lsn| {
+                if Some(lsn) != *base {
+                    visit(lsn)
+                }
+            });
+        }
+    }
+}

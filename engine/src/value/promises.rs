@@ -1,0 +1,187 @@
+//! What views, scans and memory rest on: clones that stay as they are, few nodes copied, nothing lost by a
+//! scan, few bytes.
+
+#![allow(clippy::unwrap_used)]
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use super::nodes::Nodes;
+use super::{ValueRef, elements_of};
+use crate::record::{Change, Lsn, Side};
+use crate::table::{Entry, Retired};
+
+fn cow(bytes: &[u8]) -> Cow<'_, [u8]> {
+    Cow::Borrowed(bytes)
+}
+
+fn apply(entry: &mut Option<Entry>, change: &Change<'_>) {
+    match entry {
+        None => *entry = Entry::create(b"key", change, Lsn(1)),
+        Some(there) => _ = there.apply(change, there.lsn().after(1), &mut Retired::default()).unwrap(),
+    }
+}
+
+fn hash_of_len(len: usize) -> Entry {
+    let mut entry = None;
+    for number in 0..len {
+        let field = format!("field:{number}");
+        apply(&mut entry, &Change::HashPut { field: cow(field.as_bytes()), value: cow(&[b'v'; 32]) });
+    }
+    entry.unwrap()
+}
+
+fn zset_of_len(len: usize) -> Entry {
+    let mut entry = None;
+    for number in 0..len {
+        let member = format!("member:{number}");
+        let score = (number * 7919 % len) as f64;
+        apply(&mut entry, &Change::ZSetPut { member: cow(member.as_bytes()), score });
+    }
+    entry.unwrap()
+}
+
+fn list_of_len(len: usize) -> Entry {
+    let mut entry = None;
+    for number in 0..len {
+        let element = format!("element:{number}");
+        apply(&mut entry, &Change::ListPush { side: Side::Back, element: cow(element.as_bytes()) });
+    }
+    entry.unwrap()
+}
+
+fn addresses(entry: &Entry) -> HashSet<usize> {
+    match entry.nodes().unwrap() {
+        Nodes::List(tree) => tree.addresses(),
+        Nodes::Set(tree) => tree.addresses(),
+        Nodes::Hash(tree) => tree.addresses(),
+        Nodes::ZSet(trees) => &trees.index.addresses() | &trees.ranking.addresses(),
+    }
+}
+
+#[test]
+fn a_write_leaves_a_clone_as_it_was_and_copies_only_its_paths() {
+    let value = cow(b"another value");
+    let cases: [(Entry, Vec<Change<'_>>, usize); 3] = [
+        (
+            hash_of_len(20_000),
+            vec![
+                Change::HashPut { field: cow(b"field:77"), value: value.clone() },
+                Change::HashPut { field: cow(b"new"), value: value.clone() },
+                Change::HashRemove { field: cow(b"field:4321") },
+            ],
+            4,
+        ),
+        (
+            zset_of_len(20_000),
+            vec![
+                Change::ZSetPut { member: cow(b"member:77"), score: 1e9 },
+                Change::ZSetPut { member: cow(b"new"), score: 500.5 },
+                Change::ZSetRemove { member: cow(b"member:4321") },
+            ],
+            14,
+        ),
+        (
+            list_of_len(50_000),
+            vec![
+                Change::ListPush { side: Side::Front, element: value.clone() },
+                Change::ListInsert { index: 25_000, element: value.clone() },
+                Change::ListPut { index: 12_345, element: value.clone() },
+                Change::ListRemove { index: 33_333 },
+                Change::ListPop { side: Side::Back, count: 1 },
+            ],
+            5,
+        ),
+    ];
+    for (entry, changes, copied_max) in cases {
+        let before = addresses(&entry);
+        let image = elements_of(entry.value());
+        for change in &changes {
+            let mut writer = entry.clone();
+            assert_eq!(addresses(&writer), before, "a clone shares all nodes");
+            let lsn = writer.lsn().after(1);
+            writer.apply(change, lsn, &mut Retired::default()).unwrap();
+            let copied = addresses(&writer).difference(&before).count();
+            assert!(
+                (1..=copied_max).contains(&copied),
+                "{change:?} copied {copied} of {} nodes",
+                before.len()
+            );
+            assert!(elements_of(writer.value()) != image, "the writer sees {change:?}");
+            assert!(elements_of(entry.value()) == image, "the clone does not see {change:?}");
+            assert_eq!(addresses(&entry), before);
+        }
+    }
+}
+
+/// Scans a set to the end; between the steps, `meanwhile` changes it.
+fn scan_set(entry: &mut Option<Entry>, mut meanwhile: impl FnMut(&mut Option<Entry>)) -> Vec<Vec<u8>> {
+    let (mut cursor, mut seen) = (0, Vec::new());
+    loop {
+        let Some(ValueRef::Set(set)) = entry.as_ref().map(Entry::value) else { return seen };
+        let (next, members) = set.scan(cursor, 10);
+        seen.extend(members.into_iter().map(<[u8]>::to_vec));
+        if next == 0 {
+            return seen;
+        }
+        assert!(next > cursor, "a cursor only rises");
+        cursor = next;
+        meanwhile(entry);
+    }
+}
+
+#[test]
+fn a_scan_returns_each_member_that_stays_once_while_others_come_and_go() {
+    let member = |number: usize| format!("member:{number}").into_bytes();
+    for staying in [1, 5, 100, 500, 3000] {
+        let (mut entry, mut came) = (None, 1_000_000);
+        for number in 0..staying {
+            apply(&mut entry, &Change::SetAdd { member: cow(&member(number)) });
+        }
+        let mut seen = scan_set(&mut entry, |entry| {
+            // Growth parts leaves, the removals behind it join them.
+            for number in came..came + 200 {
+                apply(entry, &Change::SetAdd { member: cow(&member(number)) });
+            }
+            for number in came - 100..came + 90 {
+                apply(entry, &Change::SetRemove { member: cow(&member(number)) });
+            }
+            came += 200;
+        });
+        let len = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), len, "no member is returned twice");
+        let seen: HashSet<Vec<u8>> = seen.into_iter().collect();
+        assert!((0..staying).all(|number| seen.contains(&member(number))), "of {staying} all are returned");
+    }
+}
+
+#[test]
+fn small_values_cost_few_bytes_beyond_their_own() {
+    let put = Change::Put { value: cow(&[b'v'; 32]), expiry: None };
+    let entry = Entry::create(&[b'k'; 16], &put, Lsn(1)).unwrap();
+    assert_eq!(size_of::<Entry>(), 24);
+    assert_eq!(entry.bytes(), 24 + 8 + 16 + 32);
+
+    let mut record = None;
+    for number in 0..10 {
+        let field = format!("field{number}");
+        apply(&mut record, &Change::HashPut { field: cow(field.as_bytes()), value: cow(&[b'v'; 100]) });
+    }
+    let raw = 3 + 10 * (6 + 100);
+    let bytes = record.unwrap().bytes();
+    assert!(bytes * 100 <= raw * 112, "{bytes} bytes for {raw}");
+}
+
+#[test]
+fn large_collections_cost_less_than_half_as_much_again_as_their_bytes() {
+    let len = 100_000;
+    let hash = hash_of_len(len);
+    let raw: usize = (0..len).map(|number| format!("field:{number}").len() + 32).sum();
+    let overhead = hash.bytes() - raw - 9 * len;
+    assert!(overhead * 100 <= raw * 40, "a hash of {raw} bytes has {overhead} over its Lsns and lengths");
+    let list = list_of_len(len);
+    let raw: usize = (0..len).map(|number| format!("element:{number}").len()).sum();
+    assert!(list.bytes() * 100 <= raw * 115, "a list of {raw} bytes has {}", list.bytes());
+}

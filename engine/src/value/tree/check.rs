@@ -1,0 +1,69 @@
+//! What must be true of every tree; for tests.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::{FANOUT, LEAF_COUNT_MAX, Link, Order, Tree};
+use crate::value::packed;
+
+impl<O: Order> Tree<O> {
+    /// Checks counts, depths, limits and, by `sound`, that a separator stands rightly between two leaves.
+    pub(crate) fn assert_invariants(&self, sound: &impl Fn(&[u8], &O::Separator, &[u8]) -> bool) {
+        if let Link::Branch(root) = &self.root {
+            assert!(root.children.len() > 1, "a root has more than one child");
+        }
+        check(&self.root, self.count, sound);
+    }
+
+    /// The addresses of all nodes.
+    pub(crate) fn addresses(&self) -> HashSet<usize> {
+        let mut addresses = HashSet::new();
+        collect(&self.root, &mut addresses);
+        addresses
+    }
+}
+
+fn collect<O: Order>(link: &Link<O>, addresses: &mut HashSet<usize>) {
+    match link {
+        Link::Leaf(leaf) => _ = addresses.insert(Arc::as_ptr(leaf).cast::<u8>() as usize),
+        Link::Branch(branch) => {
+            addresses.insert(Arc::as_ptr(branch) as usize);
+            branch.children.iter().for_each(|child| collect(&child.link, addresses));
+        }
+    }
+}
+
+/// The depth, the first leaf and the last leaf below a link.
+fn check<'a, O: Order>(
+    link: &'a Link<O>,
+    count: usize,
+    sound: &impl Fn(&[u8], &O::Separator, &[u8]) -> bool,
+) -> (usize, &'a [u8], &'a [u8]) {
+    let branch = match link {
+        Link::Leaf(leaf) => {
+            assert_eq!(packed::items(O::LAYOUT, leaf).count(), count, "a leaf has as many elements as said");
+            let items = O::arrange(leaf);
+            let parted = items.windows(2).any(|pair| O::separate(&pair[0], &pair[1]).is_some());
+            let fits = leaf.len() <= O::LEAF_BYTES_MAX && count <= LEAF_COUNT_MAX;
+            assert!(fits || count == 1 || !parted, "a leaf of {} bytes, {count} elements", leaf.len());
+            return (0, leaf, leaf);
+        }
+        Link::Branch(branch) => branch,
+    };
+    let len = branch.children.len();
+    assert!((1..=FANOUT).contains(&len), "a branch of {len} children");
+    assert_eq!(branch.counts.len(), len);
+    assert_eq!(branch.counts.iter().sum::<usize>(), count, "the counts add up");
+    assert!(!branch.children.spilled() && !branch.counts.spilled());
+    let below: Vec<_> = branch
+        .children
+        .iter()
+        .zip(&branch.counts)
+        .map(|(child, count)| check(&child.link, *count, sound))
+        .collect();
+    for (i, pair) in below.windows(2).enumerate() {
+        assert_eq!(pair[0].0, pair[1].0, "all leaves are equally deep");
+        assert!(sound(pair[0].2, &branch.children[i + 1].separator, pair[1].1), "a separator separates");
+    }
+    (below[0].0 + 1, below[0].1, below[len - 1].2)
+}

@@ -1,0 +1,288 @@
+//! Changes of a tree: one leaf is changed, and the branches above it follow.
+//!
+//! On the way down, [`Arc::make_mut`] copies the nodes that a clone of the tree still holds. On the way up, a
+//! leaf or branch that grew too large is parted, and one that shrank is joined with a neighbour if both
+//! together are well below the limit.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::build::{Filler, group};
+use super::{Branch, Child, FANOUT, LEAF_COUNT_MAX, Link, Order, Piece, Probe, Tree};
+use crate::record::Side;
+use crate::value::packed::{self, Buffer};
+
+/// Children below which a branch looks for a neighbour to join.
+const FANOUT_MIN: usize = FANOUT / 4;
+/// Children of two joined branches at most.
+const FANOUT_JOINED: usize = FANOUT - FANOUT / 4;
+/// Elements of two joined leaves at most.
+const LEAF_COUNT_JOINED: usize = LEAF_COUNT_MAX / 2;
+
+/// The elements of one leaf, to be changed.
+pub(crate) struct Leaf<'a> {
+    bytes: &'a mut Arc<[u8]>,
+    /// Elements that came, less those that went.
+    grown: isize,
+    /// Where the last change was.
+    touched: Range<usize>,
+}
+
+impl Buffer for Leaf<'_> {
+    fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
+    fn grow(&mut self, by: isize) {
+        self.grown += by;
+    }
+
+    fn splice(&mut self, at: Range<usize>, parts: &[&[u8]]) {
+        let added: usize = parts.iter().map(|part| part.len()).sum();
+        self.touched = at.start..at.start + added;
+        if added == at.len() {
+            packed::fill(&mut Arc::make_mut(self.bytes)[at], parts);
+            return;
+        }
+        let mut bytes: SmallVec<[u8; 2560]> = SmallVec::new();
+        bytes.extend_from_slice(&self.bytes[..at.start]);
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        bytes.extend_from_slice(&self.bytes[at.end..]);
+        *self.bytes = Arc::from(&bytes[..]);
+    }
+}
+
+/// What became of a node.
+enum Fate<O: Order> {
+    /// It is within its limits.
+    Fits,
+    /// It shrank below its lower limit.
+    Small,
+    /// These stand in its place now; none if it is empty.
+    Parted(Vec<Piece<O>>),
+}
+
+/// Whether a node is the first, and the last, of its level.
+#[derive(Clone, Copy)]
+struct Edges {
+    first: bool,
+    last: bool,
+}
+
+impl<O: Order> Tree<O> {
+    /// Changes the leaf that a probe leads to.
+    pub(crate) fn edit<P: Probe<O>, R>(
+        &mut self,
+        probe: &mut P,
+        change: impl FnOnce(&mut Leaf<'_>, &P) -> R,
+    ) -> R {
+        let edges = Edges { first: true, last: true };
+        let (result, _, fate) = edit_link(&mut self.root, &mut self.count, edges, probe, change);
+        if let Fate::Parted(pieces) = fate {
+            *self = Tree::of(pieces);
+        }
+        self.shorten();
+        result
+    }
+
+    /// Takes `count` elements from an end; subtrees that go as a whole are left in `cut`. REQUIRES: there are
+    /// more.
+    pub(crate) fn trim(&mut self, side: Side, count: usize, cut: &mut Vec<Link<O>>) {
+        assert!(count < self.count, "something is left of a trimmed tree");
+        trim_link(&mut self.root, self.count, side, count, cut);
+        self.count -= count;
+        self.shorten();
+    }
+
+    /// Takes away roots with one child.
+    fn shorten(&mut self) {
+        while let Link::Branch(branch) = &self.root
+            && let [child] = &branch.children[..]
+        {
+            self.root = child.link.clone();
+        }
+    }
+}
+
+/// Changes the leaf; `count` is what the parent knows, and is looked at only if it matters: its cache line
+/// may be far.
+fn edit_link<O: Order, P: Probe<O>, R>(
+    link: &mut Link<O>,
+    count: &mut usize,
+    edges: Edges,
+    probe: &mut P,
+    change: impl FnOnce(&mut Leaf<'_>, &P) -> R,
+) -> (R, isize, Fate<O>) {
+    let branch = match link {
+        Link::Leaf(bytes) => {
+            let len = bytes.len();
+            let mut leaf = Leaf { bytes, grown: 0, touched: 0..0 };
+            let result = change(&mut leaf, probe);
+            let grown = leaf.grown;
+            add(count, grown);
+            return (result, grown, leaf_fate(&leaf, count, len, edges));
+        }
+        Link::Branch(branch) => Arc::make_mut(branch),
+    };
+    let child = probe.pick(branch);
+    let edges =
+        Edges { first: edges.first && child == 0, last: edges.last && child + 1 == branch.children.len() };
+    let (result, grown, fate) =
+        edit_link(&mut branch.children[child].link, &mut branch.counts[child], edges, probe, change);
+    add(count, grown);
+    let fate = match fate {
+        Fate::Fits => Fate::Fits,
+        Fate::Small => branch.join_around(child),
+        Fate::Parted(pieces) => branch.put(child, pieces),
+    };
+    (result, grown, fate)
+}
+
+fn add(count: &mut usize, grown: isize) {
+    if grown != 0 {
+        *count = count.checked_add_signed(grown).expect("a count is not below 0");
+    }
+}
+
+fn leaf_fate<O: Order>(leaf: &Leaf<'_>, count: &usize, len_before: usize, edges: Edges) -> Fate<O> {
+    let len = leaf.bytes.len();
+    if len == 0 {
+        return Fate::Parted(Vec::new());
+    }
+    let over = len > O::LEAF_BYTES_MAX || leaf.grown > 0 && *count > LEAF_COUNT_MAX;
+    if over && *count > 1 {
+        let pieces = part(leaf, edges);
+        return if pieces.len() > 1 { Fate::Parted(pieces) } else { Fate::Fits };
+    }
+    if len < len_before && len < O::LEAF_BYTES_MAX / 4 { Fate::Small } else { Fate::Fits }
+}
+
+/// Parts a leaf that is too large.
+fn part<O: Order>(leaf: &Leaf<'_>, edges: Edges) -> Vec<Piece<O>> {
+    let items = O::arrange(leaf.bytes);
+    let total = leaf.bytes.len();
+    // At the ends of a collection more elements tend to come there: leave the full leaf full.
+    let target = if O::SORTED && edges.last && leaf.touched.end == total {
+        leaf.touched.start
+    } else if O::SORTED && edges.first && leaf.touched.start == 0 {
+        leaf.touched.end
+    } else {
+        total / 2
+    };
+    let mut filler = Filler::new(target, O::LEAF_BYTES_MAX);
+    items.into_iter().for_each(|item| filler.push(item));
+    filler.finish()
+}
+
+impl<O: Order> Branch<O> {
+    /// Puts `pieces` in the place of a child.
+    fn put(&mut self, child: usize, pieces: Vec<Piece<O>>) -> Fate<O> {
+        let added = pieces.len();
+        if self.children.len() - 1 + added > FANOUT {
+            return Fate::Parted(self.part(child, pieces));
+        }
+        let mut pieces = pieces.into_iter();
+        let Some(first) = pieces.next() else {
+            self.remove(child);
+            return match self.children.len() {
+                0 => Fate::Parted(Vec::new()),
+                len if len < FANOUT_MIN => Fate::Small,
+                _ => Fate::Fits,
+            };
+        };
+        self.counts[child] = first.count;
+        self.children[child].link = first.link;
+        for (at, piece) in (child + 1..).zip(pieces) {
+            self.children.insert(at, Child { separator: piece.separator, link: piece.link });
+            self.counts.insert(at, piece.count);
+        }
+        Fate::Fits
+    }
+
+    /// Two or more branches of the children, with `pieces` in the place of one.
+    fn part(&mut self, child: usize, pieces: Vec<Piece<O>>) -> Vec<Piece<O>> {
+        let columns = self.children.drain(..).zip(self.counts.drain(..));
+        let mut all = Vec::with_capacity(FANOUT + pieces.len());
+        all.extend(columns.map(|(Child { separator, link }, count)| Piece { separator, count, link }));
+        let separator = all[child].separator.clone();
+        all.splice(child..=child, pieces);
+        all[child].separator = separator;
+        group(all, FANOUT)
+    }
+
+    fn remove(&mut self, child: usize) {
+        self.children.remove(child);
+        self.counts.remove(child);
+    }
+
+    /// Joins a child that became small with a neighbour, if one is small enough.
+    fn join_around(&mut self, child: usize) -> Fate<O> {
+        let joined =
+            (child > 0 && self.join(child - 1)) || (child + 1 < self.children.len() && self.join(child));
+        if joined && self.children.len() < FANOUT_MIN { Fate::Small } else { Fate::Fits }
+    }
+
+    /// Joins a child with the next one, if both are small enough together.
+    fn join(&mut self, child: usize) -> bool {
+        let count = self.counts[child] + self.counts[child + 1];
+        let joined = match (&self.children[child].link, &self.children[child + 1].link) {
+            (Link::Leaf(left), Link::Leaf(right)) => {
+                if left.len() + right.len() > O::LEAF_BYTES_MAX / 4 * 3 || count > LEAF_COUNT_JOINED {
+                    return false;
+                }
+                Link::Leaf(Arc::from([&left[..], &right[..]].concat()))
+            }
+            (Link::Branch(left), Link::Branch(right)) => {
+                if left.children.len() + right.children.len() > FANOUT_JOINED {
+                    return false;
+                }
+                let mut joined = Branch::clone(left);
+                joined.children.extend(right.children.iter().cloned());
+                joined.children[left.children.len()].separator = self.children[child + 1].separator.clone();
+                joined.counts.extend_from_slice(&right.counts);
+                Link::Branch(Arc::new(joined))
+            }
+            _ => return false,
+        };
+        self.remove(child + 1);
+        self.counts[child] = count;
+        self.children[child].link = joined;
+        true
+    }
+}
+
+fn trim_link<O: Order>(
+    link: &mut Link<O>,
+    total: usize,
+    side: Side,
+    mut count: usize,
+    cut: &mut Vec<Link<O>>,
+) {
+    let branch = match link {
+        Link::Leaf(bytes) => {
+            let at = match side {
+                Side::Front => 0..packed::offset_of(O::LAYOUT, bytes, count),
+                Side::Back => packed::offset_of(O::LAYOUT, bytes, total - count)..bytes.len(),
+            };
+            Leaf { bytes, grown: 0, touched: 0..0 }.remove(at, count);
+            return;
+        }
+        Link::Branch(branch) => Arc::make_mut(branch),
+    };
+    let edge = loop {
+        let edge = if side == Side::Front { 0 } else { branch.children.len() - 1 };
+        if count < branch.counts[edge] {
+            break edge;
+        }
+        count -= branch.counts[edge];
+        cut.push(branch.children[edge].link.clone());
+        branch.remove(edge);
+    };
+    if count > 0 {
+        trim_link(&mut branch.children[edge].link, branch.counts[edge], side, count, cut);
+        branch.counts[edge] -= count;
+        branch.join_around(edge);
+    }
+}

@@ -1,0 +1,239 @@
+//! The store through its front door: commits, expiry, growth and recovery on a real directory.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use tarn_engine::engine::{Background, Engine};
+use tarn_engine::io::{Clock, ManualClock, OsDisk};
+use tarn_engine::log::{Group, Log, LogOptions, SyncMode};
+use tarn_engine::record::{Batch, Change, Lsn, Side, Write};
+use tarn_engine::recovery::{self, Progress, Replayed};
+use tarn_engine::session::Access;
+use tarn_engine::table::{KeyHash, ScanBudget};
+use tarn_engine::value::{ValueRef, elements_of};
+
+struct Store {
+    engine: Arc<Engine>,
+    _background: Background,
+    log: Log,
+    clock: Arc<ManualClock>,
+    replayed: Replayed,
+}
+
+fn open(directories: &[&std::path::Path], threads: usize) -> Store {
+    let clock = Arc::new(ManualClock::new(1_000_000));
+    let mut options = LogOptions::new(directories.iter().map(|path| path.to_path_buf()).collect());
+    options.mode = SyncMode::No;
+    let opened = recovery::open(Arc::new(OsDisk), options, 16, threads, &Progress::default()).unwrap();
+    let shared: Arc<dyn Clock> = clock.clone();
+    let appender = Some(opened.log.appender());
+    let (engine, background) = Engine::new(opened.tables, 2, appender, opened.validity, shared);
+    Store { engine, _background: background, log: opened.log, clock, replayed: opened.replayed }
+}
+
+impl Store {
+    fn commit(&self, batch: Batch<'_>) -> Lsn {
+        let session = self.engine.enter(0);
+        let key_of = |write: &Write<'_>| match write {
+            Write::Key { db, key, .. } => (*db, KeyHash::of(key)),
+            other => panic!("{other:?} concerns no key"),
+        };
+        let keys: Vec<_> = batch.iter().map(key_of).collect();
+        let mut latched = session.latch(&keys, Access::Write, self.clock.unix_ms());
+        let lsn = latched.commit(&batch, &mut Group::default()).unwrap();
+        latched.release();
+        lsn
+    }
+
+    fn change(&self, key: &str, change: Change<'_>) -> Lsn {
+        let write = Write::Key { db: 0, key: key.as_bytes().into(), change };
+        self.commit(Batch::from_iter([write]))
+    }
+
+    fn exclusive(&self, write: Write<'_>) {
+        let batch = Batch::from_iter([write]);
+        self.engine.close_gate().commit(&batch, &mut Group::default()).unwrap();
+    }
+
+    /// Every live key of a database with its value as text, in order of the keys.
+    fn contents(&self, db: u8) -> Vec<(String, String)> {
+        let session = self.engine.enter(1);
+        let latched = session.latch(&[], Access::Read, self.clock.unix_ms());
+        let mut all = Vec::new();
+        latched.table(db).scan(0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
+            let value = match entry.value() {
+                ValueRef::String(value) => value.to_vec(),
+                other => elements_of(other),
+            };
+            let text = format!("{:?} {} {:?}", entry.kind(), value.escape_ascii(), entry.expiry());
+            all.push((String::from_utf8_lossy(entry.key()).into_owned(), text));
+            false
+        });
+        all.sort();
+        all
+    }
+
+    fn close(self) -> Vec<Vec<(String, String)>> {
+        let contents = (0..16).map(|db| self.contents(db)).collect();
+        self.log.close().unwrap();
+        contents
+    }
+}
+
+fn put(value: &str) -> Change<'static> {
+    Change::Put { value: value.as_bytes().to_vec().into(), expiry: None }
+}
+
+#[test]
+fn what_was_committed_is_there_after_a_restart_with_any_number_of_threads() {
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let directories = [a.path(), b.path()];
+    let store = open(&directories, 2);
+    for i in 0..5_000 {
+        store.change(&format!("s{i}"), put(&format!("value {i}")));
+        let field = Change::HashPut {
+            field: format!("f{}", i % 300).into_bytes().into(),
+            value: i.to_string().into_bytes().into(),
+        };
+        store.change(&format!("h{}", i % 7), field);
+        store.change(
+            "z",
+            Change::ZSetPut { member: format!("m{}", i % 900).into_bytes().into(), score: f64::from(i) },
+        );
+        store.change("l", Change::ListPush { side: Side::Back, element: i.to_string().into_bytes().into() });
+        if i % 3 == 0 {
+            store.change("l", Change::ListPop { side: Side::Front, count: 2 });
+        }
+        if i % 11 == 0 {
+            store.change(&format!("s{}", i / 2), Change::Delete);
+        }
+    }
+    let mut contents = store.close();
+    assert!(contents[0].len() > 4_000);
+    for threads in [1, 2, 5] {
+        let store = open(&directories, threads);
+        assert_eq!(store.replayed.misfits, 0);
+        let again = store.close();
+        assert!(again == contents, "{threads} threads replay the same");
+        contents = again;
+    }
+}
+
+#[test]
+fn flushed_and_swapped_databases_stay_so_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&[directory.path()], 2);
+    for i in 0..1_000 {
+        store.change(&format!("k{i}"), put("old"));
+    }
+    store.exclusive(Write::Flush { db: Some(0) });
+    store.change("kept", put("new"));
+    store.exclusive(Write::Swap { a: 0, b: 3 });
+    store.change("other", put("in 0"));
+    let contents = store.close();
+    assert_eq!(contents[3].len(), 1);
+    assert_eq!(contents[3][0].0, "kept");
+    assert_eq!(contents[0][0].0, "other");
+    assert_eq!(open(&[directory.path()], 3).close(), contents);
+}
+
+#[test]
+fn keys_that_are_due_are_deleted_and_the_deletion_is_logged() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&[directory.path()], 1);
+    for i in 0..2_000u64 {
+        let value = Change::Put { value: b"v"[..].into(), expiry: Some(1_000_100 + i % 2) };
+        store.change(&format!("k{i}"), value);
+    }
+    store.clock.advance(101);
+    store.engine.expire_due(store.clock.unix_ms());
+    assert_eq!(store.engine.expired_keys(), 1_000);
+    let contents = store.close();
+    assert_eq!(contents[0].len(), 1_000);
+    let store = open(&[directory.path()], 1);
+    assert_eq!(store.contents(0), contents[0], "what expired does not come back");
+}
+
+#[test]
+fn a_replaced_record_becomes_invalid_and_the_newest_stays_valid() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&[directory.path()], 1);
+    let first = store.change("k", put("1"));
+    let second = store.change("k", put("2"));
+    let (f1, f2) = (store.change("h", field("a", "1")), store.change("h", field("b", "1")));
+    let f3 = store.change("h", field("a", "2"));
+    let validity = store.engine.validity();
+    assert_eq!(
+        [first, second, f1, f2, f3].map(|lsn| validity.is_valid(lsn)),
+        [false, true, false, true, true]
+    );
+    store.change("h", Change::Delete);
+    assert_eq!([f2, f3].map(|lsn| validity.is_valid(lsn)), [false, false]);
+    store.close();
+    let store = open(&[directory.path()], 2);
+    let validity = store.engine.validity();
+    assert_eq!(
+        [first, second, f1, f2, f3].map(|lsn| validity.is_valid(lsn)),
+        [false, true, false, false, false],
+        "recovery finds the same"
+    );
+}
+
+fn field(field: &str, value: &str) -> Change<'static> {
+    let bytes = |text: &str| text.as_bytes().to_vec().into();
+    Change::HashPut { field: bytes(field), value: bytes(value) }
+}
+
+#[test]
+fn transfers_between_latched_keys_keep_the_sum() {
+    let (engine, _background) = Engine::unlogged(1, 4, Arc::new(ManualClock::new(1)));
+    let keys: Vec<String> = (0..50).map(|i| format!("account:{i}")).collect();
+    let read = |engine: &Engine, worker: usize| -> i64 {
+        let session = engine.enter(worker);
+        let hashes: Vec<_> = keys.iter().map(|key| (0, KeyHash::of(key.as_bytes()))).collect();
+        let latched = session.latch(&hashes, Access::Read, 1);
+        keys.iter().map(|key| balance(&latched, key)).sum()
+    };
+    for key in &keys {
+        let session = engine.enter(0);
+        let mut latched = session.latch(&[(0, KeyHash::of(key.as_bytes()))], Access::Write, 1);
+        let write = Write::Key { db: 0, key: key.as_bytes().into(), change: put("100") };
+        latched.commit(&Batch::from_iter([write]), &mut Group::default()).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for worker in 0..3 {
+            let (engine, keys) = (&engine, &keys);
+            scope.spawn(move || {
+                for i in 0..3_000usize {
+                    let (from, to) = (&keys[(i * 7 + worker) % 50], &keys[(i * 13 + worker * 5 + 1) % 50]);
+                    if from == to {
+                        continue;
+                    }
+                    let session = engine.enter(worker);
+                    let hashes = [from, to].map(|key| (0, KeyHash::of(key.as_bytes())));
+                    let mut latched = session.latch(&hashes, Access::Write, 1);
+                    let (a, b) = (balance(&latched, from) - 1, balance(&latched, to) + 1);
+                    let write = |key: &str, value: i64| Write::Key {
+                        db: 0,
+                        key: key.as_bytes().to_vec().into(),
+                        change: put(&value.to_string()),
+                    };
+                    let batch = Batch::from_iter([write(from, a), write(to, b)]);
+                    latched.commit(&batch, &mut Group::default()).unwrap();
+                    latched.release();
+                }
+            });
+        }
+        for _ in 0..300 {
+            assert_eq!(read(&engine, 3), 5_000);
+        }
+    });
+    assert_eq!(read(&engine, 3), 5_000);
+}
+
+fn balance(latched: &tarn_engine::session::Latched<'_>, key: &str) -> i64 {
+    match latched.get(0, key.as_bytes()).map(|entry| entry.value()) {
+        Some(ValueRef::String(text)) => std::str::from_utf8(text).unwrap().parse().unwrap(),
+        _ => panic!("{key} is a string"),
+    }
+}
