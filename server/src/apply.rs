@@ -1,0 +1,65 @@
+//! Bringing a configuration into force: at the start, and after each `CONFIG SET`.
+
+use crate::config::{AppendFsync, Config};
+use crate::logging;
+use crate::process;
+use crate::shared::{Shared, Store};
+use std::sync::atomic::Ordering;
+use tarn_engine::SyncMode;
+use tarn_engine::value::EncodingLimits;
+use tarn_engine::value::limits::set_current;
+
+/// Brings a changed configuration into force. `Err` names the directive that the system does not allow, and
+/// why; then nothing has changed.
+pub fn apply(server: &Shared, old: &Config, new: &Config) -> Result<(), (&'static str, String)> {
+    if new.maxclients > old.maxclients {
+        process::allow_clients(new.maxclients).map_err(|fit| ("maxclients", too_many_clients(fit)))?;
+    }
+    server.live.update(new);
+    server.slowlog.set_len_max(new.slowlog_max_len);
+    set_encoding_limits(new);
+    if new.loglevel != old.loglevel {
+        logging::set_level(new.loglevel);
+    }
+    if new.appendfsync != old.appendfsync {
+        set_sync_mode(server, new.appendfsync);
+    }
+    Ok(())
+}
+
+/// What a start sets beside the server's own fields.
+pub fn set_encoding_limits(config: &Config) {
+    set_current(EncodingLimits {
+        hash_listpack_entries: config.hash_max_listpack_entries,
+        hash_listpack_value: config.hash_max_listpack_value_bytes,
+        set_intset_entries: config.set_max_intset_entries,
+        zset_listpack_entries: config.zset_max_listpack_entries,
+        zset_listpack_value: config.zset_max_listpack_value_bytes,
+    });
+}
+
+/// The log's word for a value of `appendfsync`.
+pub fn sync_mode(appendfsync: AppendFsync) -> SyncMode {
+    match appendfsync {
+        AppendFsync::Always => SyncMode::Always,
+        AppendFsync::EverySec => SyncMode::EverySec,
+        AppendFsync::No => SyncMode::No,
+    }
+}
+
+/// Brings into force what was set while the log was still being opened.
+pub fn after_loading(server: &Shared) {
+    set_sync_mode(server, server.config.snapshot().appendfsync);
+}
+
+fn set_sync_mode(server: &Shared, appendfsync: AppendFsync) {
+    let Some(Store { log: Some(open), .. }) = server.store() else { return };
+    if let Some(log) = open.log.lock().as_ref() {
+        log.set_mode(sync_mode(appendfsync));
+    }
+    open.always.store(appendfsync == AppendFsync::Always, Ordering::Relaxed);
+}
+
+fn too_many_clients(fit: usize) -> String {
+    format!("The operating system is not able to handle the specified number of clients, try with {fit}")
+}

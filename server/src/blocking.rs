@@ -1,0 +1,266 @@
+//! Commands that wait for a list or a sorted set to have something (`BLPOP`, `BZPOPMIN` …).
+//!
+//! A blocking command that finds nothing asks its connection to wait. The connection registers a [`Waiter`]
+//! in a queue for each key. Whoever commits a write that may give one of these keys something runs the
+//! command of the first waiter in its stead, with the same function, right behind its own command, and hands
+//! it the reply. So clients are served in the order in which they came.
+//!
+//! Order of locks: the gate, a waiter's outcome, the keys that its command latches; the queues are locked
+//! last and for a moment. So a command that holds latches must not touch an outcome.
+
+use crate::client::{After, Client, ClientHandle};
+use crate::dispatch::Executor;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tarn_engine::record::{Batch, Change, Kind, Lsn, Write};
+use tarn_resp::reply::{Protocol, Writer};
+use tarn_resp::request::OwnedArgs;
+
+/// A blocking command that found nothing.
+#[derive(Debug)]
+pub struct BlockRequest {
+    /// What is waited for: a list or a sorted set.
+    pub kind: Kind,
+    /// The keys that may bring something, in the selected database.
+    pub keys: Vec<Box<[u8]>>,
+    /// How long to wait at most; `None`: for ever.
+    pub timeout: Option<Duration>,
+    /// The request, to be run again.
+    pub args: OwnedArgs,
+}
+
+/// How waiting ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The command ran; the reply, and what it reveals.
+    Served(Vec<u8>, Lsn),
+    /// `CLIENT UNBLOCK … TIMEOUT`, or the time is over.
+    TimedOut,
+    /// `CLIENT UNBLOCK … ERROR`.
+    Unblocked,
+}
+
+/// A client that waits.
+#[derive(Debug)]
+pub struct Waiter {
+    client: Arc<ClientHandle>,
+    db: u8,
+    protocol: Protocol,
+    request: Box<BlockRequest>,
+    outcome: Mutex<Option<Outcome>>,
+}
+
+impl Waiter {
+    /// Whether waiting has ended.
+    pub fn is_done(&self) -> bool {
+        // Locked while somebody runs the command in this client's stead; its wake-up follows.
+        self.outcome.try_lock().is_some_and(|outcome| outcome.is_some())
+    }
+
+    /// Takes the outcome if there is one.
+    pub fn take_outcome(&self) -> Option<Outcome> {
+        self.outcome.lock().take()
+    }
+}
+
+type Place = (u8, Box<[u8]>);
+
+/// All clients that wait, by key, first come first.
+#[derive(Debug, Default)]
+pub struct Blocking {
+    queues: Mutex<HashMap<Place, VecDeque<Arc<Waiter>>>>,
+    waiting: AtomicUsize,
+}
+
+impl Blocking {
+    /// How many clients wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Puts `client` at the end of the queues of the request's keys.
+    pub fn register(&self, client: &Client, request: Box<BlockRequest>) -> Arc<Waiter> {
+        let waiter = Arc::new(Waiter {
+            client: client.handle.clone(),
+            db: client.db,
+            protocol: client.protocol,
+            request,
+            outcome: Mutex::new(None),
+        });
+        let mut queues = self.queues.lock();
+        // SeqCst with the load in `serve_ready`: either the pusher sees this waiter, or the waiter's second
+        // look sees the push.
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        for key in &waiter.request.keys {
+            let queue = queues.entry((waiter.db, key.clone())).or_default();
+            if !queue.back().is_some_and(|last| Arc::ptr_eq(last, &waiter)) {
+                queue.push_back(waiter.clone());
+            }
+        }
+        waiter
+    }
+
+    /// Takes a waiter out of all queues.
+    pub fn remove(&self, waiter: &Arc<Waiter>) {
+        let mut queues = self.queues.lock();
+        let mut found = false;
+        for key in &waiter.request.keys {
+            let place = (waiter.db, key.clone());
+            if let Some(queue) = queues.get_mut(&place) {
+                let before = queue.len();
+                queue.retain(|other| !Arc::ptr_eq(other, waiter));
+                found |= queue.len() < before;
+                if queue.is_empty() {
+                    queues.remove(&place);
+                }
+            }
+        }
+        if found {
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Ends the waiting of client `id`, for `CLIENT UNBLOCK`. Returns whether it waited.
+    pub fn unblock(&self, id: u64, outcome: Outcome) -> bool {
+        let found = {
+            let queues = self.queues.lock();
+            queues.values().flatten().find(|waiter| waiter.client.id == id).cloned()
+        };
+        let Some(waiter) = found else { return false };
+        let mut slot = waiter.outcome.lock();
+        let waited = slot.is_none();
+        if waited {
+            *slot = Some(outcome);
+        }
+        drop(slot);
+        self.remove(&waiter);
+        waiter.client.wake();
+        waited
+    }
+
+    /// The first that waits for this key, those passed over who wait for a kind of which there is no more.
+    fn first(&self, place: &Place, exhausted: &[Kind]) -> Option<Arc<Waiter>> {
+        let queues = self.queues.lock();
+        queues.get(place)?.iter().find(|waiter| !exhausted.contains(&waiter.request.kind)).cloned()
+    }
+
+    fn places_of(&self, db: u8) -> Vec<Place> {
+        self.queues.lock().keys().filter(|place| place.0 == db).cloned().collect()
+    }
+}
+
+/// Serves clients that wait for keys which `batch` may have given something. Called behind each command that
+/// wrote.
+pub fn serve_ready(executor: &mut Executor<'_>, batch: &Batch<'_>) {
+    if executor.server.blocking.waiting.load(Ordering::SeqCst) == 0 {
+        return;
+    }
+    for write in batch {
+        match write {
+            Write::Key { db, key, change } if may_serve(change) => {
+                executor.ready.push_back((*db, key.as_ref().into()));
+            }
+            Write::Swap { a, b } => {
+                for db in [*a, *b] {
+                    executor.ready.extend(executor.server.blocking.places_of(db));
+                }
+            }
+            _ => {}
+        }
+    }
+    serve_queued(executor);
+}
+
+/// Looks once more for something to take, for a waiter that has just been registered.
+pub fn serve_waiter(executor: &mut Executor<'_>, waiter: &Waiter) {
+    executor.ready.extend(waiter.request.keys.iter().map(|key| (waiter.db, key.clone())));
+    serve_queued(executor);
+}
+
+const fn may_serve(change: &Change<'_>) -> bool {
+    matches!(
+        change,
+        Change::ListPush { .. }
+            | Change::ListInsert { .. }
+            | Change::ZSetPut { .. }
+            | Change::Image { kind: Kind::List | Kind::ZSet, .. }
+    )
+}
+
+/// A command that serves a waiter may push in its turn (`BLMOVE`); its keys join the queue instead of the
+/// stack.
+fn serve_queued(executor: &mut Executor<'_>) {
+    if executor.serving {
+        return;
+    }
+    executor.serving = true;
+    while let Some(place) = executor.ready.pop_front() {
+        let mut exhausted = SmallVec::<[Kind; 2]>::new();
+        while let Some(waiter) = executor.server.blocking.first(&place, &exhausted) {
+            if !serve(executor, &waiter) {
+                exhausted.push(waiter.request.kind);
+            }
+        }
+    }
+    executor.serving = false;
+}
+
+/// Runs the command of `waiter`. Returns whether the waiter is done, by this or by something else.
+fn serve(executor: &mut Executor<'_>, waiter: &Arc<Waiter>) -> bool {
+    let server = executor.server;
+    // Whoever holds an outcome must not wait for the gate: a worker inside may be waiting for this outcome.
+    executor.enter_gate();
+    let mut outcome = waiter.outcome.lock();
+    if outcome.is_none() && !waiter.client.is_killed() {
+        let mut stand_in = Client::new(waiter.client.clone(), true);
+        stand_in.db = waiter.db;
+        stand_in.protocol = waiter.protocol;
+        stand_in.waits = true;
+        let mut reply = Vec::new();
+        let lsn = executor.run(&mut stand_in, waiter.request.args.as_args(), &mut reply);
+        if matches!(stand_in.after, After::Block(_)) {
+            return false;
+        }
+        *outcome = Some(Outcome::Served(reply, lsn));
+    }
+    drop(outcome);
+    server.blocking.remove(waiter);
+    waiter.client.wake();
+    true
+}
+
+/// Ends the waiting of a connection that gives up, unless it has been served in this very moment. The outcome
+/// is then in the waiter.
+pub fn give_up(blocking: &Blocking, waiter: &Arc<Waiter>) {
+    let mut outcome = waiter.outcome.lock();
+    if outcome.is_none() {
+        *outcome = Some(Outcome::TimedOut);
+    }
+    drop(outcome);
+    blocking.remove(waiter);
+}
+
+/// Writes what the client of `waiter` is told.
+pub fn write_outcome(waiter: &Waiter, outcome: Outcome, out: &mut Vec<u8>) -> Lsn {
+    let mut writer = Writer::new(out, waiter.protocol);
+    match outcome {
+        Outcome::Served(reply, lsn) => {
+            out.extend_from_slice(&reply);
+            return lsn;
+        }
+        Outcome::TimedOut => writer.null_array(),
+        Outcome::Unblocked => writer.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+    }
+    Lsn::ZERO
+}
+
+impl Waiter {
+    /// How long to wait at most.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.request.timeout
+    }
+}

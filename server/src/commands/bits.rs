@@ -1,0 +1,305 @@
+//! Strings as arrays of bits: the first bit is the highest one of the first byte. `BITFIELD` is in
+//! `bitfield.rs`.
+
+use super::ranges;
+use crate::command::{Command, Flags, KeySpec};
+use crate::context::Context;
+use crate::error::CommandError;
+use crate::parse;
+use std::ops::Range;
+use tarn_engine::record::{BYTES_MAX, Change};
+use tarn_resp::request::Args;
+
+const READ: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
+const LINEAR: &str = "O(N) for N bytes";
+
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: Flags,
+    since: &'static str,
+    summary: &'static str,
+    run: crate::command::Run,
+) -> Command {
+    Command::new(name, arity, flags, "bitmap", since, summary, run).categories(&["@bitmap"])
+}
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[
+    row(
+        "setbit",
+        4,
+        Flags::WRITE.with(Flags::DENYOOM),
+        "2.2.0",
+        "Sets or clears a bit and returns the old one.",
+        setbit,
+    )
+    .keys(&[KeySpec::one(&["RW", "access", "update"])]),
+    row("getbit", 3, Flags::READONLY.with(Flags::FAST), "2.2.0", "Returns a bit.", getbit).keys(READ),
+    row("bitcount", -2, Flags::READONLY, "2.6.0", "Counts the bits that are set.", bitcount)
+        .keys(READ)
+        .complexity(LINEAR),
+    row("bitpos", -3, Flags::READONLY, "2.8.7", "Finds the first bit that is set, or that is clear.", bitpos)
+        .keys(READ)
+        .complexity(LINEAR),
+    row(
+        "bitop",
+        -4,
+        Flags::WRITE.with(Flags::DENYOOM),
+        "2.6.0",
+        "Combines strings bit by bit and stores the result.",
+        bitop,
+    )
+    .keys(&[KeySpec::range(2, 0, 1, &["OW", "update"]), KeySpec::range(3, -1, 1, &["RO", "access"])])
+    .complexity(LINEAR),
+];
+
+/// The offset of a bit in an argument. With `#n`, where fields of `field_bits` are counted, it is the one of
+/// the `n`th field.
+pub(super) fn bit_offset(
+    cx: &Context<'_, '_>,
+    text: &[u8],
+    field_bits: Option<u32>,
+) -> Result<u64, CommandError> {
+    const NO_OFFSET: CommandError = CommandError::text("ERR bit offset is not an integer or out of range");
+    let (digits, unit) = match (text, field_bits) {
+        ([b'#', digits @ ..], Some(bits)) => (digits, bits),
+        _ => (text, 1),
+    };
+    let number = parse::integer(digits).map_err(|_| NO_OFFSET)?;
+    let offset = u64::try_from(number).ok().and_then(|number| number.checked_mul(u64::from(unit)));
+    let bytes_max = cx.server.live.proto_max_bulk_len().min(BYTES_MAX as u64);
+    offset.filter(|offset| offset / 8 < bytes_max).ok_or(NO_OFFSET)
+}
+
+fn setbit<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    const NO_BIT: CommandError = CommandError::text("ERR bit is not an integer or out of range");
+    let offset = bit_offset(cx, args.at(2), None)?;
+    let on = match parse::integer(args.at(3)) {
+        Ok(bit @ (0 | 1)) => bit == 1,
+        _ => return Err(NO_BIT),
+    };
+    let key = args.at(1);
+    let value = cx.string(key)?;
+    let (index, mask) = (offset / 8, 0x80 >> (offset % 8));
+    let old = value.and_then(|value| value.get(index as usize)).copied();
+    let was_on = old.unwrap_or(0) & mask != 0;
+    if old.is_none() || was_on != on {
+        let byte = if on { old.unwrap_or(0) | mask } else { old.unwrap_or(0) & !mask };
+        cx.write(key, Change::Patch { offset: index, bytes: vec![byte].into() });
+    }
+    cx.reply.integer(i64::from(was_on));
+    Ok(())
+}
+
+fn getbit<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let offset = bit_offset(cx, args.at(2), None)?;
+    let value = cx.string(args.at(1))?.unwrap_or_default();
+    let byte = value.get((offset / 8) as usize).copied().unwrap_or(0);
+    cx.reply.integer(i64::from(byte >> (7 - offset % 8) & 1));
+    Ok(())
+}
+
+/// What the two indexes of a range count.
+#[derive(Clone, Copy)]
+enum Unit {
+    Bytes,
+    Bits,
+}
+
+impl Unit {
+    fn parse(word: Option<&[u8]>) -> Result<Unit, CommandError> {
+        match word {
+            None => Ok(Unit::Bytes),
+            Some(word) if word.eq_ignore_ascii_case(b"byte") => Ok(Unit::Bytes),
+            Some(word) if word.eq_ignore_ascii_case(b"bit") => Ok(Unit::Bits),
+            Some(_) => Err(CommandError::Syntax),
+        }
+    }
+
+    /// The range of bits that two inclusive indexes mean.
+    fn bits(self, value: &[u8], start: i64, end: i64) -> Range<u64> {
+        let len = value.len() as u64;
+        match self {
+            Unit::Bits => ranges::clamp(start, end, len * 8),
+            Unit::Bytes => {
+                let bytes = ranges::clamp(start, end, len);
+                bytes.start * 8..bytes.end * 8
+            }
+        }
+    }
+}
+
+fn bitcount<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let Some(value) = cx.string(args.at(1))? else {
+        cx.reply.integer(0);
+        return Ok(());
+    };
+    let range = match args.len() {
+        2 => 0..value.len() as u64 * 8,
+        4 | 5 => {
+            let (start, end) = (parse::integer(args.at(2))?, parse::integer(args.at(3))?);
+            // Before the unit is looked at, as Redis does.
+            if ranges::is_crossed(start, end) {
+                0..0
+            } else {
+                Unit::parse(args.get(4))?.bits(value, start, end)
+            }
+        }
+        _ => return Err(CommandError::Syntax),
+    };
+    cx.reply.integer(count(value, range) as i64);
+    Ok(())
+}
+
+fn bitpos<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let wanted = match parse::integer(args.at(2))? {
+        bit @ (0 | 1) => bit == 1,
+        _ => return Err(CommandError::text("ERR The bit argument must be 1 or 0.")),
+    };
+    let Some(value) = cx.string(args.at(1))? else {
+        cx.reply.integer(if wanted { -1 } else { 0 });
+        return Ok(());
+    };
+    let range = match args.len() {
+        3 => 0..value.len() as u64 * 8,
+        4 => Unit::Bytes.bits(value, parse::integer(args.at(3))?, i64::MAX),
+        5 | 6 => {
+            let (start, unit) = (parse::integer(args.at(3))?, Unit::parse(args.get(5))?);
+            unit.bits(value, start, parse::integer(args.at(4))?)
+        }
+        _ => return Err(CommandError::Syntax),
+    };
+    let end = range.end;
+    let position = match find(value, range.clone(), wanted) {
+        Some(position) => position as i64,
+        // Without an end, zeros follow the string for ever.
+        None if !wanted && args.len() < 5 && !range.is_empty() => end as i64,
+        None => -1,
+    };
+    cx.reply.integer(position);
+    Ok(())
+}
+
+/// The first byte that a range of bits meets and the last one, each with the bits of it that are in the range
+/// cut to the range, and the whole bytes between them.
+struct Split<'s> {
+    first: (usize, u8),
+    whole: &'s [u8],
+    last: Option<(usize, u8)>,
+}
+
+/// REQUIRES: `range` is not empty and ends in `value`.
+fn split(value: &[u8], range: Range<u64>) -> Split<'_> {
+    let (first, last) = ((range.start / 8) as usize, ((range.end - 1) / 8) as usize);
+    let head_mask = 0xffu8 >> (range.start % 8);
+    let tail_mask = 0xffu8 << (7 - (range.end - 1) % 8);
+    if first == last {
+        return Split { first: (first, head_mask & tail_mask), whole: &[], last: None };
+    }
+    Split { first: (first, head_mask), whole: &value[first + 1..last], last: Some((last, tail_mask)) }
+}
+
+/// Number of bits set in a range that ends in `value`.
+fn count(value: &[u8], range: Range<u64>) -> u64 {
+    if range.is_empty() {
+        return 0;
+    }
+    let split = split(value, range);
+    let edges = [Some(split.first), split.last];
+    let at_edges: u32 = edges.iter().flatten().map(|(at, mask)| (value[*at] & mask).count_ones()).sum();
+    let (words, rest) = split.whole.as_chunks::<8>();
+    let in_words: u64 = words.iter().map(|word| u64::from(u64::from_le_bytes(*word).count_ones())).sum();
+    let in_rest: u32 = rest.iter().map(|byte| byte.count_ones()).sum();
+    u64::from(at_edges) + in_words + u64::from(in_rest)
+}
+
+/// Where the first bit of a range that ends in `value` is like `wanted`.
+fn find(value: &[u8], range: Range<u64>, wanted: bool) -> Option<u64> {
+    if range.is_empty() {
+        return None;
+    }
+    let split = split(value, range);
+    // Turned over where clear bits are looked for, so that the first set bit is what is wanted.
+    let turn = if wanted { 0 } else { 0xff };
+    let in_byte = |at: usize, mask: u8| {
+        let byte = (value[at] ^ turn) & mask;
+        (byte != 0).then(|| at as u64 * 8 + u64::from(byte.leading_zeros()))
+    };
+    let (first, mask) = split.first;
+    in_byte(first, mask)
+        .or_else(|| {
+            let skipped = [turn; 8];
+            let words = split.whole.chunks_exact(8).take_while(|word| *word == skipped).count();
+            let after = &split.whole[words * 8..];
+            let at = after.iter().position(|byte| *byte != turn)?;
+            in_byte(first + 1 + words * 8 + at, 0xff)
+        })
+        .or_else(|| split.last.and_then(|(last, mask)| in_byte(last, mask)))
+}
+
+fn bitop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let operation = args.at(1);
+    let combine: fn(u8, u8) -> u8 = match operation {
+        _ if operation.eq_ignore_ascii_case(b"and") => |a, b| a & b,
+        _ if operation.eq_ignore_ascii_case(b"or") => |a, b| a | b,
+        _ if operation.eq_ignore_ascii_case(b"xor") => |a, b| a ^ b,
+        // Not of a string is exclusive or with ones, below.
+        _ if operation.eq_ignore_ascii_case(b"not") && args.len() == 4 => |a, b| a ^ b,
+        _ if operation.eq_ignore_ascii_case(b"not") => {
+            return Err(CommandError::text("ERR BITOP NOT must be called with a single source key."));
+        }
+        _ => return Err(CommandError::Syntax),
+    };
+    let sources = args.tail(3).iter().map(|key| Ok(cx.string(key)?.unwrap_or_default()));
+    let sources = sources.collect::<Result<Vec<&[u8]>, CommandError>>()?;
+    let len = sources.iter().map(|source| source.len()).max().unwrap_or(0);
+    let mut result = sources[0].to_vec();
+    result.resize(len, 0);
+    if operation.eq_ignore_ascii_case(b"not") {
+        result.iter_mut().for_each(|byte| *byte = !*byte);
+    }
+    for source in &sources[1..] {
+        let (covered, beyond) = result.split_at_mut(source.len());
+        covered.iter_mut().zip(*source).for_each(|(byte, other)| *byte = combine(*byte, *other));
+        // A shorter string is as good as filled up with zeros.
+        beyond.iter_mut().for_each(|byte| *byte = combine(*byte, 0));
+    }
+    let target = args.at(2);
+    if len > 0 {
+        cx.write(target, Change::Put { value: result.into(), expiry: None });
+    } else if cx.entry(target).is_some() {
+        cx.write(target, Change::Delete);
+    }
+    cx.reply.integer(len as i64);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bit(value: &[u8], at: u64) -> bool {
+        value[(at / 8) as usize] >> (7 - at % 8) & 1 == 1
+    }
+
+    proptest! {
+        #[test]
+        fn counting_and_finding_agree_with_looking_at_every_bit(
+            value in prop::collection::vec(prop_oneof![Just(0u8), Just(0xff), any::<u8>()], 1..40),
+            a: u16,
+            b: u16,
+        ) {
+            let bits = value.len() as u64 * 8;
+            let (a, b) = (u64::from(a) % (bits + 1), u64::from(b) % (bits + 1));
+            let range = a.min(b)..a.max(b);
+            let slow = range.clone().filter(|at| bit(&value, *at)).count() as u64;
+            prop_assert_eq!(count(&value, range.clone()), slow);
+            for wanted in [false, true] {
+                let slow = range.clone().find(|at| bit(&value, *at) == wanted);
+                prop_assert_eq!(find(&value, range.clone(), wanted), slow);
+            }
+        }
+    }
+}

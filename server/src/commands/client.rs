@@ -1,0 +1,351 @@
+//! `CLIENT` and its subcommands.
+
+use crate::blocking::Outcome;
+use crate::client::{After, ClientHandle, ReplyMode};
+use crate::command::{Command, Flags};
+use crate::commands::connection::check_name;
+use crate::commands::unknown_container;
+use crate::context::Context;
+use crate::error::CommandError;
+use crate::pause::PauseMode;
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+use tarn_resp::request::Args;
+
+const PLAIN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
+const ADMIN: Flags = PLAIN.with(Flags::ADMIN);
+
+const fn sub(
+    name: &'static str,
+    arity: i32,
+    flags: Flags,
+    since: &'static str,
+    summary: &'static str,
+    run: crate::command::Run,
+) -> Command {
+    Command::new(name, arity, flags, "connection", since, summary, run).categories(&["@connection"])
+}
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[Command::new(
+    "client",
+    -2,
+    Flags::NONE,
+    "connection",
+    "2.4.0",
+    "A container for commands about connections.",
+    unknown_container,
+)
+.subcommands(&[
+    sub("caching", 3, PLAIN, "6.0.0", "Refused: there is no client-side caching.", caching),
+    sub("getname", 2, PLAIN, "2.6.9", "Returns the connection's name.", getname),
+    sub("getredir", 2, PLAIN, "6.0.0", "Returns -1: there is no client-side caching.", getredir),
+    sub("help", 2, Flags::LOADING.with(Flags::STALE), "5.0.0", "Lists the subcommands.", help),
+    sub("id", 2, PLAIN, "5.0.0", "Returns the connection's number.", id),
+    sub("info", 2, PLAIN, "6.2.0", "Describes the connection.", info),
+    sub("kill", -3, ADMIN, "2.4.0", "Closes connections.", kill),
+    sub("list", -2, ADMIN, "2.4.0", "Describes the open connections.", list),
+    sub("no-evict", 3, ADMIN, "7.0.0", "Spares the connection when memory for clients runs out.", no_evict),
+    sub("pause", -3, ADMIN, "3.0.0", "Holds commands back for a while.", pause),
+    sub("reply", 3, PLAIN, "3.2.0", "Says whether replies are sent.", reply),
+    sub("setname", 3, PLAIN, "2.6.9", "Names the connection.", setname),
+    sub("tracking", -3, PLAIN, "6.0.0", "Refused: there is no client-side caching.", tracking),
+    sub("trackinginfo", 2, PLAIN, "6.2.0", "Says that nothing is tracked.", trackinginfo),
+    sub("unblock", -3, ADMIN, "5.0.0", "Ends the waiting of a blocked client.", unblock),
+    sub("unpause", 2, ADMIN, "6.2.0", "Lets held commands go on.", unpause),
+])];
+
+fn caching<'a>(_: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    Err(CommandError::text(
+        "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT \
+         mode enabled",
+    ))
+}
+
+fn getname<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    let name = cx.client.handle.info.lock().name.clone();
+    if name.is_empty() {
+        cx.reply.null()
+    } else {
+        cx.reply.bulk(name.as_bytes())
+    }
+    Ok(())
+}
+
+fn getredir<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    cx.reply.integer(-1);
+    Ok(())
+}
+
+fn id<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    cx.reply.integer(cx.client.handle.id as i64);
+    Ok(())
+}
+
+fn setname<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let name = check_name(args.at(2))?;
+    cx.client.handle.info.lock().name = name;
+    cx.reply.ok();
+    Ok(())
+}
+
+/// One line of `CLIENT LIST`.
+fn describe(client: &ClientHandle) -> String {
+    let info = client.info.lock().clone();
+    let flags = if info.blocked { "b" } else { "N" };
+    let mut line = String::new();
+    let _ = write!(
+        line,
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi=-1 \
+         qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem={} \
+         events=r cmd={} user=default redir=-1 resp={}",
+        client.id,
+        client.addr,
+        client.local_addr,
+        client.id,
+        info.name,
+        client.since.elapsed().as_secs(),
+        client.idle().as_secs(),
+        flags,
+        info.db,
+        client.query_bytes.load(Ordering::Relaxed),
+        client.output_bytes.load(Ordering::Relaxed),
+        client.query_bytes.load(Ordering::Relaxed) + client.output_bytes.load(Ordering::Relaxed),
+        crate::commands::name_of_slot(client.last_slot.load(Ordering::Relaxed)).unwrap_or("NULL".into()),
+        info.protocol,
+    );
+    line
+}
+
+fn info<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    let line = describe(&cx.client.handle) + "\n";
+    cx.reply.verbatim(*b"txt", line.as_bytes());
+    Ok(())
+}
+
+/// Whether a client is of the named kind; all are `normal`, as long as there are neither replicas nor
+/// subscribers.
+fn kind_matches(kind: &[u8]) -> Result<bool, CommandError> {
+    let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());
+    if is("normal") {
+        return Ok(true);
+    }
+    if is("replica") || is("slave") || is("master") || is("pubsub") {
+        return Ok(false);
+    }
+    let kind = String::from_utf8_lossy(kind).into_owned();
+    Err(CommandError::owned(format!("ERR Unknown client type '{kind}'")))
+}
+
+fn list<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let mut text = String::new();
+    let mut append = |client: &ClientHandle| {
+        text.push_str(&describe(client));
+        text.push('\n');
+    };
+    match args.get(2) {
+        None => cx.server.clients.all().iter().for_each(|client| append(client)),
+        Some(word) if word.eq_ignore_ascii_case(b"type") && args.len() == 4 => {
+            if kind_matches(args.at(3))? {
+                cx.server.clients.all().iter().for_each(|client| append(client));
+            }
+        }
+        Some(word) if word.eq_ignore_ascii_case(b"id") && args.len() > 3 => {
+            for id in args.tail(3) {
+                let id =
+                    crate::parse::integer(id).map_err(|_| CommandError::text("ERR Invalid client ID"))?;
+                if let Some(client) = u64::try_from(id).ok().and_then(|id| cx.server.clients.get(id)) {
+                    append(&client);
+                }
+            }
+        }
+        Some(_) => return Err(CommandError::Syntax),
+    }
+    cx.reply.verbatim(*b"txt", text.as_bytes());
+    Ok(())
+}
+
+/// Which clients `CLIENT KILL` means.
+#[derive(Default)]
+struct KillFilter<'a> {
+    id: Option<u64>,
+    addr: Option<&'a [u8]>,
+    local_addr: Option<&'a [u8]>,
+    no_client: bool,
+    spare_me: bool,
+}
+
+impl KillFilter<'_> {
+    fn matches(&self, client: &ClientHandle) -> bool {
+        let is = |wanted: Option<&[u8]>, addr: &std::net::SocketAddr| {
+            wanted.is_none_or(|wanted| addr.to_string().as_bytes() == wanted)
+        };
+        !self.no_client
+            && self.id.is_none_or(|id| id == client.id)
+            && is(self.addr, &client.addr)
+            && is(self.local_addr, &client.local_addr)
+    }
+}
+
+fn kill<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let old_style = args.len() == 3;
+    let filter = if old_style {
+        KillFilter { addr: Some(args.at(2)), ..KillFilter::default() }
+    } else {
+        kill_filter(args)?
+    };
+    let me = cx.client.handle.id;
+    let mut killed = 0;
+    for client in cx.server.clients.all() {
+        if !filter.matches(&client) || (filter.spare_me && client.id == me) {
+            continue;
+        }
+        killed += 1;
+        if client.id == me { cx.client.after = After::Close } else { client.kill() }
+    }
+    match (old_style, killed) {
+        (true, 0) => return Err(CommandError::text("ERR No such client")),
+        (true, _) => cx.reply.ok(),
+        (false, _) => cx.reply.integer(killed),
+    }
+    Ok(())
+}
+
+fn kill_filter(args: Args<'_>) -> Result<KillFilter<'_>, CommandError> {
+    let mut filter = KillFilter { spare_me: true, ..KillFilter::default() };
+    let words = args.tail(2);
+    if !words.len().is_multiple_of(2) {
+        return Err(CommandError::Syntax);
+    }
+    for at in (0..words.len()).step_by(2) {
+        let (word, value) = (words.at(at), words.at(at + 1));
+        let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        if is("id") {
+            let id =
+                crate::parse::integer(value).ok().and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
+            filter.id = Some(id.ok_or(CommandError::text("ERR client-id should be greater than 0"))?);
+        } else if is("addr") {
+            filter.addr = Some(value);
+        } else if is("laddr") {
+            filter.local_addr = Some(value);
+        } else if is("type") {
+            filter.no_client |= !kind_matches(value)?;
+        } else if is("user") {
+            if value != b"default" {
+                let user = String::from_utf8_lossy(value).into_owned();
+                return Err(CommandError::owned(format!("ERR No such user '{user}'")));
+            }
+        } else if is("skipme") {
+            filter.spare_me = if value.eq_ignore_ascii_case(b"yes") {
+                true
+            } else if value.eq_ignore_ascii_case(b"no") {
+                false
+            } else {
+                return Err(CommandError::Syntax);
+            };
+        } else {
+            return Err(CommandError::Syntax);
+        }
+    }
+    Ok(filter)
+}
+
+fn on_off(word: &[u8]) -> Result<bool, CommandError> {
+    if word.eq_ignore_ascii_case(b"on") {
+        Ok(true)
+    } else if word.eq_ignore_ascii_case(b"off") {
+        Ok(false)
+    } else {
+        Err(CommandError::Syntax)
+    }
+}
+
+fn no_evict<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    cx.client.handle.info.lock().no_evict = on_off(args.at(2))?;
+    cx.reply.ok();
+    Ok(())
+}
+
+fn pause<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let mode = match args.get(3) {
+        None => PauseMode::All,
+        Some(word) if word.eq_ignore_ascii_case(b"all") => PauseMode::All,
+        Some(word) if word.eq_ignore_ascii_case(b"write") => PauseMode::Write,
+        Some(_) => {
+            return Err(CommandError::text("ERR CLIENT PAUSE mode must be WRITE or ALL"));
+        }
+    };
+    if args.len() > 4 {
+        return Err(CommandError::Syntax);
+    }
+    let timeout = crate::parse::integer(args.at(2))
+        .map_err(|_| CommandError::text("ERR timeout is not an integer or out of range"))?;
+    let timeout = u64::try_from(timeout).map_err(|_| CommandError::text("ERR timeout is negative"))?;
+    cx.server.pause.begin(mode, cx.now().saturating_add(timeout));
+    cx.reply.ok();
+    Ok(())
+}
+
+fn unpause<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    cx.server.pause.end();
+    cx.server.clients.all().iter().for_each(|client| client.wake());
+    cx.reply.ok();
+    Ok(())
+}
+
+fn reply<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let word = args.at(2);
+    if word.eq_ignore_ascii_case(b"on") {
+        cx.client.reply_mode = ReplyMode::On;
+        cx.reply.ok();
+    } else if word.eq_ignore_ascii_case(b"off") {
+        cx.client.reply_mode = ReplyMode::Off;
+    } else if word.eq_ignore_ascii_case(b"skip") {
+        if cx.client.reply_mode != ReplyMode::Off {
+            cx.client.reply_mode = ReplyMode::SkipNext;
+        }
+    } else {
+        return Err(CommandError::Syntax);
+    }
+    Ok(())
+}
+
+fn tracking<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    if on_off(args.at(2))? {
+        return Err(CommandError::text("ERR client-side caching is not supported"));
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+fn trackinginfo<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    cx.reply.map(3);
+    cx.reply.bulk(b"flags");
+    cx.reply.set(1);
+    cx.reply.bulk(b"off");
+    cx.reply.bulk(b"redirect");
+    cx.reply.integer(-1);
+    cx.reply.bulk(b"prefixes");
+    cx.reply.array(0);
+    Ok(())
+}
+
+fn unblock<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let outcome = match args.get(3) {
+        None => Outcome::TimedOut,
+        Some(word) if word.eq_ignore_ascii_case(b"timeout") => Outcome::TimedOut,
+        Some(word) if word.eq_ignore_ascii_case(b"error") => Outcome::Unblocked,
+        Some(_) => {
+            return Err(CommandError::text("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
+        }
+    };
+    let id = crate::parse::integer(args.at(2))?;
+    let unblocked = u64::try_from(id).is_ok_and(|id| cx.server.blocking.unblock(id, outcome));
+    cx.reply.integer(i64::from(unblocked));
+    Ok(())
+}
+
+fn help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    crate::commands::help(cx, "CLIENT");
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! `CONFIG`: the configuration in force, shown, changed and written back.
+
+use crate::apply::apply;
+use crate::command::{Command, Flags};
+use crate::context::Context;
+use crate::error::CommandError;
+use tarn_resp::request::Args;
+
+const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[Command::new(
+    "config",
+    -2,
+    Flags::NONE,
+    "server",
+    "2.0.0",
+    "Shows and changes the configuration.",
+    help,
+)
+.complexity("Depends on subcommand.")
+.subcommands(&[
+    Command::new("get", -3, ADMIN, "server", "2.0.0", "Shows the directives that match patterns.", get)
+        .complexity("O(N) when N is the number of configuration parameters provided"),
+    Command::new("help", 2, HELP, "server", "5.0.0", "Lists the subcommands.", help),
+    Command::new("resetstat", 2, ADMIN, "server", "2.0.0", "Counts from zero again.", resetstat),
+    Command::new(
+        "rewrite",
+        2,
+        ADMIN,
+        "server",
+        "2.8.0",
+        "Writes the configuration in force into its file.",
+        rewrite,
+    ),
+    Command::new("set", -4, ADMIN, "server", "2.0.0", "Changes directives, all or none.", set)
+        .complexity("O(N) when N is the number of configuration parameters provided"),
+])];
+
+const HELP: Flags = Flags::LOADING.with(Flags::STALE);
+
+const HELP_TEXT: [&str; 11] = [
+    "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GET <pattern>",
+    "    Return parameters matching the glob-like <pattern> and their values.",
+    "SET <directive> <value>",
+    "    Set the configuration <directive> to <value>.",
+    "RESETSTAT",
+    "    Reset statistics reported by the INFO command.",
+    "REWRITE",
+    "    Rewrite the configuration file.",
+    "HELP",
+    "    Prints this help.",
+];
+
+fn get<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let patterns: Vec<&[u8]> = args.iter().skip(2).collect();
+    let found = cx.server.config.get(&patterns);
+    cx.reply.map(found.len());
+    for (name, value) in found {
+        cx.reply.bulk(&name);
+        cx.reply.bulk(&value);
+    }
+    Ok(())
+}
+
+fn set<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    if !args.len().is_multiple_of(2) {
+        return Err(CommandError::Syntax);
+    }
+    let words: Vec<&[u8]> = args.iter().skip(2).collect();
+    let pairs: Vec<(&[u8], &[u8])> = words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+    let server = cx.server;
+    let changed = server.config.set_and_apply(&pairs, |old, new| apply(server, old, new));
+    for warning in changed.map_err(as_reply)?.into_iter().filter_map(|change| change.warning) {
+        tracing::warn!("{warning}");
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+fn resetstat<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    cx.server.stats.reset();
+    cx.reply.ok();
+    Ok(())
+}
+
+fn rewrite<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    cx.server.config.rewrite().map_err(|error| {
+        tracing::warn!("CONFIG REWRITE failed: {error}");
+        as_reply(error)
+    })?;
+    tracing::info!("CONFIG REWRITE executed with success.");
+    cx.reply.ok();
+    Ok(())
+}
+
+fn help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    cx.reply.array(HELP_TEXT.len());
+    for line in HELP_TEXT {
+        cx.reply.simple(line);
+    }
+    Ok(())
+}
+
+/// An error of the configuration as a reply. What a client wrote may stand in it, line breaks too.
+fn as_reply(error: impl std::fmt::Display) -> CommandError {
+    CommandError::owned(format!("ERR {error}").replace(['\r', '\n'], " "))
+}

@@ -1,0 +1,225 @@
+//! Commands about the connection itself.
+
+use crate::client::{After, ReplyMode};
+use crate::command::{Command, Flags};
+use crate::context::Context;
+use crate::error::CommandError;
+use tarn_resp::Protocol;
+use tarn_resp::request::Args;
+
+/// Flags of what any connection may say at any time.
+const ANY_TIME: Flags = Flags::NOSCRIPT
+    .with(Flags::LOADING)
+    .with(Flags::STALE)
+    .with(Flags::FAST)
+    .with(Flags::NO_AUTH)
+    .with(Flags::ALLOW_BUSY);
+/// The version of Redis whose replies the server gives.
+pub const REDIS_VERSION: &str = "7.0.15";
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[
+    Command::new(
+        "ping",
+        -1,
+        Flags::FAST,
+        "connection",
+        "1.0.0",
+        "Answers, to show that the server is alive.",
+        ping,
+    ),
+    Command::new(
+        "echo",
+        2,
+        Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
+        "connection",
+        "1.0.0",
+        "Returns its argument.",
+        echo,
+    ),
+    Command::new("auth", -2, ANY_TIME, "connection", "1.0.0", "Says the password.", auth),
+    Command::new(
+        "hello",
+        -1,
+        ANY_TIME,
+        "connection",
+        "6.0.0",
+        "Chooses the protocol and introduces the server.",
+        hello,
+    ),
+    Command::new("quit", -1, ANY_TIME, "connection", "1.0.0", "Closes the connection.", quit),
+    Command::new(
+        "reset",
+        1,
+        ANY_TIME,
+        "connection",
+        "6.2.0",
+        "Makes the connection as if it were new.",
+        reset,
+    ),
+    Command::new(
+        "select",
+        2,
+        Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
+        "connection",
+        "1.0.0",
+        "Selects a logical database.",
+        select,
+    ),
+];
+
+fn ping<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    match args.len() {
+        1 => cx.reply.simple("PONG"),
+        2 => cx.reply.bulk(args.at(1)),
+        _ => return Err(CommandError::Arity("ping".into())),
+    }
+    Ok(())
+}
+
+fn echo<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    cx.reply.bulk(args.at(1));
+    Ok(())
+}
+
+fn quit<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    cx.reply.ok();
+    cx.client.after = After::Close;
+    Ok(())
+}
+
+fn select<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let db = crate::parse::int(args.at(1))?;
+    let databases = cx.keys.databases();
+    let db = usize::try_from(db).ok().filter(|db| *db < databases).ok_or(CommandError::DbOutOfRange)?;
+    cx.client.db = db as u8;
+    cx.client.handle.info.lock().db = db as u8;
+    cx.reply.ok();
+    Ok(())
+}
+
+/// Checks a user's password. There is one user, `default`.
+fn authenticate(cx: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), CommandError> {
+    let required = cx.server.config.snapshot().requirepass.clone();
+    // Without a password the user `default` comes in with any.
+    if user == b"default" && (required.is_empty() || same_secret(&required, password)) {
+        cx.client.authenticated = true;
+        return Ok(());
+    }
+    Err(CommandError::text("WRONGPASS invalid username-password pair or user is disabled."))
+}
+
+/// Compares without telling by the time it takes where the difference is.
+fn same_secret(expected: &[u8], given: &[u8]) -> bool {
+    let digest = |bytes: &[u8]| sha1_smol::Sha1::from(bytes).digest().bytes();
+    digest(expected).iter().zip(digest(given)).fold(0, |different, (a, b)| different | (a ^ b)) == 0
+        && expected.len() == given.len()
+}
+
+fn auth<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let (user, password) = match args.len() {
+        2 if cx.server.config.snapshot().requirepass.is_empty() => {
+            return Err(CommandError::text(
+                "ERR AUTH <password> called without any password configured for the default user. \
+                 Are you sure your configuration is correct?",
+            ));
+        }
+        2 => (&b"default"[..], args.at(1)),
+        3 => (args.at(1), args.at(2)),
+        _ => return Err(CommandError::Syntax),
+    };
+    authenticate(cx, user, password)?;
+    cx.reply.ok();
+    Ok(())
+}
+
+/// A name that `CLIENT LIST` can show: printable, without spaces.
+pub fn check_name(name: &[u8]) -> Result<String, CommandError> {
+    if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        return Ok(String::from_utf8_lossy(name).into_owned());
+    }
+    Err(CommandError::text("ERR Client names cannot contain spaces, newlines or special characters."))
+}
+
+fn hello<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let mut protocol = cx.client.protocol;
+    if let Some(version) = args.get(1) {
+        let version = crate::parse::integer(version)
+            .map_err(|_| CommandError::text("ERR Protocol version is not an integer or out of range"))?;
+        protocol = match version {
+            2 => Protocol::Resp2,
+            3 => Protocol::Resp3,
+            _ => return Err(CommandError::text("NOPROTO unsupported protocol version")),
+        };
+    }
+    let mut name = None;
+    let mut at = 2;
+    while let Some(option) = args.get(at) {
+        let left = args.len() - at - 1;
+        if option.eq_ignore_ascii_case(b"auth") && left >= 2 {
+            authenticate(cx, args.at(at + 1), args.at(at + 2))?;
+            at += 3;
+        } else if option.eq_ignore_ascii_case(b"setname") && left >= 1 {
+            name = Some(check_name(args.at(at + 1))?);
+            at += 2;
+        } else {
+            let option = String::from_utf8_lossy(option).into_owned();
+            return Err(CommandError::owned(format!("ERR Syntax error in HELLO option '{option}'")));
+        }
+    }
+    if !cx.client.authenticated {
+        return Err(CommandError::text(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise \
+             the HELLO AUTH <user> <pass> option can be used to authenticate the client and \
+             select the RESP protocol version at the same time",
+        ));
+    }
+    if let Some(name) = name {
+        cx.client.handle.info.lock().name = name;
+    }
+    set_protocol(cx, protocol);
+    introduce(cx);
+    Ok(())
+}
+
+fn set_protocol(cx: &mut Context<'_, '_>, protocol: Protocol) {
+    cx.client.protocol = protocol;
+    cx.client.handle.info.lock().protocol = if protocol == Protocol::Resp3 { 3 } else { 2 };
+    cx.reply.set_protocol(protocol);
+}
+
+fn introduce(cx: &mut Context<'_, '_>) {
+    let protocol = if cx.client.protocol == Protocol::Resp3 { 3 } else { 2 };
+    let id = cx.client.handle.id as i64;
+    let reply = &mut cx.reply;
+    reply.map(7);
+    reply.bulk(b"server");
+    reply.bulk(b"redis");
+    reply.bulk(b"version");
+    reply.bulk(REDIS_VERSION.as_bytes());
+    reply.bulk(b"proto");
+    reply.integer(protocol);
+    reply.bulk(b"id");
+    reply.integer(id);
+    reply.bulk(b"mode");
+    reply.bulk(b"standalone");
+    reply.bulk(b"role");
+    reply.bulk(b"master");
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+fn reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    cx.client.db = 0;
+    cx.client.reply_mode = ReplyMode::On;
+    cx.client.authenticated = !cx.server.live.needs_password();
+    {
+        let mut info = cx.client.handle.info.lock();
+        info.db = 0;
+        info.name.clear();
+        info.no_evict = false;
+    }
+    set_protocol(cx, Protocol::Resp2);
+    cx.reply.simple("RESET");
+    Ok(())
+}

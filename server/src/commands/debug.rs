@@ -1,0 +1,113 @@
+//! `DEBUG SLEEP|SET-ACTIVE-EXPIRE|OBJECT|DIGEST|DIGEST-VALUE`.
+
+use crate::command::{Command, Flags, KeySpec};
+use crate::commands::unknown_container;
+use crate::context::Context;
+use crate::digest::{Digest, of_entry};
+use crate::error::CommandError;
+use std::time::Duration;
+use tarn_engine::ScanBudget;
+use tarn_resp::request::Args;
+
+const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
+
+const fn sub(name: &'static str, arity: i32, summary: &'static str, run: crate::command::Run) -> Command {
+    Command::new(name, arity, FLAGS, "server", "1.0.0", summary, run)
+}
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[Command::new(
+    "debug",
+    -2,
+    FLAGS.with(Flags::LOOSE),
+    "server",
+    "1.0.0",
+    "A container for commands that help to test the server.",
+    unknown_container,
+)
+.subcommands(&[
+    sub(
+        "digest",
+        2,
+        "Returns a digest of all data, the same as that of a redis-server with the same data.",
+        digest,
+    ),
+    sub("digest-value", -2, "Returns the digests of values.", digest_value).keys(&[KeySpec::range(
+        2,
+        -1,
+        1,
+        &["RO", "access"],
+    )]),
+    sub("help", 2, "Lists the subcommands.", help),
+    sub("object", -3, "Describes the value of a key.", object).keys(&[KeySpec::range(2, 0, 1, &["RO"])]),
+    sub(
+        "set-active-expire",
+        3,
+        "Switches the deletion of expired keys that nobody touches.",
+        set_active_expire,
+    ),
+    sub("sleep", 3, "Stops this worker thread for some seconds.", sleep),
+])];
+
+fn sleep<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let seconds =
+        std::str::from_utf8(args.at(2)).ok().and_then(|text| text.trim().parse::<f64>().ok()).unwrap_or(0.0);
+    if let Ok(pause) = Duration::try_from_secs_f64(seconds.clamp(0.0, 3600.0)) {
+        std::thread::sleep(pause);
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+fn set_active_expire<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    cx.keys.engine().set_active_expire(args.at(2) != b"0");
+    cx.reply.ok();
+    Ok(())
+}
+
+fn object<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let entry = cx.entry(args.at(2)).ok_or(CommandError::NoSuchKey)?;
+    let text = format!(
+        "Value at:0x{:x} refcount:1 encoding:{} serializedlength:{} lru:0 lru_seconds_idle:0",
+        std::ptr::from_ref(entry) as usize,
+        entry.encoding(),
+        entry.bytes(),
+    );
+    cx.reply.simple(text);
+    Ok(())
+}
+
+fn digest<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    let mut all = Digest::default();
+    let now = cx.now();
+    for db in 0..cx.keys.databases() as u8 {
+        let table = cx.keys.table(db);
+        if table.is_empty() {
+            continue;
+        }
+        all.mix(&u32::from(db).to_be_bytes());
+        table.scan(0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
+            if !entry.is_expired(now) {
+                all.merge(&of_entry(entry, true));
+            }
+            false
+        });
+    }
+    cx.keys.see_all();
+    cx.reply.simple(all.to_string());
+    Ok(())
+}
+
+fn digest_value<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    cx.reply.array(args.len() - 2);
+    for key in args.tail(2) {
+        let digest = cx.entry(key).map(|entry| of_entry(entry, false)).unwrap_or_default();
+        cx.reply.simple(digest.to_string());
+    }
+    Ok(())
+}
+
+fn help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    crate::commands::help(cx, "DEBUG");
+    Ok(())
+}

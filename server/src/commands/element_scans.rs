@@ -1,0 +1,133 @@
+//! `HSCAN`, `SSCAN` and `ZSCAN`: the elements of one collection, a few at a time.
+
+use crate::command::{Command, Flags, KeySpec};
+use crate::context::Context;
+use crate::error::CommandError;
+use crate::{glob, parse};
+use tarn_resp::request::Args;
+
+const ACCESS: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
+const ROUND: &str = "O(1) for each call, O(N) for a whole round over N elements";
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[
+    Command::new(
+        "hscan",
+        -3,
+        Flags::READONLY,
+        "hash",
+        "2.8.0",
+        "Returns some fields and where to go on.",
+        hscan,
+    )
+    .keys(ACCESS)
+    .complexity(ROUND),
+    Command::new(
+        "sscan",
+        -3,
+        Flags::READONLY,
+        "set",
+        "2.8.0",
+        "Returns some members and where to go on.",
+        sscan,
+    )
+    .keys(ACCESS)
+    .complexity(ROUND),
+    Command::new(
+        "zscan",
+        -3,
+        Flags::READONLY,
+        "sorted-set",
+        "2.8.0",
+        "Returns some members with their scores, and where to go on.",
+        zscan,
+    )
+    .keys(ACCESS)
+    .complexity(ROUND),
+];
+
+/// What the options of a scan ask for.
+struct Options<'a> {
+    pattern: Option<&'a [u8]>,
+    count: usize,
+}
+
+impl<'a> Options<'a> {
+    fn parse(args: Args<'a>) -> Result<Options<'a>, CommandError> {
+        let mut options = Options { pattern: None, count: 10 };
+        let mut words = args.tail(3).iter();
+        while let Some(word) = words.next() {
+            let argument = words.next().ok_or(CommandError::Syntax)?;
+            if word.eq_ignore_ascii_case(b"count") {
+                options.count = match parse::integer(argument)? {
+                    count @ 1.. => usize::try_from(count).unwrap_or(usize::MAX),
+                    _ => return Err(CommandError::Syntax),
+                };
+            } else if word.eq_ignore_ascii_case(b"match") {
+                options.pattern = Some(argument).filter(|pattern| !glob::is_everything(pattern));
+            } else {
+                return Err(CommandError::Syntax);
+            }
+        }
+        Ok(options)
+    }
+
+    fn admits(&self, name: &[u8]) -> bool {
+        self.pattern.is_none_or(|pattern| glob::matches(pattern, name))
+    }
+}
+
+/// Writes the next cursor, and that so many replies with elements follow.
+fn begin(cx: &mut Context<'_, '_>, next: u64, replies: usize) {
+    cx.reply.array(2);
+    cx.reply.bulk(itoa::Buffer::new().format(next).as_bytes());
+    cx.reply.array(replies);
+}
+
+fn hscan<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let cursor = parse::cursor(args.at(2))?;
+    let Some(hash) = cx.hash(args.at(1))? else {
+        begin(cx, 0, 0);
+        return Ok(());
+    };
+    let options = Options::parse(args)?;
+    let (next, mut fields) = hash.scan(cursor, options.count);
+    fields.retain(|(field, _)| options.admits(field));
+    begin(cx, next, 2 * fields.len());
+    for (field, value) in fields {
+        cx.reply.bulk(field);
+        cx.reply.bulk(value);
+    }
+    Ok(())
+}
+
+fn sscan<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let cursor = parse::cursor(args.at(2))?;
+    let Some(set) = cx.set(args.at(1))? else {
+        begin(cx, 0, 0);
+        return Ok(());
+    };
+    let options = Options::parse(args)?;
+    let (next, mut members) = set.scan(cursor, options.count);
+    members.retain(|member| options.admits(member));
+    begin(cx, next, members.len());
+    members.iter().for_each(|member| cx.reply.bulk(member));
+    Ok(())
+}
+
+fn zscan<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let cursor = parse::cursor(args.at(2))?;
+    let Some(zset) = cx.zset(args.at(1))? else {
+        begin(cx, 0, 0);
+        return Ok(());
+    };
+    let options = Options::parse(args)?;
+    let (next, mut members) = zset.scan(cursor, options.count);
+    members.retain(|(member, _)| options.admits(member));
+    begin(cx, next, 2 * members.len());
+    for (member, score) in members {
+        cx.reply.bulk(member);
+        cx.reply.bulk_double(score);
+    }
+    Ok(())
+}

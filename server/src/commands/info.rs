@@ -1,0 +1,344 @@
+//! `INFO`: the state of the server in Redis's sections and field names, with Tarn's own fields beside them.
+//!
+//! A field that Redis has is here if Tarn has the thing that it counts; monitors read them by name. It never
+//! waits for the disk, not even under `appendfsync always`: it must answer when the disk is what fails.
+
+use std::fmt::{Display, Write};
+use std::sync::atomic::Ordering;
+
+use crate::command::{Command, Flags};
+use crate::commands;
+use crate::commands::connection::REDIS_VERSION;
+use crate::context::Context;
+use crate::error::CommandError;
+use crate::process;
+use crate::shared::{Shared, Store};
+use crate::stats::{CommandTotals, Totals};
+use tarn_resp::request::Args;
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[Command::new(
+    "info",
+    -1,
+    Flags::LOADING.with(Flags::STALE),
+    "server",
+    "1.0.0",
+    "Returns what there is to know about the server.",
+    info,
+)
+.categories(&["@dangerous"])];
+
+type Section = fn(&mut Report, &Context<'_, '_>);
+
+/// Name, title, whether it is shown without being asked for, and what writes it.
+const SECTIONS: [(&str, &str, bool, Section); 13] = [
+    ("server", "Server", true, server),
+    ("clients", "Clients", true, clients),
+    ("memory", "Memory", true, memory),
+    ("persistence", "Persistence", true, persistence),
+    ("stats", "Stats", true, stats),
+    ("replication", "Replication", true, replication),
+    ("cpu", "CPU", true, cpu),
+    ("modules", "Modules", true, |_, _| ()),
+    ("commandstats", "Commandstats", false, commandstats),
+    ("errorstats", "Errorstats", true, errorstats),
+    ("latencystats", "Latencystats", false, |_, _| ()),
+    ("cluster", "Cluster", true, |report, _| report.line("cluster_enabled", 0)),
+    ("keyspace", "Keyspace", true, keyspace),
+];
+
+/// The reply in the making.
+#[derive(Default)]
+struct Report {
+    text: String,
+}
+
+impl Report {
+    fn title(&mut self, title: &str) {
+        let gap = if self.text.is_empty() { "" } else { "\r\n" };
+        self.put(format_args!("{gap}# {title}\r\n"));
+    }
+
+    fn line(&mut self, name: &str, value: impl Display) {
+        self.put(format_args!("{name}:{value}\r\n"));
+    }
+
+    /// A number of bytes, also as people read it.
+    fn bytes(&mut self, name: &str, bytes: u64) {
+        self.line(name, bytes);
+        self.put(format_args!("{name}_human:{}\r\n", human(bytes)));
+    }
+
+    fn put(&mut self, text: std::fmt::Arguments<'_>) {
+        self.text.write_fmt(text).expect("a String takes any text");
+    }
+}
+
+fn info<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let asked = |name: &str| args.iter().skip(1).any(|arg| arg.eq_ignore_ascii_case(name.as_bytes()));
+    let all = asked("all") || asked("everything");
+    let default = args.len() == 1 || asked("default");
+    let mut report = Report::default();
+    for (name, title, by_default, write) in SECTIONS {
+        if all || default && by_default || asked(name) {
+            report.title(title);
+            write(&mut report, cx);
+        }
+    }
+    cx.reply.verbatim(*b"txt", report.text.as_bytes());
+    Ok(())
+}
+
+fn server(report: &mut Report, cx: &Context<'_, '_>) {
+    let config = cx.server.config.snapshot();
+    let uptime_s = cx.server.started.elapsed().as_secs();
+    let executable = std::env::current_exe().unwrap_or_default();
+    let file = cx.server.config.file().map(|path| path.display().to_string()).unwrap_or_default();
+    report.line("redis_version", REDIS_VERSION);
+    report.line("tarn_version", env!("CARGO_PKG_VERSION"));
+    report.line("redis_mode", "standalone");
+    report.line("os", process::system_name());
+    report.line("arch_bits", usize::BITS);
+    report.line("multiplexing_api", "epoll");
+    report.line("process_id", std::process::id());
+    report.line("process_supervised", "no");
+    report.line("run_id", &cx.server.run_id);
+    report.line("tcp_port", config.port);
+    report.line("server_time_usec", cx.server.clock.unix_ms() * 1000);
+    report.line("uptime_in_seconds", uptime_s);
+    report.line("uptime_in_days", uptime_s / 86_400);
+    report.line("hz", config.hz);
+    report.line("configured_hz", config.hz);
+    report.line("threads", config.threads());
+    report.line("executable", executable.display());
+    report.line("config_file", file);
+}
+
+fn clients(report: &mut Report, cx: &Context<'_, '_>) {
+    let all = cx.server.clients.all();
+    let largest = |bytes: fn(&crate::client::ClientHandle) -> &std::sync::atomic::AtomicUsize| {
+        all.iter().map(|client| bytes(client).load(Ordering::Relaxed)).max().unwrap_or(0)
+    };
+    report.line("connected_clients", all.len());
+    report.line("cluster_connections", 0);
+    report.line("maxclients", cx.server.live.maxclients());
+    report.line("client_recent_max_input_buffer", largest(|client| &client.query_bytes));
+    report.line("client_recent_max_output_buffer", largest(|client| &client.output_bytes));
+    report.line("blocked_clients", all.iter().filter(|client| client.info.lock().blocked).count());
+    report.line("tracking_clients", 0);
+}
+
+fn memory(report: &mut Report, cx: &Context<'_, '_>) {
+    let heap = Heap::now();
+    let resident = process::resident_bytes();
+    let peak = cx.server.stats.note_memory(heap.allocated);
+    let ratio = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
+    report.bytes("used_memory", heap.allocated);
+    report.bytes("used_memory_rss", resident);
+    report.bytes("used_memory_peak", peak);
+    report.line("used_memory_peak_perc", format_args!("{:.2}%", 100.0 * ratio(heap.allocated, peak)));
+    report.line("allocator_allocated", heap.allocated);
+    report.line("allocator_active", heap.active);
+    report.line("allocator_resident", heap.resident);
+    report.bytes("total_system_memory", process::machine_bytes());
+    report.bytes("maxmemory", 0);
+    report.line("maxmemory_policy", setting(cx.server, "maxmemory-policy"));
+    report.line("allocator_frag_ratio", format_args!("{:.2}", ratio(heap.active, heap.allocated)));
+    report.line("allocator_frag_bytes", heap.active.saturating_sub(heap.allocated));
+    report.line("allocator_rss_ratio", format_args!("{:.2}", ratio(heap.resident, heap.active)));
+    report.line("allocator_rss_bytes", heap.resident.saturating_sub(heap.active));
+    report.line("rss_overhead_ratio", format_args!("{:.2}", ratio(resident, heap.resident)));
+    report.line("rss_overhead_bytes", resident as i64 - heap.resident as i64);
+    report.line("mem_fragmentation_ratio", format_args!("{:.2}", ratio(resident, heap.allocated)));
+    report.line("mem_fragmentation_bytes", resident as i64 - heap.allocated as i64);
+    report.line("mem_clients_normal", client_bytes(cx.server));
+    report.line("mem_aof_buffer", backlog_bytes(cx.server));
+    report.line("mem_allocator", allocator_name());
+    report.line("active_defrag_running", 0);
+    report.line("lazyfree_pending_objects", cx.keys.engine().pending_frees());
+}
+
+fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
+    let store = cx.server.store();
+    let log = store.and_then(|store| store.log.as_ref());
+    let config = cx.server.config.snapshot();
+    let started_s = cx.server.clock.unix_ms() / 1000 - cx.server.started.elapsed().as_secs();
+    report.line("loading", u8::from(store.is_none()));
+    report.line("async_loading", 0);
+    if store.is_none() {
+        loading(report, cx);
+    }
+    report.line("rdb_changes_since_last_save", cx.server.stats.sum(|worker| &worker.changes));
+    report.line("rdb_bgsave_in_progress", 0);
+    report.line("rdb_last_save_time", started_s);
+    report.line("rdb_last_bgsave_status", "ok");
+    report.line("rdb_saves", 0);
+    report.line("aof_enabled", u8::from(config.appendonly));
+    report.line("aof_rewrite_in_progress", 0);
+    report.line("aof_last_bgrewrite_status", "ok");
+    report.line("appendfsync", setting(cx.server, "appendfsync"));
+    if let Some(log) = log {
+        report.line("log_dirs", config.log_dirs().len());
+        report.line("log_durable_lsn", log.durable.lsn().0);
+        report.line("log_backlog_bytes", backlog_bytes(cx.server));
+    }
+}
+
+fn loading(report: &mut Report, cx: &Context<'_, '_>) {
+    let loaded = cx.server.loading.bytes_read.load(Ordering::Relaxed);
+    let total = cx.server.loading.bytes.load(Ordering::Relaxed);
+    let seconds = cx.server.started.elapsed().as_secs();
+    let left_s = total.saturating_sub(loaded).saturating_mul(seconds).checked_div(loaded).unwrap_or(1);
+    report.line("loading_start_time", cx.server.clock.unix_ms() / 1000 - seconds);
+    report.line("loading_total_bytes", total);
+    report.line("loading_loaded_bytes", loaded);
+    let share = if total == 0 { 0.0 } else { 100.0 * loaded as f64 / total as f64 };
+    report.line("loading_loaded_perc", format_args!("{share:.2}"));
+    report.line("loading_eta_seconds", left_s);
+}
+
+fn stats(report: &mut Report, cx: &Context<'_, '_>) {
+    let Totals { commands, input_bytes, output_bytes, hits, misses, connections, rejected_connections } =
+        cx.server.stats.totals();
+    report.line("total_connections_received", connections);
+    report.line("total_commands_processed", commands.iter().map(|command| command.calls).sum::<u64>());
+    report.line("total_net_input_bytes", input_bytes);
+    report.line("total_net_output_bytes", output_bytes);
+    report.line("rejected_connections", rejected_connections);
+    report.line("expired_keys", cx.keys.engine().expired_keys());
+    report.line("evicted_keys", 0);
+    report.line("keyspace_hits", hits);
+    report.line("keyspace_misses", misses);
+    report.line("pubsub_channels", 0);
+    report.line("pubsub_patterns", 0);
+    report.line("latest_fork_usec", 0);
+    report.line("total_forks", 0);
+    report.line("total_error_replies", cx.server.stats.errors.lock().values().sum::<u64>());
+}
+
+fn replication(report: &mut Report, cx: &Context<'_, '_>) {
+    report.line("role", "master");
+    report.line("connected_slaves", 0);
+    report.line("master_failover_state", "no-failover");
+    report.line("master_replid", &cx.server.run_id);
+    report.line("master_repl_offset", 0);
+}
+
+fn cpu(report: &mut Report, _: &Context<'_, '_>) {
+    let (all, main) = process::cpu_times();
+    report.line("used_cpu_sys", format_args!("{:.6}", all.system_s));
+    report.line("used_cpu_user", format_args!("{:.6}", all.user_s));
+    report.line("used_cpu_sys_main_thread", format_args!("{:.6}", main.system_s));
+    report.line("used_cpu_user_main_thread", format_args!("{:.6}", main.user_s));
+}
+
+fn commandstats(report: &mut Report, cx: &Context<'_, '_>) {
+    let totals = cx.server.stats.totals();
+    for (name, slot) in commands::full_names() {
+        let total = totals.commands.get(slot).copied().unwrap_or_default();
+        if total == CommandTotals::default() {
+            continue;
+        }
+        let usec = total.nanos / 1000;
+        let per_call = if total.calls == 0 { 0.0 } else { total.nanos as f64 / 1000.0 / total.calls as f64 };
+        let CommandTotals { calls, rejected, failed, .. } = total;
+        report.put(format_args!("cmdstat_{name}:calls={calls},usec={usec},usec_per_call={per_call:.2},"));
+        report.put(format_args!("rejected_calls={rejected},failed_calls={failed}\r\n"));
+    }
+}
+
+fn errorstats(report: &mut Report, cx: &Context<'_, '_>) {
+    let errors = cx.server.stats.errors.lock();
+    let mut sorted: Vec<_> = errors.iter().collect();
+    sorted.sort();
+    for (code, count) in sorted {
+        report.put(format_args!("errorstat_{code}:count={count}\r\n"));
+    }
+}
+
+fn keyspace(report: &mut Report, cx: &Context<'_, '_>) {
+    for db in 0..cx.keys.databases() {
+        let table = cx.keys.table(db as u8);
+        if !table.is_empty() {
+            let (keys, expires) = (table.len(), table.expiring());
+            report.put(format_args!("db{db}:keys={keys},expires={expires},avg_ttl=0\r\n"));
+        }
+    }
+}
+
+/// What the allocator holds, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Heap {
+    /// In objects.
+    allocated: u64,
+    /// In pages that hold objects.
+    active: u64,
+    /// In RAM.
+    resident: u64,
+}
+
+impl Heap {
+    fn now() -> Self {
+        use tikv_jemalloc_ctl::{epoch, stats};
+        let read = || -> Result<Self, tikv_jemalloc_ctl::Error> {
+            // The statistics are those of the last epoch.
+            epoch::advance()?;
+            let (allocated, active) = (stats::allocated::read()?, stats::active::read()?);
+            let resident = stats::resident::read()?;
+            Ok(Self { allocated: allocated as u64, active: active as u64, resident: resident as u64 })
+        };
+        read().unwrap_or_default()
+    }
+}
+
+fn allocator_name() -> String {
+    let version = tikv_jemalloc_ctl::version::read().unwrap_or_default();
+    format!("jemalloc-{}", version.split('-').next().unwrap_or_default())
+}
+
+fn client_bytes(server: &Shared) -> usize {
+    let of = |client: &crate::client::ClientHandle| {
+        client.query_bytes.load(Ordering::Relaxed) + client.output_bytes.load(Ordering::Relaxed)
+    };
+    server.clients.all().iter().map(|client| of(client)).sum()
+}
+
+/// Bytes of records that are not on disk yet.
+fn backlog_bytes(server: &Shared) -> u64 {
+    let Some(Store { log: Some(open), .. }) = server.store() else { return 0 };
+    open.log.lock().as_ref().map_or(0, |log| log.appender().backlog_bytes())
+}
+
+fn setting(server: &Shared, name: &str) -> String {
+    let found = server.config.get(&[name]).pop();
+    found.map(|(_, value)| String::from_utf8_lossy(&value).into_owned()).unwrap_or_default()
+}
+
+/// Bytes as people read them: `1.50M`.
+fn human(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["K", "M", "G", "T", "P"];
+    if bytes < 1024 {
+        return format!("{bytes}B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.2}{}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_rounded_as_redis_rounds_them() {
+        let cases =
+            [(0, "0B"), (1023, "1023B"), (1024, "1.00K"), (1_584_240, "1.51M"), (25_276_514_304, "23.54G")];
+        for (bytes, text) in cases {
+            assert_eq!(human(bytes), text);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Keys as such, whatever they hold: deleting, looking whether they are there, renaming, copying.
+
+use crate::command::{Command, Flags, KeySpec, Keys};
+use crate::context::Context;
+use crate::error::CommandError;
+use crate::parse;
+use std::borrow::Cow;
+use std::collections::HashSet;
+use tarn_engine::Entry;
+use tarn_engine::record::Change;
+use tarn_engine::value::{ValueRef, elements_of};
+use tarn_resp::request::Args;
+
+const SAME_OBJECT: CommandError = CommandError::text("ERR source and destination objects are the same");
+const LOOKED_AT: &[KeySpec] = &[KeySpec::all(1, &["RO"])];
+const DELETED: &[KeySpec] = &[KeySpec::all(1, &["RM", "delete"])];
+const READS: Flags = Flags::READONLY.with(Flags::FAST);
+const EACH: &str = "O(N) for N keys";
+
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: Flags,
+    since: &'static str,
+    summary: &'static str,
+    run: crate::command::Run,
+) -> Command {
+    Command::new(name, arity, flags, "generic", since, summary, run).categories(&["@keyspace"])
+}
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[
+    row("del", -2, Flags::WRITE, "1.0.0", "Deletes keys.", del).keys(DELETED).complexity(EACH),
+    row(
+        "unlink",
+        -2,
+        Flags::WRITE.with(Flags::FAST),
+        "4.0.0",
+        "Deletes keys; as with DEL, large values are freed in the background.",
+        del,
+    )
+    .keys(DELETED)
+    .complexity(EACH),
+    row("exists", -2, READS, "1.0.0", "Counts those of the keys that are there.", exists)
+        .keys(LOOKED_AT)
+        .complexity(EACH),
+    row("touch", -2, READS, "3.2.1", "Counts those of the keys that are there, as a use of them.", exists)
+        .keys(LOOKED_AT)
+        .complexity(EACH),
+    row("type", 2, READS, "1.0.0", "Says what kind of value a key holds.", type_of)
+        .keys(&[KeySpec::one(&["RO"])]),
+    row("rename", 3, Flags::WRITE, "1.0.0", "Gives a key another name.", rename)
+        .keys(&[KeySpec::one(&["RW", "access", "delete"]), KeySpec::range(2, 0, 1, &["OW", "update"])])
+        .complexity("O(1) for strings, O(N) for N elements of a collection"),
+    row(
+        "renamenx",
+        3,
+        Flags::WRITE.with(Flags::FAST),
+        "1.0.0",
+        "Gives a key another name if that one is free.",
+        renamenx,
+    )
+    .keys(&[KeySpec::one(&["RW", "access", "delete"]), KeySpec::range(2, 0, 1, &["OW", "insert"])])
+    .complexity("O(1) for strings, O(N) for N elements of a collection"),
+    row("copy", -3, Flags::WRITE.with(Flags::DENYOOM), "6.2.0", "Copies a key's value to another key.", copy)
+        .keys(&[KeySpec::one(&["RO", "access"]), KeySpec::range(2, 0, 1, &["OW", "update"])])
+        .more_keys(copy_target)
+        .complexity("O(1) for strings, O(N) for N elements of a collection"),
+    row("move", 3, Flags::WRITE.with(Flags::FAST), "1.0.0", "Moves a key to another database.", move_key)
+        .keys(&[KeySpec::one(&["RW", "access", "update"])])
+        .more_keys(move_target)
+        .complexity("O(1) for strings, O(N) for N elements of a collection"),
+];
+
+/// Number of keys from which on names are hashed instead of compared one by one.
+const HASHED_FROM: usize = 16;
+
+/// Tells names that came before from new ones.
+struct Distinct<'a> {
+    few: Vec<&'a [u8]>,
+    many: Option<HashSet<&'a [u8]>>,
+}
+
+impl<'a> Distinct<'a> {
+    fn of_len(len: usize) -> Distinct<'a> {
+        Distinct { few: Vec::new(), many: (len >= HASHED_FROM).then(HashSet::new) }
+    }
+
+    /// Whether `name` is new.
+    fn insert(&mut self, name: &'a [u8]) -> bool {
+        if let Some(many) = &mut self.many {
+            return many.insert(name);
+        }
+        let is_new = !self.few.contains(&name);
+        if is_new {
+            self.few.push(name);
+        }
+        is_new
+    }
+}
+
+fn del<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    if args.len() == 2 {
+        let found = cx.entry(args.at(1)).is_some();
+        if found {
+            cx.write(args.at(1), Change::Delete);
+        }
+        cx.reply.integer(i64::from(found));
+        return Ok(());
+    }
+    let mut distinct = Distinct::of_len(args.len());
+    let mut deleted = 0;
+    for key in args.tail(1) {
+        if cx.entry(key).is_some() && distinct.insert(key) {
+            cx.write(key, Change::Delete);
+            deleted += 1;
+        }
+    }
+    cx.reply.integer(deleted);
+    Ok(())
+}
+
+fn exists<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let found = args.tail(1).iter().filter(|key| cx.entry(key).is_some()).count();
+    cx.reply.integer(found as i64);
+    Ok(())
+}
+
+fn type_of<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    cx.reply.simple(cx.entry(args.at(1)).map_or("none", |entry| entry.kind().name()));
+    Ok(())
+}
+
+/// The change that makes any key what `entry` is, its expiry included.
+fn whole(entry: &Entry) -> Change<'static> {
+    let expiry = entry.expiry();
+    match entry.value() {
+        ValueRef::String(value) => Change::Put { value: value.to_vec().into(), expiry },
+        value => Change::Image { kind: entry.kind(), elements: elements_of(value).into(), expiry },
+    }
+}
+
+fn rename<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let (from, to) = (args.at(1), args.at(2));
+    let entry = cx.entry(from).ok_or(CommandError::NoSuchKey)?;
+    if from != to {
+        cx.write(to, whole(entry));
+        cx.write(from, Change::Delete);
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+fn renamenx<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let (from, to) = (args.at(1), args.at(2));
+    let entry = cx.entry(from).ok_or(CommandError::NoSuchKey)?;
+    // The same name is taken, too.
+    let is_free = cx.entry(to).is_none();
+    if is_free {
+        cx.write(to, whole(entry));
+        cx.write(from, Change::Delete);
+    }
+    cx.reply.integer(i64::from(is_free));
+    Ok(())
+}
+
+/// The database that an argument names, among `databases`.
+fn database(text: &[u8], databases: usize) -> Result<u8, CommandError> {
+    let number = parse::int(text)?;
+    let number = usize::try_from(number).ok().filter(|number| *number < databases);
+    number.and_then(|number| u8::try_from(number).ok()).ok_or(CommandError::DbOutOfRange)
+}
+
+/// What stands behind the two keys of `COPY`.
+struct CopyOptions {
+    db: u8,
+    replace: bool,
+}
+
+impl CopyOptions {
+    fn parse(args: Args<'_>, db: u8, databases: usize) -> Result<CopyOptions, CommandError> {
+        let mut options = CopyOptions { db, replace: false };
+        let mut words = args.tail(3).iter();
+        while let Some(word) = words.next() {
+            if word.eq_ignore_ascii_case(b"replace") {
+                options.replace = true;
+            } else if word.eq_ignore_ascii_case(b"db") {
+                options.db = database(words.next().ok_or(CommandError::Syntax)?, databases)?;
+            } else {
+                return Err(CommandError::Syntax);
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn copy_target<'a>(db: u8, databases: usize, args: Args<'a>, keys: &mut Keys<'a>) {
+    if let Ok(options) = CopyOptions::parse(args, db, databases) {
+        keys.push((options.db, args.at(2)));
+    }
+}
+
+fn copy<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let (from, to) = (args.at(1), args.at(2));
+    let options = CopyOptions::parse(args, cx.db, cx.keys.databases())?;
+    if options.db == cx.db && from == to {
+        return Err(SAME_OBJECT);
+    }
+    let is_free = || options.replace || cx.keys.get(options.db, to).is_none();
+    let copied = match cx.entry(from) {
+        Some(entry) if is_free() => Some(whole(entry)),
+        _ => None,
+    };
+    cx.reply.integer(i64::from(copied.is_some()));
+    if let Some(change) = copied {
+        cx.write_in(options.db, Cow::Borrowed(to), change);
+    }
+    Ok(())
+}
+
+fn move_target<'a>(_: u8, databases: usize, args: Args<'a>, keys: &mut Keys<'a>) {
+    if let Ok(db) = database(args.at(2), databases) {
+        keys.push((db, args.at(1)));
+    }
+}
+
+fn move_key<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let key = args.at(1);
+    let db = database(args.at(2), cx.keys.databases())?;
+    if db == cx.db {
+        return Err(SAME_OBJECT);
+    }
+    let moved = match cx.entry(key) {
+        Some(entry) if cx.keys.get(db, key).is_none() => Some(whole(entry)),
+        _ => None,
+    };
+    cx.reply.integer(i64::from(moved.is_some()));
+    if let Some(change) = moved {
+        cx.write_in(db, Cow::Borrowed(key), change);
+        cx.write(key, Change::Delete);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_new_once_whether_few_or_many() {
+        for len in [3, HASHED_FROM] {
+            let mut distinct = Distinct::of_len(len);
+            let new = [&b"a"[..], b"b", b"a", b""].map(|name| distinct.insert(name));
+            assert_eq!(new, [true, true, false, true]);
+        }
+    }
+
+    #[test]
+    fn databases_are_numbers_below_their_count() {
+        assert_eq!(database(b"15", 16), Ok(15));
+        for text in ["16", "-1", "256"] {
+            assert_eq!(database(text.as_bytes(), 16), Err(CommandError::DbOutOfRange), "{text}");
+        }
+        assert_eq!(database(b"x", 16), Err(CommandError::NotAnInteger));
+    }
+}

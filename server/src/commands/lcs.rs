@@ -1,0 +1,221 @@
+//! `LCS`: the longest common subsequence of two strings.
+//!
+//! ```text
+//!   table[i][j] = length for the first i bytes of a and the first j of b
+//!       b: x a b          walked back from the last corner: a match goes one corner back
+//!   a: 0 0 0 0            neighbour, to the left where both are equal
+//!   a  0 0 1 1
+//!   b  0 0 1 2
+//! ```
+
+use crate::command::{Command, Flags, KeySpec};
+use crate::context::Context;
+use crate::error::CommandError;
+use crate::parse;
+use tarn_engine::value::ValueRef;
+use tarn_resp::request::Args;
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[Command::new(
+    "lcs",
+    -3,
+    Flags::READONLY,
+    "string",
+    "7.0.0",
+    "Finds the longest common subsequence of two strings.",
+    lcs,
+)
+.categories(&["@string"])
+.keys(&[KeySpec::range(1, 1, 1, &["RO", "access"])])
+.complexity("O(N*M) for strings of N and M bytes")];
+
+#[derive(Default)]
+struct Options {
+    only_len: bool,
+    ranges: bool,
+    with_match_len: bool,
+    match_len_min: u64,
+}
+
+impl Options {
+    fn parse(args: Args<'_>) -> Result<Options, CommandError> {
+        let mut options = Options::default();
+        let mut words = args.iter();
+        while let Some(word) = words.next() {
+            if word.eq_ignore_ascii_case(b"len") {
+                options.only_len = true;
+            } else if word.eq_ignore_ascii_case(b"idx") {
+                options.ranges = true;
+            } else if word.eq_ignore_ascii_case(b"withmatchlen") {
+                options.with_match_len = true;
+            } else if word.eq_ignore_ascii_case(b"minmatchlen") {
+                let len = parse::integer(words.next().ok_or(CommandError::Syntax)?)?;
+                options.match_len_min = len.max(0) as u64;
+            } else {
+                return Err(CommandError::Syntax);
+            }
+        }
+        if options.only_len && options.ranges {
+            const AMBIGUOUS: &str = "ERR If you want both the length and indexes, please just use IDX.";
+            return Err(CommandError::text(AMBIGUOUS));
+        }
+        Ok(options)
+    }
+}
+
+fn lcs<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    const NO_STRINGS: CommandError = CommandError::text("ERR The specified keys must contain string values");
+    const TOO_LARGE: &str = "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len";
+    let string = |key| match cx.entry(key).map(|entry| entry.value()) {
+        None => Ok(&b""[..]),
+        Some(ValueRef::String(value)) => Ok(value),
+        Some(_) => Err(NO_STRINGS),
+    };
+    let (a, b) = (string(args.at(1))?, string(args.at(2))?);
+    let options = Options::parse(args.tail(3))?;
+    let table_bytes = (a.len() as u64 + 1) * (b.len() as u64 + 1) * 4;
+    if table_bytes > cx.server.live.proto_max_bulk_len() {
+        return Err(CommandError::text(TOO_LARGE));
+    }
+    if options.only_len {
+        cx.reply.integer(i64::from(len(a, b)));
+        return Ok(());
+    }
+    let table = Table::new(a, b);
+    let runs = table.runs();
+    if options.ranges {
+        reply_ranges(cx, &options, &table, &runs);
+    } else {
+        let common: Vec<u8> = runs.iter().rev().flat_map(|run| &a[run.a..run.a + run.len]).copied().collect();
+        cx.reply.bulk(&common);
+    }
+    Ok(())
+}
+
+fn reply_ranges(cx: &mut Context<'_, '_>, options: &Options, table: &Table<'_>, runs: &[Run]) {
+    let is_long_enough = |run: &&Run| run.len as u64 >= options.match_len_min;
+    cx.reply.map(2);
+    cx.reply.bulk(b"matches");
+    cx.reply.array(runs.iter().filter(is_long_enough).count());
+    for run in runs.iter().filter(is_long_enough) {
+        cx.reply.array(2 + usize::from(options.with_match_len));
+        for start in [run.a, run.b] {
+            cx.reply.array(2);
+            cx.reply.integer(start as i64);
+            cx.reply.integer((start + run.len - 1) as i64);
+        }
+        if options.with_match_len {
+            cx.reply.integer(run.len as i64);
+        }
+    }
+    cx.reply.bulk(b"len");
+    cx.reply.integer(i64::from(table.at(table.a.len(), table.b.len())));
+}
+
+/// The length of the longest common subsequence, in memory for one string.
+fn len(a: &[u8], b: &[u8]) -> u32 {
+    let mut row = vec![0u32; b.len() + 1];
+    for &byte in a {
+        let mut corner = 0;
+        for j in 1..row.len() {
+            let above = row[j];
+            row[j] = if byte == b[j - 1] { corner + 1 } else { above.max(row[j - 1]) };
+            corner = above;
+        }
+    }
+    row[b.len()]
+}
+
+/// Bytes that follow each other in both strings and are part of the common subsequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    /// Where it begins in the first string.
+    a: usize,
+    /// Where it begins in the second string.
+    b: usize,
+    len: usize,
+}
+
+struct Table<'s> {
+    a: &'s [u8],
+    b: &'s [u8],
+    cells: Vec<u32>,
+}
+
+impl<'s> Table<'s> {
+    fn new(a: &'s [u8], b: &'s [u8]) -> Table<'s> {
+        let width = b.len() + 1;
+        let mut cells = vec![0u32; (a.len() + 1) * width];
+        for (i, &byte) in a.iter().enumerate() {
+            let (above, row) = cells[i * width..(i + 2) * width].split_at_mut(width);
+            for j in 1..width {
+                row[j] = if byte == b[j - 1] { above[j - 1] + 1 } else { above[j].max(row[j - 1]) };
+            }
+        }
+        Table { a, b, cells }
+    }
+
+    fn at(&self, i: usize, j: usize) -> u32 {
+        self.cells[i * (self.b.len() + 1) + j]
+    }
+
+    /// The runs of one longest common subsequence, the last one first.
+    fn runs(&self) -> Vec<Run> {
+        let (mut i, mut j) = (self.a.len(), self.b.len());
+        let mut runs: Vec<Run> = Vec::new();
+        while i > 0 && j > 0 {
+            if self.a[i - 1] == self.b[j - 1] {
+                (i, j) = (i - 1, j - 1);
+                match runs.last_mut() {
+                    Some(run) if (run.a, run.b) == (i + 1, j + 1) => {
+                        *run = Run { a: i, b: j, len: run.len + 1 }
+                    }
+                    _ => runs.push(Run { a: i, b: j, len: 1 }),
+                }
+            } else if self.at(i - 1, j) > self.at(i, j - 1) {
+                i -= 1;
+            } else {
+                j -= 1;
+            }
+        }
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn common(a: &[u8], b: &[u8]) -> Vec<u8> {
+        let runs = Table::new(a, b).runs();
+        runs.iter().rev().flat_map(|run| a[run.a..run.a + run.len].to_vec()).collect()
+    }
+
+    fn is_subsequence(short: &[u8], long: &[u8]) -> bool {
+        let mut rest = long.iter();
+        short.iter().all(|byte| rest.any(|other| other == byte))
+    }
+
+    #[test]
+    fn runs_of_the_documented_example_come_last_first() {
+        let runs = Table::new(b"ohmytext", b"mynewtext").runs();
+        assert_eq!(runs, [Run { a: 4, b: 5, len: 4 }, Run { a: 2, b: 0, len: 2 }]);
+        assert_eq!(common(b"ohmytext", b"mynewtext"), b"mytext");
+        assert_eq!(common(b"", b"x"), b"");
+    }
+
+    proptest! {
+        #[test]
+        fn the_common_subsequence_is_in_both_and_as_long_as_the_table_says(
+            a in "[abc]{0,30}",
+            b in "[abc]{0,30}",
+        ) {
+            let (a, b) = (a.as_bytes(), b.as_bytes());
+            let found = common(a, b);
+            prop_assert!(is_subsequence(&found, a) && is_subsequence(&found, b));
+            prop_assert_eq!(found.len() as u32, len(a, b));
+            prop_assert_eq!(Table::new(a, b).at(a.len(), b.len()), len(a, b));
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The table of commands, by family, and the look-up of a name in it.
+
+mod bitfield;
+mod bits;
+mod client;
+pub mod command;
+mod config;
+pub mod connection;
+mod databases;
+mod debug;
+mod element_scans;
+mod expiry;
+mod hashes;
+mod info;
+mod keys;
+mod lcs;
+mod lists;
+mod lists_blocking;
+mod lists_moving;
+mod multi_pop;
+mod object;
+mod random;
+mod ranges;
+mod replicas;
+mod scan;
+mod server;
+mod set_algebra;
+mod sets;
+mod sort;
+mod strings;
+mod zset_algebra;
+mod zset_bounds;
+mod zset_pops;
+mod zset_ranges;
+mod zsets;
+
+use crate::command::Command;
+use crate::context::Context;
+use crate::error::CommandError;
+use hashbrown::HashTable;
+use std::sync::OnceLock;
+use tarn_resp::request::Args;
+
+/// All families.
+const FAMILIES: &[&[Command]] = &[
+    connection::COMMANDS,
+    client::COMMANDS,
+    server::COMMANDS,
+    config::COMMANDS,
+    info::COMMANDS,
+    command::COMMANDS,
+    debug::COMMANDS,
+    strings::COMMANDS,
+    ranges::COMMANDS,
+    lcs::COMMANDS,
+    bits::COMMANDS,
+    bitfield::COMMANDS,
+    keys::COMMANDS,
+    expiry::COMMANDS,
+    scan::COMMANDS,
+    object::COMMANDS,
+    sort::COMMANDS,
+    databases::COMMANDS,
+    replicas::COMMANDS,
+    hashes::COMMANDS,
+    lists::COMMANDS,
+    lists_blocking::COMMANDS,
+    lists_moving::COMMANDS,
+    sets::COMMANDS,
+    set_algebra::COMMANDS,
+    zsets::COMMANDS,
+    zset_ranges::COMMANDS,
+    zset_pops::COMMANDS,
+    zset_algebra::COMMANDS,
+    random::COMMANDS,
+    element_scans::COMMANDS,
+];
+
+/// A command and the number under which its calls are counted; its subcommands have the numbers behind it.
+#[derive(Clone, Copy)]
+pub struct Found {
+    /// The command.
+    pub command: &'static Command,
+    /// Its slot among the counters.
+    pub slot: usize,
+}
+
+struct Index {
+    by_name: HashTable<(u128, Found)>,
+    slots: usize,
+}
+
+/// Folds a name of at most 16 bytes to lower case in one number. `_` and DEL, and a few other pairs of which
+/// one never stands in the name of a command, fold to the same.
+#[inline]
+fn fold(name: &[u8]) -> Option<u128> {
+    let mut bytes = [0; 16];
+    bytes.get_mut(..name.len())?.copy_from_slice(name);
+    Some(u128::from_le_bytes(bytes) | 0x2020_2020_2020_2020_2020_2020_2020_2020)
+}
+
+#[inline]
+const fn mix(folded: u128) -> u64 {
+    ((folded as u64) ^ ((folded >> 64) as u64).rotate_left(23))
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        .rotate_left(29)
+}
+
+fn index() -> &'static Index {
+    static INDEX: OnceLock<Index> = OnceLock::new();
+    INDEX.get_or_init(|| {
+        let mut index = Index { by_name: HashTable::with_capacity(512), slots: 0 };
+        for command in all() {
+            let folded = fold(command.name.as_bytes()).expect("names of commands have at most 16 bytes");
+            let found = Found { command, slot: index.slots };
+            index.slots += 1 + command.subcommands.len();
+            index.by_name.insert_unique(mix(folded), (folded, found), |(folded, _)| mix(*folded));
+        }
+        index
+    })
+}
+
+/// Every command and subcommand by its full name (`config|get`), with its slot among the counters.
+pub fn full_names() -> Vec<(String, usize)> {
+    let mut names = Vec::with_capacity(slots());
+    for command in all() {
+        names.push((command.name.to_owned(), names.len()));
+        for sub in command.subcommands {
+            names.push((format!("{}|{}", command.name, sub.name), names.len()));
+        }
+    }
+    names
+}
+
+/// All commands, in the order of the table.
+pub fn all() -> impl Iterator<Item = &'static Command> {
+    FAMILIES.iter().copied().flatten()
+}
+
+/// The command of this name, in any case.
+#[inline]
+pub fn find(name: &[u8]) -> Option<Found> {
+    let folded = fold(name)?;
+    let (_, found) = index().by_name.find(mix(folded), |(other, _)| *other == folded)?;
+    Some(*found)
+}
+
+/// The name of the command or subcommand whose calls are counted in `slot`.
+pub fn name_of_slot(slot: usize) -> Option<String> {
+    let mut first = 0;
+    for command in all() {
+        match slot.checked_sub(first)? {
+            0 => return Some(command.name.to_owned()),
+            at if at <= command.subcommands.len() => {
+                return Some(format!("{}|{}", command.name, command.subcommands[at - 1].name));
+            }
+            _ => first += 1 + command.subcommands.len(),
+        }
+    }
+    None
+}
+
+/// Number of counters that all commands and subcommands need.
+pub fn slots() -> usize {
+    index().slots
+}
+
+/// What a container of subcommands runs itself: nothing, as the arity demands a subcommand and dispatch looks
+/// it up.
+fn unknown_container<'a>(_: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    Err(CommandError::Syntax)
+}
+
+/// Replies what the subcommands of `container` are.
+fn help(cx: &mut Context<'_, '_>, container: &str) {
+    let subcommands = find(container.as_bytes()).map_or(&[][..], |found| found.command.subcommands);
+    cx.reply.array(1 + subcommands.len() * 2);
+    cx.reply.simple(format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    for subcommand in subcommands {
+        cx.reply.simple(subcommand.name.to_uppercase());
+        cx.reply.simple(format!("    {}", subcommand.summary));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_command_is_found_by_its_name_in_any_case_and_no_other() {
+        let mut names = HashSet::new();
+        for command in all() {
+            assert!(names.insert(command.name), "{} stands twice in the table", command.name);
+            assert_eq!(command.name, command.name.to_lowercase());
+            for name in [command.name.to_owned(), command.name.to_uppercase()] {
+                let found = find(name.as_bytes()).expect("every command is found");
+                assert!(std::ptr::eq(found.command, command), "{name} is found as {}", found.command.name);
+            }
+        }
+        for name in ["", "ge", "gett", "a name of far more than sixteen bytes", "\u{0}"] {
+            assert!(find(name.as_bytes()).is_none(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn every_row_says_what_it_is() {
+        for command in all().chain(all().flat_map(|command| command.subcommands)) {
+            assert!(command.arity != 0, "{} has an arity", command.name);
+            assert!(command.summary.ends_with('.'), "the summary of {} is a sentence", command.name);
+            assert!(!command.since.is_empty() && !command.group.is_empty());
+        }
+    }
+
+    #[test]
+    fn subcommands_are_counted_apart() {
+        let total: usize = all().map(|command| 1 + command.subcommands.len()).sum();
+        assert_eq!(slots(), total);
+    }
+}

@@ -1,0 +1,104 @@
+//! `OBJECT`: how a value is kept. The encodings are those that Redis would have; there are no access times or
+//! counts.
+
+use crate::command::{Command, Flags, KeySpec, Run};
+use crate::context::Context;
+use crate::error::CommandError;
+use tarn_engine::Entry;
+use tarn_engine::value::ValueRef;
+use tarn_resp::request::Args;
+
+const KEY: &[KeySpec] = &[KeySpec::range(2, 0, 1, &["RO"])];
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[Command::new(
+    "object",
+    -2,
+    Flags::NONE,
+    "generic",
+    "2.2.3",
+    "Tells how values are kept.",
+    super::unknown_container,
+)
+.complexity("depends on the subcommand")
+.subcommands(&[
+    row("encoding", "2.2.3", "Returns the name of the encoding that a value has.", encoding),
+    row("freq", "4.0.0", "Returns how often a key is used, on a logarithmic scale.", freq),
+    row("idletime", "2.2.3", "Returns the seconds since the last use of a key.", idletime),
+    row("refcount", "2.2.3", "Returns the number of references to a value.", refcount),
+    Command::new(
+        "help",
+        2,
+        Flags::LOADING.with(Flags::STALE),
+        "generic",
+        "6.2.0",
+        "Lists the subcommands.",
+        help,
+    )
+    .categories(&["@keyspace"]),
+])];
+
+const fn row(name: &'static str, since: &'static str, summary: &'static str, run: Run) -> Command {
+    Command::new(name, 3, Flags::READONLY, "generic", since, summary, run)
+        .categories(&["@keyspace"])
+        .keys(KEY)
+}
+
+/// Integers below this are one shared object in Redis.
+const SHARED_INTEGERS: i64 = 10_000;
+/// What Redis shows as the number of references to a shared object.
+const SHARED_REFERENCES: i64 = i32::MAX as i64;
+
+fn help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    super::help(cx, "OBJECT");
+    Ok(())
+}
+
+/// Hands the entry of the key to `show`; replies null if there is none.
+fn with_entry(
+    cx: &mut Context<'_, '_>,
+    args: Args<'_>,
+    show: impl FnOnce(&mut Context<'_, '_>, &Entry) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    match cx.entry(args.at(2)) {
+        Some(entry) => show(cx, entry),
+        None => {
+            cx.reply.null();
+            Ok(())
+        }
+    }
+}
+
+fn encoding<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    with_entry(cx, args, |cx, entry| {
+        cx.reply.bulk(entry.encoding().as_bytes());
+        Ok(())
+    })
+}
+
+fn freq<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    const NOT_TRACKED: &str = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
+        Please note that when switching between policies at runtime \
+        LRU and LFU data will take some time to adjust.";
+    with_entry(cx, args, |_, _| Err(CommandError::text(NOT_TRACKED)))
+}
+
+fn idletime<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    with_entry(cx, args, |cx, _| {
+        cx.reply.integer(0);
+        Ok(())
+    })
+}
+
+fn refcount<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    with_entry(cx, args, |cx, entry| {
+        let is_shared = match entry.value() {
+            ValueRef::String(value) if entry.encoding() == "int" => {
+                crate::parse::integer(value).is_ok_and(|number| (0..SHARED_INTEGERS).contains(&number))
+            }
+            _ => false,
+        };
+        cx.reply.integer(if is_shared { SHARED_REFERENCES } else { 1 });
+        Ok(())
+    })
+}

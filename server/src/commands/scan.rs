@@ -1,0 +1,137 @@
+//! The keys of a database that nobody named: counted, listed, scanned, drawn by chance. One segment is
+//! latched at a time.
+
+use crate::command::{Command, Flags};
+use crate::context::Context;
+use crate::error::CommandError;
+use crate::{glob, parse};
+use tarn_engine::{Entry, ScanBudget};
+use tarn_resp::reply::Writer;
+use tarn_resp::request::Args;
+
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: Flags,
+    group: &'static str,
+    since: &'static str,
+    summary: &'static str,
+    run: crate::command::Run,
+) -> Command {
+    Command::new(name, arity, flags, group, since, summary, run).categories(&["@keyspace"])
+}
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[
+    row("keys", 2, Flags::READONLY, "generic", "1.0.0", "Returns all keys that match a pattern.", keys)
+        .categories(&["@keyspace", "@dangerous"])
+        .complexity("O(N) for N keys in the database"),
+    row("scan", -2, Flags::READONLY, "generic", "2.8.0", "Returns some keys and where to go on.", scan)
+        .complexity("O(1) for each call, O(N) for a whole round over N keys"),
+    row("randomkey", 1, Flags::READONLY, "generic", "1.0.0", "Returns a key drawn by chance.", randomkey),
+    row(
+        "dbsize",
+        1,
+        Flags::READONLY.with(Flags::FAST),
+        "server",
+        "1.0.0",
+        "Returns the number of keys in the database.",
+        dbsize,
+    ),
+];
+
+/// Which entries are wanted.
+#[derive(Default)]
+struct Filter<'a> {
+    pattern: Option<&'a [u8]>,
+    kind: Option<&'a [u8]>,
+}
+
+impl<'a> Filter<'a> {
+    /// A filter by name; `*` is none at all.
+    fn by_name(pattern: &'a [u8]) -> Filter<'a> {
+        Filter { pattern: Some(pattern).filter(|pattern| *pattern != b"*"), kind: None }
+    }
+
+    fn admits(&self, entry: &Entry) -> bool {
+        self.kind.is_none_or(|kind| kind.eq_ignore_ascii_case(entry.kind().name().as_bytes()))
+            && self.pattern.is_none_or(|pattern| glob::matches(pattern, entry.key()))
+    }
+}
+
+/// Walks the selected database from `cursor` on. Returns the next cursor, how many keys were found, and the
+/// keys as replies.
+fn walk(
+    cx: &Context<'_, '_>,
+    cursor: u64,
+    mut budget: ScanBudget,
+    filter: &Filter<'_>,
+) -> (u64, usize, Vec<u8>) {
+    let (mut found, mut replies) = (0, Vec::new());
+    let mut writer = Writer::new(&mut replies, cx.reply.protocol());
+    let now = cx.now();
+    let next = cx.keys.table(cx.db).scan(cursor, &mut budget, |entry| {
+        if !entry.is_expired(now) && filter.admits(entry) {
+            writer.bulk(entry.key());
+            found += 1;
+        }
+        false
+    });
+    cx.keys.see_all();
+    (next, found, replies)
+}
+
+fn keys<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let filter = Filter::by_name(args.at(1));
+    let (_, found, replies) = walk(cx, 0, ScanBudget::UNLIMITED, &filter);
+    cx.reply.array(found);
+    cx.reply.raw(&replies);
+    Ok(())
+}
+
+fn scan<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let cursor = parse::cursor(args.at(1))?;
+    let mut filter = Filter::default();
+    let mut count = 10;
+    let mut words = args.tail(2).iter();
+    while let Some(word) = words.next() {
+        let argument = words.next().ok_or(CommandError::Syntax)?;
+        if word.eq_ignore_ascii_case(b"count") {
+            count = match parse::integer(argument)? {
+                count @ 1.. => usize::try_from(count).unwrap_or(usize::MAX),
+                _ => return Err(CommandError::Syntax),
+            };
+        } else if word.eq_ignore_ascii_case(b"match") {
+            filter.pattern = Filter::by_name(argument).pattern;
+        } else if word.eq_ignore_ascii_case(b"type") {
+            filter.kind = Some(argument);
+        } else {
+            return Err(CommandError::Syntax);
+        }
+    }
+    let (next, found, replies) = walk(cx, cursor, ScanBudget::of_count(count), &filter);
+    cx.reply.array(2);
+    cx.reply.bulk(next.to_string().as_bytes());
+    cx.reply.array(found);
+    cx.reply.raw(&replies);
+    Ok(())
+}
+
+fn randomkey<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    let now = cx.now();
+    let draw = |entry: &Entry| (!entry.is_expired(now)).then(|| entry.key().to_vec());
+    let key = cx.keys.table(cx.db).sample(rand::random::<u64>, draw);
+    cx.keys.see_all();
+    match key {
+        Some(key) => cx.reply.bulk(&key),
+        None => cx.reply.null(),
+    }
+    Ok(())
+}
+
+fn dbsize<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    let len = cx.keys.table(cx.db).len();
+    cx.keys.see_all();
+    cx.reply.integer(len as i64);
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! Commands about the server: `TIME`, `LASTSAVE`, `SHUTDOWN`, `SLOWLOG`, `MEMORY`.
+
+use crate::client::After;
+use crate::command::{Command, Flags, KeySpec};
+use crate::commands::unknown_container;
+use crate::context::Context;
+use crate::error::CommandError;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tarn_resp::request::Args;
+
+const ANY_TIME: Flags = Flags::LOADING.with(Flags::STALE);
+const ADMIN: Flags = ANY_TIME.with(Flags::ADMIN);
+
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: Flags,
+    since: &'static str,
+    summary: &'static str,
+    run: crate::command::Run,
+) -> Command {
+    Command::new(name, arity, flags, "server", since, summary, run)
+}
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[
+    row("time", 1, ANY_TIME.with(Flags::FAST), "2.6.0", "Returns the time of the server.", time),
+    row(
+        "lastsave",
+        1,
+        ANY_TIME.with(Flags::FAST),
+        "1.0.0",
+        "Returns when the data was last known to be safe: the start, until there are checkpoints.",
+        lastsave,
+    )
+    .categories(&["@admin", "@dangerous"]),
+    row(
+        "shutdown",
+        -1,
+        ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_MULTI).with(Flags::ALLOW_BUSY),
+        "1.0.0",
+        "Writes everything down and stops the server.",
+        shutdown,
+    ),
+    row(
+        "slowlog",
+        -2,
+        Flags::NONE,
+        "2.2.12",
+        "A container for commands about slow commands.",
+        unknown_container,
+    )
+    .subcommands(&[
+        row("get", -2, ADMIN, "2.2.12", "Returns the newest slow commands.", slowlog_get),
+        row("help", 2, ANY_TIME, "6.2.0", "Lists the subcommands.", slowlog_help),
+        row("len", 2, ADMIN, "2.2.12", "Counts the slow commands that are kept.", slowlog_len),
+        row("reset", 2, ADMIN, "2.2.12", "Forgets the slow commands.", slowlog_reset),
+    ]),
+    row("memory", -2, Flags::NONE, "4.0.0", "A container for commands about memory.", unknown_container)
+        .subcommands(&[
+            row("help", 2, ANY_TIME, "4.0.0", "Lists the subcommands.", memory_help),
+            row("usage", -3, Flags::READONLY, "4.0.0", "Returns the bytes that a key takes.", memory_usage)
+                .keys(&[KeySpec::range(2, 0, 1, &["RO"])]),
+        ]),
+];
+
+fn time<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    cx.reply.array(2);
+    cx.reply.bulk_integer(now.as_secs() as i64);
+    cx.reply.bulk_integer(now.subsec_micros().into());
+    Ok(())
+}
+
+fn lastsave<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    let age_ms = cx.server.started.elapsed().as_millis() as u64;
+    cx.reply.integer((cx.server.clock.unix_ms().saturating_sub(age_ms) / 1000) as i64);
+    Ok(())
+}
+
+fn shutdown<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let (mut save, mut nosave, mut abort) = (false, false, false);
+    for word in args.tail(1) {
+        let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        save |= is("save");
+        nosave |= is("nosave");
+        abort |= is("abort");
+        if !(is("save") || is("nosave") || is("abort") || is("now") || is("force")) {
+            return Err(CommandError::Syntax);
+        }
+    }
+    if (save && nosave) || (abort && args.len() > 2) {
+        return Err(CommandError::Syntax);
+    }
+    if abort {
+        return Err(CommandError::text("ERR No shutdown in progress."));
+    }
+    cx.client.after = After::Close;
+    cx.server.shut_down();
+    Ok(())
+}
+
+fn slowlog_get<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let count = match args.get(2) {
+        None => 10,
+        Some(count) => {
+            let count = crate::parse::integer(count).ok().filter(|count| *count >= -1);
+            count.ok_or(CommandError::text("ERR count should be greater than or equal to -1"))?
+        }
+    };
+    if args.len() > 3 {
+        return Err(CommandError::text(
+            "ERR unknown subcommand or wrong number of arguments for 'GET'. Try SLOWLOG HELP.",
+        ));
+    }
+    let entries = cx.server.slowlog.newest(usize::try_from(count).unwrap_or(usize::MAX));
+    cx.reply.array(entries.len());
+    for entry in entries {
+        cx.reply.array(6);
+        cx.reply.integer(entry.id as i64);
+        cx.reply.integer(entry.unix_s as i64);
+        cx.reply.integer(entry.duration_us as i64);
+        cx.reply.array(entry.args.len());
+        entry.args.iter().for_each(|arg| cx.reply.bulk(arg));
+        cx.reply.bulk(entry.addr.to_string().as_bytes());
+        cx.reply.bulk(entry.name.as_bytes());
+    }
+    Ok(())
+}
+
+fn slowlog_len<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    cx.reply.integer(cx.server.slowlog.len() as i64);
+    Ok(())
+}
+
+fn slowlog_reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    cx.server.slowlog.clear();
+    cx.reply.ok();
+    Ok(())
+}
+
+fn slowlog_help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    crate::commands::help(cx, "SLOWLOG");
+    Ok(())
+}
+
+fn memory_usage<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    match args.len() {
+        3 => {}
+        5 if args.at(3).eq_ignore_ascii_case(b"samples") => {
+            let samples = crate::parse::integer(args.at(4))?;
+            if samples < 0 {
+                return Err(CommandError::Syntax);
+            }
+        }
+        _ => return Err(CommandError::Syntax),
+    }
+    match cx.entry(args.at(2)) {
+        Some(entry) => {
+            let bytes = entry.bytes() as i64;
+            cx.reply.integer(bytes);
+        }
+        None => cx.reply.null(),
+    }
+    Ok(())
+}
+
+fn memory_help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    crate::commands::help(cx, "MEMORY");
+    Ok(())
+}

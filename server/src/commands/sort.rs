@@ -1,0 +1,341 @@
+//! `SORT`: the elements of a list, a set or a sorted set in order, by themselves or by what other keys hold.
+//!
+//! ```text
+//!   SORT ids BY weight_* GET name_*->full     element 7 is placed by the string at weight_7
+//!                                             and shown as field full of the hash at name_7
+//! ```
+//!
+//! Keys that come of patterns cannot be declared, so a request with such patterns has the store for itself.
+
+use crate::command::{Command, Flags, KeySpec};
+use crate::context::Context;
+use crate::error::CommandError;
+use crate::parse;
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use tarn_engine::record::{Change, Kind};
+use tarn_engine::value::{ImageBuilder, ValueRef};
+use tarn_resp::request::Args;
+
+const CATEGORIES: &[&str] = &["@set", "@sortedset", "@list", "@dangerous"];
+const COMPLEXITY: &str = "O(N+M*log(M)) for N elements of which M are returned";
+const KEY: KeySpec = KeySpec::one(&["RO", "access"]);
+/// Keys that come of patterns; no argument is one.
+const OF_PATTERNS: KeySpec = KeySpec::found(|_| None, &["RO", "access"]);
+const STORE_TARGET: KeySpec = KeySpec::found(store_target, &["OW", "update"]);
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[
+    Command::new(
+        "sort",
+        -2,
+        Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLEKEYS),
+        "generic",
+        "1.0.0",
+        "Sorts the elements of a list, a set or a sorted set.",
+        sort,
+    )
+    .categories(CATEGORIES)
+    .keys(&[KEY, OF_PATTERNS, STORE_TARGET])
+    .alone_if(|args| looks_at_other_keys(args, true))
+    .complexity(COMPLEXITY),
+    Command::new(
+        "sort_ro",
+        -2,
+        Flags::READONLY.with(Flags::MOVABLEKEYS),
+        "generic",
+        "7.0.0",
+        "Sorts the elements of a list, a set or a sorted set, and never stores the result.",
+        sort_ro,
+    )
+    .categories(CATEGORIES)
+    .keys(&[KEY, OF_PATTERNS])
+    .alone_if(|args| looks_at_other_keys(args, false))
+    .complexity(COMPLEXITY),
+];
+
+/// What stands behind the key.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options<'a> {
+    descending: bool,
+    alphabetic: bool,
+    /// First element and number of elements; a negative number means all.
+    limit: Option<(i64, i64)>,
+    by: Option<&'a [u8]>,
+    /// `BY` a constant, once, even if a pattern follows: the elements keep the order that they have.
+    keeps_order: bool,
+    get: Vec<&'a [u8]>,
+    /// Index of the argument that names the list to be stored.
+    store_at: Option<usize>,
+}
+
+impl<'a> Options<'a> {
+    fn parse(args: Args<'a>, may_store: bool) -> Result<Options<'a>, CommandError> {
+        let mut options = Options::default();
+        let mut words = args.iter().enumerate().skip(2);
+        while let Some((index, word)) = words.next() {
+            let mut argument = || words.next().map(|(_, word)| word).ok_or(CommandError::Syntax);
+            match word {
+                _ if word.eq_ignore_ascii_case(b"asc") => options.descending = false,
+                _ if word.eq_ignore_ascii_case(b"desc") => options.descending = true,
+                _ if word.eq_ignore_ascii_case(b"alpha") => options.alphabetic = true,
+                _ if word.eq_ignore_ascii_case(b"limit") => {
+                    let (start, count) = (argument()?, argument()?);
+                    options.limit = Some((parse::integer(start)?, parse::integer(count)?));
+                }
+                _ if word.eq_ignore_ascii_case(b"by") => {
+                    let pattern = argument()?;
+                    options.by = Some(pattern);
+                    options.keeps_order |= !has_star(pattern);
+                }
+                _ if word.eq_ignore_ascii_case(b"get") => options.get.push(argument()?),
+                _ if may_store && word.eq_ignore_ascii_case(b"store") => {
+                    argument()?;
+                    options.store_at = Some(index + 1);
+                }
+                _ => return Err(CommandError::Syntax),
+            }
+        }
+        Ok(options)
+    }
+
+    /// The range of `len` elements that the limit leaves.
+    fn range(&self, len: usize) -> std::ops::Range<usize> {
+        let (start, count) = self.limit.unwrap_or((0, -1));
+        let start = usize::try_from(start).unwrap_or(0).min(len);
+        let count = usize::try_from(count).unwrap_or(len);
+        start..start.saturating_add(count).min(len)
+    }
+}
+
+fn has_star(pattern: &[u8]) -> bool {
+    pattern.contains(&b'*')
+}
+
+fn looks_at_other_keys(args: Args<'_>, may_store: bool) -> bool {
+    Options::parse(args, may_store)
+        .is_ok_and(|options| options.by.into_iter().chain(options.get).any(has_star))
+}
+
+fn store_target(args: Args<'_>) -> Option<usize> {
+    Options::parse(args, true).ok()?.store_at
+}
+
+fn sort<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let options = Options::parse(args, true)?;
+    run(cx, args, &options)
+}
+
+fn sort_ro<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let options = Options::parse(args, false)?;
+    run(cx, args, &options)
+}
+
+fn run<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, options: &Options<'a>) -> Result<(), CommandError> {
+    let value = cx.entry(args.at(1)).map(|entry| entry.value());
+    let elements = sorted(cx, value, options)?;
+    let own = [&b"#"[..]];
+    let patterns: &[&[u8]] = if options.get.is_empty() { &own } else { &options.get };
+    let shown =
+        elements.iter().flat_map(|element| patterns.iter().map(|pattern| look_up(cx, pattern, element)));
+    match options.store_at.map(|index| args.at(index)) {
+        None => {
+            let shown: Vec<_> = shown.collect();
+            cx.reply.array(shown.len());
+            for value in shown {
+                match value {
+                    Some(value) => cx.reply.bulk(&value),
+                    None => cx.reply.null(),
+                }
+            }
+        }
+        Some(target) => {
+            let mut list = ImageBuilder::new(Kind::List);
+            shown.for_each(|value| list.push_element(&value.unwrap_or_default()));
+            let len = list.len();
+            if len > 0 {
+                let elements = list.finish().into();
+                cx.write(target, Change::Image { kind: Kind::List, elements, expiry: None });
+            } else if cx.entry(target).is_some() {
+                cx.write(target, Change::Delete);
+            }
+            cx.reply.integer(len as i64);
+        }
+    }
+    Ok(())
+}
+
+/// The elements that the limit leaves, in order.
+fn sorted<'c>(
+    cx: &Context<'c, '_>,
+    value: Option<ValueRef<'c>>,
+    options: &Options<'_>,
+) -> Result<Vec<&'c [u8]>, CommandError> {
+    let is_set = matches!(value, Some(ValueRef::Set(_)));
+    // A set has no order that could be kept in the stored list; then it is sorted as if by its members.
+    let (keeps_order, alphabetic, by) = match (options.keeps_order, is_set && options.store_at.is_some()) {
+        (true, true) => (false, true, None),
+        (true, false) => (true, options.alphabetic, None),
+        (false, _) => (false, options.alphabetic, options.by),
+    };
+    let turned = keeps_order && options.descending;
+    let mut elements = match value {
+        None => Vec::new(),
+        Some(ValueRef::List(list)) if turned => list.rev_iter_from(usize::MAX).collect(),
+        Some(ValueRef::List(list)) => list.iter_from(0).collect(),
+        Some(ValueRef::Set(set)) => set.iter().collect(),
+        Some(ValueRef::ZSet(zset)) if turned => {
+            zset.rev_iter_from(usize::MAX).map(|(member, _)| member).collect()
+        }
+        Some(ValueRef::ZSet(zset)) => zset.iter_from(0).map(|(member, _)| member).collect::<Vec<&[u8]>>(),
+        Some(ValueRef::String(_) | ValueRef::Hash(_)) => return Err(CommandError::WrongType),
+    };
+    if !keeps_order {
+        let mut weighed = weigh(cx, &elements, by, alphabetic)?;
+        weighed.sort_by(|a, b| if options.descending { b.compare(a) } else { a.compare(b) });
+        elements = weighed.into_iter().map(|weighed| weighed.element).collect();
+    }
+    let range = options.range(elements.len());
+    elements.truncate(range.end);
+    elements.drain(..range.start);
+    Ok(elements)
+}
+
+/// What an element is placed by.
+enum Weight<'c> {
+    Number(f64),
+    /// `None` comes before everything.
+    Text(Option<Cow<'c, [u8]>>),
+}
+
+struct Weighed<'c> {
+    element: &'c [u8],
+    weight: Weight<'c>,
+}
+
+impl Weighed<'_> {
+    fn compare(&self, other: &Self) -> Ordering {
+        match (&self.weight, &other.weight) {
+            (Weight::Text(a), Weight::Text(b)) => a.cmp(b),
+            (Weight::Number(a), Weight::Number(b)) => {
+                // Never NaN; elements of the same weight are ordered among themselves.
+                a.partial_cmp(b).unwrap_or(Ordering::Equal).then_with(|| self.element.cmp(other.element))
+            }
+            _ => Ordering::Equal,
+        }
+    }
+}
+
+fn weigh<'c>(
+    cx: &Context<'c, '_>,
+    elements: &[&'c [u8]],
+    by: Option<&[u8]>,
+    alphabetic: bool,
+) -> Result<Vec<Weighed<'c>>, CommandError> {
+    let weigh = |element: &'c [u8]| {
+        let text = match by {
+            Some(pattern) => look_up(cx, pattern, element),
+            None => Some(Cow::Borrowed(element)),
+        };
+        let weight = if alphabetic {
+            Weight::Text(text)
+        } else {
+            Weight::Number(text.map_or(Ok(0.0), |text| number(&text))?)
+        };
+        Ok(Weighed { element, weight })
+    };
+    elements.iter().map(|element| weigh(element)).collect()
+}
+
+/// Reads a weight: as other numbers, but spaces in front are skipped and nothing is 0.
+fn number(text: &[u8]) -> Result<f64, CommandError> {
+    const NO_NUMBER: &str = "ERR One or more scores can't be converted into double";
+    match text.trim_ascii_start() {
+        [] if text.is_empty() => Ok(0.0),
+        trimmed => parse::float_or(trimmed, NO_NUMBER),
+    }
+}
+
+/// What a pattern brings for an element: the element itself for `#`, else the string at the key that has the
+/// element in the place of the first `*`, or the field of the hash there if `->` and a field follow.
+fn look_up<'c>(cx: &Context<'_, '_>, pattern: &[u8], element: &'c [u8]) -> Option<Cow<'c, [u8]>> {
+    if pattern == b"#" {
+        return Some(Cow::Borrowed(element));
+    }
+    let (key, field) = key_and_field(pattern, element)?;
+    cx.keys.peek(cx.db, &key, |entry| match (entry?.value(), field) {
+        (ValueRef::String(value), None) => Some(value.to_vec().into()),
+        (ValueRef::Hash(hash), Some(field)) => hash.get(field).map(|value| value.to_vec().into()),
+        _ => None,
+    })
+}
+
+fn key_and_field<'p>(pattern: &'p [u8], element: &[u8]) -> Option<(Vec<u8>, Option<&'p [u8]>)> {
+    let star = pattern.iter().position(|byte| *byte == b'*')?;
+    let (before, behind) = (&pattern[..star], &pattern[star + 1..]);
+    let arrow = behind.windows(2).position(|pair| pair == b"->").filter(|at| at + 2 < behind.len());
+    let (behind, field) = match arrow {
+        Some(at) => (&behind[..at], Some(&behind[at + 2..])),
+        None => (behind, None),
+    };
+    Some(([before, element, behind].concat(), field))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use tarn_resp::request::OwnedArgs;
+
+    fn parse(line: &str, may_store: bool) -> Result<(bool, Option<Vec<u8>>), CommandError> {
+        let args: OwnedArgs = line.split(' ').collect();
+        let args = args.as_args();
+        let options = Options::parse(args, may_store)?;
+        Ok((looks_at_other_keys(args, may_store), options.store_at.map(|index| args.at(index).to_vec())))
+    }
+
+    #[test]
+    fn only_patterns_with_a_star_need_other_keys() {
+        for (line, other) in [
+            ("sort k", false),
+            ("sort k by nosort get #", false),
+            ("sort k get name_*", true),
+            ("sort k by w_*->f desc", true),
+            ("sort k by a* limit 0 1 alpha", true),
+        ] {
+            assert_eq!(parse(line, false).unwrap(), (other, None), "{line}");
+        }
+        assert_eq!(parse("sort k store a get b store c", true).unwrap(), (false, Some(b"c".to_vec())));
+        for line in ["sort k store c", "sort k limit 1", "sort k by", "sort k x"] {
+            assert_eq!(parse(line, false), Err(CommandError::Syntax), "{line}");
+        }
+    }
+
+    #[test]
+    fn patterns_name_keys_and_fields() {
+        let (key, field) = key_and_field(b"w_*_*->f->g", b"7").unwrap();
+        assert_eq!((key, field), (b"w_7_*".to_vec(), Some(&b"f->g"[..])));
+        assert_eq!(key_and_field(b"w_*->", b"7").unwrap(), (b"w_7->".to_vec(), None));
+        assert_eq!(key_and_field(b"a->*", b"7").unwrap(), (b"a->7".to_vec(), None));
+        assert!(key_and_field(b"constant", b"7").is_none());
+    }
+
+    #[test]
+    fn limits_are_cut_to_the_elements() {
+        let range = |limit| Options { limit, ..Options::default() }.range(5);
+        assert_eq!(range(None), 0..5);
+        assert_eq!(range(Some((1, 2))), 1..3);
+        assert_eq!(range(Some((-3, 2))), 0..2);
+        assert_eq!(range(Some((3, -1))), 3..5);
+        assert!(range(Some((9, 1))).is_empty() && range(Some((0, 0))).is_empty());
+        assert_eq!(range(Some((1, i64::MAX))), 1..5);
+    }
+
+    #[test]
+    fn weights_are_read_with_spaces_in_front_only() {
+        assert_eq!(number(b"  1.5").unwrap(), 1.5);
+        assert_eq!(number(b"").unwrap(), 0.0);
+        assert!(number(b"1 ").is_err() && number(b"x").is_err() && number(b" ").is_err());
+    }
+}

@@ -1,0 +1,350 @@
+//! Commands that combine sorted sets, and sets as if all their members had score 1: union, intersection,
+//! difference.
+
+use super::set_algebra::store_image;
+use super::zsets::{stored, write_members};
+use crate::command::{Command, Flags, KeySpec, Run};
+use crate::context::Context;
+use crate::decided::Decided;
+use crate::error::CommandError;
+use crate::parse;
+use smallvec::SmallVec;
+use tarn_engine::Entry;
+use tarn_engine::record::Kind;
+use tarn_engine::value::{ImageBuilder, SetRef, ValueRef, ZSetRef};
+use tarn_resp::request::Args;
+
+const READ: Flags = Flags::READONLY.with(Flags::MOVABLEKEYS);
+const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLEKEYS);
+
+const SOURCES: &[KeySpec] = &[KeySpec::counted(1, &["RO", "access"])];
+const TARGET_AND_SOURCES: &[KeySpec] =
+    &[KeySpec::one(&["OW", "update"]), KeySpec::counted(2, &["RO", "access"])];
+
+const UNION: &str = "O(N+M*log(M)), N being the total length of the sources and M that of the result";
+const INTER: &str = "O(N*K+M*log(M)) at worst, N being the length of the smallest source, K their number \
+    and M the length of the result";
+const DIFF: &str =
+    "O(N*K+M*log(M)) at worst, N being the length of the first source, K their number and M the result's";
+
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: Flags,
+    since: &'static str,
+    summary: &'static str,
+    run: Run,
+) -> Command {
+    Command::new(name, arity, flags, "sorted-set", since, summary, run)
+}
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[
+    row("zunion", -3, READ, "6.2.0", "Returns the members of any source.", zunion)
+        .keys(SOURCES)
+        .complexity(UNION),
+    row("zunionstore", -4, STORE, "2.0.0", "Stores the members of any source.", zunionstore)
+        .keys(TARGET_AND_SOURCES)
+        .complexity(UNION),
+    row("zinter", -3, READ, "6.2.0", "Returns the members that all sources share.", zinter)
+        .keys(SOURCES)
+        .complexity(INTER),
+    row("zinterstore", -4, STORE, "2.0.0", "Stores the members that all sources share.", zinterstore)
+        .keys(TARGET_AND_SOURCES)
+        .complexity(INTER),
+    row("zintercard", -3, READ, "7.0.0", "Counts the members that all sources share.", zintercard)
+        .keys(SOURCES)
+        .complexity(INTER),
+    row("zdiff", -3, READ, "6.2.0", "Returns the first source's members that no other has.", zdiff)
+        .keys(SOURCES)
+        .complexity(DIFF),
+    row("zdiffstore", -4, STORE, "6.2.0", "Stores the first source's members that no other has.", zdiffstore)
+        .keys(TARGET_AND_SOURCES)
+        .complexity(DIFF),
+];
+
+/// Something to combine.
+#[derive(Clone, Copy)]
+enum Source<'c> {
+    Missing,
+    Set(SetRef<'c>),
+    ZSet(ZSetRef<'c>),
+}
+
+impl<'c> Source<'c> {
+    fn of(entry: Option<&'c Entry>) -> Result<Source<'c>, CommandError> {
+        match entry.map(Entry::value) {
+            None => Ok(Source::Missing),
+            Some(ValueRef::Set(set)) => Ok(Source::Set(set)),
+            Some(ValueRef::ZSet(zset)) => Ok(Source::ZSet(zset)),
+            Some(_) => Err(CommandError::WrongType),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Source::Missing => 0,
+            Source::Set(set) => set.len(),
+            Source::ZSet(zset) => zset.len(),
+        }
+    }
+
+    fn score(&self, member: &[u8]) -> Option<f64> {
+        match self {
+            Source::Missing => None,
+            Source::Set(set) => set.contains(member).then_some(1.0),
+            Source::ZSet(zset) => zset.score(member),
+        }
+    }
+
+    fn members(&self) -> Box<dyn Iterator<Item = (&'c [u8], f64)> + 'c> {
+        match self {
+            Source::Missing => Box::new(std::iter::empty()),
+            Source::Set(set) => Box::new(set.iter().map(|member| (member, 1.0))),
+            Source::ZSet(zset) => Box::new(zset.iter_from(0)),
+        }
+    }
+}
+
+/// How sources are combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Combine {
+    Union,
+    Inter,
+    Diff,
+}
+
+/// What becomes of a member's scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aggregate {
+    Sum,
+    Min,
+    Max,
+}
+
+impl Aggregate {
+    fn parse(arg: &[u8]) -> Option<Aggregate> {
+        let is = |word: &str| arg.eq_ignore_ascii_case(word.as_bytes());
+        let all = [("sum", Aggregate::Sum), ("min", Aggregate::Min), ("max", Aggregate::Max)];
+        all.into_iter().find(|(word, _)| is(word)).map(|(_, aggregate)| aggregate)
+    }
+
+    /// One more score. Opposite infinities sum up to 0; what is no number is no minimum or maximum.
+    fn apply(self, so_far: f64, score: f64) -> f64 {
+        match self {
+            Aggregate::Sum => number_or_zero(so_far + score),
+            Aggregate::Min if score < so_far => score,
+            Aggregate::Max if score > so_far => score,
+            Aggregate::Min | Aggregate::Max => so_far,
+        }
+    }
+}
+
+/// Infinity times zero, and the sum of opposite infinities, count as 0.
+fn number_or_zero(score: f64) -> f64 {
+    if score.is_nan() { 0.0 } else { score }
+}
+
+/// What is asked for, and the sources with their weights.
+struct Request<'c> {
+    sources: SmallVec<[(Source<'c>, f64); 4]>,
+    aggregate: Aggregate,
+    with_scores: bool,
+    /// Where counting stops.
+    limit: usize,
+}
+
+/// What the result is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Reply,
+    Store,
+    Count,
+}
+
+impl<'c> Request<'c> {
+    /// Reads the sources that the arguments name, of which the number stands at `at`, and then the options: a
+    /// source of a wrong kind is found before a wrong option.
+    fn parse(
+        cx: &Context<'c, '_>,
+        args: Args<'_>,
+        at: usize,
+        name: &str,
+        combine: Combine,
+        used: Use,
+    ) -> Result<Request<'c>, CommandError> {
+        let count = parse::integer(args.at(at))?;
+        if count < 1 {
+            let text = format!("ERR at least 1 input key is needed for '{name}' command");
+            return Err(CommandError::owned(text));
+        }
+        let rest = args.tail(at + 1);
+        let count =
+            usize::try_from(count).ok().filter(|count| *count <= rest.len()).ok_or(CommandError::Syntax)?;
+        let sources = rest.iter().take(count).map(|key| Ok((Source::of(cx.entry(key))?, 1.0)));
+        let sources = sources.collect::<Result<_, CommandError>>()?;
+        let mut request =
+            Request { sources, aggregate: Aggregate::Sum, with_scores: false, limit: usize::MAX };
+        request.parse_options(rest.tail(count), combine, used)?;
+        Ok(request)
+    }
+
+    fn parse_options(&mut self, args: Args<'_>, combine: Combine, used: Use) -> Result<(), CommandError> {
+        let has_weights = combine != Combine::Diff && used != Use::Count;
+        let mut words = args.into_iter();
+        while let Some(word) = words.next() {
+            let is = |option: &str| word.eq_ignore_ascii_case(option.as_bytes());
+            if has_weights && words.len() >= self.sources.len() && is("weights") {
+                for (_, weight) in &mut self.sources {
+                    let arg = words.next().ok_or(CommandError::Syntax)?;
+                    *weight = parse::float_or(arg, "ERR weight value is not a float")?;
+                }
+            } else if has_weights && words.len() >= 1 && is("aggregate") {
+                self.aggregate = words.next().and_then(Aggregate::parse).ok_or(CommandError::Syntax)?;
+            } else if used == Use::Reply && is("withscores") {
+                self.with_scores = true;
+            } else if used == Use::Count && words.len() >= 1 && is("limit") {
+                let limit = words.next().ok_or(CommandError::Syntax)?;
+                let limit = parse::count_or(limit, "ERR LIMIT can't be negative")?;
+                self.limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+            } else {
+                return Err(CommandError::Syntax);
+            }
+        }
+        Ok(())
+    }
+
+    /// The members of the combination with their scores, in no particular order.
+    fn combine(mut self, combine: Combine) -> Vec<(&'c [u8], f64)> {
+        if combine != Combine::Diff {
+            // Scores are added up in this order, which can be seen in the last digits.
+            self.sources.sort_by_key(|(source, _)| source.len());
+        }
+        match combine {
+            Combine::Union => self.union(),
+            Combine::Inter => self.inter(),
+            Combine::Diff => self.diff(),
+        }
+    }
+
+    fn union(self) -> Vec<(&'c [u8], f64)> {
+        let mut scores = Decided::default();
+        for (source, weight) in &self.sources {
+            for (member, score) in source.members() {
+                let score = number_or_zero(weight * score);
+                let so_far = scores.entry(member, || None);
+                *so_far = Some(so_far.map_or(score, |so_far| self.aggregate.apply(so_far, score)));
+            }
+        }
+        scores.into_items().filter_map(|(member, score)| Some((member, score?))).collect()
+    }
+
+    fn inter(self) -> Vec<(&'c [u8], f64)> {
+        let Some(((smallest, weight), others)) = self.sources.split_first() else { return Vec::new() };
+        let shared = smallest.members().filter_map(|(member, score)| {
+            let mut total = number_or_zero(weight * score);
+            for (source, weight) in others {
+                total = self.aggregate.apply(total, weight * source.score(member)?);
+            }
+            Some((member, total))
+        });
+        shared.take(self.limit).collect()
+    }
+
+    fn diff(self) -> Vec<(&'c [u8], f64)> {
+        let Some(((first, _), others)) = self.sources.split_first() else { return Vec::new() };
+        let elsewhere = |member: &[u8]| others.iter().any(|(source, _)| source.score(member).is_some());
+        first.members().filter(|(member, _)| !elsewhere(member)).collect()
+    }
+}
+
+/// By score, then by bytes.
+fn sort(members: &mut [(&[u8], f64)]) {
+    let by_score = |a: f64, b: f64| a.partial_cmp(&b).expect("no score is NaN");
+    members.sort_unstable_by(|a, b| by_score(a.1, b.1).then_with(|| a.0.cmp(b.0)));
+}
+
+fn zunion<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    reply_with(cx, args, "zunion", Combine::Union)
+}
+
+fn zinter<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    reply_with(cx, args, "zinter", Combine::Inter)
+}
+
+fn zdiff<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    reply_with(cx, args, "zdiff", Combine::Diff)
+}
+
+fn reply_with<'a>(
+    cx: &mut Context<'_, 'a>,
+    args: Args<'a>,
+    name: &str,
+    combine: Combine,
+) -> Result<(), CommandError> {
+    let request = Request::parse(cx, args, 1, name, combine, Use::Reply)?;
+    let with_scores = request.with_scores;
+    let mut members = request.combine(combine);
+    sort(&mut members);
+    write_members(cx, members.len(), members.into_iter(), with_scores);
+    Ok(())
+}
+
+fn zunionstore<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    store(cx, args, "zunionstore", Combine::Union)
+}
+
+fn zinterstore<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    store(cx, args, "zinterstore", Combine::Inter)
+}
+
+fn zdiffstore<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    store(cx, args, "zdiffstore", Combine::Diff)
+}
+
+fn store<'a>(
+    cx: &mut Context<'_, 'a>,
+    args: Args<'a>,
+    name: &str,
+    combine: Combine,
+) -> Result<(), CommandError> {
+    let request = Request::parse(cx, args, 2, name, combine, Use::Store)?;
+    let mut members = request.combine(combine);
+    sort(&mut members);
+    let mut image = ImageBuilder::new(Kind::ZSet);
+    for (member, score) in members {
+        image.push_scored(member, stored(score));
+    }
+    store_image(cx, args.at(1), Kind::ZSet, image);
+    Ok(())
+}
+
+fn zintercard<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let request = Request::parse(cx, args, 1, "zintercard", Combine::Inter, Use::Count)?;
+    let members = request.combine(Combine::Inter);
+    cx.reply.integer(members.len() as i64);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opposite_infinities_and_nan_are_no_scores() {
+        let inf = f64::INFINITY;
+        assert_eq!(Aggregate::Sum.apply(inf, -inf), 0.0);
+        assert_eq!(Aggregate::Sum.apply(1.0, inf), inf);
+        assert_eq!(Aggregate::Min.apply(1.0, f64::NAN), 1.0);
+        assert_eq!(Aggregate::Max.apply(-inf, inf), inf);
+        assert_eq!(number_or_zero(0.0 * inf), 0.0);
+    }
+
+    #[test]
+    fn members_are_ordered_by_score_then_bytes() {
+        let mut members = vec![(&b"b"[..], 1.0), (b"a", 1.0), (b"c", f64::NEG_INFINITY), (b"d", 0.5)];
+        sort(&mut members);
+        let names: Vec<&[u8]> = members.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, [b"c", b"d", b"a", b"b"]);
+    }
+}

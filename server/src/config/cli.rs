@@ -1,0 +1,248 @@
+//! The arguments of `serve`: `[FILE] [--directive value ...] [-]`, as redis-server takes them.
+//!
+//! Options are obeyed after the file (and after standard input, if `-` is the last argument or stands for the
+//! file), so they override it. What follows an option's name, up to the next `--`, are its values; the first
+//! of them may itself begin with `--`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use super::args::{join_args, split_args};
+use super::directives::{directives, find_directive};
+use super::error::{LoadError, Source};
+use super::file::{Includes, load_file, load_stdin, obey};
+use super::settings::Config;
+
+/// What the arguments of `serve` ask for.
+#[derive(Debug)]
+pub enum Invocation {
+    /// To start with this configuration.
+    Serve(Box<Loaded>),
+    /// To print [`help_text`] and leave.
+    Help,
+    /// To print the version and leave.
+    Version,
+}
+
+/// A configuration with what the server should tell about it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// The file it came from, absolute, for `CONFIG REWRITE`; none if there was none.
+    pub file: Option<PathBuf>,
+    /// Directives that were taken without effect, one line each.
+    pub warnings: Vec<String>,
+}
+
+/// The arguments parted into their three kinds.
+#[derive(Debug, Default)]
+struct Arguments {
+    file: Option<OsString>,
+    stdin: bool,
+    options: Vec<CommandOption>,
+}
+
+/// `--name value ...`.
+#[derive(Debug)]
+struct CommandOption {
+    name: Vec<u8>,
+    values: Vec<Vec<u8>>,
+}
+
+/// Reads the arguments after `serve` and everything they name.
+pub fn parse_serve_args(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, LoadError> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    match args.first().map(|arg| arg.as_bytes()) {
+        Some(b"-h" | b"--help") => return Ok(Invocation::Help),
+        Some(b"-v" | b"--version") => return Ok(Invocation::Version),
+        _ => {}
+    }
+    let arguments = part(&args)?;
+    let mut config = Config::default();
+    let file = match arguments.file {
+        Some(path) => Some(absolute(path.into())?),
+        None => None,
+    };
+    if let Some(path) = &file {
+        load_file(&mut config, path)?;
+    }
+    if arguments.stdin {
+        load_stdin(&mut config)?;
+    }
+    for CommandOption { name, values } in &arguments.options {
+        let line = shown(name, values);
+        let located = |problem| LoadError::Line { at: Source::CommandLine, line, problem };
+        obey(&mut config, name, values, Includes::FROM_TOP, located)?;
+    }
+    let warnings = directives().filter_map(|directive| directive.warning(&config)).collect();
+    Ok(Invocation::Serve(Box::new(Loaded { config, file, warnings })))
+}
+
+fn part(args: &[OsString]) -> Result<Arguments, LoadError> {
+    let mut parted = Arguments::default();
+    let mut rest = args;
+    match rest.first().map(|arg| arg.as_bytes()) {
+        Some(b"-") => {
+            parted.stdin = true;
+            rest = &rest[1..];
+        }
+        Some(first) if !first.starts_with(b"-") => {
+            parted.file = Some(rest[0].clone());
+            rest = &rest[1..];
+        }
+        _ => {}
+    }
+    if let [before @ .., last] = rest
+        && last == "-"
+    {
+        parted.stdin = true;
+        rest = before;
+    }
+    while let Some((option, after)) = rest.split_first() {
+        let Some(name) = option.as_bytes().strip_prefix(b"--") else {
+            return Err(LoadError::Argument { argument: option.to_string_lossy().into_owned() });
+        };
+        let (option, after) = take_option(name, after);
+        // A lone `--` is nothing.
+        if !option.name.is_empty() || !option.values.is_empty() {
+            parted.options.push(option);
+        }
+        rest = after;
+    }
+    Ok(parted)
+}
+
+/// Takes an option's values; `option` may be a whole directive in one argument, as in `"--save 60 1"`.
+fn take_option<'a>(option: &[u8], after: &'a [OsString]) -> (CommandOption, &'a [OsString]) {
+    let mut values = split_args(option).unwrap_or_else(|| vec![option.to_vec()]);
+    let name = if values.is_empty() { Vec::new() } else { values.remove(0) };
+    let is_option = |arg: &OsString| arg.as_bytes().starts_with(b"--");
+    let mut count = after.iter().position(is_option).unwrap_or(after.len());
+    let lacks_value = values.is_empty() && count == 0;
+    if lacks_value && name.eq_ignore_ascii_case(b"save") {
+        // An empty list in a script that writes `--save $RULES`.
+        values.push(Vec::new());
+    } else if lacks_value && !after.is_empty() {
+        // A password or title may begin with two dashes.
+        count = 1 + after[1..].iter().position(is_option).unwrap_or(after.len() - 1);
+    }
+    values.extend(after[..count].iter().map(|arg| arg.as_bytes().to_vec()));
+    (CommandOption { name, values }, &after[count..])
+}
+
+fn absolute(path: PathBuf) -> Result<PathBuf, LoadError> {
+    std::path::absolute(&path).map_err(|error| LoadError::Unreadable { path, error })
+}
+
+/// The option as an error may show it: without the values of sensitive directives.
+fn shown(name: &[u8], values: &[Vec<u8>]) -> String {
+    let sensitive = find_directive(name).is_some_and(|directive| directive.sensitive);
+    let values = if sensitive { b"...".to_vec() } else { join_args(values) };
+    format!("--{} {}", String::from_utf8_lossy(name), String::from_utf8_lossy(&values)).trim_end().to_owned()
+}
+
+/// The text of `serve --help`: usage, and every directive that does something.
+pub fn help_text() -> String {
+    let mut text = String::from(
+        "Usage: tarn serve [FILE] [--directive value ...] [-]\n\n\
+         FILE is in redis.conf's syntax; '-' reads the same from standard input. A directive on the\n\
+         command line overrides the file:\n\n    \
+         tarn serve --port 7000 --dir /var/lib/tarn --appendfsync always --save 60 1000\n\n\
+         Directives and their defaults:\n\n",
+    );
+    for directive in directives().filter(|directive| directive.is_implemented()) {
+        let default = if directive.default.is_empty() { "\"\"" } else { directive.default };
+        text.push_str(&format!("  {} {default}\n        {}\n", directive.name, directive.doc));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::Write;
+
+    use super::super::{AppendFsync, SaveRule};
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Loaded, LoadError> {
+        match parse_serve_args(args.iter().map(OsString::from))? {
+            Invocation::Serve(loaded) => Ok(*loaded),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn refusal(args: &[&str]) -> String {
+        parse(args).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn no_arguments_give_the_defaults() {
+        let loaded = parse(&[]).unwrap();
+        assert_eq!(loaded.config, Config::default());
+        assert_eq!(loaded.file, None);
+        assert!(loaded.config.appendonly && loaded.config.dir_is_default());
+        assert_eq!(loaded.config.log_dirs(), [loaded.config.dir.join("log")]);
+    }
+
+    #[test]
+    fn options_come_after_the_file_and_override_it() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        writeln!(file, "# a comment\nport 7001\nappendfsync always\nsave 60 1").unwrap();
+        let loaded = parse(&[file.path().to_str().unwrap(), "--port", "7002", "--save", "30", "2"]).unwrap();
+        assert_eq!(loaded.config.port, 7002);
+        assert_eq!(loaded.config.appendfsync, AppendFsync::Always);
+        let rules = [SaveRule { after_s: 60, changes: 1 }, SaveRule { after_s: 30, changes: 2 }];
+        assert_eq!(loaded.config.save.rules, rules);
+        assert_eq!(loaded.file.as_deref(), Some(file.path()));
+    }
+
+    #[test]
+    fn an_option_may_be_one_argument_and_its_value_may_begin_with_dashes() {
+        let loaded =
+            parse(&["--port 7003", "--requirepass", "--secret", "--save", "--timeout", "5"]).unwrap();
+        assert_eq!(loaded.config.port, 7003);
+        assert_eq!(loaded.config.requirepass, b"--secret");
+        assert!(loaded.config.save.rules.is_empty());
+        assert_eq!(loaded.config.timeout_s, 5);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_remedy() {
+        assert_eq!(
+            refusal(&["--prot", "7000"]),
+            "command line: in '--prot 7000': unknown directive 'prot' (did you mean 'port'?)"
+        );
+        assert_eq!(
+            refusal(&["--port=7000"]),
+            "command line: in '--port=7000': unknown directive 'port=7000' (write 'port' \
+             and its value with a space between)"
+        );
+        assert_eq!(
+            refusal(&["--timeout", "soon"]),
+            "command line: in '--timeout soon': argument couldn't be parsed into an integer; 'timeout' is: \
+             disconnect a client idle for so many seconds; 0 never"
+        );
+        assert!(refusal(&["--port"]).contains("wrong number of arguments"));
+        assert!(refusal(&["a", "b"]).contains("unexpected argument 'b'"));
+        assert!(refusal(&["/no/such/file"]).contains("/no/such/file"));
+        assert!(refusal(&["--maxmemory", "1gb"]).contains("there is no memory limit yet"));
+        assert!(refusal(&["--rename-command", "CONFIG", ""]).contains("commands cannot be renamed"));
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        assert!(!refusal(&["--requirepass", "secret", "word"]).contains("secret"));
+    }
+
+    #[test]
+    fn inert_directives_warn_unless_they_are_at_their_default() {
+        let loaded = parse(&["--rdbcompression", "yes", "--activedefrag", "yes"]).unwrap();
+        assert_eq!(
+            loaded.warnings,
+            ["'activedefrag yes' is accepted, but has no effect: there is no active defragmentation"]
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! Reading lines in redis.conf's syntax and obeying them: comments, quotes, `include`, and errors that name
+//! file, line and remedy.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::args::split_args;
+use super::directives::{find_directive, nearest_name};
+use super::error::{LoadError, Source};
+use super::foreign::REFUSED_ORDERS;
+use super::kinds::Phase;
+use super::settings::Config;
+
+/// Files that may include one another, one within the other.
+const INCLUDE_DEPTH_MAX: usize = 16;
+
+/// What becomes of `include`.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Includes {
+    /// Other files are read, from within so many files that include one another.
+    Followed(usize),
+    /// The text must stand alone.
+    Refused,
+}
+
+impl Includes {
+    /// In a file that nobody includes.
+    pub(super) const FROM_TOP: Includes = Includes::Followed(0);
+}
+
+/// Reads a configuration from a text that includes no files.
+pub fn read_config(text: &[u8]) -> Result<Config, LoadError> {
+    let mut config = Config::default();
+    load_text(&mut config, text, &Source::Text, Includes::Refused)?;
+    Ok(config)
+}
+
+/// Obeys every line of a file.
+pub(super) fn load_file(config: &mut Config, path: &Path) -> Result<(), LoadError> {
+    load_nested(config, path, Includes::FROM_TOP)
+}
+
+/// Obeys every line of standard input.
+pub(super) fn load_stdin(config: &mut Config) -> Result<(), LoadError> {
+    let mut text = Vec::new();
+    std::io::stdin().read_to_end(&mut text).map_err(LoadError::Stdin)?;
+    load_text(config, &text, &Source::Stdin, Includes::FROM_TOP)
+}
+
+/// Obeys every line of a text. `at` names the place of a line by its number.
+pub(super) fn load_text(
+    config: &mut Config,
+    text: &[u8],
+    at: &dyn Fn(usize) -> Source,
+    includes: Includes,
+) -> Result<(), LoadError> {
+    for (i, line) in text.split(|&b| b == b'\n').enumerate() {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let located = |problem: String| LoadError::Line { at: at(i + 1), line: shown(line), problem };
+        let words = split_args(line).ok_or_else(|| {
+            located(
+                "unbalanced quotes; close every quote, and leave a space after the closing one".to_owned(),
+            )
+        })?;
+        if let [name, values @ ..] = words.as_slice() {
+            obey(config, name, values, includes, located)?;
+        }
+    }
+    Ok(())
+}
+
+/// Obeys one line, given as words. `located` makes an error of a problem with the line itself.
+pub(super) fn obey(
+    config: &mut Config,
+    name: &[u8],
+    values: &[Vec<u8>],
+    includes: Includes,
+    located: impl FnOnce(String) -> LoadError,
+) -> Result<(), LoadError> {
+    if name.eq_ignore_ascii_case(b"include") {
+        include(config, values, includes).map_err(|error| error.or_located(located))
+    } else {
+        set(config, name, values).map_err(located)
+    }
+}
+
+/// Sets one directive. The error says what is wrong and what to do.
+fn set(config: &mut Config, name: &[u8], values: &[Vec<u8>]) -> Result<(), String> {
+    let Some(directive) = find_directive(name) else { return Err(unknown(name)) };
+    let value = match values {
+        // A directive without any value is a slip of the pen, even where "" would be a list of nothing.
+        [] => Err(super::ValueError::ArgumentCount),
+        values => directive.shape.read(values),
+    };
+    let stored = value.and_then(|value| directive.store(config, value, Phase::Load));
+    stored.map_err(|error| match error {
+        super::ValueError::Unsupported { .. } => format!("'{}' is {error}", directive.name),
+        error => format!("{error}; '{}' is: {}", directive.name, directive.doc),
+    })
+}
+
+fn load_nested(config: &mut Config, path: &Path, includes: Includes) -> Result<(), LoadError> {
+    let text = std::fs::read(path).map_err(|error| LoadError::Unreadable { path: path.to_owned(), error })?;
+    load_text(config, &text, &|line| Source::File(path.to_owned(), line), includes)
+}
+
+/// What an `include` line runs into: a problem of the line itself, or one inside the included file.
+enum IncludeError {
+    Here(String),
+    Inside(LoadError),
+}
+
+impl IncludeError {
+    fn or_located(self, located: impl FnOnce(String) -> LoadError) -> LoadError {
+        match self {
+            Self::Here(problem) => located(problem),
+            Self::Inside(error) => error,
+        }
+    }
+}
+
+fn include(config: &mut Config, values: &[Vec<u8>], includes: Includes) -> Result<(), IncludeError> {
+    let [pattern] = values else {
+        return Err(IncludeError::Here("wrong number of arguments; 'include' takes one path".to_owned()));
+    };
+    let Includes::Followed(depth) = includes else {
+        return Err(IncludeError::Here("this text cannot include files".to_owned()));
+    };
+    if depth >= INCLUDE_DEPTH_MAX {
+        let problem =
+            format!("files include one another more than {INCLUDE_DEPTH_MAX} deep; is there a circle?");
+        return Err(IncludeError::Here(problem));
+    }
+    for path in expand(pattern) {
+        load_nested(config, &path, Includes::Followed(depth + 1)).map_err(IncludeError::Inside)?;
+    }
+    Ok(())
+}
+
+/// The files an `include` means. A pattern in the last part of the path stands for the files that match it,
+/// in order of name, possibly none.
+fn expand(pattern: &[u8]) -> Vec<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = Path::new(std::ffi::OsStr::from_bytes(pattern));
+    let Some(last) = path.file_name().map(OsStrExt::as_bytes) else { return vec![path.to_owned()] };
+    if !last.iter().any(|b| b"*?[".contains(b)) {
+        return vec![path.to_owned()];
+    }
+    let parent = path.parent().unwrap_or(Path::new(""));
+    let listed = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    let Ok(entries) = std::fs::read_dir(listed) else { return Vec::new() };
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let visible = |name: &[u8]| !name.starts_with(b".") || last.starts_with(b".");
+    let mut paths: Vec<PathBuf> = names
+        .filter(|name| visible(name.as_bytes()) && crate::glob::matches(last, name.as_bytes()))
+        .map(|name| parent.join(name))
+        .collect();
+    paths.sort();
+    paths
+}
+
+fn unknown(name: &[u8]) -> String {
+    let lower = name.to_ascii_lowercase();
+    if let Some((order, why)) = REFUSED_ORDERS.iter().find(|(order, _)| order.as_bytes() == lower) {
+        return format!("'{order}' is not supported by Tarn: {why}");
+    }
+    let name = String::from_utf8_lossy(name);
+    if let Some((before, _)) = name.split_once('=')
+        && find_directive(before.as_bytes()).is_some()
+    {
+        return format!("unknown directive '{name}' (write '{before}' and its value with a space between)");
+    }
+    match nearest_name(name.as_bytes()) {
+        Some(nearest) => format!("unknown directive '{name}' (did you mean '{nearest}'?)"),
+        None => format!("unknown directive '{name}'; see 'serve --help' for the directives there are"),
+    }
+}
+
+/// The line as an error may show it: without the values of sensitive directives.
+fn shown(line: &[u8]) -> String {
+    let name = line.split(|&b| super::args::is_space(b)).next().unwrap_or_default();
+    let sensitive = find_directive(name).is_some_and(|directive| directive.sensitive);
+    let shown = if sensitive { [name, b" ..."].concat() } else { line.to_vec() };
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::{ClientClass, LogLevel};
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, String> {
+        let mut config = Config::default();
+        let at = |line| Source::File(PathBuf::from("tarn.conf"), line);
+        load_text(&mut config, text.as_bytes(), &at, Includes::FROM_TOP)
+            .map_err(|error| error.to_string())?;
+        Ok(config)
+    }
+
+    #[test]
+    fn repeated_directives_add_up_or_the_last_one_counts() {
+        let config =
+            read("hz 20\nHZ 30\nsave 60 1\nsave 30 2\nclient-output-buffer-limit replica 1mb 2kb 3\n")
+                .unwrap();
+        assert_eq!(config.hz, 30);
+        assert_eq!(config.save.rules.len(), 2);
+        let replica = config.client_output_buffer_limit.of(ClientClass::Replica);
+        assert_eq!((replica.hard_bytes, replica.soft_bytes, replica.soft_s), (1 << 20, 2 << 10, 3));
+        assert_eq!(config.client_output_buffer_limit.of(ClientClass::PubSub).hard_bytes, 32 << 20);
+        assert!(read("save 60 1\nsave \"\"\n").unwrap().save.rules.is_empty());
+    }
+
+    #[test]
+    fn comments_blank_lines_and_windows_line_ends_are_fine() {
+        let config = read("# one\r\n\r\n  loglevel WARNING\r\n").unwrap();
+        assert_eq!(config.loglevel, LogLevel::Warning);
+    }
+
+    #[test]
+    fn an_error_names_file_line_and_remedy() {
+        assert_eq!(
+            read("port 1\nappendfsnyc no\n").unwrap_err(),
+            "tarn.conf:2: in 'appendfsnyc no': unknown directive 'appendfsnyc' (did you mean 'appendfsync'?)"
+        );
+        assert_eq!(
+            read("dir \"/tmp").unwrap_err(),
+            "tarn.conf:1: in 'dir \"/tmp': unbalanced quotes; close every quote, and leave a space after the \
+             closing one"
+        );
+        assert!(read("appendonly no # why").unwrap_err().contains("wrong number of arguments"));
+        assert!(read("xyzzyxyzzy 1").unwrap_err().contains("see 'serve --help'"));
+        assert!(read("save 60").unwrap_err().contains("Invalid save parameters"));
+    }
+
+    #[test]
+    fn the_configuration_that_redis_ships_is_understood_up_to_what_tarn_lacks() {
+        let shipped = "bind 127.0.0.1 -::1\nprotected-mode yes\nport 6379\ndaemonize no\nsave \"\"\n\
+            appendfilename \"appendonly.aof\"\nreplica-serve-stale-data yes\nnotify-keyspace-events \"\"\n";
+        read(shipped).unwrap();
+        assert!(read("daemonize yes").unwrap_err().contains("stays in the foreground"));
+    }
+
+    #[test]
+    fn includes_are_read_in_place_and_a_circle_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let shown = |name: &str| path(name).display().to_string();
+        std::fs::write(path("a.inc"), "hz 20\n").unwrap();
+        std::fs::write(path("b.inc"), "hz 30\ntimeout 7\n").unwrap();
+        std::fs::write(path("circle"), format!("include {}\n", shown("circle"))).unwrap();
+
+        let config = read(&format!("include {}\nport 1\n", shown("*.inc"))).unwrap();
+        assert_eq!((config.hz, config.timeout_s, config.port), (30, 7, 1));
+        let error = read(&format!("include {}", shown("circle"))).unwrap_err();
+        assert!(error.starts_with(&format!("{}:1:", shown("circle"))), "{error}");
+        assert!(error.contains("circle?"), "{error}");
+        assert!(read(&format!("include {}", shown("nothing.conf"))).unwrap_err().contains("nothing.conf"));
+    }
+}

@@ -1,0 +1,225 @@
+//! The directives of redis-server 7.0 that Tarn knows by name only, so that an existing `redis.conf` either
+//! works or is refused with a reason.
+//!
+//! A row is *inert* where ignoring it harms nobody: any value is taken, remembered and shown, and one that is
+//! not the default brings one line of warning. It is *only default* where another value would promise a
+//! behaviour that is not there.
+
+use super::directives::{BYTES_MAX, Directive as D, Home, INT_MAX, int, memory};
+use super::shape::Shape;
+
+/// Directives that are no settings but orders, which `CONFIG GET` does not show: name and why they are
+/// refused.
+pub(super) const REFUSED_ORDERS: &[(&str, &str)] = &[
+    ("rename-command", "commands cannot be renamed; remove the line"),
+    ("user", "access control lists are not there yet; remove the line, or use requirepass"),
+    ("loadmodule", "there are no modules; remove the line"),
+    ("sentinel", "there is no sentinel mode; remove the line"),
+];
+
+const NO_RDB: Home = Home::Inert("there are no RDB files yet");
+const NO_AOF: Home =
+    Home::Inert("the log has its own files and is compacted in its own way, see log-dir and log-compaction");
+const NO_REPLICATION: Home = Home::Inert("there is no replication yet");
+const NO_CLUSTER: Home = Home::Inert("there is no cluster mode yet");
+const NO_TLS: Home = Home::Inert("there is no TLS yet");
+const NO_EVICTION: Home = Home::Inert("keys are not evicted");
+const NO_DEFRAG: Home = Home::Inert("there is no active defragmentation");
+const NO_STREAMS: Home = Home::Inert("there are no streams yet");
+const NO_SCRIPTS: Home = Home::Inert("there are no scripts yet");
+const NO_SYSLOG: Home = Home::Inert("there is no syslog");
+const NO_ACL: Home = Home::Inert("access control lists are not there yet");
+const PROCESS: Home = Home::Inert("the process leaves this to the operating system");
+const ALWAYS_LAZY: Home = Home::Inert("large values are always freed in the background");
+const SHUTDOWN: Home = Home::Inert("a shutdown always flushes the log and waits for nothing else");
+
+const fn only(why: &'static str) -> Home {
+    Home::OnlyDefault(why)
+}
+
+const BIT: Shape = Shape::Bool;
+const TEXT: Shape = Shape::Text;
+const COUNT: Shape = int(0, INT_MAX);
+const POSITIVE: Shape = int(1, INT_MAX);
+const PORT: Shape = int(0, 65535);
+const WIDE: Shape = int(0, i64::MAX);
+const BYTES: Shape = memory(0, BYTES_MAX);
+const SHUTDOWN_FLAGS: Shape = Shape::Flags(&["default", "save", "nosave", "now", "force"]);
+
+const fn inert(name: &'static str, shape: Shape, default: &'static str, home: Home) -> D {
+    D::run_time(name, shape, default, home, "known, without effect")
+}
+
+const fn fixed(name: &'static str, shape: Shape, default: &'static str, home: Home) -> D {
+    D::at_start(name, shape, default, home, "known, not supported")
+}
+
+#[rustfmt::skip]
+pub(super) static FOREIGN: &[D] = &[
+    // What Tarn cannot do and would have to.
+    inert("maxmemory", BYTES, "0",
+        only("there is no memory limit yet; leave 'maxmemory 0' and size the machine for the data")),
+    inert("maxmemory-clients", Shape::MemoryOrPercent, "0",
+        only("client memory is limited by client-output-buffer-limit and client-query-buffer-limit")),
+    inert("notify-keyspace-events", TEXT, "", only("there are no keyspace notifications yet; leave it \"\"")),
+    inert("replicaof", Shape::List, "",
+        only("there is no replication yet; remove the line")).alias("slaveof"),
+    inert("min-replicas-to-write", COUNT, "0",
+        only("there is no replication yet; leave it 0")).alias("min-slaves-to-write"),
+    fixed("cluster-enabled", BIT, "no", only("there is no cluster mode yet; leave it 'no'")),
+    inert("tls-port", PORT, "0", only("there is no TLS yet; leave it 0 and put a TLS proxy in front")),
+    inert("tls-replication", BIT, "no", only("there is no TLS yet; leave it 'no'")),
+    inert("tls-cluster", BIT, "no", only("there is no TLS yet; leave it 'no'")),
+    fixed("aclfile", TEXT, "", only("access control lists are not there yet; use requirepass")),
+    fixed("daemonize", BIT, "no", only("the server stays in the foreground; start it with systemd, or '&'")),
+    fixed("supervised", Shape::Choice(&["upstart", "systemd", "auto", "no"]), "no",
+        only("no supervisor is told of the start; use 'supervised no', and Type=exec with systemd")),
+    fixed("syslog-enabled", BIT, "no", only("messages go to standard output or logfile; leave it 'no'")),
+    fixed("enable-protected-configs", Shape::Choice(&["no", "yes", "local"]), "no",
+        only("dir cannot change at run time")),
+    fixed("enable-module-command", Shape::Choice(&["no", "yes", "local"]), "no",
+        only("there are no modules")),
+    inert("aof-load-truncated", BIT, "yes",
+        only("a torn end of the log is always cut, with a message; leave it 'yes'")),
+    inert("bind-source-addr", TEXT, "",
+        only("the server opens no connections of its own yet; remove the line")),
+    fixed("socket-mark-id", int(0, u32::MAX as i64), "0", only("sockets cannot be marked; leave it 0")),
+
+    // Files of Redis's persistence.
+    fixed("dbfilename", TEXT, "dump.rdb", NO_RDB).protected(),
+    inert("rdbcompression", BIT, "yes", NO_RDB),
+    fixed("rdbchecksum", BIT, "yes", NO_RDB),
+    inert("rdb-del-sync-files", BIT, "no", NO_RDB),
+    inert("rdb-save-incremental-fsync", BIT, "yes", NO_RDB),
+    inert("sanitize-dump-payload", Shape::Choice(&["no", "yes", "clients"]), "no", NO_RDB),
+    inert("stop-writes-on-bgsave-error", BIT, "yes", NO_RDB),
+    fixed("appendfilename", TEXT, "appendonly.aof", NO_AOF),
+    fixed("appenddirname", TEXT, "appendonlydir", NO_AOF),
+    inert("no-appendfsync-on-rewrite", BIT, "no", NO_AOF),
+    inert("auto-aof-rewrite-percentage", COUNT, "100", NO_AOF),
+    inert("auto-aof-rewrite-min-size", BYTES, "67108864", NO_AOF),
+    inert("aof-use-rdb-preamble", BIT, "yes", NO_AOF),
+    inert("aof-rewrite-incremental-fsync", BIT, "yes", NO_AOF),
+    inert("aof-timestamp-enabled", BIT, "no", NO_AOF),
+    inert("aof-disable-auto-gc", BIT, "no", NO_AOF),
+
+    // Memory.
+    inert("maxmemory-policy", Shape::Choice(&["volatile-lru", "volatile-lfu", "volatile-random",
+        "volatile-ttl",
+        "allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction"]), "noeviction", NO_EVICTION),
+    inert("maxmemory-samples", POSITIVE, "5", NO_EVICTION),
+    inert("maxmemory-eviction-tenacity", int(0, 100), "10", NO_EVICTION),
+    inert("lfu-log-factor", COUNT, "10", NO_EVICTION),
+    inert("lfu-decay-time", COUNT, "1", NO_EVICTION),
+    inert("lazyfree-lazy-eviction", BIT, "no", NO_EVICTION),
+    inert("lazyfree-lazy-expire", BIT, "no", ALWAYS_LAZY),
+    inert("lazyfree-lazy-server-del", BIT, "no", ALWAYS_LAZY),
+    inert("lazyfree-lazy-user-del", BIT, "no", ALWAYS_LAZY),
+    inert("lazyfree-lazy-user-flush", BIT, "no", ALWAYS_LAZY),
+    inert("replica-lazy-flush", BIT, "no", ALWAYS_LAZY).alias("slave-lazy-flush"),
+    inert("activedefrag", BIT, "no", NO_DEFRAG),
+    inert("active-defrag-cycle-min", int(1, 99), "1", NO_DEFRAG),
+    inert("active-defrag-cycle-max", int(1, 99), "25", NO_DEFRAG),
+    inert("active-defrag-threshold-lower", int(0, 1000), "10", NO_DEFRAG),
+    inert("active-defrag-threshold-upper", int(0, 1000), "100", NO_DEFRAG),
+    inert("active-defrag-ignore-bytes", memory(1, BYTES_MAX), "104857600", NO_DEFRAG),
+    inert("active-defrag-max-scan-fields", int(1, i64::MAX), "1000", NO_DEFRAG),
+    inert("activerehashing", BIT, "yes", Home::Inert("tables grow in small steps by themselves")),
+    inert("jemalloc-bg-thread", BIT, "yes", PROCESS),
+    inert("hll-sparse-max-bytes", BYTES, "3000", Home::Inert("there are no HyperLogLogs yet")),
+    inert("stream-node-max-bytes", BYTES, "4096", NO_STREAMS),
+    inert("stream-node-max-entries", int(0, i64::MAX), "100", NO_STREAMS),
+    inert("tracking-table-max-keys", WIDE, "1000000", Home::Inert("there is no client-side caching yet")),
+
+    // Process.
+    fixed("io-threads", int(1, 128), "1", Home::Inert("worker threads are set by 'threads'")),
+    fixed("io-threads-do-reads", BIT, "no", Home::Inert("worker threads are set by 'threads'")),
+    inert("dynamic-hz", BIT, "yes", Home::Inert("background work is paced by what there is to do")),
+    inert("busy-reply-threshold", WIDE, "5000", NO_SCRIPTS).alias("lua-time-limit"),
+    inert("shutdown-timeout", COUNT, "10", SHUTDOWN),
+    inert("shutdown-on-sigint", SHUTDOWN_FLAGS, "default", SHUTDOWN),
+    inert("shutdown-on-sigterm", SHUTDOWN_FLAGS, "default", SHUTDOWN),
+    fixed("always-show-logo", BIT, "no", PROCESS),
+    fixed("set-proc-title", BIT, "yes", PROCESS),
+    inert("proc-title-template", TEXT, "{title} {listen-addr} {server-mode}", PROCESS),
+    fixed("syslog-ident", TEXT, "redis", NO_SYSLOG),
+    fixed("syslog-facility", Shape::Choice(&["user", "local0", "local1", "local2", "local3", "local4",
+        "local5", "local6",
+        "local7"]), "local0", NO_SYSLOG),
+    inert("crash-log-enabled", BIT, "yes", PROCESS),
+    inert("crash-memcheck-enabled", BIT, "yes", PROCESS),
+    fixed("disable-thp", BIT, "yes", PROCESS),
+    inert("oom-score-adj", Shape::Choice(&["no", "yes", "relative", "absolute"]), "no", PROCESS),
+    inert("oom-score-adj-values", Shape::List, "0 200 800", PROCESS),
+    fixed("server_cpulist", TEXT, "", PROCESS),
+    fixed("bio_cpulist", TEXT, "", PROCESS),
+    fixed("aof_rewrite_cpulist", TEXT, "", PROCESS),
+    fixed("bgsave_cpulist", TEXT, "", PROCESS),
+    inert("ignore-warnings", TEXT, "", PROCESS),
+    inert("acllog-max-len", WIDE, "128", NO_ACL),
+    inert("acl-pubsub-default", Shape::Choice(&["allchannels", "resetchannels"]), "resetchannels", NO_ACL),
+
+    // Replication.
+    inert("masteruser", TEXT, "", NO_REPLICATION).sensitive(),
+    inert("masterauth", TEXT, "", NO_REPLICATION).sensitive(),
+    inert("replica-serve-stale-data", BIT, "yes", NO_REPLICATION).alias("slave-serve-stale-data"),
+    inert("replica-read-only", BIT, "yes", NO_REPLICATION).alias("slave-read-only"),
+    inert("replica-priority", COUNT, "100", NO_REPLICATION).alias("slave-priority"),
+    inert("replica-announced", BIT, "yes", NO_REPLICATION),
+    inert("replica-announce-ip", TEXT, "", NO_REPLICATION).alias("slave-announce-ip"),
+    inert("replica-announce-port", PORT, "0", NO_REPLICATION).alias("slave-announce-port"),
+    inert("replica-ignore-maxmemory", BIT, "yes", NO_REPLICATION).alias("slave-ignore-maxmemory"),
+    inert("replica-ignore-disk-write-errors", BIT, "no", NO_REPLICATION),
+    inert("repl-diskless-sync", BIT, "yes", NO_REPLICATION),
+    inert("repl-diskless-sync-delay", COUNT, "5", NO_REPLICATION),
+    inert("repl-diskless-sync-max-replicas", COUNT, "0", NO_REPLICATION),
+    inert("repl-diskless-load", Shape::Choice(&["disabled", "on-empty-db", "swapdb"]),
+        "disabled", NO_REPLICATION),
+    inert("repl-ping-replica-period", POSITIVE, "10", NO_REPLICATION).alias("repl-ping-slave-period"),
+    inert("repl-timeout", POSITIVE, "60", NO_REPLICATION),
+    inert("repl-disable-tcp-nodelay", BIT, "no", NO_REPLICATION),
+    inert("repl-backlog-size", memory(1, BYTES_MAX), "1048576", NO_REPLICATION),
+    inert("repl-backlog-ttl", WIDE, "3600", NO_REPLICATION),
+    inert("min-replicas-max-lag", COUNT, "10", NO_REPLICATION).alias("min-slaves-max-lag"),
+    inert("propagation-error-behavior", Shape::Choice(&["ignore", "panic", "panic-on-replicas"]),
+        "ignore", NO_REPLICATION),
+
+    // Cluster.
+    fixed("cluster-config-file", TEXT, "nodes.conf", NO_CLUSTER),
+    fixed("cluster-port", PORT, "0", NO_CLUSTER),
+    inert("cluster-node-timeout", WIDE, "15000", NO_CLUSTER),
+    inert("cluster-migration-barrier", COUNT, "1", NO_CLUSTER),
+    inert("cluster-replica-validity-factor", COUNT, "10", NO_CLUSTER).alias("cluster-slave-validity-factor"),
+    inert("cluster-replica-no-failover", BIT, "no", NO_CLUSTER).alias("cluster-slave-no-failover"),
+    inert("cluster-require-full-coverage", BIT, "yes", NO_CLUSTER),
+    inert("cluster-allow-replica-migration", BIT, "yes", NO_CLUSTER),
+    inert("cluster-allow-reads-when-down", BIT, "no", NO_CLUSTER),
+    inert("cluster-allow-pubsubshard-when-down", BIT, "yes", NO_CLUSTER),
+    inert("cluster-link-sendbuf-limit", BYTES, "0", NO_CLUSTER),
+    inert("cluster-announce-ip", TEXT, "", NO_CLUSTER),
+    inert("cluster-announce-hostname", TEXT, "", NO_CLUSTER),
+    inert("cluster-announce-port", PORT, "0", NO_CLUSTER),
+    inert("cluster-announce-bus-port", PORT, "0", NO_CLUSTER),
+    inert("cluster-announce-tls-port", PORT, "0", NO_CLUSTER),
+    inert("cluster-preferred-endpoint-type", Shape::Choice(&["ip", "hostname", "unknown-endpoint"]),
+        "ip", NO_CLUSTER),
+
+    // TLS.
+    inert("tls-cert-file", TEXT, "", NO_TLS),
+    inert("tls-key-file", TEXT, "", NO_TLS),
+    inert("tls-key-file-pass", TEXT, "", NO_TLS).sensitive(),
+    inert("tls-client-cert-file", TEXT, "", NO_TLS),
+    inert("tls-client-key-file", TEXT, "", NO_TLS),
+    inert("tls-client-key-file-pass", TEXT, "", NO_TLS).sensitive(),
+    inert("tls-dh-params-file", TEXT, "", NO_TLS),
+    inert("tls-ca-cert-file", TEXT, "", NO_TLS),
+    inert("tls-ca-cert-dir", TEXT, "", NO_TLS),
+    inert("tls-auth-clients", Shape::Choice(&["no", "yes", "optional"]), "yes", NO_TLS),
+    inert("tls-protocols", TEXT, "", NO_TLS),
+    inert("tls-ciphers", TEXT, "", NO_TLS),
+    inert("tls-ciphersuites", TEXT, "", NO_TLS),
+    inert("tls-prefer-server-ciphers", BIT, "no", NO_TLS),
+    inert("tls-session-caching", BIT, "yes", NO_TLS),
+    inert("tls-session-cache-size", WIDE, "20480", NO_TLS),
+    inert("tls-session-cache-timeout", WIDE, "300", NO_TLS),
+];

@@ -1,0 +1,354 @@
+//! The types of the fields of [`Config`](super::Config), each with its way from and to a [`Value`].
+
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use super::error::ValueError;
+use super::shape::{Value, parse_integer, parse_memory};
+
+/// Where a value comes from, which decides whether repeated directives add up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// The table's default.
+    Default,
+    /// A line of a file or of the command line: `save` adds to the lines before it.
+    Load,
+    /// `CONFIG SET`: the value stands alone.
+    RunTime,
+}
+
+/// A field that a directive can set.
+pub(super) trait Stored {
+    /// The field as a value of its directive's shape.
+    fn to_value(&self) -> Value;
+    /// Takes a value of the directive's shape; leaves the field as it was on an error.
+    fn store(&mut self, value: Value, phase: Phase) -> Result<(), ValueError>;
+}
+
+/// Declares an enum whose variants are the names of a directive's shape, in the same order.
+macro_rules! choice {
+    ($(#[$doc:meta])* $type:ident { $($(#[$variant_doc:meta])* $variant:ident = $name:literal),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub enum $type { #[default] $($(#[$variant_doc])* $variant),* }
+
+        impl $type {
+            /// The names of the variants, in order.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
+            const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The name that the configuration has for it.
+            pub fn name(self) -> &'static str {
+                Self::NAMES[self as usize]
+            }
+        }
+
+        impl Stored for $type {
+            fn to_value(&self) -> Value {
+                Value::Choice(*self as usize)
+            }
+
+            fn store(&mut self, value: Value, _: Phase) -> Result<(), ValueError> {
+                let Value::Choice(i) = value else { return Err(ValueError::ArgumentCount) };
+                *self = *Self::ALL.get(i).ok_or(ValueError::NotChoice { names: Self::NAMES })?;
+                Ok(())
+            }
+        }
+    };
+}
+
+choice! {
+    /// When the log is flushed to its devices.
+    AppendFsync {
+        /// Once a second: at most the last second of acknowledged writes can be lost.
+        EverySec = "everysec",
+        /// Before the reply leaves: no acknowledged write can be lost.
+        Always = "always",
+        /// When the operating system decides.
+        No = "no",
+    }
+}
+
+choice! {
+    /// The least important messages that are logged.
+    LogLevel {
+        /// Everything.
+        Debug = "debug",
+        /// Connections and other details.
+        Verbose = "verbose",
+        /// What an operator wants to know in production.
+        Notice = "notice",
+        /// Only what needs attention.
+        Warning = "warning",
+    }
+}
+
+choice! {
+    /// How the log is kept short.
+    LogCompaction {
+        /// Copy the records that are still valid, file by file.
+        Vtc = "vtc",
+        /// Never.
+        None = "none",
+        /// Write the log anew from a snapshot.
+        Rewrite = "rewrite",
+    }
+}
+
+choice! {
+    /// Who may use `DEBUG`.
+    DebugAccess {
+        /// Nobody.
+        No = "no",
+        /// Everybody.
+        Yes = "yes",
+        /// Connections from this machine.
+        Local = "local",
+    }
+}
+
+impl Stored for bool {
+    fn to_value(&self) -> Value {
+        Value::Bool(*self)
+    }
+
+    fn store(&mut self, value: Value, _: Phase) -> Result<(), ValueError> {
+        let Value::Bool(b) = value else { return Err(ValueError::NotBool) };
+        *self = b;
+        Ok(())
+    }
+}
+
+macro_rules! stored_integers {
+    ($($type:ty),*) => {$(
+        impl Stored for $type {
+            fn to_value(&self) -> Value {
+                Value::Int(i64::try_from(*self).unwrap_or(i64::MAX))
+            }
+
+            fn store(&mut self, value: Value, _: Phase) -> Result<(), ValueError> {
+                let Value::Int(n) = value else { return Err(ValueError::NotInteger) };
+                *self = <$type>::try_from(n).map_err(|_| ValueError::NotInteger)?;
+                Ok(())
+            }
+        }
+    )*};
+}
+
+stored_integers!(u16, u32, u64, usize, i32, i64);
+
+impl Stored for Vec<u8> {
+    fn to_value(&self) -> Value {
+        Value::Text(self.clone())
+    }
+
+    fn store(&mut self, value: Value, _: Phase) -> Result<(), ValueError> {
+        let Value::Text(text) = value else { return Err(ValueError::ArgumentCount) };
+        *self = text;
+        Ok(())
+    }
+}
+
+/// A directory: made absolute when it is set, so that it does not depend on the working directory later.
+impl Stored for PathBuf {
+    fn to_value(&self) -> Value {
+        Value::Text(self.as_os_str().as_bytes().to_vec())
+    }
+
+    fn store(&mut self, value: Value, _: Phase) -> Result<(), ValueError> {
+        let Value::Text(text) = value else { return Err(ValueError::ArgumentCount) };
+        let path = PathBuf::from(std::ffi::OsString::from_vec(text));
+        *self = std::path::absolute(path).map_err(|_| ValueError::NotDirectory)?;
+        Ok(())
+    }
+}
+
+/// Paths, as they were written.
+impl Stored for Vec<PathBuf> {
+    fn to_value(&self) -> Value {
+        Value::List(self.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect())
+    }
+
+    fn store(&mut self, value: Value, _: Phase) -> Result<(), ValueError> {
+        let words = words_of(value)?;
+        *self = words.into_iter().map(|word| PathBuf::from(std::ffi::OsString::from_vec(word))).collect();
+        Ok(())
+    }
+}
+
+/// Addresses, as they were written.
+impl Stored for Vec<String> {
+    fn to_value(&self) -> Value {
+        Value::List(self.iter().map(|word| word.clone().into_bytes()).collect())
+    }
+
+    fn store(&mut self, value: Value, _: Phase) -> Result<(), ValueError> {
+        let words = words_of(value)?;
+        *self = words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        Ok(())
+    }
+}
+
+/// One rule of `save`: take a checkpoint `after_s` seconds after the last, if there were `changes` writes
+/// since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SaveRule {
+    /// Seconds, at least 1.
+    pub after_s: u64,
+    /// Writes, 0 or more.
+    pub changes: u64,
+}
+
+/// The rules of `save`; any one of them triggers, none means never.
+#[derive(Debug, Clone, Default)]
+pub struct SaveRules {
+    /// The rules, in the order they were given.
+    pub rules: Vec<SaveRule>,
+    /// The first `save` line of a file replaces the defaults, the others add to it.
+    are_default: bool,
+}
+
+/// Two sets of rules are equal if they trigger alike, wherever they come from.
+impl PartialEq for SaveRules {
+    fn eq(&self, other: &Self) -> bool {
+        self.rules == other.rules
+    }
+}
+
+impl Stored for SaveRules {
+    fn to_value(&self) -> Value {
+        let numbers = self.rules.iter().flat_map(|rule| [rule.after_s, rule.changes]);
+        Value::List(numbers.map(|n| n.to_string().into_bytes()).collect())
+    }
+
+    fn store(&mut self, value: Value, phase: Phase) -> Result<(), ValueError> {
+        let words = words_of(value)?;
+        let mut rules = Vec::new();
+        for pair in words.chunks(2) {
+            let [after, changes] = pair else { return Err(ValueError::SaveRules) };
+            let after_s = number(after).filter(|&n| n >= 1).ok_or(ValueError::SaveRules)?;
+            rules.push(SaveRule { after_s, changes: number(changes).ok_or(ValueError::SaveRules)? });
+        }
+        if phase == Phase::Load && !words.is_empty() && !self.are_default {
+            self.rules.append(&mut rules);
+        } else {
+            self.rules = rules;
+        }
+        self.are_default = phase == Phase::Default;
+        Ok(())
+    }
+}
+
+/// The classes of clients that output buffer limits are given for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientClass {
+    /// Everybody who is not one of the others.
+    Normal,
+    /// Replicas.
+    Replica,
+    /// Subscribers to channels or patterns.
+    PubSub,
+}
+
+impl ClientClass {
+    const NAMES: [(&'static str, Self); 3] =
+        [("normal", Self::Normal), ("slave", Self::Replica), ("pubsub", Self::PubSub)];
+
+    fn from_name(name: &[u8]) -> Option<Self> {
+        match name.to_ascii_lowercase().as_slice() {
+            b"normal" => Some(Self::Normal),
+            b"slave" | b"replica" => Some(Self::Replica),
+            b"pubsub" => Some(Self::PubSub),
+            _ => None,
+        }
+    }
+}
+
+/// When a client that reads too slowly is disconnected. 0 stands for no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OutputBufferLimit {
+    /// At once above so many bytes of unread output.
+    pub hard_bytes: u64,
+    /// Above so many bytes for `soft_s` seconds.
+    pub soft_bytes: u64,
+    /// Seconds that go with `soft_bytes`.
+    pub soft_s: u64,
+}
+
+/// The limits of each class of clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OutputBufferLimits {
+    limits: [OutputBufferLimit; 3],
+}
+
+impl OutputBufferLimits {
+    /// The limit of one class.
+    pub fn of(&self, class: ClientClass) -> OutputBufferLimit {
+        self.limits[class as usize]
+    }
+}
+
+impl Stored for OutputBufferLimits {
+    fn to_value(&self) -> Value {
+        let mut words = Vec::new();
+        for (name, class) in ClientClass::NAMES {
+            let limit = self.of(class);
+            words.push(name.as_bytes().to_vec());
+            for n in [limit.hard_bytes, limit.soft_bytes, limit.soft_s] {
+                words.push(n.to_string().into_bytes());
+            }
+        }
+        Value::List(words)
+    }
+
+    fn store(&mut self, value: Value, _: Phase) -> Result<(), ValueError> {
+        let words = words_of(value)?;
+        if words.len() % 4 != 0 {
+            return Err(ValueError::BufferLimitCount);
+        }
+        let mut limits = self.limits;
+        for group in words.chunks(4) {
+            let class = ClientClass::from_name(&group[0]).ok_or(ValueError::ClientClass)?;
+            let memory = |word: &[u8]| parse_memory(word).ok_or(ValueError::BufferLimitNumber);
+            limits[class as usize] = OutputBufferLimit {
+                hard_bytes: memory(&group[1])?,
+                soft_bytes: memory(&group[2])?,
+                soft_s: number(&group[3]).ok_or(ValueError::BufferLimitNumber)?,
+            };
+        }
+        self.limits = limits;
+        Ok(())
+    }
+}
+
+/// Percentiles, each from 0 to 100.
+impl Stored for Vec<f64> {
+    fn to_value(&self) -> Value {
+        Value::List(self.iter().map(|p| p.to_string().into_bytes()).collect())
+    }
+
+    fn store(&mut self, value: Value, _: Phase) -> Result<(), ValueError> {
+        let mut percentiles = Vec::new();
+        for word in words_of(value)? {
+            let p = std::str::from_utf8(&word).ok().and_then(|text| text.parse::<f64>().ok());
+            let p = p.filter(|p| !p.is_nan()).ok_or(ValueError::NotPercentile)?;
+            if !(0.0..=100.0).contains(&p) {
+                return Err(ValueError::PercentileRange);
+            }
+            percentiles.push(p);
+        }
+        *self = percentiles;
+        Ok(())
+    }
+}
+
+fn words_of(value: Value) -> Result<Vec<Vec<u8>>, ValueError> {
+    match value {
+        Value::List(words) => Ok(words),
+        _ => Err(ValueError::ArgumentCount),
+    }
+}
+
+fn number(word: &[u8]) -> Option<u64> {
+    parse_integer(word).and_then(|n| u64::try_from(n).ok())
+}

@@ -1,0 +1,29 @@
+//! Configuration: one table of directives, the file and the command line that set them, and the store that
+//! `CONFIG GET|SET|REWRITE` work on.
+
+mod args;
+mod cli;
+mod directives;
+mod error;
+mod file;
+mod foreign;
+mod kinds;
+mod rewrite;
+mod settings;
+mod shape;
+mod store;
+mod table;
+
+pub use args::{join_args, quote_arg, split_args};
+pub use cli::{Invocation, Loaded, help_text, parse_serve_args};
+pub use directives::{Directive, directives, find_directive, nearest_name};
+pub use error::{LoadError, RewriteError, SetError, Source, ValueError};
+pub use file::read_config;
+pub use kinds::{
+    AppendFsync, ClientClass, DebugAccess, LogCompaction, LogLevel, OutputBufferLimit, OutputBufferLimits,
+    SaveRule, SaveRules,
+};
+pub use rewrite::rewrite_text;
+pub use settings::Config;
+pub use shape::{Shape, Value};
+pub use store::{ChangedDirective, ConfigReader, ConfigStore};

@@ -1,0 +1,189 @@
+//! The configuration as typed fields, one per directive that Tarn implements. Defaults come from the table of
+//! directives, in the words that a file would use.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::directives::directives;
+use super::kinds::{AppendFsync, DebugAccess, LogCompaction, LogLevel, OutputBufferLimits, Phase, SaveRules};
+use super::shape::Value;
+
+/// Where the data is if nobody says otherwise, relative to the working directory.
+const DEFAULT_DIR: &str = "tarn-data";
+
+/// Everything that can be configured. `Config::default()` is what a server without file and flags has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Addresses to listen on; a leading `-` means that it may be missing on this machine, `*` any IPv4,
+    /// `::*` any IPv6 address.
+    pub bind: Vec<String>,
+    /// TCP port; 0 means no TCP at all.
+    pub port: u16,
+    /// Refuse strangers while there is no password.
+    pub protected_mode: bool,
+    /// Connections that may wait to be accepted.
+    pub tcp_backlog: u32,
+    /// Path of a Unix socket to listen on as well; empty for none.
+    pub unixsocket: Vec<u8>,
+    /// Permissions of the Unix socket; 0 leaves them to the umask.
+    pub unixsocket_mode: u32,
+    /// Seconds after which an idle client is disconnected; 0 for never.
+    pub timeout_s: u64,
+    /// Seconds between probes of an idle TCP connection; 0 for none.
+    pub tcp_keepalive_s: u32,
+    /// Clients at the same time.
+    pub maxclients: usize,
+    /// Worker threads as configured, 0 for one per core; see [`Config::threads`].
+    pub(super) threads_setting: usize,
+    /// Password that clients must give; empty for none.
+    pub requirepass: Vec<u8>,
+    /// The least important messages that are logged.
+    pub loglevel: LogLevel,
+    /// File for messages; empty for standard error.
+    pub logfile: Vec<u8>,
+    /// File that holds the process id while the server runs; empty for none.
+    pub pidfile: Vec<u8>,
+    /// Number of logical databases.
+    pub databases: usize,
+    /// Turns of the background work a second.
+    pub hz: u32,
+    /// How much of the time active expiry may take, 1 to 10.
+    pub active_expire_effort: u32,
+    /// Directory of the data, absolute.
+    pub dir: PathBuf,
+    /// Whether writes are logged.
+    pub appendonly: bool,
+    /// When the log is flushed.
+    pub appendfsync: AppendFsync,
+    /// When checkpoints are taken.
+    pub save: SaveRules,
+    /// Directories of the log as configured; see [`Config::log_dirs`].
+    pub(super) log_dir_setting: Vec<PathBuf>,
+    /// Flushes of one log directory that may be on their way to the device at once.
+    pub log_flushes_in_flight: usize,
+    /// How the log is kept short.
+    pub log_compaction: LogCompaction,
+    /// Limits on the unread output of slow clients.
+    pub client_output_buffer_limit: OutputBufferLimits,
+    /// Bytes of one client's unparsed input.
+    pub client_query_buffer_limit_bytes: usize,
+    /// Bytes of one argument, and of one string value.
+    pub proto_max_bulk_len_bytes: usize,
+    /// Commands that take longer, in microseconds, go to the slow log; -1 for none, 0 for all.
+    pub slowlog_log_slower_than_us: i64,
+    /// Entries of the slow log.
+    pub slowlog_max_len: usize,
+    /// Whether the latency of each command is kept in histograms.
+    pub latency_tracking: bool,
+    /// The percentiles that `INFO latencystats` prints.
+    pub latency_tracking_info_percentiles: Vec<f64>,
+    /// Events that take longer, in milliseconds, are kept for `LATENCY`; 0 for none.
+    pub latency_monitor_threshold_ms: u64,
+    /// Fields of a hash that is kept in one allocation.
+    pub hash_max_listpack_entries: usize,
+    /// Bytes of a field or value of such a hash.
+    pub hash_max_listpack_value_bytes: usize,
+    /// Elements of a list node, or its bytes: -1 to -5 for 4, 8, 16, 32, 64 KB.
+    pub list_max_listpack_size: i32,
+    /// List nodes at each end that are not compressed; 0 for no compression.
+    pub list_compress_depth: usize,
+    /// Members of a set of integers that is kept as a sorted array.
+    pub set_max_intset_entries: usize,
+    /// Members of a sorted set that is kept in one allocation.
+    pub zset_max_listpack_entries: usize,
+    /// Bytes of a member of such a sorted set.
+    pub zset_max_listpack_value_bytes: usize,
+    /// Who may use `DEBUG`.
+    pub enable_debug_command: DebugAccess,
+    /// Values of the Redis directives that Tarn takes without acting on them, by name.
+    pub(super) inert: BTreeMap<&'static str, Value>,
+}
+
+impl Config {
+    /// Worker threads: as configured, or one per core this process may run on.
+    pub fn threads(&self) -> usize {
+        match self.threads_setting {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            n => n,
+        }
+    }
+
+    /// Directories of the log: as configured, relative ones below `dir`, or `<dir>/log`.
+    pub fn log_dirs(&self) -> Vec<PathBuf> {
+        if self.log_dir_setting.is_empty() {
+            return vec![self.dir.join("log")];
+        }
+        self.log_dir_setting.iter().map(|path| self.dir.join(path)).collect()
+    }
+
+    /// File for messages, below `dir` if relative; `None`: standard error.
+    pub fn logfile_path(&self) -> Option<PathBuf> {
+        use std::os::unix::ffi::OsStrExt;
+        let path = Path::new(std::ffi::OsStr::from_bytes(&self.logfile));
+        (!self.logfile.is_empty()).then(|| self.dir.join(path))
+    }
+
+    /// Whether nobody chose `dir`: then, and only then, the server makes it when it is missing.
+    pub fn dir_is_default(&self) -> bool {
+        std::path::absolute(Path::new(DEFAULT_DIR)).is_ok_and(|default| default == self.dir)
+    }
+
+    /// All fields zero or empty: what the defaults are applied to.
+    fn blank() -> Self {
+        Self {
+            bind: Vec::new(),
+            port: 0,
+            protected_mode: false,
+            tcp_backlog: 0,
+            unixsocket: Vec::new(),
+            unixsocket_mode: 0,
+            timeout_s: 0,
+            tcp_keepalive_s: 0,
+            maxclients: 0,
+            threads_setting: 0,
+            requirepass: Vec::new(),
+            loglevel: LogLevel::default(),
+            logfile: Vec::new(),
+            pidfile: Vec::new(),
+            databases: 0,
+            hz: 0,
+            active_expire_effort: 0,
+            dir: PathBuf::new(),
+            appendonly: false,
+            appendfsync: AppendFsync::default(),
+            save: SaveRules::default(),
+            log_dir_setting: Vec::new(),
+            log_flushes_in_flight: 0,
+            log_compaction: LogCompaction::default(),
+            client_output_buffer_limit: OutputBufferLimits::default(),
+            client_query_buffer_limit_bytes: 0,
+            proto_max_bulk_len_bytes: 0,
+            slowlog_log_slower_than_us: 0,
+            slowlog_max_len: 0,
+            latency_tracking: false,
+            latency_tracking_info_percentiles: Vec::new(),
+            latency_monitor_threshold_ms: 0,
+            hash_max_listpack_entries: 0,
+            hash_max_listpack_value_bytes: 0,
+            list_max_listpack_size: 0,
+            list_compress_depth: 0,
+            set_max_intset_entries: 0,
+            zset_max_listpack_entries: 0,
+            zset_max_listpack_value_bytes: 0,
+            enable_debug_command: DebugAccess::default(),
+            inert: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let mut config = Self::blank();
+        for directive in directives() {
+            let value = directive.shape.read_default(directive.default);
+            let stored = value.and_then(|value| directive.store(&mut config, value, Phase::Default));
+            stored.expect("the table's defaults fit their shapes, as a test checks");
+        }
+        config
+    }
+}

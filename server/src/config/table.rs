@@ -1,0 +1,127 @@
+//! The directives that Tarn implements: name, what it takes, default, the field it sets, and a sentence about
+//! it.
+
+use super::directives::{BYTES_MAX, Directive, Home, INT_MAX, int, memory};
+use super::kinds::{AppendFsync, DebugAccess, LogCompaction, LogLevel, Stored};
+use super::shape::Shape;
+
+/// The home of a directive whose value is one field that implements [`Stored`].
+macro_rules! field {
+    ($field:ident) => {
+        Home::Field {
+            load: |config| config.$field.to_value(),
+            store: |config, value, phase| config.$field.store(value, phase),
+        }
+    };
+}
+
+#[rustfmt::skip]
+pub(super) static IMPLEMENTED: &[Directive] = &[
+    // Network.
+    Directive::at_start("bind", Shape::List, "127.0.0.1 -::1", field!(bind),
+        "addresses to listen on; '-' before one means that this machine may lack it"),
+    Directive::at_start("port", int(0, 65535), "6379", field!(port), "TCP port to listen on; 0 for none"),
+    Directive::run_time("protected-mode", Shape::Bool, "yes", field!(protected_mode),
+        "without a password, answer only clients on this machine"),
+    Directive::at_start("tcp-backlog", int(0, INT_MAX), "511", field!(tcp_backlog),
+        "connections that may wait to be accepted"),
+    Directive::at_start("unixsocket", Shape::Text, "", field!(unixsocket),
+        "path of a Unix socket to listen on as well"),
+    Directive::at_start("unixsocketperm", Shape::Octal, "0", field!(unixsocket_mode),
+        "permissions of the Unix socket, in octal; 0 leaves them to the umask"),
+    Directive::run_time("timeout", int(0, INT_MAX), "0", field!(timeout_s),
+        "disconnect a client idle for so many seconds; 0 never"),
+    Directive::run_time("tcp-keepalive", int(0, INT_MAX), "300", field!(tcp_keepalive_s),
+        "seconds between probes of an idle connection; 0 for none"),
+    Directive::run_time("maxclients", int(1, u32::MAX as i64), "10000", field!(maxclients),
+        "clients connected at the same time"),
+    Directive::at_start("threads", int(0, 1024), "0", field!(threads_setting),
+        "worker threads; 0 for one per core"),
+
+    // Process.
+    Directive::run_time("requirepass", Shape::Text, "", field!(requirepass),
+        "password that clients must give").sensitive(),
+    Directive::run_time("loglevel", Shape::Choice(LogLevel::NAMES), "notice", field!(loglevel),
+        "least important messages to log"),
+    Directive::at_start("logfile", Shape::Text, "", field!(logfile),
+        "file for messages; empty for standard error"),
+    Directive::at_start("pidfile", Shape::Text, "", field!(pidfile),
+        "file that holds the process id while the server runs"),
+    Directive::at_start("databases", int(1, 256), "16", field!(databases), "number of logical databases"),
+    Directive::run_time("hz", int(0, INT_MAX), "10", Home::Field {
+        load: |config| config.hz.to_value(),
+        store: |config, value, phase| {
+            config.hz.store(value, phase)?;
+            config.hz = config.hz.clamp(1, 500);
+            Ok(())
+        },
+    }, "turns of background work a second, 1 to 500"),
+    Directive::run_time("active-expire-effort", int(1, 10), "1", field!(active_expire_effort),
+        "how much time active expiry may take, 1 to 10"),
+    Directive::at_start("enable-debug-command", Shape::Choice(DebugAccess::NAMES), "no",
+        field!(enable_debug_command),
+        "who may use DEBUG: nobody, everybody, or clients on this machine"),
+
+    // Durability.
+    Directive::at_start("dir", Shape::Text, "tarn-data", field!(dir), "directory of the data").protected(),
+    Directive::at_start("appendonly", Shape::Bool, "yes", field!(appendonly),
+        "whether writes are logged, to survive a restart"),
+    Directive::run_time("appendfsync", Shape::Choice(AppendFsync::NAMES), "everysec", field!(appendfsync),
+        "flush the log every second, always before replying, or when the system decides"),
+    Directive::run_time("save", Shape::List, "", field!(save),
+        "checkpoint after so many seconds with so many changes; \"\" for none"),
+    Directive::at_start("log-dir", Shape::Paths, "", field!(log_dir_setting),
+        "directories of the log, one per device; empty for DIR/log"),
+    Directive::at_start("log-flushes-in-flight", int(1, 64), "4", field!(log_flushes_in_flight),
+        "flushes of one log directory that may overlap"),
+    Directive::run_time("log-compaction", Shape::Choice(LogCompaction::NAMES), "vtc", field!(log_compaction),
+        "how the log is kept short: copy valid records, never, or write it anew"),
+
+    // Limits.
+    Directive::run_time("client-output-buffer-limit", Shape::List,
+        "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+            field!(client_output_buffer_limit),
+        "CLASS HARD SOFT SECONDS: unread output that disconnects a client"),
+    Directive::run_time("client-query-buffer-limit", memory(1 << 20, BYTES_MAX), "1073741824",
+        field!(client_query_buffer_limit_bytes),
+        "unparsed input of one client"),
+    Directive::run_time("proto-max-bulk-len", memory(1 << 20, BYTES_MAX), "536870912",
+        field!(proto_max_bulk_len_bytes),
+        "size of one argument, and of one string"),
+
+    // Observation.
+    Directive::run_time("slowlog-log-slower-than", int(-1, i64::MAX), "10000",
+        field!(slowlog_log_slower_than_us),
+        "microseconds from which a command is slow; -1 for never, 0 for always"),
+    Directive::run_time("slowlog-max-len", int(0, i64::MAX), "128", field!(slowlog_max_len),
+        "entries of the slow log"),
+    Directive::run_time("latency-tracking", Shape::Bool, "yes", field!(latency_tracking),
+        "keep a histogram of each command's latency"),
+    Directive::run_time("latency-tracking-info-percentiles", Shape::List, "50 99 99.9",
+        field!(latency_tracking_info_percentiles),
+        "percentiles that INFO latencystats shows"),
+    Directive::run_time("latency-monitor-threshold", int(0, i64::MAX), "0",
+        field!(latency_monitor_threshold_ms),
+        "milliseconds from which an event is kept for LATENCY; 0 for none"),
+
+    // Small collections.
+    Directive::run_time("hash-max-listpack-entries", int(0, i64::MAX), "512",
+        field!(hash_max_listpack_entries),
+        "fields of a hash kept in one allocation").alias("hash-max-ziplist-entries"),
+    Directive::run_time("hash-max-listpack-value", memory(0, i64::MAX), "64",
+        field!(hash_max_listpack_value_bytes),
+        "bytes of a field or value of such a hash").alias("hash-max-ziplist-value"),
+    Directive::run_time("list-max-listpack-size", int(i32::MIN as i64, INT_MAX), "-2",
+        field!(list_max_listpack_size),
+        "elements of a list node, or its size: -1 to -5 for 4 to 64 KB").alias("list-max-ziplist-size"),
+    Directive::run_time("list-compress-depth", int(0, INT_MAX), "0", field!(list_compress_depth),
+        "list nodes at each end that stay uncompressed; 0 for no compression"),
+    Directive::run_time("set-max-intset-entries", int(0, i64::MAX), "512", field!(set_max_intset_entries),
+        "members of a set of integers kept as an array"),
+    Directive::run_time("zset-max-listpack-entries", int(0, i64::MAX), "128",
+        field!(zset_max_listpack_entries),
+        "members of a sorted set kept in one allocation").alias("zset-max-ziplist-entries"),
+    Directive::run_time("zset-max-listpack-value", memory(0, i64::MAX), "64",
+        field!(zset_max_listpack_value_bytes),
+        "bytes of a member of such a sorted set").alias("zset-max-ziplist-value"),
+];

@@ -1,0 +1,397 @@
+//! One connection: read as much as there is, run every whole request in it, answer with one write.
+//!
+//! ```text
+//!   socket ──read──> the worker's scratch ──decode, run──> outbox ──one write──> socket
+//!                        └─ what is no whole request yet waits in `input`
+//! ```
+//!
+//! Memory is bounded: from a client that does not read nothing is read, a request's size is limited by the
+//! decoder, and replies are sent before more requests of a pipeline run once they pass a threshold. Under
+//! `appendfsync always` the outbox also keeps back what reveals changes that are not durable yet. An idle
+//! connection holds no buffer.
+
+use crate::blocking::{self, BlockRequest, Waiter};
+use crate::client::{After, Client, ReplyMode};
+use crate::dispatch::Executor;
+use crate::outbox::Outbox;
+use crate::stats;
+use crate::worker::Worker;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use tarn_resp::reply::Writer;
+use tarn_resp::request::{Args, OwnedArgs, RequestDecoder};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::TcpStream;
+
+/// Replies that are gathered before they are sent and more requests of a pipeline run.
+const OUTPUT_BYTES_BEFORE_SEND: usize = 256 << 10;
+/// Replies that may wait for the disk, or requests behind a blocking command, before the connection is no
+/// longer read from.
+const WAITING_BYTES_MAX: usize = 1 << 20;
+
+/// How often a held request looks whether the pause is over.
+const PAUSE_STEP: std::time::Duration = std::time::Duration::from_millis(5);
+
+/// A connection and its task's state.
+pub struct Connection {
+    stream: TcpStream,
+    client: Client,
+    worker: Rc<Worker>,
+    decoder: Option<RequestDecoder>,
+    /// Bytes of requests that have not run yet.
+    input: Vec<u8>,
+    outbox: Outbox,
+    /// The socket has no room: wait for it before anything else.
+    stuck: bool,
+    /// No more requests; ends when the outbox is empty.
+    closing: bool,
+}
+
+/// Why a connection ended.
+#[derive(Debug)]
+pub enum End {
+    /// The client closed it or asked for it.
+    Closed,
+    /// Reading or writing failed.
+    Io(io::Error),
+    /// `CLIENT KILL`, idle for longer than `timeout`, or the server stops.
+    Killed,
+    /// It reads more slowly than `client-output-buffer-limit` allows.
+    OutputLimit,
+}
+
+enum Event {
+    /// So many bytes stand in the scratch buffer.
+    Read(usize),
+    Writable,
+    /// Held replies may leave.
+    Durable,
+}
+
+/// What running requests came to.
+enum Ran {
+    /// All whole requests ran.
+    All,
+    /// Replies have to be sent before more requests run.
+    Full,
+    /// A command waits for a key.
+    Blocked(Box<BlockRequest>),
+    /// The server is paused; this request comes first when it goes on.
+    Postponed(OwnedArgs),
+}
+
+impl Connection {
+    /// A connection of `client` over `stream`.
+    pub fn new(stream: TcpStream, client: Client, worker: Rc<Worker>) -> Connection {
+        let decoder = RequestDecoder::new(worker.server.live.decoder_limits());
+        Connection {
+            stream,
+            client,
+            worker,
+            decoder: Some(decoder),
+            input: Vec::new(),
+            outbox: Outbox::default(),
+            stuck: false,
+            closing: false,
+        }
+    }
+
+    /// Serves the client until it goes, is told to go, or fails.
+    pub async fn serve(mut self) -> End {
+        match self.run().await {
+            Ok(end) => end,
+            Err(error) => End::Io(error),
+        }
+    }
+
+    async fn run(&mut self) -> io::Result<End> {
+        poll_fn(|cx| {
+            self.client.handle.set_waker(cx.waker());
+            Poll::Ready(())
+        })
+        .await;
+        loop {
+            let event = poll_fn(|cx| self.poll_event(cx)).await?;
+            let Some(event) = event else { return Ok(End::Killed) };
+            let mut ran = match event {
+                Event::Read(0) => return Ok(End::Closed),
+                Event::Read(len) => self.run_scratch(len),
+                Event::Writable | Event::Durable if self.input.is_empty() || self.closing => Ran::All,
+                Event::Writable | Event::Durable => Ran::Full,
+            };
+            loop {
+                self.send()?;
+                let limit = self.worker.server.live.output_limit_bytes();
+                if limit > 0 && self.outbox.len() > limit {
+                    return Ok(End::OutputLimit);
+                }
+                match ran {
+                    Ran::All => break,
+                    Ran::Full if self.stuck || self.outbox.len() >= WAITING_BYTES_MAX => break,
+                    Ran::Full => {}
+                    Ran::Blocked(request) => {
+                        if !self.wait_for_key(request).await? {
+                            return Ok(End::Closed);
+                        }
+                    }
+                    Ran::Postponed(args) => {
+                        self.client.handle.info.lock().blocked = true;
+                        tokio::time::sleep(PAUSE_STEP).await;
+                        if self.client.handle.is_killed() {
+                            return Ok(End::Killed);
+                        }
+                        ran = self.run_postponed(args);
+                        self.client.handle.info.lock().blocked = matches!(ran, Ran::Postponed(_));
+                        continue;
+                    }
+                }
+                ran = self.run_input();
+            }
+            if self.closing && self.outbox.is_empty() {
+                return Ok(End::Closed);
+            }
+        }
+    }
+
+    /// Waits for bytes to read, for room to write what is left, or for durability. `None`: somebody killed
+    /// the client.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Event>>> {
+        if self.client.handle.is_killed() {
+            return Poll::Ready(Ok(None));
+        }
+        if self.stuck {
+            return self.stream.poll_write_ready(cx).map_ok(|()| {
+                self.stuck = false;
+                Some(Event::Writable)
+            });
+        }
+        if !self.outbox.sendable(self.worker.revealable()).is_empty() {
+            return Poll::Ready(Ok(Some(Event::Durable)));
+        }
+        if let Some(lsn) = self.outbox.held_until() {
+            self.worker.wake_when_durable(lsn, self.client.handle.id, cx.waker());
+        }
+        if self.closing || self.outbox.len() >= WAITING_BYTES_MAX {
+            return Poll::Pending;
+        }
+        self.poll_read(cx).map_ok(|len| Some(Event::Read(len)))
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut scratch = self.worker.scratch.borrow_mut();
+        let mut buf = ReadBuf::new(&mut scratch);
+        let ready = Pin::new(&mut self.stream).poll_read(cx, &mut buf);
+        ready.map_ok(|()| {
+            stats::add(&self.worker.stats().input_bytes, buf.filled().len() as u64);
+            buf.filled().len()
+        })
+    }
+
+    /// Runs the requests among `len` bytes in the scratch buffer and keeps what is left.
+    fn run_scratch(&mut self, len: usize) -> Ran {
+        let worker = self.worker.clone();
+        let scratch = worker.scratch.borrow();
+        if !self.input.is_empty() {
+            self.input.extend_from_slice(&scratch[..len]);
+            return self.run_input();
+        }
+        let (ran, consumed) = self.run_requests(&scratch[..len]);
+        self.input.extend_from_slice(&scratch[consumed..len]);
+        self.note_buffers();
+        ran
+    }
+
+    /// Runs the requests in `input`.
+    fn run_input(&mut self) -> Ran {
+        let mut input = std::mem::take(&mut self.input);
+        let (ran, consumed) = self.run_requests(&input);
+        if consumed < input.len() {
+            input.drain(..consumed);
+            self.input = input;
+        }
+        self.note_buffers();
+        ran
+    }
+
+    /// Runs a request that was held back.
+    fn run_postponed(&mut self, args: OwnedArgs) -> Ran {
+        let worker = self.worker.clone();
+        worker.execute(|executor| self.run_one(executor, args.as_args())).unwrap_or(Ran::Full)
+    }
+
+    /// Runs whole requests at the beginning of `bytes` inside the gate, without any await. Returns how many
+    /// bytes they took.
+    fn run_requests(&mut self, bytes: &[u8]) -> (Ran, usize) {
+        let worker = self.worker.clone();
+        self.outbox.exchange_buffer(&mut worker.spare.borrow_mut());
+        worker.execute(|executor| self.run_with(executor, bytes))
+    }
+
+    fn run_with(&mut self, executor: &mut Executor<'_>, bytes: &[u8]) -> (Ran, usize) {
+        let mut consumed = 0;
+        let mut ran = Ran::All;
+        // The decoder lends the arguments, so it stands aside while they run.
+        let mut decoder = self.decoder.take().expect("the decoder stands aside only here");
+        // The first request runs at once: most are alone, and it opens the session.
+        let mut fetched = 1;
+        while !self.closing {
+            if self.outbox.len() >= OUTPUT_BYTES_BEFORE_SEND {
+                ran = Ran::Full;
+                break;
+            }
+            decoder.set_authenticated(self.client.authenticated);
+            if fetched == 0 {
+                fetched = self.worker.fetch_ahead(executor, self.client.db, &bytes[consumed..]);
+            }
+            match decoder.decode(bytes, &mut consumed) {
+                Ok(Some(args)) => {
+                    fetched -= 1;
+                    if let Some(stop) = self.run_one(executor, args) {
+                        ran = stop;
+                        break;
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    if error.has_reply() {
+                        Writer::new(self.outbox.buffer(), self.client.protocol).protocol_error(&error);
+                    }
+                    self.closing = true;
+                }
+            }
+        }
+        self.decoder = Some(decoder);
+        let handle = &self.client.handle;
+        let elapsed = handle.since.elapsed().as_millis() as u64;
+        handle.last_command_ms.store(elapsed, Ordering::Relaxed);
+        (ran, consumed)
+    }
+
+    /// Runs one request. Returns what the connection has to do before the next one, if anything.
+    fn run_one(&mut self, executor: &mut Executor<'_>, args: Args<'_>) -> Option<Ran> {
+        let start = self.outbox.buffer().len();
+        let lsn = executor.run(&mut self.client, args, self.outbox.buffer());
+        if lsn > executor.revealable {
+            self.outbox.hold(start, lsn);
+        }
+        match std::mem::take(&mut self.client.after) {
+            After::GoOn => None,
+            After::Close => {
+                self.closing = true;
+                None
+            }
+            After::Block(request) => Some(Ran::Blocked(request)),
+            After::Postpone(args) => Some(Ran::Postponed(args)),
+        }
+    }
+
+    fn note_buffers(&self) {
+        self.client.handle.query_bytes.store(self.input.len(), Ordering::Relaxed);
+        self.client.handle.output_bytes.store(self.outbox.len(), Ordering::Relaxed);
+    }
+
+    /// Sends what may leave; what the socket does not take stays.
+    fn send(&mut self) -> io::Result<()> {
+        let revealable = self.worker.revealable();
+        loop {
+            let bytes = self.outbox.sendable(revealable);
+            if bytes.is_empty() {
+                break;
+            }
+            match self.stream.try_write(bytes) {
+                Ok(len) => {
+                    stats::add(&self.worker.stats().output_bytes, len as u64);
+                    self.outbox.sent(len);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.stuck = true;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.outbox.exchange_buffer(&mut self.worker.spare.borrow_mut());
+        self.note_buffers();
+        Ok(())
+    }
+
+    /// Sends replies to earlier requests of a pipeline as soon as they may leave, while the connection waits
+    /// for a key.
+    fn poll_outbox(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        loop {
+            if self.stuck {
+                match self.stream.poll_write_ready(cx)? {
+                    Poll::Pending => return Ok(()),
+                    Poll::Ready(()) => self.stuck = false,
+                }
+            }
+            self.send()?;
+            if !self.stuck {
+                break;
+            }
+        }
+        if let Some(lsn) = self.outbox.held_until() {
+            self.worker.wake_when_durable(lsn, self.client.handle.id, cx.waker());
+        }
+        Ok(())
+    }
+
+    /// Waits until a key brings something, the time is over, or the client goes (`false`), and writes the
+    /// reply.
+    async fn wait_for_key(&mut self, request: Box<BlockRequest>) -> io::Result<bool> {
+        let worker = self.worker.clone();
+        let waiter = worker.server.blocking.register(&self.client, request);
+        self.client.handle.info.lock().blocked = true;
+        worker.execute(|executor| blocking::serve_waiter(executor, &waiter));
+        let alive = self.wait_for_outcome(&waiter).await;
+        blocking::give_up(&worker.server.blocking, &waiter);
+        self.client.handle.info.lock().blocked = false;
+        if !alive? {
+            return Ok(false);
+        }
+        let outcome = waiter.take_outcome().expect("a waiter that was given up has an outcome");
+        let start = self.outbox.buffer().len();
+        let lsn = blocking::write_outcome(&waiter, outcome, self.outbox.buffer());
+        if self.client.reply_mode == ReplyMode::Off {
+            self.outbox.buffer().truncate(start);
+        } else if lsn > worker.revealable() {
+            self.outbox.hold(start, lsn);
+        }
+        Ok(true)
+    }
+
+    async fn wait_for_outcome(&mut self, waiter: &Arc<Waiter>) -> io::Result<bool> {
+        let mut timeout = waiter.timeout().map(|timeout| Box::pin(tokio::time::sleep(timeout)));
+        poll_fn(|cx| {
+            self.poll_outbox(cx)?;
+            if waiter.is_done() {
+                return Poll::Ready(Ok(true));
+            }
+            if self.client.handle.is_killed() {
+                return Poll::Ready(Ok(false));
+            }
+            if let Some(timeout) = &mut timeout
+                && timeout.as_mut().poll(cx).is_ready()
+            {
+                return Poll::Ready(Ok(true));
+            }
+            while self.input.len() < WAITING_BYTES_MAX {
+                match self.poll_read(cx)? {
+                    Poll::Pending => break,
+                    Poll::Ready(0) => return Poll::Ready(Ok(false)),
+                    Poll::Ready(len) => {
+                        let worker = self.worker.clone();
+                        self.input.extend_from_slice(&worker.scratch.borrow()[..len]);
+                    }
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}

@@ -1,0 +1,138 @@
+//! What a command sees besides its arguments.
+
+use crate::blocking::BlockRequest;
+use crate::client::{After, Client};
+use crate::error::CommandError;
+use crate::shared::Shared;
+use std::borrow::Cow;
+use std::time::Duration;
+use tarn_engine::Entry;
+use tarn_engine::record::{BYTES_MAX, Batch, Bytes, Change, Kind, UnixMs, Write};
+use tarn_engine::session::Latched;
+use tarn_engine::value::{HashRef, ListRef, SetRef, ValueRef, ZSetRef};
+use tarn_resp::reply::Writer;
+use tarn_resp::request::{Args, OwnedArgs};
+
+/// The surroundings of one run of a command.
+///
+/// A command looks at the keys that its row in the table declares, pushes the writes that it wants, and
+/// writes one reply. The writes are appended and applied when it has returned `Ok`; on `Err` there is no
+/// change and the reply is the error.
+pub struct Context<'c, 'a> {
+    /// The latched keys.
+    pub keys: &'c Latched<'c>,
+    /// What shall change. Effects of earlier writes are not visible in `keys`.
+    pub batch: &'c mut Batch<'a>,
+    /// Where the reply goes.
+    pub reply: Writer<'c>,
+    /// Whose request it is.
+    pub client: &'c mut Client,
+    /// The server.
+    pub server: &'c Shared,
+    /// The selected database.
+    pub db: u8,
+}
+
+impl<'c, 'a> Context<'c, 'a> {
+    /// The time this command takes for now.
+    pub fn now(&self) -> UnixMs {
+        self.keys.now()
+    }
+
+    /// The live entry of a declared key.
+    pub fn entry(&self, key: &[u8]) -> Option<&'c Entry> {
+        self.keys.get(self.db, key)
+    }
+
+    /// The string at `key`; `None` if the key is missing.
+    pub fn string(&self, key: &[u8]) -> Result<Option<&'c [u8]>, CommandError> {
+        match self.entry(key).map(Entry::value) {
+            None => Ok(None),
+            Some(ValueRef::String(value)) => Ok(Some(value)),
+            Some(_) => Err(CommandError::WrongType),
+        }
+    }
+
+    /// The hash at `key`; `None` if the key is missing.
+    pub fn hash(&self, key: &[u8]) -> Result<Option<HashRef<'c>>, CommandError> {
+        match self.entry(key).map(Entry::value) {
+            None => Ok(None),
+            Some(ValueRef::Hash(value)) => Ok(Some(value)),
+            Some(_) => Err(CommandError::WrongType),
+        }
+    }
+
+    /// The list at `key`; `None` if the key is missing.
+    pub fn list(&self, key: &[u8]) -> Result<Option<ListRef<'c>>, CommandError> {
+        match self.entry(key).map(Entry::value) {
+            None => Ok(None),
+            Some(ValueRef::List(value)) => Ok(Some(value)),
+            Some(_) => Err(CommandError::WrongType),
+        }
+    }
+
+    /// The set at `key`; `None` if the key is missing.
+    pub fn set(&self, key: &[u8]) -> Result<Option<SetRef<'c>>, CommandError> {
+        match self.entry(key).map(Entry::value) {
+            None => Ok(None),
+            Some(ValueRef::Set(value)) => Ok(Some(value)),
+            Some(_) => Err(CommandError::WrongType),
+        }
+    }
+
+    /// The sorted set at `key`; `None` if the key is missing.
+    pub fn zset(&self, key: &[u8]) -> Result<Option<ZSetRef<'c>>, CommandError> {
+        match self.entry(key).map(Entry::value) {
+            None => Ok(None),
+            Some(ValueRef::ZSet(value)) => Ok(Some(value)),
+            Some(_) => Err(CommandError::WrongType),
+        }
+    }
+
+    /// As `list`, for commands that may wait: those that do pass keys of another kind over.
+    pub fn awaited_list(&self, key: &[u8]) -> Result<Option<ListRef<'c>>, CommandError> {
+        match self.list(key) {
+            Err(_) if self.client.waits => Ok(None),
+            list => list,
+        }
+    }
+
+    /// As `zset`, for commands that may wait: those that do pass keys of another kind over.
+    pub fn awaited_zset(&self, key: &[u8]) -> Result<Option<ZSetRef<'c>>, CommandError> {
+        match self.zset(key) {
+            Err(_) if self.client.waits => Ok(None),
+            zset => zset,
+        }
+    }
+
+    /// Lets the client wait until one of `keys`, of the selected database, is given something of this kind,
+    /// or for the timeout (`None`: for ever). The command that asks for it writes no reply; it runs again
+    /// then.
+    pub fn wait_for<'k>(
+        &mut self,
+        kind: Kind,
+        keys: impl IntoIterator<Item = &'k [u8]>,
+        timeout: Option<Duration>,
+        args: Args<'_>,
+    ) {
+        let keys = keys.into_iter().map(Box::from).collect();
+        let request = BlockRequest { kind, keys, timeout, args: OwnedArgs::from(args) };
+        self.client.after = After::Block(Box::new(request));
+    }
+
+    /// Asks for a change of a declared key in the selected database.
+    pub fn write(&mut self, key: &'a [u8], change: Change<'a>) {
+        self.write_in(self.db, Cow::Borrowed(key), change);
+    }
+
+    /// Asks for a change of a declared key.
+    pub fn write_in(&mut self, db: u8, key: Bytes<'a>, change: Change<'a>) {
+        self.batch.push(Write::Key { db, key, change });
+    }
+
+    /// Refuses strings that would become longer than a bulk may be.
+    pub fn check_string_len(&self, len: u64) -> Result<(), CommandError> {
+        let len_max = self.server.live.proto_max_bulk_len().min(BYTES_MAX as u64);
+        if len > len_max { Err(CommandError::StringTooLong) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,364 @@
+//! From a request to a reply: look up, check, latch, run, commit.
+
+use crate::client::{After, Client, ReplyMode};
+use crate::command::{Command, Flags, Keys};
+use crate::commands::{self, Found};
+use crate::context::Context;
+use crate::error::CommandError;
+use crate::shared::Shared;
+use crate::stats;
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use tarn_engine::Group;
+use tarn_engine::KeyHash;
+use tarn_engine::record::{Batch, Lsn, UnixMs, Write};
+use tarn_engine::session::{Access, Latched, Session};
+use tarn_resp::reply::Writer;
+use tarn_resp::request::Args;
+
+/// What a worker keeps from command to command.
+pub struct Executor<'e> {
+    /// The server.
+    pub server: &'e Shared,
+    /// Number of this worker.
+    pub worker: usize,
+    /// The worker inside the gate; out while a command has the store for itself.
+    pub session: Option<Session<'e>>,
+    /// Where records are encoded.
+    pub group: &'e mut Group,
+    /// The time that commands take for now.
+    pub now: UnixMs,
+    /// Up to where changes may be revealed when the batch began.
+    pub revealable: Lsn,
+    /// Keys that may have something for clients that wait.
+    pub ready: VecDeque<(u8, Box<[u8]>)>,
+    /// Whether waiting clients are being served.
+    pub serving: bool,
+}
+
+/// One of so many calls of a fast command is timed.
+const SAMPLE: u64 = 16;
+
+impl Executor<'_> {
+    /// Runs one request and appends the reply to `out`. Returns the newest `Lsn` that the reply reveals.
+    pub fn run(&mut self, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) -> Lsn {
+        let start = out.len();
+        let command = commands::find(&args[0]);
+        let result = match command {
+            Some(found) => self.check_and_run(found, client, args, out),
+            None => Err(unknown(args)),
+        };
+        let seen = match result {
+            Ok(seen) => seen,
+            Err(error) => {
+                out.truncate(start);
+                Writer::new(out, client.protocol).error(error.to_string());
+                self.server.stats.note_error(&error);
+                Lsn::ZERO
+            }
+        };
+        match client.reply_mode {
+            ReplyMode::On => {}
+            ReplyMode::SkipNext => {
+                out.truncate(start);
+                client.reply_mode = ReplyMode::Skipping;
+            }
+            ReplyMode::Skipping => {
+                out.truncate(start);
+                client.reply_mode = ReplyMode::On;
+            }
+            ReplyMode::Off => out.truncate(start),
+        }
+        seen
+    }
+
+    fn check_and_run(
+        &mut self,
+        found: Found,
+        client: &mut Client,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Lsn, CommandError> {
+        let (command, slot) = resolve(found, args)?;
+        if !command.accepts(args.len()) {
+            return Err(wrong_number(found.command, command, args));
+        }
+        if !client.authenticated && !command.flags.has(Flags::NO_AUTH) {
+            return Err(CommandError::text("NOAUTH Authentication required."));
+        }
+        if self.server.pause.holds(command.flags.has(Flags::WRITE), self.now).is_some()
+            && !command.flags.has(Flags::ADMIN)
+            && !self.serving
+        {
+            client.after = After::Postpone(args.to_owned());
+            return Ok(Lsn::ZERO);
+        }
+        self.run_timed(command, slot, client, args, out)
+    }
+
+    /// Runs a command and counts it. Fast commands are timed by sample: reading a clock costs as much as some
+    /// of them.
+    fn run_timed(
+        &mut self,
+        command: &'static Command,
+        slot: usize,
+        client: &mut Client,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Lsn, CommandError> {
+        let counter = &self.server.stats.workers[self.worker].commands[slot];
+        let calls = counter.calls.load(Ordering::Relaxed);
+        counter.calls.store(calls + 1, Ordering::Relaxed);
+        client.handle.last_slot.store(slot, Ordering::Relaxed);
+        let slow_us = self.server.live.slow_us();
+        let weight = if command.flags.has(Flags::FAST) && !(0..1000).contains(&slow_us) { SAMPLE } else { 1 };
+        let began = calls.is_multiple_of(weight).then(Instant::now);
+        let alone = command.flags.has(Flags::EXCLUSIVE) || command.alone_if.is_some_and(|needs| needs(args));
+        let result = if alone {
+            self.run_exclusive(command, client, args, out)
+        } else {
+            self.run_latched(command, client, args, out)
+        };
+        if let Some(began) = began {
+            let took = began.elapsed();
+            stats::add(&counter.nanos, took.as_nanos() as u64 * weight);
+            if slow_us >= 0
+                && took.as_micros() >= slow_us as u128
+                && !command.flags.has(Flags::SKIP_SLOWLOG)
+                && !matches!(client.after, After::Block(_))
+            {
+                let name = client.handle.info.lock().name.clone();
+                let took_us = took.as_micros() as u64;
+                self.server.slowlog.push(args, self.now / 1000, took_us, client.handle.addr, name);
+            }
+        }
+        if result.is_err() {
+            stats::add(&counter.failed, 1);
+        }
+        result
+    }
+
+    /// Makes sure that the worker is inside the gate, if the store is there.
+    pub fn enter_gate(&mut self) {
+        if self.session.is_none() {
+            self.session = self.server.engine().map(|engine| engine.enter(self.worker));
+        }
+    }
+
+    fn run_latched(
+        &mut self,
+        command: &'static Command,
+        client: &mut Client,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Lsn, CommandError> {
+        let keys = declared_keys(command, client.db, self.server.databases, args);
+        let session = match &self.session {
+            Some(session) => session,
+            None => {
+                let Some(engine) = self.server.engine() else {
+                    if command.flags.has(Flags::LOADING) {
+                        return self.run_without_store(command, client, args, out);
+                    }
+                    return Err(self.loading());
+                };
+                self.session.insert(engine.enter(self.worker))
+            }
+        };
+        let access = if command.flags.has(Flags::WRITE) { Access::Write } else { Access::Read };
+        let hashed: SmallVec<[(u8, KeyHash); 1]> =
+            keys.iter().map(|(db, key)| (*db, KeyHash::of(key))).collect();
+        let mut latched = session.latch(&hashed, access, self.now);
+        if access == Access::Write {
+            latched.expire(&keys, self.group)?;
+        }
+        let mut batch = Batch::new();
+        run_in(command, &latched, &mut batch, client, self.server, args, out)?;
+        if !batch.is_empty() {
+            latched.commit(&batch, self.group)?;
+        }
+        let (seen, met_expired, lookups) = (latched.seen(), latched.met_expired(), latched.lookups());
+        latched.release();
+        if met_expired {
+            let mut latched = session.latch(&hashed, Access::Write, self.now);
+            // The keys are missing already for everybody, and if the log refuses this the expirer tries
+            // again.
+            let _ = latched.expire(&keys, self.group);
+            latched.release();
+        }
+        if access == Access::Read {
+            // As in Redis, the look-ups of writing commands are not counted.
+            self.note_lookups(lookups);
+        }
+        if !batch.is_empty() {
+            stats::add(&self.server.stats.workers[self.worker].changes, batch.len() as u64);
+            crate::blocking::serve_ready(self, &batch);
+        }
+        Ok(seen)
+    }
+
+    fn note_lookups(&self, (hits, misses): (u64, u64)) {
+        let stats = &self.server.stats.workers[self.worker];
+        stats::add(&stats.hits, hits);
+        stats::add(&stats.misses, misses);
+    }
+
+    /// Runs a command of which the keys cannot be declared, with every other worker kept out.
+    fn run_exclusive(
+        &mut self,
+        command: &'static Command,
+        client: &mut Client,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Lsn, CommandError> {
+        let keys = declared_keys(command, client.db, self.server.databases, args);
+        self.session = None;
+        let Some(engine) = self.server.engine() else {
+            return Err(self.loading());
+        };
+        let mut alone = engine.close_gate();
+        let hashed: SmallVec<[(u8, KeyHash); 1]> =
+            keys.iter().map(|(db, key)| (*db, KeyHash::of(key))).collect();
+        let mut latched = alone.latch(&hashed, Access::Write, self.now);
+        latched.expire(&keys, self.group)?;
+        let mut batch = Batch::new();
+        run_in(command, &latched, &mut batch, client, self.server, args, out)?;
+        let mut seen = latched.seen();
+        match batch.first() {
+            None => latched.release(),
+            Some(Write::Key { .. }) => {
+                seen = seen.max(latched.commit(&batch, self.group)?);
+                latched.release();
+            }
+            Some(Write::Flush { .. } | Write::Swap { .. }) => {
+                latched.release();
+                seen = seen.max(alone.commit(&batch, self.group)?);
+            }
+        }
+        drop(alone);
+        if !batch.is_empty() {
+            stats::add(&self.server.stats.workers[self.worker].changes, batch.len() as u64);
+            crate::blocking::serve_ready(self, &batch);
+        }
+        Ok(seen)
+    }
+
+    /// What clients are told while the data is being loaded.
+    fn loading(&self) -> CommandError {
+        let loading = &self.server.loading;
+        let (read, bytes) =
+            (loading.bytes_read.load(Ordering::Relaxed), loading.bytes.load(Ordering::Relaxed));
+        let percent = read * 100 / bytes.max(1);
+        CommandError::owned(format!(
+            "LOADING Tarn is loading the dataset in memory: {percent} % of {bytes} bytes"
+        ))
+    }
+
+    /// Runs a command that needs no key while the store is not there yet.
+    fn run_without_store(
+        &self,
+        command: &'static Command,
+        client: &mut Client,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Lsn, CommandError> {
+        let session = self.server.empty_store.enter(0);
+        let latched = session.latch(&[], Access::Read, self.now);
+        let mut batch = Batch::new();
+        run_in(command, &latched, &mut batch, client, self.server, args, out)?;
+        Ok(Lsn::ZERO)
+    }
+}
+
+fn run_in<'a>(
+    command: &'static Command,
+    latched: &Latched<'_>,
+    batch: &mut Batch<'a>,
+    client: &mut Client,
+    server: &Shared,
+    args: Args<'a>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let db = client.db;
+    let reply = Writer::new(out, client.protocol);
+    let mut context = Context { keys: latched, batch, reply, client, server, db };
+    (command.run)(&mut context, args)
+}
+
+/// The subcommand that the arguments name, if the command has any, and the slot of its counters.
+fn resolve(found: Found, args: Args<'_>) -> Result<(&'static Command, usize), CommandError> {
+    let Found { command, slot } = found;
+    let name = match args.get(1) {
+        Some(name) if !command.subcommands.is_empty() => name,
+        _ => return Ok((command, slot)),
+    };
+    let position = command.subcommands.iter().position(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name));
+    let position = position.ok_or_else(|| unknown_subcommand(command, name))?;
+    Ok((&command.subcommands[position], slot + 1 + position))
+}
+
+fn full_name(parent: &'static Command, command: &'static Command) -> Cow<'static, str> {
+    if std::ptr::eq(parent, command) {
+        parent.name.into()
+    } else {
+        format!("{}|{}", parent.name, command.name).into()
+    }
+}
+
+fn declared_keys<'a>(command: &Command, db: u8, databases: usize, args: Args<'a>) -> Keys<'a> {
+    let mut keys = Keys::new();
+    for spec in command.keys {
+        if spec.is_first_only() {
+            keys.push((db, args.at(1)));
+        } else if !spec.visit(args, |index| keys.push((db, args.at(index)))) {
+            // The command will refuse these arguments before it looks at any key.
+            keys.clear();
+            break;
+        }
+    }
+    if let Some(more_keys) = command.more_keys {
+        more_keys(db, databases, args, &mut keys);
+    }
+    keys
+}
+
+/// Longest part of a client's words that an error repeats.
+const QUOTED_MAX: usize = 128;
+
+fn printable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(QUOTED_MAX)]).replace(['\r', '\n'], " ")
+}
+
+fn unknown(args: Args<'_>) -> CommandError {
+    let mut beginning = String::new();
+    for arg in args.iter().skip(1) {
+        if beginning.len() >= QUOTED_MAX {
+            break;
+        }
+        let left = QUOTED_MAX - beginning.len();
+        beginning.push_str(&format!("'{}' ", printable(&arg[..arg.len().min(left)])));
+    }
+    CommandError::owned(format!(
+        "ERR unknown command '{}', with args beginning with: {beginning}",
+        printable(&args[0])
+    ))
+}
+
+fn wrong_number(parent: &'static Command, command: &'static Command, args: Args<'_>) -> CommandError {
+    match args.get(1) {
+        Some(name) if parent.flags.has(Flags::LOOSE) => unknown_subcommand(parent, name),
+        _ => CommandError::Arity(full_name(parent, command)),
+    }
+}
+
+fn unknown_subcommand(parent: &Command, name: &[u8]) -> CommandError {
+    let or = if parent.flags.has(Flags::LOOSE) { " or wrong number of arguments for" } else { "" };
+    CommandError::owned(format!(
+        "ERR unknown subcommand{or} '{}'. Try {} HELP.",
+        printable(name),
+        parent.name.to_ascii_uppercase()
+    ))
+}

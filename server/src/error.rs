@@ -1,0 +1,63 @@
+//! What a command may refuse to do, in Redis's words: clients and people know these texts.
+
+use std::borrow::Cow;
+use tarn_engine::engine::CommitError;
+
+/// An error reply. The text begins with its code and has no line breaks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// The key holds another kind of value.
+    #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
+    WrongType,
+    /// The arguments make no sense together.
+    #[error("ERR syntax error")]
+    Syntax,
+    /// An argument or a value is no 64-bit integer.
+    #[error("ERR value is not an integer or out of range")]
+    NotAnInteger,
+    /// An argument or a value is no number.
+    #[error("ERR value is not a valid float")]
+    NotAFloat,
+    /// An index beyond the end.
+    #[error("ERR index out of range")]
+    IndexOutOfRange,
+    /// The key must exist.
+    #[error("ERR no such key")]
+    NoSuchKey,
+    /// A count or length must not be negative.
+    #[error("ERR value is out of range, must be positive")]
+    NotPositive,
+    /// A string would become longer than `proto-max-bulk-len`.
+    #[error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")]
+    StringTooLong,
+    /// The database number is none.
+    #[error("ERR DB index is out of range")]
+    DbOutOfRange,
+    /// Too few or too many arguments.
+    #[error("ERR wrong number of arguments for '{0}' command")]
+    Arity(Cow<'static, str>),
+    /// The log cannot take writes.
+    #[error("MISCONF Errors writing to the AOF file: {0}")]
+    LogRefuses(String),
+    /// Anything else, the whole text.
+    #[error("{0}")]
+    Message(Cow<'static, str>),
+}
+
+impl CommandError {
+    /// An error of this text, code included.
+    pub const fn text(text: &'static str) -> CommandError {
+        CommandError::Message(Cow::Borrowed(text))
+    }
+
+    /// An error of this text, code included.
+    pub fn owned(text: String) -> CommandError {
+        CommandError::Message(Cow::Owned(text))
+    }
+}
+
+impl From<CommitError> for CommandError {
+    fn from(error: CommitError) -> CommandError {
+        CommandError::LogRefuses(error.to_string())
+    }
+}

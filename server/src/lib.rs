@@ -1,0 +1,35 @@
+//! The server of Tarn: connections, commands and configuration over the engine.
+//!
+//! ```text
+//!   acceptor ──deals──> worker: connection ──request──> dispatch ──latched keys──> command
+//!                                  ^                        │
+//!                                  └── outbox <── reply ────┘── batch of writes ──> engine
+//! ```
+
+pub mod apply;
+pub mod blocking;
+pub mod client;
+pub mod clients;
+pub mod command;
+pub mod commands;
+pub mod config;
+pub mod connection;
+pub mod context;
+pub mod decided;
+pub mod digest;
+pub mod dispatch;
+pub mod error;
+pub mod extended;
+pub mod glob;
+pub mod live;
+pub mod logging;
+pub mod lookahead;
+pub mod outbox;
+pub mod parse;
+pub mod pause;
+pub mod process;
+pub mod serve;
+pub mod shared;
+pub mod slowlog;
+pub mod stats;
+pub mod worker;

@@ -1,0 +1,96 @@
+//! What the operating system knows about this process: memory, processor time, open files.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Files beside the clients' sockets: log files, listeners, event loops, and some to spare.
+const OTHER_FILES: u64 = 128;
+
+/// Bytes of memory that the process has in RAM; 0 if the system does not tell.
+pub fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
+/// Bytes of memory of the machine.
+pub fn machine_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    // The fields have the width of the machine's `long`.
+    info.totalram as u64 * u64::from(info.mem_unit)
+}
+
+/// Processor time, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CpuTime {
+    /// In this program.
+    pub user_s: f64,
+    /// In the system on its behalf.
+    pub system_s: f64,
+}
+
+/// Processor time of the process and of its main thread so far; zeros if the system does not tell.
+pub fn cpu_times() -> (CpuTime, CpuTime) {
+    let main = format!("/proc/self/task/{}/stat", std::process::id());
+    (cpu_time("/proc/self/stat"), cpu_time(&main))
+}
+
+fn cpu_time(path: &str) -> CpuTime {
+    let stat = std::fs::read_to_string(path).unwrap_or_default();
+    // The second field is the program's name in parentheses, and may contain anything.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = |n: usize| fields.split_whitespace().nth(n).and_then(|text| text.parse::<f64>().ok());
+    let seconds = |n| ticks(n).unwrap_or(0.0) / rustix::param::clock_ticks_per_second() as f64;
+    CpuTime { user_s: seconds(11), system_s: seconds(12) }
+}
+
+/// The name and release of the operating system, and the machine.
+pub fn system_name() -> String {
+    let name = rustix::system::uname();
+    [name.sysname(), name.release(), name.machine()].map(|part| part.to_string_lossy()).join(" ")
+}
+
+/// Raises the limit of open files so far that `clients` fit. `Err` has the number of clients that do.
+pub fn allow_clients(clients: usize) -> Result<(), usize> {
+    let needed = (clients as u64).saturating_add(OTHER_FILES);
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.current.unwrap_or(u64::MAX);
+    if current >= needed {
+        return Ok(());
+    }
+    let wanted = Rlimit { current: Some(needed), maximum: limit.maximum.map(|hard| hard.max(needed)) };
+    if setrlimit(Resource::Nofile, wanted).is_ok() {
+        return Ok(());
+    }
+    // Without the right to raise the hard limit, there is what is left below it.
+    let reachable = limit.maximum.unwrap_or(u64::MAX).min(needed);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(reachable), maximum: limit.maximum });
+    let open = if raised.is_ok() { reachable } else { current };
+    if open >= needed { Ok(()) } else { Err(open.saturating_sub(OTHER_FILES) as usize) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_tells_memory_and_time() {
+        assert!(resident_bytes() > 100_000);
+        assert!(machine_bytes() > resident_bytes());
+        assert!(system_name().starts_with("Linux "));
+        let mut sum = 0u64;
+        while cpu_times().0 == CpuTime::default() {
+            sum = sum.wrapping_add(sum.rotate_left(1)) + 1;
+        }
+        assert!(cpu_times().0.user_s + cpu_times().0.system_s > 0.0);
+    }
+
+    #[test]
+    fn few_clients_fit_and_too_many_are_told_how_many_would() {
+        assert_eq!(allow_clients(1), Ok(()));
+        let too_many = usize::MAX / 2;
+        if let Err(fit) = allow_clients(too_many) {
+            assert!(fit < too_many);
+            assert_eq!(allow_clients(fit), Ok(()));
+        }
+    }
+}

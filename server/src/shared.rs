@@ -1,0 +1,134 @@
+//! What all threads of the server share.
+
+use crate::blocking::Blocking;
+use crate::clients::Clients;
+use crate::commands;
+use crate::config::ConfigStore;
+use crate::live::Live;
+use crate::pause::Pause;
+use crate::slowlog::SlowLog;
+use crate::stats::Stats;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+use tarn_engine::engine::Engine;
+use tarn_engine::io::{Clock, SystemClock};
+use tarn_engine::record::Lsn;
+use tarn_engine::recovery::Progress;
+use tarn_engine::{Durable, Log};
+
+/// The store and the log that it is written to.
+pub struct Store {
+    /// The tables.
+    pub engine: Arc<Engine>,
+    /// The log; `None` with `appendonly no`.
+    pub log: Option<OpenLog>,
+}
+
+/// An open log.
+pub struct OpenLog {
+    /// The log; taken out to be closed.
+    pub log: Mutex<Option<Log>>,
+    /// Its watermark.
+    pub durable: Durable,
+    /// Whether replies wait for it.
+    pub always: AtomicBool,
+}
+
+/// The server.
+pub struct Shared {
+    /// The configuration.
+    pub config: Arc<ConfigStore>,
+    /// Settings that the hot path reads.
+    pub live: Live,
+    /// Number of logical databases.
+    pub databases: usize,
+    /// Counters.
+    pub stats: Stats,
+    /// Connected clients.
+    pub clients: Clients,
+    /// Slow commands.
+    pub slowlog: SlowLog,
+    /// `CLIENT PAUSE`.
+    pub pause: Pause,
+    /// Clients that wait for keys.
+    pub blocking: Blocking,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// When the server started.
+    pub started: Instant,
+    /// Twenty random bytes in hexadecimal: this run of the server.
+    pub run_id: String,
+    store: OnceLock<Store>,
+    stopping: AtomicBool,
+    /// How far loading has come.
+    pub loading: Progress,
+    /// What commands that need no key see while the data is being loaded.
+    pub empty_store: Arc<Engine>,
+    /// Asks the main thread to stop the server.
+    pub stop: Arc<tokio::sync::Notify>,
+}
+
+impl Shared {
+    /// A server whose data is not loaded yet.
+    pub fn new(config: Arc<ConfigStore>) -> Shared {
+        let settings = config.snapshot();
+        let (workers, databases) = (settings.threads(), settings.databases);
+        let slowlog = SlowLog::default();
+        slowlog.set_len_max(settings.slowlog_max_len);
+        let (empty_store, _background) = Engine::unlogged(databases, workers, Arc::new(SystemClock::new()));
+        Shared {
+            config,
+            live: Live::of(&settings),
+            databases,
+            stats: Stats::new(workers, commands::slots()),
+            clients: Clients::default(),
+            slowlog,
+            pause: Pause::default(),
+            blocking: Blocking::default(),
+            clock: Arc::new(SystemClock::new()),
+            started: Instant::now(),
+            run_id: format!("{:08x}{:032x}", rand::random::<u32>(), rand::random::<u128>()),
+            store: OnceLock::new(),
+            stopping: AtomicBool::new(false),
+            loading: Progress::default(),
+            empty_store,
+            stop: Arc::default(),
+        }
+    }
+
+    /// The store, once it is loaded.
+    pub fn store(&self) -> Option<&Store> {
+        self.store.get()
+    }
+
+    /// The engine, once it is loaded.
+    pub fn engine(&self) -> Option<&Engine> {
+        self.store.get().map(|store| &*store.engine)
+    }
+
+    /// Opens the doors: the data is loaded.
+    pub fn set_store(&self, store: Store) {
+        assert!(self.store.set(store).is_ok(), "a server loads its data once");
+    }
+
+    /// Up to which `Lsn` replies may reveal changes: all, unless the mode is `always`.
+    pub fn revealable(&self) -> Lsn {
+        match self.store.get() {
+            Some(Store { log: Some(log), .. }) if log.always.load(Ordering::Relaxed) => log.durable.lsn(),
+            _ => Lsn(u64::MAX),
+        }
+    }
+
+    /// Asks the server to stop.
+    pub fn shut_down(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.stop.notify_one();
+    }
+
+    /// Whether the server is stopping.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,186 @@
+//! Counters: one set a worker, so that counting costs no shared cache line; `INFO` adds them up.
+
+use crate::error::CommandError;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Calls of one command.
+#[derive(Debug, Default)]
+pub struct CommandCounter {
+    /// Times it ran.
+    pub calls: AtomicU64,
+    /// Nanoseconds it ran, fast commands by sample.
+    pub nanos: AtomicU64,
+    /// Times it was refused before it ran.
+    pub rejected: AtomicU64,
+    /// Times it replied an error.
+    pub failed: AtomicU64,
+}
+
+/// What one worker counts.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct WorkerStats {
+    /// By slot of the command.
+    pub commands: Box<[CommandCounter]>,
+    /// Writes to keys.
+    pub changes: AtomicU64,
+    /// Bytes read from sockets.
+    pub input_bytes: AtomicU64,
+    /// Bytes written to sockets.
+    pub output_bytes: AtomicU64,
+    /// Reads that found their key.
+    pub hits: AtomicU64,
+    /// Reads that did not.
+    pub misses: AtomicU64,
+}
+
+/// All counters.
+#[derive(Debug)]
+pub struct Stats {
+    /// One a worker.
+    pub workers: Box<[WorkerStats]>,
+    /// Errors by code.
+    pub errors: Mutex<HashMap<String, u64>>,
+    /// Connections accepted.
+    pub connections: AtomicU64,
+    /// Connections refused for `maxclients`.
+    pub rejected_connections: AtomicU64,
+    /// What the counters were at the last `CONFIG RESETSTAT`: a worker's counters are written by that worker
+    /// alone.
+    baseline: Mutex<Totals>,
+    memory_peak_bytes: AtomicU64,
+}
+
+/// The counters of all workers together.
+#[derive(Debug, Clone, Default)]
+pub struct Totals {
+    /// By slot of the command.
+    pub commands: Vec<CommandTotals>,
+    /// Bytes read from sockets.
+    pub input_bytes: u64,
+    /// Bytes written to sockets.
+    pub output_bytes: u64,
+    /// Reads that found their key.
+    pub hits: u64,
+    /// Reads that did not.
+    pub misses: u64,
+    /// Connections accepted.
+    pub connections: u64,
+    /// Connections refused.
+    pub rejected_connections: u64,
+}
+
+/// The calls of one command on all workers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CommandTotals {
+    /// Times it ran.
+    pub calls: u64,
+    /// Nanoseconds it ran.
+    pub nanos: u64,
+    /// Times it was refused before it ran.
+    pub rejected: u64,
+    /// Times it replied an error.
+    pub failed: u64,
+}
+
+/// Adds to a counter that only this thread writes: a load and a store, no locked instruction.
+#[inline]
+pub fn add(counter: &AtomicU64, count: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+}
+
+impl Stats {
+    /// Zeros for `workers` workers and `slots` commands.
+    pub fn new(workers: usize, slots: usize) -> Stats {
+        let worker = || WorkerStats {
+            commands: (0..slots).map(|_| CommandCounter::default()).collect(),
+            changes: AtomicU64::new(0),
+            input_bytes: AtomicU64::new(0),
+            output_bytes: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        };
+        Stats {
+            workers: (0..workers).map(|_| worker()).collect(),
+            errors: Mutex::new(HashMap::new()),
+            connections: AtomicU64::new(0),
+            rejected_connections: AtomicU64::new(0),
+            baseline: Mutex::default(),
+            memory_peak_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// The sum over all workers.
+    pub fn sum(&self, counter: impl Fn(&WorkerStats) -> &AtomicU64) -> u64 {
+        self.workers.iter().map(|worker| counter(worker).load(Ordering::Relaxed)).sum()
+    }
+
+    /// The counters since the last [`reset`](Self::reset).
+    pub fn totals(&self) -> Totals {
+        let now = self.totals_ever();
+        let then = self.baseline.lock();
+        let since = |slot: usize, now: &CommandTotals| {
+            let then: CommandTotals = then.commands.get(slot).copied().unwrap_or_default();
+            CommandTotals {
+                calls: now.calls.saturating_sub(then.calls),
+                nanos: now.nanos.saturating_sub(then.nanos),
+                rejected: now.rejected.saturating_sub(then.rejected),
+                failed: now.failed.saturating_sub(then.failed),
+            }
+        };
+        Totals {
+            commands: now.commands.iter().enumerate().map(|(slot, now)| since(slot, now)).collect(),
+            input_bytes: now.input_bytes.saturating_sub(then.input_bytes),
+            output_bytes: now.output_bytes.saturating_sub(then.output_bytes),
+            hits: now.hits.saturating_sub(then.hits),
+            misses: now.misses.saturating_sub(then.misses),
+            connections: now.connections.saturating_sub(then.connections),
+            rejected_connections: now.rejected_connections.saturating_sub(then.rejected_connections),
+        }
+    }
+
+    /// Counts from zero again, as far as [`totals`](Self::totals) and the errors go.
+    pub fn reset(&self) {
+        *self.baseline.lock() = self.totals_ever();
+        self.errors.lock().clear();
+    }
+
+    /// Notes how much memory is used; returns the most that was ever noted.
+    pub fn note_memory(&self, bytes: u64) -> u64 {
+        self.memory_peak_bytes.fetch_max(bytes, Ordering::Relaxed).max(bytes)
+    }
+
+    fn totals_ever(&self) -> Totals {
+        let slots = self.workers.first().map_or(0, |worker| worker.commands.len());
+        let of = |slot: usize| CommandTotals {
+            calls: self.sum(|worker| &worker.commands[slot].calls),
+            nanos: self.sum(|worker| &worker.commands[slot].nanos),
+            rejected: self.sum(|worker| &worker.commands[slot].rejected),
+            failed: self.sum(|worker| &worker.commands[slot].failed),
+        };
+        Totals {
+            commands: (0..slots).map(of).collect(),
+            input_bytes: self.sum(|worker| &worker.input_bytes),
+            output_bytes: self.sum(|worker| &worker.output_bytes),
+            hits: self.sum(|worker| &worker.hits),
+            misses: self.sum(|worker| &worker.misses),
+            connections: self.connections.load(Ordering::Relaxed),
+            rejected_connections: self.rejected_connections.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Counts an error reply by its code.
+    pub fn note_error(&self, error: &CommandError) {
+        let text = error.to_string();
+        let code = text.split(' ').next().unwrap_or("ERR");
+        let mut errors = self.errors.lock();
+        // As many codes as Redis keeps, so that scripts with codes of their own cannot fill memory.
+        if let Some(count) = errors.get_mut(code) {
+            *count += 1;
+        } else if errors.len() < 128 {
+            errors.insert(code.to_owned(), 1);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! A worker: a thread with an event loop of its own and the connections that were dealt to it.
+
+use crate::client::{Client, ClientHandle};
+use crate::connection::Connection;
+use crate::dispatch::Executor;
+use crate::lookahead::Lookahead;
+use crate::shared::Shared;
+use crate::stats::WorkerStats;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+use tarn_engine::Group;
+use tarn_engine::record::{Lsn, UnixMs};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, mpsc};
+
+/// Bytes read from a socket at once.
+const READ_BYTES: usize = 64 << 10;
+/// How often a worker looks after its connections.
+const CRON: Duration = Duration::from_millis(100);
+
+/// What the connections of one worker share.
+pub struct Worker {
+    /// The number of this worker.
+    pub index: usize,
+    /// The server.
+    pub server: Arc<Shared>,
+    /// Where sockets are read into.
+    pub scratch: RefCell<Box<[u8]>>,
+    /// A warm buffer for replies.
+    pub spare: RefCell<Vec<u8>>,
+    group: RefCell<Group>,
+    lookahead: RefCell<Lookahead>,
+    /// Connections that wait until an `Lsn` is durable.
+    waiting: RefCell<BTreeMap<(Lsn, u64), Waker>>,
+    clients: RefCell<BTreeMap<u64, Arc<ClientHandle>>>,
+    time_ms: Cell<UnixMs>,
+}
+
+impl Worker {
+    fn new(index: usize, server: Arc<Shared>) -> Worker {
+        Worker {
+            index,
+            server,
+            scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
+            spare: RefCell::new(Vec::with_capacity(READ_BYTES)),
+            group: RefCell::new(Group::default()),
+            lookahead: RefCell::default(),
+            waiting: RefCell::new(BTreeMap::new()),
+            clients: RefCell::new(BTreeMap::new()),
+            time_ms: Cell::new(0),
+        }
+    }
+
+    /// Runs `requests` with an executor inside the gate. Nothing in it waits.
+    pub fn execute<T>(&self, requests: impl FnOnce(&mut Executor<'_>) -> T) -> T {
+        let now = self.server.clock.unix_ms();
+        self.time_ms.set(now);
+        let mut executor = Executor {
+            server: &self.server,
+            worker: self.index,
+            session: None,
+            group: &mut self.group.borrow_mut(),
+            now,
+            revealable: self.revealable(),
+            ready: VecDeque::new(),
+            serving: false,
+        };
+        requests(&mut executor)
+    }
+
+    /// What this worker counts.
+    pub fn stats(&self) -> &WorkerStats {
+        &self.server.stats.workers[self.index]
+    }
+
+    /// Fetches what the next requests in `bytes` will look for. Returns for how many of them that will do.
+    pub fn fetch_ahead(&self, executor: &Executor<'_>, db: u8, bytes: &[u8]) -> usize {
+        match &executor.session {
+            Some(session) if !bytes.is_empty() => self.lookahead.borrow_mut().fetch(session, db, bytes),
+            _ => 1,
+        }
+    }
+
+    /// The time of the last batch of requests.
+    pub fn time_ms(&self) -> UnixMs {
+        self.time_ms.get()
+    }
+
+    /// What may be revealed: everything unless the mode is `always`, then what is durable.
+    pub fn revealable(&self) -> Lsn {
+        self.server.revealable()
+    }
+
+    /// Wakes a connection's task when `lsn` is durable.
+    pub fn wake_when_durable(&self, lsn: Lsn, client: u64, waker: &Waker) {
+        self.waiting.borrow_mut().insert((lsn, client), waker.clone());
+    }
+
+    fn wake_durable(&self) {
+        let revealable = self.revealable();
+        let mut waiting = self.waiting.borrow_mut();
+        while let Some(first) = waiting.first_entry() {
+            if first.key().0 > revealable {
+                break;
+            }
+            first.remove().wake();
+        }
+    }
+
+    fn look_after_clients(&self) {
+        let timeout_s = self.server.live.timeout_s();
+        if timeout_s == 0 {
+            return;
+        }
+        for client in self.clients.borrow().values() {
+            if client.idle() > Duration::from_secs(timeout_s) && !client.info.lock().blocked {
+                client.kill();
+            }
+        }
+    }
+}
+
+/// Serves the connections that come through `incoming` until it is closed and all of them have ended.
+pub fn run(
+    index: usize,
+    server: Arc<Shared>,
+    durable: Arc<Notify>,
+    mut incoming: mpsc::UnboundedReceiver<(std::net::TcpStream, Arc<ClientHandle>)>,
+) -> std::io::Result<()> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().enable_time().event_interval(61).build()?;
+    let tasks = tokio::task::LocalSet::new();
+    let worker = Rc::new(Worker::new(index, server));
+    tasks.spawn_local({
+        let worker = worker.clone();
+        async move {
+            loop {
+                durable.notified().await;
+                worker.wake_durable();
+            }
+        }
+    });
+    tasks.spawn_local({
+        let worker = worker.clone();
+        async move {
+            let mut ticks = tokio::time::interval(CRON);
+            loop {
+                ticks.tick().await;
+                // A mode that was switched lets replies out that were held.
+                worker.wake_durable();
+                worker.look_after_clients();
+            }
+        }
+    });
+    tasks.block_on(&runtime, async {
+        let open = Rc::new(Notify::new());
+        while let Some((stream, handle)) = incoming.recv().await {
+            match TcpStream::from_std(stream) {
+                Ok(stream) => {
+                    worker.clients.borrow_mut().insert(handle.id, handle.clone());
+                    let (worker, open) = (worker.clone(), open.clone());
+                    tokio::task::spawn_local(async move {
+                        let client = Client::new(handle.clone(), !worker.server.live.needs_password());
+                        let end = Connection::new(stream, client, worker.clone()).serve().await;
+                        tracing::debug!(client = handle.id, ?end, "connection closed");
+                        worker.clients.borrow_mut().remove(&handle.id);
+                        worker.server.clients.remove(handle.id);
+                        open.notify_one();
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot serve a new connection");
+                    worker.server.clients.remove(handle.id);
+                }
+            }
+        }
+        for client in worker.clients.borrow().values() {
+            client.kill();
+        }
+        while !worker.clients.borrow().is_empty() {
+            open.notified().await;
+        }
+    });
+    Ok(())
+}
