@@ -1,0 +1,179 @@
+//! `tarn lab list` and `tarn lab run EXPERIMENT`.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::error::Result;
+use crate::experiment::{durability, memory, recovery, throughput};
+use crate::interrupt;
+use crate::report::{Report, table};
+use crate::setting::{Options, Setting};
+
+/// The laboratory: measures servers, ours and redis-server, side by side.
+#[derive(Debug, Args)]
+pub struct LabCli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Says which experiments there are.
+    List,
+    /// Runs an experiment.
+    Run {
+        #[command(subcommand)]
+        experiment: Box<Experiment>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum Experiment {
+    /// Requests a second: plain, with hashes and sorted sets, with the log in its modes, with two workers.
+    Throughput {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        own: throughput::Options,
+    },
+    /// Hard kills at random moments: what was acknowledged must be there.
+    Durability {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        own: durability::Options,
+    },
+    /// Resident memory of records.
+    Memory {
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Time from a start until the data are back.
+    Recovery {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        own: recovery::Options,
+    },
+}
+
+/// What came of an experiment that ran to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Conclusion {
+    /// Goals that were not met.
+    pub goals_missed: usize,
+    /// Campaigns and checks in which something was wrong.
+    pub broken: usize,
+    /// Whether a missed goal is a failure.
+    pub strict: bool,
+}
+
+/// Runs the laboratory's command line. The exit code is 0 if the experiment ran and found nothing broken, 1
+/// if it did not, 2 if a goal was missed and `--strict` asked to say so, 130 after Ctrl-C.
+pub fn run(cli: LabCli) -> ExitCode {
+    interrupt::listen();
+    match execute(cli) {
+        Ok(conclusion) if conclusion.broken > 0 => ExitCode::FAILURE,
+        Ok(conclusion) if conclusion.strict && conclusion.goals_missed > 0 => ExitCode::from(2),
+        Ok(_) => ExitCode::SUCCESS,
+        Err(_) if interrupt::asked() => {
+            eprintln!("interrupted");
+            ExitCode::from(130)
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the laboratory's command line without deciding what its end means.
+pub fn execute(cli: LabCli) -> Result<Conclusion> {
+    match cli.command {
+        Command::List => {
+            list();
+            Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
+        }
+        Command::Run { experiment } => run_experiment(*experiment),
+    }
+}
+
+fn list() {
+    let mut table = table(&["experiment", "question"]);
+    table.add_row(["throughput", throughput::QUESTION]);
+    table.add_row(["durability", durability::QUESTION]);
+    table.add_row(["memory", memory::QUESTION]);
+    table.add_row(["recovery", recovery::QUESTION]);
+    println!("{table}");
+}
+
+fn run_experiment(experiment: Experiment) -> Result<Conclusion> {
+    match experiment {
+        Experiment::Throughput { options, own } => {
+            let (setting, mut report) = prepare("throughput", options)?;
+            throughput::run(&setting, &own, &mut report)?;
+            finish(&setting, report, 0)
+        }
+        Experiment::Durability { options, own } => {
+            let (setting, mut report) = prepare("durability", options)?;
+            let broken = durability::run(&setting, &own, &mut report)?;
+            finish(&setting, report, broken)
+        }
+        Experiment::Memory { options } => {
+            let (setting, mut report) = prepare("memory", options)?;
+            memory::run(&setting, &mut report)?;
+            finish(&setting, report, 0)
+        }
+        Experiment::Recovery { options, own } => {
+            let (setting, mut report) = prepare("recovery", options)?;
+            recovery::run(&setting, &own, &mut report)?;
+            finish(&setting, report, 0)
+        }
+    }
+}
+
+fn prepare(name: &'static str, options: Options) -> Result<(Setting, Report)> {
+    let report_to = options.json.clone();
+    let setting = Setting::new(options)?;
+    let report = Report::new(name, setting.seed, report_to.as_deref())?;
+    let servers: Vec<_> = setting.servers.iter().map(|(product, _)| product.name()).collect();
+    eprintln!(
+        "{name}: {}; server on cores {:?}, load on {:?}; data in {} ({}); scale {}{}; seed {}",
+        servers.join(", "),
+        setting.server_cores,
+        setting.load_cores,
+        setting.dir.display(),
+        setting.file_system,
+        setting.options.scale,
+        if setting.options.quick { ", quick" } else { "" },
+        setting.seed
+    );
+    Ok((setting, report))
+}
+
+fn finish(setting: &Setting, report: Report, broken: usize) -> Result<Conclusion> {
+    Ok(Conclusion { goals_missed: report.finish()?, broken, strict: setting.options.strict })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Tarn {
+        #[command(flatten)]
+        lab: LabCli,
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Tarn::command().debug_assert();
+        assert!(
+            Tarn::try_parse_from(["lab", "run", "throughput", "--quick", "--only", "plain,always"]).is_ok()
+        );
+        let Command::List = Tarn::parse_from(["lab", "list"]).lab.command else { panic!("list is list") };
+    }
+}

@@ -1,0 +1,163 @@
+//! What the disk under a directory can do: flushes a second with several in flight, and sequential reading.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Advice, fadvise};
+use serde::Serialize;
+
+use crate::error::{IoContext, Result};
+
+/// Bytes of one write, and of the alignment of all.
+const BLOCK: usize = 4096;
+/// Each flight writes over its own part of the file, of this size, again and again.
+const PART: usize = 4 << 20;
+/// Bytes of one sequential read.
+const READ_BYTES: usize = 1 << 20;
+
+/// Flushes a second, by how many are in flight at once.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct FlushRates {
+    /// One after the other.
+    pub one: f64,
+    /// Two at once.
+    pub two: f64,
+    /// Four at once.
+    pub four: f64,
+}
+
+impl FlushRates {
+    /// True where flushes that overlap cost much less than as many one after the other.
+    pub fn overlap_helps(&self) -> bool {
+        self.four >= 2.0 * self.one
+    }
+}
+
+/// Measures writes of 4 KB, each followed by `fdatasync`, into a file that was written before, so that no
+/// flush changes metadata. The file lies in `dir` and goes away.
+pub fn flush_rates(dir: &Path, time: Duration) -> Result<FlushRates> {
+    let file = tempfile::tempfile_in(dir).doing(|| dir.display().to_string())?;
+    file.write_all_at(&vec![0xA5; 4 * PART], 0)
+        .and_then(|()| file.sync_all())
+        .doing(|| dir.display().to_string())?;
+    let rate = |flights| flush_rate(&file, flights, time).doing(|| dir.display().to_string());
+    Ok(FlushRates { one: rate(1)?, two: rate(2)?, four: rate(4)? })
+}
+
+fn flush_rate(file: &File, flights: usize, time: Duration) -> std::io::Result<f64> {
+    let stop = AtomicBool::new(false);
+    let begun = Instant::now();
+    let counts = std::thread::scope(|scope| {
+        let flights: Vec<_> = (0..flights)
+            .map(|flight| {
+                let stop = &stop;
+                scope.spawn(move || -> std::io::Result<u64> {
+                    let block = [flight as u8; BLOCK];
+                    let mut count = 0u64;
+                    while !stop.load(Ordering::Relaxed) {
+                        let at = flight * PART + (count as usize * BLOCK) % PART;
+                        file.write_all_at(&block, at as u64)?;
+                        file.sync_data()?;
+                        count += 1;
+                    }
+                    Ok(count)
+                })
+            })
+            .collect();
+        std::thread::sleep(time);
+        stop.store(true, Ordering::Relaxed);
+        let join =
+            |flight: std::thread::ScopedJoinHandle<'_, _>| flight.join().expect("a flight does not panic");
+        flights.into_iter().map(join).collect::<std::io::Result<Vec<u64>>>()
+    })?;
+    Ok(counts.iter().sum::<u64>() as f64 / begun.elapsed().as_secs_f64())
+}
+
+/// All files in a directory and below, with their total length in bytes.
+pub fn files_below(dir: &Path) -> Result<(Vec<PathBuf>, u64)> {
+    let mut files = Vec::new();
+    let mut bytes = 0;
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).doing(|| dir.display().to_string())? {
+            let entry = entry.doing(|| dir.display().to_string())?;
+            let metadata = entry.metadata().doing(|| entry.path().display().to_string())?;
+            if metadata.is_dir() {
+                dirs.push(entry.path());
+            } else if metadata.is_file() {
+                bytes += metadata.len();
+                files.push(entry.path());
+            }
+        }
+    }
+    files.sort();
+    Ok((files, bytes))
+}
+
+/// How the operating system was made to forget files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Forgetting {
+    /// The whole page cache was dropped.
+    DropCaches,
+    /// It was advised to drop the pages of these files, which it may ignore.
+    Advice,
+}
+
+/// Makes the operating system forget the content of files, so that the next read comes from the device.
+pub fn forget(files: &[PathBuf]) -> Result<Forgetting> {
+    for path in files {
+        let file = File::open(path).doing(|| path.display().to_string())?;
+        // Dirty pages cannot be dropped.
+        file.sync_all().doing(|| path.display().to_string())?;
+        fadvise(&file, 0, None, Advice::DontNeed).doing(|| path.display().to_string())?;
+    }
+    match OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches").and_then(|mut file| {
+        use std::io::Write;
+        file.write_all(b"1")
+    }) {
+        Ok(()) => Ok(Forgetting::DropCaches),
+        Err(_) => Ok(Forgetting::Advice),
+    }
+}
+
+/// Reads files from front to back, 1 MiB at a time. Returns the bytes and the time.
+pub fn read_through(files: &[PathBuf]) -> Result<(u64, Duration)> {
+    let mut buffer = vec![0; READ_BYTES];
+    let begun = Instant::now();
+    let mut bytes = 0;
+    for path in files {
+        let mut file = File::open(path).doing(|| path.display().to_string())?;
+        fadvise(&file, 0, None, Advice::Sequential).doing(|| path.display().to_string())?;
+        loop {
+            match file.read(&mut buffer).doing(|| path.display().to_string())? {
+                0 => break,
+                count => bytes += count as u64,
+            }
+        }
+    }
+    Ok((bytes, begun.elapsed()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_device_is_measured_and_its_files_are_read_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let rates = flush_rates(dir.path(), Duration::from_millis(30)).unwrap();
+        assert!(rates.one > 0.0 && rates.two > 0.0 && rates.four > 0.0);
+        fs::create_dir(dir.path().join("deep")).unwrap();
+        fs::write(dir.path().join("a"), [1; 5]).unwrap();
+        fs::write(dir.path().join("deep/b"), vec![2; READ_BYTES + 1]).unwrap();
+        let (files, bytes) = files_below(dir.path()).unwrap();
+        assert_eq!((files.len(), bytes), (2, READ_BYTES as u64 + 6));
+        assert_eq!(read_through(&files).unwrap().0, bytes);
+    }
+}

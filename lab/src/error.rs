@@ -1,0 +1,50 @@
+//! What can go wrong in the laboratory, by what its caller does next.
+
+use std::io;
+
+/// Why an experiment stopped. The run is abandoned in every case; the variants differ in who must act.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// A server could not be started, stopped unexpectedly, or never became ready. Look at its own words.
+    #[error("{server}: {what}{log}")]
+    Server {
+        /// Which server: `tarn` or `redis-server`.
+        server: String,
+        /// What was expected of it and did not happen.
+        what: String,
+        /// The last lines of what it printed, each on a line of its own, or nothing.
+        log: String,
+    },
+    /// A server answered, but with an error or with something else than the protocol allows here.
+    #[error("unexpected reply: {0}")]
+    Reply(String),
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done, with the path or address.
+        what: String,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// The command line asks for something that cannot be.
+    #[error("{0}")]
+    Arguments(String),
+    /// Somebody pressed Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// The result of anything in the laboratory.
+pub type Result<T> = std::result::Result<T, LabError>;
+
+/// Says what was being done when an operating system call failed.
+pub trait IoContext<T> {
+    /// Turns the error into a [`LabError::Io`] that names what was being done.
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> IoContext<T> for std::result::Result<T, E> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|source| LabError::Io { what: what(), source: source.into() })
+    }
+}

@@ -1,0 +1,176 @@
+//! A campaign: write, kill, restart, compare, and on with what survived, many times over the same data.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use serde::Serialize;
+
+use super::judge::{History, Violation, judge};
+use super::model::Model;
+use super::writer::{read_until_the_end, write_until_the_end};
+use crate::error::{LabError, Result};
+use crate::interrupt;
+use crate::server::{Plan, Server};
+use crate::setting::progress;
+
+/// How a campaign is fought.
+#[derive(Debug, Clone)]
+pub struct Orders {
+    /// The server.
+    pub plan: Plan,
+    /// Hard kills while writing.
+    pub kills: u32,
+    /// Connections that write. Every second one pipelines.
+    pub writers: usize,
+    /// Writes at once of those that do.
+    pub pipeline: usize,
+    /// The age that lost acknowledgements may have; `None` if none may be lost.
+    pub allowed: Option<Duration>,
+    /// The longest ordinary stretch of writing.
+    pub stretch: Duration,
+    /// The seed of writes and moments.
+    pub seed: u64,
+}
+
+/// How it went.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Outcome {
+    /// The server's version, as it tells it.
+    #[serde(skip)]
+    pub version: String,
+    /// Hard kills while writing.
+    pub kills: u32,
+    /// Hard kills while the server was starting.
+    pub kills_while_starting: u32,
+    /// Acknowledged writes.
+    pub acknowledged: u64,
+    /// Of these, those that were gone after a restart.
+    pub lost: u64,
+    /// How long before a kill the oldest lost one was acknowledged.
+    pub lost_age_ms_max: f64,
+    /// Writes that survived though unacknowledged, which is allowed.
+    pub unacknowledged_survived: u64,
+    /// Restarts until ready, the median.
+    pub restart_ms_p50: f64,
+    /// The longest.
+    pub restart_ms_max: f64,
+    /// What was wrong, in words.
+    pub violations: Vec<String>,
+}
+
+/// One stretch in this many is long enough for a periodic flush to fall into it.
+const LONG_STRETCHES: u32 = 8;
+/// One restart in this many is killed too.
+const KILLED_RESTARTS: u32 = 6;
+
+/// Fights a campaign. It ends early when something is wrong, because then nobody knows what to expect further
+/// on.
+pub fn fight(orders: &Orders, what: &str) -> Result<Outcome> {
+    let mut rng = SmallRng::seed_from_u64(orders.seed);
+    let mut models: Vec<Model> = (0..orders.writers).map(|writer| Model::new(writer, orders.seed)).collect();
+    let mut outcome = Outcome::default();
+    let mut restarts_ms = Vec::new();
+    let bar = progress(orders.kills.into(), what);
+    let mut server = orders.plan.start()?;
+    outcome.version = server.version()?;
+    while outcome.kills < orders.kills && outcome.violations.is_empty() {
+        interrupt::check()?;
+        let long = rng.random_ratio(1, LONG_STRETCHES);
+        let longest = if long { orders.stretch * 8 } else { orders.stretch };
+        let stretch = longest.mul_f64(rng.random_range(0.02..1.0));
+        let (histories, ended) = write_and_kill(orders, &mut server, models, stretch)?;
+        outcome.kills += 1;
+        outcome.acknowledged +=
+            histories.iter().map(|history| history.acknowledged.len() as u64).sum::<u64>();
+        if rng.random_ratio(1, KILLED_RESTARTS) {
+            let mut starting = orders.plan.launch()?;
+            std::thread::sleep(Duration::from_micros(rng.random_range(0..50_000)));
+            starting.kill()?;
+            outcome.kills_while_starting += 1;
+        }
+        server = orders.plan.launch()?;
+        let restart = server.wait_until_ready(Duration::from_secs(600))?;
+        restarts_ms.push(restart.as_secs_f64() * 1000.0);
+        models = compare(orders, &server, &histories, ended, &mut outcome)?;
+        bar.set_position(outcome.kills.into());
+    }
+    bar.finish_and_clear();
+    restarts_ms.sort_by(f64::total_cmp);
+    outcome.restart_ms_p50 = restarts_ms.get(restarts_ms.len() / 2).copied().unwrap_or(0.0);
+    outcome.restart_ms_max = restarts_ms.last().copied().unwrap_or(0.0);
+    Ok(outcome)
+}
+
+/// Lets the writers write for a while and kills the server under them. Returns what they did, and the moment.
+fn write_and_kill(
+    orders: &Orders,
+    server: &mut Server,
+    models: Vec<Model>,
+    stretch: Duration,
+) -> Result<(Vec<History>, Instant)> {
+    let (killed, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    let address = server.address();
+    let counters: Vec<String> = models.iter().map(Model::counter_key).collect();
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = models
+            .into_iter()
+            .enumerate()
+            .map(|(writer, model)| {
+                let pipeline = if writer % 2 == 0 { 1 } else { orders.pipeline };
+                let (killed, stop) = (&killed, &stop);
+                scope.spawn(move || write_until_the_end(address, model, pipeline, killed, stop))
+            })
+            .collect();
+        let reader = scope.spawn(|| read_until_the_end(address, &counters, &killed, &stop));
+        std::thread::sleep(stretch);
+        killed.store(true, Ordering::SeqCst);
+        let ended = server.kill();
+        stop.store(true, Ordering::Relaxed);
+        let histories: Result<Vec<History>> =
+            writers.into_iter().map(|writer| writer.join().expect("a writer does not panic")).collect();
+        let seen = reader.join().expect("the reader does not panic");
+        let (ended, _) = ended?;
+        let mut histories = histories?;
+        for (history, seen) in histories.iter_mut().zip(seen?) {
+            history.seen = seen;
+        }
+        Ok((histories, ended))
+    })
+}
+
+/// Reads what the server holds and judges it. Returns each writer's keys to go on from.
+fn compare(
+    orders: &Orders,
+    server: &Server,
+    histories: &[History],
+    ended: Instant,
+    outcome: &mut Outcome,
+) -> Result<Vec<Model>> {
+    let mut client = server.client()?;
+    let found =
+        histories.iter().map(|history| history.before.read_found(&mut client)).collect::<Result<Vec<_>>>()?;
+    let verdict = judge(histories, &found, ended, orders.allowed);
+    outcome.lost += verdict.lost;
+    outcome.lost_age_ms_max = outcome.lost_age_ms_max.max(verdict.lost_age.as_secs_f64() * 1000.0);
+    outcome.unacknowledged_survived += verdict.unacknowledged_survived;
+    for violation in verdict.violations {
+        let (Violation::Altered(text)
+        | Violation::Lost(text)
+        | Violation::Hole(text)
+        | Violation::Shown(text)) = violation;
+        outcome.violations.push(format!("kill {}: {text}", outcome.kills));
+    }
+    let expected: usize = found.iter().map(|keys| keys.len()).sum();
+    let keys = server.key_count()?;
+    if keys != expected as u64 {
+        outcome
+            .violations
+            .push(format!("kill {}: the server counts {keys} keys, {expected} are known", outcome.kills));
+    }
+    if verdict.survivors.len() != histories.len() && outcome.violations.is_empty() {
+        return Err(LabError::Reply("a writer's state is missing".to_owned()));
+    }
+    Ok(verdict.survivors)
+}

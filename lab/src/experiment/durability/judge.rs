@@ -1,0 +1,293 @@
+//! Decides whether what a restarted server holds is what its acknowledgements promised.
+//!
+//! ```text
+//! writes of one writer    1 2 3 4 5 6 7 8 9 10 11
+//! acknowledged            ───────────────▶         (8)
+//! sent                    ──────────────────────▶  (11)
+//! found after restart     ─────────▶               (5)    6, 7, 8 are lost
+//! ```
+//!
+//! - *Never altered:* what is found is the state after some number of the writer's writes: a prefix.
+//! - *No loss too large:* the first lost acknowledgement is within what the mode allows (nothing, or the last
+//!   second).
+//! - *Nothing shown too early:* where no loss is allowed, what a reader was shown is there too.
+//! - *Never a hole:* if a write survived, so did every write of any writer that was acknowledged before that
+//!   one was sent.
+
+use std::time::{Duration, Instant};
+
+use super::model::{Keys, Model, difference};
+
+/// What a writer did between a start of the server and its end.
+#[derive(Debug, Clone)]
+pub struct History {
+    /// The highest value of this writer's counter that a reader was shown.
+    pub seen: i64,
+    /// Its keys before.
+    pub before: Model,
+    /// When each write was sent, the first after `before` first.
+    pub sent: Vec<Instant>,
+    /// When each was acknowledged: as many as were, from the first.
+    pub acknowledged: Vec<Instant>,
+}
+
+/// What is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Violation {
+    /// What is found is not the state after any prefix of the writer's writes.
+    Altered(String),
+    /// Acknowledged writes are gone that should not be.
+    Lost(String),
+    /// A later write survived an earlier, acknowledged one.
+    Hole(String),
+    /// A reader was shown a write that is gone, in a mode in which replies show only what is durable.
+    Shown(String),
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default)]
+pub struct Verdict {
+    /// What is wrong; empty if all is well.
+    pub violations: Vec<Violation>,
+    /// Each writer's keys as found, for it to go on from. Whole only if nothing was altered.
+    pub survivors: Vec<Model>,
+    /// Acknowledged writes that are gone.
+    pub lost: u64,
+    /// How long before the end the oldest of them was acknowledged.
+    pub lost_age: Duration,
+    /// Writes that survived without having been acknowledged.
+    pub unacknowledged_survived: u64,
+}
+
+/// The writes of one writer that survived.
+struct Survival {
+    /// Surely so many, counted from the beginning of the history: a write that changed nothing may or may not
+    /// be there.
+    at_least: usize,
+    /// At most so many.
+    at_most: usize,
+    /// The state.
+    model: Model,
+}
+
+/// Compares histories with what was found, writer by writer. `allowed` is the age that lost acknowledgements
+/// may have at the moment of the end; `None` if none may be lost.
+pub fn judge(histories: &[History], found: &[Keys], ended: Instant, allowed: Option<Duration>) -> Verdict {
+    let mut verdict = Verdict::default();
+    let mut survivals = Vec::new();
+    for (writer, (history, found)) in histories.iter().zip(found).enumerate() {
+        match survival(history, found) {
+            Some(survival) => survivals.push(survival),
+            None => verdict.violations.push(Violation::Altered(describe(writer, history, found))),
+        }
+    }
+    if !verdict.violations.is_empty() {
+        return verdict;
+    }
+    for (writer, (history, survival)) in histories.iter().zip(&survivals).enumerate() {
+        let counter = survival.model.counter_in(&survival.model.keys);
+        if allowed.is_none() && history.seen > counter {
+            verdict.violations.push(Violation::Shown(format!(
+                "writer {writer}: a reader was shown {} in the counter, which is {counter} now",
+                history.seen
+            )));
+        }
+        let acknowledged = history.acknowledged.len();
+        verdict.unacknowledged_survived += survival.at_most.saturating_sub(acknowledged) as u64;
+        let Some(&first_lost) = history.acknowledged.get(survival.at_most) else { continue };
+        verdict.lost += (acknowledged - survival.at_most) as u64;
+        let age = ended.saturating_duration_since(first_lost);
+        verdict.lost_age = verdict.lost_age.max(age);
+        if allowed.is_none_or(|allowed| age > allowed) {
+            verdict.violations.push(Violation::Lost(format!(
+                "writer {writer}: {} acknowledged writes are lost, from number {} on, {} ms old at the kill",
+                acknowledged - survival.at_most,
+                history.before.done + survival.at_most as u64 + 1,
+                age.as_millis()
+            )));
+        }
+    }
+    find_holes(histories, &survivals, &mut verdict);
+    verdict.survivors = survivals.into_iter().map(|survival| survival.model).collect();
+    verdict
+}
+
+/// A hole across writers: somebody's surviving write was sent after somebody's lost write was acknowledged.
+fn find_holes(histories: &[History], survivals: &[Survival], verdict: &mut Verdict) {
+    let last_sent = |(history, survival): (&History, &Survival)| {
+        survival.at_least.checked_sub(1).map(|last| history.sent[last])
+    };
+    let Some((later, moment)) = histories
+        .iter()
+        .zip(survivals)
+        .enumerate()
+        .filter_map(|(writer, pair)| Some((writer, last_sent(pair)?)))
+        .max_by_key(|&(_, moment)| moment)
+    else {
+        return;
+    };
+    for (writer, (history, survival)) in histories.iter().zip(survivals).enumerate() {
+        if history.acknowledged.get(survival.at_most).is_some_and(|&first_lost| first_lost < moment) {
+            verdict.violations.push(Violation::Hole(format!(
+                "writer {writer} lost write {}, acknowledged before writer {later} sent one that survived",
+                history.before.done + survival.at_most as u64 + 1
+            )));
+        }
+    }
+}
+
+/// Which prefix of the history was found, if any.
+fn survival(history: &History, found: &Keys) -> Option<Survival> {
+    let mut model = history.before.clone();
+    let mut survival: Option<Survival> = None;
+    for count in 0..=history.sent.len() {
+        if count > 0 {
+            model.advance();
+        }
+        if model.keys == *found {
+            let at_least = match &survival {
+                // The writes since the earlier match, if they cancel each other out, need not have survived.
+                Some(earlier) => earlier.at_least,
+                None => count,
+            };
+            survival = Some(Survival { at_least, at_most: count, model: model.clone() });
+        }
+    }
+    survival
+}
+
+/// Describes a state that is no prefix, against the acknowledged one.
+fn describe(writer: usize, history: &History, found: &Keys) -> String {
+    let mut model = history.before.clone();
+    (0..history.acknowledged.len()).for_each(|_| drop(model.advance()));
+    let difference = difference(&model.keys, found).unwrap_or_default();
+    format!(
+        "writer {writer}: the keys are as after none of its writes {} to {}; \
+         after {} (acknowledged), {difference}",
+        history.before.done,
+        history.before.done + history.sent.len() as u64,
+        model.done
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEED: u64 = 21;
+
+    /// A history of `sent` writes, one a millisecond from `begin`, each acknowledged half a millisecond
+    /// later.
+    fn history(writer: usize, begin: Instant, sent: usize, acknowledged: usize) -> History {
+        let mut before = Model::new(writer, SEED);
+        (0..50).for_each(|_| drop(before.advance()));
+        let at = |index: usize, micros: u64| begin + Duration::from_micros(1000 * index as u64 + micros);
+        History {
+            seen: 0,
+            before,
+            sent: (0..sent).map(|index| at(index, 0)).collect(),
+            acknowledged: (0..acknowledged).map(|index| at(index, 500)).collect(),
+        }
+    }
+
+    /// The keys after a prefix of a history.
+    fn after(history: &History, count: usize) -> Keys {
+        let mut model = history.before.clone();
+        (0..count).for_each(|_| drop(model.advance()));
+        model.keys
+    }
+
+    #[test]
+    fn a_prefix_with_all_acknowledged_writes_is_well() {
+        let begin = Instant::now();
+        let history = history(0, begin, 110, 100);
+        for survived in 100..=110 {
+            let found = after(&history, survived);
+            let verdict =
+                judge(std::slice::from_ref(&history), &[found], begin + Duration::from_secs(1), None);
+            assert_eq!((verdict.violations, verdict.lost), (vec![], 0), "seed {SEED}, {survived}");
+            assert!(verdict.survivors[0].done >= 50 + survived as u64);
+        }
+    }
+
+    #[test]
+    fn a_lost_acknowledged_write_is_found_and_an_old_one_is_too_much() {
+        let begin = Instant::now();
+        let history = history(0, begin, 110, 100);
+        let ended = begin + Duration::from_millis(120);
+        let found = [after(&history, 60)];
+        let lost = |allowed| judge(std::slice::from_ref(&history), &found, ended, allowed);
+        let verdict = lost(None);
+        assert!(matches!(&verdict.violations[..], [Violation::Lost(_)]), "seed {SEED}: {verdict:?}");
+        assert!((38..=40).contains(&verdict.lost), "seed {SEED}: {}", verdict.lost);
+        assert!(matches!(&lost(Some(Duration::from_millis(40))).violations[..], [Violation::Lost(_)]));
+        assert!(lost(Some(Duration::from_millis(80))).violations.is_empty());
+    }
+
+    #[test]
+    fn a_write_missing_in_the_middle_is_found() {
+        let begin = Instant::now();
+        let history = history(0, begin, 100, 100);
+        for missing in 60..100 {
+            // The state as if one write had never been: rebuilt from the others that touch the same key.
+            let (earlier, later) = (after(&history, missing - 1), after(&history, missing));
+            let Some(key) = later.keys().find(|&key| earlier.get(key) != later.get(key)) else { continue };
+            let mut found = after(&history, 100);
+            if found.get(key) != later.get(key) {
+                continue;
+            }
+            match earlier.get(key) {
+                Some(content) => found.insert(key.clone(), content.clone()),
+                None => found.remove(key),
+            };
+            let verdict =
+                judge(std::slice::from_ref(&history), &[found], begin + Duration::from_secs(9), None);
+            // Missing at the very end is a loss; before that nothing but a prefix can explain the state.
+            assert!(!verdict.violations.is_empty(), "seed {SEED}, write {missing} of {key}");
+        }
+    }
+
+    #[test]
+    fn a_pair_that_differs_is_found() {
+        let begin = Instant::now();
+        let history = history(1, begin, 200, 200);
+        let mut found = after(&history, 200);
+        let half = found.keys().find(|key| key.ends_with("left")).cloned().expect("200 writes hold a pair");
+        found.remove(&half);
+        let verdict = judge(std::slice::from_ref(&history), &[found], begin, None);
+        assert!(matches!(&verdict.violations[..], [Violation::Altered(_)]), "seed {SEED}: {verdict:?}");
+    }
+
+    #[test]
+    fn a_reader_that_was_shown_too_much_is_found_where_no_loss_is_allowed() {
+        let begin = Instant::now();
+        let mut history = history(0, begin, 110, 100);
+        let found = [after(&history, 100)];
+        history.seen = history.before.counter_in(&found[0]);
+        assert!(history.seen > 0, "seed {SEED}");
+        assert!(judge(std::slice::from_ref(&history), &found, begin, None).violations.is_empty());
+        history.seen += 1;
+        let verdict = judge(std::slice::from_ref(&history), &found, begin, None);
+        assert!(matches!(&verdict.violations[..], [Violation::Shown(_)]), "seed {SEED}: {verdict:?}");
+        assert!(judge(&[history], &found, begin, Some(Duration::ZERO)).violations.is_empty());
+    }
+
+    #[test]
+    fn a_hole_between_writers_is_found_even_where_loss_is_allowed() {
+        let begin = Instant::now();
+        let histories = [history(0, begin, 100, 100), history(1, begin, 100, 100)];
+        let judged = |one: usize, two: usize| {
+            let found = [after(&histories[0], one), after(&histories[1], two)];
+            judge(&histories, &found, begin + Duration::from_millis(100), Some(Duration::from_secs(1)))
+        };
+        let verdict = judged(90, 70);
+        assert!(matches!(&verdict.violations[..], [Violation::Hole(_)]), "seed {SEED}: {verdict:?}");
+        // Writes that overlap in time may survive in any order.
+        let mut overlapping = histories.clone();
+        overlapping[1].acknowledged[80..].fill(begin + Duration::from_millis(99));
+        let found = [after(&overlapping[0], 85), after(&overlapping[1], 80)];
+        let verdict =
+            judge(&overlapping, &found, begin + Duration::from_millis(100), Some(Duration::from_secs(1)));
+        assert!(verdict.violations.is_empty(), "seed {SEED}: {verdict:?}");
+    }
+}

@@ -1,0 +1,167 @@
+//! Question: do acknowledged writes survive `kill -9`, and is what comes back always a prefix?
+//!
+//! Variables: mode of the log, number of directories. Several connections write strings, counters, hashes,
+//! lists, sets and sorted sets, one by one and pipelined; the server is killed at random moments, also while
+//! it starts, and goes on with the same data each time. Expected: no loss under `always`; under `everysec`
+//! only what was acknowledged within the last second; never a hole; never half a write of several keys.
+//!
+//! A killed process loses what it had not handed to the operating system; a machine that loses power loses
+//! more. The tests of the log on its simulated disk cover that.
+
+mod campaign;
+mod judge;
+mod model;
+mod writer;
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::error::Result;
+use crate::report::{Bound, Goal, Report, Run, number_cell, table, thousands};
+use crate::server::{Persistence, Product};
+use crate::setting::Setting;
+use campaign::{Orders, Outcome};
+
+/// What `tarn lab list` says.
+pub const QUESTION: &str = "Do acknowledged writes survive kill -9, and is what comes back always a prefix?";
+
+/// Under `everysec`, acknowledged writes may be lost if they are younger than this at the kill.
+const EVERYSEC: Duration = Duration::from_secs(1);
+
+/// The experiment's own options.
+#[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+pub struct Options {
+    /// Hard kills in each mode and number of directories. By default 200, with --quick 3.
+    #[arg(long)]
+    pub kills: Option<u32>,
+    /// Connections that write; every second one pipelines.
+    #[arg(long, default_value_t = 6)]
+    pub writers: usize,
+    /// Writes at once of those that pipeline.
+    #[arg(long, default_value_t = 16)]
+    pub pipeline: usize,
+    /// The modes.
+    #[arg(long, value_name = "MODE", value_delimiter = ',', default_value = "always,everysec")]
+    pub modes: Vec<Persistence>,
+    /// The numbers of log directories. Servers other than ours have one.
+    #[arg(long, value_name = "COUNT", value_delimiter = ',', default_value = "1,3")]
+    pub dirs: Vec<usize>,
+    /// What is added to the second of `everysec`: the clocks of two processes on a busy machine.
+    #[arg(long, value_name = "MS", default_value_t = 250)]
+    pub slack_ms: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            kills: None,
+            writers: 6,
+            pipeline: 16,
+            modes: vec![Persistence::Always, Persistence::Everysec],
+            dirs: vec![1, 3],
+            slack_ms: 250,
+        }
+    }
+}
+
+/// Runs the experiment. Returns the number of campaigns in which something was wrong.
+pub fn run(setting: &Setting, options: &Options, report: &mut Report) -> Result<usize> {
+    let mut table = table(&[
+        "server",
+        "mode",
+        "dirs",
+        "kills",
+        "acknowledged",
+        "lost",
+        "oldest loss ms",
+        "survived unacknowledged",
+        "restart ms p50",
+        "max",
+        "wrong",
+    ]);
+    let mut broken = 0;
+    // Ours alone unless others are named: theirs is not what this project promises.
+    let named = !setting.options.servers.is_empty();
+    let servers = setting.servers.iter().filter(|(product, _)| named || *product == Product::Tarn);
+    for &(product, _) in servers {
+        for &mode in &options.modes {
+            for &dirs in options.dirs.iter().filter(|&&dirs| product == Product::Tarn || dirs == 1) {
+                let (label, outcome) = campaign(setting, options, report, product, mode, dirs)?;
+                for violation in &outcome.violations {
+                    println!("{label}: {violation}");
+                }
+                broken += usize::from(!outcome.violations.is_empty());
+                table.add_row(vec![
+                    product.name().into(),
+                    mode.name().into(),
+                    number_cell(dirs),
+                    number_cell(format!("{} + {}", outcome.kills, outcome.kills_while_starting)),
+                    number_cell(thousands(outcome.acknowledged as f64)),
+                    number_cell(thousands(outcome.lost as f64)),
+                    number_cell(format!("{:.0}", outcome.lost_age_ms_max)),
+                    number_cell(outcome.unacknowledged_survived),
+                    number_cell(format!("{:.1}", outcome.restart_ms_p50)),
+                    number_cell(format!("{:.1}", outcome.restart_ms_max)),
+                    number_cell(outcome.violations.len()),
+                ]);
+            }
+        }
+    }
+    println!("{table}");
+    Ok(broken)
+}
+
+fn campaign(
+    setting: &Setting,
+    options: &Options,
+    report: &mut Report,
+    product: Product,
+    mode: Persistence,
+    dirs: usize,
+) -> Result<(String, Outcome)> {
+    let (mut plan, dir) = setting.plan(product, mode)?;
+    plan.cores = Vec::new();
+    plan.threads = 2;
+    if dirs > 1 {
+        plan.log_dirs = (0..dirs).map(|index| dir.path().join(format!("device{index}"))).collect();
+        for dir in &plan.log_dirs {
+            crate::error::IoContext::doing(std::fs::create_dir(dir), || dir.display().to_string())?;
+        }
+    }
+    let quick = setting.options.quick;
+    let slack = Duration::from_millis(options.slack_ms);
+    let orders = Orders {
+        plan,
+        kills: options.kills.unwrap_or(if quick { 3 } else { 200 }),
+        writers: options.writers.max(1),
+        pipeline: options.pipeline.max(1),
+        allowed: (mode != Persistence::Always).then_some(EVERYSEC + slack),
+        stretch: Duration::from_millis(if quick { 100 } else { 300 }),
+        seed: setting.seed,
+    };
+    let label = format!("{} {}, {dirs} dirs", product.name(), mode.name());
+    let outcome = campaign::fight(&orders, &label)?;
+    if !outcome.violations.is_empty() {
+        println!("{label}: the data are kept in {}", dir.keep().display());
+    }
+    report.run(Run {
+        case: &format!("{} with {dirs} directories", mode.name()),
+        server: product.name(),
+        version: &outcome.version,
+        repeat: 1,
+        parameters: json!({
+            "mode": mode, "dirs": dirs, "kills": orders.kills, "writers": orders.writers,
+            "pipeline": orders.pipeline, "slack_ms": options.slack_ms, "file_system": setting.file_system,
+        }),
+        figures: json!(outcome),
+    })?;
+    for (what, bound) in [("kills", Bound::AtLeast(orders.kills.into())), ("wrong", Bound::AtMost(0.0))] {
+        let figure = if what == "kills" { f64::from(outcome.kills) } else { outcome.violations.len() as f64 };
+        let note =
+            if what == "kills" { String::new() } else { format!("{} acknowledged", outcome.acknowledged) };
+        report.goal(Goal { what: format!("{label}: {what}"), figure, unit: "", bound, note });
+    }
+    Ok((label, outcome))
+}

@@ -1,0 +1,161 @@
+//! Question: how much memory does a record cost?
+//!
+//! Variables: server, kind of record (a hash of ten fields of 100 bytes, a short string), with and without a
+//! log. Expected: hardly more than the data themselves, where redis-server needs about 2.2 times the data.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::error::Result;
+use crate::load::{Arg, KeyChoice, Keys, Request};
+use crate::process::Memory;
+use crate::report::{Bound, Goal, Report, Run, number_cell, table, thousands};
+use crate::server::{Persistence, Product};
+use crate::setting::Setting;
+use crate::ycsb;
+
+/// What `tarn lab list` says.
+pub const QUESTION: &str = "How much memory does a record cost? (YCSB records of 1 KB; short strings)";
+
+/// How long the server is left alone before its memory is read, so that what it frees in the background is
+/// free.
+const SETTLE: Duration = Duration::from_secs(2);
+const GOAL_YCSB: f64 = 1.25;
+
+/// A kind of record.
+struct Kind {
+    name: &'static str,
+    request: Request,
+    records: u64,
+    /// Bytes of the values of a record.
+    value_bytes: u64,
+    /// The same with key and field names.
+    all_bytes: u64,
+}
+
+fn kinds(setting: &Setting) -> [Kind; 2] {
+    let key = Arg::Key { prefix: "key:", digits: 12, scattered: false };
+    [
+        Kind {
+            name: "YCSB",
+            request: ycsb::insert(),
+            records: setting.scaled(1_000_000),
+            value_bytes: ycsb::VALUE_BYTES,
+            all_bytes: ycsb::RECORD_BYTES,
+        },
+        Kind {
+            name: "short strings",
+            request: Request::new(&[Arg::Text("SET"), key, Arg::Value(32)]),
+            records: setting.scaled(10_000_000),
+            value_bytes: 32,
+            all_bytes: 48,
+        },
+    ]
+}
+
+/// Runs the experiment.
+pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
+    let mut table = table(&[
+        "records",
+        "server",
+        "log",
+        "resident MB",
+        "bytes a record",
+        "÷ values",
+        "÷ values, keys, names",
+        "empty MB",
+        "max MB",
+    ]);
+    for kind in kinds(setting) {
+        for persistence in [Persistence::None, Persistence::Everysec] {
+            let mut resident = Vec::new();
+            for &(product, _) in &setting.servers {
+                let (empty, full) = measure(setting, report, &kind, product, persistence)?;
+                let bytes = full.resident_bytes as f64;
+                let records = kind.records as f64;
+                table.add_row(vec![
+                    format!("{} {}", thousands(records), kind.name).into(),
+                    product.name().into(),
+                    persistence.name().into(),
+                    number_cell(thousands(bytes / 1e6)),
+                    number_cell(format!("{:.1}", bytes / records)),
+                    number_cell(format!("{:.3}", bytes / records / kind.value_bytes as f64)),
+                    number_cell(format!("{:.3}", bytes / records / kind.all_bytes as f64)),
+                    number_cell(format!("{:.1}", empty.resident_bytes as f64 / 1e6)),
+                    number_cell(thousands(full.resident_bytes_max as f64 / 1e6)),
+                ]);
+                resident.push((product, bytes));
+            }
+            judge(report, &kind, persistence, &resident);
+        }
+    }
+    println!("{table}");
+    Ok(())
+}
+
+/// Loads the records into a fresh server. Returns its memory before and after.
+fn measure(
+    setting: &Setting,
+    report: &mut Report,
+    kind: &Kind,
+    product: Product,
+    persistence: Persistence,
+) -> Result<(Memory, Memory)> {
+    let (plan, dir) = setting.plan(product, persistence)?;
+    let contender = setting.contender(product.name(), plan, dir)?;
+    let empty = contender.server.memory()?;
+    let what = format!("load {} into {}", kind.name, product.name());
+    let keys = Keys::new(KeyChoice::Sequential, kind.records);
+    setting.fill(&contender.server, &what, kind.records, kind.request.clone(), keys)?;
+    if !setting.options.quick {
+        std::thread::sleep(SETTLE);
+    }
+    let full = contender.server.memory()?;
+    let raw = (kind.value_bytes * kind.records) as f64;
+    let raw_all = (kind.all_bytes * kind.records) as f64;
+    report.run(Run {
+        case: kind.name,
+        server: product.name(),
+        version: &contender.version,
+        repeat: 1,
+        parameters: json!({
+            "records": kind.records, "value_bytes": kind.value_bytes, "record_bytes": kind.all_bytes,
+            "persistence": persistence,
+        }),
+        figures: json!({
+            "records": contender.server.key_count()?,
+            "resident_bytes": full.resident_bytes,
+            "proportional_bytes": full.proportional_bytes,
+            "resident_bytes_max": full.resident_bytes_max,
+            "resident_bytes_empty": empty.resident_bytes,
+            "resident_by_values": full.resident_bytes as f64 / raw,
+            "resident_by_values_keys_names": full.resident_bytes as f64 / raw_all,
+        }),
+    })?;
+    Ok((empty, full))
+}
+
+fn judge(report: &mut Report, kind: &Kind, persistence: Persistence, resident: &[(Product, f64)]) {
+    let Some(&(_, ours)) = resident.iter().find(|(product, _)| *product == Product::Tarn) else { return };
+    let case = format!("{} {}, log {}", thousands(kind.records as f64), kind.name, persistence.name());
+    let note = format!("{:.3}x with keys and field names", ours / (kind.all_bytes * kind.records) as f64);
+    if kind.name == "YCSB" {
+        report.goal(Goal {
+            what: format!("{case}: resident / raw values"),
+            figure: ours / (kind.value_bytes * kind.records) as f64,
+            unit: "x",
+            bound: Bound::AtMost(GOAL_YCSB),
+            note,
+        });
+    }
+    if let Some(&(_, theirs)) = resident.iter().find(|(product, _)| *product == Product::RedisServer) {
+        report.goal(Goal {
+            what: format!("{case}: tarn / redis-server"),
+            figure: ours / theirs,
+            unit: "x",
+            bound: Bound::AtMost(1.0),
+            note: String::new(),
+        });
+    }
+}

@@ -1,0 +1,6 @@
+//! The experiments: each opens with its question, its variables and the shape expected.
+
+pub mod durability;
+pub mod memory;
+pub mod recovery;
+pub mod throughput;

@@ -1,0 +1,141 @@
+//! A reply only when the write is durable: writers alone, and readers who should not notice the writers.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::contest::{self, Score};
+use super::plain::{KEYS, get, load_keys, set};
+use super::tables::{add_goal, add_rate_rows, rate_table};
+use crate::device::{self, FlushRates};
+use crate::error::Result;
+use crate::load::{Group, KeyChoice, Keys, Mix, Pace};
+use crate::machine;
+use crate::report::{Bound, Goal, Report, Run, thousands};
+use crate::server::Persistence;
+use crate::setting::{Contender, Setting};
+
+/// Connections that write, when nobody reads.
+const WRITERS_ALONE: usize = 64;
+/// Connections that write while others read.
+const WRITERS: usize = 8;
+/// Connections that read.
+const READERS: usize = 50;
+/// Readers in an open loop come at this share of what the closed loop reached.
+const OPEN_SHARE: f64 = 0.5;
+
+/// Runs the part.
+pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
+    // Loading goes through the log too, with a flush for every batch: fewer keys do.
+    let keys = setting.scaled(KEYS / 10);
+    let contenders = setting.contenders(Persistence::Always)?;
+    let flushes = probe(setting, report)?;
+    load_keys(setting, &contenders, keys)?;
+    let contenders: Vec<&Contender> = contenders.iter().collect();
+    let uniform = || Keys::new(KeyChoice::Uniform, keys);
+    let closed =
+        |name, connections, mix| Group { name, connections, pace: Pace::Closed { pipeline: 1 }, mix };
+    let parameters = |writers, readers| {
+        json!({
+            "persistence": "always", "keys": keys, "key_bytes": 16, "value_bytes": 64, "pipeline": 1,
+            "writers": writers, "readers": readers, "file_system": setting.file_system,
+            "device_flushes_per_s": flushes,
+        })
+    };
+    let mut table = rate_table();
+
+    let case = format!("always: SET of {WRITERS_ALONE} clients");
+    let groups = [closed("writers", WRITERS_ALONE, Mix::of(set(), uniform()))];
+    let scores = contest::hold(setting, report, &case, &parameters(WRITERS_ALONE, 0), &contenders, &groups)?;
+    add_rate_rows(&mut table, &case, &scores);
+    if let [ours, theirs] = &scores[..] {
+        let (goal, note) = if flushes.overlap_helps() {
+            (3.0, "the device takes overlapping flushes")
+        } else {
+            (1.0, "the device takes one flush at a time")
+        };
+        add_goal(report, &case, ours, theirs, goal, note);
+    }
+
+    let readers = closed("readers", READERS, Mix::of(get(), uniform()));
+    let writers = closed("writers", WRITERS, Mix::of(set(), uniform()));
+    let case = format!("always: GET of {READERS} clients");
+    let groups = [readers.clone()];
+    let alone = contest::hold(setting, report, &case, &parameters(0, READERS), &contenders, &groups)?;
+    add_rate_rows(&mut table, &case, &alone);
+    let case = format!("always: GET of {READERS} clients, SET of {WRITERS}");
+    let groups = [readers.clone(), writers.clone()];
+    let scores = contest::hold(setting, report, &case, &parameters(WRITERS, READERS), &contenders, &groups)?;
+    add_rate_rows(&mut table, &case, &scores);
+    if let [ours, theirs] = &scores[..] {
+        add_goal(report, &case, ours, theirs, 8.0, "");
+    }
+
+    for (contender, alone) in contenders.iter().zip(&alone) {
+        let rate = alone.groups[0].rate.median * OPEN_SHARE;
+        let readers = Group { pace: Pace::Open { rate }, ..readers.clone() };
+        let without = format!("always: {} GET/s due", thousands(rate));
+        let with = format!("{without}, SET of {WRITERS}");
+        let one = [*contender];
+        let quiet = contest::hold(
+            setting,
+            report,
+            &without,
+            &parameters(0, READERS),
+            &one,
+            std::slice::from_ref(&readers),
+        )?;
+        add_rate_rows(&mut table, &without, &quiet);
+        let groups = [readers, writers.clone()];
+        let busy = contest::hold(setting, report, &with, &parameters(WRITERS, READERS), &one, &groups)?;
+        add_rate_rows(&mut table, &with, &busy);
+        add_latency_goal(report, contender, &quiet[0], &busy[0]);
+    }
+    println!("{table}");
+    Ok(())
+}
+
+/// Measures the device in the directory of the data, and says where that is.
+fn probe(setting: &Setting, report: &mut Report) -> Result<FlushRates> {
+    let time = if setting.options.quick { Duration::from_millis(50) } else { Duration::from_secs(2) };
+    let flushes = device::flush_rates(&setting.dir, time)?;
+    println!(
+        "device of {} ({}), 4 KB writes with fdatasync a second: one at a time {}, two in flight {}, four {}",
+        setting.dir.display(),
+        setting.file_system,
+        thousands(flushes.one),
+        thousands(flushes.two),
+        thousands(flushes.four)
+    );
+    if machine::is_in_memory(&setting.file_system) {
+        println!(
+            "This directory is in memory: choose one on a disk with --dir, or the figures mean nothing."
+        );
+    }
+    report.run(Run {
+        case: "device flushes",
+        server: "",
+        version: "",
+        repeat: 1,
+        parameters: json!({ "file_system": setting.file_system, "write_bytes": 4096 }),
+        figures: json!(flushes),
+    })?;
+    Ok(flushes)
+}
+
+/// Readers at a fixed rate should not notice the writers. Only ours has promised that.
+fn add_latency_goal(report: &mut Report, contender: &Contender, quiet: &Score, busy: &Score) {
+    if contender.server.plan().product != crate::server::Product::Tarn {
+        return;
+    }
+    report.goal(Goal {
+        what: format!(
+            "always: p99 of GET in an open loop: {} with {WRITERS} writers / without",
+            contender.label
+        ),
+        figure: busy.groups[0].p99_us.median / quiet.groups[0].p99_us.median,
+        unit: "x",
+        bound: Bound::AtMost(1.2),
+        note: format!("{:.0} µs / {:.0} µs", busy.groups[0].p99_us.median, quiet.groups[0].p99_us.median),
+    });
+}

@@ -1,0 +1,68 @@
+//! GET and SET of 64 bytes without a log.
+
+use serde_json::json;
+
+use super::contest;
+use super::tables::{add_rate_rows, add_ratio_goal, rate_table};
+use crate::error::Result;
+use crate::load::{Arg, Group, KeyChoice, Keys, Mix, Pace, Request};
+use crate::report::Report;
+use crate::server::Persistence;
+use crate::setting::{Contender, Setting};
+
+/// The keys: 16 bytes.
+pub const KEY: Arg = Arg::Key { prefix: "key:", digits: 12, scattered: false };
+/// How many of them.
+pub const KEYS: u64 = 1_000_000;
+/// The values.
+pub const VALUE: Arg = Arg::Value(64);
+/// Connections, where nothing else is said.
+pub const CLIENTS: usize = 50;
+
+/// A SET of a value of 64 bytes.
+pub fn set() -> Request {
+    Request::new(&[Arg::Text("SET"), KEY, VALUE])
+}
+
+/// A GET.
+pub fn get() -> Request {
+    Request::new(&[Arg::Text("GET"), KEY])
+}
+
+/// Fifty connections in a closed loop.
+pub fn clients(pipeline: u32, mix: Mix) -> Group {
+    Group { name: "clients", connections: CLIENTS, pace: Pace::Closed { pipeline }, mix }
+}
+
+/// Loads all keys into each server.
+pub fn load_keys(setting: &Setting, contenders: &[Contender], keys: u64) -> Result<()> {
+    for contender in contenders {
+        let what = format!("load {}", contender.label);
+        setting.fill(&contender.server, &what, keys, set(), Keys::new(KeyChoice::Sequential, keys))?;
+    }
+    Ok(())
+}
+
+/// Runs the part.
+pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
+    let keys = setting.scaled(KEYS);
+    let contenders = setting.contenders(Persistence::None)?;
+    load_keys(setting, &contenders, keys)?;
+    let contenders: Vec<&Contender> = contenders.iter().collect();
+    let mut table = rate_table();
+    for (name, request) in [("GET", get()), ("SET", set())] {
+        for (pipeline, goal) in [(1, 1.1), (16, 1.6), (64, 2.5)] {
+            let groups = [clients(pipeline, Mix::of(request.clone(), Keys::new(KeyChoice::Uniform, keys)))];
+            let case = format!("{name} pipeline {pipeline}");
+            let parameters = json!({
+                "persistence": "none", "keys": keys, "key_bytes": 16, "value_bytes": 64,
+                "clients": CLIENTS, "pipeline": pipeline, "choice": "uniform",
+            });
+            let scores = contest::hold(setting, report, &case, &parameters, &contenders, &groups)?;
+            add_rate_rows(&mut table, &case, &scores);
+            add_ratio_goal(report, &case, &scores, goal);
+        }
+    }
+    println!("{table}");
+    Ok(())
+}

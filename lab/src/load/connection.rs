@@ -1,0 +1,98 @@
+//! One connection of the generator: what it still has to write, what it waits for, and when that was meant to
+//! begin.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use super::replies::Replies;
+use crate::error::{IoContext, LabError, Result};
+
+/// A non-blocking connection.
+///
+/// Times are nanoseconds since the start of the load. In a closed loop a batch is one entry of `begun`; in an
+/// open loop each request is. Invariant: the entries of `begun` stand for `awaited` requests in all.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) stream: TcpStream,
+    /// Which group of the load it belongs to.
+    pub(super) group: usize,
+    /// Requests that were sent, or are in `out`, and not answered yet.
+    pub(super) awaited: u32,
+    /// When the requests not answered yet were meant to begin, oldest first.
+    pub(super) begun: VecDeque<u64>,
+    /// The keys of the requests not answered yet, oldest first, if a tally is kept; `None` for what it leaves
+    /// out.
+    pub(super) named: VecDeque<Option<u32>>,
+    pub(super) replies: Replies,
+    /// Requests; the first `written` bytes are gone.
+    pub(super) out: Vec<u8>,
+    written: usize,
+    /// Whether the poller watches for room to write.
+    pub(super) wants_room: bool,
+}
+
+impl Connection {
+    pub(super) fn open(address: SocketAddr, group: usize) -> Result<Connection> {
+        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(10))
+            .doing(|| format!("connect to {address}"))?;
+        stream
+            .set_nodelay(true)
+            .and_then(|()| stream.set_nonblocking(true))
+            .doing(|| format!("set up {address}"))?;
+        Ok(Connection {
+            stream,
+            group,
+            awaited: 0,
+            begun: VecDeque::new(),
+            named: VecDeque::new(),
+            replies: Replies::default(),
+            out: Vec::new(),
+            written: 0,
+            wants_room: false,
+        })
+    }
+
+    /// True if all of `out` has left.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// Writes as much of `out` as the socket takes.
+    pub(super) fn write(&mut self) -> Result<()> {
+        while self.written < self.out.len() {
+            match self.stream.write(&self.out[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error).doing(|| "write to the server".to_owned()),
+            }
+        }
+        self.out.clear();
+        self.written = 0;
+        Ok(())
+    }
+
+    /// Reads once. Returns how many replies ended, or `None` if the server closed the connection.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<Option<u32>> {
+        match self.stream.read(buffer) {
+            Ok(0) => Ok(None),
+            Ok(count) => {
+                let text = &buffer[..count];
+                let ended = self.replies.take(text).ok_or_else(|| {
+                    LabError::Reply(format!("not the protocol: {}", text[..count.min(120)].escape_ascii()))
+                })?;
+                if ended > self.awaited {
+                    return Err(LabError::Reply("more replies than requests".to_owned()));
+                }
+                self.awaited -= ended;
+                Ok(Some(ended))
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                Ok(Some(0))
+            }
+            Err(error) => Err(error).doing(|| "read from the server".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The load generator: pre-encoded requests, chosen keys, many connections on one thread, closed or open
+//! loop.
+
+mod connection;
+mod keys;
+mod plan;
+mod replies;
+mod request;
+mod result;
+mod run;
+mod tally;
+
+pub use keys::{KeyChoice, Keys, ScrambledZipfian, Zipfian, scatter};
+pub use plan::{Group, Load, Pace, Until};
+pub use request::{Arg, Mix, Request, key_text};
+pub use result::{GroupResult, LoadResult};
+pub use tally::Tally;

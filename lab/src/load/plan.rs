@@ -1,0 +1,81 @@
+//! What to load a server with, and until when.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::request::Mix;
+
+/// How a group paces its requests.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pace {
+    /// Each connection sends so many requests at once, and the next when all are answered.
+    Closed {
+        /// Requests in a batch, at least 1.
+        pipeline: u32,
+    },
+    /// So many requests a second over all connections, evenly spaced.
+    Open {
+        /// Requests a second, above 0.
+        rate: f64,
+    },
+}
+
+/// Connections that do the same.
+#[derive(Debug, Clone)]
+pub struct Group {
+    /// The name that the result carries.
+    pub name: &'static str,
+    /// How many connections.
+    pub connections: usize,
+    /// How they pace their requests.
+    pub pace: Pace,
+    /// What they send.
+    pub mix: Mix,
+}
+
+/// When a load ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// After a warm-up that is left out, and a time that is measured.
+    Time {
+        /// Left out.
+        warmup: Duration,
+        /// Measured.
+        measured: Duration,
+    },
+    /// When each group, closed loops only, has sent so many requests and has all replies.
+    Requests(u64),
+}
+
+/// A load to run.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// Where the server listens.
+    pub address: SocketAddr,
+    /// The groups.
+    pub groups: Vec<Group>,
+    /// When it ends.
+    pub until: Until,
+    /// The same seed gives the same requests.
+    pub seed: u64,
+    /// A process whose processor time over the measured time is wanted: the server's.
+    pub watched_pid: Option<u32>,
+    /// Above 0, a `Tally` is kept of the requests that ask for it, whose keys have numbers below this.
+    pub tallied_keys: u64,
+    /// Once this is set, a broken connection is the end of the load and no error: somebody killed the server.
+    pub killed: Option<Arc<AtomicBool>>,
+}
+
+impl Load {
+    /// A load on the server at `address`.
+    pub fn new(address: SocketAddr, groups: Vec<Group>, until: Until, seed: u64) -> Load {
+        Load { address, groups, until, seed, watched_pid: None, tallied_keys: 0, killed: None }
+    }
+
+    /// True if the server may be gone.
+    pub(super) fn is_killed(&self) -> bool {
+        self.killed.as_ref().is_some_and(|killed| killed.load(Ordering::SeqCst))
+    }
+}

@@ -1,0 +1,278 @@
+//! Requests, encoded once and patched in place: what changes from one to the next has a fixed width.
+//!
+//! ```text
+//! *3\r\n$3\r\nSET\r\n$16\r\nkey:000000004711\r\n$64\r\n....64 random letters....\r\n
+//!                          key ^^^^^^^^^^^^        value ^^^^^^
+//! ```
+//!
+//! So appending a request is one copy and a few digits, far less than what a server spends to read it.
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tarn_resp::encode_command;
+
+use super::keys::{Keys, below, scatter};
+
+/// Values are windows into a pool of this many random letters: enough that what compresses a server's log
+/// finds few of them twice, and little enough to stay in the processor's cache.
+const POOL_BYTES: usize = 256 << 10;
+
+/// One argument of a request.
+#[derive(Debug, Clone)]
+pub enum Arg {
+    /// The same in every request.
+    Text(&'static str),
+    /// A key: the prefix, then the key's number in so many digits.
+    Key {
+        /// What comes before the digits.
+        prefix: &'static str,
+        /// How many digits.
+        digits: usize,
+        /// Whether the number is scattered first, as YCSB does (19 digits hold any scattered number).
+        scattered: bool,
+    },
+    /// So many random letters.
+    Value(usize),
+    /// A number of a second, uniform choice: the member of a set, the field of a hash, a score.
+    Number {
+        /// What comes before the digits.
+        prefix: &'static str,
+        /// How many digits.
+        digits: usize,
+        /// The numbers are below this.
+        below: u64,
+    },
+}
+
+/// What replaces some bytes of a template.
+#[derive(Debug, Clone, Copy)]
+enum Slot {
+    Key { at: usize, digits: usize, scattered: bool },
+    Value { at: usize, length: usize },
+    Number { at: usize, digits: usize, below: u64 },
+}
+
+/// A request with its places to patch.
+#[derive(Debug, Clone)]
+pub struct Request {
+    template: Vec<u8>,
+    slots: Vec<Slot>,
+    is_tallied: bool,
+}
+
+/// A key as the requests of this generator write it.
+pub fn key_text(prefix: &str, digits: usize, scattered: bool, number: u64) -> String {
+    let number = if scattered { scatter(number) } else { number };
+    format!("{prefix}{number:0digits$}")
+}
+
+impl Request {
+    /// Encodes a request.
+    pub fn new(arguments: &[Arg]) -> Request {
+        let texts: Vec<String> = arguments
+            .iter()
+            .map(|argument| match argument {
+                Arg::Text(text) => (*text).to_owned(),
+                Arg::Key { prefix, digits, .. } | Arg::Number { prefix, digits, .. } => {
+                    format!("{prefix}{:0>digits$}", "")
+                }
+                Arg::Value(length) => "x".repeat(*length),
+            })
+            .collect();
+        let mut template = Vec::new();
+        encode_command(&mut template, &texts);
+        // An argument ends two bytes (its line end) before the next begins with `$`, its length and a line
+        // end.
+        let mut slots = Vec::new();
+        let mut end = format!("*{}\r\n", arguments.len()).len();
+        for (argument, text) in arguments.iter().zip(&texts) {
+            end += format!("${}\r\n", text.len()).len() + text.len();
+            match *argument {
+                Arg::Text(_) => {}
+                Arg::Key { digits, scattered, .. } => {
+                    slots.push(Slot::Key { at: end - digits, digits, scattered });
+                }
+                Arg::Value(length) => slots.push(Slot::Value { at: end - length, length }),
+                Arg::Number { digits, below, .. } => {
+                    slots.push(Slot::Number { at: end - digits, digits, below })
+                }
+            }
+            end += 2;
+        }
+        debug_assert_eq!(end, template.len(), "the walk over the arguments covers the template");
+        Request { template, slots, is_tallied: false }
+    }
+
+    /// The same request, counted by key in the tally of a load that keeps one.
+    pub fn tallied(self) -> Request {
+        Request { is_tallied: true, ..self }
+    }
+
+    #[inline]
+    fn append(&self, out: &mut Vec<u8>, key: u64, pool: &[u8], rng: &mut SmallRng) {
+        let start = out.len();
+        out.extend_from_slice(&self.template);
+        let request = &mut out[start..];
+        for slot in &self.slots {
+            match *slot {
+                Slot::Key { at, digits, scattered } => {
+                    let number = if scattered { scatter(key) } else { key };
+                    write_digits(&mut request[at..at + digits], number);
+                }
+                Slot::Value { at, length } => {
+                    let from = below(rng, (pool.len() - length) as u64) as usize;
+                    request[at..at + length].copy_from_slice(&pool[from..from + length]);
+                }
+                Slot::Number { at, digits, below: limit } => {
+                    write_digits(&mut request[at..at + digits], below(rng, limit));
+                }
+            }
+        }
+    }
+}
+
+/// Fills `place` with the lowest decimal digits of `number`, two at a time.
+#[inline]
+fn write_digits(place: &mut [u8], mut number: u64) {
+    const PAIRS: [[u8; 2]; 100] = {
+        let mut pairs = [[0; 2]; 100];
+        let mut number = 0;
+        while number < 100 {
+            pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+            number += 1;
+        }
+        pairs
+    };
+    let mut pairs = place.rchunks_exact_mut(2);
+    for pair in &mut pairs {
+        pair.copy_from_slice(&PAIRS[(number % 100) as usize]);
+        number /= 100;
+    }
+    if let [digit] = pairs.into_remainder() {
+        *digit = b'0' + (number % 10) as u8;
+    }
+}
+
+/// Requests with their shares and the choice of their keys.
+#[derive(Debug, Clone)]
+pub struct Mix {
+    requests: Vec<(u64, Request)>,
+    keys: Keys,
+}
+
+impl Mix {
+    /// One request only.
+    pub fn of(request: Request, keys: Keys) -> Mix {
+        Mix { requests: vec![(1, request)], keys }
+    }
+
+    /// Several requests, each with its weight.
+    pub fn weighted(parts: &[(u64, Request)], keys: Keys) -> Mix {
+        assert!(parts.iter().map(|part| part.0).sum::<u64>() > 0, "a mix has a part with a weight");
+        Mix { requests: parts.to_vec(), keys }
+    }
+}
+
+/// A mix at work: it has its random numbers and its pool of values.
+#[derive(Debug)]
+pub struct Source {
+    mix: Mix,
+    total_weight: u64,
+    pool: Vec<u8>,
+    rng: SmallRng,
+}
+
+impl Source {
+    /// Sets a mix to work. The same seed gives the same requests.
+    pub fn new(mix: Mix, seed: u64) -> Source {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let pool = (0..POOL_BYTES).map(|_| b'a' + (rng.random::<u8>() % 26)).collect();
+        let total_weight = mix.requests.iter().map(|part| part.0).sum();
+        Source { mix, total_weight, pool, rng }
+    }
+
+    /// Appends the next request. Returns the number of its key if the request is to be tallied.
+    #[inline]
+    pub fn append(&mut self, out: &mut Vec<u8>) -> Option<u64> {
+        let key = self.mix.keys.next(&mut self.rng);
+        let request = if let [(_, only)] = &self.mix.requests[..] {
+            only
+        } else {
+            let mut draw = below(&mut self.rng, self.total_weight);
+            let chosen = self.mix.requests.iter().find(|(weight, _)| match draw.checked_sub(*weight) {
+                Some(rest) => {
+                    draw = rest;
+                    false
+                }
+                None => true,
+            });
+            &chosen.expect("the draw is below the sum of the weights").1
+        };
+        request.append(out, key, &self.pool, &mut self.rng);
+        request.is_tallied.then_some(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::KeyChoice;
+
+    #[test]
+    fn a_request_is_what_a_plain_encoder_would_write() {
+        let request = Request::new(&[
+            Arg::Text("HSET"),
+            Arg::Key { prefix: "user", digits: 5, scattered: false },
+            Arg::Number { prefix: "field", digits: 1, below: 1 },
+            Arg::Value(3),
+        ]);
+        let mut source = Source::new(Mix::of(request, Keys::new(KeyChoice::Sequential, 100)), 1);
+        let mut out = Vec::new();
+        (0..12).for_each(|_| {
+            out.clear();
+            source.append(&mut out);
+        });
+        let value = out[out.len() - 5..out.len() - 2].to_vec();
+        assert!(value.iter().all(u8::is_ascii_lowercase));
+        let mut expected = Vec::new();
+        encode_command(&mut expected, &[&b"HSET"[..], b"user00011", b"field0", &value]);
+        assert_eq!(String::from_utf8_lossy(&out), String::from_utf8_lossy(&expected));
+    }
+
+    #[test]
+    fn digits_of_any_width_are_padded_and_cut() {
+        for (width, number, text) in
+            [(1, 7, "7"), (2, 7, "07"), (3, 1234, "234"), (19, u64::MAX >> 1, "9223372036854775807")]
+        {
+            let mut place = vec![0; width];
+            write_digits(&mut place, number);
+            assert_eq!(place, text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn scattered_keys_are_those_that_key_text_names() {
+        let request = Request::new(&[Arg::Key { prefix: "user", digits: 19, scattered: true }]);
+        let mut source = Source::new(Mix::of(request, Keys::new(KeyChoice::Sequential, 2)), 1);
+        let mut out = Vec::new();
+        source.append(&mut out);
+        source.append(&mut out);
+        let text = String::from_utf8_lossy(&out);
+        assert!(
+            text.contains(&key_text("user", 19, true, 0)) && text.contains(&key_text("user", 19, true, 1))
+        );
+    }
+
+    #[test]
+    fn a_mix_keeps_its_shares() {
+        let part = |name| Request::new(&[Arg::Text(name)]);
+        let mix = Mix::weighted(&[(3, part("GET")), (1, part("SET"))], Keys::new(KeyChoice::Uniform, 1));
+        let mut source = Source::new(mix, 5);
+        let mut out = Vec::new();
+        for _ in 0..10_000 {
+            source.append(&mut out);
+        }
+        let gets = String::from_utf8_lossy(&out).matches("GET").count();
+        assert!((7200..7800).contains(&gets), "seed 5: {gets}");
+    }
+}

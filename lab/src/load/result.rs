@@ -1,0 +1,72 @@
+//! What a load measured.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use super::tally::Tally;
+use crate::error::{LabError, Result};
+
+/// What one group measured.
+#[derive(Debug, Clone)]
+pub struct GroupResult {
+    /// The group's name.
+    pub name: &'static str,
+    /// Requests answered within the measured time.
+    pub requests: u64,
+    /// Error replies, in the warm-up too.
+    pub errors: u64,
+    /// The text of one of them.
+    pub first_error: Option<String>,
+    /// Latencies in nanoseconds: of batches in a closed loop, of requests in an open one.
+    pub latency_ns: Histogram<u64>,
+    /// Requests a second over the measured time.
+    pub rate: f64,
+}
+
+impl GroupResult {
+    /// A quantile of the latency, in microseconds.
+    pub fn latency_us(&self, quantile: f64) -> f64 {
+        self.latency_ns.value_at_quantile(quantile) as f64 / 1000.0
+    }
+}
+
+/// What a load measured.
+#[derive(Debug, Clone)]
+pub struct LoadResult {
+    /// The measured time.
+    pub elapsed: Duration,
+    /// By group, in the order of the load.
+    pub groups: Vec<GroupResult>,
+    /// The processor time that the generator used, over the measured time: near 1 means that it was the
+    /// limit.
+    pub generator_busy: f64,
+    /// The processor time that the watched process used, over the measured time; 0 if none was watched.
+    pub server_busy: f64,
+    /// The processor time of all other processes, over the measured time: much above 0 means that somebody
+    /// disturbed the measurement.
+    pub others_busy: f64,
+    /// What became of the tallied requests, if any were, in the warm-up too.
+    pub tally: Tally,
+}
+
+impl LoadResult {
+    /// Fails if any reply was an error.
+    pub fn check(self) -> Result<LoadResult> {
+        match self.groups.iter().find(|group| group.errors > 0) {
+            Some(group) => {
+                let text = group.first_error.as_deref().unwrap_or("?");
+                Err(LabError::Reply(format!(
+                    "{} error replies to {}, such as: {text}",
+                    group.errors, group.name
+                )))
+            }
+            None => Ok(self),
+        }
+    }
+
+    /// Requests a second over all groups.
+    pub fn rate(&self) -> f64 {
+        self.groups.iter().map(|group| group.rate).sum()
+    }
+}

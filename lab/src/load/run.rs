@@ -1,0 +1,364 @@
+//! Runs a load: groups of connections, each a closed or an open loop, all on the calling thread.
+//!
+//! *Closed loop*: every connection sends a batch, waits for all its replies, sends the next. It finds the
+//! throughput.
+//!
+//! *Open loop*: requests are due at fixed intervals whatever the server does, and are sent when due even if
+//! earlier ones are unanswered. Latency counts from the due time, so a stall costs all the requests that fell
+//! into it (no coordinated omission).
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+
+use super::connection::Connection;
+use super::plan::{Load, Pace, Until};
+use super::request::Source;
+use super::result::{GroupResult, LoadResult};
+use super::tally::Tally;
+use crate::error::{IoContext, LabError, Result};
+use crate::interrupt;
+use crate::process;
+
+/// One read takes at most this much.
+const READ_BYTES: usize = 256 << 10;
+/// The longest sleep of the loop: it looks for Ctrl-C and for the end of the measurement this often.
+const SLEEP_LIMIT: Duration = Duration::from_millis(20);
+/// An open loop does not sleep when the next request is due within this time: a wake-up may be that late.
+const SPIN_WITHIN: Duration = Duration::from_micros(200);
+/// Without any reply for this long, the load gives the server up.
+const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+/// Latencies above this are recorded as this.
+const LATENCY_NS_MAX: u64 = 600_000_000_000;
+
+/// A group at work.
+struct Worker {
+    name: &'static str,
+    pace: Pace,
+    source: Source,
+    /// Requests that may still be sent (closed loops).
+    left: u64,
+    /// When the next request is due, and the time between two (open loops), in ns.
+    due: f64,
+    interval: f64,
+    /// Its connections are `first .. first + count`; `turn` is the one to use next (open loops).
+    first: usize,
+    count: usize,
+    turn: usize,
+    requests: u64,
+    latency_ns: Histogram<u64>,
+}
+
+struct Runner {
+    poller: OwnedFd,
+    connections: Vec<Connection>,
+    workers: Vec<Worker>,
+    started: Instant,
+    measuring: bool,
+    buffer: Vec<u8>,
+    tally: Tally,
+}
+
+impl Load {
+    /// Runs the load on the calling thread. `tick` is told the number of requests answered so far, a few
+    /// times a second.
+    pub fn run(self, mut tick: impl FnMut(u64)) -> Result<LoadResult> {
+        let mut runner = Runner::new(&self)?;
+        let (measure_from, measure_to) = match self.until {
+            Until::Time { warmup, measured } => (warmup, warmup + measured),
+            Until::Requests(_) => (Duration::ZERO, Duration::MAX),
+        };
+        runner.started = Instant::now();
+        let mut opening: Option<Usage> = None;
+        let mut answered = 0u64;
+        let (mut last_tick, mut last_reply) = (Duration::ZERO, Duration::ZERO);
+        runner.begin()?;
+        let mut events = Vec::with_capacity(1024);
+        loop {
+            let now = runner.started.elapsed();
+            if opening.is_none() && now >= measure_from {
+                opening = Some(Usage::now(self.watched_pid)?);
+                runner.measuring = true;
+            }
+            if now >= measure_to || runner.is_done() {
+                break;
+            }
+            if now - last_tick > SLEEP_LIMIT {
+                interrupt::check()?;
+                tick(answered);
+                last_tick = now;
+                if now - last_reply > SILENCE_LIMIT {
+                    return Err(LabError::Reply(format!("no reply for {} s", SILENCE_LIMIT.as_secs())));
+                }
+            }
+            let ended = match runner.turn(&mut events, now) {
+                Err(LabError::Io { .. }) if self.is_killed() => break,
+                ended => ended?,
+            };
+            if ended > 0 {
+                answered += u64::from(ended);
+                last_reply = now;
+            }
+        }
+        // A server that was killed has no processor time to tell any more.
+        let watched = if self.is_killed() { None } else { self.watched_pid };
+        let closing = Usage::now(watched)?;
+        let opening = opening.unwrap_or(Usage { at: closing.at, ..closing });
+        runner.finish(&opening, &closing)
+    }
+}
+
+/// Times at one end of the measured time.
+#[derive(Clone, Copy)]
+struct Usage {
+    at: Instant,
+    generator: Duration,
+    server: Duration,
+    machine: Duration,
+}
+
+impl Usage {
+    fn now(watched: Option<u32>) -> Result<Usage> {
+        let server = watched.map(process::cpu_time).transpose()?.unwrap_or_default();
+        let machine = process::machine_cpu_time()?;
+        Ok(Usage { at: Instant::now(), generator: process::thread_cpu_time(), server, machine })
+    }
+}
+
+impl Runner {
+    fn new(load: &Load) -> Result<Runner> {
+        let poller = epoll::create(epoll::CreateFlags::CLOEXEC).doing(|| "create a poller".to_owned())?;
+        let mut runner = Runner {
+            poller,
+            connections: Vec::new(),
+            workers: Vec::new(),
+            started: Instant::now(),
+            measuring: false,
+            buffer: vec![0; READ_BYTES],
+            tally: Tally::new(load.tallied_keys),
+        };
+        for (index, group) in load.groups.iter().enumerate() {
+            let first = runner.connections.len();
+            for _ in 0..group.connections {
+                let connection = Connection::open(load.address, index)?;
+                let token = EventData::new_u64(runner.connections.len() as u64);
+                epoll::add(&runner.poller, &connection.stream, token, EventFlags::IN)
+                    .doing(|| "watch a connection".to_owned())?;
+                runner.connections.push(connection);
+            }
+            let interval = match group.pace {
+                Pace::Open { rate } => 1e9 / rate,
+                Pace::Closed { .. } => f64::INFINITY,
+            };
+            runner.workers.push(Worker {
+                name: group.name,
+                pace: group.pace,
+                source: Source::new(group.mix.clone(), load.seed.wrapping_add(index as u64)),
+                left: if let Until::Requests(limit) = load.until { limit } else { u64::MAX },
+                due: if interval.is_finite() { 0.0 } else { f64::INFINITY },
+                interval,
+                first,
+                count: group.connections,
+                turn: 0,
+                requests: 0,
+                latency_ns: Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("the bounds are valid"),
+            });
+        }
+        Ok(runner)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// Sends the first batch of every closed loop.
+    fn begin(&mut self) -> Result<()> {
+        for index in 0..self.connections.len() {
+            let now = self.now_ns();
+            self.send_batch(index, now)?;
+        }
+        Ok(())
+    }
+
+    /// True if nothing is to be sent any more and nothing awaited.
+    fn is_done(&self) -> bool {
+        self.workers.iter().all(|worker| worker.left == 0)
+            && self.connections.iter().all(|connection| connection.awaited == 0)
+    }
+
+    /// Sends what is due, waits a little, and takes the replies. Returns how many.
+    fn turn(&mut self, events: &mut Vec<Event>, now: Duration) -> Result<u32> {
+        self.send_due()?;
+        let next_due = self.workers.iter().map(|worker| worker.due).fold(f64::INFINITY, f64::min);
+        let sleep = if next_due.is_finite() {
+            let wait = Duration::from_nanos(next_due as u64).saturating_sub(now);
+            if wait < SPIN_WITHIN { Duration::ZERO } else { wait.min(SLEEP_LIMIT) - SPIN_WITHIN / 2 }
+        } else {
+            SLEEP_LIMIT
+        };
+        let timeout = Timespec { tv_sec: 0, tv_nsec: sleep.as_nanos() as _ };
+        events.clear();
+        match epoll::wait(&self.poller, spare_capacity(events), Some(&timeout)) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(0),
+            Err(error) => return Err(error).doing(|| "wait for replies".to_owned()),
+        }
+        let mut ended = 0;
+        for event in events.drain(..) {
+            let index = event.data.u64() as usize;
+            let flags = event.flags;
+            if flags.contains(EventFlags::OUT) {
+                self.flush(index)?;
+            }
+            if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+                ended += self.take_replies(index)?;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Appends and writes the next batch of a connection in a closed loop.
+    fn send_batch(&mut self, index: usize, now_ns: u64) -> Result<()> {
+        let connection = &mut self.connections[index];
+        let worker = &mut self.workers[connection.group];
+        let Pace::Closed { pipeline } = worker.pace else { return Ok(()) };
+        let batch = u64::from(pipeline).min(worker.left) as u32;
+        if batch == 0 {
+            return Ok(());
+        }
+        if worker.left != u64::MAX {
+            worker.left -= u64::from(batch);
+        }
+        for _ in 0..batch {
+            let key = worker.source.append(&mut connection.out);
+            note_sent(&mut self.tally, connection, key);
+        }
+        connection.awaited += batch;
+        connection.begun.push_back(now_ns);
+        self.flush(index)
+    }
+
+    /// Appends the requests of open loops that are due, and writes them.
+    fn send_due(&mut self) -> Result<()> {
+        for worker in 0..self.workers.len() {
+            if !self.workers[worker].due.is_finite() {
+                continue;
+            }
+            let now = self.now_ns() as f64;
+            let worker = &mut self.workers[worker];
+            let begin_turn = worker.turn;
+            let mut sent = 0;
+            while worker.due <= now {
+                let connection = &mut self.connections[worker.first + worker.turn];
+                let key = worker.source.append(&mut connection.out);
+                note_sent(&mut self.tally, connection, key);
+                connection.awaited += 1;
+                connection.begun.push_back(worker.due as u64);
+                worker.due += worker.interval;
+                worker.turn = (worker.turn + 1) % worker.count;
+                sent += 1;
+            }
+            let (first, count) = (worker.first, worker.count);
+            for step in 0..sent.min(count) {
+                self.flush(first + (begin_turn + step) % count)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes, and asks the poller for room if not all could be written.
+    fn flush(&mut self, index: usize) -> Result<()> {
+        let connection = &mut self.connections[index];
+        connection.write()?;
+        let wants_room = !connection.is_flushed();
+        if wants_room != connection.wants_room {
+            connection.wants_room = wants_room;
+            let flags = if wants_room { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            epoll::modify(&self.poller, &connection.stream, EventData::new_u64(index as u64), flags)
+                .doing(|| "watch a connection".to_owned())?;
+        }
+        Ok(())
+    }
+
+    /// Reads replies, records their latencies, and sends the next batch of a closed loop.
+    fn take_replies(&mut self, index: usize) -> Result<u32> {
+        let connection = &mut self.connections[index];
+        let Some(ended) = connection.read(&mut self.buffer)? else {
+            let closed = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+            return Err(closed).doing(|| "read from the server".to_owned());
+        };
+        if ended == 0 {
+            return Ok(0);
+        }
+        let now_ns = self.started.elapsed().as_nanos() as u64;
+        for key in connection.named.drain(..(ended as usize).min(connection.named.len())).flatten() {
+            self.tally.acknowledged[key as usize] += 1;
+        }
+        let worker = &mut self.workers[connection.group];
+        if self.measuring {
+            worker.requests += u64::from(ended);
+        }
+        match worker.pace {
+            Pace::Open { .. } => {
+                for begun in connection.begun.drain(..ended as usize) {
+                    if self.measuring {
+                        worker.latency_ns.saturating_record(now_ns.saturating_sub(begun).max(1));
+                    }
+                }
+            }
+            Pace::Closed { .. } if connection.awaited == 0 => {
+                let begun = connection.begun.pop_front().expect("a batch was awaited");
+                if self.measuring {
+                    worker.latency_ns.saturating_record(now_ns.saturating_sub(begun).max(1));
+                }
+                self.send_batch(index, now_ns)?;
+            }
+            Pace::Closed { .. } => {}
+        }
+        Ok(ended)
+    }
+
+    fn finish(self, from: &Usage, to: &Usage) -> Result<LoadResult> {
+        let elapsed = to.at - from.at;
+        let seconds = elapsed.as_secs_f64().max(1e-9);
+        let connections = &self.connections;
+        let groups = self.workers.into_iter().enumerate().map(|(index, worker)| {
+            let mine = || connections.iter().filter(move |connection| connection.group == index);
+            GroupResult {
+                name: worker.name,
+                requests: worker.requests,
+                errors: mine().map(|connection| connection.replies.errors).sum(),
+                first_error: mine().find_map(|connection| connection.replies.first_error.clone()),
+                rate: worker.requests as f64 / seconds,
+                latency_ns: worker.latency_ns,
+            }
+        });
+        let generator = (to.generator - from.generator).as_secs_f64();
+        let server = to.server.saturating_sub(from.server).as_secs_f64();
+        Ok(LoadResult {
+            elapsed,
+            groups: groups.collect(),
+            generator_busy: generator / seconds,
+            server_busy: server / seconds,
+            others_busy: ((to.machine - from.machine).as_secs_f64() - server - generator).max(0.0) / seconds,
+            tally: self.tally,
+        })
+    }
+}
+
+/// Remembers the key of a request whose reply is to be counted, `None` for one that is not, if a tally is
+/// kept at all.
+#[inline]
+fn note_sent(tally: &mut Tally, connection: &mut Connection, key: Option<u64>) {
+    if tally.is_empty() {
+        return;
+    }
+    if let Some(key) = key {
+        tally.sent[key as usize] += 1;
+    }
+    connection.named.push_back(key.map(|key| key as u32));
+}

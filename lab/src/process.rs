@@ -1,0 +1,151 @@
+//! What `/proc` knows about a process (memory, processor time), and pinning to cores.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::error::{IoContext, LabError, Result};
+
+/// The memory of a process, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Resident set size (`VmRSS`).
+    pub resident_bytes: u64,
+    /// Proportional set size: shared pages count by the number of those who share them.
+    pub proportional_bytes: u64,
+    /// The highest resident set size so far (`VmHWM`).
+    pub resident_bytes_max: u64,
+}
+
+/// Reads the memory of a process.
+pub fn memory(pid: u32) -> Result<Memory> {
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).doing(|| path.clone())?;
+    let path = format!("/proc/{pid}/smaps_rollup");
+    // Not every kernel or container shows this file: the resident set stands in for it.
+    let rollup = fs::read_to_string(&path).unwrap_or_default();
+    let resident_bytes = kilobytes(&status, "VmRSS:")
+        .ok_or_else(|| LabError::Reply(format!("/proc/{pid}/status has no VmRSS: the process has ended")))?;
+    Ok(Memory {
+        resident_bytes,
+        proportional_bytes: kilobytes(&rollup, "Pss:").unwrap_or(resident_bytes),
+        resident_bytes_max: kilobytes(&status, "VmHWM:").unwrap_or(resident_bytes),
+    })
+}
+
+/// The value of a line `name   123 kB`, in bytes.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let number: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(number * 1024)
+}
+
+/// The processor time (user and system, all threads) that a process has used so far. Its grain is 10 ms.
+pub fn cpu_time(pid: u32) -> Result<Duration> {
+    let path = format!("/proc/{pid}/stat");
+    let stat = fs::read_to_string(&path).doing(|| path.clone())?;
+    let ticks = cpu_ticks(&stat).ok_or_else(|| LabError::Reply(format!("{path} is not as expected")))?;
+    Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+}
+
+/// User and system ticks of a `/proc/PID/stat` line, whose second field is a name in parentheses that may
+/// hold anything.
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    let after_name = &stat[stat.rfind(')')? + 1..];
+    let mut fields = after_name.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+/// The processor time that all processes of the machine have used so far, without what interrupts took. Its
+/// grain is 10 ms a core.
+pub fn machine_cpu_time() -> Result<Duration> {
+    let path = "/proc/stat";
+    let stat = fs::read_to_string(path).doing(|| path.to_owned())?;
+    let line = stat.lines().next().unwrap_or_default();
+    // User, user at low priority, and system.
+    let ticks: u64 =
+        line.split_whitespace().skip(1).take(3).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+}
+
+/// The processor time that the calling thread has used so far.
+pub fn thread_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// The cores that the calling thread may run on, lowest first.
+pub fn cores_allowed() -> Vec<usize> {
+    match sched_getaffinity(None) {
+        Ok(set) => (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect(),
+        Err(_) => vec![0],
+    }
+}
+
+/// Confines the calling thread, and the threads and processes that it starts from now on, to the given cores.
+pub fn pin_thread(cores: &[usize]) -> Result<()> {
+    let mut set = CpuSet::new();
+    for &core in cores {
+        if core >= CpuSet::MAX_CPU {
+            return Err(LabError::Arguments(format!("there is no core {core}")));
+        }
+        set.set(core);
+    }
+    sched_setaffinity(None, &set).doing(|| format!("pin to cores {cores:?}"))
+}
+
+/// While this lives, the calling thread is confined to some cores; afterwards it is as it was.
+#[derive(Debug)]
+pub struct Pinned {
+    before: Vec<usize>,
+}
+
+impl Pinned {
+    /// Confines the calling thread. An empty list changes nothing.
+    pub fn to(cores: &[usize]) -> Result<Pinned> {
+        let before = cores_allowed();
+        if !cores.is_empty() {
+            pin_thread(cores)?;
+        }
+        Ok(Pinned { before })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // Going back to what was allowed before cannot fail, unless the machine lost a core meanwhile.
+        let _ = pin_thread(&self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn processor_time_is_read_past_a_name_with_parentheses() {
+        let line = "42 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 700 33 0 0 20 0 1 0";
+        assert_eq!(cpu_ticks(line), Some(733));
+    }
+
+    #[test]
+    fn own_memory_and_time_can_be_read() {
+        let memory = memory(std::process::id()).unwrap();
+        assert!(memory.resident_bytes > 100_000 && memory.resident_bytes_max >= memory.resident_bytes / 2);
+        cpu_time(std::process::id()).unwrap();
+        assert!(thread_cpu_time() > Duration::ZERO);
+    }
+
+    #[test]
+    fn pinning_ends_with_the_guard() {
+        let before = cores_allowed();
+        let guard = Pinned::to(&before[..1]).unwrap();
+        assert_eq!(cores_allowed(), before[..1]);
+        drop(guard);
+        assert_eq!(cores_allowed(), before);
+    }
+}

@@ -1,0 +1,253 @@
+//! What an experiment tells: one JSON line a run, a readable table, and for each goal whether it was met.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::error::{IoContext, Result};
+use crate::machine::Machine;
+
+/// The commit that the laboratory was built from.
+pub const COMMIT: &str = env!("TARN_LAB_COMMIT");
+
+/// One run, as its JSON line has it.
+#[derive(Debug, Serialize)]
+pub struct Run<'a> {
+    /// What was run, such as `get pipeline 16`.
+    pub case: &'a str,
+    /// Which server, such as `tarn`.
+    pub server: &'a str,
+    /// Its version, as it tells it.
+    pub version: &'a str,
+    /// The number of the repeat, from 1.
+    pub repeat: u32,
+    /// What was chosen.
+    pub parameters: Value,
+    /// What was measured. Names end in the unit.
+    pub figures: Value,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    experiment: &'a str,
+    #[serde(flatten)]
+    run: Run<'a>,
+    seed: u64,
+    commit: &'a str,
+    unix_ms: u64,
+    machine: &'a Machine,
+}
+
+/// Which way a goal points.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// The figure must be this or more.
+    AtLeast(f64),
+    /// The figure must be this or less.
+    AtMost(f64),
+}
+
+impl Bound {
+    /// Whether a figure keeps the bound. A figure that is not a number does not.
+    pub fn is_met(self, figure: f64) -> bool {
+        match self {
+            Bound::AtLeast(bound) => figure >= bound,
+            Bound::AtMost(bound) => figure <= bound,
+        }
+    }
+
+    fn text(self, unit: &str) -> String {
+        match self {
+            Bound::AtLeast(bound) => format!("≥ {bound}{unit}"),
+            Bound::AtMost(bound) => format!("≤ {bound}{unit}"),
+        }
+    }
+}
+
+/// A figure that the design promises, and what it came to.
+#[derive(Debug, Clone, Serialize)]
+pub struct Goal {
+    /// What is compared, such as `GET pipeline 16, tarn / redis-server`.
+    pub what: String,
+    /// What was measured.
+    pub figure: f64,
+    /// The unit after the figure, such as `x`.
+    pub unit: &'static str,
+    /// What it must be.
+    pub bound: Bound,
+    /// What the reader must know to judge it, or nothing.
+    pub note: String,
+}
+
+/// Collects what an experiment tells.
+pub struct Report {
+    experiment: &'static str,
+    seed: u64,
+    machine: Machine,
+    lines: Box<dyn Write>,
+    goals: Vec<Goal>,
+}
+
+impl Report {
+    /// A report whose JSON lines are appended to a file, or go to the standard output.
+    pub fn new(experiment: &'static str, seed: u64, json: Option<&Path>) -> Result<Report> {
+        let lines: Box<dyn Write> = match json {
+            Some(path) => {
+                let file = OpenOptions::new().create(true).append(true).open(path);
+                Box::new(file.doing(|| path.display().to_string())?)
+            }
+            None => Box::new(std::io::stdout()),
+        };
+        Ok(Report { experiment, seed, machine: Machine::look(), lines, goals: Vec::new() })
+    }
+
+    /// Writes the line of one run.
+    pub fn run(&mut self, run: Run<'_>) -> Result<()> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let line = Line {
+            experiment: self.experiment,
+            run,
+            seed: self.seed,
+            commit: COMMIT,
+            unix_ms: now.as_millis() as u64,
+            machine: &self.machine,
+        };
+        let text = serde_json::to_string(&line).expect("a run is plain data");
+        writeln!(self.lines, "{text}").doing(|| "write a JSON line".to_owned())
+    }
+
+    /// Notes a goal.
+    pub fn goal(&mut self, goal: Goal) {
+        self.goals.push(goal);
+    }
+
+    /// Prints the goals, and returns how many were not met.
+    pub fn finish(mut self) -> Result<usize> {
+        if self.goals.is_empty() {
+            return Ok(0);
+        }
+        let mut table = table(&["goal", "figure", "bound", "met", "note"]);
+        for goal in &self.goals {
+            let met = if goal.bound.is_met(goal.figure) { "yes" } else { "NO" };
+            table.add_row(vec![
+                Cell::new(&goal.what),
+                number_cell(format!("{:.2}{}", goal.figure, goal.unit)),
+                number_cell(goal.bound.text(goal.unit)),
+                Cell::new(met),
+                Cell::new(&goal.note),
+            ]);
+        }
+        println!("{table}");
+        let goals = std::mem::take(&mut self.goals);
+        let missed = goals.iter().filter(|goal| !goal.bound.is_met(goal.figure)).count();
+        for goal in goals {
+            let met = goal.bound.is_met(goal.figure);
+            let mut figures = serde_json::to_value(&goal).expect("a goal is plain data");
+            figures["met"] = met.into();
+            self.run(Run {
+                case: "goal",
+                server: "",
+                version: "",
+                repeat: 0,
+                parameters: Value::Null,
+                figures,
+            })?;
+        }
+        Ok(missed)
+    }
+}
+
+/// An empty table with the laboratory's looks.
+pub fn table(heads: &[&str]) -> Table {
+    let mut table = Table::new();
+    table
+        .load_preset(UTF8_FULL_CONDENSED)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(heads);
+    if table.width().is_none() {
+        table.set_content_arrangement(ContentArrangement::Disabled);
+    }
+    table
+}
+
+/// A cell whose text stands at the right.
+pub fn number_cell(text: impl ToString) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
+
+/// A number with its thousands apart, such as `1 234 567`.
+pub fn thousands(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) && !text.ends_with('-') {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The middle of some figures, and how far they lie apart.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spread {
+    /// The median; of an even number of figures, the mean of the two in the middle.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Summarises figures, of which there is at least one.
+    pub fn of(figures: impl IntoIterator<Item = f64>) -> Spread {
+        let mut figures: Vec<f64> = figures.into_iter().collect();
+        assert!(!figures.is_empty(), "a median needs a figure");
+        figures.sort_by(f64::total_cmp);
+        let middle = figures.len() / 2;
+        let median = if figures.len() % 2 == 1 {
+            figures[middle]
+        } else {
+            f64::midpoint(figures[middle - 1], figures[middle])
+        };
+        Spread { median, min: figures[0], max: figures[figures.len() - 1] }
+    }
+
+    /// How far the figures lie apart, in percent of the median.
+    pub fn percent(&self) -> f64 {
+        if self.median == 0.0 { 0.0 } else { (self.max - self.min) / self.median * 100.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
+        assert_eq!(Spread::of([4.0, 1.0]).median, 2.5);
+        assert_eq!(Spread::of([8.0, 10.0, 12.0]).percent(), 40.0);
+    }
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!(thousands(1_234_567.2), "1 234 567");
+        assert_eq!(thousands(999.0), "999");
+        assert_eq!(thousands(-123_456.0), "-123 456");
+    }
+
+    #[test]
+    fn a_goal_that_was_not_measured_is_not_met() {
+        assert!(Bound::AtLeast(1.1).is_met(1.1) && !Bound::AtLeast(1.1).is_met(1.09));
+        assert!(!Bound::AtMost(1.0).is_met(f64::NAN) && !Bound::AtLeast(1.0).is_met(f64::NAN));
+    }
+}

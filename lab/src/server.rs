@@ -1,0 +1,338 @@
+//! A server under study: started as a child process, waited for, measured, stopped, killed, started again.
+//!
+//! A [`Plan`] says what to start (which product, with which directives, in which directory, on which cores);
+//! a [`Server`] is a running one. Dropping a `Server` kills it, so no experiment leaves one behind.
+
+use std::fs::{self, File, OpenOptions};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rand::Rng;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
+
+use crate::client::{self, Client};
+use crate::error::{IoContext, LabError, Result};
+use crate::interrupt;
+use crate::process::{self, Memory, Pinned};
+
+/// The longest that a server may take for anything before an experiment gives up.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// How long between two questions to a server that is starting.
+const ASK_AGAIN: Duration = Duration::from_millis(2);
+
+/// Which server is under study.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Product {
+    /// Our own.
+    Tarn,
+    /// The real `redis-server`, where one is installed.
+    #[value(name = "redis-server", alias = "redis")]
+    RedisServer,
+}
+
+impl Product {
+    /// The name that tables and JSON lines use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Product::Tarn => "tarn",
+            Product::RedisServer => "redis-server",
+        }
+    }
+}
+
+/// What the log of a server does with a write before the reply leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Persistence {
+    /// No log at all: `appendonly no`.
+    None,
+    /// `appendfsync no`
+    No,
+    /// `appendfsync everysec`
+    Everysec,
+    /// `appendfsync always`
+    Always,
+}
+
+impl Persistence {
+    /// The name that tables and JSON lines use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Persistence::None => "none",
+            Persistence::No => "no",
+            Persistence::Everysec => "everysec",
+            Persistence::Always => "always",
+        }
+    }
+}
+
+/// How to start a server.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Which product.
+    pub product: Product,
+    /// Its executable.
+    pub binary: PathBuf,
+    /// Its data directory, which must exist.
+    pub dir: PathBuf,
+    /// The cores that it may use; empty: all.
+    pub cores: Vec<usize>,
+    /// What its log does.
+    pub persistence: Persistence,
+    /// Worker threads. Only Tarn understands more than one.
+    pub threads: usize,
+    /// Directories of the log. Only Tarn understands more than one; empty: its own choice under `dir`.
+    pub log_dirs: Vec<PathBuf>,
+}
+
+impl Plan {
+    /// A server with one worker, no log, on any core.
+    pub fn new(product: Product, binary: &Path, dir: &Path) -> Plan {
+        Plan {
+            product,
+            binary: binary.to_owned(),
+            dir: dir.to_owned(),
+            cores: Vec::new(),
+            persistence: Persistence::None,
+            threads: 1,
+            log_dirs: Vec::new(),
+        }
+    }
+
+    /// The command line after the executable's name.
+    fn arguments(&self, port: u16) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        let mut push = |directive: &str, values: &[&str]| {
+            words.push(format!("--{directive}"));
+            words.extend(values.iter().map(|&value| value.to_owned()));
+        };
+        push("port", &[&port.to_string()]);
+        push("bind", &["127.0.0.1"]);
+        push("dir", &[&self.dir.to_string_lossy()]);
+        push("save", &[""]);
+        match self.persistence {
+            Persistence::None => push("appendonly", &["no"]),
+            mode => {
+                push("appendonly", &["yes"]);
+                push("appendfsync", &[mode.name()]);
+            }
+        }
+        match self.product {
+            Product::Tarn => {
+                push("threads", &[&self.threads.to_string()]);
+                if !self.log_dirs.is_empty() {
+                    let dirs: Vec<_> = self.log_dirs.iter().map(|dir| dir.to_string_lossy()).collect();
+                    push("log-dir", &dirs.iter().map(|dir| &**dir).collect::<Vec<_>>());
+                }
+            }
+            Product::RedisServer => {
+                // A pure log, as ours is: neither rewritten under the measurement nor begun with a snapshot.
+                push("aof-use-rdb-preamble", &["no"]);
+                push("auto-aof-rewrite-percentage", &["0"]);
+            }
+        }
+        if self.product == Product::Tarn {
+            words.insert(0, "serve".to_owned());
+        }
+        words
+    }
+
+    fn output_path(&self) -> PathBuf {
+        self.dir.join(format!("{}.output", self.product.name()))
+    }
+
+    /// Starts the server on a free port and waits until it answers.
+    pub fn start(&self) -> Result<Server> {
+        let mut server = self.launch()?;
+        server.wait_until_ready(PATIENCE)?;
+        Ok(server)
+    }
+
+    /// Starts the server on a free port and returns at once.
+    pub fn launch(&self) -> Result<Server> {
+        let port = free_port()?;
+        self.launch_at(port)
+    }
+
+    fn launch_at(&self, port: u16) -> Result<Server> {
+        let path = self.output_path();
+        let output =
+            OpenOptions::new().create(true).append(true).open(&path).doing(|| path.display().to_string())?;
+        let errors: File = output.try_clone().doing(|| path.display().to_string())?;
+        // The child inherits the cores of the thread that starts it, from its first instruction on.
+        let pinned = Pinned::to(&self.cores)?;
+        let child = Command::new(&self.binary)
+            .args(self.arguments(port))
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .doing(|| format!("start {}", self.binary.display()))?;
+        drop(pinned);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Ok(Server { plan: self.clone(), child, address, launched: Instant::now() })
+    }
+}
+
+/// A port on the loopback interface that nobody listens on at this moment. It lies below the range from which
+/// the system takes the ports of outgoing connections, so that none of these is given it meanwhile.
+fn free_port() -> Result<u16> {
+    let mut rng = rand::rng();
+    let mut last = None;
+    for _ in 0..100 {
+        let port = rng.random_range(20_000..32_000);
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            Ok(_) => return Ok(port),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.expect("there were tries")).doing(|| "look for a free port".to_owned())
+}
+
+/// A server that was started. Dropping it kills it.
+#[derive(Debug)]
+pub struct Server {
+    plan: Plan,
+    child: Child,
+    address: SocketAddr,
+    launched: Instant,
+}
+
+impl Server {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its process number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it was started.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// A new connection to it.
+    pub fn client(&self) -> Result<Client> {
+        Client::connect(self.address, PATIENCE)
+    }
+
+    /// Waits until `PING` is answered with `PONG`, which it is not while data are being loaded. Returns the
+    /// time since the launch.
+    pub fn wait_until_ready(&mut self, patience: Duration) -> Result<Duration> {
+        let mut connection: Option<Client> = None;
+        loop {
+            let reply = match &mut connection {
+                Some(client) => client.ask(&["PING"]).ok(),
+                None => {
+                    connection = Client::connect(self.address, Duration::from_secs(5)).ok();
+                    connection.as_mut().and_then(|client| client.ask(&["PING"]).ok())
+                }
+            };
+            let elapsed = self.launched.elapsed();
+            match reply {
+                Some(reply) if reply.as_bytes() == Some(b"PONG") => return Ok(elapsed),
+                Some(reply) if reply.as_error().is_some_and(|text| text.starts_with(b"LOADING")) => {}
+                Some(other) => return Err(self.complaint(format!("answered PING with {other}"))),
+                None => connection = None,
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                interrupt::check()?;
+                return Err(self.complaint(format!("ended while starting ({status})")));
+            }
+            if elapsed > patience {
+                return Err(self.complaint(format!("did not become ready in {} s", patience.as_secs())));
+            }
+            interrupt::check()?;
+            std::thread::sleep(ASK_AGAIN);
+        }
+    }
+
+    /// The version that `INFO` tells, or `unknown`.
+    pub fn version(&self) -> Result<String> {
+        let info = client::text(&self.client()?.call(&["INFO", "server"])?)?;
+        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+        Ok(field("tarn_version:").or_else(|| field("redis_version:")).unwrap_or_else(|| "unknown".to_owned()))
+    }
+
+    /// The number of keys in database 0.
+    pub fn key_count(&self) -> Result<u64> {
+        Ok(client::integer(&self.client()?.call(&["DBSIZE"])?)?.unsigned_abs())
+    }
+
+    /// Its memory now.
+    pub fn memory(&self) -> Result<Memory> {
+        process::memory(self.pid())
+    }
+
+    /// The processor time that it has used so far.
+    pub fn cpu_time(&self) -> Result<Duration> {
+        process::cpu_time(self.pid())
+    }
+
+    /// Asks it to end (`SIGTERM`), waits, and fails unless it ends with success.
+    pub fn stop(mut self) -> Result<()> {
+        self.signal(Signal::TERM)?;
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait().doing(|| "wait for the server".to_owned())? {
+                return if status.success() {
+                    Ok(())
+                } else {
+                    Err(self.complaint(format!("ended with {status} after SIGTERM")))
+                };
+            }
+            std::thread::sleep(ASK_AGAIN);
+        }
+        Err(self.complaint("did not end after SIGTERM".to_owned()))
+    }
+
+    /// Kills it with `SIGKILL` and waits until it is gone. Returns the moment just before the signal, and
+    /// how it ended.
+    pub fn kill(&mut self) -> Result<(Instant, ExitStatus)> {
+        let moment = Instant::now();
+        self.signal(Signal::KILL)?;
+        let status = self.child.wait().doing(|| "wait for the killed server".to_owned())?;
+        Ok((moment, status))
+    }
+
+    fn signal(&mut self, signal: Signal) -> Result<()> {
+        // The child has not been waited for, so its number is still its own.
+        if let Ok(Some(status)) = self.child.try_wait() {
+            return Err(self.complaint(format!("had ended by itself ({status})")));
+        }
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).doing(|| "signal the server".to_owned())
+    }
+
+    /// An error that quotes the server's last words.
+    pub fn complaint(&self, what: String) -> LabError {
+        let text = fs::read(self.plan.output_path()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().rev().take(8).collect();
+        let log = lines.iter().rev().map(|line| format!("\n    {line}")).collect();
+        LabError::Server { server: self.plan.product.name().to_owned(), what, log }
+    }
+
+    /// Takes the process out of the laboratory's hands: it goes on when the laboratory ends.
+    pub fn release(self) -> u32 {
+        let pid = self.pid();
+        // Forgetting leaks a few hundred bytes once, at the end of a process.
+        std::mem::forget(self);
+        pid
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already; there is nobody to tell.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,230 @@
+//! The setting of an experiment: which servers there are, on which cores and directories they run, how long
+//! and how large.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tempfile::TempDir;
+
+use crate::error::{IoContext, LabError, Result};
+use crate::load::{Group, Keys, Load, LoadResult, Mix, Pace, Request, Until};
+use crate::machine;
+use crate::process;
+use crate::server::{Persistence, Plan, Product, Server};
+
+/// Options that all experiments share.
+#[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+pub struct Options {
+    /// Everything small and short: a few seconds, for a look and for the tests. The figures mean little.
+    #[arg(long)]
+    pub quick: bool,
+    /// Append the JSON lines to this file instead of printing them.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Put data directories under this one; it should be on the disk that is to be measured.
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Compare these servers. By default ours, and redis-server if it is installed.
+    #[arg(long, value_name = "SERVER", value_delimiter = ',')]
+    pub servers: Vec<Product>,
+    /// The executable of Tarn. By default the one that runs now.
+    #[arg(long, value_name = "FILE")]
+    pub tarn: Option<PathBuf>,
+    /// The executable of redis-server. By default the one on the PATH.
+    #[arg(long, value_name = "FILE")]
+    pub redis_server: Option<PathBuf>,
+    /// Shrink the number of keys and records by this factor, between 0 and 1.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub scale: f64,
+    /// Repeat each measurement so often; the median counts. By default 3, with --quick 1.
+    #[arg(long, value_name = "TIMES")]
+    pub repeats: Option<u32>,
+    /// Measure so long each time, after a warm-up of a fifth of it. By default 5, with --quick 0.3.
+    #[arg(long, value_name = "SECONDS")]
+    pub seconds: Option<f64>,
+    /// The seed of keys, values and moments. By default drawn, and printed.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// The cores of the server.
+    #[arg(long, value_name = "CORES", value_delimiter = ',')]
+    pub server_cores: Vec<usize>,
+    /// The core of the load generator.
+    #[arg(long, value_name = "CORE")]
+    pub load_core: Option<usize>,
+    /// End with exit code 2 if a goal is not met.
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// A server on trial, with the directory that it owns.
+#[derive(Debug)]
+pub struct Contender {
+    /// The name that tables and JSON lines use.
+    pub label: String,
+    /// Its version, as it tells it.
+    pub version: String,
+    /// The server. Declared before the directory: it must be gone before its files are.
+    pub server: Server,
+    /// Its data.
+    pub dir: TempDir,
+}
+
+/// Where and how experiments run.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// The options as given.
+    pub options: Options,
+    /// The servers to compare, ours first, with their executables.
+    pub servers: Vec<(Product, PathBuf)>,
+    /// Data directories are made under this one.
+    pub dir: PathBuf,
+    /// The file system of `dir`.
+    pub file_system: String,
+    /// The cores of a server with one worker.
+    pub server_cores: Vec<usize>,
+    /// The cores of the generator.
+    pub load_cores: Vec<usize>,
+    /// The seed.
+    pub seed: u64,
+}
+
+impl Setting {
+    /// Finds servers, cores and directory.
+    pub fn new(options: Options) -> Result<Setting> {
+        if !(options.scale > 0.0 && options.scale <= 1.0) {
+            return Err(LabError::Arguments("--scale is between 0 and 1".to_owned()));
+        }
+        let servers = find_servers(&options)?;
+        let dir = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let cores = process::cores_allowed();
+        let (first, last) = (cores[0], cores[cores.len() - 1]);
+        let server_cores =
+            if options.server_cores.is_empty() { vec![first] } else { options.server_cores.clone() };
+        let load_cores = vec![options.load_core.unwrap_or(last)];
+        let seed = options.seed.unwrap_or_else(rand::random);
+        let file_system = machine::file_system(&dir);
+        Ok(Setting { options, servers, file_system, dir, server_cores, load_cores, seed })
+    }
+
+    /// A number of keys or records at this scale; at least 100.
+    pub fn scaled(&self, count: u64) -> u64 {
+        let factor = if self.options.quick { self.options.scale * 0.01 } else { self.options.scale };
+        ((count as f64 * factor) as u64).max(100)
+    }
+
+    /// How often each measurement is repeated.
+    pub fn repeats(&self) -> u32 {
+        self.options.repeats.unwrap_or(if self.options.quick { 1 } else { 3 }).max(1)
+    }
+
+    /// How long each measurement takes.
+    pub fn until(&self) -> Until {
+        let seconds =
+            self.options.seconds.unwrap_or(if self.options.quick { 0.3 } else { 5.0 }).clamp(0.01, 86400.0);
+        let measured = Duration::from_secs_f64(seconds);
+        Until::Time { warmup: measured / 5, measured }
+    }
+
+    /// How long each measurement takes with its warm-up, in milliseconds.
+    pub fn load_time_ms(&self) -> u64 {
+        match self.until() {
+            Until::Time { warmup, measured } => (warmup + measured).as_millis() as u64,
+            Until::Requests(_) => 0,
+        }
+    }
+
+    /// A plan for a pinned server with one worker, and the fresh directory that it names.
+    pub fn plan(&self, product: Product, persistence: Persistence) -> Result<(Plan, TempDir)> {
+        let (_, binary) = self
+            .servers
+            .iter()
+            .find(|(candidate, _)| *candidate == product)
+            .ok_or_else(|| LabError::Arguments(format!("{} is not among the servers", product.name())))?;
+        let dir = tempfile::Builder::new()
+            .prefix("tarn-lab-")
+            .tempdir_in(&self.dir)
+            .doing(|| format!("make a directory in {}", self.dir.display()))?;
+        let mut plan = Plan::new(product, binary, dir.path());
+        plan.cores.clone_from(&self.server_cores);
+        plan.persistence = persistence;
+        Ok((plan, dir))
+    }
+
+    /// Starts one server of each product, pinned, with one worker.
+    pub fn contenders(&self, persistence: Persistence) -> Result<Vec<Contender>> {
+        self.servers
+            .iter()
+            .map(|&(product, _)| {
+                let (plan, dir) = self.plan(product, persistence)?;
+                self.contender(product.name(), plan, dir)
+            })
+            .collect()
+    }
+
+    /// Starts a server as planned.
+    pub fn contender(&self, label: &str, plan: Plan, dir: TempDir) -> Result<Contender> {
+        let server = plan.start()?;
+        let version = server.version()?;
+        Ok(Contender { label: label.to_owned(), version, server, dir })
+    }
+
+    /// Sends so many requests over 8 connections, as fast as they go, with a progress bar.
+    pub fn fill(
+        &self,
+        server: &Server,
+        what: &str,
+        requests: u64,
+        request: Request,
+        keys: Keys,
+    ) -> Result<LoadResult> {
+        fill(server, what, requests, Mix::of(request, keys), self.seed)
+    }
+}
+
+/// Sends so many requests over 8 connections, as fast as they go, with a progress bar.
+pub fn fill(server: &Server, what: &str, requests: u64, mix: Mix, seed: u64) -> Result<LoadResult> {
+    let bar = progress(requests, what);
+    let group = Group { name: "fill", connections: 8, pace: Pace::Closed { pipeline: 64 }, mix };
+    let load = Load::new(server.address(), vec![group], Until::Requests(requests), seed);
+    let result = load.run(|answered| bar.set_position(answered))?.check();
+    bar.finish_and_clear();
+    result
+}
+
+/// A progress bar with the time left; hidden where the standard error is no terminal.
+pub fn progress(steps: u64, what: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg:<34} {wide_bar} {human_pos}/{human_len} {eta:>4}")
+        .expect("the template is valid");
+    ProgressBar::new(steps).with_style(style).with_message(what.to_owned())
+}
+
+fn find_servers(options: &Options) -> Result<Vec<(Product, PathBuf)>> {
+    let mut servers = Vec::new();
+    let asked = |product| options.servers.is_empty() || options.servers.contains(&product);
+    if asked(Product::Tarn) {
+        let binary = match &options.tarn {
+            Some(path) => path.clone(),
+            None => std::env::current_exe().doing(|| "find the own executable".to_owned())?,
+        };
+        servers.push((Product::Tarn, binary));
+    }
+    if asked(Product::RedisServer) {
+        match options.redis_server.clone().or_else(|| on_path("redis-server")) {
+            Some(path) => servers.push((Product::RedisServer, path)),
+            None if options.servers.is_empty() => {
+                eprintln!("redis-server is not on the PATH: there is nothing to compare with");
+            }
+            None => return Err(LabError::Arguments("redis-server is not on the PATH".to_owned())),
+        }
+    }
+    Ok(servers)
+}
+
+/// An executable on the PATH.
+pub fn on_path(name: impl AsRef<OsStr>) -> Option<PathBuf> {
+    let paths = std::env::var_os("PATH")?;
+    std::env::split_paths(&paths).map(|dir| dir.join(Path::new(name.as_ref()))).find(|path| path.is_file())
+}

@@ -1,0 +1,58 @@
+//! Records and requests of the YCSB kind: hashes `user<number>` with ten fields of 100 bytes.
+
+use crate::error::Result;
+use crate::load::{Arg, KeyChoice, Keys, Request, key_text};
+use crate::server::Server;
+use crate::setting::Setting;
+
+/// Fields of a record.
+pub const FIELDS: u64 = 10;
+/// Bytes of each.
+pub const FIELD_BYTES: usize = 100;
+/// Bytes of a key: `user` and the scattered number in 19 digits.
+pub const KEY_BYTES: u64 = 23;
+/// Bytes of the values of a record.
+pub const VALUE_BYTES: u64 = FIELDS * FIELD_BYTES as u64;
+/// Bytes of a record with key and field names (`field0` …).
+pub const RECORD_BYTES: u64 = KEY_BYTES + FIELDS * 6 + VALUE_BYTES;
+
+/// The key of a record.
+pub const KEY: Arg = Arg::Key { prefix: "user", digits: 19, scattered: true };
+const FIELD: Arg = Arg::Number { prefix: "field", digits: 1, below: FIELDS };
+const FIELD_NAMES: [&str; FIELDS as usize] =
+    ["field0", "field1", "field2", "field3", "field4", "field5", "field6", "field7", "field8", "field9"];
+
+/// The key of one record, as text.
+pub fn key(number: u64) -> String {
+    key_text("user", 19, true, number)
+}
+
+/// Writes a whole record.
+pub fn insert() -> Request {
+    let mut arguments = vec![Arg::Text("HSET"), KEY];
+    for name in FIELD_NAMES {
+        arguments.extend([Arg::Text(name), Arg::Value(FIELD_BYTES)]);
+    }
+    Request::new(&arguments)
+}
+
+/// Writes one field, drawn.
+pub fn update() -> Request {
+    Request::new(&[Arg::Text("HSET"), KEY, FIELD, Arg::Value(FIELD_BYTES)])
+}
+
+/// Reads one field, drawn.
+pub fn read_field() -> Request {
+    Request::new(&[Arg::Text("HGET"), KEY, FIELD])
+}
+
+/// Reads a whole record.
+pub fn read() -> Request {
+    Request::new(&[Arg::Text("HGETALL"), KEY])
+}
+
+/// Writes `records` records, with a progress bar.
+pub fn load(setting: &Setting, server: &Server, what: &str, records: u64) -> Result<()> {
+    setting.fill(server, what, records, insert(), Keys::new(KeyChoice::Sequential, records))?;
+    Ok(())
+}

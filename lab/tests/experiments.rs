@@ -1,0 +1,92 @@
+//! Every experiment, small, against every server there is: `redis-server` on the PATH, and ours where
+//! `TARN_BINARY` names it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use clap::Parser;
+use serde_json::Value;
+use tarn_lab::setting::on_path;
+use tarn_lab::{Conclusion, LabCli};
+
+#[derive(Parser)]
+struct Lab {
+    #[command(flatten)]
+    lab: LabCli,
+}
+
+/// Runs an experiment on each server that there is, and returns the JSON lines of its runs, goals left out.
+fn runs(experiment: &str, more: &[&str]) -> Vec<Value> {
+    let tarn = std::env::var_os("TARN_BINARY").map(|path| path.to_string_lossy().into_owned());
+    let mut servers = Vec::new();
+    if tarn.is_some() {
+        servers.push("tarn");
+    }
+    if on_path("redis-server").is_some() {
+        servers.push("redis-server");
+    }
+    if servers.is_empty() {
+        println!("there is no server to try: neither redis-server on the PATH nor TARN_BINARY");
+        return Vec::new();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("runs.json");
+    let mut words = vec!["lab", "run", experiment, "--quick", "--scale", "0.2", "--seed", "7"];
+    let (dir_text, json_text, servers) = (text(dir.path()), text(&json), servers.join(","));
+    words.extend(["--dir", &dir_text, "--json", &json_text, "--servers", &servers]);
+    if let Some(tarn) = &tarn {
+        words.extend(["--tarn", tarn]);
+    }
+    words.extend(more);
+    let conclusion = tarn_lab::execute(Lab::parse_from(words).lab).unwrap();
+    assert!(matches!(conclusion, Conclusion { broken: 0, .. }), "{conclusion:?}");
+    let lines = std::fs::read_to_string(&json).unwrap();
+    let runs: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let leftovers: Vec<_> = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| *path != json)
+        .collect();
+    assert!(leftovers.is_empty(), "{leftovers:?}");
+    assert!(runs.iter().all(|run| run["seed"] == 7 && run["experiment"] == experiment));
+    runs.into_iter().filter(|run| run["case"] != "goal").collect()
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+#[test]
+fn throughput_runs_small() {
+    let runs = runs("throughput", &["--seconds", "0.05"]);
+    // On a busy machine a single case of so short a time may see no reply.
+    let rates = runs.iter().filter_map(|run| run["figures"]["requests_per_s"].as_f64());
+    assert!(runs.is_empty() || rates.sum::<f64>() > 0.0);
+    let flushes = runs.iter().find(|run| run["case"] == "device flushes");
+    assert!(runs.is_empty() || flushes.unwrap()["figures"]["four"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn durability_runs_small() {
+    for run in runs("durability", &["--kills", "2"]) {
+        assert_eq!(run["figures"]["kills"], 2);
+        assert!(run["figures"]["acknowledged"].as_u64().unwrap() > 0);
+    }
+}
+
+#[test]
+fn memory_runs_small() {
+    for run in runs("memory", &[]) {
+        assert_eq!(run["figures"]["records"], run["parameters"]["records"]);
+        assert!(run["figures"]["resident_by_values"].as_f64().unwrap() > 1.0);
+    }
+}
+
+#[test]
+fn recovery_runs_small() {
+    for run in runs("recovery", &[]) {
+        assert!(run["figures"]["records_per_s"].as_f64().unwrap() > 0.0);
+        assert_eq!(run["parameters"]["cold"], run["figures"]["device_bytes_per_s"] != 0.0);
+    }
+}

@@ -1,0 +1,63 @@
+//! The `tarn` program: `tarn serve` is the server, `tarn demo` shows it, `tarn lab` measures it.
+
+use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::process::ExitCode;
+use tarn_server::config::{Invocation, help_text, parse_serve_args};
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// An in-memory, Redis-protocol database whose persistence is still.
+#[derive(Parser)]
+#[command(name = "tarn", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve clients: a FILE and --directive values, as redis-server takes them (see: tarn serve --help).
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Serve {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Show it: a million records, updates, a hard kill, and everything is there again.
+    Demo(tarn_lab::demo::DemoArgs),
+    /// Measure Tarn and redis-server side by side.
+    Lab(tarn_lab::LabCli),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Serve { args } => serve(args),
+        Command::Demo(args) => tarn_lab::demo::run(&args),
+        Command::Lab(cli) => tarn_lab::run(cli),
+    }
+}
+
+fn serve(args: Vec<OsString>) -> ExitCode {
+    let loaded = match parse_serve_args(args) {
+        Ok(Invocation::Serve(loaded)) => *loaded,
+        Ok(Invocation::Help) => {
+            print!("{}", help_text());
+            return ExitCode::SUCCESS;
+        }
+        Ok(Invocation::Version) => {
+            println!("tarn {}", env!("CARGO_PKG_VERSION"));
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return refuse(&error),
+    };
+    match tarn_server::serve::serve(loaded) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => refuse(&error),
+    }
+}
+
+fn refuse(error: &dyn std::error::Error) -> ExitCode {
+    eprintln!("tarn: {error}");
+    ExitCode::FAILURE
+}

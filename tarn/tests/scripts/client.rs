@@ -1,0 +1,69 @@
+//! A connection that sends commands and waits for replies, with a limit on the waiting.
+
+use crate::reply::Reply;
+use std::io::{BufReader, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// No reply of a script takes longer, even on a busy machine.
+const REPLY_LIMIT: Duration = Duration::from_secs(30);
+
+/// One client.
+pub struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    /// Connects.
+    pub fn connect(address: &str) -> std::io::Result<Client> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(REPLY_LIMIT))?;
+        Ok(Client { stream: BufReader::new(stream) })
+    }
+
+    /// Sends a command as an array of bulk strings.
+    pub fn send<W: AsRef<[u8]>>(&mut self, words: &[W]) -> std::io::Result<()> {
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            bytes.extend_from_slice(format!("${}\r\n", word.as_ref().len()).as_bytes());
+            bytes.extend_from_slice(word.as_ref());
+            bytes.extend_from_slice(b"\r\n");
+        }
+        self.send_raw(&bytes)
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_raw(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
+    }
+
+    /// Waits for the next reply.
+    pub fn receive(&mut self) -> std::io::Result<Reply> {
+        Reply::read(&mut self.stream)
+    }
+
+    /// Sends a command and waits for its reply. A server that hung up already answers `(closed)`.
+    pub fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> std::io::Result<Reply> {
+        match self.send(words).and_then(|()| self.receive()) {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Reply::Closed),
+            reply => reply,
+        }
+    }
+
+    /// Whether a reply, or the end of the connection, can be read without waiting.
+    pub fn has_answer(&self) -> std::io::Result<bool> {
+        if !self.stream.buffer().is_empty() {
+            return Ok(true);
+        }
+        let stream = self.stream.get_ref();
+        stream.set_nonblocking(true)?;
+        let seen = stream.peek(&mut [0]);
+        stream.set_nonblocking(false)?;
+        match seen {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}

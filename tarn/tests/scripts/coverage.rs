@@ -1,0 +1,166 @@
+//! Asks whether the scripts speak of every command: no command is served without one, and none of Redis's is
+//! forgotten silently.
+
+use crate::client::Client;
+use crate::reply::{Order, Reply};
+use crate::script::{Action, Script};
+use crate::server::{Kind, Server};
+use libtest_mimic::{Failed, Trial};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The tests of this file.
+pub fn trials(scripts: &Arc<Vec<Script>>) -> Vec<Trial> {
+    let of_scripts = Arc::clone(scripts);
+    let mut trials = vec![Trial::test("tarn::every_command_has_a_script", move || {
+        every_command_has_a_script(&of_scripts)
+    })];
+    if Kind::Redis.is_installed() {
+        trials.push(Trial::test("tarn::every_command_of_redis_is_served_or_listed_as_later", || {
+            every_command_of_redis_is_served_or_listed_as_later()
+        }));
+        trials.push(Trial::test("tarn::command_info_agrees_with_redis", command_info_agrees_with_redis));
+    }
+    trials
+}
+
+fn every_command_has_a_script(scripts: &[Script]) -> Result<(), Failed> {
+    let served = commands(Kind::Tarn)?;
+    let scripted = scripted_commands(scripts);
+    let bare: Vec<&String> = served.difference(&scripted).collect();
+    if bare.is_empty() {
+        return Ok(());
+    }
+    Err(format!("no script in testscripts/ uses these commands, write one for each: {bare:?}").into())
+}
+
+fn every_command_of_redis_is_served_or_listed_as_later() -> Result<(), Failed> {
+    let served = commands(Kind::Tarn)?;
+    let path = crate::folder().join("later.md");
+    let text = std::fs::read_to_string(&path)?;
+    let later: BTreeSet<String> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("- "))
+        .flat_map(|line| line.split_whitespace().map(str::to_ascii_lowercase))
+        .collect();
+    let missing: Vec<String> = commands(Kind::Redis)?
+        .into_iter()
+        .filter(|name| !served.contains(name) && !later.contains(name))
+        .collect();
+    let stale: Vec<&String> = later.intersection(&served).collect();
+    if missing.is_empty() && stale.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "not served and not in testscripts/later.md: {missing:?}; served by now, strike them there: {stale:?}"
+    )
+    .into())
+}
+
+/// Name, arity, flags, key positions, categories and key specifications of all commands of Tarn are those of
+/// Redis. Not compared are the hints for clients of clusters, and notes.
+fn command_info_agrees_with_redis() -> Result<(), Failed> {
+    let (of_tarn, of_redis) = (command_info(Kind::Tarn)?, command_info(Kind::Redis)?);
+    let mut problems = Vec::new();
+    // DEBUG takes its subcommands apart by itself in Redis, and no client asks for them.
+    for (name, tarn) in of_tarn.iter().filter(|(name, _)| !name.starts_with("\"debug|")) {
+        let Some(redis) = of_redis.get(name) else {
+            problems.push(format!("{name}: not a command of Redis 7.0"));
+            continue;
+        };
+        let fields = [
+            "name",
+            "arity",
+            "flags",
+            "first key",
+            "last key",
+            "step",
+            "categories",
+            "hints",
+            "key specifications",
+        ];
+        for (index, field) in fields.iter().enumerate().filter(|(index, _)| *index != 7) {
+            let (tarn, redis) = (comparable(&tarn[index]), comparable(&redis[index]));
+            if tarn != redis {
+                problems.push(format!(
+                    "{name}: {field}\n  of tarn:  {}\n  of redis: {}",
+                    tarn.line(),
+                    redis.line()
+                ));
+            }
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("\n").into()) }
+}
+
+/// The entries of `COMMAND INFO` and of their subcommands, by name.
+fn command_info(kind: Kind) -> Result<BTreeMap<String, Vec<Reply>>, String> {
+    let server = Server::start(kind)?;
+    let mut client = Client::connect(server.address()).map_err(|error| error.to_string())?;
+    let reply = client.ask(&["COMMAND"]).map_err(|error| error.to_string())?;
+    let mut open = vec![reply];
+    let mut entries = BTreeMap::new();
+    while let Some(reply) = open.pop() {
+        let Reply::Array(commands) = reply else {
+            return Err(format!("COMMAND of {} answers {}", kind.name(), reply.line()));
+        };
+        for command in commands {
+            match command {
+                Reply::Array(mut fields) if fields.len() == 10 => {
+                    open.push(fields.remove(9));
+                    entries.insert(fields[0].line().to_ascii_lowercase(), fields);
+                }
+                other => return Err(format!("COMMAND of {} describes {}", kind.name(), other.line())),
+            }
+        }
+    }
+    Ok(entries)
+}
+
+/// The innermost arrays are sets here, and a note says nothing to programs.
+fn comparable(reply: &Reply) -> Reply {
+    let without_notes = match reply {
+        Reply::Array(specs) => Reply::Array(specs.iter().map(without_note).collect()),
+        other => other.clone(),
+    };
+    without_notes.ordered(Order::Sorted)
+}
+
+fn without_note(spec: &Reply) -> Reply {
+    match spec {
+        Reply::Array(parts) if parts.first() == Some(&Reply::Bulk(b"notes".to_vec())) => {
+            Reply::Array(parts[2..].to_vec())
+        }
+        other => other.clone(),
+    }
+}
+
+/// What `COMMAND LIST` names, subcommands left out.
+fn commands(kind: Kind) -> Result<BTreeSet<String>, String> {
+    let server = Server::start(kind)?;
+    let mut client = Client::connect(server.address()).map_err(|error| error.to_string())?;
+    match client.ask(&["COMMAND", "LIST"]).map_err(|error| error.to_string())? {
+        Reply::Array(names) => Ok(names
+            .iter()
+            .filter_map(|name| match name {
+                Reply::Bulk(bytes) => Some(String::from_utf8_lossy(bytes).to_ascii_lowercase()),
+                Reply::Simple(text) => Some(text.to_ascii_lowercase()),
+                _ => None,
+            })
+            .filter(|name| !name.contains('|'))
+            .collect()),
+        other => Err(format!("COMMAND LIST of {} answers {}", kind.name(), other.line())),
+    }
+}
+
+/// The first words of all commands in the scripts.
+fn scripted_commands(scripts: &[Script]) -> BTreeSet<String> {
+    let steps = scripts.iter().flat_map(|script| &script.paragraphs).flat_map(|paragraph| &paragraph.steps);
+    steps
+        .filter_map(|step| match &step.action {
+            Action::Command(line) | Action::Async(line) => line.split_whitespace().next(),
+            _ => None,
+        })
+        .map(str::to_ascii_lowercase)
+        .collect()
+}
