@@ -103,17 +103,25 @@ pub fn replay(
     let mut records = 0;
     std::thread::scope(|scope| {
         let mut senders: Vec<Sender<Arc<Block>>> = Vec::with_capacity(threads);
+        let mut replayers = Vec::with_capacity(threads);
         for share in 0..threads {
             let (sender, receiver) = crossbeam_channel::bounded(BLOCKS_QUEUED);
             senders.push(sender);
             let (replay, invalidate) = (&replay, &invalidate);
-            scope.spawn(move || replay.run(&receiver, share, threads, invalidate));
+            replayers.push(scope.spawn(move || replay.run(&receiver, share, threads, invalidate)));
         }
-        while let Some(block) = blocks()? {
+        'reading: while let Some(block) = blocks()? {
             records += u64::from(block.count());
             for sender in &senders {
-                sender.send(block.clone()).expect("replayers run until the last block");
+                if sender.send(block.clone()).is_err() {
+                    // A replayer has given up; it says why below.
+                    break 'reading;
+                }
             }
+        }
+        drop(senders);
+        for replayer in replayers {
+            replayer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
         Ok::<(), OpenError>(())
     })?;
@@ -122,27 +130,37 @@ pub fn replay(
 }
 
 impl Replay {
-    fn run(&self, blocks: &Receiver<Arc<Block>>, share: usize, shares: usize, invalidate: &impl Fn(Lsn)) {
+    /// Replays a share. All replayers decode all records, so that they give up at the same one and nobody is
+    /// left waiting at the meeting point.
+    fn run(
+        &self,
+        blocks: &Receiver<Arc<Block>>,
+        share: usize,
+        shares: usize,
+        invalidate: &impl Fn(Lsn),
+    ) -> Result<(), OpenError> {
         let mut tables = self.tables.lock().clone();
         let mut retired = Retired::default();
         for block in blocks {
             for record in block.records() {
-                let Ok(record) = record else {
-                    // The CRC was right: the block was written wrongly. Skipped and counted once, by the
-                    // first replayer.
-                    self.misfits.fetch_add(u64::from(share == 0), Ordering::Relaxed);
-                    break;
+                // The block's checksum is right, so these are the bytes that were written: skipping them
+                // would lose what somebody was told is safe.
+                let record = record.map_err(|error| block.not_understood(error))?;
+                let highest = match record.write {
+                    Write::Key { db, .. } => db,
+                    Write::Flush { db } => db.unwrap_or(0),
+                    Write::Swap { a, b } => a.max(b),
                 };
+                if highest as usize >= tables.len() {
+                    return Err(block.too_few_databases(highest, tables.len()));
+                }
                 match record.write {
                     Write::Key { db, key, change } => {
+                        let table = &tables[db as usize];
                         let hash = KeyHash::of(&key);
                         if (hash.0 & 0xFF) as usize % shares != share {
                             continue;
                         }
-                        let Some(table) = tables.get(db as usize) else {
-                            self.misfits.fetch_add(1, Ordering::Relaxed);
-                            continue;
-                        };
                         let (index, mut segment) = table.write_of(hash);
                         let (effect, fits) = segment.apply(hash, &key, &change, record.lsn, &mut retired);
                         table.note(index, effect.keys, effect.expiry);
@@ -171,15 +189,14 @@ impl Replay {
                     }
                     Write::Swap { a, b } => {
                         self.alone(|tables| {
-                            if (a.max(b) as usize) < tables.len() {
-                                tables.swap(a as usize, b as usize);
-                            }
+                            tables.swap(a as usize, b as usize);
                         });
                         tables = self.tables.lock().clone();
                     }
                 }
             }
         }
+        Ok(())
     }
 
     /// Lets one of the replayers, who all come here, work on the tables while the others wait.

@@ -187,6 +187,11 @@ impl Block {
         OpenError::TooNew { path: self.path.to_path_buf(), reason }
     }
 
+    /// The error to give up with when its records name a database that is not among `databases`.
+    pub fn too_few_databases(&self, db: u8, databases: usize) -> OpenError {
+        OpenError::TooFewDatabases { path: self.path.to_path_buf(), offset: self.offset, db, databases }
+    }
+
     pub(super) fn last(&self) -> Lsn {
         Lsn(self.header.first.0 + u64::from(self.header.count) - 1)
     }

@@ -24,13 +24,29 @@ pub enum OpenError {
     /// Bytes that were durable are missing or spoilt.
     #[error(transparent)]
     Damaged(#[from] Damage),
-    /// The files were written by a newer version.
-    #[error("{}: {reason}; a newer version of this program wrote it", path.display())]
+    /// The bytes are as they were written, and this version does not understand them.
+    #[error("{}: {reason}; another version of this program wrote it: start that one", path.display())]
     TooNew {
         /// The file.
         path: PathBuf,
         /// What is not known here.
         reason: String,
+    },
+    /// The log tells of a database that there shall not be.
+    #[error(
+        "{}: the block at byte {offset} tells of database {db}, and there are only {databases}: \
+         start with --databases {} or more",
+        path.display(), u32::from(*db) + 1
+    )]
+    TooFewDatabases {
+        /// The file.
+        path: PathBuf,
+        /// Where in it the block begins.
+        offset: u64,
+        /// The database, from 0.
+        db: u8,
+        /// How many there are.
+        databases: usize,
     },
     /// The disk refused.
     #[error(transparent)]
