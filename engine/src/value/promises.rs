@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::nodes::Nodes;
-use super::{ValueRef, elements_of};
+use super::{Scanned, ValueRef, elements_of};
 use crate::record::{Change, Lsn, Side};
 use crate::table::{Entry, Retired};
 
@@ -155,6 +155,56 @@ fn a_scan_returns_each_member_that_stays_once_while_others_come_and_go() {
         let seen: HashSet<Vec<u8>> = seen.into_iter().collect();
         assert!((0..staying).all(|number| seen.contains(&member(number))), "of {staying} all are returned");
     }
+}
+
+/// Scans to the end with steps of `count`; what the steps returned.
+fn steps<'a>(count: usize, scan: &dyn Fn(u64, usize) -> Scanned<&'a [u8]>) -> Vec<Vec<&'a [u8]>> {
+    let (mut cursor, mut steps) = (0, Vec::new());
+    loop {
+        let (next, found) = scan(cursor, count);
+        steps.push(found);
+        if next == 0 {
+            return steps;
+        }
+        cursor = next;
+    }
+}
+
+#[test]
+fn a_scan_neither_ends_nor_pauses_among_elements_of_one_position() {
+    // What stands behind the NUL does not count for the position: see `placed_part`.
+    let member = |place: usize, number: usize| format!("place {place}\0{number}").into_bytes();
+    for (places, beside) in [(1_000, 2), (1_000, 3), (100, 40), (10, 300), (1, 3_000)] {
+        let all: HashSet<Vec<u8>> =
+            (0..places).flat_map(|place| (0..beside).map(move |number| member(place, number))).collect();
+        let (mut set, mut hash, mut zset) = (None, None, None);
+        for name in &all {
+            apply(&mut set, &Change::SetAdd { member: cow(name) });
+            apply(&mut hash, &Change::HashPut { field: cow(name), value: cow(&[b'v'; 80]) });
+            apply(&mut zset, &Change::ZSetPut { member: cow(name), score: 1.0 });
+        }
+        for entry in [set, hash, zset].map(Option::unwrap) {
+            let scan = |cursor, count| match entry.value() {
+                ValueRef::Set(set) => set.scan(cursor, count),
+                ValueRef::Hash(hash) => names(hash.scan(cursor, count)),
+                ValueRef::ZSet(zset) => names(zset.scan(cursor, count)),
+                _ => panic!("a set, a hash and a sorted set were made"),
+            };
+            for count in [1, 2, 7, 10, beside, 10 * beside, 100_000] {
+                let case = format!("{:?}, {beside} beside each other, steps of {count}", entry.kind());
+                let steps = steps(count, &scan);
+                let seen: Vec<Vec<u8>> = steps.iter().flatten().map(|name| name.to_vec()).collect();
+                assert_eq!(seen.len(), all.len(), "{case}");
+                assert_eq!(seen.into_iter().collect::<HashSet<_>>(), all, "{case}");
+                assert!(steps.iter().all(|step| step.len() < count + beside), "{case}");
+            }
+        }
+    }
+}
+
+/// A step's names without what they stand for.
+fn names<'a, T>((next, found): Scanned<(&'a [u8], T)>) -> Scanned<&'a [u8]> {
+    (next, found.into_iter().map(|(name, _)| name).collect())
 }
 
 #[test]

@@ -95,7 +95,11 @@ impl<const PREFIX: usize, const PAIR: bool> Tree<Scattered<PREFIX, PAIR>> {
             let placed = items.map(|item| (position_of(item.name), item));
             found.extend(placed.filter(|(position, _)| *position >= cursor));
             found[begin..].sort_unstable_by_key(|(position, _)| *position);
-            if found.len() > count || !walk.next_leaf() {
+            // Enough is `count` elements, those beside the last of them, and one from which to go on.
+            let goes_on = found
+                .get(count.max(1) - 1)
+                .is_some_and(|enough| found.last().is_some_and(|last| enough.0 < last.0));
+            if goes_on || !walk.next_leaf() {
                 break;
             }
         }
