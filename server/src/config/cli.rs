@@ -9,9 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::args::{join_args, split_args};
-use super::directives::{directives, find_directive};
+use super::directives::directives;
 use super::error::{LoadError, Source};
 use super::file::{Includes, load_file, load_stdin, obey};
+use super::secrets::without_secrets;
 use super::settings::Config;
 
 /// What the arguments of `serve` ask for.
@@ -102,7 +103,7 @@ fn part(args: &[OsString]) -> Result<Arguments, LoadError> {
     }
     while let Some((option, after)) = rest.split_first() {
         let Some(name) = option.as_bytes().strip_prefix(b"--") else {
-            return Err(LoadError::Argument { argument: option.to_string_lossy().into_owned() });
+            return Err(LoadError::Argument { argument: without_secrets(option.as_bytes()) });
         };
         let (option, after) = take_option(name, after);
         // A lone `--` is nothing.
@@ -136,11 +137,10 @@ fn absolute(path: PathBuf) -> Result<PathBuf, LoadError> {
     std::path::absolute(&path).map_err(|error| LoadError::Unreadable { path, error })
 }
 
-/// The option as an error may show it: without the values of sensitive directives.
+/// The option as an error may show it.
 fn shown(name: &[u8], values: &[Vec<u8>]) -> String {
-    let sensitive = find_directive(name).is_some_and(|directive| directive.sensitive);
-    let values = if sensitive { b"...".to_vec() } else { join_args(values) };
-    format!("--{} {}", String::from_utf8_lossy(name), String::from_utf8_lossy(&values)).trim_end().to_owned()
+    let line = [name, b" ", &join_args(values)].concat();
+    format!("--{}", without_secrets(line.trim_ascii_end()))
 }
 
 /// The text of `serve --help`: usage, and every directive that does something.
@@ -234,7 +234,20 @@ mod tests {
 
     #[test]
     fn a_password_is_never_shown() {
-        assert!(!refusal(&["--requirepass", "secret", "word"]).contains("secret"));
+        let lines: [&[&str]; 6] = [
+            &["--requirepass", "s3cret", "word"],
+            &["--requirepass=s3cret"],
+            &["--requirepas", "s3cret"],
+            &["--requirepass \"s3cret"],
+            &["--port", "1", "requirepass", "s3cret"],
+            &["-requirepass=s3cret"],
+        ];
+        for line in lines {
+            assert!(!refusal(line).contains("s3cret"), "{}", refusal(line));
+        }
+        let loaded = parse(&["--masterauth", "s3cret"]).unwrap();
+        let warning = "'masterauth ...' is accepted, but has no effect: there is no replication yet";
+        assert_eq!(loaded.warnings, [warning]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use super::error::ValueError;
 use super::foreign::FOREIGN;
 use super::kinds::Phase;
+use super::secrets::shown_value;
 use super::settings::Config;
 use super::shape::{Shape, Value};
 use super::table::IMPLEMENTED;
@@ -139,7 +140,7 @@ impl Directive {
     pub(super) fn warning(&self, config: &Config) -> Option<String> {
         let Home::Inert(why) = self.home else { return None };
         let value = config.inert.get(self.name)?;
-        let shown = String::from_utf8_lossy(&self.shape.print(value)).into_owned();
+        let shown = shown_value(self, &self.shape.print(value));
         Some(format!("'{} {shown}' is accepted, but has no effect: {why}", self.name))
     }
 

@@ -9,6 +9,7 @@ use super::directives::{find_directive, nearest_name};
 use super::error::{LoadError, Source};
 use super::foreign::REFUSED_ORDERS;
 use super::kinds::Phase;
+use super::secrets::without_secrets;
 use super::settings::Config;
 
 /// Files that may include one another, one within the other.
@@ -59,7 +60,8 @@ pub(super) fn load_text(
         if line.is_empty() || line.starts_with(b"#") {
             continue;
         }
-        let located = |problem: String| LoadError::Line { at: at(i + 1), line: shown(line), problem };
+        let located =
+            |problem: String| LoadError::Line { at: at(i + 1), line: without_secrets(line), problem };
         let words = split_args(line).ok_or_else(|| {
             located(
                 "unbalanced quotes; close every quote, and leave a space after the closing one".to_owned(),
@@ -167,24 +169,17 @@ fn unknown(name: &[u8]) -> String {
     if let Some((order, why)) = REFUSED_ORDERS.iter().find(|(order, _)| order.as_bytes() == lower) {
         return format!("'{order}' is not supported by Tarn: {why}");
     }
-    let name = String::from_utf8_lossy(name);
-    if let Some((before, _)) = name.split_once('=')
+    let shown = without_secrets(name);
+    if let Some((before, _)) = shown.split_once('=')
         && find_directive(before.as_bytes()).is_some()
     {
-        return format!("unknown directive '{name}' (write '{before}' and its value with a space between)");
+        return format!("unknown directive '{shown}' (write '{before}' and its value with a space between)");
     }
-    match nearest_name(name.as_bytes()) {
-        Some(nearest) => format!("unknown directive '{name}' (did you mean '{nearest}'?)"),
-        None => format!("unknown directive '{name}'; see 'serve --help' for the directives there are"),
+    let shown = shown.trim_end_matches(" ...");
+    match nearest_name(name) {
+        Some(nearest) => format!("unknown directive '{shown}' (did you mean '{nearest}'?)"),
+        None => format!("unknown directive '{shown}'; see 'serve --help' for the directives there are"),
     }
-}
-
-/// The line as an error may show it: without the values of sensitive directives.
-fn shown(line: &[u8]) -> String {
-    let name = line.split(|&b| super::args::is_space(b)).next().unwrap_or_default();
-    let sensitive = find_directive(name).is_some_and(|directive| directive.sensitive);
-    let shown = if sensitive { [name, b" ..."].concat() } else { line.to_vec() };
-    String::from_utf8_lossy(&shown).into_owned()
 }
 
 #[cfg(test)]
@@ -234,6 +229,20 @@ mod tests {
         assert!(read("appendonly no # why").unwrap_err().contains("wrong number of arguments"));
         assert!(read("xyzzyxyzzy 1").unwrap_err().contains("see 'serve --help'"));
         assert!(read("save 60").unwrap_err().contains("Invalid save parameters"));
+    }
+
+    #[test]
+    fn an_error_shows_no_password() {
+        let quoted = read("\"requirepass\" s3cret x").unwrap_err();
+        assert!(
+            quoted.starts_with("tarn.conf:1: in 'requirepass ...': wrong number of arguments"),
+            "{quoted}"
+        );
+        for line in ["requirepass=s3cret", "requirepas s3cret", "requirepass s3cret\"", "user a >s3cret"] {
+            let error = read(line).unwrap_err();
+            assert!(!error.contains("s3cret"), "{error}");
+        }
+        assert!(read("requirepas s3cret").unwrap_err().contains("(did you mean 'requirepass'?)"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod file;
 mod foreign;
 mod kinds;
 mod rewrite;
+mod secrets;
 mod settings;
 mod shape;
 mod store;

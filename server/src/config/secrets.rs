@@ -1,0 +1,88 @@
+//! What messages may show of the words of a configuration: never a password.
+//!
+//! A mistake in a line is often a mistake in its name, so a name is taken for that of a sensitive directive
+//! even where it is quoted, misspelt, or grown together with its value.
+
+use super::args::{is_space, join_args, split_args};
+use super::directives::{Directive, directives, find_directive, nearest_name};
+use super::foreign::REFUSED_ORDERS;
+
+/// What stands in a message for what it must not show.
+const HIDDEN: &str = "...";
+
+/// The value of a directive as a message may show it.
+pub(super) fn shown_value(directive: &Directive, printed: &[u8]) -> String {
+    if directive.sensitive { HIDDEN.to_owned() } else { String::from_utf8_lossy(printed).into_owned() }
+}
+
+/// A line, or a word of one, as a message may show it: as it is, or up to the name of the first sensitive
+/// directive in it.
+pub(super) fn without_secrets(line: &[u8]) -> String {
+    let unquoted = |word: &[u8]| word.iter().copied().filter(|b| !b"'\"".contains(b)).collect::<Vec<u8>>();
+    let in_pieces = || line.split(|&b| is_space(b)).map(unquoted).collect();
+    let words = split_args(line).unwrap_or_else(in_pieces);
+    let hide = |(i, word): (usize, &Vec<u8>)| Some((i, sensitive_name(word, i == 0)?));
+    let Some((before, name)) = words.iter().enumerate().find_map(hide) else {
+        return String::from_utf8_lossy(line).into_owned();
+    };
+    let mut shown = String::from_utf8_lossy(&join_args(&words[..before])).into_owned();
+    if before > 0 {
+        shown.push(' ');
+    }
+    shown + &name + HIDDEN
+}
+
+/// The name that begins `word` and what parts it from the value, if the value must not be shown.
+fn sensitive_name(word: &[u8], leads: bool) -> Option<String> {
+    let word: Vec<u8> = word.iter().copied().skip_while(|&b| b == b'-').collect();
+    let is_name = |b: &u8| b.is_ascii_alphanumeric() || b"-_".contains(b);
+    let head = &word[..word.iter().position(|b| !is_name(b)).unwrap_or(word.len())];
+    let lower = head.to_ascii_lowercase();
+    // Orders say what users may do, passwords included.
+    let is_order = || REFUSED_ORDERS.iter().any(|(order, _)| order.as_bytes() == lower);
+    let is_sensitive = |name: &str| find_directive(name.as_bytes()).is_some_and(|row| row.sensitive);
+    let prefix = directives().filter(|row| row.sensitive && lower.starts_with(row.name.as_bytes()));
+    let len = match prefix.map(|row| row.name.len()).max() {
+        Some(len) => len,
+        None if find_directive(head).is_some() => return None,
+        None if leads && is_order() || nearest_name(head).is_some_and(is_sensitive) => head.len(),
+        None => return None,
+    };
+    let separator = if word.get(len) == Some(&b'=') { "=" } else { " " };
+    Some(String::from_utf8_lossy(&word[..len]).into_owned() + separator)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn however_it_is_written_no_password_is_shown() {
+        let cases = [
+            ("requirepass s3cret", "requirepass ..."),
+            ("REQUIREPASS=s3cret", "REQUIREPASS=..."),
+            ("\"requirepass\" s3cret x", "requirepass ..."),
+            ("'masterauth' s3cret", "masterauth ..."),
+            ("requirepass \"s3cret", "requirepass ..."),
+            ("\"requirepass s3cret", "requirepass ..."),
+            ("requirepass\"s3cret\"", "requirepass ..."),
+            ("\"\\x72equirepass\" s3cret", "requirepass ..."),
+            ("requirepas s3cret", "requirepas ..."),
+            ("requierpass=s3cret", "requierpass=..."),
+            ("-requirepass=s3cret", "requirepass=..."),
+            ("port 7000 requirepass s3cret", "port 7000 requirepass ..."),
+            ("tls-key-file-pass s3cret", "tls-key-file-pass ..."),
+            ("user alice on >s3cret", "user ..."),
+        ];
+        for (line, shown) in cases {
+            assert_eq!(without_secrets(line.as_bytes()), shown, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_secret_is_shown_as_it_was_written() {
+        for line in ["port  \"7000\" x", "tls-key-file a", "dir user", "prot 7000", "a \"b", ""] {
+            assert_eq!(without_secrets(line.as_bytes()), line);
+        }
+    }
+}
