@@ -15,6 +15,9 @@ pub fn apply(server: &Shared, old: &Config, new: &Config) -> Result<(), (&'stati
     if new.maxclients > old.maxclients {
         process::allow_clients(new.maxclients).map_err(|fit| ("maxclients", too_many_clients(fit)))?;
     }
+    if new.port != old.port || new.bind != old.bind {
+        listen_elsewhere(server, old, new)?;
+    }
     server.live.update(new);
     server.slowlog.set_len_max(new.slowlog_max_len);
     set_encoding_limits(new);
@@ -58,6 +61,21 @@ fn set_sync_mode(server: &Shared, appendfsync: AppendFsync) {
         log.set_mode(sync_mode(appendfsync));
     }
     open.always.store(appendfsync == AppendFsync::Always, Ordering::Relaxed);
+}
+
+/// Moves the listeners to another `port` or other addresses to `bind`.
+fn listen_elsewhere(server: &Shared, old: &Config, new: &Config) -> Result<(), (&'static str, String)> {
+    server.acceptor.listen_as(new).map_err(|error| {
+        match error {
+            Some(error) => tracing::warn!("CONFIG SET failed: {error}"),
+            None => tracing::warn!("CONFIG SET failed: the server is stopping"),
+        }
+        if new.port != old.port {
+            ("port", "Unable to listen on this port. Check server logs.".to_owned())
+        } else {
+            ("bind", "Failed to bind to specified addresses.".to_owned())
+        }
+    })
 }
 
 fn too_many_clients(fit: usize) -> String {

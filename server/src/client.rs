@@ -1,8 +1,8 @@
 //! One client: what its connection remembers between commands, and the handle by which others reach it.
 
+use crate::address::Address;
 use crate::blocking::BlockRequest;
 use parking_lot::Mutex;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
@@ -77,9 +77,9 @@ pub struct ClientHandle {
     /// Rises with each connection.
     pub id: u64,
     /// The other end.
-    pub addr: SocketAddr,
+    pub addr: Address,
     /// This end.
-    pub local_addr: SocketAddr,
+    pub local_addr: Address,
     /// When it connected.
     pub since: Instant,
     /// Number of the worker that serves it.
@@ -115,7 +115,7 @@ pub struct ClientInfo {
 
 impl ClientHandle {
     /// A handle of a new connection.
-    pub fn new(id: u64, addr: SocketAddr, local_addr: SocketAddr, worker: usize) -> ClientHandle {
+    pub fn new(id: u64, addr: Address, local_addr: Address, worker: usize) -> ClientHandle {
         ClientHandle {
             id,
             addr,

@@ -53,6 +53,9 @@ impl Flags {
     /// same error.
     pub const LOOSE: Flags = Flags(1 << 17);
 
+    /// Obeyed only as far as `enable-debug-command` allows.
+    pub const PROTECTED: Flags = Flags(1 << 18);
+
     /// Whether all flags of `other` are in this set.
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0

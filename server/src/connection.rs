@@ -15,18 +15,17 @@ use crate::client::{After, Client, ReplyMode};
 use crate::dispatch::Executor;
 use crate::outbox::Outbox;
 use crate::stats;
+use crate::stream::Stream;
 use crate::worker::Worker;
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use tarn_resp::reply::Writer;
 use tarn_resp::request::{Args, OwnedArgs, RequestDecoder};
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::ReadBuf;
 
 /// Replies that are gathered before they are sent and more requests of a pipeline run.
 const OUTPUT_BYTES_BEFORE_SEND: usize = 256 << 10;
@@ -39,7 +38,7 @@ const PAUSE_STEP: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// A connection and its task's state.
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     client: Client,
     worker: Rc<Worker>,
     decoder: Option<RequestDecoder>,
@@ -87,7 +86,7 @@ enum Ran {
 
 impl Connection {
     /// A connection of `client` over `stream`.
-    pub fn new(stream: TcpStream, client: Client, worker: Rc<Worker>) -> Connection {
+    pub fn new(stream: Stream, client: Client, worker: Rc<Worker>) -> Connection {
         let decoder = RequestDecoder::new(worker.server.live.decoder_limits());
         Connection {
             stream,
@@ -185,7 +184,7 @@ impl Connection {
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut scratch = self.worker.scratch.borrow_mut();
         let mut buf = ReadBuf::new(&mut scratch);
-        let ready = Pin::new(&mut self.stream).poll_read(cx, &mut buf);
+        let ready = self.stream.poll_read(cx, &mut buf);
         ready.map_ok(|()| {
             stats::add(&self.worker.stats().input_bytes, buf.filled().len() as u64);
             buf.filled().len()

@@ -3,6 +3,7 @@
 use crate::client::{After, Client, ReplyMode};
 use crate::command::{Command, Flags, Keys};
 use crate::commands::{self, Found};
+use crate::config::DebugAccess;
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::shared::Shared;
@@ -82,7 +83,7 @@ impl Executor<'_> {
         args: Args<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Lsn, CommandError> {
-        let (command, slot) = resolve(found, args)?;
+        let (command, slot) = self.resolve(found, client, args)?;
         if !command.accepts(args.len()) {
             return Err(wrong_number(found.command, command, args));
         }
@@ -97,6 +98,36 @@ impl Executor<'_> {
             return Ok(Lsn::ZERO);
         }
         self.run_timed(command, slot, client, args, out)
+    }
+
+    /// The subcommand that the arguments name, if the command has any, and the slot of its counters.
+    fn resolve(
+        &self,
+        found: Found,
+        client: &Client,
+        args: Args<'_>,
+    ) -> Result<(&'static Command, usize), CommandError> {
+        let Found { command, slot } = found;
+        let name = match args.get(1) {
+            Some(name) if !command.subcommands.is_empty() => name,
+            _ => return Ok((command, slot)),
+        };
+        if command.flags.has(Flags::PROTECTED) && !self.allows_debug(client) {
+            return Err(CommandError::DebugNotAllowed);
+        }
+        let is_named = |sub: &Command| sub.name.as_bytes().eq_ignore_ascii_case(name);
+        let position = command.subcommands.iter().position(is_named);
+        let position = position.ok_or_else(|| unknown_subcommand(command, name))?;
+        Ok((&command.subcommands[position], slot + 1 + position))
+    }
+
+    /// Whether `enable-debug-command` lets this client use `DEBUG`.
+    fn allows_debug(&self, client: &Client) -> bool {
+        match self.server.config.snapshot().enable_debug_command {
+            DebugAccess::No => false,
+            DebugAccess::Local => client.handle.addr.is_local(),
+            DebugAccess::Yes => true,
+        }
     }
 
     /// Runs a command and counts it. Fast commands are timed by sample: reading a clock costs as much as some
@@ -131,8 +162,8 @@ impl Executor<'_> {
                 && !matches!(client.after, After::Block(_))
             {
                 let name = client.handle.info.lock().name.clone();
-                let took_us = took.as_micros() as u64;
-                self.server.slowlog.push(args, self.now / 1000, took_us, client.handle.addr, name);
+                let (took_us, addr) = (took.as_micros() as u64, client.handle.addr.clone());
+                self.server.slowlog.push(args, self.now / 1000, took_us, addr, name);
             }
         }
         if result.is_err() {
@@ -286,18 +317,6 @@ fn run_in<'a>(
     let reply = Writer::new(out, client.protocol);
     let mut context = Context { keys: latched, batch, reply, client, server, db };
     (command.run)(&mut context, args)
-}
-
-/// The subcommand that the arguments name, if the command has any, and the slot of its counters.
-fn resolve(found: Found, args: Args<'_>) -> Result<(&'static Command, usize), CommandError> {
-    let Found { command, slot } = found;
-    let name = match args.get(1) {
-        Some(name) if !command.subcommands.is_empty() => name,
-        _ => return Ok((command, slot)),
-    };
-    let position = command.subcommands.iter().position(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name));
-    let position = position.ok_or_else(|| unknown_subcommand(command, name))?;
-    Ok((&command.subcommands[position], slot + 1 + position))
 }
 
 fn full_name(parent: &'static Command, command: &'static Command) -> Cow<'static, str> {

@@ -39,6 +39,13 @@ pub enum CommandError {
     /// The log cannot take writes.
     #[error("MISCONF Errors writing to the AOF file: {0}")]
     LogRefuses(String),
+    /// `DEBUG` for a client that must not use it.
+    #[error(
+        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run \
+         it from a local connection, otherwise you need to set this option in the configuration file, and \
+         then restart the server."
+    )]
+    DebugNotAllowed,
     /// Anything else, the whole text.
     #[error("{0}")]
     Message(Cow<'static, str>),

@@ -6,6 +6,8 @@
 //!                                  └── outbox <── reply ────┘── batch of writes ──> engine
 //! ```
 
+pub mod accept;
+pub mod address;
 pub mod apply;
 pub mod blocking;
 pub mod client;
@@ -21,15 +23,18 @@ pub mod dispatch;
 pub mod error;
 pub mod extended;
 pub mod glob;
+pub mod listen;
 pub mod live;
 pub mod logging;
 pub mod lookahead;
 pub mod outbox;
 pub mod parse;
 pub mod pause;
+pub mod pidfile;
 pub mod process;
 pub mod serve;
 pub mod shared;
 pub mod slowlog;
 pub mod stats;
+pub mod stream;
 pub mod worker;

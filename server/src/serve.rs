@@ -6,27 +6,27 @@
 //!   workers:              └─ LOADING … ───────────┴─ serve ─────────────────────────────── close connections
 //! ```
 
+use crate::accept::{Acceptor, AcceptorHandle};
 use crate::apply;
-use crate::client::ClientHandle;
 use crate::config::{AppendFsync, Config, ConfigStore, Loaded};
+use crate::listen::{ListenError, Listeners};
 use crate::logging;
+use crate::pidfile::PidFile;
 use crate::process;
 use crate::shared::{OpenLog, Shared, Store};
 use crate::worker;
 use parking_lot::Mutex;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::OsDisk;
 use tarn_engine::recovery;
 use tarn_engine::{LogError, LogOptions, OpenError};
 use thiserror::Error;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 
 /// Why the server did not start, or had to stop. One line, which says what to do.
@@ -59,16 +59,9 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
-    /// No address could be listened on.
-    #[error(
-        "cannot listen on {address}: {source}; is another server running there? choose another with --port"
-    )]
-    Listen {
-        /// The address.
-        address: String,
-        /// What the system said.
-        source: io::Error,
-    },
+    /// Nobody could connect.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// The log could not be opened.
     #[error(transparent)]
     Log(#[from] OpenError),
@@ -93,10 +86,17 @@ pub fn serve(loaded: Loaded) -> Result<(), ServeError> {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    let listeners = bind_all(config)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(not_accepting)?;
+    let listeners = {
+        let _context = runtime.enter();
+        Listeners::open(config)?
+    };
+    let _pidfile = config.pidfile_path().and_then(PidFile::write);
     let threads = config.threads();
     let store = ConfigStore::new(loaded.config.clone(), loaded.file.clone());
-    let server = Arc::new(Shared::new(Arc::new(store)));
+    let (acceptor, moves) = AcceptorHandle::new();
+    let server = Arc::new(Shared::new(Arc::new(store), acceptor));
     apply::set_encoding_limits(config);
     fit_clients(&server, config);
     let durable: Vec<Arc<Notify>> = (0..threads).map(|_| Arc::default()).collect();
@@ -110,10 +110,8 @@ pub fn serve(loaded: Loaded) -> Result<(), ServeError> {
         let run = move || worker::run(index, server, durable, receiver);
         workers.push(spawn(format!("tarn-worker-{index}"), run)?);
     }
-    for listener in &listeners {
-        if let Ok(address) = listener.local_addr() {
-            tracing::info!("Listening on {address}");
-        }
+    for address in listeners.addresses() {
+        tracing::info!("Listening on {address}");
     }
     let loader = {
         let (server, config) = (server.clone(), config.clone());
@@ -126,7 +124,8 @@ pub fn serve(loaded: Loaded) -> Result<(), ServeError> {
         })?
     };
 
-    accept_until_stopped(&server, listeners, incoming)?;
+    let acceptor = Acceptor::new(server.clone(), listeners, moves, incoming);
+    runtime.block_on(acceptor.run()).map_err(not_accepting)?;
     tracing::info!("Stopping: no new connections, closing the open ones");
     for worker in workers {
         join(worker).map_err(|source| ServeError::System { what: "a worker failed", source })?;
@@ -140,6 +139,10 @@ pub fn serve(loaded: Loaded) -> Result<(), ServeError> {
         tracing::info!("The log is on disk. Bye");
     }
     Ok(())
+}
+
+fn not_accepting(source: io::Error) -> ServeError {
+    ServeError::System { what: "cannot accept connections", source }
 }
 
 /// Lowers `maxclients` to what the limit of open files allows, if that cannot be raised.
@@ -174,141 +177,6 @@ fn prepare_directories(config: &Config) -> Result<(), ServeError> {
         }
     }
     Ok(())
-}
-
-/// Listens on every address of `bind`. An address with a leading `-` may be missing on this machine.
-fn bind_all(config: &Config) -> Result<Vec<TcpListener>, ServeError> {
-    let mut listeners = Vec::new();
-    for name in &config.bind {
-        let (name, optional) = match name.strip_prefix('-') {
-            Some(name) => (name, true),
-            None => (name.as_str(), false),
-        };
-        let host = match name {
-            "*" => "0.0.0.0",
-            "::*" => "::",
-            name => name,
-        };
-        let address = if host.contains(':') {
-            format!("[{host}]:{}", config.port)
-        } else {
-            format!("{host}:{}", config.port)
-        };
-        let bound = address
-            .to_socket_addrs()
-            .and_then(|mut addresses| addresses.next().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
-            .and_then(|address| listen(address, config.tcp_backlog));
-        match bound {
-            Ok(listener) => listeners.push(listener),
-            Err(source) if optional && is_missing(&source) => {}
-            Err(source) => return Err(ServeError::Listen { address, source }),
-        }
-    }
-    if listeners.is_empty() {
-        let source = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        return Err(ServeError::Listen { address: config.bind.join(" "), source });
-    }
-    Ok(listeners)
-}
-
-fn is_missing(error: &io::Error) -> bool {
-    use io::ErrorKind::{AddrNotAvailable, Unsupported};
-    matches!(error.kind(), AddrNotAvailable | Unsupported)
-        || error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
-}
-
-fn listen(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
-    use socket2::{Domain, Protocol, Socket, Type};
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
-}
-
-type Incoming = mpsc::UnboundedSender<(TcpStream, Arc<ClientHandle>)>;
-
-fn accept_until_stopped(
-    server: &Arc<Shared>,
-    listeners: Vec<TcpListener>,
-    incoming: Vec<Incoming>,
-) -> Result<(), ServeError> {
-    let failed = |source| ServeError::System { what: "cannot accept connections", source };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    let tasks = tokio::task::LocalSet::new();
-    let dealer = std::rc::Rc::new(Dealer { server: server.clone(), incoming, next: std::cell::Cell::new(0) });
-    tasks.block_on(&runtime, async {
-        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-        for listener in listeners {
-            let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
-            tokio::task::spawn_local(accept(listener, dealer.clone()));
-        }
-        tokio::select! {
-            _ = terminate.recv() => tracing::info!("Received SIGTERM"),
-            _ = interrupt.recv() => tracing::info!("Received SIGINT"),
-            () = server.stop.notified() => {}
-        }
-        Ok(())
-    })
-}
-
-async fn accept(listener: tokio::net::TcpListener, dealer: std::rc::Rc<Dealer>) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, address)) => dealer.deal(stream, address),
-            Err(error) => {
-                // Out of file descriptors, most likely: the pause lets others close theirs.
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
-}
-
-/// What a stranger is told while there is no password.
-const PROTECTED: &[u8] =
-    b"-DENIED Tarn runs in protected mode: no password is set, so it serves only clients on its \
-own machine. Set requirepass, or protected-mode no where no stranger can reach this port.\r\n";
-
-/// Deals new connections out to the workers in turn.
-struct Dealer {
-    server: Arc<Shared>,
-    incoming: Vec<Incoming>,
-    next: std::cell::Cell<usize>,
-}
-
-impl Dealer {
-    fn deal(&self, stream: tokio::net::TcpStream, address: SocketAddr) {
-        self.server.stats.connections.fetch_add(1, Ordering::Relaxed);
-        if self.server.clients.len() >= self.server.live.maxclients() {
-            self.server.stats.rejected_connections.fetch_add(1, Ordering::Relaxed);
-            // A fresh socket has room for one line.
-            let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
-            return;
-        }
-        if self.server.live.is_protected() && !address.ip().is_loopback() {
-            self.server.stats.rejected_connections.fetch_add(1, Ordering::Relaxed);
-            let _ = stream.try_write(PROTECTED);
-            return;
-        }
-        let worker = self.next.get();
-        self.next.set((worker + 1) % self.incoming.len());
-        let _ = stream.set_nodelay(true);
-        let keepalive_s = self.server.live.tcp_keepalive_s();
-        if keepalive_s > 0 {
-            let keepalive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(keepalive_s));
-            let _ = socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive);
-        }
-        let (Ok(local), Ok(stream)) = (stream.local_addr(), stream.into_std()) else { return };
-        let handle = Arc::new(ClientHandle::new(self.server.clients.next_id(), address, local, worker));
-        self.server.clients.insert(handle.clone());
-        let _ = self.incoming[worker].send((stream, handle));
-    }
 }
 
 /// Opens the log, replays it and opens the doors.

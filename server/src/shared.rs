@@ -1,5 +1,6 @@
 //! What all threads of the server share.
 
+use crate::accept::AcceptorHandle;
 use crate::blocking::Blocking;
 use crate::clients::Clients;
 use crate::commands;
@@ -66,13 +67,15 @@ pub struct Shared {
     pub loading: Progress,
     /// What commands that need no key see while the data is being loaded.
     pub empty_store: Arc<Engine>,
+    /// Where connections are accepted.
+    pub acceptor: AcceptorHandle,
     /// Asks the main thread to stop the server.
     pub stop: Arc<tokio::sync::Notify>,
 }
 
 impl Shared {
     /// A server whose data is not loaded yet.
-    pub fn new(config: Arc<ConfigStore>) -> Shared {
+    pub fn new(config: Arc<ConfigStore>, acceptor: AcceptorHandle) -> Shared {
         let settings = config.snapshot();
         let (workers, databases) = (settings.threads(), settings.databases);
         let slowlog = SlowLog::default();
@@ -94,6 +97,7 @@ impl Shared {
             stopping: AtomicBool::new(false),
             loading: Progress::default(),
             empty_store,
+            acceptor,
             stop: Arc::default(),
         }
     }

@@ -1,8 +1,9 @@
 //! The slow log: the last commands that took longer than `slowlog-log-slower-than`.
 
+use crate::address::Address;
+use crate::config::find_directive;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tarn_resp::request::Args;
 
@@ -10,6 +11,9 @@ use tarn_resp::request::Args;
 const ARGS_MAX: usize = 32;
 /// Bytes of an argument that an entry keeps at most.
 const ARG_BYTES_MAX: usize = 128;
+
+/// What stands for a password.
+const REDACTED: &[u8] = b"(redacted)";
 
 /// One slow command.
 #[derive(Clone, Debug)]
@@ -23,7 +27,7 @@ pub struct Entry {
     /// Its arguments, shortened.
     pub args: Vec<Vec<u8>>,
     /// Whose it was.
-    pub addr: SocketAddr,
+    pub addr: Address,
     /// The client's name.
     pub name: String,
 }
@@ -43,7 +47,7 @@ impl SlowLog {
     }
 
     /// Adds a command.
-    pub fn push(&self, args: Args<'_>, unix_s: u64, duration_us: u64, addr: SocketAddr, name: String) {
+    pub fn push(&self, args: Args<'_>, unix_s: u64, duration_us: u64, addr: Address, name: String) {
         let len_max = self.len_max.load(Ordering::Relaxed);
         if len_max == 0 {
             return;
@@ -79,11 +83,25 @@ impl SlowLog {
 
 fn shorten(args: Args<'_>) -> Vec<Vec<u8>> {
     let kept = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
-    let mut words: Vec<Vec<u8>> = args.iter().take(kept).map(shorten_word).collect();
+    let shown = |i| if is_secret(args, i) { REDACTED.to_vec() } else { shorten_word(args.at(i)) };
+    let mut words: Vec<Vec<u8>> = (0..kept).map(shown).collect();
     if kept < args.len() {
         words.push(format!("... ({} more arguments)", args.len() - kept).into_bytes());
     }
     words
+}
+
+/// Whether an argument is a password, which nobody may read here.
+fn is_secret(args: Args<'_>, i: usize) -> bool {
+    let is = |at: usize, word: &[u8]| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word));
+    if is(0, b"auth") {
+        return i >= 1;
+    }
+    if is(0, b"hello") {
+        return i >= 3 && (is(i - 1, b"auth") || is(i - 2, b"auth"));
+    }
+    let sets = is(0, b"config") && is(1, b"set") && i >= 3 && !i.is_multiple_of(2);
+    sets && find_directive(args.at(i - 1)).is_some_and(|directive| directive.sensitive)
 }
 
 fn shorten_word(word: &[u8]) -> Vec<u8> {
@@ -115,11 +133,11 @@ mod tests {
     fn only_the_newest_entries_are_kept() {
         let log = SlowLog::default();
         log.set_len_max(2);
-        let addr: SocketAddr = ([127, 0, 0, 1], 1).into();
+        let addr = Address::Tcp(([127, 0, 0, 1], 1).into());
         let mut args = OwnedArgs::new();
         args.push(b"get");
         for duration_us in 1..=3 {
-            log.push(args.as_args(), 0, duration_us, addr, String::new());
+            log.push(args.as_args(), 0, duration_us, addr.clone(), String::new());
         }
         let ids: Vec<u64> = log.newest(10).iter().map(|entry| entry.id).collect();
         assert_eq!(ids, [2, 1]);

@@ -6,6 +6,7 @@ use crate::dispatch::Executor;
 use crate::lookahead::Lookahead;
 use crate::shared::Shared;
 use crate::stats::WorkerStats;
+use crate::stream::{Detached, Stream};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -14,7 +15,6 @@ use std::task::Waker;
 use std::time::Duration;
 use tarn_engine::Group;
 use tarn_engine::record::{Lsn, UnixMs};
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 
 /// Bytes read from a socket at once.
@@ -129,7 +129,7 @@ pub fn run(
     index: usize,
     server: Arc<Shared>,
     durable: Arc<Notify>,
-    mut incoming: mpsc::UnboundedReceiver<(std::net::TcpStream, Arc<ClientHandle>)>,
+    mut incoming: mpsc::UnboundedReceiver<(Detached, Arc<ClientHandle>)>,
 ) -> std::io::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_io().enable_time().event_interval(61).build()?;
@@ -159,7 +159,7 @@ pub fn run(
     tasks.block_on(&runtime, async {
         let open = Rc::new(Notify::new());
         while let Some((stream, handle)) = incoming.recv().await {
-            match TcpStream::from_std(stream) {
+            match Stream::attach(stream) {
                 Ok(stream) => {
                     worker.clients.borrow_mut().insert(handle.id, handle.clone());
                     let (worker, open) = (worker.clone(), open.clone());

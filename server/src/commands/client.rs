@@ -1,5 +1,6 @@
 //! `CLIENT` and its subcommands.
 
+use crate::address::Address;
 use crate::blocking::Outcome;
 use crate::client::{After, ClientHandle, ReplyMode};
 use crate::command::{Command, Flags};
@@ -92,7 +93,12 @@ fn setname<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
 /// One line of `CLIENT LIST`.
 fn describe(client: &ClientHandle) -> String {
     let info = client.info.lock().clone();
-    let flags = if info.blocked { "b" } else { "N" };
+    let flags = match (info.blocked, client.addr.is_unix()) {
+        (false, false) => "N",
+        (true, false) => "b",
+        (false, true) => "U",
+        (true, true) => "bU",
+    };
     let mut line = String::new();
     let _ = write!(
         line,
@@ -177,7 +183,7 @@ struct KillFilter<'a> {
 
 impl KillFilter<'_> {
     fn matches(&self, client: &ClientHandle) -> bool {
-        let is = |wanted: Option<&[u8]>, addr: &std::net::SocketAddr| {
+        let is = |wanted: Option<&[u8]>, addr: &Address| {
             wanted.is_none_or(|wanted| addr.to_string().as_bytes() == wanted)
         };
         !self.no_client

@@ -19,7 +19,7 @@ const fn sub(name: &'static str, arity: i32, summary: &'static str, run: crate::
 pub const COMMANDS: &[Command] = &[Command::new(
     "debug",
     -2,
-    FLAGS.with(Flags::LOOSE),
+    FLAGS.with(Flags::LOOSE).with(Flags::PROTECTED),
     "server",
     "1.0.0",
     "A container for commands that help to test the server.",

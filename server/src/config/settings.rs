@@ -118,9 +118,22 @@ impl Config {
 
     /// File for messages, below `dir` if relative; `None`: standard error.
     pub fn logfile_path(&self) -> Option<PathBuf> {
+        self.below_dir(&self.logfile)
+    }
+
+    /// File for the process id, below `dir` if relative; `None`: no such file.
+    pub fn pidfile_path(&self) -> Option<PathBuf> {
+        self.below_dir(&self.pidfile)
+    }
+
+    /// The Unix socket, below `dir` if relative; `None`: none.
+    pub fn unixsocket_path(&self) -> Option<PathBuf> {
+        self.below_dir(&self.unixsocket)
+    }
+
+    fn below_dir(&self, path: &[u8]) -> Option<PathBuf> {
         use std::os::unix::ffi::OsStrExt;
-        let path = Path::new(std::ffi::OsStr::from_bytes(&self.logfile));
-        (!self.logfile.is_empty()).then(|| self.dir.join(path))
+        (!path.is_empty()).then(|| self.dir.join(Path::new(std::ffi::OsStr::from_bytes(path))))
     }
 
     /// Whether nobody chose `dir`: then, and only then, the server makes it when it is missing.

@@ -18,9 +18,9 @@ macro_rules! field {
 #[rustfmt::skip]
 pub(super) static IMPLEMENTED: &[Directive] = &[
     // Network.
-    Directive::at_start("bind", Shape::List, "127.0.0.1 -::1", field!(bind),
+    Directive::run_time("bind", Shape::List, "127.0.0.1 -::1", field!(bind),
         "addresses to listen on; '-' before one means that this machine may lack it"),
-    Directive::at_start("port", int(0, 65535), "6379", field!(port), "TCP port to listen on; 0 for none"),
+    Directive::run_time("port", int(0, 65535), "6379", field!(port), "TCP port to listen on; 0 for none"),
     Directive::run_time("protected-mode", Shape::Bool, "yes", field!(protected_mode),
         "without a password, answer only clients on this machine"),
     Directive::at_start("tcp-backlog", int(0, INT_MAX), "511", field!(tcp_backlog),
