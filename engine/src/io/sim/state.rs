@@ -1,0 +1,183 @@
+//! The files and names of the simulated machine: as programs see them, as the device has them, and what lies
+//! between.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::faults::{Fault, SimOptions};
+use crate::io::disk::{DiskError, DiskResult};
+
+/// The machine.
+#[derive(Debug)]
+pub(super) struct SimState {
+    pub(super) options: SimOptions,
+    pub(super) rng: SmallRng,
+    /// Calls so far that change something.
+    pub(super) calls: u64,
+    pub(super) dead: bool,
+    /// All files that ever had a name; names refer to them by index.
+    pub(super) files: Vec<SimInode>,
+    pub(super) names: BTreeMap<PathBuf, usize>,
+    pub(super) device_names: BTreeMap<PathBuf, usize>,
+    /// What has happened to names since their directories were synced.
+    pub(super) changes: Vec<NameChange>,
+    /// The most bytes that one sync had to make durable.
+    pub(super) synced_bytes_max: u64,
+    pub(super) directories: BTreeSet<PathBuf>,
+    pub(super) locked: BTreeSet<PathBuf>,
+}
+
+/// A file's bytes: as programs see them, as the device has them, and what lies between.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SimInode {
+    pub(super) cache: Vec<u8>,
+    pub(super) device: Vec<u8>,
+    /// What has happened to the bytes since the last sync.
+    pub(super) dirty: Vec<Dirty>,
+    /// Length up to which there is space.
+    pub(super) reserved: u64,
+    /// How many syncs have failed; each handle hears of each failure once.
+    pub(super) failures: u64,
+}
+
+/// A change of a file's bytes.
+#[derive(Clone, Debug)]
+pub(super) enum Dirty {
+    Write { offset: u64, bytes: Vec<u8> },
+    SetLen(u64),
+}
+
+/// A change of names.
+#[derive(Clone, Debug)]
+pub(super) enum NameChange {
+    Set { path: PathBuf, file: usize },
+    Rename { from: PathBuf, to: PathBuf, file: usize },
+    Remove { path: PathBuf },
+}
+
+impl SimState {
+    pub(super) fn new(seed: u64, options: SimOptions) -> SimState {
+        SimState {
+            options,
+            rng: SmallRng::seed_from_u64(seed),
+            calls: 0,
+            dead: false,
+            files: Vec::new(),
+            names: BTreeMap::new(),
+            device_names: BTreeMap::new(),
+            changes: Vec::new(),
+            synced_bytes_max: 0,
+            directories: BTreeSet::new(),
+            locked: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn alive(&self, action: &'static str, path: &Path) -> DiskResult<()> {
+        if self.dead {
+            return Err(DiskError::new(action, path, io::Error::other("the simulated machine is dead")));
+        }
+        Ok(())
+    }
+
+    /// Counts a call that changes something; dies if it is its turn.
+    pub(super) fn call(&mut self, action: &'static str, path: &Path) -> DiskResult<()> {
+        self.alive(action, path)?;
+        self.calls += 1;
+        if self.options.crash_at.is_some_and(|call| self.calls >= call) {
+            self.dead = true;
+        }
+        self.alive(action, path)
+    }
+
+    pub(super) fn strikes(&mut self, fault: Fault) -> bool {
+        let per_mille: u32 = self
+            .options
+            .faults_per_mille
+            .iter()
+            .filter(|(kind, _)| *kind == fault)
+            .map(|(_, rate)| rate)
+            .sum();
+        per_mille > 0 && self.rng.random_range(0..1000) < per_mille
+    }
+
+    pub(super) fn name_call(&mut self, action: &'static str, path: &Path) -> DiskResult<()> {
+        self.call(action, path)?;
+        if self.strikes(Fault::NameError) { Err(injected(action, path)) } else { Ok(()) }
+    }
+
+    pub(super) fn bytes_used(&self) -> u64 {
+        let mut used = 0;
+        for file in self.names.values().collect::<BTreeSet<_>>() {
+            let inode = &self.files[*file];
+            used += (inode.cache.len() as u64).max(inode.reserved);
+        }
+        used
+    }
+
+    pub(super) fn change(&mut self, change: NameChange) {
+        change.apply(&mut self.names);
+        self.changes.push(change);
+    }
+
+    pub(super) fn file_at(&self, action: &'static str, path: &Path) -> DiskResult<usize> {
+        let missing = || DiskError::new(action, path, io::ErrorKind::NotFound.into());
+        self.names.get(path).copied().ok_or_else(missing)
+    }
+}
+
+impl Dirty {
+    /// How many bytes it brings.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Dirty::Write { bytes, .. } => bytes.len() as u64,
+            Dirty::SetLen(_) => 0,
+        }
+    }
+}
+
+impl NameChange {
+    pub(super) fn apply(&self, names: &mut BTreeMap<PathBuf, usize>) {
+        match self {
+            NameChange::Set { path, file } => {
+                names.insert(path.clone(), *file);
+            }
+            NameChange::Rename { from, to, file } => {
+                names.remove(from);
+                names.insert(to.clone(), *file);
+            }
+            NameChange::Remove { path } => {
+                names.remove(path);
+            }
+        }
+    }
+
+    pub(super) fn directory(&self) -> Option<&Path> {
+        match self {
+            NameChange::Set { path, .. } | NameChange::Remove { path } => path.parent(),
+            NameChange::Rename { to, .. } => to.parent(),
+        }
+    }
+}
+
+/// Does to a file's bytes what was noted.
+pub(super) fn apply(bytes: &mut Vec<u8>, change: &Dirty) {
+    match change {
+        Dirty::Write { offset, bytes: written } => {
+            let (start, end) = (*offset as usize, *offset as usize + written.len());
+            if bytes.len() < end {
+                bytes.resize(end, 0);
+            }
+            bytes[start..end].copy_from_slice(written);
+        }
+        Dirty::SetLen(length) => bytes.resize(*length as usize, 0),
+    }
+}
+
+/// The answer of a call that a fault has struck.
+pub(super) fn injected(action: &'static str, path: &Path) -> DiskError {
+    DiskError::new(action, path, io::Error::other("injected fault"))
+}
