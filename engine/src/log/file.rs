@@ -179,6 +179,8 @@ pub(super) enum Preparation {
     Zero,
 }
 
+/// Bytes that are written over and synced in one go. A device that is given a whole file at once keeps the
+/// syncs of those who wait for records waiting behind it.
 const ZEROS_BYTES: usize = 1 << 20;
 
 impl LogFile {
@@ -240,6 +242,7 @@ fn write_zeros(file: &dyn DiskFile, bytes: u64) -> DiskResult<()> {
     while offset < bytes {
         let length = (bytes - offset).min(ZEROS_BYTES as u64);
         file.write_all_at(&zeros[..length as usize], offset)?;
+        file.sync_data()?;
         offset += length;
     }
     Ok(())

@@ -405,3 +405,20 @@ fn a_disk_that_cannot_follow_is_noticed_and_then_refused() {
     log.close().unwrap();
     assert_eq!(open(&disk, &options).unwrap().0, number + 10);
 }
+
+#[test]
+fn a_file_is_made_ready_in_small_syncs() {
+    let (sim, disk, mut options) = simulated(SyncMode::Always);
+    options.file_bytes = 6 << 20;
+    let (_, log, _) = open(&disk, &options).unwrap();
+    // Closed at once, the log may never have made the second files.
+    let second = |directory: &PathBuf| directory.join("0000000002.tarnlog");
+    wait_until("each directory has a file ready", || {
+        options.directories.iter().all(|directory| sim.contents(&second(directory)).is_some())
+    });
+    log.close().unwrap();
+    for directory in &options.directories {
+        assert_eq!(sim.contents(&second(directory)).unwrap().len(), 6 << 20);
+    }
+    assert!(sim.synced_bytes_max() <= 1 << 20, "{}", sim.synced_bytes_max());
+}
