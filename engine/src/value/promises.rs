@@ -203,7 +203,7 @@ fn a_scan_neither_ends_nor_pauses_among_elements_of_one_position() {
 }
 
 /// A step's names without what they stand for.
-fn names<'a, T>((next, found): Scanned<(&'a [u8], T)>) -> Scanned<&'a [u8]> {
+fn names<T>((next, found): Scanned<(&[u8], T)>) -> Scanned<&[u8]> {
     (next, found.into_iter().map(|(name, _)| name).collect())
 }
 
