@@ -1,0 +1,120 @@
+//! The logs that the operations start from, as the product's own writer leaves them.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+
+use tarn_engine::io::{SimDisk, SimOptions};
+use tarn_engine::log::{Group, LogOptions, SyncMode};
+use tarn_engine::record::{Change, Kind, Side, Write};
+use tarn_engine::recovery::{self, Progress};
+use tarn_engine::value::ImageBuilder;
+
+use crate::changes::layout;
+
+/// Logical databases.
+pub const DATABASES: usize = 4;
+
+/// All files of a log, in the order of their names.
+pub type Files = Vec<(PathBuf, Vec<u8>)>;
+
+/// A log that was written: how, its files, and its groups.
+pub struct Written {
+    pub options: LogOptions,
+    pub files: Files,
+    pub groups: Vec<Vec<Write<'static>>>,
+}
+
+/// One directory or two, closed in the end or just left.
+pub static SHAPES: LazyLock<[Written; 4]> = LazyLock::new(|| {
+    [(1, false), (1, true), (2, false), (2, true)].map(|(count, close)| written(count, close))
+});
+
+/// Which directory takes a block is a race, and whether an empty one comes between. A log is written again
+/// until its blocks lie as they did in other runs, so that an input means the same in all of them, but not
+/// for ever.
+const ATTEMPTS: usize = 500;
+/// How often it is opened and written on.
+const LIVES: usize = 3;
+
+fn written(directories: usize, close: bool) -> Written {
+    let paths: Vec<PathBuf> = ["/a", "/b"][..directories].iter().map(PathBuf::from).collect();
+    let mut options = LogOptions::new(paths.clone());
+    options.mode = SyncMode::Always;
+    options.flushes_in_flight = 1;
+    options.file_bytes = 8 << 10;
+    let groups = groups();
+    let mut files = Files::new();
+    for _ in 0..ATTEMPTS {
+        files = write(&options, &groups, close);
+        let blocks = layout(&files);
+        let full: Vec<&Path> = blocks.iter().filter(|(_, count)| *count > 0).map(|(path, _)| *path).collect();
+        let in_turn = full.iter().zip(paths.iter().cycle()).all(|(path, expected)| path == expected);
+        if in_turn && blocks.len() == groups.len() + LIVES - usize::from(!close) {
+            break;
+        }
+    }
+    Written { options, files, groups }
+}
+
+fn write(options: &LogOptions, groups: &[Vec<Write<'static>>], close: bool) -> Files {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let mut lives = groups.chunks(groups.len().div_ceil(LIVES)).peekable();
+    while let Some(life) = lives.next() {
+        let shared = Arc::new(disk.clone());
+        let opened = recovery::open(shared, options.clone(), DATABASES, 1, &Progress::default());
+        let log = opened.expect("a log that was written is opened").log;
+        for writes in life {
+            let mut group = Group::new();
+            writes.iter().for_each(|write| group.push(write));
+            let first = log.appender().append(&group).expect("the disk has no faults");
+            let last = first.after(writes.len() as u64 - 1);
+            log.durable().wait_for(last).expect("the disk has no faults");
+        }
+        if close || lives.peek().is_some() {
+            log.close().expect("the disk has no faults");
+        }
+    }
+    disk.paths().into_iter().map(|path| (path.clone(), disk.contents(&path).unwrap_or_default())).collect()
+}
+
+/// Records of every type, alone and in groups.
+fn groups() -> Vec<Vec<Write<'static>>> {
+    let key = |db: u8, key: &'static str, change| Write::Key { db, key: key.as_bytes().into(), change };
+    let bytes = |text: &'static str| text.as_bytes().into();
+    let mut image = ImageBuilder::new(Kind::Hash);
+    (0..3).for_each(|number| image.push_field(&[number], b"value"));
+    let elements = image.finish().into();
+    let push = |element| Change::ListPush { side: Side::Back, element: bytes(element) };
+    vec![
+        vec![key(0, "s", Change::Put { value: bytes("a string"), expiry: None })],
+        vec![key(0, "s", Change::Patch { offset: 10, bytes: bytes("and more") })],
+        vec![
+            key(0, "h", Change::HashPut { field: bytes("f"), value: bytes("1") }),
+            key(0, "h", Change::HashPut { field: bytes("g"), value: bytes("2") }),
+            key(1, "h", Change::HashPut { field: bytes("f"), value: bytes("3") }),
+        ],
+        vec![key(0, "h", Change::HashRemove { field: bytes("f") })],
+        vec![
+            key(0, "t", Change::SetAdd { member: bytes("m") }),
+            key(0, "t", Change::SetAdd { member: bytes("n") }),
+        ],
+        vec![key(0, "t", Change::SetRemove { member: bytes("m") })],
+        vec![key(2, "z", Change::ZSetPut { member: bytes("m"), score: 1.5 })],
+        vec![
+            key(0, "l", push("one")),
+            key(0, "l", push("two")),
+            key(0, "l", Change::ListInsert { index: 1, element: bytes("between") }),
+            key(0, "l", Change::ListPut { index: 0, element: bytes("first") }),
+            key(0, "l", Change::ListRemove { index: 1 }),
+            key(0, "l", Change::ListPop { side: Side::Front, count: 1 }),
+        ],
+        vec![Write::Swap { a: 0, b: 3 }],
+        vec![key(2, "z", Change::ZSetRemove { member: bytes("m") })],
+        vec![key(1, "i", Change::Image { kind: Kind::Hash, elements, expiry: Some(1 << 41) })],
+        vec![key(1, "i", Change::Expire(None)), key(1, "h", Change::Delete)],
+        vec![Write::Flush { db: Some(1) }],
+        vec![key(0, "e", Change::Put { value: vec![b'x'; 1_500].into(), expiry: Some(1 << 42) })],
+        vec![Write::Flush { db: None }],
+        vec![key(0, "s", Change::Put { value: bytes("the last"), expiry: None })],
+    ]
+}
