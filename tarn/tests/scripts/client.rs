@@ -53,16 +53,30 @@ impl Client {
 
     /// Whether a reply, or the end of the connection, can be read without waiting.
     pub fn has_answer(&self) -> std::io::Result<bool> {
+        Ok(self.peek()?.is_some())
+    }
+
+    /// Whether bytes have come that nobody has read: a reply that was not asked for.
+    pub fn has_unread(&self) -> std::io::Result<bool> {
+        match self.peek() {
+            Ok(seen) => Ok(seen.is_some_and(|count| count > 0)),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How many bytes can be read without waiting, 0 at the end of the connection; `None`: one has to wait.
+    fn peek(&self) -> std::io::Result<Option<usize>> {
         if !self.stream.buffer().is_empty() {
-            return Ok(true);
+            return Ok(Some(self.stream.buffer().len()));
         }
         let stream = self.stream.get_ref();
         stream.set_nonblocking(true)?;
         let seen = stream.peek(&mut [0]);
         stream.set_nonblocking(false)?;
         match seen {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
+            Ok(count) => Ok(Some(count)),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
         }
     }

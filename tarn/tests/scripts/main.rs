@@ -19,6 +19,7 @@ mod coverage;
 mod player;
 mod reply;
 mod script;
+mod selfcheck;
 mod server;
 mod words;
 
@@ -85,6 +86,7 @@ fn comparing_trials(scripts: &Arc<Vec<Script>>) -> Vec<Trial> {
         eprintln!("redis-server is not on the PATH: the scripts are played against Tarn alone");
     }
     let mut trials = coverage::trials(scripts);
+    trials.extend(selfcheck::trials());
     for kind in kinds {
         for (index, script) in scripts.iter().enumerate() {
             let scripts = Arc::clone(scripts);

@@ -41,6 +41,13 @@ pub fn compare(script: &Script, address: &str, kind: Kind) -> Result<Vec<String>
             problems.push("… and perhaps more".to_owned());
             break;
         }
+        for connection in player.unread()? {
+            let line = paragraph.steps.last().map_or(0, |step| step.line_number);
+            problems.push(format!(
+                "testscripts/{}.txt:{line}: more came on connection {connection} than was asked for",
+                script.name
+            ));
+        }
     }
     Ok(problems)
 }
@@ -276,6 +283,20 @@ impl Player {
             }
         }
         words
+    }
+
+    /// The connections with bytes that are no reply to anything, which are closed. One that awaits the reply
+    /// to `@async` may have it already.
+    fn unread(&mut self) -> Result<Vec<String>, String> {
+        let mut unread = Vec::new();
+        for (name, client) in &self.clients {
+            if !self.waiting.contains(name) && client.has_unread().map_err(|error| error.to_string())? {
+                unread.push(name.clone());
+            }
+        }
+        unread.iter().for_each(|name| drop(self.clients.remove(name)));
+        unread.sort();
+        Ok(unread)
     }
 
     fn client(&mut self, name: &str) -> std::io::Result<&mut Client> {

@@ -90,6 +90,11 @@ impl Script {
     pub fn read(folder: &Path, path: &Path) -> Result<Script, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let name = path.strip_prefix(folder).unwrap_or(path).with_extension("").display().to_string();
+        Script::parse(name, path, text)
+    }
+
+    /// Parses the text of a file.
+    pub fn parse(name: String, path: &Path, text: String) -> Result<Script, String> {
         let at = |(line, problem): (usize, String)| format!("testscripts/{name}.txt:{line}: {problem}");
         let paragraphs = parse(&text).map_err(at)?;
         if !text.starts_with("# ") {
