@@ -10,6 +10,7 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Why a commit was refused. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +43,8 @@ pub struct Engine {
     expired: AtomicU64,
     pending_frees: Arc<AtomicU64>,
     active_expire: AtomicBool,
+    /// Milliseconds between two turns of the expirer.
+    expiry_cycle_ms: AtomicU64,
 }
 
 /// The background threads of an engine; ends them when dropped.
@@ -81,6 +84,7 @@ impl Engine {
             expired: AtomicU64::new(0),
             pending_frees: pending_frees.clone(),
             active_expire: AtomicBool::new(true),
+            expiry_cycle_ms: AtomicU64::new(EXPIRY_CYCLE_MS),
         });
         let stop = Arc::new(AtomicBool::new(false));
         let threads = vec![
@@ -88,9 +92,11 @@ impl Engine {
             spawn("tarn-expirer", {
                 let (engine, stop) = (Arc::downgrade(&engine), stop.clone());
                 move || {
+                    let mut cycle = Duration::from_millis(EXPIRY_CYCLE_MS);
                     while !stop.load(Ordering::Relaxed) {
-                        std::thread::park_timeout(EXPIRY_CYCLE);
+                        std::thread::park_timeout(cycle);
                         let Some(engine) = engine.upgrade() else { return };
+                        cycle = Duration::from_millis(engine.expiry_cycle_ms.load(Ordering::Relaxed));
                         if engine.active_expire.load(Ordering::Relaxed) {
                             engine.expire_due(engine.clock.unix_ms());
                         }
@@ -126,6 +132,11 @@ impl Engine {
     /// Switches the deletion of expired keys that nobody touches.
     pub fn set_active_expire(&self, on: bool) {
         self.active_expire.store(on, Ordering::Relaxed);
+    }
+
+    /// Lets the expirer look for keys that are due every so often, from its next turn on.
+    pub fn set_expiry_cycle(&self, cycle: Duration) {
+        self.expiry_cycle_ms.store(cycle.as_millis() as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn note_expired(&self, keys: usize) {
@@ -226,8 +237,8 @@ impl Engine {
     }
 }
 
-/// How often the expirer looks for keys that are due.
-const EXPIRY_CYCLE: std::time::Duration = std::time::Duration::from_millis(20);
+/// How often the expirer looks for keys that are due, in milliseconds, unless it is told otherwise.
+const EXPIRY_CYCLE_MS: u64 = 20;
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     let thread = std::thread::Builder::new().name(name.to_owned());

@@ -5,6 +5,7 @@ use crate::logging;
 use crate::process;
 use crate::shared::{Shared, Store};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tarn_engine::SyncMode;
 use tarn_engine::value::EncodingLimits;
 use tarn_engine::value::limits::set_current;
@@ -23,6 +24,9 @@ pub fn apply(server: &Shared, old: &Config, new: &Config) -> Result<(), (&'stati
     set_encoding_limits(new);
     if new.loglevel != old.loglevel {
         logging::set_level(new.loglevel);
+    }
+    if new.hz != old.hz {
+        set_expiry_cycle(server, new.hz);
     }
     if new.appendfsync != old.appendfsync {
         set_sync_mode(server, new.appendfsync);
@@ -50,9 +54,17 @@ pub fn sync_mode(appendfsync: AppendFsync) -> SyncMode {
     }
 }
 
-/// Brings into force what was set while the log was still being opened.
+/// Brings into force what needs the store, or was set while the log was still being opened.
 pub fn after_loading(server: &Shared) {
-    set_sync_mode(server, server.config.snapshot().appendfsync);
+    let config = server.config.snapshot();
+    set_sync_mode(server, config.appendfsync);
+    set_expiry_cycle(server, config.hz);
+}
+
+fn set_expiry_cycle(server: &Shared, hz: u32) {
+    if let Some(engine) = server.engine() {
+        engine.set_expiry_cycle(Duration::from_secs(1) / hz);
+    }
 }
 
 fn set_sync_mode(server: &Shared, appendfsync: AppendFsync) {

@@ -2,6 +2,7 @@
 
 use crate::config::{ClientClass, Config};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 use tarn_resp::request::Limits;
 
 /// Settings that change at run time and are read for each request.
@@ -10,6 +11,8 @@ pub struct Live {
     proto_max_bulk_len: AtomicU64,
     query_buffer_limit_bytes: AtomicU64,
     output_limit_bytes: AtomicU64,
+    soft_output_limit_bytes: AtomicU64,
+    soft_output_limit_s: AtomicU64,
     timeout_s: AtomicU64,
     tcp_keepalive_s: AtomicU64,
     needs_password: AtomicBool,
@@ -25,6 +28,8 @@ impl Live {
             proto_max_bulk_len: AtomicU64::new(0),
             query_buffer_limit_bytes: AtomicU64::new(0),
             output_limit_bytes: AtomicU64::new(0),
+            soft_output_limit_bytes: AtomicU64::new(0),
+            soft_output_limit_s: AtomicU64::new(0),
             timeout_s: AtomicU64::new(0),
             tcp_keepalive_s: AtomicU64::new(0),
             needs_password: AtomicBool::new(false),
@@ -42,6 +47,8 @@ impl Live {
         self.proto_max_bulk_len.store(config.proto_max_bulk_len_bytes as u64, Ordering::Relaxed);
         self.query_buffer_limit_bytes.store(config.client_query_buffer_limit_bytes as u64, Ordering::Relaxed);
         self.output_limit_bytes.store(normal.hard_bytes, Ordering::Relaxed);
+        self.soft_output_limit_bytes.store(normal.soft_bytes, Ordering::Relaxed);
+        self.soft_output_limit_s.store(normal.soft_s, Ordering::Relaxed);
         self.timeout_s.store(config.timeout_s, Ordering::Relaxed);
         self.needs_password.store(!config.requirepass.is_empty(), Ordering::Relaxed);
         self.tcp_keepalive_s.store(config.tcp_keepalive_s.into(), Ordering::Relaxed);
@@ -73,6 +80,13 @@ impl Live {
     /// Hard limit of replies that wait for a client; 0: none.
     pub fn output_limit_bytes(&self) -> usize {
         self.output_limit_bytes.load(Ordering::Relaxed) as usize
+    }
+
+    /// Replies that may wait for a client for so long only; `None`: no such limit.
+    pub fn soft_output_limit(&self) -> Option<(usize, Duration)> {
+        let bytes = self.soft_output_limit_bytes.load(Ordering::Relaxed) as usize;
+        let time = Duration::from_secs(self.soft_output_limit_s.load(Ordering::Relaxed));
+        (bytes > 0).then_some((bytes, time))
     }
 
     /// Seconds after which an idle client is closed; 0: never.

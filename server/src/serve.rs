@@ -185,6 +185,7 @@ fn load(server: &Shared, config: &Config, workers: &[Arc<Notify>]) -> Result<Opt
     if !config.appendonly {
         let (engine, background) = Engine::unlogged(config.databases, config.threads(), server.clock.clone());
         server.set_store(Store { engine, log: None });
+        apply::after_loading(server);
         tracing::info!("Ready to accept connections");
         return Ok(Some(background));
     }

@@ -11,8 +11,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tarn_engine::Group;
 use tarn_engine::record::{Lsn, UnixMs};
 use tokio::sync::{Notify, mpsc};
@@ -37,6 +38,8 @@ pub struct Worker {
     /// Connections that wait until an `Lsn` is durable.
     waiting: RefCell<BTreeMap<(Lsn, u64), Waker>>,
     clients: RefCell<BTreeMap<u64, Arc<ClientHandle>>>,
+    /// Since when clients have been above the soft limit of unread output.
+    slow_readers: RefCell<BTreeMap<u64, Instant>>,
     time_ms: Cell<UnixMs>,
 }
 
@@ -51,6 +54,7 @@ impl Worker {
             lookahead: RefCell::default(),
             waiting: RefCell::new(BTreeMap::new()),
             clients: RefCell::new(BTreeMap::new()),
+            slow_readers: RefCell::default(),
             time_ms: Cell::new(0),
         }
     }
@@ -113,11 +117,34 @@ impl Worker {
 
     fn look_after_clients(&self) {
         let timeout_s = self.server.live.timeout_s();
-        if timeout_s == 0 {
-            return;
+        if timeout_s != 0 {
+            for client in self.clients.borrow().values() {
+                if client.idle() > Duration::from_secs(timeout_s) && !client.info.lock().blocked {
+                    client.kill();
+                }
+            }
         }
-        for client in self.clients.borrow().values() {
-            if client.idle() > Duration::from_secs(timeout_s) && !client.info.lock().blocked {
+        if let Some((bytes, time)) = self.server.live.soft_output_limit() {
+            self.close_slow_readers(bytes, time);
+        }
+    }
+
+    /// Closes the connections that more than `bytes` of output have been waiting for, longer than `time` and
+    /// at every look.
+    fn close_slow_readers(&self, bytes: usize, time: Duration) {
+        let clients = self.clients.borrow();
+        let is_slow = |client: &ClientHandle| client.output_bytes.load(Ordering::Relaxed) >= bytes;
+        let mut slow = self.slow_readers.borrow_mut();
+        slow.retain(|id, _| clients.get(id).is_some_and(|client| is_slow(client)));
+        for client in clients.values().filter(|client| is_slow(client)) {
+            let since = slow.entry(client.id).or_insert_with(Instant::now);
+            if since.elapsed() > time && !client.is_killed() {
+                tracing::warn!(
+                    "closing client {} at {}: it did not read {bytes} bytes of output in time, see \
+                     client-output-buffer-limit",
+                    client.id,
+                    client.addr
+                );
                 client.kill();
             }
         }

@@ -246,6 +246,35 @@ fn port_and_bind_move_at_run_time_or_stay() {
 }
 
 #[test]
+fn who_does_not_read_is_closed_after_the_seconds_of_the_soft_limit() {
+    let (folder, port) = (Folder::new(), free_port());
+    let limit = ["--client-output-buffer-limit", "normal 0 100kb 1"];
+    let _server = folder.serve(&[&["--port", &port.to_string()], &limit[..]].concat());
+    let mut client = Client::tcp("127.0.0.1", port);
+    assert_eq!(client.ask("SETRANGE k 8388607 x"), ":8388608");
+    let mut idle = Client::tcp("127.0.0.1", port);
+    assert_eq!(idle.ask("CLIENT SETNAME idle"), "+OK");
+    // More than sockets hold: the rest waits in the server.
+    idle.0.get_mut().write_all("GET k\r\n".repeat(8).as_bytes()).unwrap();
+    eventually(|| (!client.ask("CLIENT LIST").contains(" name=idle ")).then_some(()));
+    assert!(folder.messages().contains("it did not read 102400 bytes of output in time"));
+    assert_eq!(client.ask("GET k").len(), 8_388_608, "who reads stays");
+}
+
+#[test]
+fn a_directive_without_effect_is_told_once() {
+    let (folder, port) = (Folder::new(), free_port());
+    let args = ["--port", &port.to_string(), "--save", "60 1", "--save", "30 1", "--log-compaction", "none"];
+    let _server = folder.serve(&args);
+    let mut client = Client::tcp("127.0.0.1", port);
+    assert_eq!(client.ask("CONFIG SET latency-monitor-threshold 5 save ''"), "+OK");
+    let messages = folder.messages();
+    for directive in ["save", "log-compaction", "latency-monitor-threshold"] {
+        assert_eq!(messages.matches(&format!("'{directive} ")).count(), 1, "{messages}");
+    }
+}
+
+#[test]
 fn no_message_shows_a_password() {
     let (folder, port) = (Folder::new(), free_port());
     let _server =

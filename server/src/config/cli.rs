@@ -149,7 +149,7 @@ pub fn help_text() -> String {
         "Usage: tarn serve [FILE] [--directive value ...] [-]\n\n\
          FILE is in redis.conf's syntax; '-' reads the same from standard input. A directive on the\n\
          command line overrides the file:\n\n    \
-         tarn serve --port 7000 --dir /var/lib/tarn --appendfsync always --save 60 1000\n\n\
+         tarn serve --port 7000 --dir /var/lib/tarn --appendfsync always --threads 2\n\n\
          Directives and their defaults:\n\n",
     );
     for directive in directives().filter(|directive| directive.is_implemented()) {
@@ -251,11 +251,27 @@ mod tests {
     }
 
     #[test]
-    fn inert_directives_warn_unless_they_are_at_their_default() {
+    fn directives_without_effect_warn_unless_they_are_at_their_default() {
         let loaded = parse(&["--rdbcompression", "yes", "--activedefrag", "yes"]).unwrap();
         assert_eq!(
             loaded.warnings,
             ["'activedefrag yes' is accepted, but has no effect: there is no active defragmentation"]
+        );
+        let args = ["--save", "60", "1", "--save", "30", "1", "--list-compress-depth", "2"];
+        let warnings = parse(&args).unwrap().warnings;
+        assert_eq!(warnings.len(), 2, "one for each directive: {warnings:?}");
+        assert!(warnings[0].starts_with("'save 60 1 30 1' is accepted, but has no effect: no checkpoints"));
+        assert!(parse(&["--save", "", "--list-compress-depth", "0"]).unwrap().warnings.is_empty());
+    }
+
+    #[test]
+    fn of_the_output_limits_only_those_warn_that_nobody_has() {
+        let limits = |text| parse(&["--client-output-buffer-limit", text]).unwrap().warnings;
+        assert!(limits("normal 1mb 1kb 5").is_empty());
+        assert_eq!(
+            limits("normal 1mb 1kb 5 replica 2 1 9"),
+            ["'client-output-buffer-limit slave 2 1 9' is accepted, but has no effect: there are neither \
+              replicas nor subscribers yet"]
         );
     }
 }

@@ -34,6 +34,18 @@ pub struct Directive {
     /// Whether Redis guards it against `CONFIG SET` with words of its own.
     pub(super) protected: bool,
     pub(super) home: Home,
+    effect: Effect,
+}
+
+/// How much of what a directive asks for Tarn does.
+#[derive(Debug, Clone, Copy)]
+enum Effect {
+    /// What its home says.
+    OfHome,
+    /// None, because of this, although it is a field of [`Config`].
+    None(&'static str),
+    /// Some: `unheeded` gives the words that change nothing, if there are any, because of this.
+    Some { unheeded: fn(&Config) -> Option<String>, why: &'static str },
 }
 
 /// What becomes of a directive's value.
@@ -66,6 +78,7 @@ impl Directive {
             sensitive: false,
             protected: false,
             home,
+            effect: Effect::OfHome,
         }
     }
 
@@ -87,6 +100,7 @@ impl Directive {
             sensitive: false,
             protected: false,
             home,
+            effect: Effect::OfHome,
         }
     }
 
@@ -105,9 +119,34 @@ impl Directive {
         self
     }
 
+    /// It is a field, but nothing reads the field yet.
+    pub(super) const fn without_effect(mut self, why: &'static str) -> Self {
+        self.effect = Effect::None(why);
+        self
+    }
+
+    /// Nothing heeds the part of its value that `unheeded` gives.
+    pub(super) const fn partly(mut self, unheeded: fn(&Config) -> Option<String>, why: &'static str) -> Self {
+        self.effect = Effect::Some { unheeded, why };
+        self
+    }
+
     /// Whether Tarn acts on the directive, rather than knowing its name only.
     pub fn is_implemented(&self) -> bool {
-        matches!(self.home, Home::Field { .. })
+        matches!(self.home, Home::Field { .. }) && !matches!(self.effect, Effect::None(_))
+    }
+
+    /// Whether Tarn takes no other value than the default, and why.
+    pub fn refused_beside_default(&self) -> Option<&'static str> {
+        if let Home::OnlyDefault(why) = self.home { Some(why) } else { None }
+    }
+
+    /// Why a value that is accepted changes nothing, or a part of it.
+    pub fn lack(&self) -> Option<&'static str> {
+        match (self.home, self.effect) {
+            (Home::Inert(why), _) | (_, Effect::None(why) | Effect::Some { why, .. }) => Some(why),
+            _ => None,
+        }
     }
 
     /// The value in force.
@@ -138,10 +177,14 @@ impl Directive {
 
     /// Why the value in force changes nothing, if that is so and somebody might expect otherwise.
     pub(super) fn warning(&self, config: &Config) -> Option<String> {
-        let Home::Inert(why) = self.home else { return None };
-        let value = config.inert.get(self.name)?;
-        let shown = shown_value(self, &self.shape.print(value));
-        Some(format!("'{} {shown}' is accepted, but has no effect: {why}", self.name))
+        let why = self.lack()?;
+        let shown = match self.effect {
+            Effect::Some { unheeded, .. } => unheeded(config)?,
+            _ if self.load(config) == self.default_value() => return None,
+            _ => shown_value(self, &self.print(config)),
+        };
+        let quoted = if shown.is_empty() { "\"\"" } else { &shown };
+        Some(format!("'{} {quoted}' is accepted, but has no effect: {why}", self.name))
     }
 
     /// The words that a file gives it for the value in force.

@@ -68,6 +68,9 @@ pub enum ValueError {
     /// A path that is empty, or cannot be made absolute.
     #[error("argument must be the path of a directory")]
     NotDirectory,
+    /// More addresses than `bind` takes.
+    #[error("Too many bind addresses specified.")]
+    TooManyAddresses,
     /// A value of a Redis directive that asks for something Tarn does not do.
     #[error("not supported by Tarn: {why}")]
     Unsupported {

@@ -176,6 +176,9 @@ impl Stored for Vec<PathBuf> {
     }
 }
 
+/// Addresses that `bind` takes at most.
+const ADDRESSES_MAX: usize = 16;
+
 /// Addresses, as they were written.
 impl Stored for Vec<String> {
     fn to_value(&self) -> Value {
@@ -184,6 +187,9 @@ impl Stored for Vec<String> {
 
     fn store(&mut self, value: Value, _: Phase) -> Result<(), ValueError> {
         let words = words_of(value)?;
+        if words.len() > ADDRESSES_MAX {
+            return Err(ValueError::TooManyAddresses);
+        }
         *self = words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
         Ok(())
     }
@@ -254,6 +260,10 @@ impl ClientClass {
     const NAMES: [(&'static str, Self); 3] =
         [("normal", Self::Normal), ("slave", Self::Replica), ("pubsub", Self::PubSub)];
 
+    fn name(self) -> &'static str {
+        Self::NAMES[self as usize].0
+    }
+
     fn from_name(name: &[u8]) -> Option<Self> {
         match name.to_ascii_lowercase().as_slice() {
             b"normal" => Some(Self::Normal),
@@ -286,19 +296,19 @@ impl OutputBufferLimits {
     pub fn of(&self, class: ClientClass) -> OutputBufferLimit {
         self.limits[class as usize]
     }
+
+    /// The limit of one class, as a file would say it.
+    pub(super) fn words_of(&self, class: ClientClass) -> [String; 4] {
+        let limit = self.of(class);
+        let [hard, soft, seconds] = [limit.hard_bytes, limit.soft_bytes, limit.soft_s].map(|n| n.to_string());
+        [class.name().to_owned(), hard, soft, seconds]
+    }
 }
 
 impl Stored for OutputBufferLimits {
     fn to_value(&self) -> Value {
-        let mut words = Vec::new();
-        for (name, class) in ClientClass::NAMES {
-            let limit = self.of(class);
-            words.push(name.as_bytes().to_vec());
-            for n in [limit.hard_bytes, limit.soft_bytes, limit.soft_s] {
-                words.push(n.to_string().into_bytes());
-            }
-        }
-        Value::List(words)
+        let words = ClientClass::NAMES.iter().flat_map(|&(_, class)| self.words_of(class));
+        Value::List(words.map(String::into_bytes).collect())
     }
 
     fn store(&mut self, value: Value, _: Phase) -> Result<(), ValueError> {

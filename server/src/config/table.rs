@@ -2,7 +2,8 @@
 //! it.
 
 use super::directives::{BYTES_MAX, Directive, Home, INT_MAX, int, memory};
-use super::kinds::{AppendFsync, DebugAccess, LogCompaction, LogLevel, Stored};
+use super::kinds::{AppendFsync, ClientClass, DebugAccess, LogCompaction, LogLevel, Stored};
+use super::settings::Config;
 use super::shape::Shape;
 
 /// The home of a directive whose value is one field that implements [`Stored`].
@@ -13,6 +14,24 @@ macro_rules! field {
             store: |config, value, phase| config.$field.store(value, phase),
         }
     };
+}
+
+const NO_CHECKPOINTS: &str = "no checkpoints are taken yet";
+const NO_COMPACTION: &str = "the log is not compacted yet";
+const EXPIRES_ALL: &str = "every turn of the background work deletes all keys that are due";
+const NO_HISTOGRAMS: &str = "no histograms of latency are kept yet";
+const NO_LATENCY_EVENTS: &str = "events of high latency are not kept yet";
+const LIST_NODES: &str = "the nodes of lists have a size of their own, and are never compressed";
+const NO_OTHER_CLASSES: &str = "there are neither replicas nor subscribers yet";
+
+/// The limits of the classes that no client is of, if they were set.
+fn unheeded_limits(config: &Config) -> Option<String> {
+    let (limits, defaults) =
+        (config.client_output_buffer_limit, Config::default().client_output_buffer_limit);
+    let is_set = |class: &ClientClass| limits.of(*class) != defaults.of(*class);
+    let set = [ClientClass::Replica, ClientClass::PubSub].into_iter().filter(is_set);
+    let words: Vec<String> = set.map(|class| limits.words_of(class).join(" ")).collect();
+    (!words.is_empty()).then(|| words.join(" "))
 }
 
 #[rustfmt::skip]
@@ -55,9 +74,9 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
             config.hz = config.hz.clamp(1, 500);
             Ok(())
         },
-    }, "turns of background work a second, 1 to 500"),
+    }, "turns a second of the background work that deletes expired keys, 1 to 500"),
     Directive::run_time("active-expire-effort", int(1, 10), "1", field!(active_expire_effort),
-        "how much time active expiry may take, 1 to 10"),
+        "how much time active expiry may take").without_effect(EXPIRES_ALL),
     Directive::at_start("enable-debug-command", Shape::Choice(DebugAccess::NAMES), "no",
         field!(enable_debug_command),
         "who may use DEBUG: nobody, everybody, or clients on this machine"),
@@ -69,25 +88,28 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::run_time("appendfsync", Shape::Choice(AppendFsync::NAMES), "everysec", field!(appendfsync),
         "flush the log every second, always before replying, or when the system decides"),
     Directive::run_time("save", Shape::List, "", field!(save),
-        "checkpoint after so many seconds with so many changes; \"\" for none"),
+        "checkpoint after so many seconds with so many changes; \"\" for none")
+            .without_effect(NO_CHECKPOINTS),
     Directive::at_start("log-dir", Shape::Paths, "", field!(log_dir_setting),
         "directories of the log, one per device; empty for DIR/log"),
     Directive::at_start("log-flushes-in-flight", int(1, 64), "4", field!(log_flushes_in_flight),
         "flushes of one log directory that may overlap"),
     Directive::run_time("log-compaction", Shape::Choice(LogCompaction::NAMES), "vtc", field!(log_compaction),
-        "how the log is kept short: copy valid records, never, or write it anew"),
+        "how the log is kept short: copy valid records, never, or write it anew")
+            .without_effect(NO_COMPACTION),
 
     // Limits.
     Directive::run_time("client-output-buffer-limit", Shape::List,
         "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
             field!(client_output_buffer_limit),
-        "CLASS HARD SOFT SECONDS: unread output that disconnects a client"),
+        "CLASS HARD SOFT SECONDS: unread output that disconnects a client, at once or after seconds")
+            .partly(unheeded_limits, NO_OTHER_CLASSES),
     Directive::run_time("client-query-buffer-limit", memory(1 << 20, BYTES_MAX), "1073741824",
         field!(client_query_buffer_limit_bytes),
-        "unparsed input of one client"),
+        "unparsed input of one client that connects from now on"),
     Directive::run_time("proto-max-bulk-len", memory(1 << 20, BYTES_MAX), "536870912",
         field!(proto_max_bulk_len_bytes),
-        "size of one argument, and of one string"),
+        "size of one argument, for clients that connect from now on, and of one string"),
 
     // Observation.
     Directive::run_time("slowlog-log-slower-than", int(-1, i64::MAX), "10000",
@@ -96,13 +118,13 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::run_time("slowlog-max-len", int(0, i64::MAX), "128", field!(slowlog_max_len),
         "entries of the slow log"),
     Directive::run_time("latency-tracking", Shape::Bool, "yes", field!(latency_tracking),
-        "keep a histogram of each command's latency"),
+        "keep a histogram of each command's latency").without_effect(NO_HISTOGRAMS),
     Directive::run_time("latency-tracking-info-percentiles", Shape::List, "50 99 99.9",
         field!(latency_tracking_info_percentiles),
-        "percentiles that INFO latencystats shows"),
+        "percentiles that INFO latencystats shows").without_effect(NO_HISTOGRAMS),
     Directive::run_time("latency-monitor-threshold", int(0, i64::MAX), "0",
         field!(latency_monitor_threshold_ms),
-        "milliseconds from which an event is kept for LATENCY; 0 for none"),
+        "milliseconds from which an event is kept for LATENCY; 0 for none").without_effect(NO_LATENCY_EVENTS),
 
     // Small collections.
     Directive::run_time("hash-max-listpack-entries", int(0, i64::MAX), "512",
@@ -113,9 +135,10 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "bytes of a field or value of such a hash").alias("hash-max-ziplist-value"),
     Directive::run_time("list-max-listpack-size", int(i32::MIN as i64, INT_MAX), "-2",
         field!(list_max_listpack_size),
-        "elements of a list node, or its size: -1 to -5 for 4 to 64 KB").alias("list-max-ziplist-size"),
+        "elements of a list node, or its size: -1 to -5 for 4 to 64 KB").alias("list-max-ziplist-size")
+            .without_effect(LIST_NODES),
     Directive::run_time("list-compress-depth", int(0, INT_MAX), "0", field!(list_compress_depth),
-        "list nodes at each end that stay uncompressed; 0 for no compression"),
+        "list nodes at each end that stay uncompressed; 0 for no compression").without_effect(LIST_NODES),
     Directive::run_time("set-max-intset-entries", int(0, i64::MAX), "512", field!(set_max_intset_entries),
         "members of a set of integers kept as an array"),
     Directive::run_time("zset-max-listpack-entries", int(0, i64::MAX), "128",
