@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// What libFuzzer draws its mutations from here: the same commit gets the same verdict twice. Hunts for new inputs
-/// are `fuzz/run.sh` with a seed of their own.
+/// What libFuzzer draws its mutations from here: the same commit gets the same verdict twice. Hunts for new
+/// inputs are `fuzz/run.sh` with a seed of their own.
 const FUZZ_SEED: &str = "1";
 
 /// Arguments of `cargo xtask ci`.

@@ -20,7 +20,10 @@ pub(super) fn shown_value(directive: &Directive, printed: &[u8]) -> String {
 pub(super) fn without_secrets(line: &[u8]) -> String {
     let unquoted = |word: &[u8]| word.iter().copied().filter(|b| !b"'\"".contains(b)).collect::<Vec<u8>>();
     let in_pieces = || line.split(|&b| is_space(b)).map(unquoted).collect();
-    let words = split_args(line).unwrap_or_else(in_pieces);
+    let words: Vec<Vec<u8>> = split_args(line).unwrap_or_else(in_pieces);
+    // Quotes may have made one word of a name and its value.
+    let pieces = words.iter().flat_map(|word| word.split(|&b| is_space(b)).map(<[u8]>::to_vec));
+    let words: Vec<Vec<u8>> = pieces.collect();
     let hide = |(i, word): (usize, &Vec<u8>)| Some((i, sensitive_name(word, i == 0)?));
     let Some((before, name)) = words.iter().enumerate().find_map(hide) else {
         return String::from_utf8_lossy(line).into_owned();
@@ -32,17 +35,21 @@ pub(super) fn without_secrets(line: &[u8]) -> String {
     shown + &name + HIDDEN
 }
 
-/// The name that begins `word` and what parts it from the value, if the value must not be shown.
+/// The beginning of `word` that says whose value comes next, and what parts them, if that value must not be
+/// shown.
 fn sensitive_name(word: &[u8], leads: bool) -> Option<String> {
     let word: Vec<u8> = word.iter().copied().skip_while(|&b| b == b'-').collect();
+    let lower = word.to_ascii_lowercase();
+    let end_of = |row: &Directive| {
+        let name = row.name.as_bytes();
+        lower.windows(name.len()).position(|part| part == name).map(|at| at + name.len())
+    };
     let is_name = |b: &u8| b.is_ascii_alphanumeric() || b"-_".contains(b);
-    let head = &word[..word.iter().position(|b| !is_name(b)).unwrap_or(word.len())];
-    let lower = head.to_ascii_lowercase();
+    let head = &lower[..lower.iter().position(|b| !is_name(b)).unwrap_or(lower.len())];
     // Orders say what users may do, passwords included.
-    let is_order = || REFUSED_ORDERS.iter().any(|(order, _)| order.as_bytes() == lower);
+    let is_order = || REFUSED_ORDERS.iter().any(|(order, _)| order.as_bytes() == head);
     let is_sensitive = |name: &str| find_directive(name.as_bytes()).is_some_and(|row| row.sensitive);
-    let prefix = directives().filter(|row| row.sensitive && lower.starts_with(row.name.as_bytes()));
-    let len = match prefix.map(|row| row.name.len()).max() {
+    let len = match directives().filter(|row| row.sensitive).filter_map(end_of).min() {
         Some(len) => len,
         None if find_directive(head).is_some() => return None,
         None if leads && is_order() || nearest_name(head).is_some_and(is_sensitive) => head.len(),
@@ -55,6 +62,7 @@ fn sensitive_name(word: &[u8], leads: bool) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn however_it_is_written_no_password_is_shown() {
@@ -83,6 +91,20 @@ mod tests {
     fn what_is_no_secret_is_shown_as_it_was_written() {
         for line in ["port  \"7000\" x", "tls-key-file a", "dir user", "prot 7000", "a \"b", ""] {
             assert_eq!(without_secrets(line.as_bytes()), line);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        #[test]
+        fn nothing_behind_the_name_is_shown(
+            before in prop::collection::vec(prop::sample::select(&b" \t\"'\\x=-("[..]), 0..6),
+            between in prop::collection::vec(prop::sample::select(&b" \t\"'=-:"[..]), 1..4),
+            after in prop::collection::vec(prop::sample::select(&b" \"'\\x"[..]), 0..6),
+        ) {
+            let line = [&before, &b"requirepass"[..], &between, b"s3cret", &after].concat();
+            prop_assert!(!without_secrets(&line).contains("s3cret"));
         }
     }
 }
