@@ -169,17 +169,19 @@ impl Session<'_> {
         self.world.tables[db as usize].len()
     }
 
-    /// Brings the entries of some keys into the processor's cache. Latches whichever segments are free, all
-    /// before the first look, as a latch taken in between would make each look wait for the one before; waits
-    /// for none, so the order does not matter.
-    pub fn fetch<'k>(&self, db: u8, keys: impl Iterator<Item = (KeyHash, &'k [u8])>) {
+    /// Brings the entries of keys with these hashes into the processor's cache. Goes in steps, each of which looks
+    /// for all keys at what the step before has found, so that no look waits for another: the table's slots,
+    /// the entries, their allocations. The latches come first, as taking one waits for all looks before it;
+    /// it passes over whichever are not free, so their order does not matter.
+    pub fn fetch(&self, db: u8, hashes: impl Iterator<Item = KeyHash>) {
         let table = &self.world.tables[db as usize];
         let latched: SmallVec<[_; 16]> =
-            keys.filter_map(|(hash, key)| Some((table.try_read(table.index_of(hash))?, hash, key))).collect();
-        let look = |(segment, hash, key): &(RwLockReadGuard<'_, Segment>, KeyHash, &[u8])| {
-            segment.find(*hash, key).map_or(0, Entry::touch)
-        };
-        std::hint::black_box(latched.iter().map(look).fold(0, usize::wrapping_add));
+            hashes.filter_map(|hash| Some((table.try_read(table.index_of(hash))?, hash))).collect();
+        let entries: SmallVec<[Option<_>; 16]> =
+            latched.iter().map(|(segment, hash)| segment.guess(*hash)).collect();
+        let entries = || entries.iter().copied().flatten();
+        std::hint::black_box(entries().map(Entry::block_len).fold(0, usize::wrapping_add));
+        std::hint::black_box(entries().map(Entry::touch).fold(0, usize::wrapping_add));
     }
 }
 

@@ -55,10 +55,17 @@ impl Flags {
 
     /// Obeyed only as far as `enable-debug-command` allows.
     pub const PROTECTED: Flags = Flags(1 << 18);
+    /// Takes as long as its arguments are: timed by sample, as fast ones are.
+    pub const STEADY: Flags = Flags(1 << 19);
 
     /// Whether all flags of `other` are in this set.
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether a flag of `other` is in this set.
+    pub const fn has_any(self, other: Flags) -> bool {
+        self.0 & other.0 != 0
     }
 
     /// The union, in constants.

@@ -14,6 +14,7 @@ use crate::blocking::{self, BlockRequest, Waiter};
 use crate::client::{After, Client, ReplyMode};
 use crate::dispatch::Executor;
 use crate::outbox::Outbox;
+use crate::output::Output;
 use crate::stats;
 use crate::stream::Stream;
 use crate::worker::Worker;
@@ -38,15 +39,12 @@ const PAUSE_STEP: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// A connection and its task's state.
 pub struct Connection {
-    stream: Stream,
+    output: Rc<Output>,
     client: Client,
     worker: Rc<Worker>,
     decoder: Option<RequestDecoder>,
     /// Bytes of requests that have not run yet.
     input: Vec<u8>,
-    outbox: Outbox,
-    /// The socket has no room: wait for it before anything else.
-    stuck: bool,
     /// No more requests; ends when the outbox is empty.
     closing: bool,
 }
@@ -70,6 +68,8 @@ enum Event {
     Writable,
     /// Held replies may leave.
     Durable,
+    /// Nothing more is to be done.
+    End(End),
 }
 
 /// What running requests came to.
@@ -89,13 +89,11 @@ impl Connection {
     pub fn new(stream: Stream, client: Client, worker: Rc<Worker>) -> Connection {
         let decoder = RequestDecoder::new(worker.server.live.decoder_limits());
         Connection {
-            stream,
+            output: Output::new(stream, client.handle.clone()),
             client,
             worker,
             decoder: Some(decoder),
             input: Vec::new(),
-            outbox: Outbox::default(),
-            stuck: false,
             closing: false,
         }
     }
@@ -115,23 +113,29 @@ impl Connection {
         })
         .await;
         loop {
-            let event = poll_fn(|cx| self.poll_event(cx)).await?;
-            let Some(event) = event else { return Ok(End::Killed) };
-            let mut ran = match event {
+            let mut ran = match poll_fn(|cx| self.poll_event(cx)).await? {
+                Event::End(end) => return Ok(end),
                 Event::Read(0) => return Ok(End::Closed),
                 Event::Read(len) => self.run_scratch(len),
                 Event::Writable | Event::Durable if self.input.is_empty() || self.closing => Ran::All,
                 Event::Writable | Event::Durable => Ran::Full,
             };
             loop {
-                self.send()?;
-                let limit = self.worker.server.live.output_limit_bytes();
-                if limit > 0 && self.outbox.len() > limit {
+                if matches!(ran, Ran::All) && !self.closing {
+                    self.worker.send_at_end_of_turn(&self.output);
+                    break;
+                }
+                self.output.send(&self.worker)?;
+                if self.is_over_limit() {
                     return Ok(End::OutputLimit);
                 }
                 match ran {
                     Ran::All => break,
-                    Ran::Full if self.stuck || self.outbox.len() >= WAITING_BYTES_MAX => break,
+                    Ran::Full
+                        if self.output.is_stuck() || self.output.waiting_bytes() >= WAITING_BYTES_MAX =>
+                    {
+                        break;
+                    }
                     Ran::Full => {}
                     Ran::Blocked(request) => {
                         if !self.wait_for_key(request).await? {
@@ -151,41 +155,47 @@ impl Connection {
                 }
                 ran = self.run_input();
             }
-            if self.closing && self.outbox.is_empty() {
+            if self.closing && self.output.waiting_bytes() == 0 {
                 return Ok(End::Closed);
             }
         }
     }
 
-    /// Waits for bytes to read, for room to write what is left, or for durability. `None`: somebody killed
-    /// the client.
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Event>>> {
+    /// Waits for bytes to read, for room to write what is left, for durability, or for the end.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
         if self.client.handle.is_killed() {
-            return Poll::Ready(Ok(None));
+            return Poll::Ready(Ok(Event::End(End::Killed)));
         }
-        if self.stuck {
-            return self.stream.poll_write_ready(cx).map_ok(|()| {
-                self.stuck = false;
-                Some(Event::Writable)
-            });
+        if let Some(error) = self.output.take_failure() {
+            return Poll::Ready(Err(error));
         }
-        if !self.outbox.sendable(self.worker.revealable()).is_empty() {
-            return Poll::Ready(Ok(Some(Event::Durable)));
+        if self.output.is_stuck() {
+            if self.is_over_limit() {
+                return Poll::Ready(Ok(Event::End(End::OutputLimit)));
+            }
+            return self.output.poll_room(cx).map_ok(|()| Event::Writable);
         }
-        if let Some(lsn) = self.outbox.held_until() {
+        if self.output.is_forgotten(self.worker.revealable()) {
+            return Poll::Ready(Ok(Event::Durable));
+        }
+        if let Some(lsn) = self.output.held_until() {
             self.worker.wake_when_durable(lsn, self.client.handle.id, cx.waker());
         }
-        if self.closing || self.outbox.len() >= WAITING_BYTES_MAX {
+        if self.closing || self.output.waiting_bytes() >= WAITING_BYTES_MAX {
             return Poll::Pending;
         }
-        self.poll_read(cx).map_ok(|len| Some(Event::Read(len)))
+        self.poll_read(cx).map_ok(Event::Read)
+    }
+
+    fn is_over_limit(&self) -> bool {
+        let limit = self.worker.server.live.output_limit_bytes();
+        limit > 0 && self.output.waiting_bytes() > limit
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut scratch = self.worker.scratch.borrow_mut();
         let mut buf = ReadBuf::new(&mut scratch);
-        let ready = self.stream.poll_read(cx, &mut buf);
-        ready.map_ok(|()| {
+        self.output.poll_read(cx, &mut buf).map_ok(|()| {
             stats::add(&self.worker.stats().input_bytes, buf.filled().len() as u64);
             buf.filled().len()
         })
@@ -220,18 +230,22 @@ impl Connection {
     /// Runs a request that was held back.
     fn run_postponed(&mut self, args: OwnedArgs) -> Ran {
         let worker = self.worker.clone();
-        worker.execute(|executor| self.run_one(executor, args.as_args())).unwrap_or(Ran::Full)
+        let output = self.output.clone();
+        worker
+            .execute(|executor| self.run_one(executor, args.as_args(), &mut output.outbox()))
+            .unwrap_or(Ran::Full)
     }
 
     /// Runs whole requests at the beginning of `bytes` inside the gate, without any await. Returns how many
     /// bytes they took.
     fn run_requests(&mut self, bytes: &[u8]) -> (Ran, usize) {
-        let worker = self.worker.clone();
-        self.outbox.exchange_buffer(&mut worker.spare.borrow_mut());
-        worker.execute(|executor| self.run_with(executor, bytes))
+        let (worker, output) = (self.worker.clone(), self.output.clone());
+        let mut outbox = output.outbox();
+        worker.outputs.lend(&mut outbox);
+        worker.execute(|executor| self.run_with(executor, bytes, &mut outbox))
     }
 
-    fn run_with(&mut self, executor: &mut Executor<'_>, bytes: &[u8]) -> (Ran, usize) {
+    fn run_with(&mut self, executor: &mut Executor<'_>, bytes: &[u8], outbox: &mut Outbox) -> (Ran, usize) {
         let mut consumed = 0;
         let mut ran = Ran::All;
         // The decoder lends the arguments, so it stands aside while they run.
@@ -239,7 +253,7 @@ impl Connection {
         // The first request runs at once: most are alone, and it opens the session.
         let mut fetched = 1;
         while !self.closing {
-            if self.outbox.len() >= OUTPUT_BYTES_BEFORE_SEND {
+            if outbox.len() >= OUTPUT_BYTES_BEFORE_SEND {
                 ran = Ran::Full;
                 break;
             }
@@ -250,7 +264,7 @@ impl Connection {
             match decoder.decode(bytes, &mut consumed) {
                 Ok(Some(args)) => {
                     fetched -= 1;
-                    if let Some(stop) = self.run_one(executor, args) {
+                    if let Some(stop) = self.run_one(executor, args, outbox) {
                         ran = stop;
                         break;
                     }
@@ -258,7 +272,7 @@ impl Connection {
                 Ok(None) => break,
                 Err(error) => {
                     if error.has_reply() {
-                        Writer::new(self.outbox.buffer(), self.client.protocol).protocol_error(&error);
+                        Writer::new(outbox.buffer(), self.client.protocol).protocol_error(&error);
                     }
                     self.closing = true;
                 }
@@ -272,11 +286,11 @@ impl Connection {
     }
 
     /// Runs one request. Returns what the connection has to do before the next one, if anything.
-    fn run_one(&mut self, executor: &mut Executor<'_>, args: Args<'_>) -> Option<Ran> {
-        let start = self.outbox.buffer().len();
-        let lsn = executor.run(&mut self.client, args, self.outbox.buffer());
+    fn run_one(&mut self, executor: &mut Executor<'_>, args: Args<'_>, outbox: &mut Outbox) -> Option<Ran> {
+        let start = outbox.buffer().len();
+        let lsn = executor.run(&mut self.client, args, outbox.buffer());
         if lsn > executor.revealable {
-            self.outbox.hold(start, lsn);
+            outbox.hold(start, lsn);
         }
         match std::mem::take(&mut self.client.after) {
             After::GoOn => None,
@@ -291,50 +305,22 @@ impl Connection {
 
     fn note_buffers(&self) {
         self.client.handle.query_bytes.store(self.input.len(), Ordering::Relaxed);
-        self.client.handle.output_bytes.store(self.outbox.len(), Ordering::Relaxed);
-    }
-
-    /// Sends what may leave; what the socket does not take stays.
-    fn send(&mut self) -> io::Result<()> {
-        let revealable = self.worker.revealable();
-        loop {
-            let bytes = self.outbox.sendable(revealable);
-            if bytes.is_empty() {
-                break;
-            }
-            match self.stream.try_write(bytes) {
-                Ok(len) => {
-                    stats::add(&self.worker.stats().output_bytes, len as u64);
-                    self.outbox.sent(len);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.stuck = true;
-                    break;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        self.outbox.exchange_buffer(&mut self.worker.spare.borrow_mut());
-        self.note_buffers();
-        Ok(())
+        self.client.handle.output_bytes.store(self.output.waiting_bytes(), Ordering::Relaxed);
     }
 
     /// Sends replies to earlier requests of a pipeline as soon as they may leave, while the connection waits
     /// for a key.
     fn poll_outbox(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         loop {
-            if self.stuck {
-                match self.stream.poll_write_ready(cx)? {
-                    Poll::Pending => return Ok(()),
-                    Poll::Ready(()) => self.stuck = false,
-                }
+            if self.output.is_stuck() && self.output.poll_room(cx)?.is_pending() {
+                return Ok(());
             }
-            self.send()?;
-            if !self.stuck {
+            self.output.send(&self.worker)?;
+            if !self.output.is_stuck() {
                 break;
             }
         }
-        if let Some(lsn) = self.outbox.held_until() {
+        if let Some(lsn) = self.output.held_until() {
             self.worker.wake_when_durable(lsn, self.client.handle.id, cx.waker());
         }
         Ok(())
@@ -354,12 +340,13 @@ impl Connection {
             return Ok(false);
         }
         let outcome = waiter.take_outcome().expect("a waiter that was given up has an outcome");
-        let start = self.outbox.buffer().len();
-        let lsn = blocking::write_outcome(&waiter, outcome, self.outbox.buffer());
+        let mut outbox = self.output.outbox();
+        let start = outbox.buffer().len();
+        let lsn = blocking::write_outcome(&waiter, outcome, outbox.buffer());
         if self.client.reply_mode == ReplyMode::Off {
-            self.outbox.buffer().truncate(start);
+            outbox.buffer().truncate(start);
         } else if lsn > worker.revealable() {
-            self.outbox.hold(start, lsn);
+            outbox.hold(start, lsn);
         }
         Ok(true)
     }

@@ -40,8 +40,13 @@ pub struct Executor<'e> {
     pub serving: bool,
 }
 
-/// One of so many calls of a fast command is timed.
+/// One of so many calls of a quick command is timed.
 const SAMPLE: u64 = 16;
+/// Commands that are quick if their arguments are short.
+const QUICK: Flags = Flags::FAST.with(Flags::STEADY);
+/// Arguments, and bytes of them, that can be stored in some microseconds.
+const SHORT_ARGS: usize = 16;
+const SHORT_BYTES: usize = 64 << 10;
 
 impl Executor<'_> {
     /// Runs one request and appends the reply to `out`. Returns the newest `Lsn` that the reply reveals.
@@ -130,8 +135,8 @@ impl Executor<'_> {
         }
     }
 
-    /// Runs a command and counts it. Fast commands are timed by sample: reading a clock costs as much as some
-    /// of them.
+    /// Runs a command and counts it. Fast commands with short arguments are timed by sample: reading a clock costs
+    /// as much as some of them.
     fn run_timed(
         &mut self,
         command: &'static Command,
@@ -145,7 +150,9 @@ impl Executor<'_> {
         counter.calls.store(calls + 1, Ordering::Relaxed);
         client.handle.last_slot.store(slot, Ordering::Relaxed);
         let slow_us = self.server.live.slow_us();
-        let weight = if command.flags.has(Flags::FAST) && !(0..1000).contains(&slow_us) { SAMPLE } else { 1 };
+        let short = args.len() <= SHORT_ARGS && args.total_bytes() < SHORT_BYTES;
+        let quick = short && command.flags.has_any(QUICK);
+        let weight = if quick && !(0..1000).contains(&slow_us) { SAMPLE } else { 1 };
         let began = calls.is_multiple_of(weight).then(Instant::now);
         let alone = command.flags.has(Flags::EXCLUSIVE) || command.alone_if.is_some_and(|needs| needs(args));
         let result = if alone {

@@ -28,6 +28,7 @@ pub mod live;
 pub mod logging;
 pub mod lookahead;
 pub mod outbox;
+pub mod output;
 pub mod parse;
 pub mod pause;
 pub mod pidfile;

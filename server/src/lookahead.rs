@@ -2,10 +2,9 @@
 //!
 //! Running a request on a large table waits for memory two or three times, and the latches in between keep
 //! the processor from beginning the next request meanwhile. So the first keys of the next few requests are
-//! found once in a row, under latches that were all taken before; what that brings into the cache is there
-//! when the requests run. It changes nothing and may skip what it likes.
+//! looked for side by side before; what that brings into the cache is there when the requests run. It changes
+//! nothing and may skip what it likes.
 
-use std::ops::Range;
 use tarn_engine::KeyHash;
 use tarn_engine::session::Session;
 use tarn_resp::request::{Limits, RequestDecoder};
@@ -18,7 +17,7 @@ const KEYS_MIN: usize = 100_000;
 /// Looks ahead in the input of one connection after the other.
 pub struct Lookahead {
     decoder: RequestDecoder,
-    found: Vec<(KeyHash, Range<usize>)>,
+    found: Vec<KeyHash>,
 }
 
 impl Default for Lookahead {
@@ -41,17 +40,10 @@ impl Lookahead {
             // What is wrong or incomplete, the connection's own decoder will find in its turn.
             let Ok(Some(args)) = self.decoder.decode(bytes, &mut at) else { break };
             requests += 1;
-            if let Some(key) = args.get(1) {
-                // Arguments of an inline command do not stand in `bytes`.
-                let start = (key.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize);
-                let range = start..start.wrapping_add(key.len());
-                if bytes.get(range.clone()).is_some() {
-                    self.found.push((KeyHash::of(key), range));
-                }
-            }
+            self.found.extend(args.get(1).map(KeyHash::of));
         }
         if self.found.len() > 1 {
-            session.fetch(db, self.found.iter().map(|(hash, range)| (*hash, &bytes[range.clone()])));
+            session.fetch(db, self.found.iter().copied());
         }
         requests.max(1)
     }

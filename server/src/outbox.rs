@@ -37,13 +37,21 @@ impl Outbox {
         self.len() == 0
     }
 
-    /// Exchanges an empty outbox's buffer with `spare`, so that connections share one warm buffer.
-    pub fn exchange_buffer(&mut self, spare: &mut Vec<u8>) {
-        if self.is_empty() {
-            self.bytes.clear();
-            self.sent = 0;
-            std::mem::swap(&mut self.bytes, spare);
+    /// Gives an outbox without a buffer one.
+    pub fn lend_buffer(&mut self, spare: impl FnOnce() -> Vec<u8>) {
+        if self.bytes.capacity() == 0 {
+            self.bytes = spare();
         }
+    }
+
+    /// Takes the buffer of an empty outbox, so that connections share a few warm ones.
+    pub fn take_buffer(&mut self) -> Option<Vec<u8>> {
+        if !self.is_empty() || self.bytes.capacity() == 0 {
+            return None;
+        }
+        self.bytes.clear();
+        self.sent = 0;
+        Some(std::mem::take(&mut self.bytes))
     }
 
     /// Keeps back the bytes from `start` on until `lsn` is durable.

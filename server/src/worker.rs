@@ -4,6 +4,7 @@ use crate::client::{Client, ClientHandle};
 use crate::connection::Connection;
 use crate::dispatch::Executor;
 use crate::lookahead::Lookahead;
+use crate::output::{Output, Outputs};
 use crate::shared::Shared;
 use crate::stats::WorkerStats;
 use crate::stream::{Detached, Stream};
@@ -31,8 +32,9 @@ pub struct Worker {
     pub server: Arc<Shared>,
     /// Where sockets are read into.
     pub scratch: RefCell<Box<[u8]>>,
-    /// A warm buffer for replies.
-    pub spare: RefCell<Vec<u8>>,
+    /// Replies on their way out.
+    pub outputs: Outputs,
+    turn_over: Notify,
     group: RefCell<Group>,
     lookahead: RefCell<Lookahead>,
     /// Connections that wait until an `Lsn` is durable.
@@ -49,7 +51,8 @@ impl Worker {
             index,
             server,
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
-            spare: RefCell::new(Vec::with_capacity(READ_BYTES)),
+            outputs: Outputs::default(),
+            turn_over: Notify::new(),
             group: RefCell::new(Group::default()),
             lookahead: RefCell::default(),
             waiting: RefCell::new(BTreeMap::new()),
@@ -115,6 +118,14 @@ impl Worker {
         }
     }
 
+    /// Sends the replies in `output` when the connections that are ready now have run.
+    pub fn send_at_end_of_turn(&self, output: &Rc<Output>) {
+        if self.outputs.queue(output) {
+            // The task that is woken stands behind theirs in the queue.
+            self.turn_over.notify_one();
+        }
+    }
+
     fn look_after_clients(&self) {
         let timeout_s = self.server.live.timeout_s();
         if timeout_s != 0 {
@@ -174,6 +185,15 @@ pub fn run(
     tasks.spawn_local({
         let worker = worker.clone();
         async move {
+            loop {
+                worker.turn_over.notified().await;
+                worker.outputs.send_all(&worker);
+            }
+        }
+    });
+    tasks.spawn_local({
+        let worker = worker.clone();
+        async move {
             let mut ticks = tokio::time::interval(CRON);
             loop {
                 ticks.tick().await;
@@ -211,6 +231,7 @@ pub fn run(
         while !worker.clients.borrow().is_empty() {
             open.notified().await;
         }
+        worker.outputs.send_all(&worker);
     });
     Ok(())
 }

@@ -89,6 +89,12 @@ impl Block {
         self.0.len()
     }
 
+    /// The sum of the first and the last byte.
+    #[inline]
+    pub(crate) fn ends(&self) -> usize {
+        [self.0.first(), self.0.last()].into_iter().flatten().map(|byte| usize::from(*byte)).sum()
+    }
+
     #[inline]
     pub(crate) fn kind(&self) -> Kind {
         Kind::from_u8(self.0[0] & KIND).expect("a block's first byte holds a kind")

@@ -30,7 +30,7 @@ const fn row(
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
     row("get", 2, READS, "1.0.0", "Returns the string at a key.", get).keys(READ),
-    row("set", -3, WRITES, "1.0.0", "Sets a key to a string, whatever it held.", set)
+    row("set", -3, WRITES.with(Flags::STEADY), "1.0.0", "Sets a key to a string, whatever it held.", set)
         .keys(&[KeySpec::one(&["RW", "access", "update", "variable_flags"])]),
     row("setnx", 3, WRITES_FAST, "1.0.0", "Sets a key to a string if it is missing.", setnx)
         .keys(&[KeySpec::one(&["OW", "insert"])]),

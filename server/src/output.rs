@@ -1,0 +1,177 @@
+//! What a connection sends: the socket, the replies for it, and whether they wait for the end of the turn.
+//!
+//! A turn of a worker's event loop is all that was ready at once. The connections that are ready run their
+//! requests one after the other; then their replies are written in a row. The first write may wake a client's
+//! thread on another core, which costs the server more than anything else it does for a request; when the
+//! others are written that thread is still awake.
+//!
+//! ```text
+//!   turn:  run A  run B  run C  │  write A  write B  write C  │  wait for sockets
+//! ```
+
+use crate::client::ClientHandle;
+use crate::outbox::Outbox;
+use crate::stream::Stream;
+use crate::worker::Worker;
+use std::cell::{Cell, RefCell, RefMut};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use tarn_engine::record::Lsn;
+use tokio::io::ReadBuf;
+
+/// Buffers kept warm, of connections that have nothing to send.
+const SPARES: usize = 64;
+/// Capacity of a new buffer.
+const BUFFER_BYTES: usize = 16 << 10;
+/// A buffer that grew beyond this is not kept.
+const BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// A connection's socket and the replies that have not left yet.
+pub struct Output {
+    stream: RefCell<Stream>,
+    handle: Arc<ClientHandle>,
+    outbox: RefCell<Outbox>,
+    /// It is in the worker's list.
+    queued: Cell<bool>,
+    /// The socket has no room: wait for it before anything else.
+    stuck: Cell<bool>,
+    /// Why the last write failed, until the connection's task sees it.
+    failed: Cell<Option<io::Error>>,
+}
+
+impl Output {
+    /// Nothing to send yet.
+    pub fn new(stream: Stream, handle: Arc<ClientHandle>) -> Rc<Output> {
+        Rc::new(Output {
+            stream: RefCell::new(stream),
+            handle,
+            outbox: RefCell::default(),
+            queued: Cell::new(false),
+            stuck: Cell::new(false),
+            failed: Cell::new(None),
+        })
+    }
+
+    /// The replies, to append to.
+    pub fn outbox(&self) -> RefMut<'_, Outbox> {
+        self.outbox.borrow_mut()
+    }
+
+    /// Bytes that have not been sent.
+    pub fn waiting_bytes(&self) -> usize {
+        self.outbox.borrow().len()
+    }
+
+    /// The `Lsn` whose durability lets more out; `None` if nothing is held.
+    pub fn held_until(&self) -> Option<Lsn> {
+        self.outbox.borrow().held_until()
+    }
+
+    /// Whether the socket had no room.
+    pub fn is_stuck(&self) -> bool {
+        self.stuck.get()
+    }
+
+    /// Whether something may leave that nobody is about to send.
+    pub fn is_forgotten(&self, revealable: Lsn) -> bool {
+        !self.queued.get() && !self.outbox().sendable(revealable).is_empty()
+    }
+
+    /// Why a write failed behind the connection's back, once.
+    pub fn take_failure(&self) -> Option<io::Error> {
+        self.failed.take()
+    }
+
+    /// Reads what is there.
+    pub fn poll_read(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.stream.borrow_mut().poll_read(cx, buf)
+    }
+
+    /// Waits until the socket has room again.
+    pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.borrow().poll_write_ready(cx).map_ok(|()| self.stuck.set(false))
+    }
+
+    /// Sends what may leave at once; what the socket does not take stays.
+    pub fn send(&self, worker: &Worker) -> io::Result<()> {
+        let (mut outbox, stream) = (self.outbox(), self.stream.borrow());
+        let revealable = worker.revealable();
+        loop {
+            let bytes = outbox.sendable(revealable);
+            if bytes.is_empty() {
+                break;
+            }
+            match stream.try_write(bytes) {
+                Ok(len) => {
+                    crate::stats::add(&worker.stats().output_bytes, len as u64);
+                    outbox.sent(len);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.stuck.set(true);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        worker.outputs.give_back(&mut outbox);
+        self.handle.output_bytes.store(outbox.len(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// The outputs of one worker: which are to be sent at the end of the turn, and buffers for all of them.
+#[derive(Default)]
+pub struct Outputs {
+    queue: RefCell<Vec<Rc<Output>>>,
+    spares: RefCell<Vec<Vec<u8>>>,
+}
+
+impl Outputs {
+    /// Gives an empty outbox a warm buffer.
+    pub fn lend(&self, outbox: &mut Outbox) {
+        let spare = || self.spares.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES));
+        outbox.lend_buffer(spare);
+    }
+
+    /// Takes the buffer of an empty outbox back.
+    fn give_back(&self, outbox: &mut Outbox) {
+        let mut spares = self.spares.borrow_mut();
+        if let Some(buffer) = outbox.take_buffer()
+            && spares.len() < SPARES
+            && buffer.capacity() <= BUFFER_BYTES_MAX
+        {
+            spares.push(buffer);
+        }
+    }
+
+    /// Sends what `output` holds at the end of the turn. Returns whether it is the first in this turn.
+    pub fn queue(&self, output: &Rc<Output>) -> bool {
+        if output.queued.replace(true) {
+            return false;
+        }
+        let mut queue = self.queue.borrow_mut();
+        queue.push(output.clone());
+        queue.len() == 1
+    }
+
+    /// Sends what was queued. What goes wrong, the connections' tasks are woken for.
+    pub fn send_all(&self, worker: &Worker) {
+        let mut queue = self.queue.take();
+        for output in queue.drain(..) {
+            output.queued.set(false);
+            if output.stuck.get() {
+                continue;
+            }
+            if let Err(error) = output.send(worker) {
+                output.failed.set(Some(error));
+                output.handle.wake();
+            } else if output.stuck.get() || output.held_until().is_some() {
+                output.handle.wake();
+            }
+        }
+        self.queue.replace(queue);
+    }
+}
