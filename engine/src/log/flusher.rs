@@ -98,10 +98,15 @@ impl Pipeline {
     fn wait_for_work(&self, lane: usize) -> Option<Taken> {
         let mut active = self.active.lock();
         loop {
-            match active.state {
-                State::Closing if active.count == 0 => return None,
-                State::Closed | State::Unlogged => return None,
-                _ => {}
+            let ends = match active.state {
+                State::Closing => active.count == 0,
+                State::Closed | State::Unlogged => true,
+                _ => false,
+            };
+            if ends {
+                // The others may have gone back to wait while this one let the last records gather.
+                self.work.notify_all();
+                return None;
             }
             if active.count > 0 && !active.collecting {
                 self.collect(&mut active);
