@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::OpenError;
-use super::file::NUMBERS_END;
+use super::file::{LSN_END, NUMBERS_END};
 use super::format::{
     BLOCK_ALIGN_BYTES, BLOCK_BEGIN, BLOCK_END, BLOCK_FLAGS_KNOWN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES,
     FormatError,
@@ -74,7 +74,8 @@ impl BlockHeader {
             body_crc: u32_at(56),
         };
         let length_min = (BLOCK_HEADER_BYTES + BLOCK_TRAILER_BYTES) as u64;
-        let possible = (1..NUMBERS_END).contains(&parsed.first.0) && parsed.sequence < NUMBERS_END;
+        let lsns = 1..LSN_END - u64::from(parsed.count);
+        let possible = lsns.contains(&parsed.first.0) && parsed.sequence < NUMBERS_END;
         (parsed.length >= length_min && parsed.durable < parsed.sequence && possible).then_some(parsed)
     }
 

@@ -22,9 +22,11 @@ use super::format::{FILE_HEADER_BYTES, FILE_MAGIC, FORMAT_VERSION};
 use crate::io::{Disk, DiskError, DiskFile, DiskResult};
 use crate::record::Lsn;
 
-/// Numbers of files, epochs, blocks and records stay below this, so that counting on from them never
-/// overflows.
+/// Numbers of files, epochs and blocks stay below this. A log is gone on with only below the half of it, so
+/// that counting on never comes to the end.
 pub(super) const NUMBERS_END: u64 = 1 << 62;
+/// The same for numbers of records: an entry keeps them in 48 bits.
+pub(super) const LSN_END: u64 = 1 << 48;
 
 /// What a file's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +91,8 @@ impl FileHeader {
             opened_after: u64_at(64),
             first: Lsn(u64_at(72)),
         };
-        if [header.number, header.epoch, header.opened_after, header.first.0]
-            .iter()
-            .any(|n| *n >= NUMBERS_END)
+        if [header.number, header.epoch, header.opened_after].iter().any(|number| *number >= NUMBERS_END)
+            || header.first.0 >= LSN_END
         {
             return Err(damaged("the file's header has numbers that no log reaches"));
         }

@@ -25,7 +25,7 @@ use crossbeam_channel::Receiver;
 
 use super::block::Block;
 use super::error::{Damage, OpenError};
-use super::file::{FileHeader, file_name};
+use super::file::{FileHeader, LSN_END, NUMBERS_END, file_name};
 use super::format::{BLOCK_CLOSED, FILE_HEADER_BYTES};
 use super::identity::Directories;
 use super::options::LogOptions;
@@ -251,9 +251,21 @@ impl Reader {
         Ok(())
     }
 
+    /// Refuses numbers that no log reaches by counting: going on from there would come to their end.
+    fn refuse_forged_numbers(&self) -> Result<(), OpenError> {
+        let numbers = self.streams.iter().filter_map(|stream| stream.files.last());
+        let numbers = numbers.map(|file| file.header.number).chain([self.state.sequence, self.state.epoch]);
+        if numbers.max() >= Some(NUMBERS_END / 2) || self.state.last.0 >= LSN_END / 2 {
+            let what = "its files have numbers that no log reaches".to_string();
+            return Err(Damage::new(self.streams[0].directory.clone(), 0, what).into());
+        }
+        Ok(())
+    }
+
     /// Reads what was not read, cuts off what is not kept, and makes durable what is.
     pub(super) fn finish(mut self) -> Result<Finished, OpenError> {
         while self.next_block()?.is_some() {}
+        self.refuse_forged_numbers()?;
         for (_, stream, file, offset, length) in &self.state.unsure {
             write_again(&self.streams[*stream].files[*file], *offset, *length)?;
         }

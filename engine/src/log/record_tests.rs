@@ -142,7 +142,13 @@ fn what_no_writer_writes_is_refused_by_name() {
         (&[13, 0, 0, 0], 1, FormatError::BadField("count of elements")),
         (&[18, 0, 0, 0, 0], 1, FormatError::BadField("kind of an image")),
         (&[9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xF8, 0x7F], 1, FormatError::BadField("score")),
-        (&[3, 2, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1, 0], 1, FormatError::BadNumber),
+        (
+            &[3, 2, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1, 0],
+            1,
+            FormatError::BadField("Lsn"),
+        ),
+        // 2^48: an entry has no room for it.
+        (&[3, 2, 0x9C, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x3F, 0], 1, FormatError::BadField("Lsn")),
     ];
     for (body, count, expected) in cases {
         assert_eq!(read(body, *count).unwrap_err(), *expected, "{body:?}");

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::file::LSN_END;
 use super::format::{
     FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, FLAG_LSN, FLAGS_KNOWN, FormatError, kind, take_varint,
 };
@@ -47,8 +48,9 @@ impl<'a> Records<'a> {
         } else if head.flags & FLAG_GROUP != 0 {
             return Err(FormatError::BadField("group inside a group"));
         }
-        let lsn = self.next.0.checked_add(head.lsns_left_out).ok_or(FormatError::BadNumber)?;
-        self.next = Lsn(lsn.checked_add(1).ok_or(FormatError::BadNumber)?);
+        let lsn = self.next.0.checked_add(head.lsns_left_out).filter(|lsn| *lsn < LSN_END);
+        let lsn = lsn.ok_or(FormatError::BadField("Lsn"))?;
+        self.next = Lsn(lsn + 1);
         let write = take_write(&head, &mut self.rest)?;
         self.group -= 1;
         self.count -= 1;
