@@ -24,5 +24,5 @@ pub mod table;
 pub mod value;
 
 pub use engine::Engine;
-pub use log::{Durable, Group, Log, LogError, LogOptions, OpenError, SyncMode};
+pub use log::{Appender, Durable, Group, Log, LogError, LogOptions, OpenError, SyncMode};
 pub use table::{Entry, KeyHash, ScanBudget};

@@ -24,6 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tarn_resp::reply::Writer;
 use tarn_resp::request::{Args, OwnedArgs, RequestDecoder};
 use tokio::io::ReadBuf;
@@ -35,7 +36,9 @@ const OUTPUT_BYTES_BEFORE_SEND: usize = 256 << 10;
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
 /// How often a held request looks whether the pause is over.
-const PAUSE_STEP: std::time::Duration = std::time::Duration::from_millis(5);
+const PAUSE_STEP: Duration = Duration::from_millis(5);
+/// How long a held request waits for room in the log before the connection looks after its client again.
+const ROOM_STEP: Duration = Duration::from_millis(50);
 
 /// A connection and its task's state.
 pub struct Connection {
@@ -80,7 +83,7 @@ enum Ran {
     Full,
     /// A command waits for a key.
     Blocked(Box<BlockRequest>),
-    /// The server is paused; this request comes first when it goes on.
+    /// The server is paused, or the log has no room; this request comes first when it goes on.
     Postponed(OwnedArgs),
 }
 
@@ -144,7 +147,7 @@ impl Connection {
                     }
                     Ran::Postponed(args) => {
                         self.client.handle.info.lock().blocked = true;
-                        tokio::time::sleep(PAUSE_STEP).await;
+                        self.wait_to_go_on().await;
                         if self.client.handle.is_killed() {
                             return Ok(End::Killed);
                         }
@@ -225,6 +228,15 @@ impl Connection {
         }
         self.note_buffers();
         ran
+    }
+
+    /// Waits a while for the end of a pause or for room in the log.
+    async fn wait_to_go_on(&self) {
+        if self.worker.server.has_room() {
+            tokio::time::sleep(PAUSE_STEP).await;
+        } else {
+            let _ = tokio::time::timeout(ROOM_STEP, self.worker.room.notified()).await;
+        }
     }
 
     /// Runs a request that was held back.

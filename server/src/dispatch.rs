@@ -34,6 +34,8 @@ pub struct Executor<'e> {
     pub now: UnixMs,
     /// Up to where changes may be revealed when the batch began.
     pub revealable: Lsn,
+    /// Whether the log had room when the batch began.
+    pub has_room: bool,
     /// Keys that may have something for clients that wait.
     pub ready: VecDeque<(u8, Box<[u8]>)>,
     /// Whether waiting clients are being served.
@@ -66,6 +68,11 @@ impl Executor<'_> {
                 Lsn::ZERO
             }
         };
+        if matches!(client.after, After::Postpone(_)) {
+            // There is no reply yet, nor one to be skipped.
+            out.truncate(start);
+            return seen;
+        }
         match client.reply_mode {
             ReplyMode::On => {}
             ReplyMode::SkipNext => {
@@ -95,14 +102,20 @@ impl Executor<'_> {
         if !client.authenticated && !command.flags.has(Flags::NO_AUTH) {
             return Err(CommandError::text("NOAUTH Authentication required."));
         }
-        if self.server.pause.holds(command.flags.has(Flags::WRITE), self.now).is_some()
-            && !command.flags.has(Flags::ADMIN)
-            && !self.serving
-        {
+        let writes = command.flags.has(Flags::WRITE);
+        let waits = writes && !self.has_room || self.server.pause.holds(writes, self.now).is_some();
+        if waits && !command.flags.has(Flags::ADMIN) && !self.serving {
             client.after = After::Postpone(args.to_owned());
             return Ok(Lsn::ZERO);
         }
-        self.run_timed(command, slot, client, args, out)
+        match self.run_timed(command, slot, client, args, out) {
+            // Nothing has changed: it can be run again.
+            Err(CommandError::LogBehind) if !self.serving => {
+                client.after = After::Postpone(args.to_owned());
+                Ok(Lsn::ZERO)
+            }
+            result => result,
+        }
     }
 
     /// The subcommand that the arguments name, if the command has any, and the slot of its counters.

@@ -1,6 +1,7 @@
 //! What a command may refuse to do, in Redis's words: clients and people know these texts.
 
 use std::borrow::Cow;
+use tarn_engine::LogError;
 use tarn_engine::engine::CommitError;
 
 /// An error reply. The text begins with its code and has no line breaks.
@@ -36,6 +37,9 @@ pub enum CommandError {
     /// Too few or too many arguments.
     #[error("ERR wrong number of arguments for '{0}' command")]
     Arity(Cow<'static, str>),
+    /// The log takes no more for now: the command is run again when there is room.
+    #[error("MISCONF Errors writing to the AOF file: the log cannot be written fast enough")]
+    LogBehind,
     /// The log cannot take writes.
     #[error("MISCONF Errors writing to the AOF file: {0}")]
     LogRefuses(String),
@@ -65,6 +69,9 @@ impl CommandError {
 
 impl From<CommitError> for CommandError {
     fn from(error: CommitError) -> CommandError {
-        CommandError::LogRefuses(error.to_string())
+        match error {
+            CommitError::Log(LogError::Backlogged) => CommandError::LogBehind,
+            error => CommandError::LogRefuses(error.to_string()),
+        }
     }
 }

@@ -192,6 +192,7 @@ fn load(server: &Shared, config: &Config, workers: &[Arc<Notify>]) -> Result<Opt
     let mut options = LogOptions::new(config.log_dirs());
     options.mode = apply::sync_mode(config.appendfsync);
     options.flushes_in_flight = config.log_flushes_in_flight;
+    options.backlog_bytes_limit = config.log_backlog_limit_bytes;
     let opened =
         recovery::open(Arc::new(OsDisk), options, config.databases, config.threads(), &server.loading)?;
     let seconds = began.elapsed().as_secs_f64();
@@ -200,15 +201,22 @@ fn load(server: &Shared, config: &Config, workers: &[Arc<Notify>]) -> Result<Opt
         tracing::warn!("{} records did not fit what they met and were skipped", opened.replayed.misfits);
     }
     let durable = opened.log.durable();
-    for notify in workers {
-        let notify = notify.clone();
+    for worker in workers {
+        let notify = worker.clone();
         durable.subscribe(Box::new(move || notify.notify_one()));
+        let notify = worker.clone();
+        opened.log.appender().subscribe_room(Box::new(move || notify.notify_one()));
     }
-    let appender = Some(opened.log.appender());
-    let (engine, background) =
-        Engine::new(opened.tables, config.threads(), appender, opened.validity, server.clock.clone());
+    let appender = opened.log.appender();
+    let (engine, background) = Engine::new(
+        opened.tables,
+        config.threads(),
+        Some(appender.clone()),
+        opened.validity,
+        server.clock.clone(),
+    );
     let always = AtomicBool::new(config.appendfsync == AppendFsync::Always);
-    let log = OpenLog { log: Mutex::new(Some(opened.log)), durable, always };
+    let log = OpenLog { log: Mutex::new(Some(opened.log)), durable, appender, always };
     server.set_store(Store { engine, log: Some(log) });
     apply::after_loading(server);
     tracing::info!("Ready to accept connections");

@@ -17,7 +17,7 @@ use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, SystemClock};
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery::Progress;
-use tarn_engine::{Durable, Log};
+use tarn_engine::{Appender, Durable, Log};
 
 /// The store and the log that it is written to.
 pub struct Store {
@@ -33,6 +33,8 @@ pub struct OpenLog {
     pub log: Mutex<Option<Log>>,
     /// Its watermark.
     pub durable: Durable,
+    /// The way into it, to ask whether there is room.
+    pub appender: Appender,
     /// Whether replies wait for it.
     pub always: AtomicBool,
 }
@@ -122,6 +124,15 @@ impl Shared {
         match self.store.get() {
             Some(Store { log: Some(log), .. }) if log.always.load(Ordering::Relaxed) => log.durable.lsn(),
             _ => Lsn(u64::MAX),
+        }
+    }
+
+    /// Whether commands that write may run: the log keeps up, or there is none, or it has failed and will say
+    /// so.
+    pub fn has_room(&self) -> bool {
+        match self.store.get() {
+            Some(Store { log: Some(log), .. }) => log.appender.has_room(),
+            _ => true,
         }
     }
 

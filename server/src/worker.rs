@@ -43,6 +43,8 @@ pub struct Worker {
     /// Since when clients have been above the soft limit of unread output.
     slow_readers: RefCell<BTreeMap<u64, Instant>>,
     time_ms: Cell<UnixMs>,
+    /// Wakes connections whose request waits for room in the log.
+    pub room: Notify,
 }
 
 impl Worker {
@@ -59,6 +61,7 @@ impl Worker {
             clients: RefCell::new(BTreeMap::new()),
             slow_readers: RefCell::default(),
             time_ms: Cell::new(0),
+            room: Notify::new(),
         }
     }
 
@@ -73,6 +76,7 @@ impl Worker {
             group: &mut self.group.borrow_mut(),
             now,
             revealable: self.revealable(),
+            has_room: self.server.has_room(),
             ready: VecDeque::new(),
             serving: false,
         };
@@ -107,7 +111,11 @@ impl Worker {
         self.waiting.borrow_mut().insert((lsn, client), waker.clone());
     }
 
-    fn wake_durable(&self) {
+    /// Wakes the connections that may go on: the watermark has moved, or there is room in the log.
+    fn wake_waiting(&self) {
+        if self.server.has_room() {
+            self.room.notify_waiters();
+        }
         let revealable = self.revealable();
         let mut waiting = self.waiting.borrow_mut();
         while let Some(first) = waiting.first_entry() {
@@ -178,7 +186,7 @@ pub fn run(
         async move {
             loop {
                 durable.notified().await;
-                worker.wake_durable();
+                worker.wake_waiting();
             }
         }
     });
@@ -198,7 +206,7 @@ pub fn run(
             loop {
                 ticks.tick().await;
                 // A mode that was switched lets replies out that were held.
-                worker.wake_durable();
+                worker.wake_waiting();
                 worker.look_after_clients();
             }
         }

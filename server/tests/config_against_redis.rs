@@ -123,7 +123,8 @@ fn tarn_config(store: &ConfigStore, pattern: &str) -> BTreeMap<String, String> {
 }
 
 /// Directives that Redis does not have.
-const ONLY_TARN: [&str; 4] = ["log-compaction", "log-dir", "log-flushes-in-flight", "threads"];
+const ONLY_TARN: [&str; 5] =
+    ["log-backlog-limit", "log-compaction", "log-dir", "log-flushes-in-flight", "threads"];
 
 /// Directives with other defaults here, or that the test sets for its own redis-server.
 const OTHER_DEFAULT: [&str; 6] = ["appendonly", "bind", "dir", "port", "save", "unixsocket"];

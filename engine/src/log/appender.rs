@@ -69,14 +69,16 @@ impl Appender {
         self.pipeline.backlog_bytes()
     }
 
-    /// Whether the disk keeps up. If not, take no more requests that write until a waker of
-    /// [`Appender::subscribe_room`] calls; what is appended in spite of that is taken up to twice the limit,
-    /// then refused.
+    /// Whether the disk keeps up, for the price of a relaxed load. If not, take no more requests that write
+    /// until a waker of [`Appender::subscribe_room`] calls; what is appended in spite of that is taken until
+    /// twice the limit waits, then refused. Yes when the log has failed: appending says why.
     pub fn has_room(&self) -> bool {
         self.pipeline.has_room()
     }
 
-    /// Adds a waker that is called when there is room again after [`Appender::has_room`] said no.
+    /// Adds a waker that is called when there is room again after [`Appender::has_room`] said no, or the log
+    /// has failed. It may be called by whoever appends: like that of [`Durable::subscribe`] it must be quick
+    /// and must not call the log.
     pub fn subscribe_room(&self, waker: Waker) {
         self.pipeline.subscribe_room(waker);
     }
@@ -85,7 +87,7 @@ impl Appender {
         // A block counts its records in 32 bits; that many only gather when the disk has stopped.
         let count = active.count.checked_add(group.count()).ok_or(LogError::Backlogged)?;
         let before = active.buffer.len();
-        if self.pipeline.refuses(group.bytes_len()) {
+        if !self.pipeline.admits(group.bytes_len()) {
             return Err(LogError::Backlogged);
         }
         group.copy_to(&mut active.buffer);

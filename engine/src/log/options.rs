@@ -39,8 +39,8 @@ pub struct LogOptions {
     pub file_bytes: u64,
     /// How many blocks of one directory may be on their way to the disk at a time.
     pub flushes_in_flight: usize,
-    /// Bytes accepted but not yet written above which callers should wait before they append more. Twice as
-    /// many are refused.
+    /// Bytes accepted but not yet written above which callers should wait before they append more. When twice
+    /// as many wait, more are refused.
     pub backlog_bytes_limit: usize,
     /// What time it is, for the status.
     pub clock: Arc<dyn Clock>,

@@ -50,6 +50,7 @@ pub(super) struct Pipeline {
     backlog_bytes_limit: usize,
     bytes_accepted: AtomicU64,
     bytes_written: AtomicU64,
+    /// The backlog has passed its limit and not come down to half of it since.
     congested: AtomicBool,
     room: RwLock<Vec<Waker>>,
     pub(super) counters: Counters,
@@ -181,31 +182,30 @@ impl Pipeline {
 
     pub(super) fn backlog_bytes(&self) -> u64 {
         // Written is read first: it never passes accepted.
-        let written = self.bytes_written.load(Ordering::Acquire);
+        let written = self.bytes_written.load(Ordering::SeqCst);
         self.bytes_accepted.load(Ordering::Acquire).saturating_sub(written)
     }
 
+    /// Whether the backlog is not beyond its limit, or has come down to half of it since it was.
     pub(super) fn has_room(&self) -> bool {
-        if self.backlog_bytes() < self.backlog_bytes_limit as u64 {
-            return true;
-        }
-        self.congested.store(true, Ordering::SeqCst);
-        // The flights may have made room between the two lines above.
-        self.backlog_bytes() < self.backlog_bytes_limit as u64
+        !self.congested.load(Ordering::Relaxed)
     }
 
     pub(super) fn subscribe_room(&self, waker: Waker) {
         self.room.write().push(waker);
     }
 
-    /// Whether a group of `bytes` must be refused.
-    pub(super) fn refuses(&self, bytes: usize) -> bool {
-        let backlog = self.backlog_bytes();
-        let refuses = backlog > 0 && backlog + bytes as u64 > 2 * self.backlog_bytes_limit as u64;
-        if refuses {
-            self.congested.store(true, Ordering::SeqCst);
+    /// Whether a group of `bytes` is taken: unless twice the limit waits already. REQUIRES: `active` is
+    /// locked, and the log has not failed.
+    pub(super) fn admits(&self, bytes: usize) -> bool {
+        let (backlog, limit) = (self.backlog_bytes(), self.backlog_bytes_limit as u64);
+        if backlog + bytes as u64 <= limit {
+            return true;
         }
-        refuses
+        self.congested.store(true, Ordering::SeqCst);
+        // The flights may have written everything before they could see this.
+        self.note_room();
+        backlog == 0 || backlog < 2 * limit
     }
 
     /// Counts bytes that came into the active buffer. REQUIRES: `active` is locked, so nobody else adds.
@@ -216,9 +216,18 @@ impl Pipeline {
 
     /// Counts records that have left memory, and tells those who wait for room.
     pub(super) fn written(&self, bytes: u64) {
-        self.bytes_written.fetch_add(bytes, Ordering::AcqRel);
-        let enough = self.backlog_bytes() <= self.backlog_bytes_limit as u64 / 2;
-        if enough && self.congested.swap(false, Ordering::SeqCst) {
+        self.bytes_written.fetch_add(bytes, Ordering::SeqCst);
+        self.note_room();
+    }
+
+    fn note_room(&self) {
+        if self.backlog_bytes() <= self.backlog_bytes_limit as u64 / 2 {
+            self.end_congestion();
+        }
+    }
+
+    fn end_congestion(&self) {
+        if self.congested.swap(false, Ordering::SeqCst) {
             for waker in self.room.read().iter() {
                 waker();
             }
@@ -277,6 +286,8 @@ impl Pipeline {
         self.work.notify_all();
         self.chores.notify_all();
         drop(active);
+        // Who waits for room shall hear the error instead.
+        self.end_congestion();
         self.durable.set_stop(Some(error));
     }
 

@@ -102,6 +102,18 @@ fn what_was_dropped_without_a_close_is_there_all_the_same() {
 }
 
 #[test]
+fn a_log_that_is_dropped_while_records_gather_ends() {
+    let (_, disk, options) = simulated(SyncMode::No);
+    for number in 1..=300 {
+        let (back, log, _) = open(&disk, &options).unwrap();
+        assert_eq!(back, number - 1);
+        append(&log, number..=number);
+        // One flight lets records gather, the others wait for it; all have to hear of the end.
+        drop(log);
+    }
+}
+
+#[test]
 fn under_always_the_watermark_follows_and_wakes_those_who_wait() {
     let place = tempfile::tempdir().unwrap();
     let mut options = LogOptions::new(directories(&place, 2));
@@ -421,4 +433,32 @@ fn a_file_is_made_ready_in_small_syncs() {
         assert_eq!(sim.contents(&second(directory)).unwrap().len(), 6 << 20);
     }
     assert!(sim.synced_bytes_max() <= 1 << 20, "{}", sim.synced_bytes_max());
+}
+
+#[test]
+fn who_waits_for_room_hears_that_the_disk_has_failed() {
+    let (sim, disk, mut options) = simulated(SyncMode::No);
+    options.backlog_bytes_limit = 4_000;
+    let (_, log, _) = open(&disk, &options).unwrap();
+    sim.set_options(SimOptions {
+        faults_per_mille: vec![(Fault::WriteError, 1000)],
+        ..SimOptions::default()
+    });
+    let woken = Arc::new(AtomicU64::new(0));
+    let count = woken.clone();
+    log.appender().subscribe_room(Box::new(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    }));
+    let appender = log.appender();
+    let mut number = 0;
+    sim.pause(|| {
+        while appender.has_room() {
+            number += 1;
+            appender.append(&one(number)).unwrap();
+        }
+    });
+    wait_until("the waker is called", || woken.load(Ordering::SeqCst) > 0);
+    wait_until("the log has failed", || log.status().failed.is_some());
+    assert!(appender.has_room(), "there is nothing to wait for");
+    assert!(matches!(appender.append(&one(number + 1)), Err(LogError::Failed(_))));
 }

@@ -61,6 +61,8 @@ pub struct Config {
     pub(super) log_dir_setting: Vec<PathBuf>,
     /// Flushes of one log directory that may be on their way to the device at once.
     pub log_flushes_in_flight: usize,
+    /// Bytes of records that wait to be written from which on commands that write wait, too.
+    pub log_backlog_limit_bytes: usize,
     /// How the log is kept short.
     pub log_compaction: LogCompaction,
     /// Limits on the unread output of slow clients.
@@ -167,6 +169,7 @@ impl Config {
             save: SaveRules::default(),
             log_dir_setting: Vec::new(),
             log_flushes_in_flight: 0,
+            log_backlog_limit_bytes: 0,
             log_compaction: LogCompaction::default(),
             client_output_buffer_limit: OutputBufferLimits::default(),
             client_query_buffer_limit_bytes: 0,

@@ -94,6 +94,9 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "directories of the log, one per device; empty for DIR/log"),
     Directive::at_start("log-flushes-in-flight", int(1, 64), "4", field!(log_flushes_in_flight),
         "flushes of one log directory that may overlap"),
+    Directive::at_start("log-backlog-limit", memory(1 << 10, BYTES_MAX), "67108864",
+        field!(log_backlog_limit_bytes),
+        "records that wait to be written from which on commands that write wait"),
     Directive::run_time("log-compaction", Shape::Choice(LogCompaction::NAMES), "vtc", field!(log_compaction),
         "how the log is kept short: copy valid records, never, or write it anew")
             .without_effect(NO_COMPACTION),

@@ -1,0 +1,88 @@
+//! Clients that write faster than the disk takes it are kept waiting, not refused.
+
+// A test may fail by panicking.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const CLIENTS: usize = 4;
+const WRITES: usize = 20_000;
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A server whose log is behind as soon as four kilobytes wait to be written.
+fn start(folder: &std::path::Path) -> (Server, String) {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tarn"));
+    command.args(["serve", "--port", &port.to_string(), "--threads", "2", "--loglevel", "warning"]);
+    command.args(["--log-backlog-limit", "4kb", "--appendfsync", "everysec", "--dir"]).arg(folder);
+    let server = Server(command.stdin(Stdio::null()).spawn().unwrap());
+    let address = format!("127.0.0.1:{port}");
+    let started = Instant::now();
+    loop {
+        assert!(started.elapsed() < START_LIMIT, "the server does not answer");
+        if let Ok(mut stream) = TcpStream::connect(&address) {
+            stream.write_all(b"PING\r\nQUIT\r\n").unwrap();
+            let mut reply = String::new();
+            if stream.read_to_string(&mut reply).is_ok() && reply.starts_with("+PONG") {
+                return (server, address);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sends many writes at once and returns all replies.
+fn flood(address: &str, client: usize) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let mut reader = stream.try_clone().unwrap();
+    let sender = std::thread::spawn(move || {
+        let value = "v".repeat(100);
+        let mut requests = String::new();
+        for number in 0..WRITES {
+            requests.push_str(&format!("RPUSH list:{client} {number}:{value}\r\n"));
+        }
+        requests.push_str("QUIT\r\n");
+        stream.write_all(requests.as_bytes()).unwrap();
+        stream
+    });
+    let mut replies = String::new();
+    reader.read_to_string(&mut replies).unwrap();
+    sender.join().unwrap();
+    replies
+}
+
+#[test]
+fn writes_wait_for_a_log_that_is_behind_and_are_all_taken_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, address) = start(folder.path());
+    std::thread::scope(|scope| {
+        let floods: Vec<_> = (0..CLIENTS)
+            .map(|client| {
+                scope.spawn({
+                    let address = &address;
+                    move || flood(address, client)
+                })
+            })
+            .collect();
+        for flood in floods {
+            let replies = flood.join().unwrap();
+            let expected =
+                (1..=WRITES).map(|length| format!(":{length}\r\n")).collect::<String>() + "+OK\r\n";
+            let differs = replies.lines().zip(expected.lines()).find(|(reply, expected)| reply != expected);
+            assert!(replies == expected, "{differs:?}, {} of {} bytes", replies.len(), expected.len());
+        }
+    });
+}
