@@ -166,7 +166,7 @@ fn invalidations(records: u64, duration: Duration) -> f64 {
     while started.elapsed() < duration {
         for _ in 0..1024 {
             lsn = lsn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            validity.invalidate(Lsn((lsn >> 32) % records));
+            validity.invalidate(&[Lsn((lsn >> 32) % records)]);
             count += 1;
         }
     }

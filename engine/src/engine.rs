@@ -4,7 +4,7 @@ use crate::io::Clock;
 use crate::log::{Appender, Group, LogError, Validity};
 use crate::record::{Batch, Lsn, UnixMs, Write};
 use crate::session::{Exclusive, Latched, Session, World};
-use crate::table::{Garbage, Retired, Table};
+use crate::table::{Garbage, Table};
 use crossbeam_channel::{Receiver, Sender};
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl Engine {
 
     /// Enters the gate as worker `worker` (0, 1, …). Waits while the gate is closed.
     pub fn enter(&self, worker: usize) -> Session<'_> {
-        Session { engine: self, world: self.gates[worker + 1].0.read() }
+        Session::new(self, self.gates[worker + 1].0.read())
     }
 
     /// Waits until every worker is out and keeps them out.
@@ -172,15 +172,10 @@ impl Engine {
         &self.validity
     }
 
-    /// Marks the records of replaced units invalid and hands large values to the reaper.
-    pub(crate) fn retire(&self, world: &World, retired: Retired) {
-        if world.log.is_some() {
-            for lsn in &retired.lsns {
-                self.validity.invalidate(*lsn);
-            }
-        }
-        for garbage in retired.garbage {
-            self.discard(Discarded::Value(garbage));
+    /// Hands large values to the reaper.
+    pub(crate) fn discard_values(&self, garbage: Vec<Garbage>) {
+        for value in garbage {
+            self.discard(Discarded::Value(value));
         }
     }
 
@@ -250,9 +245,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 fn reap(discarded: Receiver<Discarded>, validity: &Validity, pending: &AtomicU64) {
     for item in discarded {
         if let Discarded::Value(garbage) = &item {
-            garbage.for_each_lsn(&mut |lsn| {
-                validity.invalidate(lsn);
-            });
+            garbage.for_each_lsn(&mut |lsn| validity.invalidate(&[lsn]));
         }
         drop(item);
         pending.fetch_sub(1, Ordering::Relaxed);

@@ -22,6 +22,8 @@ use std::sync::{Arc, Barrier};
 
 /// Blocks that may wait for a replayer.
 const BLOCKS_QUEUED: usize = 32;
+/// Replaced records that are gathered before they are marked.
+const INVALIDATED_AT_ONCE: usize = 256;
 
 /// What was replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,21 +80,18 @@ pub fn open(
         Ok(block.map(Arc::new))
     };
     let validity = Arc::new(Validity::new());
-    let invalidate = |lsn| {
-        validity.invalidate(lsn);
-    };
-    let (tables, replayed) = replay(next, databases, threads, invalidate)?;
+    let (tables, replayed) = replay(next, databases, threads, |lsns| validity.invalidate(lsns))?;
     let (log, recovered) = reader.into_log()?;
     Ok(Opened { tables, log, validity, recovered, replayed })
 }
 
-/// Replays `blocks` into `databases` tables with `threads` threads. `invalidate` is told each `Lsn` whose
-/// record has been replaced.
+/// Replays `blocks` into `databases` tables with `threads` threads. `invalidate` is told the `Lsn`s whose
+/// records have been replaced.
 pub fn replay(
     mut blocks: impl FnMut() -> Result<Option<Arc<Block>>, OpenError>,
     databases: usize,
     threads: usize,
-    invalidate: impl Fn(Lsn) + Sync,
+    invalidate: impl Fn(&[Lsn]) + Sync,
 ) -> Result<(Vec<Arc<Table>>, Replayed), OpenError> {
     let threads = threads.max(1);
     let replay = Replay {
@@ -137,7 +136,7 @@ impl Replay {
         blocks: &Receiver<Arc<Block>>,
         share: usize,
         shares: usize,
-        invalidate: &impl Fn(Lsn),
+        invalidate: &impl Fn(&[Lsn]),
     ) -> Result<(), OpenError> {
         let mut tables = self.tables.lock().clone();
         let mut retired = Retired::default();
@@ -170,11 +169,12 @@ impl Replay {
                         if crowded {
                             table.grow(4);
                         }
-                        for lsn in retired.lsns.drain(..) {
-                            invalidate(lsn);
-                        }
                         for garbage in retired.garbage.drain(..) {
-                            garbage.for_each_lsn(&mut |lsn| invalidate(lsn));
+                            garbage.for_each_lsn(&mut |lsn| retired.lsns.push(lsn));
+                        }
+                        if retired.lsns.len() >= INVALIDATED_AT_ONCE {
+                            invalidate(&retired.lsns);
+                            retired.lsns.clear();
                         }
                     }
                     Write::Flush { db } => {
@@ -196,6 +196,7 @@ impl Replay {
                 }
             }
         }
+        invalidate(&retired.lsns);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use crate::record::{Batch, Change, Lsn, UnixMs, Write};
 use crate::table::{Entry, KeyHash, Retired, Segment, Table};
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 /// What the gate protects: which table is which database, and the log they are written to.
@@ -27,10 +27,41 @@ pub struct World {
     pub(crate) log: Option<Appender>,
 }
 
+/// Records that were replaced, kept until there are some: marking them together is faster.
+#[derive(Default)]
+struct Outdated(RefCell<SmallVec<[Lsn; OUTDATED]>>);
+
+/// Records kept in a session before they are marked.
+const OUTDATED: usize = 16;
+
+impl Outdated {
+    fn extend(&self, lsns: &[Lsn], engine: &Engine) {
+        let mut kept = self.0.borrow_mut();
+        kept.extend_from_slice(lsns);
+        if kept.len() >= OUTDATED {
+            engine.validity().invalidate(&kept);
+            kept.clear();
+        }
+    }
+}
+
 /// A worker inside the gate.
 pub struct Session<'e> {
-    pub(crate) engine: &'e Engine,
-    pub(crate) world: RwLockReadGuard<'e, World>,
+    engine: &'e Engine,
+    world: RwLockReadGuard<'e, World>,
+    outdated: Outdated,
+}
+
+impl<'e> Session<'e> {
+    pub(crate) fn new(engine: &'e Engine, world: RwLockReadGuard<'e, World>) -> Session<'e> {
+        Session { engine, world, outdated: Outdated::default() }
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.engine.validity().invalidate(&self.outdated.0.borrow());
+    }
 }
 
 /// A thread that has the store for itself.
@@ -106,6 +137,8 @@ pub struct Latched<'s> {
     met_expired: Cell<bool>,
     /// Look-ups that found a live entry, and that did not.
     lookups: Cell<(u64, u64)>,
+    /// Where replaced records are kept for a while; `None`: they are marked at once.
+    outdated: Option<&'s Outdated>,
 }
 
 impl World {
@@ -124,6 +157,7 @@ impl World {
             seen: Cell::new(Lsn::ZERO),
             met_expired: Cell::new(false),
             lookups: Cell::default(),
+            outdated: None,
         };
         match keys {
             [] => {}
@@ -159,7 +193,8 @@ impl<'e> Session<'e> {
     /// Latches the segments of `keys`. With `Access::Write`, keys among them that are expired are deleted
     /// first.
     pub fn latch<'s>(&'s self, keys: &[(u8, KeyHash)], access: Access, now: UnixMs) -> Latched<'s> {
-        self.world.latch(self.engine, keys, access, now)
+        let latched = self.world.latch(self.engine, keys, access, now);
+        Latched { outdated: Some(&self.outdated), ..latched }
     }
 }
 
@@ -396,7 +431,13 @@ impl<'s> Latched<'s> {
             self.world.tables[*db as usize].note(held.index, effect.keys, effect.expiry);
             lsn = lsn.after(1);
         }
-        self.engine.retire(self.world, retired);
+        if self.world.log.is_some() {
+            match self.outdated {
+                Some(outdated) => outdated.extend(&retired.lsns, self.engine),
+                None => self.engine.validity().invalidate(&retired.lsns),
+            }
+        }
+        self.engine.discard_values(retired.garbage);
         let last = Lsn(lsn.0 - 1);
         self.see(last);
         Ok(last)
@@ -427,6 +468,7 @@ impl<'s> Latched<'s> {
             seen: Cell::new(Lsn::ZERO),
             met_expired: Cell::new(false),
             lookups: Cell::default(),
+            outdated: None,
         }
     }
 

@@ -143,8 +143,12 @@ impl Block {
     }
 
     pub(crate) fn set_header(&mut self, header: &Header) {
-        let end = self.head_len();
-        splice(&mut self.0, 0..end, &[&header.bytes()]);
+        let (end, head) = (self.head_len(), header.bytes());
+        if head.len() == end {
+            self.0[..end].copy_from_slice(&head);
+        } else {
+            splice(&mut self.0, 0..end, &[&head]);
+        }
     }
 
     /// Bytes in front of the key's length.
