@@ -204,10 +204,10 @@ impl Session<'_> {
         self.world.tables[db as usize].len()
     }
 
-    /// Brings the entries of keys with these hashes into the processor's cache. Goes in steps, each of which looks
-    /// for all keys at what the step before has found, so that no look waits for another: the table's slots,
-    /// the entries, their allocations. The latches come first, as taking one waits for all looks before it;
-    /// it passes over whichever are not free, so their order does not matter.
+    /// Brings the entries of keys with these hashes into the processor's cache. Goes in steps, each of which
+    /// looks for all keys at what the step before has found, so that no look waits for another: the table's
+    /// slots, the entries, their allocations. The latches come first, as taking one waits for all looks
+    /// before it; it passes over whichever are not free, so their order does not matter.
     pub fn fetch(&self, db: u8, hashes: impl Iterator<Item = KeyHash>) {
         let table = &self.world.tables[db as usize];
         let latched: SmallVec<[_; 16]> =

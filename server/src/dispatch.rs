@@ -148,8 +148,8 @@ impl Executor<'_> {
         }
     }
 
-    /// Runs a command and counts it. Fast commands with short arguments are timed by sample: reading a clock costs
-    /// as much as some of them.
+    /// Runs a command and counts it. Fast commands with short arguments are timed by sample: reading a clock
+    /// costs as much as some of them.
     fn run_timed(
         &mut self,
         command: &'static Command,

@@ -7,8 +7,8 @@
 //!
 //! - A bit is set once and never cleared; so who sees it set may drop the record, and who does not will see
 //!   it next time.
-//! - Pages are found through a hash map, so that those of a range can be given back ([`Validity::forget`]) and
-//!   a range of which nothing was replaced costs nothing: about one bit for a record that the log still
+//! - Pages are found through a hash map, so that those of a range can be given back ([`Validity::forget`])
+//!   and a range of which nothing was replaced costs nothing: about one bit for a record that the log still
 //!   holds, however old the oldest is.
 //! - Setting and asking share the map's lock; only a page's first bit takes it alone. Bits are set several at
 //!   a time: old records are anywhere, each bit is a cache miss, and a processor waits for sixteen misses as

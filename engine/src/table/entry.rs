@@ -124,7 +124,8 @@ impl Entry {
         self.body.block.len()
     }
 
-    /// Reads the first and the last byte of the allocation, which brings a small value into the processor's cache.
+    /// Reads the first and the last byte of the allocation, which brings a small value into the processor's
+    /// cache.
     #[inline]
     pub fn touch(&self) -> usize {
         self.body.block.ends()

@@ -67,8 +67,8 @@ impl Segment {
         self.entries.find(hash.inner(), |entry| entry.key() == key)
     }
 
-    /// Where the entry of a key with this hash is, if any: nearly always right, as nothing of the entry is looked
-    /// at.
+    /// Where the entry of a key with this hash is, if any: nearly always right, as nothing of the entry is
+    /// looked at.
     #[inline]
     pub fn guess(&self, hash: KeyHash) -> Option<&Entry> {
         self.entries.iter_hash(hash.inner()).next()
