@@ -107,9 +107,24 @@ impl Engine {
         (engine, Background { stop, threads })
     }
 
-    /// Enters the gate as worker `worker` (0, 1, …). Waits while the gate is closed.
+    /// Enters the gate as worker `worker` (0, 1, …). Waits while the gate is closed. What the session commits is
+    /// sent off to the disk when it ends.
     pub fn enter(&self, worker: usize) -> Session<'_> {
-        Session::new(self, self.gates[worker + 1].0.read())
+        Session::new(self, self.gates[worker + 1].0.read(), true)
+    }
+
+    /// As `enter`, but what the sessions of a worker commit gathers until `end_turn`.
+    ///
+    /// REQUIRES: the caller calls that soon.
+    pub fn enter_in_turn(&self, worker: usize) -> Session<'_> {
+        Session::new(self, self.gates[worker + 1].0.read(), false)
+    }
+
+    /// Sends off to the disk what the sessions of worker `worker` have committed.
+    pub fn end_turn(&self, worker: usize) {
+        if let Some(log) = &self.gates[worker + 1].0.read().log {
+            log.depart();
+        }
     }
 
     /// Waits until every worker is out and keeps them out.
@@ -150,12 +165,14 @@ impl Engine {
         }
     }
 
-    /// Gives `batch` its `Lsn`s and appends it to the log if there is one. Returns the first.
+    /// Gives `batch` its `Lsn`s and appends it to the log if there is one. Returns the first. With `gathers` it
+    /// is sent off by `Session`.
     pub(crate) fn append(
         &self,
         world: &World,
         batch: &Batch<'_>,
         group: &mut Group,
+        gathers: bool,
     ) -> Result<Lsn, CommitError> {
         let Some(log) = &world.log else {
             return Ok(Lsn(1 + self.unlogged.fetch_add(batch.len() as u64, Ordering::Relaxed)));
@@ -164,7 +181,7 @@ impl Engine {
         for write in batch {
             group.push(write);
         }
-        Ok(log.append(group)?)
+        Ok(if gathers { log.append_to_gather(group)? } else { log.append(group)? })
     }
 
     /// Which records of the log have been replaced.

@@ -50,17 +50,22 @@ pub struct Session<'e> {
     engine: &'e Engine,
     world: RwLockReadGuard<'e, World>,
     outdated: Outdated,
+    /// Whether what it commits is sent off at its end.
+    departs: bool,
 }
 
 impl<'e> Session<'e> {
-    pub(crate) fn new(engine: &'e Engine, world: RwLockReadGuard<'e, World>) -> Session<'e> {
-        Session { engine, world, outdated: Outdated::default() }
+    pub(crate) fn new(engine: &'e Engine, world: RwLockReadGuard<'e, World>, departs: bool) -> Session<'e> {
+        Session { engine, world, outdated: Outdated::default(), departs }
     }
 }
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         self.engine.validity().invalidate(&self.outdated.0.borrow());
+        if let (true, Some(log)) = (self.departs, &self.world.log) {
+            log.depart();
+        }
     }
 }
 
@@ -228,7 +233,7 @@ impl<'e> Exclusive<'e> {
 
     /// Commits writes that flush or swap whole databases. Their memory is freed in the background.
     pub fn commit(&mut self, batch: &Batch<'_>, group: &mut Group) -> Result<Lsn, CommitError> {
-        let first = self.engine.append(&self.worlds[0], batch, group)?;
+        let first = self.engine.append(&self.worlds[0], batch, group, false)?;
         for write in batch {
             match write {
                 Write::Flush { db } => self.flush(*db),
@@ -412,7 +417,7 @@ impl<'s> Latched<'s> {
     ///
     /// REQUIRES: the keys are latched for writing. On an error nothing has changed.
     pub fn commit(&mut self, batch: &Batch<'_>, group: &mut Group) -> Result<Lsn, CommitError> {
-        let first = self.engine.append(self.world, batch, group)?;
+        let first = self.engine.append(self.world, batch, group, self.outdated.is_some())?;
         let mut retired = Retired::default();
         let mut lsn = first;
         for write in batch {

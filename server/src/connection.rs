@@ -48,6 +48,8 @@ pub struct Connection {
     decoder: Option<RequestDecoder>,
     /// Bytes of requests that have not run yet.
     input: Vec<u8>,
+    /// Whole requests wait in `input` until replies have left.
+    has_more: bool,
     /// No more requests; ends when the outbox is empty.
     closing: bool,
 }
@@ -68,9 +70,8 @@ pub enum End {
 enum Event {
     /// So many bytes stand in the scratch buffer.
     Read(usize),
-    Writable,
-    /// Held replies may leave.
-    Durable,
+    /// There is room for replies, or some have left: what stood still may go on.
+    GoOn,
     /// Nothing more is to be done.
     End(End),
 }
@@ -97,6 +98,7 @@ impl Connection {
             worker,
             decoder: Some(decoder),
             input: Vec::new(),
+            has_more: false,
             closing: false,
         }
     }
@@ -120,9 +122,10 @@ impl Connection {
                 Event::End(end) => return Ok(end),
                 Event::Read(0) => return Ok(End::Closed),
                 Event::Read(len) => self.run_scratch(len),
-                Event::Writable | Event::Durable if self.input.is_empty() || self.closing => Ran::All,
-                Event::Writable | Event::Durable => Ran::Full,
+                Event::GoOn if self.input.is_empty() || self.closing => Ran::All,
+                Event::GoOn => Ran::Full,
             };
+            self.has_more = false;
             loop {
                 if matches!(ran, Ran::All) && !self.closing {
                     self.worker.send_at_end_of_turn(&self.output);
@@ -137,6 +140,7 @@ impl Connection {
                     Ran::Full
                         if self.output.is_stuck() || self.output.waiting_bytes() >= WAITING_BYTES_MAX =>
                     {
+                        self.has_more = true;
                         break;
                     }
                     Ran::Full => {}
@@ -176,16 +180,20 @@ impl Connection {
             if self.is_over_limit() {
                 return Poll::Ready(Ok(Event::End(End::OutputLimit)));
             }
-            return self.output.poll_room(cx).map_ok(|()| Event::Writable);
+            return self.output.poll_room(cx).map_ok(|()| Event::GoOn);
         }
         if self.output.is_forgotten(self.worker.revealable()) {
-            return Poll::Ready(Ok(Event::Durable));
+            return Poll::Ready(Ok(Event::GoOn));
         }
-        if let Some(lsn) = self.output.held_until() {
-            self.worker.wake_when_durable(lsn, self.client.handle.id, cx.waker());
+        if self.closing && self.output.waiting_bytes() == 0 {
+            return Poll::Ready(Ok(Event::End(End::Closed)));
         }
         if self.closing || self.output.waiting_bytes() >= WAITING_BYTES_MAX {
+            self.output.await_departure();
             return Poll::Pending;
+        }
+        if self.has_more {
+            return Poll::Ready(Ok(Event::GoOn));
         }
         self.poll_read(cx).map_ok(Event::Read)
     }
@@ -331,9 +339,6 @@ impl Connection {
             if !self.output.is_stuck() {
                 break;
             }
-        }
-        if let Some(lsn) = self.output.held_until() {
-            self.worker.wake_when_durable(lsn, self.client.handle.id, cx.waker());
         }
         Ok(())
     }

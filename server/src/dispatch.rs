@@ -195,7 +195,7 @@ impl Executor<'_> {
     /// Makes sure that the worker is inside the gate, if the store is there.
     pub fn enter_gate(&mut self) {
         if self.session.is_none() {
-            self.session = self.server.engine().map(|engine| engine.enter(self.worker));
+            self.session = self.server.engine().map(|engine| engine.enter_in_turn(self.worker));
         }
     }
 
@@ -216,7 +216,7 @@ impl Executor<'_> {
                     }
                     return Err(self.loading());
                 };
-                self.session.insert(engine.enter(self.worker))
+                self.session.insert(engine.enter_in_turn(self.worker))
             }
         };
         let access = if command.flags.has(Flags::WRITE) { Access::Write } else { Access::Read };

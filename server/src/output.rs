@@ -38,6 +38,8 @@ pub struct Output {
     queued: Cell<bool>,
     /// The socket has no room: wait for it before anything else.
     stuck: Cell<bool>,
+    /// The connection's task wants to go on when something has left.
+    awaited: Cell<bool>,
     /// Why the last write failed, until the connection's task sees it.
     failed: Cell<Option<io::Error>>,
 }
@@ -51,6 +53,7 @@ impl Output {
             outbox: RefCell::default(),
             queued: Cell::new(false),
             stuck: Cell::new(false),
+            awaited: Cell::new(false),
             failed: Cell::new(None),
         })
     }
@@ -60,14 +63,14 @@ impl Output {
         self.outbox.borrow_mut()
     }
 
+    /// Whose it is.
+    pub fn client(&self) -> u64 {
+        self.handle.id
+    }
+
     /// Bytes that have not been sent.
     pub fn waiting_bytes(&self) -> usize {
         self.outbox.borrow().len()
-    }
-
-    /// The `Lsn` whose durability lets more out; `None` if nothing is held.
-    pub fn held_until(&self) -> Option<Lsn> {
-        self.outbox.borrow().held_until()
     }
 
     /// Whether the socket had no room.
@@ -78,6 +81,11 @@ impl Output {
     /// Whether something may leave that nobody is about to send.
     pub fn is_forgotten(&self, revealable: Lsn) -> bool {
         !self.queued.get() && !self.outbox().sendable(revealable).is_empty()
+    }
+
+    /// Wakes the connection's task when something has left behind its back.
+    pub fn await_departure(&self) {
+        self.awaited.set(true);
     }
 
     /// Why a write failed behind the connection's back, once.
@@ -95,8 +103,8 @@ impl Output {
         self.stream.borrow().poll_write_ready(cx).map_ok(|()| self.stuck.set(false))
     }
 
-    /// Sends what may leave at once; what the socket does not take stays.
-    pub fn send(&self, worker: &Worker) -> io::Result<()> {
+    /// Sends what may leave at once. What the socket does not take stays; what is held leaves when it is durable.
+    pub fn send(self: &Rc<Self>, worker: &Worker) -> io::Result<()> {
         let (mut outbox, stream) = (self.outbox(), self.stream.borrow());
         let revealable = worker.revealable();
         loop {
@@ -115,6 +123,9 @@ impl Output {
                 }
                 Err(error) => return Err(error),
             }
+        }
+        if let Some(lsn) = outbox.held_until() {
+            worker.send_when_durable(lsn, self);
         }
         worker.outputs.give_back(&mut outbox);
         self.handle.output_bytes.store(outbox.len(), Ordering::Relaxed);
@@ -147,14 +158,11 @@ impl Outputs {
         }
     }
 
-    /// Sends what `output` holds at the end of the turn. Returns whether it is the first in this turn.
-    pub fn queue(&self, output: &Rc<Output>) -> bool {
-        if output.queued.replace(true) {
-            return false;
+    /// Puts `output` among those that are sent at the end of the turn.
+    pub fn queue(&self, output: &Rc<Output>) {
+        if !output.queued.replace(true) {
+            self.queue.borrow_mut().push(output.clone());
         }
-        let mut queue = self.queue.borrow_mut();
-        queue.push(output.clone());
-        queue.len() == 1
     }
 
     /// Sends what was queued. What goes wrong, the connections' tasks are woken for.
@@ -168,7 +176,7 @@ impl Outputs {
             if let Err(error) = output.send(worker) {
                 output.failed.set(Some(error));
                 output.handle.wake();
-            } else if output.stuck.get() || output.held_until().is_some() {
+            } else if output.stuck.get() || output.awaited.take() {
                 output.handle.wake();
             }
         }

@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Waker;
 use std::time::{Duration, Instant};
 use tarn_engine::Group;
 use tarn_engine::record::{Lsn, UnixMs};
@@ -35,10 +34,12 @@ pub struct Worker {
     /// Replies on their way out.
     pub outputs: Outputs,
     turn_over: Notify,
+    /// The task behind `turn_over` has been woken.
+    in_turn: Cell<bool>,
     group: RefCell<Group>,
     lookahead: RefCell<Lookahead>,
-    /// Connections that wait until an `Lsn` is durable.
-    waiting: RefCell<BTreeMap<(Lsn, u64), Waker>>,
+    /// Outputs that hold replies until an `Lsn` is durable.
+    waiting: RefCell<BTreeMap<(Lsn, u64), Rc<Output>>>,
     clients: RefCell<BTreeMap<u64, Arc<ClientHandle>>>,
     /// Since when clients have been above the soft limit of unread output.
     slow_readers: RefCell<BTreeMap<u64, Instant>>,
@@ -55,6 +56,7 @@ impl Worker {
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             outputs: Outputs::default(),
             turn_over: Notify::new(),
+            in_turn: Cell::new(false),
             group: RefCell::new(Group::default()),
             lookahead: RefCell::default(),
             waiting: RefCell::new(BTreeMap::new()),
@@ -69,6 +71,7 @@ impl Worker {
     pub fn execute<T>(&self, requests: impl FnOnce(&mut Executor<'_>) -> T) -> T {
         let now = self.server.clock.unix_ms();
         self.time_ms.set(now);
+        self.be_told_of_end_of_turn();
         let mut executor = Executor {
             server: &self.server,
             worker: self.index,
@@ -106,13 +109,13 @@ impl Worker {
         self.server.revealable()
     }
 
-    /// Wakes a connection's task when `lsn` is durable.
-    pub fn wake_when_durable(&self, lsn: Lsn, client: u64, waker: &Waker) {
-        self.waiting.borrow_mut().insert((lsn, client), waker.clone());
+    /// Sends what `output` holds when `lsn` is durable.
+    pub fn send_when_durable(&self, lsn: Lsn, output: &Rc<Output>) {
+        self.waiting.borrow_mut().insert((lsn, output.client()), output.clone());
     }
 
-    /// Wakes the connections that may go on: the watermark has moved, or there is room in the log.
-    fn wake_waiting(&self) {
+    /// Lets those go on who waited for it: the watermark has moved, or there is room in the log.
+    fn go_on(&self) {
         if self.server.has_room() {
             self.room.notify_waiters();
         }
@@ -122,16 +125,30 @@ impl Worker {
             if first.key().0 > revealable {
                 break;
             }
-            first.remove().wake();
+            self.send_at_end_of_turn(&first.remove());
         }
     }
 
     /// Sends the replies in `output` when the connections that are ready now have run.
     pub fn send_at_end_of_turn(&self, output: &Rc<Output>) {
-        if self.outputs.queue(output) {
-            // The task that is woken stands behind theirs in the queue.
+        self.outputs.queue(output);
+        self.be_told_of_end_of_turn();
+    }
+
+    /// Wakes the task that ends the turn: it stands behind those of the ready connections in the queue.
+    fn be_told_of_end_of_turn(&self) {
+        if !self.in_turn.replace(true) {
             self.turn_over.notify_one();
         }
+    }
+
+    /// Sends what was committed in this turn to the disk, and what was replied to the clients.
+    fn end_turn(&self) {
+        self.in_turn.set(false);
+        if let Some(engine) = self.server.engine() {
+            engine.end_turn(self.index);
+        }
+        self.outputs.send_all(self);
     }
 
     fn look_after_clients(&self) {
@@ -186,7 +203,7 @@ pub fn run(
         async move {
             loop {
                 durable.notified().await;
-                worker.wake_waiting();
+                worker.go_on();
             }
         }
     });
@@ -195,7 +212,7 @@ pub fn run(
         async move {
             loop {
                 worker.turn_over.notified().await;
-                worker.outputs.send_all(&worker);
+                worker.end_turn();
             }
         }
     });
@@ -206,7 +223,7 @@ pub fn run(
             loop {
                 ticks.tick().await;
                 // A mode that was switched lets replies out that were held.
-                worker.wake_waiting();
+                worker.go_on();
                 worker.look_after_clients();
             }
         }
@@ -239,7 +256,7 @@ pub fn run(
         while !worker.clients.borrow().is_empty() {
             open.notified().await;
         }
-        worker.outputs.send_all(&worker);
+        worker.end_turn();
     });
     Ok(())
 }

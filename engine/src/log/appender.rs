@@ -42,15 +42,34 @@ impl Appender {
     /// must happen at one point of the order, such as looking at the cuts in force.
     pub fn append_with<R>(&self, group: &Group, then: impl FnOnce(Lsn) -> R) -> Result<R, LogError> {
         let mut active = self.pipeline.active.lock();
+        let first = self.number(&mut active, group)?;
+        let result = then(first);
+        self.pipeline.call_flight(&mut active);
+        Ok(result)
+    }
+
+    /// As [`Appender::append`], but leaves the group to gather with others.
+    ///
+    /// REQUIRES: the caller calls [`Appender::depart`] soon.
+    pub fn append_to_gather(&self, group: &Group) -> Result<Lsn, LogError> {
+        self.number(&mut self.pipeline.active.lock(), group)
+    }
+
+    /// Sends off what has gathered, unless all flights are under way: then it goes with the next.
+    pub fn depart(&self) {
+        self.pipeline.call_flight(&mut self.pipeline.active.lock());
+    }
+
+    fn number(&self, active: &mut Active, group: &Group) -> Result<Lsn, LogError> {
         match &active.state {
-            State::Running if !group.is_empty() => self.copy(&mut active, group)?,
+            State::Running if !group.is_empty() => self.copy(active, group)?,
             State::Running | State::Unlogged => {}
             State::Failed(_, error) => return Err(error.clone()),
             State::Closing | State::Closed => return Err(LogError::Closed),
         }
         let first = active.next;
         active.next = first.after(u64::from(group.count()));
-        Ok(then(first))
+        Ok(first)
     }
 
     /// Calls `then` with the `Lsn` of the newest record while no group can be appended: a cut between groups.
@@ -93,9 +112,6 @@ impl Appender {
         group.copy_to(&mut active.buffer);
         let after = active.buffer.len();
         self.pipeline.accepted(after - before);
-        if active.count == 0 && active.idle > 0 {
-            self.pipeline.work.notify_one();
-        }
         active.count = count;
         if active.collecting && before < BATCH_BYTES && after >= BATCH_BYTES {
             self.pipeline.full.notify_one();

@@ -3,6 +3,7 @@
 //!
 //! Several flights of a directory overlap, because many devices do two or four syncs in the time of one.
 //! Whatever gathers while all are under way goes with the next that is free: group commit without a timer.
+//! A worker calls a flight at the end of its turn, so that all that its clients asked for at once goes together.
 //! When nobody waits for the disk a flight lets records gather for a few milliseconds first, so that a busy
 //! log costs few calls.
 
@@ -38,8 +39,10 @@ impl Flight {
 
     /// Works until the log is closed.
     pub(super) fn run(self, pipeline: &Pipeline) {
-        while let Some(taken) = pipeline.wait_for_work(self.lane) {
+        let mut carried = 0;
+        while let Some(taken) = pipeline.wait_for_work(self.lane, carried) {
             let file = taken.file.clone();
+            carried = taken.count;
             if self.write(pipeline, taken) && pipeline.mode() == SyncMode::Always {
                 self.sync(pipeline, &file);
             }
@@ -93,10 +96,11 @@ impl Flight {
 }
 
 impl Pipeline {
-    /// Waits until there is a block to write in a directory; `None` when the log is closed and nothing is
-    /// left.
-    fn wait_for_work(&self, lane: usize) -> Option<Taken> {
+    /// Waits until there is a block to write in a directory, for a flight that has `carried` so many records until
+    /// now; `None` when the log is closed and nothing is left.
+    fn wait_for_work(&self, lane: usize, carried: u32) -> Option<Taken> {
         let mut active = self.active.lock();
+        active.in_air -= u64::from(carried);
         loop {
             let ends = match active.state {
                 State::Closing => active.count == 0,
@@ -108,9 +112,10 @@ impl Pipeline {
                 self.work.notify_all();
                 return None;
             }
-            if active.count > 0 && !active.collecting {
+            if self.may_leave(&active) && !active.collecting {
                 self.collect(&mut active);
                 if let Some(taken) = self.take(&mut active, lane, 0) {
+                    active.in_air += u64::from(taken.count);
                     return Some(taken);
                 }
                 // This directory waits for its next file. Another may have room; if none has, the preparer
@@ -120,6 +125,7 @@ impl Pipeline {
                     waiting.notify_all();
                 }
             }
+            active.called = false;
             active.idle += 1;
             active.lanes[lane].idle += 1;
             self.work.wait(&mut active);

@@ -76,6 +76,10 @@ pub(super) struct Active {
     pub(super) state: State,
     /// A flight waits for more records to come.
     pub(super) collecting: bool,
+    /// Records that flights carry.
+    pub(super) in_air: u64,
+    /// A flight has been woken for what is in the buffer, and has not taken it yet.
+    pub(super) called: bool,
     /// Somebody wants everything written and synced now; counts such wishes.
     pub(super) hurry: u64,
     /// Flights that wait for work.
@@ -208,6 +212,23 @@ impl Pipeline {
         backlog == 0 || backlog < 2 * limit
     }
 
+    /// Whether a flight should take what is in the active buffer. When replies wait for the disk, what has gathered
+    /// leaves beside other flights only if it is half as much as they carry: else it is faster to let more gather,
+    /// as each flight costs processor time and a turn of the device.
+    pub(super) fn may_leave(&self, active: &Active) -> bool {
+        let gathered = u64::from(active.count);
+        let crowded = self.mode() == SyncMode::Always && matches!(active.state, State::Running);
+        gathered > 0 && !(crowded && gathered * 2 < active.in_air)
+    }
+
+    /// Wakes a flight that has nothing to do for what is in the active buffer.
+    pub(super) fn call_flight(&self, active: &mut Active) {
+        if active.idle > 0 && !active.called && !active.collecting && self.may_leave(active) {
+            active.called = true;
+            self.work.notify_one();
+        }
+    }
+
     /// Counts bytes that came into the active buffer. REQUIRES: `active` is locked, so nobody else adds.
     pub(super) fn accepted(&self, bytes: usize) {
         let accepted = self.bytes_accepted.load(Ordering::Relaxed);
@@ -249,6 +270,7 @@ impl Pipeline {
             self.chores.notify_all();
         }
         let count = std::mem::take(&mut active.count);
+        active.called = false;
         let sequence = active.next_sequence;
         active.next_sequence += 1;
         active.claimed = flags & BLOCK_CLAIM != 0;
@@ -313,6 +335,8 @@ impl Active {
             lanes,
             state,
             collecting: false,
+            called: false,
+            in_air: 0,
             hurry: 0,
             idle: 0,
             leaving: Vec::new(),
