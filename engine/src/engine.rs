@@ -107,8 +107,8 @@ impl Engine {
         (engine, Background { stop, threads })
     }
 
-    /// Enters the gate as worker `worker` (0, 1, …). Waits while the gate is closed. What the session commits is
-    /// sent off to the disk when it ends.
+    /// Enters the gate as worker `worker` (0, 1, …). Waits while the gate is closed. What the session commits
+    /// is sent off to the disk when it ends.
     pub fn enter(&self, worker: usize) -> Session<'_> {
         Session::new(self, self.gates[worker + 1].0.read(), true)
     }
@@ -165,8 +165,8 @@ impl Engine {
         }
     }
 
-    /// Gives `batch` its `Lsn`s and appends it to the log if there is one. Returns the first. With `gathers` it
-    /// is sent off by `Session`.
+    /// Gives `batch` its `Lsn`s and appends it to the log if there is one. Returns the first. With `gathers`
+    /// it is sent off by `Session`.
     pub(crate) fn append(
         &self,
         world: &World,

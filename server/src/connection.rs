@@ -104,7 +104,7 @@ impl Connection {
     }
 
     /// Serves the client until it goes, is told to go, or fails.
-    pub async fn serve(mut self) -> End {
+    pub async fn serve(&mut self) -> End {
         match self.run().await {
             Ok(end) => end,
             Err(error) => End::Io(error),

@@ -103,7 +103,8 @@ impl Output {
         self.stream.borrow().poll_write_ready(cx).map_ok(|()| self.stuck.set(false))
     }
 
-    /// Sends what may leave at once. What the socket does not take stays; what is held leaves when it is durable.
+    /// Sends what may leave at once. What the socket does not take stays; what is held leaves when it is
+    /// durable.
     pub fn send(self: &Rc<Self>, worker: &Worker) -> io::Result<()> {
         let (mut outbox, stream) = (self.outbox(), self.stream.borrow());
         let revealable = worker.revealable();

@@ -237,10 +237,13 @@ pub fn run(
                     let (worker, open) = (worker.clone(), open.clone());
                     tokio::task::spawn_local(async move {
                         let client = Client::new(handle.clone(), !worker.server.live.needs_password());
-                        let end = Connection::new(stream, client, worker.clone()).serve().await;
+                        let mut connection = Connection::new(stream, client, worker.clone());
+                        let end = connection.serve().await;
                         tracing::debug!(client = handle.id, ?end, "connection closed");
                         worker.clients.borrow_mut().remove(&handle.id);
                         worker.server.clients.remove(handle.id);
+                        // Who sees the socket closed does not find the client any more.
+                        drop(connection);
                         open.notify_one();
                     });
                 }

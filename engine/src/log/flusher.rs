@@ -3,9 +3,9 @@
 //!
 //! Several flights of a directory overlap, because many devices do two or four syncs in the time of one.
 //! Whatever gathers while all are under way goes with the next that is free: group commit without a timer.
-//! A worker calls a flight at the end of its turn, so that all that its clients asked for at once goes together.
-//! When nobody waits for the disk a flight lets records gather for a few milliseconds first, so that a busy
-//! log costs few calls.
+//! A worker calls a flight at the end of its turn, so that all that its clients asked for at once goes
+//! together. When nobody waits for the disk a flight lets records gather for a few milliseconds first, so
+//! that a busy log costs few calls.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -96,8 +96,8 @@ impl Flight {
 }
 
 impl Pipeline {
-    /// Waits until there is a block to write in a directory, for a flight that has `carried` so many records until
-    /// now; `None` when the log is closed and nothing is left.
+    /// Waits until there is a block to write in a directory, for a flight that has `carried` so many records
+    /// until now; `None` when the log is closed and nothing is left.
     fn wait_for_work(&self, lane: usize, carried: u32) -> Option<Taken> {
         let mut active = self.active.lock();
         active.in_air -= u64::from(carried);

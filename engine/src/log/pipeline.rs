@@ -212,9 +212,9 @@ impl Pipeline {
         backlog == 0 || backlog < 2 * limit
     }
 
-    /// Whether a flight should take what is in the active buffer. When replies wait for the disk, what has gathered
-    /// leaves beside other flights only if it is half as much as they carry: else it is faster to let more gather,
-    /// as each flight costs processor time and a turn of the device.
+    /// Whether a flight should take what is in the active buffer. When replies wait for the disk, what has
+    /// gathered leaves beside other flights only if it is half as much as they carry: else it is faster to
+    /// let more gather, as each flight costs processor time and a turn of the device.
     pub(super) fn may_leave(&self, active: &Active) -> bool {
         let gathered = u64::from(active.count);
         let crowded = self.mode() == SyncMode::Always && matches!(active.state, State::Running);
