@@ -19,20 +19,24 @@ pub(super) fn shown_value(directive: &Directive, printed: &[u8]) -> String {
 /// directive in it.
 pub(super) fn without_secrets(line: &[u8]) -> String {
     let unquoted = |word: &[u8]| word.iter().copied().filter(|b| !b"'\"".contains(b)).collect::<Vec<u8>>();
-    let in_pieces = || line.split(|&b| is_space(b)).map(unquoted).collect();
-    let words: Vec<Vec<u8>> = split_args(line).unwrap_or_else(in_pieces);
+    let in_pieces: Vec<Vec<u8>> = line.split(|&b| is_space(b)).map(unquoted).collect();
+    // An escape may hide the name in what a line means, or in how it is written.
+    let readings = split_args(line).into_iter().chain([in_pieces]);
+    readings.into_iter().find_map(hide).unwrap_or_else(|| String::from_utf8_lossy(line).into_owned())
+}
+
+/// The words up to the name of the first sensitive directive; `None` if there is none.
+fn hide(words: Vec<Vec<u8>>) -> Option<String> {
     // Quotes may have made one word of a name and its value.
     let pieces = words.iter().flat_map(|word| word.split(|&b| is_space(b)).map(<[u8]>::to_vec));
     let words: Vec<Vec<u8>> = pieces.collect();
-    let hide = |(i, word): (usize, &Vec<u8>)| Some((i, sensitive_name(word, i == 0)?));
-    let Some((before, name)) = words.iter().enumerate().find_map(hide) else {
-        return String::from_utf8_lossy(line).into_owned();
-    };
+    let name_of = |(i, word): (usize, &Vec<u8>)| Some((i, sensitive_name(word, i == 0)?));
+    let (before, name) = words.iter().enumerate().find_map(name_of)?;
     let mut shown = String::from_utf8_lossy(&join_args(&words[..before])).into_owned();
     if before > 0 {
         shown.push(' ');
     }
-    shown + &name + HIDDEN
+    Some(shown + &name + HIDDEN)
 }
 
 /// The beginning of `word` that says whose value comes next, and what parts them, if that value must not be
@@ -75,6 +79,7 @@ mod tests {
             ("\"requirepass s3cret", "requirepass ..."),
             ("requirepass\"s3cret\"", "requirepass ..."),
             ("\"\\x72equirepass\" s3cret", "requirepass ..."),
+            ("\"\\requirepass-s3cret\"", "\\requirepass ..."),
             ("requirepas s3cret", "requirepas ..."),
             ("requierpass=s3cret", "requierpass=..."),
             ("-requirepass=s3cret", "requirepass=..."),
