@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 /// A worker's end for new connections.
@@ -25,6 +25,22 @@ pub struct Move {
     config: Config,
     /// Where the outcome is awaited.
     outcome: SyncSender<Result<(), ListenError>>,
+}
+
+/// The signals that end the server. From the moment they are caught none of them ends it the hard way.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Catches them. REQUIRES: a runtime's context.
+    pub fn catch() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
 }
 
 /// How others reach the acceptor.
@@ -54,6 +70,7 @@ pub struct Acceptor {
     server: Arc<Shared>,
     listeners: Listeners,
     moves: mpsc::UnboundedReceiver<Move>,
+    signals: Signals,
     incoming: Vec<Incoming>,
     /// The worker that the next connection is dealt to.
     next: usize,
@@ -65,20 +82,19 @@ impl Acceptor {
         server: Arc<Shared>,
         listeners: Listeners,
         moves: mpsc::UnboundedReceiver<Move>,
+        signals: Signals,
         incoming: Vec<Incoming>,
     ) -> Acceptor {
-        Acceptor { server, listeners, moves, incoming, next: 0 }
+        Acceptor { server, listeners, moves, signals, incoming, next: 0 }
     }
 
     /// Accepts until a signal or [`Shared::shut_down`], then closes the listeners.
     pub async fn run(mut self) -> io::Result<()> {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
         let server = self.server.clone();
         loop {
             tokio::select! {
-                _ = terminate.recv() => tracing::info!("Received SIGTERM"),
-                _ = interrupt.recv() => tracing::info!("Received SIGINT"),
+                _ = self.signals.terminate.recv() => tracing::info!("Received SIGTERM"),
+                _ = self.signals.interrupt.recv() => tracing::info!("Received SIGINT"),
                 () = server.stop.notified() => {}
                 accepted = poll_fn(|cx| self.listeners.poll_accept(cx)) => {
                     match accepted {

@@ -6,7 +6,7 @@
 //!   workers:              └─ LOADING … ───────────┴─ serve ─────────────────────────────── close connections
 //! ```
 
-use crate::accept::{Acceptor, AcceptorHandle};
+use crate::accept::{Acceptor, AcceptorHandle, Signals};
 use crate::apply;
 use crate::config::{AppendFsync, Config, ConfigStore, Loaded};
 use crate::listen::{ListenError, Listeners};
@@ -88,9 +88,9 @@ pub fn serve(loaded: Loaded) -> Result<(), ServeError> {
     }
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(not_accepting)?;
-    let listeners = {
+    let (listeners, signals) = {
         let _context = runtime.enter();
-        Listeners::open(config)?
+        (Listeners::open(config)?, Signals::catch().map_err(not_accepting)?)
     };
     let _pidfile = config.pidfile_path().and_then(PidFile::write);
     let threads = config.threads();
@@ -124,7 +124,7 @@ pub fn serve(loaded: Loaded) -> Result<(), ServeError> {
         })?
     };
 
-    let acceptor = Acceptor::new(server.clone(), listeners, moves, incoming);
+    let acceptor = Acceptor::new(server.clone(), listeners, moves, signals, incoming);
     runtime.block_on(acceptor.run()).map_err(not_accepting)?;
     tracing::info!("Stopping: no new connections, closing the open ones");
     for worker in workers {
