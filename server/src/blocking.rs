@@ -1,4 +1,5 @@
-//! Commands that wait for a list or a sorted set to have something (`BLPOP`, `BZPOPMIN` …).
+//! Commands that wait for a list or a sorted set to have something (`BLPOP`, `BZPOPMIN` …), or for replicas
+//! (`WAIT`), of which there are none yet.
 //!
 //! A blocking command that finds nothing asks its connection to wait. The connection registers a [`Waiter`]
 //! in a queue for each key. Whoever commits a write that may give one of these keys something runs the
@@ -23,9 +24,9 @@ use tarn_resp::request::OwnedArgs;
 /// A blocking command that found nothing.
 #[derive(Debug)]
 pub struct BlockRequest {
-    /// What is waited for: a list or a sorted set.
-    pub kind: Kind,
-    /// The keys that may bring something, in the selected database.
+    /// What is waited for: a list, a sorted set, or (`None`) replicas.
+    pub kind: Option<Kind>,
+    /// The keys that may bring something, in the selected database; none for replicas.
     pub keys: Vec<Box<[u8]>>,
     /// How long to wait at most; `None`: for ever.
     pub timeout: Option<Duration>,
@@ -73,7 +74,10 @@ type Place = (u8, Box<[u8]>);
 #[derive(Debug, Default)]
 pub struct Blocking {
     queues: Mutex<HashMap<Place, VecDeque<Arc<Waiter>>>>,
+    /// How many are in the queues.
     waiting: AtomicUsize,
+    /// Those that no key can serve (`WAIT`).
+    keyless: Mutex<Vec<Arc<Waiter>>>,
 }
 
 impl Blocking {
@@ -91,6 +95,10 @@ impl Blocking {
             request,
             outcome: Mutex::new(None),
         });
+        if waiter.request.keys.is_empty() {
+            self.keyless.lock().push(waiter.clone());
+            return waiter;
+        }
         let mut queues = self.queues.lock();
         // SeqCst with the load in `serve_ready`: either the pusher sees this waiter, or the waiter's second
         // look sees the push.
@@ -106,6 +114,10 @@ impl Blocking {
 
     /// Takes a waiter out of all queues.
     pub fn remove(&self, waiter: &Arc<Waiter>) {
+        if waiter.request.keys.is_empty() {
+            self.keyless.lock().retain(|other| !Arc::ptr_eq(other, waiter));
+            return;
+        }
         let mut queues = self.queues.lock();
         let mut found = false;
         for key in &waiter.request.keys {
@@ -126,10 +138,9 @@ impl Blocking {
 
     /// Ends the waiting of client `id`, for `CLIENT UNBLOCK`. Returns whether it waited.
     pub fn unblock(&self, id: u64, outcome: Outcome) -> bool {
-        let found = {
-            let queues = self.queues.lock();
-            queues.values().flatten().find(|waiter| waiter.client.id == id).cloned()
-        };
+        let is_it = |waiter: &&Arc<Waiter>| waiter.client.id == id;
+        let queued = self.queues.lock().values().flatten().find(is_it).cloned();
+        let found = queued.or_else(|| self.keyless.lock().iter().find(is_it).cloned());
         let Some(waiter) = found else { return false };
         let mut slot = waiter.outcome.lock();
         let waited = slot.is_none();
@@ -145,7 +156,11 @@ impl Blocking {
     /// The first that waits for this key, those passed over who wait for a kind of which there is no more.
     fn first(&self, place: &Place, exhausted: &[Kind]) -> Option<Arc<Waiter>> {
         let queues = self.queues.lock();
-        queues.get(place)?.iter().find(|waiter| !exhausted.contains(&waiter.request.kind)).cloned()
+        queues
+            .get(place)?
+            .iter()
+            .find(|waiter| !waiter.request.kind.is_some_and(|kind| exhausted.contains(&kind)))
+            .cloned()
     }
 
     fn places_of(&self, db: u8) -> Vec<Place> {
@@ -202,7 +217,7 @@ fn serve_queued(executor: &mut Executor<'_>) {
         let mut exhausted = SmallVec::<[Kind; 2]>::new();
         while let Some(waiter) = executor.server.blocking.first(&place, &exhausted) {
             if !serve(executor, &waiter) {
-                exhausted.push(waiter.request.kind);
+                exhausted.extend(waiter.request.kind);
             }
         }
     }
@@ -252,6 +267,7 @@ pub fn write_outcome(waiter: &Waiter, outcome: Outcome, out: &mut Vec<u8>) -> Ls
             out.extend_from_slice(&reply);
             return lsn;
         }
+        Outcome::TimedOut if waiter.request.kind.is_none() => writer.integer(0),
         Outcome::TimedOut => writer.null_array(),
         Outcome::Unblocked => writer.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
     }

@@ -116,7 +116,13 @@ impl<'c, 'a> Context<'c, 'a> {
         args: Args<'_>,
     ) {
         let keys = keys.into_iter().map(Box::from).collect();
-        let request = BlockRequest { kind, keys, timeout, args: OwnedArgs::from(args) };
+        let request = BlockRequest { kind: Some(kind), keys, timeout, args: OwnedArgs::from(args) };
+        self.client.after = After::Block(Box::new(request));
+    }
+
+    /// Lets the client wait until the time is over (`None`: for ever), which is answered with 0.
+    pub fn wait_for_replicas(&mut self, timeout: Option<Duration>, args: Args<'_>) {
+        let request = BlockRequest { kind: None, keys: Vec::new(), timeout, args: OwnedArgs::from(args) };
         self.client.after = After::Block(Box::new(request));
     }
 

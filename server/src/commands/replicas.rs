@@ -4,6 +4,7 @@ use crate::command::{Command, Flags};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
+use std::time::Duration;
 use tarn_resp::request::Args;
 
 /// The rows of this family.
@@ -19,12 +20,16 @@ pub const COMMANDS: &[Command] = &[Command::new(
 .categories(&["@connection"])];
 
 fn wait<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    parse::integer(args.at(1))?;
+    let replicas = parse::integer(args.at(1))?;
     let timeout_ms = parse::integer_or(args.at(2), "ERR timeout is not an integer or out of range")?;
     if timeout_ms < 0 {
         return Err(CommandError::text("ERR timeout is negative"));
     }
-    // No replica will come within any time.
-    cx.reply.integer(0);
+    if replicas <= 0 {
+        cx.reply.integer(0);
+        return Ok(());
+    }
+    let timeout = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms as u64));
+    cx.wait_for_replicas(timeout, args);
     Ok(())
 }
