@@ -11,7 +11,7 @@
 //! connection holds no buffer.
 
 use crate::blocking::{self, BlockRequest, Waiter};
-use crate::client::{After, Client, ReplyMode};
+use crate::client::{After, Client, ClientHandle, ReplyMode};
 use crate::dispatch::Executor;
 use crate::outbox::Outbox;
 use crate::output::Output;
@@ -106,9 +106,20 @@ impl Connection {
     /// Serves the client until it goes, is told to go, or fails.
     pub async fn serve(&mut self) -> End {
         match self.run().await {
-            Ok(end) => end,
+            Ok(end) => {
+                if matches!(end, End::OutputLimit) {
+                    self.tell("it did not read its replies, see client-output-buffer-limit");
+                }
+                end
+            }
             Err(error) => End::Io(error),
         }
+    }
+
+    /// Tells the operator why the connection is closed.
+    fn tell(&self, why: &str) {
+        let ClientHandle { id, addr, .. } = &*self.client.handle;
+        tracing::warn!("closing client {id} at {addr}: {why}");
     }
 
     async fn run(&mut self) -> io::Result<End> {
@@ -120,7 +131,11 @@ impl Connection {
         loop {
             let mut ran = match poll_fn(|cx| self.poll_event(cx)).await? {
                 Event::End(end) => return Ok(end),
-                Event::Read(0) => return Ok(End::Closed),
+                Event::Read(0) => {
+                    // It may have closed its sending side alone: what it asked for is still answered.
+                    self.closing = true;
+                    Ran::All
+                }
                 Event::Read(len) => self.run_scratch(len),
                 Event::GoOn if self.input.is_empty() || self.closing => Ran::All,
                 Event::GoOn => Ran::Full,
@@ -146,7 +161,9 @@ impl Connection {
                     Ran::Full => {}
                     Ran::Blocked(request) => {
                         if !self.wait_for_key(request).await? {
-                            return Ok(End::Closed);
+                            self.closing = true;
+                            ran = Ran::All;
+                            continue;
                         }
                     }
                     Ran::Postponed(args) => {
@@ -293,6 +310,8 @@ impl Connection {
                 Err(error) => {
                     if error.has_reply() {
                         Writer::new(outbox.buffer(), self.client.protocol).protocol_error(&error);
+                    } else {
+                        self.tell("its request is longer than client-query-buffer-limit");
                     }
                     self.closing = true;
                 }

@@ -2,135 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+mod running;
+
+use running::{Client, Folder, eventually, free_port};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
-
-/// What has not happened by then will not happen.
-const LIMIT: Duration = Duration::from_secs(30);
-
-/// A folder for data, sockets and the messages of the servers that run in it one after another.
-struct Folder(TempDir);
-
-impl Folder {
-    fn new() -> Folder {
-        Folder(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tarn"));
-        command.arg("serve").arg("--dir").arg(self.0.path()).args(args).stdin(Stdio::null());
-        command
-    }
-
-    /// Starts a server that has to refuse; returns its exit status and what it says.
-    fn refusal(&self, args: &[&str]) -> String {
-        let Output { status, stderr, .. } = self.command(args).output().unwrap();
-        assert_eq!(status.code(), Some(1), "{args:?}");
-        String::from_utf8(stderr).unwrap()
-    }
-
-    /// Starts a server; its messages go to the file `messages`.
-    fn serve(&self, args: &[&str]) -> Server {
-        let messages = File::create(self.path("messages")).unwrap();
-        Server { child: self.command(args).stderr(messages).stdout(Stdio::null()).spawn().unwrap() }
-    }
-
-    fn messages(&self) -> String {
-        std::fs::read_to_string(self.path("messages")).unwrap()
-    }
-}
-
-/// A running server; dropping it kills it.
-struct Server {
-    child: Child,
-}
-
-impl Server {
-    fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    fn terminate(mut self) -> ExitStatus {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
-        self.child.wait().unwrap()
-    }
-
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A connection that speaks inline commands and reads replies as they are on the wire.
-struct Client<S>(BufReader<S>);
-
-impl Client<TcpStream> {
-    /// Connects as soon as the server is there.
-    fn tcp(host: &str, port: u16) -> Self {
-        Client(BufReader::new(eventually(|| TcpStream::connect((host, port)).ok())))
-    }
-}
-
-impl Client<UnixStream> {
-    fn unix(path: &PathBuf) -> Self {
-        Client(BufReader::new(eventually(|| UnixStream::connect(path).ok())))
-    }
-}
-
-impl<S: Read + Write> Client<S> {
-    /// The reply's first line; of a bulk string its content.
-    fn ask(&mut self, command: &str) -> String {
-        loop {
-            self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
-            let mut line = String::new();
-            self.0.read_line(&mut line).unwrap();
-            if line.starts_with("-LOADING") {
-                continue;
-            }
-            if let Some(len) = line.strip_prefix('$') {
-                let mut content = vec![0; len.trim_end().parse::<usize>().unwrap() + 2];
-                self.0.read_exact(&mut content).unwrap();
-                line = String::from_utf8(content).unwrap();
-            }
-            return line.trim_end().to_owned();
-        }
-    }
-}
-
-fn eventually<T>(mut what: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(result) = what() {
-            return result;
-        }
-        assert!(began.elapsed() < LIMIT, "it did not happen in time");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
+use std::io::Write;
 
 #[test]
 fn debug_is_refused_unless_it_was_enabled() {

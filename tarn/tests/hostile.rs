@@ -1,0 +1,264 @@
+//! Clients that mean harm or know no better: too many, silent, half gone, never reading, and senseless.
+//! Whatever they do, memory stays bounded and the others are served.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use running::{Client, Folder, LIMIT, Server, eventually, free_port};
+use rustix::net::sockopt::set_socket_linger;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+/// A server at a port, and a client that must be served whatever others do.
+struct Scene {
+    folder: Folder,
+    server: Server,
+    port: u16,
+    witness: Client<TcpStream>,
+}
+
+impl Scene {
+    fn new(args: &[&str]) -> Scene {
+        let (folder, port) = (Folder::new(), free_port());
+        let server = folder.serve(&[&["--port", &port.to_string()], args].concat());
+        let mut witness = Client::tcp("127.0.0.1", port);
+        // Answered when the server has loaded its data.
+        assert_eq!(witness.ask("EXISTS k"), ":0");
+        Scene { folder, server, port, witness }
+    }
+
+    /// A connection that waits for a reply no longer than for anything else.
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.server.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
+    }
+
+    fn clients(&mut self) -> usize {
+        let info = self.witness.ask("INFO clients");
+        let count = info.lines().find_map(|line| line.strip_prefix("connected_clients:")).unwrap();
+        count.parse().unwrap()
+    }
+
+    /// Waits until nobody but the witness and `others` is connected.
+    fn wait_for_clients(&mut self, others: usize) {
+        eventually(|| (self.clients() == 1 + others).then_some(()));
+    }
+}
+
+/// All that comes until the server closes the connection, in whichever way.
+fn read_to_end(mut stream: &TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    match stream.read_to_end(&mut all) {
+        Err(error) if error.kind() != ErrorKind::ConnectionReset => {
+            panic!("{error} after {} bytes", all.len())
+        }
+        _ => all,
+    }
+}
+
+fn exchange(mut stream: &TcpStream, request: &[u8], reply: &[u8]) {
+    stream.write_all(request).unwrap();
+    let mut read = vec![0; reply.len()];
+    stream.read_exact(&mut read).unwrap();
+    assert_eq!(read.escape_ascii().to_string(), reply.escape_ascii().to_string());
+}
+
+/// Raises the limit of open files as far as `files`, or as it goes; returns it.
+fn allow_files(files: u64) -> u64 {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let reachable = maximum.unwrap_or(u64::MAX).min(files);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(reachable), maximum }).unwrap();
+    reachable
+}
+
+#[test]
+fn ten_thousand_idle_clients_cost_little_and_one_more_is_refused() {
+    // The default of `maxclients`. The server needs files beside its clients, too, and cannot go further than
+    // this process.
+    let clients_max = allow_files(10_000 + 256).min(10_256) as usize - 256;
+    let mut scene = Scene::new(&["--maxclients", &clients_max.to_string()]);
+    let before = scene.resident_bytes();
+    let idle: Vec<TcpStream> = (1..clients_max).map(|_| scene.connect()).collect();
+    for stream in &idle {
+        exchange(stream, b"PING\r\n", b"+PONG\r\n");
+    }
+    let each = (scene.resident_bytes() - before) / idle.len() as u64;
+    assert!(each < 20_000, "{each} bytes each");
+
+    assert_eq!(read_to_end(&scene.connect()), b"-ERR max number of clients reached\r\n");
+    assert!(scene.witness.ask("INFO stats").contains("rejected_connections:1\r\n"));
+    drop(idle);
+    scene.wait_for_clients(0);
+    exchange(&scene.connect(), b"PING\r\n", b"+PONG\r\n");
+}
+
+#[test]
+fn a_request_may_take_its_time_and_holds_nobody_up() {
+    let mut scene = Scene::new(&[]);
+    let slow = scene.connect();
+    let beginning = "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nab";
+    (&slow).write_all(beginning.as_bytes()).unwrap();
+    let waits = format!(" qbuf={} ", beginning.len());
+    eventually(|| scene.witness.ask("CLIENT LIST").contains(&waits).then_some(()));
+    assert_eq!(scene.witness.ask("SET k other"), "+OK");
+    exchange(&slow, b"cde\r\n", b"+OK\r\n");
+    assert_eq!(scene.witness.ask("GET k"), "abcde");
+}
+
+#[test]
+fn who_closes_its_sending_side_is_answered_first() {
+    const BIG: usize = 8 << 20;
+    for mode in ["everysec", "always"] {
+        let mut scene = Scene::new(&["--appendfsync", mode]);
+        let asks = scene.connect();
+        (&asks).write_all(b"SET a b\r\nGET a\r\n").unwrap();
+        asks.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(read_to_end(&asks).escape_ascii().to_string(), "+OK\\r\\n$1\\r\\nb\\r\\n", "{mode}");
+
+        assert_eq!(scene.witness.ask(&format!("SETRANGE big {} x", BIG - 1)), format!(":{BIG}"));
+        let asks = scene.connect();
+        (&asks).write_all(b"GET big\r\n").unwrap();
+        asks.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(read_to_end(&asks).len(), format!("${BIG}\r\n\r\n").len() + BIG, "{mode}");
+
+        let waits = scene.connect();
+        (&waits).write_all(b"SET b c\r\nBLPOP list 0\r\n").unwrap();
+        waits.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(read_to_end(&waits), b"+OK\r\n", "{mode}");
+        scene.wait_for_clients(0);
+    }
+}
+
+#[test]
+fn who_vanishes_within_a_pipeline_is_forgotten() {
+    let mut scene = Scene::new(&[]);
+    assert_eq!(scene.witness.ask("SETRANGE big 1048575 x"), ":1048576");
+    let pipeline = format!("{}{}*3\r\n$3\r\nSE", "INCR n\r\n".repeat(1000), "GET big\r\n".repeat(30));
+    let vanish: Vec<TcpStream> = (0..10).map(|_| scene.connect()).collect();
+    for mut stream in &vanish {
+        stream.write_all(pipeline.as_bytes()).unwrap();
+        // Closing will reset the connection instead of ending it in order.
+        set_socket_linger(stream, Some(Duration::ZERO)).unwrap();
+    }
+    eventually(|| (scene.witness.ask("GET n") == "10000").then_some(()));
+    scene.wait_for_clients(10);
+    drop(vanish);
+    scene.wait_for_clients(0);
+    assert_eq!(scene.witness.ask("INCR n"), ":10001");
+}
+
+/// Sends requests until the server takes no more.
+fn flood(mut stream: &TcpStream, request: &str) -> usize {
+    let requests = request.repeat(1000);
+    stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    let mut sent = 0;
+    while sent < 256 << 20 {
+        match stream.write(requests.as_bytes()) {
+            Ok(len) => sent += len,
+            Err(_) => return sent,
+        }
+    }
+    panic!("the server takes everything");
+}
+
+#[test]
+fn from_who_never_reads_nothing_more_is_read() {
+    let mut scene = Scene::new(&[]);
+    assert_eq!(scene.witness.ask("SETRANGE k 1048575 x"), ":1048576");
+    assert_eq!(scene.witness.ask("GET k").len(), 1 << 20);
+    let before = scene.resident_bytes();
+    let idle = scene.connect();
+    flood(&idle, "GET k\r\n");
+    let grown = scene.resident_bytes().saturating_sub(before);
+    assert!(grown < 8 << 20, "{grown} bytes");
+    assert_eq!(scene.witness.ask("PING"), "+PONG");
+    assert_eq!(scene.clients(), 2);
+}
+
+#[test]
+fn who_pauses_within_a_large_reply_is_served_on() {
+    let mut scene = Scene::new(&[]);
+    for len in [3 << 20, 5 << 20, 9 << 20, 17 << 20] {
+        assert_eq!(scene.witness.ask(&format!("SETRANGE k {} x", len - 1)), format!(":{len}"));
+        let pauses = scene.connect();
+        (&pauses).write_all(b"CLIENT SETNAME pauses\r\nGET k\r\n").unwrap();
+        eventually(|| (scene.witness.ask("CLIENT LIST").contains(" name=pauses ")).then_some(()));
+        let mut read = vec![0; format!("+OK\r\n${len}\r\n\r\n").len() + len];
+        (&pauses).read_exact(&mut read).unwrap();
+        exchange(&pauses, b"PING\r\n", b"+PONG\r\n");
+    }
+}
+
+#[test]
+fn who_exceeds_the_limit_of_unread_output_is_closed_and_told_of() {
+    let mut scene = Scene::new(&["--client-output-buffer-limit", "normal 100kb 0 0"]);
+    assert_eq!(scene.witness.ask("SETRANGE k 16777215 x"), ":16777216");
+    let idle = scene.connect();
+    (&idle).write_all("GET k\r\n".repeat(8).as_bytes()).unwrap();
+    let message = "it did not read its replies, see client-output-buffer-limit";
+    eventually(|| scene.folder.messages().contains(message).then_some(()));
+    scene.wait_for_clients(0);
+}
+
+#[test]
+fn what_makes_no_sense_is_answered_with_redis_s_error_and_the_end() {
+    let mut scene = Scene::new(&["--client-query-buffer-limit", "1mb"]);
+    let nested = "*1\r\n".repeat(10_000);
+    let endless = "a".repeat(70_000);
+    let unclosed = format!("SET k \"{}\r\n", "x".repeat(1000));
+    let half_a_million = format!("*500000\r\n{}", "$1\r\nx\r\n".repeat(200_000));
+    for (request, reply) in [
+        ("*2147483648\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
+        ("*99999999999999999999\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
+        ("*1\r\n$-1\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        ("*2\r\n$3\r\nGET\r\n$-9223372036854775808\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        ("*1\r\n$536870913\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        ("*1\r\n$9223372036854775807\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        (&nested, "-ERR Protocol error: expected '$', got '*'\r\n"),
+        (&unclosed, "-ERR Protocol error: unbalanced quotes in request\r\n"),
+        (&endless, "-ERR Protocol error: too big inline request\r\n"),
+        // More than the query buffer may hold ends without a word, as in Redis.
+        ("*2\r\n$4\r\nECHO\r\n$2000000\r\n", ""),
+        (&half_a_million, ""),
+    ] {
+        let stream = scene.connect();
+        // The server may be gone before it has read everything.
+        let _ = (&stream).write_all(request.as_bytes());
+        let shown: String = request.chars().take(60).collect();
+        assert_eq!(String::from_utf8(read_to_end(&stream)).unwrap(), reply, "{shown}");
+        assert_eq!(scene.witness.ask("PING"), "+PONG", "{shown}");
+    }
+    let messages = scene.folder.messages();
+    assert_eq!(messages.matches("longer than client-query-buffer-limit").count(), 2, "{messages}");
+    scene.wait_for_clients(0);
+}
+
+#[test]
+fn announced_lengths_reserve_no_memory_and_keys_hold_any_byte() {
+    let mut scene = Scene::new(&[]);
+    let before = scene.resident_bytes();
+    let announcers: Vec<TcpStream> = (0..100).map(|_| scene.connect()).collect();
+    let beginning = "*2147483647\r\n$3\r\nSET\r\n$536870912\r\nab";
+    for mut stream in &announcers {
+        stream.write_all(beginning.as_bytes()).unwrap();
+    }
+    let waits = format!(" qbuf={} ", beginning.len());
+    eventually(|| (scene.witness.ask("CLIENT LIST").matches(&waits).count() == 100).then_some(()));
+    let grown = scene.resident_bytes().saturating_sub(before);
+    assert!(grown < 8 << 20, "{grown} bytes");
+
+    let stream = scene.connect();
+    exchange(&stream, b"*3\r\n$3\r\nSET\r\n$6\r\na\0\r\n\xff\0\r\n$1\r\n\0\r\n", b"+OK\r\n");
+    exchange(&stream, b"*2\r\n$3\r\nGET\r\n$6\r\na\0\r\n\xff\0\r\n", b"$1\r\n\0\r\n");
+    exchange(&stream, b"*2\r\n$6\r\nEXISTS\r\n$1\r\na\r\n", b":0\r\n");
+}
