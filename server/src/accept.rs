@@ -1,9 +1,11 @@
-//! Accepting connections and dealing them out to the workers, until the server stops.
+//! Accepting connections and dealing them out to the workers, and the main thread's rounds, until the server
+//! stops.
 
 use crate::address::Address;
 use crate::client::ClientHandle;
 use crate::config::Config;
 use crate::listen::{ListenError, Listeners};
+use crate::rounds::{self, Rounds};
 use crate::shared::Shared;
 use crate::stream::{Detached, Stream};
 use std::future::poll_fn;
@@ -14,6 +16,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 
 /// A worker's end for new connections.
 pub type Incoming = mpsc::UnboundedSender<(Detached, Arc<ClientHandle>)>;
@@ -91,11 +94,17 @@ impl Acceptor {
     /// Accepts until a signal or [`Shared::shut_down`], then closes the listeners.
     pub async fn run(mut self) -> io::Result<()> {
         let server = self.server.clone();
+        let (mut rounds, mut ticks) = (Rounds::default(), tokio::time::interval(rounds::PAUSE));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = self.signals.terminate.recv() => tracing::info!("Received SIGTERM"),
                 _ = self.signals.interrupt.recv() => tracing::info!("Received SIGINT"),
                 () = server.stop.notified() => {}
+                _ = ticks.tick() => {
+                    rounds.make(&server);
+                    continue;
+                }
                 accepted = poll_fn(|cx| self.listeners.poll_accept(cx)) => {
                     match accepted {
                         Ok((stream, peer)) => self.deal(stream, peer),

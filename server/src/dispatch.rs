@@ -96,11 +96,16 @@ impl Executor<'_> {
         out: &mut Vec<u8>,
     ) -> Result<Lsn, CommandError> {
         let (command, slot) = self.resolve(found, client, args)?;
-        if !command.accepts(args.len()) {
-            return Err(wrong_number(found.command, command, args));
-        }
-        if !client.authenticated && !command.flags.has(Flags::NO_AUTH) {
-            return Err(CommandError::text("NOAUTH Authentication required."));
+        let refusal = if !command.accepts(args.len()) {
+            Some(wrong_number(found.command, command, args))
+        } else if !client.authenticated && !command.flags.has(Flags::NO_AUTH) {
+            Some(CommandError::text("NOAUTH Authentication required."))
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            stats::add(&self.server.stats.workers[self.worker].commands[slot].rejected, 1);
+            return Err(refusal);
         }
         let writes = command.flags.has(Flags::WRITE);
         let waits = writes && !self.has_room || self.server.pause.holds(writes, self.now).is_some();
@@ -175,7 +180,11 @@ impl Executor<'_> {
         };
         if let Some(began) = began {
             let took = began.elapsed();
-            stats::add(&counter.nanos, took.as_nanos() as u64 * weight);
+            let nanos = took.as_nanos() as u64;
+            stats::add(&counter.nanos, nanos * weight);
+            if self.server.live.tracks_latency() {
+                counter.latencies.note(nanos, weight);
+            }
             if slow_us >= 0
                 && took.as_micros() >= slow_us as u128
                 && !command.flags.has(Flags::SKIP_SLOWLOG)

@@ -19,6 +19,7 @@ pub struct Live {
     protected_mode: AtomicBool,
     maxclients: AtomicU64,
     slow_us: AtomicI64,
+    latency_tracking: AtomicBool,
 }
 
 impl Live {
@@ -36,6 +37,7 @@ impl Live {
             protected_mode: AtomicBool::new(false),
             maxclients: AtomicU64::new(0),
             slow_us: AtomicI64::new(0),
+            latency_tracking: AtomicBool::new(false),
         };
         live.update(config);
         live
@@ -55,6 +57,7 @@ impl Live {
         self.protected_mode.store(config.protected_mode, Ordering::Relaxed);
         self.maxclients.store(config.maxclients as u64, Ordering::Relaxed);
         self.slow_us.store(config.slowlog_log_slower_than_us, Ordering::Relaxed);
+        self.latency_tracking.store(config.latency_tracking, Ordering::Relaxed);
     }
 
     /// Clients at the same time.
@@ -65,6 +68,11 @@ impl Live {
     /// Microseconds from which on a command is slow; negative: none is.
     pub fn slow_us(&self) -> i64 {
         self.slow_us.load(Ordering::Relaxed)
+    }
+
+    /// Whether histograms of latency are kept.
+    pub fn tracks_latency(&self) -> bool {
+        self.latency_tracking.load(Ordering::Relaxed)
     }
 
     /// Longest string.

@@ -7,6 +7,7 @@ use crate::commands;
 use crate::config::ConfigStore;
 use crate::live::Live;
 use crate::pause::Pause;
+use crate::rates::Rates;
 use crate::slowlog::SlowLog;
 use crate::stats::Stats;
 use parking_lot::Mutex;
@@ -17,7 +18,7 @@ use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, SystemClock};
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery::Progress;
-use tarn_engine::{Appender, Durable, Log};
+use tarn_engine::{Appender, Durable, Log, LogError};
 
 /// The store and the log that it is written to.
 pub struct Store {
@@ -25,6 +26,14 @@ pub struct Store {
     pub engine: Arc<Engine>,
     /// The log; `None` with `appendonly no`.
     pub log: Option<OpenLog>,
+}
+
+impl Store {
+    /// Why the log takes no records at the moment; `None` if it does, or there is none.
+    pub fn log_failure(&self) -> Option<LogError> {
+        let log = self.log.as_ref()?.log.lock();
+        log.as_ref()?.status().failed.map(|(_, error)| error)
+    }
 }
 
 /// An open log.
@@ -49,6 +58,8 @@ pub struct Shared {
     pub databases: usize,
     /// Counters.
     pub stats: Stats,
+    /// How much is done a second.
+    pub rates: Rates,
     /// Connected clients.
     pub clients: Clients,
     /// Slow commands.
@@ -88,6 +99,7 @@ impl Shared {
             live: Live::of(&settings),
             databases,
             stats: Stats::new(workers, commands::slots()),
+            rates: Rates::default(),
             clients: Clients::default(),
             slowlog,
             pause: Pause::default(),

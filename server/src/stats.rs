@@ -1,6 +1,7 @@
 //! Counters: one set a worker, so that counting costs no shared cache line; `INFO` adds them up.
 
 use crate::error::CommandError;
+use crate::latency::{Counts, Histogram};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +13,8 @@ pub struct CommandCounter {
     pub calls: AtomicU64,
     /// Nanoseconds it ran, fast commands by sample.
     pub nanos: AtomicU64,
+    /// Calls by how long they took, fast commands by sample.
+    pub latencies: Histogram,
     /// Times it was refused before it ran.
     pub rejected: AtomicU64,
     /// Times it replied an error.
@@ -50,6 +53,8 @@ pub struct Stats {
     /// What the counters were at the last `CONFIG RESETSTAT`: a worker's counters are written by that worker
     /// alone.
     baseline: Mutex<Totals>,
+    /// The same of the latencies, by slot.
+    latency_baseline: Mutex<Vec<Counts>>,
     memory_peak_bytes: AtomicU64,
 }
 
@@ -108,6 +113,7 @@ impl Stats {
             connections: AtomicU64::new(0),
             rejected_connections: AtomicU64::new(0),
             baseline: Mutex::default(),
+            latency_baseline: Mutex::default(),
             memory_peak_bytes: AtomicU64::new(0),
         }
     }
@@ -141,9 +147,41 @@ impl Stats {
         }
     }
 
+    /// Commands that ever ran, for rates.
+    pub fn calls(&self) -> u64 {
+        let of = |worker: &WorkerStats| -> u64 {
+            worker.commands.iter().map(|command| command.calls.load(Ordering::Relaxed)).sum()
+        };
+        self.workers.iter().map(of).sum()
+    }
+
+    /// How long the calls of a command took since the last [`reset`](Self::reset).
+    pub fn latencies(&self, slot: usize) -> Counts {
+        let mut counts = self.latencies_ever(slot);
+        if let Some(then) = self.latency_baseline.lock().get(slot) {
+            for (count, then) in counts.iter_mut().zip(then) {
+                *count = count.saturating_sub(*then);
+            }
+        }
+        counts
+    }
+
+    fn latencies_ever(&self, slot: usize) -> Counts {
+        let mut counts = Counts::new();
+        for worker in &self.workers {
+            worker.commands[slot].latencies.add_to(&mut counts);
+        }
+        counts
+    }
+
+    fn slots(&self) -> usize {
+        self.workers.first().map_or(0, |worker| worker.commands.len())
+    }
+
     /// Counts from zero again, as far as [`totals`](Self::totals) and the errors go.
     pub fn reset(&self) {
         *self.baseline.lock() = self.totals_ever();
+        *self.latency_baseline.lock() = (0..self.slots()).map(|slot| self.latencies_ever(slot)).collect();
         self.errors.lock().clear();
     }
 
@@ -153,7 +191,6 @@ impl Stats {
     }
 
     fn totals_ever(&self) -> Totals {
-        let slots = self.workers.first().map_or(0, |worker| worker.commands.len());
         let of = |slot: usize| CommandTotals {
             calls: self.sum(|worker| &worker.commands[slot].calls),
             nanos: self.sum(|worker| &worker.commands[slot].nanos),
@@ -161,7 +198,7 @@ impl Stats {
             failed: self.sum(|worker| &worker.commands[slot].failed),
         };
         Totals {
-            commands: (0..slots).map(of).collect(),
+            commands: (0..self.slots()).map(of).collect(),
             input_bytes: self.sum(|worker| &worker.input_bytes),
             output_bytes: self.sum(|worker| &worker.output_bytes),
             hits: self.sum(|worker| &worker.hits),

@@ -140,6 +140,21 @@ fn who_does_not_read_is_closed_after_the_seconds_of_the_soft_limit() {
 }
 
 #[test]
+fn the_rates_in_info_are_those_of_the_load() {
+    let (folder, port) = (Folder::new(), free_port());
+    let _server = folder.serve(&["--port", &port.to_string()]);
+    let mut client = Client::tcp("127.0.0.1", port);
+    for name in ["instantaneous_ops_per_sec", "instantaneous_input_kbps", "instantaneous_output_kbps"] {
+        let mut is_positive = || {
+            let info = client.ask("INFO stats");
+            let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+            line.parse::<f64>().unwrap() > 0.0
+        };
+        eventually(|| is_positive().then_some(()));
+    }
+}
+
+#[test]
 fn a_directive_without_effect_is_told_once() {
     let (folder, port) = (Folder::new(), free_port());
     let args = ["--port", &port.to_string(), "--save", "60 1", "--save", "30 1", "--log-compaction", "none"];

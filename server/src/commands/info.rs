@@ -11,9 +11,11 @@ use crate::commands;
 use crate::commands::connection::REDIS_VERSION;
 use crate::context::Context;
 use crate::error::CommandError;
-use crate::process;
+use crate::latency;
+use crate::process::{self, Heap};
 use crate::shared::{Shared, Store};
 use crate::stats::{CommandTotals, Totals};
+use tarn_engine::Entry;
 use tarn_resp::request::Args;
 
 /// The rows of this family.
@@ -42,7 +44,7 @@ const SECTIONS: [(&str, &str, bool, Section); 13] = [
     ("modules", "Modules", true, |_, _| ()),
     ("commandstats", "Commandstats", false, commandstats),
     ("errorstats", "Errorstats", true, errorstats),
-    ("latencystats", "Latencystats", false, |_, _| ()),
+    ("latencystats", "Latencystats", false, latencystats),
     ("cluster", "Cluster", true, |report, _| report.line("cluster_enabled", 0)),
     ("keyspace", "Keyspace", true, keyspace),
 ];
@@ -176,7 +178,12 @@ fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("aof_enabled", u8::from(config.appendonly));
     report.line("aof_rewrite_in_progress", 0);
     report.line("aof_last_bgrewrite_status", "ok");
+    let failure = store.and_then(Store::log_failure);
+    report.line("aof_last_write_status", if failure.is_some() { "err" } else { "ok" });
     report.line("appendfsync", setting(cx.server, "appendfsync"));
+    if let Some(error) = failure {
+        report.line("log_failure", error);
+    }
     if let Some(log) = log {
         report.line("log_dirs", config.log_dirs().len());
         report.line("log_durable_lsn", log.durable.lsn().0);
@@ -202,8 +209,12 @@ fn stats(report: &mut Report, cx: &Context<'_, '_>) {
         cx.server.stats.totals();
     report.line("total_connections_received", connections);
     report.line("total_commands_processed", commands.iter().map(|command| command.calls).sum::<u64>());
+    let rate = cx.server.rates.now();
+    report.line("instantaneous_ops_per_sec", rate.commands as u64);
     report.line("total_net_input_bytes", input_bytes);
     report.line("total_net_output_bytes", output_bytes);
+    report.line("instantaneous_input_kbps", format_args!("{:.2}", rate.input_bytes / 1024.0));
+    report.line("instantaneous_output_kbps", format_args!("{:.2}", rate.output_bytes / 1024.0));
     report.line("rejected_connections", rejected_connections);
     report.line("expired_keys", cx.keys.engine().expired_keys());
     report.line("evicted_keys", 0);
@@ -247,6 +258,23 @@ fn commandstats(report: &mut Report, cx: &Context<'_, '_>) {
     }
 }
 
+/// The percentiles of `latency-tracking-info-percentiles` of each command that was called, in microseconds.
+fn latencystats(report: &mut Report, cx: &Context<'_, '_>) {
+    let config = cx.server.config.snapshot();
+    for (name, slot) in commands::full_names() {
+        let counts = cx.server.stats.latencies(slot);
+        let values: Vec<String> = config
+            .latency_tracking_info_percentiles
+            .iter()
+            .filter_map(|&percent| Some((percent, latency::percentile(&counts, percent)?)))
+            .map(|(percent, nanos)| format!("p{percent}={:.3}", nanos as f64 / 1000.0))
+            .collect();
+        if !values.is_empty() {
+            report.line(&format!("latency_percentiles_usec_{name}"), values.join(","));
+        }
+    }
+}
+
 fn errorstats(report: &mut Report, cx: &Context<'_, '_>) {
     let errors = cx.server.stats.errors.lock();
     let mut sorted: Vec<_> = errors.iter().collect();
@@ -261,34 +289,31 @@ fn keyspace(report: &mut Report, cx: &Context<'_, '_>) {
         let table = cx.keys.table(db as u8);
         if !table.is_empty() {
             let (keys, expires) = (table.len(), table.expiring());
-            report.put(format_args!("db{db}:keys={keys},expires={expires},avg_ttl=0\r\n"));
+            let ttl_ms = if expires == 0 { 0 } else { mean_ttl_ms(cx, db as u8) };
+            report.put(format_args!("db{db}:keys={keys},expires={expires},avg_ttl={ttl_ms}\r\n"));
         }
     }
 }
 
-/// What the allocator holds, in bytes.
-#[derive(Debug, Clone, Copy, Default)]
-struct Heap {
-    /// In objects.
-    allocated: u64,
-    /// In pages that hold objects.
-    active: u64,
-    /// In RAM.
-    resident: u64,
-}
-
-impl Heap {
-    fn now() -> Self {
-        use tikv_jemalloc_ctl::{epoch, stats};
-        let read = || -> Result<Self, tikv_jemalloc_ctl::Error> {
-            // The statistics are those of the last epoch.
-            epoch::advance()?;
-            let (allocated, active) = (stats::allocated::read()?, stats::active::read()?);
-            let resident = stats::resident::read()?;
-            Ok(Self { allocated: allocated as u64, active: active as u64, resident: resident as u64 })
-        };
-        read().unwrap_or_default()
+/// The mean of the time that some keys have left, of those that expire.
+fn mean_ttl_ms(cx: &Context<'_, '_>, db: u8) -> u64 {
+    const KEYS: u64 = 64;
+    let table = cx.keys.table(db);
+    let (mut keys, mut sum_ms) = (0, 0u64);
+    let (segments, first) = (table.segments(), rand::random::<u64>() as usize);
+    for index in 0..segments {
+        let segment = table.read(first.wrapping_add(index) % segments);
+        if segment.expiring() > 0 {
+            for expiry in segment.iter().filter_map(Entry::expiry) {
+                keys += 1;
+                sum_ms += expiry.saturating_sub(cx.now());
+            }
+        }
+        if keys >= KEYS {
+            break;
+        }
     }
+    sum_ms.checked_div(keys).unwrap_or(0)
 }
 
 fn allocator_name() -> String {

@@ -19,7 +19,6 @@ macro_rules! field {
 const NO_CHECKPOINTS: &str = "no checkpoints are taken yet";
 const NO_COMPACTION: &str = "the log is not compacted yet";
 const EXPIRES_ALL: &str = "every turn of the background work deletes all keys that are due";
-const NO_HISTOGRAMS: &str = "no histograms of latency are kept yet";
 const NO_LATENCY_EVENTS: &str = "events of high latency are not kept yet";
 const LIST_NODES: &str = "the nodes of lists have a size of their own, and are never compressed";
 const NO_OTHER_CLASSES: &str = "there are neither replicas nor subscribers yet";
@@ -121,10 +120,10 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::run_time("slowlog-max-len", int(0, i64::MAX), "128", field!(slowlog_max_len),
         "entries of the slow log"),
     Directive::run_time("latency-tracking", Shape::Bool, "yes", field!(latency_tracking),
-        "keep a histogram of each command's latency").without_effect(NO_HISTOGRAMS),
+        "keep a histogram of each command's latency, for INFO latencystats"),
     Directive::run_time("latency-tracking-info-percentiles", Shape::List, "50 99 99.9",
         field!(latency_tracking_info_percentiles),
-        "percentiles that INFO latencystats shows").without_effect(NO_HISTOGRAMS),
+        "percentiles that INFO latencystats shows"),
     Directive::run_time("latency-monitor-threshold", int(0, i64::MAX), "0",
         field!(latency_monitor_threshold_ms),
         "milliseconds from which an event is kept for LATENCY; 0 for none").without_effect(NO_LATENCY_EVENTS),
