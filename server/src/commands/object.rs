@@ -24,7 +24,7 @@ pub const COMMANDS: &[Command] = &[Command::new(
 .subcommands(&[
     row("encoding", "2.2.3", "Returns the name of the encoding that a value has.", encoding),
     row("freq", "4.0.0", "Returns how often a key is used, on a logarithmic scale.", freq),
-    row("idletime", "2.2.3", "Returns the seconds since the last use of a key.", idletime),
+    row("idletime", "2.2.3", "Returns 0: when a key was used is not noted.", idletime),
     row("refcount", "2.2.3", "Returns the number of references to a value.", refcount),
     Command::new(
         "help",
@@ -83,6 +83,7 @@ fn freq<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
     with_entry(cx, args, |_, _| Err(CommandError::text(NOT_TRACKED)))
 }
 
+/// Always 0: noting when a key was used would make a write of every read. Nothing is evicted that would need it.
 fn idletime<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     with_entry(cx, args, |cx, _| {
         cx.reply.integer(0);
