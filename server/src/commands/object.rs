@@ -83,7 +83,8 @@ fn freq<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
     with_entry(cx, args, |_, _| Err(CommandError::text(NOT_TRACKED)))
 }
 
-/// Always 0: noting when a key was used would make a write of every read. Nothing is evicted that would need it.
+/// Always 0: noting when a key was used would make a write of every read, and nothing is evicted that would
+/// need it.
 fn idletime<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     with_entry(cx, args, |cx, _| {
         cx.reply.integer(0);
