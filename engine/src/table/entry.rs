@@ -1,4 +1,4 @@
-//! One key with all that belongs to it: expiry, `Lsn`s and value, in 24 bytes and one allocation while it is
+//! One key with all that belongs to it: expiry, `Lsn`s and value, in 16 bytes and one allocation while it is
 //! small.
 //!
 //! An entry knows what a [`Change`] means: the engine applies each write here after it has logged it, and
@@ -78,32 +78,32 @@ impl Entry {
     /// The key.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        self.body.block.key()
+        self.body.block().key()
     }
 
     /// What the key holds.
     #[inline]
     pub fn kind(&self) -> Kind {
-        self.body.block.kind()
+        self.body.block().kind()
     }
 
     /// The newest record that changed anything here.
     #[inline]
     pub fn lsn(&self) -> Lsn {
-        self.body.block.lsn()
+        self.body.block().lsn()
     }
 
     /// The oldest record that the value is still made of; see the head of this file. Elements of hashes, sets
     /// and sorted sets may have older ones of their own where no image began the collection.
     pub fn base(&self) -> Lsn {
-        let header = self.body.block.header();
+        let header = self.body.block().header();
         header.base.unwrap_or(header.lsn)
     }
 
     /// When the key expires.
     #[inline]
     pub fn expiry(&self) -> Option<UnixMs> {
-        self.body.block.expiry()
+        self.body.block().expiry()
     }
 
     /// Whether the key's time is over: in the millisecond of its expiry it is still there.
@@ -121,14 +121,14 @@ impl Entry {
     /// Bytes of the allocation, known without a look at it.
     #[inline]
     pub fn block_len(&self) -> usize {
-        self.body.block.len()
+        self.body.block().len()
     }
 
     /// Reads the first and the last byte of the allocation, which brings a small value into the processor's
     /// cache.
     #[inline]
     pub fn touch(&self) -> usize {
-        self.body.block.ends()
+        self.body.block().ends()
     }
 
     /// Bytes of memory that the entry holds, itself included.
@@ -138,8 +138,8 @@ impl Entry {
 
     /// What `OBJECT ENCODING` replies; the limits that were in force at each write decide, as in Redis.
     pub fn encoding(&self) -> &'static str {
-        match (self.kind(), self.body.block.sticky()) {
-            (Kind::String, false) => limits::string_encoding(self.body.block.payload()),
+        match (self.kind(), self.body.block().sticky()) {
+            (Kind::String, false) => limits::string_encoding(self.body.block().payload()),
             (Kind::String, true) => "raw",
             (Kind::List, _) => "quicklist",
             (Kind::Set, false) => "intset",
@@ -176,7 +176,7 @@ impl Entry {
         if self.kind() != Kind::String && self.body.count() == 0 {
             return Ok(self.empty_out(retired));
         }
-        self.body.block.set_lsn(lsn);
+        self.body.block_mut().set_lsn(lsn);
         Ok(Applied::Kept)
     }
 
@@ -187,7 +187,7 @@ impl Entry {
     }
 
     fn retire_records(&self, retired: &mut Retired) {
-        let header = self.body.block.header();
+        let header = self.body.block().header();
         let mut key_lsns: SmallVec<[Lsn; 3]> = header.base.into_iter().chain(header.expiry_lsn).collect();
         match header.kind {
             Kind::String | Kind::List => key_lsns.push(header.lsn),
@@ -219,31 +219,31 @@ impl Entry {
     }
 
     fn expire(&mut self, expiry: Option<UnixMs>, lsn: Lsn, retired: &mut Retired) {
-        let mut header = self.body.block.header();
+        let mut header = self.body.block().header();
         retired.lsns.extend(header.expiry_lsn);
         if header.kind == Kind::String {
             header.base = header.base.or(Some(header.lsn));
         }
         (header.expiry, header.expiry_lsn) = (expiry, Some(lsn));
-        self.body.block.set_header(&header);
+        self.body.block_mut().set_header(&header);
     }
 
     fn patch(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Mismatch> {
         self.expect(Kind::String)?;
         let offset = usize::try_from(offset).map_err(|_| Mismatch)?;
         let end = offset.checked_add(bytes.len()).filter(|end| *end <= BYTES_MAX).ok_or(Mismatch)?;
-        let mut header = self.body.block.header();
+        let mut header = self.body.block().header();
         if header.lsn != Lsn::ZERO && (!header.sticky || header.base.is_none()) {
             (header.sticky, header.base) = (true, header.base.or(Some(header.lsn)));
-            self.body.block.set_header(&header);
+            self.body.block_mut().set_header(&header);
         }
-        self.body.block.set_sticky();
-        let len = self.body.block.payload().len();
+        self.body.block_mut().set_sticky();
+        let len = self.body.block().payload().len();
         if end > len {
             let zeros = vec![0; offset.saturating_sub(len)];
-            self.body.block.splice_payload(offset.min(len)..len, &[&zeros, bytes]);
+            self.body.block_mut().splice_payload(offset.min(len)..len, &[&zeros, bytes]);
         } else {
-            self.body.block.payload_mut()[offset..end].copy_from_slice(bytes);
+            self.body.block_mut().payload_mut()[offset..end].copy_from_slice(bytes);
         }
         Ok(())
     }
@@ -304,8 +304,9 @@ impl Entry {
             }
             _ => return Err(Mismatch),
         }
-        if self.body.block.header().base.is_none() {
-            self.body.block.set_header(&Header { base: Some(lsn), ..self.body.block.header() });
+        if self.body.block().header().base.is_none() {
+            let header = self.body.block().header();
+            self.body.block_mut().set_header(&Header { base: Some(lsn), ..header });
         }
         Ok(())
     }
@@ -322,7 +323,7 @@ impl Entry {
 
     /// Reports an element's former record, unless it is an image that other elements may still need.
     fn outdate(&self, old: Option<Lsn>, retired: &mut Retired) {
-        retired.lsns.extend(old.filter(|_| old != self.body.block.header().base));
+        retired.lsns.extend(old.filter(|_| old != self.body.block().header().base));
     }
 }
 

@@ -65,8 +65,8 @@ impl Header {
     }
 }
 
-/// Header, key and payload.
-#[derive(Clone)]
+/// Header, key and payload. The default has not even a header: it stands for a block that was taken out.
+#[derive(Clone, Default)]
 pub(crate) struct Block(Box<[u8]>);
 
 impl Block {

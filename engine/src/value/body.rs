@@ -15,25 +15,65 @@ use crate::record::{Kind, Lsn, Side};
 /// Bytes from which on an allocation is freed elsewhere: giving it back to the system takes time.
 const BLOCK_BYTES_LARGE: usize = 256 << 10;
 
-/// Block and nodes. The kind is the block's; string operations are for strings, and so on.
+/// Block and nodes, in 16 bytes. The kind is the block's; string operations are for strings, and so on.
 #[derive(Clone)]
-pub(crate) struct Body {
-    pub(crate) block: Block,
-    /// The elements of a large collection; the block's payload is empty then.
-    nodes: Option<Box<Nodes>>,
+pub(crate) enum Body {
+    /// All is in the block.
+    Small(Block),
+    /// A large collection.
+    Large(Box<Large>),
+}
+
+const _: () = assert!(size_of::<Body>() == 16, "the two forms are told apart by the block's pointer");
+
+/// A collection of which the elements are in nodes; the block's payload is empty.
+#[derive(Clone)]
+pub(crate) struct Large {
+    block: Block,
+    nodes: Nodes,
 }
 
 impl Body {
+    #[inline]
+    pub(crate) fn block(&self) -> &Block {
+        match self {
+            Body::Small(block) => block,
+            Body::Large(large) => &large.block,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn block_mut(&mut self) -> &mut Block {
+        self.parts_mut().0
+    }
+
+    #[inline]
+    fn parts_mut(&mut self) -> (&mut Block, Option<&mut Nodes>) {
+        match self {
+            Body::Small(block) => (block, None),
+            Body::Large(large) => (&mut large.block, Some(&mut large.nodes)),
+        }
+    }
+
+    /// The nodes of a large collection.
+    #[inline]
+    pub(crate) fn nodes(&self) -> Option<&Nodes> {
+        match self {
+            Body::Small(_) => None,
+            Body::Large(large) => Some(&large.nodes),
+        }
+    }
+
     /// A string.
     pub(crate) fn string(header: &Header, key: &[u8], value: &[u8]) -> Body {
-        Body { block: Block::new(header, key, value), nodes: None }
+        Body::Small(Block::new(header, key, value))
     }
 
     /// Nothing yet.
     pub(crate) fn empty(header: &Header, key: &[u8]) -> Body {
         match header.kind {
             Kind::String => Body::string(header, key, &[]),
-            _ => Body { block: Block::empty(header, key), nodes: None },
+            _ => Body::Small(Block::empty(header, key)),
         }
     }
 
@@ -48,7 +88,7 @@ impl Body {
             body.set_nodes(Nodes::build(kind, &packed)?);
             let (count, limits) = (body.count(), limits::current());
             if items.into_iter().any(|item| limits.passed(kind, count, item.name, item.value)) {
-                body.block.set_sticky();
+                body.block_mut().set_sticky();
             }
             return Some(body);
         }
@@ -67,45 +107,50 @@ impl Body {
     /// Makes this string another one in the memory that it has; `false`, and nothing has changed, if that is
     /// not to be done.
     pub(crate) fn overwrite(&mut self, header: &Header, value: &[u8]) -> bool {
-        let len = self.block.payload().len();
-        if self.block.kind() != Kind::String || len != value.len() && self.block.len() > BLOCK_BYTES_LARGE {
+        let len = self.block().payload().len();
+        if self.block().kind() != Kind::String || len != value.len() && self.block().len() > BLOCK_BYTES_LARGE
+        {
             return false;
         }
-        self.block.set_header(header);
-        self.block.splice_payload(0..len, &[value]);
+        self.block_mut().set_header(header);
+        self.block_mut().splice_payload(0..len, &[value]);
         true
     }
 
     /// What takes long to free, if anything.
     pub(crate) fn discard(self) -> Option<Garbage> {
-        match self.nodes {
-            Some(nodes) => Some(Garbage::nodes(nodes, self.block.header().base)),
-            None if self.block.len() > BLOCK_BYTES_LARGE => Some(Garbage::block(self.block)),
-            None => None,
+        match self {
+            Body::Large(large) => Some(Garbage::nodes(Box::new(large.nodes), large.block.header().base)),
+            Body::Small(block) if block.len() > BLOCK_BYTES_LARGE => Some(Garbage::block(block)),
+            Body::Small(_) => None,
         }
     }
 
     /// Bytes of memory, this included.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Body>() + self.block.len() + self.nodes.as_ref().map_or(0, |nodes| nodes.bytes())
+        let large = match self {
+            Body::Small(_) => 0,
+            Body::Large(large) => size_of::<Large>() + large.nodes.bytes(),
+        };
+        size_of::<Body>() + self.block().len() + large
     }
 
     /// The `Lsn`s of packed elements, where they have any; those in nodes are reported by their [`Garbage`].
     pub(crate) fn packed_lsns(&self) -> impl Iterator<Item = Lsn> {
-        let elements = match &self.nodes {
-            None => packed_parts(self.block.payload()).1,
+        let elements = match self.nodes() {
+            None => packed_parts(self.block().payload()).1,
             Some(_) => &[],
         };
-        packed::items(packed::layout_of(self.block.kind()), elements).map(|item| item.lsn())
+        packed::items(packed::layout_of(self.block().kind()), elements).map(|item| item.lsn())
     }
 
     #[inline]
     pub(crate) fn value(&self) -> ValueRef<'_> {
-        if let Some(nodes) = &self.nodes {
+        if let Some(nodes) = self.nodes() {
             return nodes.value();
         }
-        let payload = self.block.payload();
-        match self.block.kind() {
+        let payload = self.block().payload();
+        match self.block().kind() {
             Kind::String => ValueRef::String(payload),
             Kind::List => ValueRef::List(ListRef { form: packed_form(LIST, payload) }),
             Kind::Set => ValueRef::Set(SetRef { form: packed_form(SET, payload) }),
@@ -119,9 +164,10 @@ impl Body {
 
     /// Gives a field a value; the `Lsn` that it had.
     pub(crate) fn hash_put(&mut self, field: &[u8], value: &[u8], lsn: Lsn) -> Option<Lsn> {
-        let old = match self.nodes.as_deref_mut() {
+        let (block, nodes) = self.parts_mut();
+        let old = match nodes {
             Some(Nodes::Hash(tree)) => tree.put(field, value, lsn),
-            _ => hash::put(&mut self.block.packed(), field, value, lsn),
+            _ => hash::put(&mut block.packed(), field, value, lsn),
         };
         self.note_limits(field, value);
         self.unpack_if_large();
@@ -130,9 +176,10 @@ impl Body {
 
     /// Adds a member, or notes its newer record; the `Lsn` that it had.
     pub(crate) fn set_add(&mut self, member: &[u8], lsn: Lsn) -> Option<Lsn> {
-        let old = match self.nodes.as_deref_mut() {
+        let (block, nodes) = self.parts_mut();
+        let old = match nodes {
             Some(Nodes::Set(tree)) => tree.add(member, lsn),
-            _ => set::add(&mut self.block.packed(), member, lsn),
+            _ => set::add(&mut block.packed(), member, lsn),
         };
         self.note_limits(member, &[]);
         self.unpack_if_large();
@@ -141,9 +188,10 @@ impl Body {
 
     /// Gives a member a score; the `Lsn` that it had.
     pub(crate) fn zset_put(&mut self, member: &[u8], score: f64, lsn: Lsn) -> Option<Lsn> {
-        let old = match self.nodes.as_deref_mut() {
+        let (block, nodes) = self.parts_mut();
+        let old = match nodes {
             Some(Nodes::ZSet(trees)) => trees.put(member, score, lsn),
-            _ => zset::put(&mut self.block.packed(), member, score, lsn),
+            _ => zset::put(&mut block.packed(), member, score, lsn),
         };
         if old.is_none() {
             self.note_limits(member, &[]);
@@ -154,57 +202,66 @@ impl Body {
 
     /// Takes out an element by its name; the `Lsn` that it had.
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Lsn> {
-        let layout = packed::layout_of(self.block.kind());
-        match self.nodes.as_deref_mut() {
+        let layout = packed::layout_of(self.block().kind());
+        let (block, nodes) = self.parts_mut();
+        match nodes {
             Some(nodes) => nodes.remove(name),
-            None => packed::remove(layout, &mut self.block.packed(), name),
+            None => packed::remove(layout, &mut block.packed(), name),
         }
     }
 
     /// Puts an element before the one at `index`, or behind the last. REQUIRES: `index` is at most the
     /// length.
     pub(crate) fn list_insert(&mut self, index: usize, element: &[u8]) {
-        match self.nodes.as_deref_mut() {
+        let (block, nodes) = self.parts_mut();
+        match nodes {
             Some(Nodes::List(tree)) => tree.insert(index, element),
-            _ => list::insert(&mut self.block.packed(), index, element),
+            _ => list::insert(&mut block.packed(), index, element),
         }
         self.unpack_if_large();
     }
 
     /// Puts an element in the place of the one at `index`. REQUIRES: there is one.
     pub(crate) fn list_put(&mut self, index: usize, element: &[u8]) {
-        match self.nodes.as_deref_mut() {
+        let (block, nodes) = self.parts_mut();
+        match nodes {
             Some(Nodes::List(tree)) => tree.put(index, element),
-            _ => list::put(&mut self.block.packed(), index, element),
+            _ => list::put(&mut block.packed(), index, element),
         }
         self.unpack_if_large();
     }
 
     /// Takes out the element at `index`. REQUIRES: there is one.
     pub(crate) fn list_remove(&mut self, index: usize) {
-        match self.nodes.as_deref_mut() {
+        let (block, nodes) = self.parts_mut();
+        match nodes {
             Some(Nodes::List(tree)) => tree.remove_at(index),
-            _ => list::remove(&mut self.block.packed(), index, 1),
+            _ => list::remove(&mut block.packed(), index, 1),
         }
     }
 
     /// Takes `popped` elements from an end, or all; what is left of large ones.
     pub(crate) fn list_pop(&mut self, side: Side, popped: usize) -> Option<Garbage> {
         let count = self.count();
-        match self.nodes.as_deref_mut() {
+        let (block, nodes) = self.parts_mut();
+        match nodes {
             Some(Nodes::List(tree)) if popped < count => {
                 let mut cut = Vec::new();
                 tree.trim(side, popped, &mut cut);
                 (!cut.is_empty()).then(|| Garbage::cut(cut))
             }
             Some(_) => {
-                self.block.splice_payload(0..0, &[&PACKED_EMPTY]);
-                self.nodes.take().map(|nodes| Garbage::nodes(nodes, None))
+                block.splice_payload(0..0, &[&PACKED_EMPTY]);
+                let small = Body::Small(std::mem::take(block));
+                match std::mem::replace(self, small) {
+                    Body::Large(large) => Some(Garbage::nodes(Box::new(large.nodes), None)),
+                    Body::Small(_) => None,
+                }
             }
             None => {
                 let popped = popped.min(count);
                 let index = if side == Side::Front { 0 } else { count - popped };
-                list::remove(&mut self.block.packed(), index, popped);
+                list::remove(&mut block.packed(), index, popped);
                 None
             }
         }
@@ -212,41 +269,37 @@ impl Body {
 
     /// Moves packed elements to nodes if they have become too many.
     fn unpack_if_large(&mut self) {
-        if self.nodes.is_some() {
+        if self.nodes().is_some() {
             return;
         }
-        let (count, bytes) = packed_parts(self.block.payload());
+        let (count, bytes) = packed_parts(self.block().payload());
         if (count > PACKED_COUNT_MAX || bytes.len() > PACKED_BYTES_MAX)
-            && let Some(nodes) = Nodes::build(self.block.kind(), bytes)
+            && let Some(nodes) = Nodes::build(self.block().kind(), bytes)
         {
             self.set_nodes(nodes);
         }
     }
 
     fn set_nodes(&mut self, nodes: Nodes) {
-        self.nodes = Some(Box::new(nodes));
-        let len = self.block.payload().len();
-        self.block.splice_payload(0..len, &[]);
+        let mut block = std::mem::take(self.block_mut());
+        let len = block.payload().len();
+        block.splice_payload(0..len, &[]);
+        *self = Body::Large(Box::new(Large { block, nodes }));
     }
 
     /// Notes whether Redis leaves the small encoding now that this element was put.
     fn note_limits(&mut self, name: &[u8], value: &[u8]) {
-        if !self.block.sticky() && limits::current().passed(self.block.kind(), self.count(), name, value) {
-            self.block.set_sticky();
+        if !self.block().sticky() && limits::current().passed(self.block().kind(), self.count(), name, value)
+        {
+            self.block_mut().set_sticky();
         }
-    }
-
-    /// The nodes of a large collection.
-    #[cfg(test)]
-    pub(crate) fn nodes(&self) -> Option<&Nodes> {
-        self.nodes.as_deref()
     }
 
     /// Elements of a collection.
     pub(crate) fn count(&self) -> usize {
-        match &self.nodes {
+        match self.nodes() {
             Some(nodes) => nodes.count(),
-            None => packed_parts(self.block.payload()).0,
+            None => packed_parts(self.block().payload()).0,
         }
     }
 }
