@@ -54,6 +54,12 @@ pub struct Connection {
     closing: bool,
 }
 
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.worker.abandon(&self.output);
+    }
+}
+
 /// Why a connection ended.
 #[derive(Debug)]
 pub enum End {

@@ -73,6 +73,11 @@ impl Output {
         self.outbox.borrow().len()
     }
 
+    /// The `Lsn` whose durability lets more out; `None` if nothing is held.
+    pub fn held_until(&self) -> Option<Lsn> {
+        self.outbox.borrow().held_until()
+    }
+
     /// Whether the socket had no room.
     pub fn is_stuck(&self) -> bool {
         self.stuck.get()

@@ -114,6 +114,13 @@ impl Worker {
         self.waiting.borrow_mut().insert((lsn, output.client()), output.clone());
     }
 
+    /// Forgets what `output` holds: its client is gone, and its socket shall close now.
+    pub fn abandon(&self, output: &Output) {
+        if let Some(lsn) = output.held_until() {
+            self.waiting.borrow_mut().remove(&(lsn, output.client()));
+        }
+    }
+
     /// Lets those go on who waited for it: the watermark has moved, or there is room in the log.
     fn go_on(&self) {
         if self.server.has_room() {

@@ -11,7 +11,7 @@ mod running;
 use running::{Client, Folder, LIMIT, eventually, free_port};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -117,6 +117,21 @@ fn a_full_disk_refuses_writes_until_there_is_room_and_loses_nothing() {
             assert!(refusal.contains("No space left on device"), "{refusal}");
             assert_eq!(client.ask("STRLEN k0"), ":100000", "reads go on");
             assert!(client.ask("INFO persistence").contains("log_failure:the log cannot be written: "));
+
+            if mode == "always" {
+                // The newest write waits for the disk, and so does who looks at its key.
+                let mut waiting = Client::tcp("127.0.0.1", port);
+                let id = waiting.ask("CLIENT ID").split_off(1);
+                let look = format!("STRLEN k{}\r\n", acknowledged.load(Ordering::SeqCst));
+                waiting.0.get_mut().write_all(look.as_bytes()).unwrap();
+                let list = format!("CLIENT LIST ID {id}");
+                eventually(|| client.ask(&list).contains("cmd=strlen").then_some(()));
+                assert_eq!(client.ask(&format!("CLIENT KILL ID {id}")), ":1");
+                waiting.0.get_ref().set_read_timeout(Some(LIMIT)).unwrap();
+                let mut rest = Vec::new();
+                waiting.0.read_to_end(&mut rest).unwrap();
+                assert_eq!(rest, b"", "a killed client's socket does not wait for the disk");
+            }
 
             std::fs::remove_file(&filler).unwrap();
             let full_at = acknowledged.load(Ordering::SeqCst);
