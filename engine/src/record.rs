@@ -195,6 +195,8 @@ pub enum Change<'a> {
         elements: Bytes<'a>,
         /// When the key expires.
         expiry: Option<UnixMs>,
+        /// Whether it has passed a limit of Redis's small encodings, whatever its elements say.
+        sticky: bool,
     },
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Clock, ManualClock, OsDisk};
 use tarn_engine::log::{Group, Log, LogOptions, SyncMode};
-use tarn_engine::record::{Batch, Change, Lsn, Side, Write};
+use tarn_engine::record::{Batch, Change, Kind, Lsn, Side, Write};
 use tarn_engine::recovery::{self, Progress, Replayed};
 use tarn_engine::session::Access;
 use tarn_engine::table::{KeyHash, ScanBudget};
@@ -65,7 +65,8 @@ impl Store {
                 ValueRef::String(value) => value.to_vec(),
                 other => elements_of(other),
             };
-            let text = format!("{:?} {} {:?}", entry.kind(), value.escape_ascii(), entry.expiry());
+            let (shown, expiry) = (entry.encoding(), entry.expiry());
+            let text = format!("{:?} {shown} {} {expiry:?}", entry.kind(), value.escape_ascii());
             all.push((String::from_utf8_lossy(entry.key()).into_owned(), text));
             false
         });
@@ -182,6 +183,33 @@ fn a_replaced_record_becomes_invalid_and_the_newest_stays_valid() {
 fn field(field: &str, value: &str) -> Change<'static> {
     let bytes = |text: &str| text.as_bytes().to_vec().into();
     Change::HashPut { field: bytes(field), value: bytes(value) }
+}
+
+#[test]
+fn what_outgrew_a_small_encoding_shows_it_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&[directory.path()], 1);
+    store.change("raw", put("12"));
+    store.change("raw", Change::Patch { offset: 2, bytes: b""[..].into() });
+    store.change("shrunk", field("f", &"long".repeat(20)));
+    store.change("shrunk", field("f", "v"));
+    let image = |sticky| Change::Image {
+        kind: Kind::ZSet,
+        elements: b"\x01m\0\0\0\0\0\0\0\0"[..].into(),
+        expiry: None,
+        sticky,
+    };
+    store.change("copied", image(true));
+    store.change("small", image(false));
+    let shown = |store: &Store| {
+        let contents = store.contents(0);
+        contents.into_iter().map(|(key, text)| (key, text.split(' ').nth(1).unwrap().to_owned())).collect()
+    };
+    let before: Vec<(String, String)> = shown(&store);
+    let expected = [("copied", "skiplist"), ("raw", "raw"), ("shrunk", "hashtable"), ("small", "listpack")];
+    assert_eq!(before, expected.map(|(key, encoding)| (key.to_owned(), encoding.to_owned())));
+    store.close();
+    assert_eq!(shown(&open(&[directory.path()], 2)), before);
 }
 
 #[test]

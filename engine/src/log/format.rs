@@ -61,8 +61,10 @@ pub(super) const FLAG_LSN: u8 = 2;
 pub(super) const FLAG_DB: u8 = 4;
 /// An expiry follows as a varint, in milliseconds since the Unix epoch.
 pub(super) const FLAG_EXPIRY: u8 = 8;
+/// The collection has passed a limit of Redis's small encodings.
+pub(super) const FLAG_STICKY: u8 = 16;
 /// All flags of a record that this version knows.
-pub(super) const FLAGS_KNOWN: u8 = FLAG_GROUP | FLAG_LSN | FLAG_DB | FLAG_EXPIRY;
+pub(super) const FLAGS_KNOWN: u8 = FLAG_GROUP | FLAG_LSN | FLAG_DB | FLAG_EXPIRY | FLAG_STICKY;
 
 /// Bytes that are whole by their checksum, or came from elsewhere, and yet are no records of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

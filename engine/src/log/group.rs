@@ -7,7 +7,7 @@
 //! A record says neither its `Lsn` nor its length: the first is one more than that of the record before, the
 //! second follows from the fields. So a group is copied into the block as it stands, whatever `Lsn` it gets.
 
-use super::format::{FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, kind, put_varint};
+use super::format::{FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, FLAG_STICKY, kind, put_varint};
 use crate::record::{Change, Kind, Side, UnixMs, Write};
 
 /// Bytes of capacity that a cleared group keeps at most, so that one giant command does not hold memory for
@@ -32,10 +32,10 @@ impl Group {
         self.count = self.count.checked_add(1).expect("a group has fewer than 2^32 records");
         match write {
             Write::Key { db, key, change } => self.push_change(*db, key, change),
-            Write::Flush { db: Some(db) } => self.head(kind::FLUSH, *db, None),
-            Write::Flush { db: None } => self.head(kind::FLUSH_ALL, 0, None),
+            Write::Flush { db: Some(db) } => self.head(kind::FLUSH, 0, *db, None),
+            Write::Flush { db: None } => self.head(kind::FLUSH_ALL, 0, 0, None),
             Write::Swap { a, b } => {
-                self.head(kind::SWAP, 0, None);
+                self.head(kind::SWAP, 0, 0, None);
                 self.bytes.extend_from_slice(&[*a, *b]);
             }
         }
@@ -77,7 +77,8 @@ impl Group {
 
     fn push_change(&mut self, db: u8, key: &[u8], change: &Change<'_>) {
         let (record_kind, expiry) = kind_and_expiry(change);
-        self.head(record_kind, db, expiry);
+        let flags = if matches!(change, Change::Image { sticky: true, .. }) { FLAG_STICKY } else { 0 };
+        self.head(record_kind, flags, db, expiry);
         self.field(key);
         match change {
             Change::Delete | Change::Expire(_) => {}
@@ -113,8 +114,9 @@ impl Group {
         }
     }
 
-    fn head(&mut self, record_kind: u8, db: u8, expiry: Option<UnixMs>) {
-        let flags = if db == 0 { 0 } else { FLAG_DB } | if expiry.is_none() { 0 } else { FLAG_EXPIRY };
+    fn head(&mut self, record_kind: u8, flags: u8, db: u8, expiry: Option<UnixMs>) {
+        let flags =
+            flags | if db == 0 { 0 } else { FLAG_DB } | if expiry.is_none() { 0 } else { FLAG_EXPIRY };
         self.bytes.extend_from_slice(&[record_kind, flags]);
         if db != 0 {
             self.bytes.push(db);

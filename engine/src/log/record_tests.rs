@@ -43,11 +43,8 @@ fn change() -> impl Strategy<Value = Change<'static>> {
         (number(), bytes()).prop_map(|(index, element)| Change::ListPut { index, element }),
         (number(), bytes()).prop_map(|(index, element)| Change::ListInsert { index, element }),
         number().prop_map(|index| Change::ListRemove { index }),
-        (kind(), bytes(), any::<Option<u64>>()).prop_map(|(kind, elements, expiry)| Change::Image {
-            kind,
-            elements,
-            expiry
-        }),
+        (kind(), bytes(), any::<Option<u64>>(), any::<bool>())
+            .prop_map(|(kind, elements, expiry, sticky)| Change::Image { kind, elements, expiry, sticky }),
     ]
 }
 

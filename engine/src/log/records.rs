@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::file::LSN_END;
 use super::format::{
-    FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, FLAG_LSN, FLAGS_KNOWN, FormatError, kind, take_varint,
+    FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, FLAG_LSN, FLAG_STICKY, FLAGS_KNOWN, FormatError, kind, take_varint,
 };
 use crate::record::{Bytes, Change, Kind, Lsn, Side, UnixMs, Write};
 
@@ -98,6 +98,7 @@ impl Head {
         if flags & !FLAGS_KNOWN != 0
             || flags & FLAG_EXPIRY != 0 && !may_expire
             || flags & FLAG_DB != 0 && !has_db
+            || flags & FLAG_STICKY != 0 && kind != kind::IMAGE
         {
             return Err(FormatError::BadFlags { kind, flags });
         }
@@ -157,7 +158,8 @@ fn take_change<'a>(head: &Head, rest: &mut &'a [u8]) -> Result<Change<'a>, Forma
         kind::IMAGE => {
             let kind = Kind::from_u8(take_u8(rest)?).filter(|kind| *kind != Kind::String);
             let kind = kind.ok_or(FormatError::BadField("kind of an image"))?;
-            Change::Image { kind, elements: take_bytes(rest)?, expiry }
+            let sticky = head.flags & FLAG_STICKY != 0;
+            Change::Image { kind, elements: take_bytes(rest)?, expiry, sticky }
         }
         unknown => return Err(FormatError::UnknownType(unknown)),
     })

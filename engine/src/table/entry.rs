@@ -55,8 +55,9 @@ impl Entry {
                 let header = Header { expiry: *expiry, ..Header::new(Kind::String, lsn) };
                 return Some(Entry { body: Body::string(&header, key, value) });
             }
-            Change::Image { kind, elements, expiry } => {
-                return Entry::from_image(key, *kind, elements, *expiry, lsn);
+            Change::Image { kind, elements, expiry, sticky } => {
+                let header = Header { expiry: *expiry, sticky: *sticky, ..Header::new(*kind, lsn) };
+                return Entry::from_image(key, header, elements);
             }
             Change::Patch { .. } => Kind::String,
             Change::HashPut { .. } => Kind::Hash,
@@ -70,8 +71,8 @@ impl Entry {
         (applied == Ok(Applied::Kept)).then_some(entry)
     }
 
-    fn from_image(key: &[u8], kind: Kind, image: &[u8], expiry: Option<UnixMs>, lsn: Lsn) -> Option<Entry> {
-        let header = Header { expiry, base: Some(lsn), ..Header::new(kind, lsn) };
+    fn from_image(key: &[u8], header: Header, image: &[u8]) -> Option<Entry> {
+        let header = Header { base: Some(header.lsn), ..header };
         Body::from_image(key, &header, image).map(|body| Entry { body })
     }
 
@@ -136,6 +137,12 @@ impl Entry {
         self.body.bytes()
     }
 
+    /// Whether the value has passed a limit of Redis's small encodings, or the string was changed in part:
+    /// the encoding remembers that, whatever became of the value since.
+    pub fn sticky(&self) -> bool {
+        self.body.block().sticky()
+    }
+
     /// What `OBJECT ENCODING` replies; the limits that were in force at each write decide, as in Redis.
     pub fn encoding(&self) -> &'static str {
         match (self.kind(), self.body.block().sticky()) {
@@ -160,8 +167,8 @@ impl Entry {
     ) -> Result<Applied, Mismatch> {
         match change {
             Change::Put { value, expiry } => self.replace(value, *expiry, lsn, retired),
-            Change::Image { kind, elements, expiry } => {
-                let image = Entry::from_image(self.key(), *kind, elements, *expiry, lsn).ok_or(Mismatch)?;
+            Change::Image { .. } => {
+                let image = Entry::create(self.key(), change, lsn).ok_or(Mismatch)?;
                 std::mem::replace(self, image).retire(retired);
                 return Ok(Applied::Kept);
             }
@@ -413,7 +420,7 @@ mod tests {
         elements.push_field(b"a", b"1");
         elements.push_field(b"b", b"2");
         let elements = Cow::Owned(elements.finish());
-        let image = Change::Image { kind: Kind::Hash, elements, expiry: None };
+        let image = Change::Image { kind: Kind::Hash, elements, expiry: None, sticky: false };
         let remove = Change::HashRemove { field: Cow::Borrowed(b"b") };
         let (mut entry, mut retired) = play(&[image, hash_put("a"), hash_put("a"), remove.clone()]);
         assert_eq!(retired.lsns[..], [Lsn(2)]);
@@ -431,7 +438,8 @@ mod tests {
         let (mut list, mut retired) = play(&[push.clone(), push]);
         let nan = Change::ZSetPut { member: Cow::Borrowed(b"m"), score: f64::NAN };
         let far = Change::Patch { offset: u64::MAX, bytes: Cow::Borrowed(b"x") };
-        let image = Change::Image { kind: Kind::Set, elements: Cow::Borrowed(b"\x09x"), expiry: None };
+        let image =
+            Change::Image { kind: Kind::Set, elements: Cow::Borrowed(b"\x09x"), expiry: None, sticky: false };
         let put = Change::ListPut { index: 2, element: Cow::Borrowed(b"x") };
         let unfit =
             [hash_put("a"), add("a"), nan, far.clone(), at(3), put, Change::ListRemove { index: 2 }, image];

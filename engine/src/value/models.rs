@@ -295,7 +295,7 @@ proptest! {
         let one = elements_of(subject.value().unwrap());
         let twice = twice && kind != Kind::List;
         let elements = if twice { [&one[..], &one].concat() } else { one.clone() };
-        let image = Change::Image { kind, elements: cow(&elements), expiry: Some(5) };
+        let image = Change::Image { kind, elements: cow(&elements), expiry: Some(5), sticky: false };
         let entry = Entry::create(b"other", &image, Lsn(9)).unwrap();
         prop_assert_eq!(sorted_items(kind, &elements_of(entry.value())), sorted_items(kind, &one));
         prop_assert_eq!((entry.lsn(), entry.base(), entry.expiry()), (Lsn(9), Lsn(9), Some(5)));
@@ -312,7 +312,7 @@ proptest! {
     fn hostile_images_are_errors(kind in 0..5u8, bytes in vec(any::<u8>(), 0..60)) {
         let kind = Kind::from_u8(kind).unwrap();
         let sound = super::image::decode(kind, &bytes).all(|item| item.is_ok());
-        let change = Change::Image { kind, elements: cow(&bytes), expiry: None };
+        let change = Change::Image { kind, elements: cow(&bytes), expiry: None, sticky: false };
         let made = Entry::create(b"key", &change, Lsn(1)).is_some();
         prop_assert_eq!(made, sound && !bytes.is_empty());
         let mut subject = Subject::default();

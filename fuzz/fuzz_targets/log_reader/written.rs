@@ -118,7 +118,7 @@ fn groups() -> Vec<Vec<Write<'static>>> {
         ],
         vec![Write::Swap { a: 0, b: 3 }],
         vec![key(2, "z", Change::ZSetRemove { member: bytes("m") })],
-        vec![key(1, "i", Change::Image { kind: Kind::Hash, elements, expiry: Some(1 << 41) })],
+        vec![key(1, "i", Change::Image { kind: Kind::Hash, elements, expiry: Some(1 << 41), sticky: true })],
         vec![key(1, "i", Change::Expire(None)), key(1, "h", Change::Delete)],
         vec![Write::Flush { db: Some(1) }],
         vec![key(0, "e", Change::Put { value: vec![b'x'; 1_500].into(), expiry: Some(1 << 42) })],

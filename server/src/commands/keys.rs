@@ -131,12 +131,21 @@ fn type_of<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
     Ok(())
 }
 
-/// The change that makes any key what `entry` is, its expiry included.
-fn whole(entry: &Entry) -> Change<'static> {
-    let expiry = entry.expiry();
+/// Makes a key what `entry` is: its value, its expiry, and the encoding that it shows.
+fn put_whole<'a>(cx: &mut Context<'_, 'a>, db: u8, key: &'a [u8], entry: &Entry) {
+    let (expiry, sticky) = (entry.expiry(), entry.sticky());
     match entry.value() {
-        ValueRef::String(value) => Change::Put { value: value.to_vec().into(), expiry },
-        value => Change::Image { kind: entry.kind(), elements: elements_of(value).into(), expiry },
+        ValueRef::String(value) => {
+            cx.write_in(db, key.into(), Change::Put { value: value.to_vec().into(), expiry });
+            if sticky {
+                // Changing nothing, but in part, is what makes a string `raw`.
+                cx.write_in(db, key.into(), Change::Patch { offset: 0, bytes: Cow::Borrowed(b"") });
+            }
+        }
+        value => {
+            let elements = elements_of(value).into();
+            cx.write_in(db, key.into(), Change::Image { kind: entry.kind(), elements, expiry, sticky });
+        }
     }
 }
 
@@ -144,7 +153,7 @@ fn rename<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     let (from, to) = (args.at(1), args.at(2));
     let entry = cx.entry(from).ok_or(CommandError::NoSuchKey)?;
     if from != to {
-        cx.write(to, whole(entry));
+        put_whole(cx, cx.db, to, entry);
         cx.write(from, Change::Delete);
     }
     cx.reply.ok();
@@ -157,7 +166,7 @@ fn renamenx<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     // The same name is taken, too.
     let is_free = cx.entry(to).is_none();
     if is_free {
-        cx.write(to, whole(entry));
+        put_whole(cx, cx.db, to, entry);
         cx.write(from, Change::Delete);
     }
     cx.reply.integer(i64::from(is_free));
@@ -207,13 +216,10 @@ fn copy<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
         return Err(SAME_OBJECT);
     }
     let is_free = || options.replace || cx.keys.get(options.db, to).is_none();
-    let copied = match cx.entry(from) {
-        Some(entry) if is_free() => Some(whole(entry)),
-        _ => None,
-    };
+    let copied = cx.entry(from).filter(|_| is_free());
     cx.reply.integer(i64::from(copied.is_some()));
-    if let Some(change) = copied {
-        cx.write_in(options.db, Cow::Borrowed(to), change);
+    if let Some(entry) = copied {
+        put_whole(cx, options.db, to, entry);
     }
     Ok(())
 }
@@ -230,13 +236,10 @@ fn move_key<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     if db == cx.db {
         return Err(SAME_OBJECT);
     }
-    let moved = match cx.entry(key) {
-        Some(entry) if cx.keys.get(db, key).is_none() => Some(whole(entry)),
-        _ => None,
-    };
+    let moved = cx.entry(key).filter(|_| cx.keys.get(db, key).is_none());
     cx.reply.integer(i64::from(moved.is_some()));
-    if let Some(change) = moved {
-        cx.write_in(db, Cow::Borrowed(key), change);
+    if let Some(entry) = moved {
+        put_whole(cx, db, key, entry);
         cx.write(key, Change::Delete);
     }
     Ok(())

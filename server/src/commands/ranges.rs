@@ -70,9 +70,8 @@ fn append<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
         Some(value) => {
             let len = value.len() + bytes.len();
             cx.check_string_len(len as u64)?;
-            if !bytes.is_empty() {
-                cx.write(key, Change::Patch { offset: value.len() as u64, bytes: bytes.into() });
-            }
+            // Even where it adds nothing: `OBJECT ENCODING` says `raw` from then on.
+            cx.write(key, Change::Patch { offset: value.len() as u64, bytes: bytes.into() });
             len
         }
     };

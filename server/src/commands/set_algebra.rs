@@ -159,7 +159,10 @@ fn store<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, combine: Combine) -> Resu
 pub(super) fn store_image<'a>(cx: &mut Context<'_, 'a>, target: &'a [u8], kind: Kind, image: ImageBuilder) {
     cx.reply.integer(image.len() as i64);
     if !image.is_empty() {
-        cx.write(target, Change::Image { kind, elements: image.finish().into(), expiry: None });
+        cx.write(
+            target,
+            Change::Image { kind, elements: image.finish().into(), expiry: None, sticky: false },
+        );
     } else if cx.entry(target).is_some() {
         cx.write(target, Change::Delete);
     }

@@ -155,7 +155,7 @@ fn run<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, options: &Options<'a>) -> R
             let len = list.len();
             if len > 0 {
                 let elements = list.finish().into();
-                cx.write(target, Change::Image { kind: Kind::List, elements, expiry: None });
+                cx.write(target, Change::Image { kind: Kind::List, elements, expiry: None, sticky: false });
             } else if cx.entry(target).is_some() {
                 cx.write(target, Change::Delete);
             }
