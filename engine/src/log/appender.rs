@@ -35,17 +35,10 @@ impl Appender {
     /// each. Never waits for the disk. An empty group changes nothing and returns the `Lsn` that the next
     /// record will have.
     pub fn append(&self, group: &Group) -> Result<Lsn, LogError> {
-        self.append_with(group, |first| first)
-    }
-
-    /// Appends a group and calls `then` with its first `Lsn` before any other group can be appended: for what
-    /// must happen at one point of the order, such as looking at the cuts in force.
-    pub fn append_with<R>(&self, group: &Group, then: impl FnOnce(Lsn) -> R) -> Result<R, LogError> {
         let mut active = self.pipeline.active.lock();
         let first = self.number(&mut active, group)?;
-        let result = then(first);
         self.pipeline.call_flight(&mut active);
-        Ok(result)
+        Ok(first)
     }
 
     /// As [`Appender::append`], but leaves the group to gather with others.
@@ -72,15 +65,9 @@ impl Appender {
         Ok(first)
     }
 
-    /// Calls `then` with the `Lsn` of the newest record while no group can be appended: a cut between groups.
-    pub fn at_cut<R>(&self, then: impl FnOnce(Lsn) -> R) -> R {
-        let active = self.pipeline.active.lock();
-        then(Lsn(active.next.0 - 1))
-    }
-
     /// The `Lsn` of the newest record.
     pub fn last(&self) -> Lsn {
-        self.at_cut(|last| last)
+        Lsn(self.pipeline.active.lock().next.0 - 1)
     }
 
     /// Bytes accepted and not yet written.
