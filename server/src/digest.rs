@@ -1,9 +1,9 @@
 //! Digests of data that do not depend on the order in which it is stored, equal to those of `redis-server`'s
 //! `DEBUG DIGEST`.
 //!
-//! Two operations on 20 bytes: *merge* is an exclusive or, so it forgets the order; *mix* merges the SHA-1 of
-//! some bytes and hashes the result, so it keeps it. A list mixes its elements; a set merges a digest of each
-//! member.
+//! Two operations on 20 bytes: *add* is an exclusive or with the SHA-1 of some bytes, so it forgets the
+//! order; *mix* adds and hashes the result, so it keeps it. A list mixes its elements; a set adds its
+//! members, a hash the digests of its fields with their values.
 
 use sha1_smol::Sha1;
 use std::fmt;
@@ -25,12 +25,12 @@ impl Digest {
 
     /// Takes in `bytes`; the order of calls does not matter.
     pub fn add(&mut self, bytes: &[u8]) {
-        self.merge(&Digest(Sha1::from(bytes).digest().bytes()));
+        self.0.iter_mut().zip(Sha1::from(bytes).digest().bytes()).for_each(|(a, b)| *a ^= b);
     }
 
-    /// Takes in another digest as it is; the order of calls does not matter.
+    /// Takes in another digest; the order of calls does not matter.
     pub fn merge(&mut self, other: &Digest) {
-        self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a ^= b);
+        self.add(&other.0);
     }
 
     fn of_parts(parts: &[&[u8]]) -> Digest {
@@ -66,7 +66,6 @@ pub fn of_entry(entry: &Entry, with_key: bool) -> Digest {
     match entry.value() {
         ValueRef::String(value) => digest.mix(value),
         ValueRef::List(list) => list.iter_from(0).for_each(|element| digest.mix(element)),
-        // A member's SHA-1 is merged, not that of a digest.
         ValueRef::Set(set) => set.iter().for_each(|member| digest.add(member)),
         ValueRef::ZSet(zset) => {
             for (member, score) in zset.iter_from(0) {
