@@ -200,6 +200,11 @@ pub enum Change<'a> {
     },
 }
 
+impl Change<'_> {
+    /// Leaves a string as it is, but changed in part: `OBJECT ENCODING` says `raw` from then on.
+    pub const MAKES_RAW: Change<'static> = Change::Patch { offset: 0, bytes: Cow::Borrowed(b"") };
+}
+
 /// A change and where it happens.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write<'a> {

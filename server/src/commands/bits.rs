@@ -2,7 +2,7 @@
 //! `bitfield.rs`.
 
 use super::ranges;
-use crate::command::{Command, Flags, KeySpec};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
@@ -12,17 +12,6 @@ use tarn_resp::request::Args;
 
 const READ: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const LINEAR: &str = "O(N) for N bytes";
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    since: &'static str,
-    summary: &'static str,
-    run: crate::command::Run,
-) -> Command {
-    Command::new(name, arity, flags, "bitmap", since, summary, run).categories(&["@bitmap"])
-}
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
@@ -268,6 +257,7 @@ fn bitop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
     let target = args.at(2);
     if len > 0 {
         cx.write(target, Change::Put { value: result.into(), expiry: None });
+        cx.write(target, Change::MAKES_RAW);
     } else if cx.entry(target).is_some() {
         cx.write(target, Change::Delete);
     }

@@ -1,10 +1,9 @@
 //! Keys as such, whatever they hold: deleting, looking whether they are there, renaming, copying.
 
-use crate::command::{Command, Flags, KeySpec, Keys};
+use crate::command::{Command, Flags, KeySpec, Keys, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
-use std::borrow::Cow;
 use std::collections::HashSet;
 use tarn_engine::Entry;
 use tarn_engine::record::Change;
@@ -16,17 +15,6 @@ const LOOKED_AT: &[KeySpec] = &[KeySpec::all(1, &["RO"])];
 const DELETED: &[KeySpec] = &[KeySpec::all(1, &["RM", "delete"])];
 const READS: Flags = Flags::READONLY.with(Flags::FAST);
 const EACH: &str = "O(N) for N keys";
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    since: &'static str,
-    summary: &'static str,
-    run: crate::command::Run,
-) -> Command {
-    Command::new(name, arity, flags, "generic", since, summary, run).categories(&["@keyspace"])
-}
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
@@ -138,8 +126,7 @@ fn put_whole<'a>(cx: &mut Context<'_, 'a>, db: u8, key: &'a [u8], entry: &Entry)
         ValueRef::String(value) => {
             cx.write_in(db, key.into(), Change::Put { value: value.to_vec().into(), expiry });
             if sticky {
-                // Changing nothing, but in part, is what makes a string `raw`.
-                cx.write_in(db, key.into(), Change::Patch { offset: 0, bytes: Cow::Borrowed(b"") });
+                cx.write_in(db, key.into(), Change::MAKES_RAW);
             }
         }
         value => {
