@@ -154,7 +154,7 @@ pub struct Command {
     pub arity: i32,
     /// Properties.
     pub flags: Flags,
-    /// ACL categories with their `@`, beyond those that follow from the flags.
+    /// ACL categories with their `@`, beyond those that follow from the flags and the group of its family.
     pub categories: &'static [&'static str],
     /// The groups of keys.
     pub keys: &'static [KeySpec],
@@ -162,8 +162,6 @@ pub struct Command {
     pub more_keys: Option<MoreKeys>,
     /// Says whether this very request needs the store for itself, as all do with `Flags::EXCLUSIVE`.
     pub alone_if: Option<AloneIf>,
-    /// Which family it belongs to: `string`, `list`, `generic`, `server` … .
-    pub group: &'static str,
     /// The Redis version that brought it.
     pub since: &'static str,
     /// One sentence.
@@ -261,34 +259,32 @@ impl KeySpec {
     }
 }
 
-impl Command {
-    /// A command without keys; `O(1)` until `complexity` says otherwise.
-    pub const fn new(
-        name: &'static str,
-        arity: i32,
-        flags: Flags,
-        group: &'static str,
-        since: &'static str,
-        summary: &'static str,
-        run: Run,
-    ) -> Command {
-        Command {
-            name,
-            arity,
-            flags,
-            categories: &[],
-            keys: &[],
-            more_keys: None,
-            alone_if: None,
-            group,
-            since,
-            summary,
-            complexity: "O(1)",
-            run,
-            subcommands: &[],
-        }
+/// A command without keys; `O(1)` until `complexity` says otherwise.
+pub const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: Flags,
+    since: &'static str,
+    summary: &'static str,
+    run: Run,
+) -> Command {
+    Command {
+        name,
+        arity,
+        flags,
+        categories: &[],
+        keys: &[],
+        more_keys: None,
+        alone_if: None,
+        since,
+        summary,
+        complexity: "O(1)",
+        run,
+        subcommands: &[],
     }
+}
 
+impl Command {
     /// With these groups of keys.
     pub const fn keys(mut self, keys: &'static [KeySpec]) -> Command {
         self.keys = keys;

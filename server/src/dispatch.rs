@@ -130,7 +130,7 @@ impl Executor<'_> {
         client: &Client,
         args: Args<'_>,
     ) -> Result<(&'static Command, usize), CommandError> {
-        let Found { command, slot } = found;
+        let Found { command, slot, .. } = found;
         let name = match args.get(1) {
             Some(name) if !command.subcommands.is_empty() => name,
             _ => return Ok((command, slot)),

@@ -5,7 +5,7 @@
 //! whole for one counter in it.
 
 use super::bits::bit_offset;
-use crate::command::{Command, Flags, KeySpec};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
@@ -15,28 +15,24 @@ use tarn_resp::request::Args;
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
-    Command::new(
+    row(
         "bitfield",
         -2,
         Flags::WRITE.with(Flags::DENYOOM),
-        "bitmap",
         "3.2.0",
         "Reads and changes integers of any width in a string.",
         bitfield,
     )
-    .categories(&["@bitmap"])
     .keys(&[KeySpec::one(&["RW", "access", "update", "variable_flags"])])
     .complexity("O(1) for each operation"),
-    Command::new(
+    row(
         "bitfield_ro",
         -2,
         Flags::READONLY.with(Flags::FAST),
-        "bitmap",
         "6.0.0",
         "Reads integers of any width in a string.",
         bitfield_ro,
     )
-    .categories(&["@bitmap"])
     .keys(&[KeySpec::one(&["RO", "access"])])
     .complexity("O(1) for each operation"),
 ];

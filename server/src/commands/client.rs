@@ -3,7 +3,7 @@
 use crate::address::Address;
 use crate::blocking::Outcome;
 use crate::client::{After, ClientHandle, ReplyMode};
-use crate::command::{Command, Flags};
+use crate::command::{Command, Flags, row};
 use crate::commands::connection::check_name;
 use crate::commands::unknown_container;
 use crate::context::Context;
@@ -24,15 +24,14 @@ const fn sub(
     summary: &'static str,
     run: crate::command::Run,
 ) -> Command {
-    Command::new(name, arity, flags, "connection", since, summary, run).categories(&["@connection"])
+    row(name, arity, flags, since, summary, run)
 }
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[Command::new(
+pub const COMMANDS: &[Command] = &[row(
     "client",
     -2,
     Flags::NONE,
-    "connection",
     "2.4.0",
     "A container for commands about connections.",
     unknown_container,

@@ -1,6 +1,6 @@
 //! `COMMAND` and its subcommands: the table, told to clients.
 
-use crate::command::{Begin, Command, Find, Flags, KeySpec};
+use crate::command::{Begin, Command, Find, Flags, KeySpec, row};
 use crate::commands::{self, Found};
 use crate::context::Context;
 use crate::error::CommandError;
@@ -17,12 +17,12 @@ const fn sub(
     summary: &'static str,
     run: crate::command::Run,
 ) -> Command {
-    Command::new(name, arity, ANY_TIME, "server", since, summary, run).categories(&["@connection"])
+    row(name, arity, ANY_TIME, since, summary, run).categories(&["@connection"])
 }
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] =
-    &[Command::new("command", -1, ANY_TIME, "server", "2.8.13", "Describes all commands.", command)
+    &[row("command", -1, ANY_TIME, "2.8.13", "Describes all commands.", command)
         .categories(&["@connection"])
         .complexity("O(N) where N is the number of commands")
         .subcommands(&[
@@ -88,8 +88,8 @@ const CATEGORIES: &[&str] = &[
 
 /// The ACL categories of a command: those that its flags and the kind of value that its group is about imply,
 /// and its own.
-pub fn categories(command: &Command) -> Vec<&'static str> {
-    let group = match command.group {
+fn categories(Row { group, command, .. }: Row) -> Vec<&'static str> {
+    let group = match group {
         // A container does nothing of its own.
         _ if !command.subcommands.is_empty() => "",
         "string" => "@string",
@@ -99,6 +99,7 @@ pub fn categories(command: &Command) -> Vec<&'static str> {
         "sorted-set" => "@sortedset",
         "hash" => "@hash",
         "connection" => "@connection",
+        "generic" if command.categories.is_empty() => "@keyspace",
         _ => "",
     };
     let has = |flag| command.flags.has(flag);
@@ -114,8 +115,29 @@ pub fn categories(command: &Command) -> Vec<&'static str> {
     CATEGORIES.iter().copied().filter(|name| implied(name) || command.categories.contains(name)).collect()
 }
 
-fn name_of(parent: Option<&Command>, command: &Command) -> String {
-    parent.map_or_else(|| command.name.to_owned(), |parent| format!("{}|{}", parent.name, command.name))
+/// A command or a subcommand.
+#[derive(Clone, Copy)]
+struct Row {
+    group: &'static str,
+    parent: Option<&'static Command>,
+    command: &'static Command,
+}
+
+impl Row {
+    fn name(&self) -> String {
+        let name = self.command.name;
+        self.parent.map_or_else(|| name.to_owned(), |parent| format!("{}|{name}", parent.name))
+    }
+
+    fn subcommands(self) -> impl Iterator<Item = Row> {
+        let Row { group, command: parent, .. } = self;
+        parent.subcommands.iter().map(move |command| Row { group, parent: Some(parent), command })
+    }
+}
+
+/// All commands, without their subcommands.
+fn rows() -> impl Iterator<Item = Row> {
+    commands::all().map(|Found { group, command, .. }| Row { group, parent: None, command })
 }
 
 /// First key, last key and step, as far as three numbers can say it: those of the only group of keys, or of
@@ -139,9 +161,10 @@ fn key_range(command: &Command) -> (i64, i64, i64) {
     whole.unwrap_or((0, 0, 0))
 }
 
-fn describe(reply: &mut Writer<'_>, parent: Option<&Command>, command: &Command) {
+fn describe(reply: &mut Writer<'_>, row: Row) {
+    let command = row.command;
     reply.array(10);
-    reply.bulk(name_of(parent, command).as_bytes());
+    reply.bulk(row.name().as_bytes());
     reply.integer(command.arity.into());
     let flags: Vec<&str> =
         FLAG_NAMES.iter().filter(|(flag, _)| command.flags.has(*flag)).map(|(_, name)| *name).collect();
@@ -149,14 +172,14 @@ fn describe(reply: &mut Writer<'_>, parent: Option<&Command>, command: &Command)
     flags.iter().for_each(|flag| reply.simple(flag));
     let (first, last, step) = key_range(command);
     [first, last, step].iter().for_each(|number| reply.integer(*number));
-    let categories = categories(command);
+    let categories = categories(row);
     reply.set(categories.len());
     categories.iter().for_each(|category| reply.simple(category));
     reply.array(0);
     reply.array(command.keys.len());
     command.keys.iter().for_each(|spec| describe_keys(reply, spec));
     reply.array(command.subcommands.len());
-    command.subcommands.iter().for_each(|sub| describe(reply, Some(command), sub));
+    row.subcommands().for_each(|sub| describe(reply, sub));
 }
 
 fn describe_keys(reply: &mut Writer<'_>, spec: &KeySpec) {
@@ -222,7 +245,7 @@ fn numbers(reply: &mut Writer<'_>, pairs: &[(&str, i64)]) {
 
 fn command<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     cx.reply.array(commands::all().count());
-    commands::all().for_each(|command| describe(&mut cx.reply, None, command));
+    rows().for_each(|row| describe(&mut cx.reply, row));
     Ok(())
 }
 
@@ -232,13 +255,13 @@ fn count<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> 
 }
 
 /// A command by `name` or `name|subcommand`.
-fn find(name: &[u8]) -> Option<(Option<&'static Command>, &'static Command)> {
+fn find(name: &[u8]) -> Option<Row> {
     let mut parts = name.splitn(2, |&byte| byte == b'|');
-    let Found { command, .. } = commands::find(parts.next()?)?;
-    match parts.next() {
-        None => Some((None, command)),
-        Some(sub) => Some((Some(command), command.subcommand(sub)?)),
-    }
+    let Found { group, command, .. } = commands::find(parts.next()?)?;
+    Some(match parts.next() {
+        None => Row { group, parent: None, command },
+        Some(sub) => Row { group, parent: Some(command), command: command.subcommand(sub)? },
+    })
 }
 
 fn info<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
@@ -248,20 +271,21 @@ fn info<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
     cx.reply.array(args.len() - 2);
     for name in args.tail(2) {
         match find(name) {
-            Some((parent, command)) => describe(&mut cx.reply, parent, command),
+            Some(row) => describe(&mut cx.reply, row),
             None => cx.reply.null(),
         }
     }
     Ok(())
 }
 
-fn document(reply: &mut Writer<'_>, parent: Option<&Command>, command: &Command) {
-    reply.bulk(name_of(parent, command).as_bytes());
+fn document(reply: &mut Writer<'_>, row: Row) {
+    let command = row.command;
+    reply.bulk(row.name().as_bytes());
     reply.map(4 + usize::from(!command.subcommands.is_empty()));
     for (name, value) in [
         ("summary", command.summary),
         ("since", command.since),
-        ("group", command.group),
+        ("group", row.group),
         ("complexity", command.complexity),
     ] {
         reply.bulk(name.as_bytes());
@@ -270,17 +294,17 @@ fn document(reply: &mut Writer<'_>, parent: Option<&Command>, command: &Command)
     if !command.subcommands.is_empty() {
         reply.bulk(b"subcommands");
         reply.map(command.subcommands.len());
-        command.subcommands.iter().for_each(|sub| document(reply, Some(command), sub));
+        row.subcommands().for_each(|sub| document(reply, sub));
     }
 }
 
 fn docs<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let wanted: Vec<_> = match args.len() {
-        2 => commands::all().map(|command| (None, command)).collect(),
+        2 => rows().collect(),
         _ => args.tail(2).iter().filter_map(find).collect(),
     };
     cx.reply.map(wanted.len());
-    wanted.into_iter().for_each(|(parent, command)| document(&mut cx.reply, parent, command));
+    wanted.into_iter().for_each(|row| document(&mut cx.reply, row));
     Ok(())
 }
 
@@ -350,26 +374,19 @@ fn getkeysandflags<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), C
 }
 
 fn list<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let everything = || {
-        let subcommands =
-            |command: &'static Command| command.subcommands.iter().map(move |sub| (Some(command), sub));
-        commands::all().flat_map(move |command| std::iter::once((None, command)).chain(subcommands(command)))
-    };
+    let everything = || rows().flat_map(|row| std::iter::once(row).chain(row.subcommands()));
     let names: Vec<String> = match args.len() {
-        2 => commands::all().map(|command| command.name.to_owned()).collect(),
+        2 => rows().map(|row| row.name()).collect(),
         5 if args.at(2).eq_ignore_ascii_case(b"filterby") => {
             let (by, what) = (args.at(3), args.at(4));
             if by.eq_ignore_ascii_case(b"module") {
                 Vec::new()
             } else if by.eq_ignore_ascii_case(b"aclcat") {
                 let wanted = format!("@{}", String::from_utf8_lossy(what).to_lowercase());
-                let has = |command: &Command| categories(command).contains(&wanted.as_str());
-                everything()
-                    .filter(|(_, command)| has(command))
-                    .map(|(parent, command)| name_of(parent, command))
-                    .collect()
+                let has = |row: &Row| categories(*row).contains(&wanted.as_str());
+                everything().filter(has).map(|row| row.name()).collect()
             } else if by.eq_ignore_ascii_case(b"pattern") {
-                let names = everything().map(|(parent, command)| name_of(parent, command));
+                let names = everything().map(|row| row.name());
                 names.filter(|name| glob::matches_ignoring_case(what, name.as_bytes())).collect()
             } else {
                 return Err(CommandError::Syntax);

@@ -1,7 +1,7 @@
 //! `CONFIG`: the configuration in force, shown, changed and written back.
 
 use crate::apply::apply;
-use crate::command::{Command, Flags};
+use crate::command::{Command, Flags, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use tarn_resp::request::Args;
@@ -9,33 +9,18 @@ use tarn_resp::request::Args;
 const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[Command::new(
-    "config",
-    -2,
-    Flags::NONE,
-    "server",
-    "2.0.0",
-    "Shows and changes the configuration.",
-    help,
-)
-.complexity("Depends on subcommand.")
-.subcommands(&[
-    Command::new("get", -3, ADMIN, "server", "2.0.0", "Shows the directives that match patterns.", get)
-        .complexity("O(N) when N is the number of configuration parameters provided"),
-    Command::new("help", 2, HELP, "server", "5.0.0", "Lists the subcommands.", help),
-    Command::new("resetstat", 2, ADMIN, "server", "2.0.0", "Counts from zero again.", resetstat),
-    Command::new(
-        "rewrite",
-        2,
-        ADMIN,
-        "server",
-        "2.8.0",
-        "Writes the configuration in force into its file.",
-        rewrite,
-    ),
-    Command::new("set", -4, ADMIN, "server", "2.0.0", "Changes directives, all or none.", set)
-        .complexity("O(N) when N is the number of configuration parameters provided"),
-])];
+pub const COMMANDS: &[Command] =
+    &[row("config", -2, Flags::NONE, "2.0.0", "Shows and changes the configuration.", help)
+        .complexity("Depends on subcommand.")
+        .subcommands(&[
+            row("get", -3, ADMIN, "2.0.0", "Shows the directives that match patterns.", get)
+                .complexity("O(N) when N is the number of configuration parameters provided"),
+            row("help", 2, HELP, "5.0.0", "Lists the subcommands.", help),
+            row("resetstat", 2, ADMIN, "2.0.0", "Counts from zero again.", resetstat),
+            row("rewrite", 2, ADMIN, "2.8.0", "Writes the configuration in force into its file.", rewrite),
+            row("set", -4, ADMIN, "2.0.0", "Changes directives, all or none.", set)
+                .complexity("O(N) when N is the number of configuration parameters provided"),
+        ])];
 
 const HELP: Flags = Flags::LOADING.with(Flags::STALE);
 

@@ -1,7 +1,7 @@
 //! Commands about the connection itself.
 
 use crate::client::{After, ReplyMode};
-use crate::command::{Command, Flags};
+use crate::command::{Command, Flags, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use tarn_resp::Protocol;
@@ -19,49 +19,23 @@ pub const REDIS_VERSION: &str = "7.0.15";
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
-    Command::new(
-        "ping",
-        -1,
-        Flags::FAST,
-        "connection",
-        "1.0.0",
-        "Answers, to show that the server is alive.",
-        ping,
-    ),
-    Command::new(
+    row("ping", -1, Flags::FAST, "1.0.0", "Answers, to show that the server is alive.", ping),
+    row(
         "echo",
         2,
         Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
-        "connection",
         "1.0.0",
         "Returns its argument.",
         echo,
     ),
-    Command::new("auth", -2, ANY_TIME, "connection", "1.0.0", "Says the password.", auth),
-    Command::new(
-        "hello",
-        -1,
-        ANY_TIME,
-        "connection",
-        "6.0.0",
-        "Chooses the protocol and introduces the server.",
-        hello,
-    ),
-    Command::new("quit", -1, ANY_TIME, "connection", "1.0.0", "Closes the connection.", quit),
-    Command::new(
-        "reset",
-        1,
-        ANY_TIME,
-        "connection",
-        "6.2.0",
-        "Makes the connection as if it were new.",
-        reset,
-    ),
-    Command::new(
+    row("auth", -2, ANY_TIME, "1.0.0", "Says the password.", auth),
+    row("hello", -1, ANY_TIME, "6.0.0", "Chooses the protocol and introduces the server.", hello),
+    row("quit", -1, ANY_TIME, "1.0.0", "Closes the connection.", quit),
+    row("reset", 1, ANY_TIME, "6.2.0", "Makes the connection as if it were new.", reset),
+    row(
         "select",
         2,
         Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
-        "connection",
         "1.0.0",
         "Selects a logical database.",
         select,

@@ -1,13 +1,13 @@
 //! Whole databases: emptied, exchanged. These commands have the store for themselves.
 
-use crate::command::{Command, Flags};
+use crate::command::{Command, Flags, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
 use tarn_engine::record::Write;
 use tarn_resp::request::Args;
 
-const fn row(
+const fn alone(
     name: &'static str,
     arity: i32,
     flags: Flags,
@@ -15,17 +15,17 @@ const fn row(
     summary: &'static str,
     run: crate::command::Run,
 ) -> Command {
-    Command::new(name, arity, flags.with(Flags::EXCLUSIVE), "server", since, summary, run)
+    row(name, arity, flags.with(Flags::EXCLUSIVE), since, summary, run)
         .categories(&["@keyspace", "@dangerous"])
 }
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
-    row("flushdb", -1, Flags::WRITE, "1.0.0", "Deletes all keys of the selected database.", flushdb)
+    alone("flushdb", -1, Flags::WRITE, "1.0.0", "Deletes all keys of the selected database.", flushdb)
         .complexity("O(1); the memory is freed in the background"),
-    row("flushall", -1, Flags::WRITE, "1.0.0", "Deletes all keys of all databases.", flushall)
+    alone("flushall", -1, Flags::WRITE, "1.0.0", "Deletes all keys of all databases.", flushall)
         .complexity("O(1); the memory is freed in the background"),
-    row("swapdb", 3, Flags::WRITE.with(Flags::FAST), "4.0.0", "Lets two databases change places.", swapdb)
+    alone("swapdb", 3, Flags::WRITE.with(Flags::FAST), "4.0.0", "Lets two databases change places.", swapdb)
         .complexity("O(N) for N clients that wait for keys in either"),
 ];
 

@@ -1,6 +1,6 @@
 //! `DEBUG SLEEP|SET-ACTIVE-EXPIRE|OBJECT|DIGEST|DIGEST-VALUE`.
 
-use crate::command::{Command, Flags, KeySpec};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::commands::unknown_container;
 use crate::context::Context;
 use crate::digest::{Digest, of_entry};
@@ -12,15 +12,14 @@ use tarn_resp::request::Args;
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
 const fn sub(name: &'static str, arity: i32, summary: &'static str, run: crate::command::Run) -> Command {
-    Command::new(name, arity, FLAGS, "server", "1.0.0", summary, run)
+    row(name, arity, FLAGS, "1.0.0", summary, run)
 }
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[Command::new(
+pub const COMMANDS: &[Command] = &[row(
     "debug",
     -2,
     FLAGS.with(Flags::LOOSE).with(Flags::PROTECTED),
-    "server",
     "1.0.0",
     "A container for commands that help to test the server.",
     unknown_container,

@@ -1,6 +1,6 @@
 //! `HSCAN`, `SSCAN` and `ZSCAN`: the elements of one collection, a few at a time.
 
-use crate::command::{Command, Flags, KeySpec};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::{glob, parse};
@@ -9,42 +9,29 @@ use tarn_resp::request::Args;
 const ACCESS: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const ROUND: &str = "O(1) for each call, O(N) for a whole round over N elements";
 
-/// The rows of this family.
-pub const COMMANDS: &[Command] = &[
-    Command::new(
-        "hscan",
-        -3,
-        Flags::READONLY,
-        "hash",
-        "2.8.0",
-        "Returns some fields and where to go on.",
-        hscan,
-    )
-    .keys(ACCESS)
-    .complexity(ROUND),
-    Command::new(
-        "sscan",
-        -3,
-        Flags::READONLY,
-        "set",
-        "2.8.0",
-        "Returns some members and where to go on.",
-        sscan,
-    )
-    .keys(ACCESS)
-    .complexity(ROUND),
-    Command::new(
-        "zscan",
-        -3,
-        Flags::READONLY,
-        "sorted-set",
-        "2.8.0",
-        "Returns some members with their scores, and where to go on.",
-        zscan,
-    )
-    .keys(ACCESS)
-    .complexity(ROUND),
-];
+/// The rows about hashes.
+pub const OF_HASHES: &[Command] =
+    &[row("hscan", -3, Flags::READONLY, "2.8.0", "Returns some fields and where to go on.", hscan)
+        .keys(ACCESS)
+        .complexity(ROUND)];
+
+/// The rows about sets.
+pub const OF_SETS: &[Command] =
+    &[row("sscan", -3, Flags::READONLY, "2.8.0", "Returns some members and where to go on.", sscan)
+        .keys(ACCESS)
+        .complexity(ROUND)];
+
+/// The rows about sorted sets.
+pub const OF_ZSETS: &[Command] = &[row(
+    "zscan",
+    -3,
+    Flags::READONLY,
+    "2.8.0",
+    "Returns some members with their scores, and where to go on.",
+    zscan,
+)
+.keys(ACCESS)
+.complexity(ROUND)];
 
 /// What the options of a scan ask for.
 struct Options<'a> {

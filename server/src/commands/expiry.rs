@@ -1,6 +1,6 @@
 //! When keys expire: setting it, asking for it, taking it away.
 
-use crate::command::{Command, Flags, KeySpec};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse::{self, ExpiryForm};
@@ -11,17 +11,6 @@ const UPDATED: &[KeySpec] = &[KeySpec::one(&["RW", "update"])];
 const READ: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const WRITES: Flags = Flags::WRITE.with(Flags::FAST);
 const READS: Flags = Flags::READONLY.with(Flags::FAST);
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    since: &'static str,
-    summary: &'static str,
-    run: crate::command::Run,
-) -> Command {
-    Command::new(name, arity, flags, "generic", since, summary, run).categories(&["@keyspace"])
-}
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[

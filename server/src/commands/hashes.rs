@@ -1,6 +1,6 @@
 //! Hash commands. Random fields are in `random`, `HSCAN` is in `element_scans`.
 
-use crate::command::{Command, Flags, KeySpec};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::decided::Decided;
 use crate::error::CommandError;
@@ -24,42 +24,39 @@ const CHANGE: &[KeySpec] = &[KeySpec::one(&["RW", "access", "update"])];
 const PER_FIELD: &str = "O(N), N being the number of fields named";
 const WHOLE: &str = "O(N), N being the number of fields in the hash";
 
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    summary: &'static str,
-    run: crate::command::Run,
-) -> Command {
-    Command::new(name, arity, flags, "hash", "2.0.0", summary, run)
-}
-
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
-    row("hset", -4, FAST_WRITE, "Gives fields of a hash values.", hset).keys(UPDATE).complexity(PER_FIELD),
-    row("hmset", -4, FAST_WRITE, "Gives fields of a hash values.", hmset).keys(UPDATE).complexity(PER_FIELD),
-    row("hsetnx", 4, FAST_WRITE, "Gives a field a value if it has none.", hsetnx).keys(INSERT),
-    row("hget", 3, FAST_READ, "Returns the value of a field.", hget).keys(ACCESS),
-    row("hmget", -3, FAST_READ, "Returns the values of fields.", hmget).keys(ACCESS).complexity(PER_FIELD),
-    row("hgetall", 2, READ, "Returns all fields with their values.", hgetall).keys(ACCESS).complexity(WHOLE),
-    row("hkeys", 2, READ, "Returns all fields.", hkeys).keys(ACCESS).complexity(WHOLE),
-    row("hvals", 2, READ, "Returns all values.", hvals).keys(ACCESS).complexity(WHOLE),
-    row("hlen", 2, FAST_READ, "Returns the number of fields.", hlen).keys(LOOK),
-    Command {
-        since: "3.2.0",
-        ..row("hstrlen", 3, FAST_READ, "Returns the length of a field's value.", hstrlen)
-    }
-    .keys(LOOK),
-    row("hexists", 3, FAST_READ, "Says whether a field exists.", hexists).keys(LOOK),
-    row("hdel", -3, Flags::WRITE.with(Flags::FAST), "Removes fields; the key goes with the last one.", hdel)
-        .keys(DELETE)
+    row("hset", -4, FAST_WRITE, "2.0.0", "Gives fields of a hash values.", hset)
+        .keys(UPDATE)
         .complexity(PER_FIELD),
-    row("hincrby", 4, FAST_WRITE, "Adds an integer to the number in a field.", hincrby).keys(CHANGE),
-    Command {
-        since: "2.6.0",
-        ..row("hincrbyfloat", 4, FAST_WRITE, "Adds to the number in a field.", hincrbyfloat)
-    }
-    .keys(CHANGE),
+    row("hmset", -4, FAST_WRITE, "2.0.0", "Gives fields of a hash values.", hmset)
+        .keys(UPDATE)
+        .complexity(PER_FIELD),
+    row("hsetnx", 4, FAST_WRITE, "2.0.0", "Gives a field a value if it has none.", hsetnx).keys(INSERT),
+    row("hget", 3, FAST_READ, "2.0.0", "Returns the value of a field.", hget).keys(ACCESS),
+    row("hmget", -3, FAST_READ, "2.0.0", "Returns the values of fields.", hmget)
+        .keys(ACCESS)
+        .complexity(PER_FIELD),
+    row("hgetall", 2, READ, "2.0.0", "Returns all fields with their values.", hgetall)
+        .keys(ACCESS)
+        .complexity(WHOLE),
+    row("hkeys", 2, READ, "2.0.0", "Returns all fields.", hkeys).keys(ACCESS).complexity(WHOLE),
+    row("hvals", 2, READ, "2.0.0", "Returns all values.", hvals).keys(ACCESS).complexity(WHOLE),
+    row("hlen", 2, FAST_READ, "2.0.0", "Returns the number of fields.", hlen).keys(LOOK),
+    row("hstrlen", 3, FAST_READ, "3.2.0", "Returns the length of a field's value.", hstrlen).keys(LOOK),
+    row("hexists", 3, FAST_READ, "2.0.0", "Says whether a field exists.", hexists).keys(LOOK),
+    row(
+        "hdel",
+        -3,
+        Flags::WRITE.with(Flags::FAST),
+        "2.0.0",
+        "Removes fields; the key goes with the last one.",
+        hdel,
+    )
+    .keys(DELETE)
+    .complexity(PER_FIELD),
+    row("hincrby", 4, FAST_WRITE, "2.0.0", "Adds an integer to the number in a field.", hincrby).keys(CHANGE),
+    row("hincrbyfloat", 4, FAST_WRITE, "2.6.0", "Adds to the number in a field.", hincrbyfloat).keys(CHANGE),
 ];
 
 fn hset<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {

@@ -6,7 +6,7 @@
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
 
-use crate::command::{Command, Flags};
+use crate::command::{Command, Flags, row};
 use crate::commands;
 use crate::commands::connection::REDIS_VERSION;
 use crate::context::Context;
@@ -19,11 +19,10 @@ use tarn_engine::Entry;
 use tarn_resp::request::Args;
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[Command::new(
+pub const COMMANDS: &[Command] = &[row(
     "info",
     -1,
     Flags::LOADING.with(Flags::STALE),
-    "server",
     "1.0.0",
     "Returns what there is to know about the server.",
     info,

@@ -8,7 +8,7 @@
 //!   b  0 0 1 2
 //! ```
 
-use crate::command::{Command, Flags, KeySpec};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
@@ -16,18 +16,10 @@ use tarn_engine::value::ValueRef;
 use tarn_resp::request::Args;
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[Command::new(
-    "lcs",
-    -3,
-    Flags::READONLY,
-    "string",
-    "7.0.0",
-    "Finds the longest common subsequence of two strings.",
-    lcs,
-)
-.categories(&["@string"])
-.keys(&[KeySpec::range(1, 1, 1, &["RO", "access"])])
-.complexity("O(N*M) for strings of N and M bytes")];
+pub const COMMANDS: &[Command] =
+    &[row("lcs", -3, Flags::READONLY, "7.0.0", "Finds the longest common subsequence of two strings.", lcs)
+        .keys(&[KeySpec::range(1, 1, 1, &["RO", "access"])])
+        .complexity("O(N*M) for strings of N and M bytes")];
 
 #[derive(Default)]
 struct Options {

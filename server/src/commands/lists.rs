@@ -2,7 +2,7 @@
 //! in
 //! `lists_moving` and `lists_blocking`.
 
-use crate::command::{Command, Flags, KeySpec, Run};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
@@ -26,52 +26,48 @@ const POP: &[KeySpec] = &[KeySpec::one(&["RW", "access", "delete"])];
 const PER_ELEMENT: &str = "O(N), N being the number of elements named";
 const SEARCH: &str = "O(N), N being the number of elements passed over";
 
-const fn row(name: &'static str, arity: i32, flags: Flags, summary: &'static str, run: Run) -> Command {
-    Command::new(name, arity, flags, "list", "1.0.0", summary, run)
-}
-
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
-    row("lpush", -3, FAST_GROW, "Puts elements in front of a list, one after the other.", lpush)
+    row("lpush", -3, FAST_GROW, "1.0.0", "Puts elements in front of a list, one after the other.", lpush)
         .keys(INSERT)
         .complexity(PER_ELEMENT),
-    row("rpush", -3, FAST_GROW, "Puts elements behind a list.", rpush).keys(INSERT).complexity(PER_ELEMENT),
-    Command { since: "2.2.0", ..row("lpushx", -3, FAST_GROW, "As LPUSH, if the list exists.", lpushx) }
+    row("rpush", -3, FAST_GROW, "1.0.0", "Puts elements behind a list.", rpush)
         .keys(INSERT)
         .complexity(PER_ELEMENT),
-    Command { since: "2.2.0", ..row("rpushx", -3, FAST_GROW, "As RPUSH, if the list exists.", rpushx) }
+    row("lpushx", -3, FAST_GROW, "2.2.0", "As LPUSH, if the list exists.", lpushx)
         .keys(INSERT)
         .complexity(PER_ELEMENT),
-    row("lpop", -2, FAST_SHRINK, "Takes the first elements.", lpop)
+    row("rpushx", -3, FAST_GROW, "2.2.0", "As RPUSH, if the list exists.", rpushx)
+        .keys(INSERT)
+        .complexity(PER_ELEMENT),
+    row("lpop", -2, FAST_SHRINK, "1.0.0", "Takes the first elements.", lpop)
         .keys(POP)
         .complexity("O(N), N being the number of elements taken"),
-    row("rpop", -2, FAST_SHRINK, "Takes the last elements.", rpop)
+    row("rpop", -2, FAST_SHRINK, "1.0.0", "Takes the last elements.", rpop)
         .keys(POP)
         .complexity("O(N), N being the number of elements taken"),
-    row("llen", 2, READ.with(Flags::FAST), "Returns the number of elements.", llen).keys(LOOK),
-    row("lrange", 4, READ, "Returns the elements from one index to another.", lrange)
+    row("llen", 2, READ.with(Flags::FAST), "1.0.0", "Returns the number of elements.", llen).keys(LOOK),
+    row("lrange", 4, READ, "1.0.0", "Returns the elements from one index to another.", lrange)
         .keys(ACCESS)
         .complexity("O(log(N)+M), N being the length of the list and M the number of elements returned"),
-    row("lindex", 3, READ, "Returns the element at an index.", lindex).keys(ACCESS).complexity("O(log(N))"),
-    row("lset", 4, GROW, "Replaces the element at an index.", lset).keys(UPDATE).complexity("O(log(N))"),
-    Command {
-        since: "2.2.0",
-        ..row("linsert", 5, GROW, "Puts an element before or behind another.", linsert)
-    }
-    .keys(INSERT)
-    .complexity(SEARCH),
-    row("lrem", 4, Flags::WRITE, "Removes elements equal to one given.", lrem)
+    row("lindex", 3, READ, "1.0.0", "Returns the element at an index.", lindex)
+        .keys(ACCESS)
+        .complexity("O(log(N))"),
+    row("lset", 4, GROW, "1.0.0", "Replaces the element at an index.", lset)
+        .keys(UPDATE)
+        .complexity("O(log(N))"),
+    row("linsert", 5, GROW, "2.2.0", "Puts an element before or behind another.", linsert)
+        .keys(INSERT)
+        .complexity(SEARCH),
+    row("lrem", 4, Flags::WRITE, "1.0.0", "Removes elements equal to one given.", lrem)
         .keys(DELETE)
         .complexity(SEARCH),
-    row("ltrim", 4, Flags::WRITE, "Removes all elements outside a range of indices.", ltrim)
+    row("ltrim", 4, Flags::WRITE, "1.0.0", "Removes all elements outside a range of indices.", ltrim)
         .keys(DELETE)
         .complexity("O(N), N being the number of elements removed"),
-    Command {
-        since: "6.0.6",
-        ..row("lpos", -3, READ, "Returns the indices of elements equal to one given.", lpos)
-    }
-    .keys(ACCESS)
-    .complexity(SEARCH),
+    row("lpos", -3, READ, "6.0.6", "Returns the indices of elements equal to one given.", lpos)
+        .keys(ACCESS)
+        .complexity(SEARCH),
 ];
 
 /// The elements of an index range as Redis means it: negative indices count from the end, both ends belong to

@@ -3,7 +3,7 @@
 use super::lists::write_end;
 use super::lists_moving::{MOVE_KEYS, MULTI_POP, Move, pop_from_first, side};
 use super::multi_pop::MultiPop;
-use crate::command::{Command, Flags, KeySpec, Run};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
@@ -13,17 +13,6 @@ use tarn_resp::request::Args;
 const WAIT: Flags = Flags::WRITE.with(Flags::BLOCKING);
 const WAIT_NOSCRIPT: Flags = WAIT.with(Flags::NOSCRIPT);
 const POP: &[KeySpec] = &[KeySpec::range(1, -2, 1, &["RW", "access", "delete"])];
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    since: &'static str,
-    summary: &'static str,
-    run: Run,
-) -> Command {
-    Command::new(name, arity, flags, "list", since, summary, run)
-}
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[

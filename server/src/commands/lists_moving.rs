@@ -2,7 +2,7 @@
 
 use super::lists::{end_of, pop_many};
 use super::multi_pop::MultiPop;
-use crate::command::{Command, Flags, KeySpec};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use tarn_engine::record::{Change, Side};
@@ -19,31 +19,21 @@ pub(super) const MULTI_POP: &str = "O(N+M), N being the number of keys and M the
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
-    Command::new(
-        "lmove",
-        5,
-        GROW,
-        "list",
-        "6.2.0",
-        "Moves an element from an end of a list to an end of another.",
-        lmove,
-    )
-    .keys(MOVE_KEYS),
-    Command::new(
+    row("lmove", 5, GROW, "6.2.0", "Moves an element from an end of a list to an end of another.", lmove)
+        .keys(MOVE_KEYS),
+    row(
         "rpoplpush",
         3,
         GROW,
-        "list",
         "1.2.0",
         "Moves the last element of a list to the front of another.",
         rpoplpush,
     )
     .keys(MOVE_KEYS),
-    Command::new(
+    row(
         "lmpop",
         -4,
         Flags::WRITE.with(Flags::MOVABLEKEYS),
-        "list",
         "7.0.0",
         "Takes elements from the first list that has any.",
         lmpop,

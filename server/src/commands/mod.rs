@@ -41,44 +41,51 @@ use hashbrown::HashTable;
 use std::sync::OnceLock;
 use tarn_resp::request::Args;
 
-/// All families.
-const FAMILIES: &[&[Command]] = &[
-    connection::COMMANDS,
-    client::COMMANDS,
-    server::COMMANDS,
-    config::COMMANDS,
-    info::COMMANDS,
-    command::COMMANDS,
-    debug::COMMANDS,
-    strings::COMMANDS,
-    ranges::COMMANDS,
-    lcs::COMMANDS,
-    bits::COMMANDS,
-    bitfield::COMMANDS,
-    keys::COMMANDS,
-    expiry::COMMANDS,
-    scan::COMMANDS,
-    object::COMMANDS,
-    sort::COMMANDS,
-    databases::COMMANDS,
-    replicas::COMMANDS,
-    hashes::COMMANDS,
-    lists::COMMANDS,
-    lists_blocking::COMMANDS,
-    lists_moving::COMMANDS,
-    sets::COMMANDS,
-    set_algebra::COMMANDS,
-    zsets::COMMANDS,
-    zset_ranges::COMMANDS,
-    zset_pops::COMMANDS,
-    zset_algebra::COMMANDS,
-    random::COMMANDS,
-    element_scans::COMMANDS,
+/// All families, each with the group that `COMMAND DOCS` says it is of.
+const FAMILIES: &[(&str, &[Command])] = &[
+    ("connection", connection::COMMANDS),
+    ("connection", client::COMMANDS),
+    ("server", server::COMMANDS),
+    ("server", config::COMMANDS),
+    ("server", info::COMMANDS),
+    ("server", command::COMMANDS),
+    ("server", debug::COMMANDS),
+    ("string", strings::COMMANDS),
+    ("string", ranges::COMMANDS),
+    ("string", lcs::COMMANDS),
+    ("bitmap", bits::COMMANDS),
+    ("bitmap", bitfield::COMMANDS),
+    ("generic", keys::COMMANDS),
+    ("generic", expiry::COMMANDS),
+    ("generic", scan::COMMANDS),
+    ("server", scan::OF_SERVER),
+    ("generic", object::COMMANDS),
+    ("generic", sort::COMMANDS),
+    ("server", databases::COMMANDS),
+    ("generic", replicas::COMMANDS),
+    ("hash", hashes::COMMANDS),
+    ("list", lists::COMMANDS),
+    ("list", lists_blocking::COMMANDS),
+    ("list", lists_moving::COMMANDS),
+    ("set", sets::COMMANDS),
+    ("set", set_algebra::COMMANDS),
+    ("sorted-set", zsets::COMMANDS),
+    ("sorted-set", zset_ranges::COMMANDS),
+    ("sorted-set", zset_pops::COMMANDS),
+    ("sorted-set", zset_algebra::COMMANDS),
+    ("hash", random::OF_HASHES),
+    ("set", random::OF_SETS),
+    ("sorted-set", random::OF_ZSETS),
+    ("hash", element_scans::OF_HASHES),
+    ("set", element_scans::OF_SETS),
+    ("sorted-set", element_scans::OF_ZSETS),
 ];
 
 /// A command and the number under which its calls are counted; its subcommands have the numbers behind it.
 #[derive(Clone, Copy)]
 pub struct Found {
+    /// The group of its family: `string`, `list`, `generic`, `server` … .
+    pub group: &'static str,
     /// The command.
     pub command: &'static Command,
     /// Its slot among the counters.
@@ -110,10 +117,10 @@ fn index() -> &'static Index {
     static INDEX: OnceLock<Index> = OnceLock::new();
     INDEX.get_or_init(|| {
         let mut index = Index { by_name: HashTable::with_capacity(512), slots: 0 };
-        for command in all() {
-            let folded = fold(command.name.as_bytes()).expect("names of commands have at most 16 bytes");
-            let found = Found { command, slot: index.slots };
-            index.slots += 1 + command.subcommands.len();
+        for found in all() {
+            let folded =
+                fold(found.command.name.as_bytes()).expect("names of commands have at most 16 bytes");
+            index.slots = found.slot + 1 + found.command.subcommands.len();
             index.by_name.insert_unique(mix(folded), (folded, found), |(folded, _)| mix(*folded));
         }
         index
@@ -123,7 +130,7 @@ fn index() -> &'static Index {
 /// Every command and subcommand by its full name (`config|get`), with its slot among the counters.
 pub fn full_names() -> Vec<(String, usize)> {
     let mut names = Vec::with_capacity(slots());
-    for command in all() {
+    for Found { command, .. } in all() {
         names.push((command.name.to_owned(), names.len()));
         for sub in command.subcommands {
             names.push((format!("{}|{}", command.name, sub.name), names.len()));
@@ -133,8 +140,13 @@ pub fn full_names() -> Vec<(String, usize)> {
 }
 
 /// All commands, in the order of the table.
-pub fn all() -> impl Iterator<Item = &'static Command> {
-    FAMILIES.iter().copied().flatten()
+pub fn all() -> impl Iterator<Item = Found> {
+    let rows = FAMILIES.iter().flat_map(|(group, rows)| rows.iter().map(|command| (*group, command)));
+    rows.scan(0, |slots, (group, command)| {
+        let slot = *slots;
+        *slots += 1 + command.subcommands.len();
+        Some(Found { group, command, slot })
+    })
 }
 
 /// The command of this name, in any case.
@@ -147,17 +159,11 @@ pub fn find(name: &[u8]) -> Option<Found> {
 
 /// The name of the command or subcommand whose calls are counted in `slot`.
 pub fn name_of_slot(slot: usize) -> Option<String> {
-    let mut first = 0;
-    for command in all() {
-        match slot.checked_sub(first)? {
-            0 => return Some(command.name.to_owned()),
-            at if at <= command.subcommands.len() => {
-                return Some(format!("{}|{}", command.name, command.subcommands[at - 1].name));
-            }
-            _ => first += 1 + command.subcommands.len(),
-        }
+    let Found { command, slot: first, .. } = all().take_while(|found| found.slot <= slot).last()?;
+    match slot - first {
+        0 => Some(command.name.to_owned()),
+        at => Some(format!("{}|{}", command.name, command.subcommands.get(at - 1)?.name)),
     }
-    None
 }
 
 /// Number of counters that all commands and subcommands need.
@@ -190,7 +196,7 @@ mod tests {
     #[test]
     fn every_command_is_found_by_its_name_in_any_case_and_no_other() {
         let mut names = HashSet::new();
-        for command in all() {
+        for Found { command, .. } in all() {
             assert!(names.insert(command.name), "{} stands twice in the table", command.name);
             assert_eq!(command.name, command.name.to_lowercase());
             for name in [command.name.to_owned(), command.name.to_uppercase()] {
@@ -205,16 +211,17 @@ mod tests {
 
     #[test]
     fn every_row_says_what_it_is() {
-        for command in all().chain(all().flat_map(|command| command.subcommands)) {
+        let commands = || all().map(|found| found.command);
+        for command in commands().chain(commands().flat_map(|command| command.subcommands)) {
             assert!(command.arity != 0, "{} has an arity", command.name);
             assert!(command.summary.ends_with('.'), "the summary of {} is a sentence", command.name);
-            assert!(!command.since.is_empty() && !command.group.is_empty());
+            assert!(!command.since.is_empty());
         }
     }
 
     #[test]
     fn subcommands_are_counted_apart() {
-        let total: usize = all().map(|command| 1 + command.subcommands.len()).sum();
+        let total: usize = all().map(|found| 1 + found.command.subcommands.len()).sum();
         assert_eq!(slots(), total);
     }
 }

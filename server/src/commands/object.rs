@@ -1,7 +1,7 @@
 //! `OBJECT`: how a value is kept. The encodings are those that Redis would have; there are no access times or
 //! counts.
 
-use crate::command::{Command, Flags, KeySpec, Run};
+use crate::command::{Command, Flags, KeySpec, Run, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use tarn_engine::Entry;
@@ -11,37 +11,19 @@ use tarn_resp::request::Args;
 const KEY: &[KeySpec] = &[KeySpec::range(2, 0, 1, &["RO"])];
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[Command::new(
-    "object",
-    -2,
-    Flags::NONE,
-    "generic",
-    "2.2.3",
-    "Tells how values are kept.",
-    super::unknown_container,
-)
-.complexity("depends on the subcommand")
-.subcommands(&[
-    row("encoding", "2.2.3", "Returns the name of the encoding that a value has.", encoding),
-    row("freq", "4.0.0", "Returns how often a key is used, on a logarithmic scale.", freq),
-    row("idletime", "2.2.3", "Returns 0: when a key was used is not noted.", idletime),
-    row("refcount", "2.2.3", "Returns the number of references to a value.", refcount),
-    Command::new(
-        "help",
-        2,
-        Flags::LOADING.with(Flags::STALE),
-        "generic",
-        "6.2.0",
-        "Lists the subcommands.",
-        help,
-    )
-    .categories(&["@keyspace"]),
-])];
+pub const COMMANDS: &[Command] =
+    &[row("object", -2, Flags::NONE, "2.2.3", "Tells how values are kept.", super::unknown_container)
+        .complexity("depends on the subcommand")
+        .subcommands(&[
+            of_key("encoding", "2.2.3", "Returns the name of the encoding that a value has.", encoding),
+            of_key("freq", "4.0.0", "Returns how often a key is used, on a logarithmic scale.", freq),
+            of_key("idletime", "2.2.3", "Returns 0: when a key was used is not noted.", idletime),
+            of_key("refcount", "2.2.3", "Returns the number of references to a value.", refcount),
+            row("help", 2, Flags::LOADING.with(Flags::STALE), "6.2.0", "Lists the subcommands.", help),
+        ])];
 
-const fn row(name: &'static str, since: &'static str, summary: &'static str, run: Run) -> Command {
-    Command::new(name, 3, Flags::READONLY, "generic", since, summary, run)
-        .categories(&["@keyspace"])
-        .keys(KEY)
+const fn of_key(name: &'static str, since: &'static str, summary: &'static str, run: Run) -> Command {
+    row(name, 3, Flags::READONLY, since, summary, run).keys(KEY)
 }
 
 /// Integers below this are one shared object in Redis.

@@ -1,7 +1,7 @@
 //! Commands that draw elements by chance: `HRANDFIELD`, `SRANDMEMBER`, `ZRANDMEMBER`, and `SPOP`, which also
 //! takes them out.
 
-use crate::command::{Command, Flags, KeySpec};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::decided::Decided;
 use crate::error::CommandError;
@@ -16,29 +16,33 @@ const PER_ELEMENT: &str = "O(N), N being the number of elements returned";
 /// Elements that one command may draw with repetition. Redis draws on until its memory is exhausted.
 const REPEATED_MAX: u64 = 1 << 24;
 
-/// The rows of this family.
-pub const COMMANDS: &[Command] = &[
-    Command::new("hrandfield", -2, Flags::READONLY, "hash", "6.2.0", "Returns random fields.", hrandfield)
+/// The rows about hashes.
+pub const OF_HASHES: &[Command] =
+    &[row("hrandfield", -2, Flags::READONLY, "6.2.0", "Returns random fields.", hrandfield)
+        .keys(ACCESS)
+        .complexity(PER_ELEMENT)];
+
+/// The rows about sets.
+pub const OF_SETS: &[Command] = &[
+    row("srandmember", -2, Flags::READONLY, "1.0.0", "Returns random members.", srandmember)
         .keys(ACCESS)
         .complexity(PER_ELEMENT),
-    Command::new("srandmember", -2, Flags::READONLY, "set", "1.0.0", "Returns random members.", srandmember)
-        .keys(ACCESS)
-        .complexity(PER_ELEMENT),
-    Command::new(
-        "zrandmember",
-        -2,
-        Flags::READONLY,
-        "sorted-set",
-        "6.2.0",
-        "Returns random members of a sorted set.",
-        zrandmember,
-    )
-    .keys(ACCESS)
-    .complexity(PER_ELEMENT),
-    Command::new("spop", -2, Flags::WRITE.with(Flags::FAST), "set", "1.0.0", "Removes random members.", spop)
+    row("spop", -2, Flags::WRITE.with(Flags::FAST), "1.0.0", "Removes random members.", spop)
         .keys(&[KeySpec::one(&["RW", "access", "delete"])])
         .complexity(PER_ELEMENT),
 ];
+
+/// The rows about sorted sets.
+pub const OF_ZSETS: &[Command] = &[row(
+    "zrandmember",
+    -2,
+    Flags::READONLY,
+    "6.2.0",
+    "Returns random members of a sorted set.",
+    zrandmember,
+)
+.keys(ACCESS)
+.complexity(PER_ELEMENT)];
 
 /// How many elements are drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! Parts of strings: appending, overwriting, cutting out.
 
-use crate::command::{Command, Flags, KeySpec};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
@@ -10,17 +10,6 @@ use tarn_resp::request::Args;
 
 const READ: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const CUT_OUT: &str = "O(N) for N bytes returned";
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    since: &'static str,
-    summary: &'static str,
-    run: crate::command::Run,
-) -> Command {
-    Command::new(name, arity, flags, "string", since, summary, run).categories(&["@string"])
-}
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[

@@ -1,6 +1,6 @@
 //! Commands about replicas, of which there are none yet.
 
-use crate::command::{Command, Flags};
+use crate::command::{Command, Flags, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
@@ -8,11 +8,10 @@ use std::time::Duration;
 use tarn_resp::request::Args;
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[Command::new(
+pub const COMMANDS: &[Command] = &[row(
     "wait",
     3,
     Flags::NOSCRIPT,
-    "generic",
     "3.0.0",
     "Waits until so many replicas have the writes of this connection; returns how many have.",
     wait,

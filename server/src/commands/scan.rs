@@ -1,7 +1,7 @@
 //! The keys of a database that nobody named: counted, listed, scanned, drawn by chance. One segment is
 //! latched at a time.
 
-use crate::command::{Command, Flags};
+use crate::command::{Command, Flags, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::{glob, parse};
@@ -9,36 +9,26 @@ use tarn_engine::{Entry, ScanBudget};
 use tarn_resp::reply::Writer;
 use tarn_resp::request::Args;
 
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    group: &'static str,
-    since: &'static str,
-    summary: &'static str,
-    run: crate::command::Run,
-) -> Command {
-    Command::new(name, arity, flags, group, since, summary, run).categories(&["@keyspace"])
-}
-
-/// The rows of this family.
+/// The rows about keys.
 pub const COMMANDS: &[Command] = &[
-    row("keys", 2, Flags::READONLY, "generic", "1.0.0", "Returns all keys that match a pattern.", keys)
+    row("keys", 2, Flags::READONLY, "1.0.0", "Returns all keys that match a pattern.", keys)
         .categories(&["@keyspace", "@dangerous"])
         .complexity("O(N) for N keys in the database"),
-    row("scan", -2, Flags::READONLY, "generic", "2.8.0", "Returns some keys and where to go on.", scan)
+    row("scan", -2, Flags::READONLY, "2.8.0", "Returns some keys and where to go on.", scan)
         .complexity("O(1) for each call, O(N) for a whole round over N keys"),
-    row("randomkey", 1, Flags::READONLY, "generic", "1.0.0", "Returns a key drawn by chance.", randomkey),
-    row(
-        "dbsize",
-        1,
-        Flags::READONLY.with(Flags::FAST),
-        "server",
-        "1.0.0",
-        "Returns the number of keys in the database.",
-        dbsize,
-    ),
+    row("randomkey", 1, Flags::READONLY, "1.0.0", "Returns a key drawn by chance.", randomkey),
 ];
+
+/// The row about the database.
+pub const OF_SERVER: &[Command] = &[row(
+    "dbsize",
+    1,
+    Flags::READONLY.with(Flags::FAST),
+    "1.0.0",
+    "Returns the number of keys in the database.",
+    dbsize,
+)
+.categories(&["@keyspace"])];
 
 /// Which entries are wanted.
 #[derive(Default)]

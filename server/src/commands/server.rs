@@ -1,7 +1,7 @@
 //! Commands about the server: `TIME`, `LASTSAVE`, `SHUTDOWN`, `SLOWLOG`, `MEMORY`.
 
 use crate::client::After;
-use crate::command::{Command, Flags, KeySpec};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::commands::unknown_container;
 use crate::context::Context;
 use crate::error::CommandError;
@@ -10,17 +10,6 @@ use tarn_resp::request::Args;
 
 const ANY_TIME: Flags = Flags::LOADING.with(Flags::STALE);
 const ADMIN: Flags = ANY_TIME.with(Flags::ADMIN);
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    since: &'static str,
-    summary: &'static str,
-    run: crate::command::Run,
-) -> Command {
-    Command::new(name, arity, flags, "server", since, summary, run)
-}
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[

@@ -1,6 +1,6 @@
 //! Commands that combine sets: intersection, union, difference.
 
-use crate::command::{Command, Flags, KeySpec, Run};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
@@ -19,34 +19,27 @@ const OVERWRITE: &[KeySpec] = &[KeySpec::one(&["OW", "update"]), KeySpec::range(
 const INTER: &str = "O(N*M) at worst, N being the length of the smallest set and M the number of sets";
 const TOTAL: &str = "O(N), N being the total length of the sets";
 
-const fn row(name: &'static str, arity: i32, flags: Flags, summary: &'static str, run: Run) -> Command {
-    Command::new(name, arity, flags, "set", "1.0.0", summary, run)
-}
-
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
-    row("sinter", -2, Flags::READONLY, "Returns the members that all sets share.", sinter)
+    row("sinter", -2, Flags::READONLY, "1.0.0", "Returns the members that all sets share.", sinter)
         .keys(SOURCES)
         .complexity(INTER),
-    row("sinterstore", -3, GROW, "Stores the members that all sets share.", sinterstore)
+    row("sinterstore", -3, GROW, "1.0.0", "Stores the members that all sets share.", sinterstore)
         .keys(UPDATE)
         .complexity(INTER),
-    Command {
-        since: "7.0.0",
-        ..row("sintercard", -3, CARD, "Counts the members that all sets share.", sintercard)
-    }
-    .keys(&[KeySpec::counted(1, &["RO", "access"])])
-    .complexity(INTER),
-    row("sunion", -2, Flags::READONLY, "Returns the members of any of the sets.", sunion)
+    row("sintercard", -3, CARD, "7.0.0", "Counts the members that all sets share.", sintercard)
+        .keys(&[KeySpec::counted(1, &["RO", "access"])])
+        .complexity(INTER),
+    row("sunion", -2, Flags::READONLY, "1.0.0", "Returns the members of any of the sets.", sunion)
         .keys(SOURCES)
         .complexity(TOTAL),
-    row("sunionstore", -3, GROW, "Stores the members of any of the sets.", sunionstore)
+    row("sunionstore", -3, GROW, "1.0.0", "Stores the members of any of the sets.", sunionstore)
         .keys(OVERWRITE)
         .complexity(TOTAL),
-    row("sdiff", -2, Flags::READONLY, "Returns the first set's members that no other has.", sdiff)
+    row("sdiff", -2, Flags::READONLY, "1.0.0", "Returns the first set's members that no other has.", sdiff)
         .keys(SOURCES)
         .complexity(TOTAL),
-    row("sdiffstore", -3, GROW, "Stores the first set's members that no other has.", sdiffstore)
+    row("sdiffstore", -3, GROW, "1.0.0", "Stores the first set's members that no other has.", sdiffstore)
         .keys(OVERWRITE)
         .complexity(TOTAL),
 ];

@@ -2,7 +2,7 @@
 //! combines sets is in
 //! `set_algebra`.
 
-use crate::command::{Command, Flags, KeySpec, Run};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::decided::Decided;
 use crate::error::CommandError;
@@ -18,30 +18,23 @@ const ACCESS: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 
 const PER_MEMBER: &str = "O(N), N being the number of members named";
 
-const fn row(name: &'static str, arity: i32, flags: Flags, summary: &'static str, run: Run) -> Command {
-    Command::new(name, arity, flags, "set", "1.0.0", summary, run)
-}
-
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
-    row("sadd", -3, FAST_WRITE.with(Flags::DENYOOM), "Adds members to a set.", sadd)
+    row("sadd", -3, FAST_WRITE.with(Flags::DENYOOM), "1.0.0", "Adds members to a set.", sadd)
         .keys(&[KeySpec::one(&["RW", "insert"])])
         .complexity(PER_MEMBER),
-    row("srem", -3, FAST_WRITE, "Removes members; the key goes with the last one.", srem)
+    row("srem", -3, FAST_WRITE, "1.0.0", "Removes members; the key goes with the last one.", srem)
         .keys(&[KeySpec::one(&["RW", "delete"])])
         .complexity(PER_MEMBER),
-    row("smembers", 2, Flags::READONLY, "Returns all members.", smembers)
+    row("smembers", 2, Flags::READONLY, "1.0.0", "Returns all members.", smembers)
         .keys(ACCESS)
         .complexity("O(N), N being the number of members in the set"),
-    row("sismember", 3, FAST_READ, "Says whether something is a member.", sismember).keys(LOOK),
-    Command {
-        since: "6.2.0",
-        ..row("smismember", -3, FAST_READ, "Says which of several are members.", smismember)
-    }
-    .keys(ACCESS)
-    .complexity(PER_MEMBER),
-    row("scard", 2, FAST_READ, "Returns the number of members.", scard).keys(LOOK),
-    row("smove", 4, FAST_WRITE, "Moves a member from one set to another.", smove)
+    row("sismember", 3, FAST_READ, "1.0.0", "Says whether something is a member.", sismember).keys(LOOK),
+    row("smismember", -3, FAST_READ, "6.2.0", "Says which of several are members.", smismember)
+        .keys(ACCESS)
+        .complexity(PER_MEMBER),
+    row("scard", 2, FAST_READ, "1.0.0", "Returns the number of members.", scard).keys(LOOK),
+    row("smove", 4, FAST_WRITE, "1.0.0", "Moves a member from one set to another.", smove)
         .keys(&[KeySpec::one(&["RW", "access", "delete"]), KeySpec::range(2, 0, 1, &["RW", "insert"])]),
 ];
 

@@ -7,7 +7,7 @@
 //!
 //! Keys that come of patterns cannot be declared, so a request with such patterns has the store for itself.
 
-use crate::command::{Command, Flags, KeySpec};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
@@ -26,11 +26,10 @@ const STORE_TARGET: KeySpec = KeySpec::found(store_target, &["OW", "update"]);
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
-    Command::new(
+    row(
         "sort",
         -2,
         Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLEKEYS),
-        "generic",
         "1.0.0",
         "Sorts the elements of a list, a set or a sorted set.",
         sort,
@@ -39,11 +38,10 @@ pub const COMMANDS: &[Command] = &[
     .keys(&[KEY, OF_PATTERNS, STORE_TARGET])
     .alone_if(|args| looks_at_other_keys(args, true))
     .complexity(COMPLEXITY),
-    Command::new(
+    row(
         "sort_ro",
         -2,
         Flags::READONLY.with(Flags::MOVABLEKEYS),
-        "generic",
         "7.0.0",
         "Sorts the elements of a list, a set or a sorted set, and never stores the result.",
         sort_ro,

@@ -1,6 +1,6 @@
 //! Strings as whole values and as counters. Parts of strings are in `ranges.rs`, bits in `bits.rs`.
 
-use crate::command::{Command, Flags, KeySpec};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::extended::Extended;
@@ -15,17 +15,6 @@ const OVERWRITE: &[KeySpec] = &[KeySpec::one(&["OW", "update"])];
 const READS: Flags = Flags::READONLY.with(Flags::FAST);
 const WRITES: Flags = Flags::WRITE.with(Flags::DENYOOM);
 const WRITES_FAST: Flags = WRITES.with(Flags::FAST);
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    since: &'static str,
-    summary: &'static str,
-    run: crate::command::Run,
-) -> Command {
-    Command::new(name, arity, flags, "string", since, summary, run).categories(&["@string"])
-}
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[

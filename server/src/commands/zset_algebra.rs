@@ -3,7 +3,7 @@
 
 use super::set_algebra::store_image;
 use super::zsets::{stored, write_members};
-use crate::command::{Command, Flags, KeySpec, Run};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::decided::Decided;
 use crate::error::CommandError;
@@ -26,17 +26,6 @@ const INTER: &str = "O(N*K+M*log(M)) at worst, N being the length of the smalles
     and M the length of the result";
 const DIFF: &str =
     "O(N*K+M*log(M)) at worst, N being the length of the first source, K their number and M the result's";
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    since: &'static str,
-    summary: &'static str,
-    run: Run,
-) -> Command {
-    Command::new(name, arity, flags, "sorted-set", since, summary, run)
-}
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[

@@ -3,7 +3,7 @@
 use super::lists_moving::MULTI_POP;
 use super::multi_pop::MultiPop;
 use super::zset_ranges::remove_range;
-use crate::command::{Command, Flags, KeySpec, Run};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
@@ -22,17 +22,6 @@ const POP_FIRST: &[KeySpec] = &[KeySpec::range(1, -2, 1, &["RW", "access", "dele
 
 const LOG: &str = "O(log(N)), N being the number of members in the sorted set";
 const POP_SOME: &str = "O(M*log(N)), N being the number of members and M the number of those taken";
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    since: &'static str,
-    summary: &'static str,
-    run: Run,
-) -> Command {
-    Command::new(name, arity, flags, "sorted-set", since, summary, run)
-}
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[

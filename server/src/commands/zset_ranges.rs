@@ -3,7 +3,7 @@
 use super::set_algebra::store_image;
 use super::zset_bounds::{Bounds, By};
 use super::zsets::write_members;
-use crate::command::{Command, Flags, KeySpec, Run};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
@@ -19,17 +19,6 @@ const STORE: &[KeySpec] = &[KeySpec::one(&["OW", "update"]), KeySpec::range(2, 0
 
 const LOG: &str = "O(log(N)), N being the number of members in the sorted set";
 const RANGE: &str = "O(log(N)+M), N being the number of members and M the number of those in the range";
-
-const fn row(
-    name: &'static str,
-    arity: i32,
-    flags: Flags,
-    since: &'static str,
-    summary: &'static str,
-    run: Run,
-) -> Command {
-    Command::new(name, arity, flags, "sorted-set", since, summary, run)
-}
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[

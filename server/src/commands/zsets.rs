@@ -1,7 +1,7 @@
 //! Sorted-set commands that name members. Ranges are in `zset_ranges`, what takes members out in order in
 //! `zset_pops`, combinations in `zset_algebra`, random members in `random`, `ZSCAN` in `element_scans`.
 
-use crate::command::{Command, Flags, KeySpec, Run};
+use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::decided::Decided;
 use crate::error::CommandError;
@@ -19,44 +19,36 @@ const ACCESS: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const ADD: &str = "O(log(N)) for each member, N being the number of members in the sorted set";
 const LOG: &str = "O(log(N)), N being the number of members in the sorted set";
 
-const fn row(name: &'static str, arity: i32, flags: Flags, summary: &'static str, run: Run) -> Command {
-    Command::new(name, arity, flags, "sorted-set", "1.2.0", summary, run)
-}
-
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
     row(
         "zadd",
         -4,
         FAST_WRITE.with(Flags::DENYOOM),
+        "1.2.0",
         "Gives members scores, adding those that are new.",
         zadd,
     )
     .keys(&[KeySpec::one(&["RW", "update"])])
     .complexity(ADD),
-    row("zincrby", 4, FAST_WRITE.with(Flags::DENYOOM), "Adds to the score of a member.", zincrby)
+    row("zincrby", 4, FAST_WRITE.with(Flags::DENYOOM), "1.2.0", "Adds to the score of a member.", zincrby)
         .keys(&[KeySpec::one(&["RW", "access", "update"])])
         .complexity(LOG),
-    row("zrem", -3, FAST_WRITE, "Removes members; the key goes with the last one.", zrem)
+    row("zrem", -3, FAST_WRITE, "1.2.0", "Removes members; the key goes with the last one.", zrem)
         .keys(&[KeySpec::one(&["RW", "delete"])])
         .complexity(ADD),
-    row("zscore", 3, FAST_READ, "Returns the score of a member.", zscore).keys(ACCESS),
-    Command { since: "6.2.0", ..row("zmscore", -3, FAST_READ, "Returns the scores of members.", zmscore) }
+    row("zscore", 3, FAST_READ, "1.2.0", "Returns the score of a member.", zscore).keys(ACCESS),
+    row("zmscore", -3, FAST_READ, "6.2.0", "Returns the scores of members.", zmscore)
         .keys(ACCESS)
         .complexity("O(N), N being the number of members named"),
-    row("zcard", 2, FAST_READ, "Returns the number of members.", zcard).keys(&[KeySpec::one(&["RO"])]),
-    Command {
-        since: "2.0.0",
-        ..row("zrank", 3, FAST_READ, "Returns a member's index, lowest first.", zrank)
-    }
-    .keys(ACCESS)
-    .complexity(LOG),
-    Command {
-        since: "2.0.0",
-        ..row("zrevrank", 3, FAST_READ, "Returns a member's index, highest first.", zrevrank)
-    }
-    .keys(ACCESS)
-    .complexity(LOG),
+    row("zcard", 2, FAST_READ, "1.2.0", "Returns the number of members.", zcard)
+        .keys(&[KeySpec::one(&["RO"])]),
+    row("zrank", 3, FAST_READ, "2.0.0", "Returns a member's index, lowest first.", zrank)
+        .keys(ACCESS)
+        .complexity(LOG),
+    row("zrevrank", 3, FAST_READ, "2.0.0", "Returns a member's index, highest first.", zrevrank)
+        .keys(ACCESS)
+        .complexity(LOG),
 ];
 
 /// The options of `ZADD`.
