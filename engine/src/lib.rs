@@ -19,6 +19,7 @@ pub mod io;
 pub mod log;
 pub mod record;
 pub mod recovery;
+pub mod repair;
 pub mod session;
 pub mod table;
 pub mod value;

@@ -12,7 +12,7 @@
 //! a meeting point: all replayers stop there and one of them does the work.
 
 use crate::io::Disk;
-use crate::log::{Block, Log, LogOptions, OpenError, Reader, Recovered, Validity};
+use crate::log::{Block, Damage, Log, LogOptions, OpenError, Reader, Recovered, Validity};
 use crate::record::{Lsn, Write};
 use crate::table::{KeyHash, Retired, Table};
 use crossbeam_channel::{Receiver, Sender};
@@ -26,18 +26,30 @@ const BLOCKS_QUEUED: usize = 32;
 const INVALIDATED_AT_ONCE: usize = 256;
 
 /// What was replayed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Records.
     pub records: u64,
-    /// Records that did not fit what they met; only a fault of this program or a forged file makes one.
-    pub misfits: u64,
+    /// The first record that did not fit what the records before it had made.
+    pub misfit: Option<Misfit>,
+}
+
+/// A record that does not fit what it meets. A command checks what is there before it decides on a change,
+/// under the same latch, so no history has one: records before it are not those that were written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// Its number.
+    pub lsn: Lsn,
+    /// The block that it is in.
+    pub sequence: u64,
+    /// Where that is.
+    pub damage: Damage,
 }
 
 struct Replay {
     tables: Mutex<Vec<Arc<Table>>>,
     meeting: Barrier,
-    misfits: AtomicU64,
+    misfit: Mutex<Option<Misfit>>,
 }
 
 /// How far opening has come; shared with those who wait for it.
@@ -71,6 +83,7 @@ pub fn open(
     threads: usize,
     progress: &Progress,
 ) -> Result<Opened, OpenError> {
+    let directories = options.directories.clone();
     let mut reader: Reader = Log::open(disk, options)?;
     let next = || {
         let block = reader.next_block()?;
@@ -81,6 +94,9 @@ pub fn open(
     };
     let validity = Arc::new(Validity::new());
     let (tables, replayed) = replay(next, databases, threads, |lsns| validity.invalidate(lsns))?;
+    if let Some(misfit) = replayed.misfit {
+        return Err(OpenError::from(misfit.damage).with_remedy(&directories));
+    }
     let (log, recovered) = reader.into_log()?;
     Ok(Opened { tables, log, validity, recovered, replayed })
 }
@@ -97,7 +113,7 @@ pub fn replay(
     let replay = Replay {
         tables: Mutex::new((0..databases).map(|_| Arc::new(Table::default())).collect()),
         meeting: Barrier::new(threads),
-        misfits: AtomicU64::new(0),
+        misfit: Mutex::default(),
     };
     let mut records = 0;
     std::thread::scope(|scope| {
@@ -124,7 +140,7 @@ pub fn replay(
         }
         Ok::<(), OpenError>(())
     })?;
-    let replayed = Replayed { records, misfits: replay.misfits.load(Ordering::Relaxed) };
+    let replayed = Replayed { records, misfit: replay.misfit.into_inner() };
     Ok((replay.tables.into_inner(), replayed))
 }
 
@@ -165,7 +181,9 @@ impl Replay {
                         table.note(index, effect.keys, effect.expiry);
                         let crowded = effect.keys > 0 && table.is_crowded(segment.len());
                         drop(segment);
-                        self.misfits.fetch_add(u64::from(!fits), Ordering::Relaxed);
+                        if !fits {
+                            self.note_misfit(record.lsn, &block);
+                        }
                         if crowded {
                             table.grow(4);
                         }
@@ -198,6 +216,17 @@ impl Replay {
         }
         invalidate(&retired.lsns);
         Ok(())
+    }
+
+    /// Keeps the earliest of all misfits: those behind it may only follow from it. Nobody gives up, as the
+    /// others would wait for ever at the meeting point.
+    fn note_misfit(&self, lsn: Lsn, block: &Block) {
+        let mut first = self.misfit.lock();
+        if first.as_ref().is_none_or(|misfit| lsn < misfit.lsn) {
+            let what = format!("record {lsn} in this block does not fit what the records before it made");
+            let damage = Damage::new(block.path().to_path_buf(), block.offset(), what);
+            *first = Some(Misfit { lsn, sequence: block.sequence(), damage });
+        }
     }
 
     /// Lets one of the replayers, who all come here, work on the tables while the others wait.

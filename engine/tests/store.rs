@@ -113,7 +113,7 @@ fn what_was_committed_is_there_after_a_restart_with_any_number_of_threads() {
     assert!(contents[0].len() > 4_000);
     for threads in [1, 2, 5] {
         let store = open(&directories, threads);
-        assert_eq!(store.replayed.misfits, 0);
+        assert_eq!(store.replayed.misfit, None);
         let again = store.close();
         assert!(again == contents, "{threads} threads replay the same");
         contents = again;

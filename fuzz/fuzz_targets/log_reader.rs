@@ -2,7 +2,7 @@
 //! prefix of what was written.
 //!
 //! ```text
-//!  input:  | shape | bit 0: truncate_damage, bit 1: threads | operation | its arguments | operation | …
+//!  input:  | shape | bit 0: repair first, bit 1: threads | operation | its arguments | operation | …
 //! ```
 //!
 //! A log of that shape, written by the product's own writer, is changed by one operation after the other. An
@@ -27,6 +27,7 @@ use tarn_engine::io::{Disk, SimDisk, SimOptions};
 use tarn_engine::log::{Group, Log, LogOptions, OpenError};
 use tarn_engine::record::{Change, Kind, Lsn, UnixMs, Write};
 use tarn_engine::recovery::{self, Opened, Progress};
+use tarn_engine::repair::Repair;
 use tarn_engine::table::Table;
 use tarn_engine::value::{ValueRef, elements_of};
 
@@ -51,10 +52,11 @@ fuzz_target!(|input: &[u8]| {
         forged |= changes::change(&mut files, &mut input);
     }
     let disk = disk_of(&files);
-    let mut options = written.options.clone();
-    options.truncate_damage = choices & 1 == 1;
+    let options = written.options.clone();
     let threads = 1 + usize::from(choices >> 1 & 1);
+    let repaired = choices & 1 == 1 && !forged && repair(&disk, &options, threads);
     let read = read(&disk, &options, (!forged).then_some(written));
+    assert!(!repaired || read.is_ok(), "a repaired log is read");
     if matches!(&read, Ok(read) if read.patch_offset_max > PATCH_OFFSET_MAX) {
         return;
     }
@@ -63,7 +65,6 @@ fuzz_target!(|input: &[u8]| {
         Ok(opened) => {
             let read = read.expect("the replay reads what the reader refuses");
             assert_eq!(opened.replayed.records, read.records);
-            options.truncate_damage = false;
             stays(&disk, &options, opened);
         }
         Err(error) => {
@@ -75,6 +76,16 @@ fuzz_target!(|input: &[u8]| {
 
 fn open(disk: &SimDisk, options: &LogOptions, threads: usize) -> Result<Opened, OpenError> {
     recovery::open(Arc::new(disk.clone()), options.clone(), DATABASES, threads, &Progress::default())
+}
+
+/// Repairs what can be repaired; says whether a start takes the log now.
+fn repair(disk: &SimDisk, options: &LogOptions, threads: usize) -> bool {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let Ok(repair) = Repair::begin(&disk, &options.directories, threads) else { return false };
+    if repair.is_needed() {
+        repair.truncate().expect("the disk has no faults");
+    }
+    true
 }
 
 fn disk_of(files: &Files) -> SimDisk {

@@ -197,9 +197,6 @@ fn load(server: &Shared, config: &Config, workers: &[Arc<Notify>]) -> Result<Opt
         recovery::open(Arc::new(OsDisk), options, config.databases, config.threads(), &server.loading)?;
     let seconds = began.elapsed().as_secs_f64();
     tracing::info!("Loaded {} records in {seconds:.3} s", opened.replayed.records);
-    if opened.replayed.misfits > 0 {
-        tracing::warn!("{} records did not fit what they met and were skipped", opened.replayed.misfits);
-    }
     let durable = opened.log.durable();
     for worker in workers {
         let notify = worker.clone();

@@ -1,4 +1,7 @@
-//! The `tarn` program: `tarn serve` is the server, `tarn demo` shows it, `tarn lab` measures it.
+//! The `tarn` program: `tarn serve` is the server, `tarn log` checks and repairs its log, `tarn demo` shows
+//! it, `tarn lab` measures it.
+
+mod log;
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -26,6 +29,8 @@ enum Command {
     },
     /// Show it: a million records, updates, a hard kill, and everything is there again.
     Demo(tarn_lab::demo::DemoArgs),
+    /// Check and repair the log of a server that does not run.
+    Log(log::LogCli),
     /// Measure Tarn and redis-server side by side.
     Lab(tarn_lab::LabCli),
 }
@@ -34,6 +39,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve { args } => serve(args),
         Command::Demo(args) => tarn_lab::demo::run(&args),
+        Command::Log(cli) => log::run(cli),
         Command::Lab(cli) => tarn_lab::run(cli),
     }
 }

@@ -1,5 +1,6 @@
 //! How the log fails: one enum for opening it, one for appending to it.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,6 +25,14 @@ pub enum OpenError {
     /// Bytes that were durable are missing or spoilt.
     #[error(transparent)]
     Damaged(#[from] Damage),
+    /// `tarn log repair` was ended before its end: what it has not saved yet must not be thrown away.
+    #[error("{}: a repair of the log was interrupted; finish it with: {remedy}", path.display())]
+    UnderRepair {
+        /// The directory.
+        path: PathBuf,
+        /// What the operator can do.
+        remedy: Remedy,
+    },
     /// The bytes are as they were written, and this version does not understand them.
     #[error("{}: {reason}; another version of this program wrote it: start that one", path.display())]
     TooNew {
@@ -55,11 +64,7 @@ pub enum OpenError {
 
 /// Damage to records that were durable.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error(
-    "the log is damaged in {} at byte {offset}: {what}; restore the file, \
-     or give up everything from there on with: {remedy}",
-    path.display()
-)]
+#[error("the log is damaged in {} at byte {offset}: {what}; restore the file{}", path.display(), Or(remedy))]
 pub struct Damage {
     /// The file, or the directory if a file is missing.
     pub path: PathBuf,
@@ -67,16 +72,54 @@ pub struct Damage {
     pub offset: u64,
     /// What is wrong.
     pub what: String,
-    /// What the operator can do.
-    pub remedy: &'static str,
+    /// What the operator can do when there is no copy to restore.
+    pub remedy: Option<Remedy>,
 }
 
-impl Damage {
-    /// What to do when there is no copy to restore.
-    pub(super) const REMEDY: &'static str = "tarn log repair --truncate";
+/// The command that cuts a damaged log, for these directories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remedy(pub Vec<PathBuf>);
 
-    pub(super) fn new(path: PathBuf, offset: u64, what: String) -> Damage {
-        Damage { path, offset, what, remedy: Damage::REMEDY }
+struct Or<'a>(&'a Option<Remedy>);
+
+impl Damage {
+    pub(crate) fn new(path: PathBuf, offset: u64, what: String) -> Damage {
+        Damage { path, offset, what, remedy: None }
+    }
+}
+
+impl OpenError {
+    /// Tells in a damage that a repair of these directories would help.
+    pub(crate) fn with_remedy(mut self, directories: &[PathBuf]) -> OpenError {
+        if let OpenError::Damaged(damage) = &mut self {
+            damage.remedy = Some(Remedy(directories.to_vec()));
+        }
+        self
+    }
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("tarn log repair --truncate")?;
+        for directory in &self.0 {
+            let name = directory.to_string_lossy();
+            if name.chars().all(|letter| letter.is_alphanumeric() || "/._-+,:@%".contains(letter)) {
+                write!(f, " {name}")?;
+            } else {
+                // As a shell takes it.
+                write!(f, " '{}'", name.replace('\'', r"'\''"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Or<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(remedy) => write!(f, ", or give up everything from there on with: {remedy}"),
+            None => Ok(()),
+        }
     }
 }
 

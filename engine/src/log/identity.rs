@@ -11,15 +11,17 @@
 
 use std::path::{Path, PathBuf};
 
-use super::error::{Damage, OpenError};
-use super::file::{UNFINISHED, file_number, write_atomically};
+use super::error::{Damage, OpenError, Remedy};
+use super::file::{FileHeader, UNFINISHED, file_number, write_atomically};
 use super::format::FORMAT_VERSION;
 use crate::io::{Disk, DiskLock};
 
 const MAGIC: [u8; 8] = *b"TARNLID\n";
 const IDENTITY_BYTES: usize = 44;
-const IDENTITY_FILE: &str = "tarnlog.id";
+pub(super) const IDENTITY_FILE: &str = "tarnlog.id";
 const LOCK_FILE: &str = "tarnlog.lock";
+/// Stands in each directory while a repair is under way.
+const REPAIR_FILE: &str = "tarnlog.repair";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
@@ -36,6 +38,19 @@ pub(super) struct Directories {
     /// The names of the log files of each directory.
     pub(super) files: Vec<Vec<String>>,
     pub(super) locks: Vec<Box<dyn DiskLock>>,
+    /// Directories whose identity is spoilt or missing; only an examination gets as far as having any.
+    pub(super) lost_identities: Vec<(usize, Damage)>,
+    /// Whether a repair has begun and not ended.
+    pub(super) is_under_repair: bool,
+}
+
+/// A directory of a log.
+struct Member {
+    identity: Identity,
+    path: PathBuf,
+    files: Vec<String>,
+    /// The identity is a guess, for this reason.
+    damage: Option<Damage>,
 }
 
 impl Directories {
@@ -46,24 +61,94 @@ impl Directories {
         let mut newcomers = Vec::new();
         for path in given {
             disk.create_dir_all(path)?;
-            locks.push(disk.lock(&path.join(LOCK_FILE))?.ok_or_else(|| OpenError::InUse(path.clone()))?);
+            locks.push(lock(disk, path)?);
             let names = disk.list(path)?;
+            if names.iter().any(|name| name == REPAIR_FILE) {
+                let remedy = Remedy(given.to_vec());
+                return Err(OpenError::UnderRepair { path: path.clone(), remedy });
+            }
             for unfinished in names.iter().filter(|name| name.ends_with(UNFINISHED)) {
                 disk.remove(&path.join(unfinished))?;
             }
-            let files: Vec<String> =
-                names.iter().filter(|name| file_number(name).is_some()).cloned().collect();
+            let files = log_files(&names);
             if names.iter().any(|name| name == IDENTITY_FILE) {
-                members.push((Identity::read(disk, path)?, path.clone(), files));
+                let identity = Identity::read(disk, path).map_err(|error| error.with_remedy(given))?;
+                members.push(Member { identity, path: path.clone(), files, damage: None });
             } else if files.is_empty() {
                 newcomers.push(path.clone());
             } else {
-                return Err(wrong(path, format!("it holds log files but no {IDENTITY_FILE}")));
+                return Err(OpenError::from(no_identity(path)).with_remedy(given));
             }
         }
-        members.sort_by_key(|(identity, ..)| identity.index);
+        members.sort_by_key(|member| member.identity.index);
         check_members(&members)?;
         Directories::join(disk, members, newcomers, locks)
+    }
+
+    /// Looks at the directories of a log and changes nothing. Their locks are kept if `keeps_locks`.
+    pub(super) fn look(
+        disk: &dyn Disk,
+        given: &[PathBuf],
+        keeps_locks: bool,
+    ) -> Result<Directories, OpenError> {
+        let mut locks = Vec::new();
+        let mut members = Vec::new();
+        let mut is_under_repair = false;
+        for path in given {
+            let names = disk.list(path)?;
+            let files = log_files(&names);
+            let has_identity = names.iter().any(|name| name == IDENTITY_FILE);
+            if !has_identity && files.is_empty() {
+                return Err(wrong(path, "there is no log in it".to_string()));
+            }
+            locks.push(lock(disk, path)?);
+            is_under_repair |= names.iter().any(|name| name == REPAIR_FILE);
+            let read = if has_identity { Identity::read(disk, path) } else { Err(no_identity(path).into()) };
+            let (identity, damage) = match read {
+                Ok(identity) => (identity, None),
+                Err(OpenError::Damaged(damage)) => {
+                    (Identity::guess(disk, path, &files, given.len())?, Some(damage))
+                }
+                Err(error) => return Err(error),
+            };
+            members.push(Member { identity, path: path.clone(), files, damage });
+        }
+        members.sort_by_key(|member| member.identity.index);
+        check_members(&members)?;
+        if !keeps_locks {
+            locks.clear();
+        }
+        let lost = |(index, member): (usize, &Member)| Some((index, member.damage.clone()?));
+        Ok(Directories {
+            log_id: members[0].identity.log_id,
+            lost_identities: members.iter().enumerate().filter_map(lost).collect(),
+            paths: members.iter().map(|member| member.path.clone()).collect(),
+            files: members.into_iter().map(|member| member.files).collect(),
+            locks,
+            is_under_repair,
+        })
+    }
+
+    /// Fails if somebody has the log open.
+    pub(super) fn assert_unused(&self, disk: &dyn Disk) -> Result<(), OpenError> {
+        self.paths.iter().try_for_each(|path| lock(disk, path).map(drop))
+    }
+
+    /// Lets nobody but a repair open the log from now on.
+    pub(super) fn begin_repair(&self, disk: &dyn Disk) -> Result<(), OpenError> {
+        for path in &self.paths {
+            write_atomically(disk, &path.join(REPAIR_FILE), &[])?;
+        }
+        Ok(())
+    }
+
+    /// Writes identities in place of those that are lost.
+    pub(super) fn restore_identities(&self, disk: &dyn Disk) -> Result<(), OpenError> {
+        for (index, _) in &self.lost_identities {
+            let (index, count) = (*index as u32, self.paths.len() as u32);
+            Identity { log_id: self.log_id, index, count }.write(disk, &self.paths[index as usize])?;
+        }
+        Ok(())
     }
 
     /// Gives identities to the newcomers, then tells everybody how many they are.
@@ -72,18 +157,18 @@ impl Directories {
     /// half way leaves newcomers that nobody misses and that are welcome again.
     fn join(
         disk: &dyn Disk,
-        members: Vec<(Identity, PathBuf, Vec<String>)>,
+        members: Vec<Member>,
         newcomers: Vec<PathBuf>,
         locks: Vec<Box<dyn DiskLock>>,
     ) -> Result<Directories, OpenError> {
         let log_id = match members.first() {
-            Some((identity, ..)) => identity.log_id,
+            Some(member) => member.identity.log_id,
             None => u128::from(disk.random()) << 64 | u128::from(disk.random()),
         };
         let count = (members.len() + newcomers.len()) as u32;
-        let mut identities: Vec<Identity> = members.iter().map(|(identity, ..)| *identity).collect();
+        let mut identities: Vec<Identity> = members.iter().map(|member| member.identity).collect();
         let (mut paths, mut files): (Vec<_>, Vec<_>) =
-            members.into_iter().map(|(_, path, files)| (path, files)).unzip();
+            members.into_iter().map(|member| (member.path, member.files)).unzip();
         for path in newcomers {
             let index = paths.len() as u32;
             let identity = Identity { log_id, index, count: index + 1 };
@@ -97,16 +182,40 @@ impl Directories {
                 Identity { count, ..*identity }.write(disk, path)?;
             }
         }
-        Ok(Directories { log_id, paths, files, locks })
+        Ok(Directories { log_id, paths, files, locks, lost_identities: Vec::new(), is_under_repair: false })
     }
 }
 
-fn check_members(members: &[(Identity, PathBuf, Vec<String>)]) -> Result<(), OpenError> {
-    let Some((first, first_path, _)) = members.first() else { return Ok(()) };
-    let count = members.iter().map(|(identity, ..)| identity.count).max().unwrap_or(0);
-    for (index, (identity, path, _)) in members.iter().enumerate() {
-        if identity.log_id != first.log_id {
-            let reason = format!("it belongs to another log than {}", first_path.display());
+/// Allows the repaired log to be opened again. REQUIRES: the caller has the directories locked.
+pub(super) fn end_repair(disk: &dyn Disk, directories: &[PathBuf]) -> Result<(), OpenError> {
+    for path in directories {
+        // A repair that was killed here before may have removed it.
+        if disk.list(path)?.iter().any(|name| name == REPAIR_FILE) {
+            disk.remove(&path.join(REPAIR_FILE))?;
+            disk.sync_dir(path)?;
+        }
+    }
+    Ok(())
+}
+
+fn lock(disk: &dyn Disk, path: &Path) -> Result<Box<dyn DiskLock>, OpenError> {
+    disk.lock(&path.join(LOCK_FILE))?.ok_or_else(|| OpenError::InUse(path.to_path_buf()))
+}
+
+fn log_files(names: &[String]) -> Vec<String> {
+    names.iter().filter(|name| file_number(name).is_some()).cloned().collect()
+}
+
+fn no_identity(path: &Path) -> Damage {
+    Damage::new(path.join(IDENTITY_FILE), 0, "it is missing where there are log files".to_string())
+}
+
+fn check_members(members: &[Member]) -> Result<(), OpenError> {
+    let Some(first) = members.first() else { return Ok(()) };
+    let count = members.iter().map(|member| member.identity.count).max().unwrap_or(0);
+    for (index, Member { identity, path, .. }) in members.iter().enumerate() {
+        if identity.log_id != first.identity.log_id {
+            let reason = format!("it belongs to another log than {}", first.path.display());
             return Err(wrong(path, reason));
         }
         if (identity.index as usize) < index {
@@ -121,7 +230,7 @@ fn check_members(members: &[(Identity, PathBuf, Vec<String>)]) -> Result<(), Ope
     if count as usize > members.len() {
         let reason =
             format!("it is one of {count} directories of a log, and only {} are given", members.len());
-        return Err(wrong(first_path, reason));
+        return Err(wrong(&first.path, reason));
     }
     Ok(())
 }
@@ -146,6 +255,27 @@ impl Identity {
         }
         let log_id = u128::from_le_bytes(*bytes[16..].first_chunk().expect("16 bytes in the identity"));
         Ok(Identity { log_id, index: u32_at(32), count: u32_at(36) })
+    }
+
+    /// What the identity of a directory must have been, by what its log files say.
+    fn guess(
+        disk: &dyn Disk,
+        directory: &Path,
+        files: &[String],
+        count: usize,
+    ) -> Result<Identity, OpenError> {
+        for name in files {
+            let path = directory.join(name);
+            match FileHeader::read(&path, &*disk.open(&path)?) {
+                Ok(header) => {
+                    let (log_id, index) = (header.log_id, header.stream);
+                    return Ok(Identity { log_id, index, count: count as u32 });
+                }
+                Err(OpenError::Damaged(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(wrong(directory, "nothing whole in it says which log it belongs to".to_string()))
     }
 
     fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {

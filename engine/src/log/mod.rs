@@ -20,16 +20,19 @@ mod reader;
 mod record_tests;
 mod records;
 mod rescue;
+mod source;
 mod status;
 mod stream;
+mod survey;
 #[cfg(test)]
 mod tests;
+mod truncation;
 mod validity;
 
 pub use appender::Appender;
 pub use block::Block;
 pub use durable::{Durable, Waker};
-pub use error::{Damage, LogError, OpenError};
+pub use error::{Damage, LogError, OpenError, Remedy};
 pub use format::FormatError;
 pub use group::Group;
 pub use handle::Log;
@@ -37,4 +40,5 @@ pub use options::{LogOptions, SyncMode};
 pub use reader::{OpenProgress, Reader, Recovered};
 pub use records::{Record, Records};
 pub use status::LogStatus;
+pub use survey::{FileSurvey, Lost, Survey};
 pub use validity::Validity;

@@ -44,8 +44,6 @@ pub struct LogOptions {
     pub backlog_bytes_limit: usize,
     /// What time it is, for the status.
     pub clock: Arc<dyn Clock>,
-    /// Damage does not stop the opening: the log is cut off before the first missing block, durable or not.
-    pub truncate_damage: bool,
 }
 
 impl LogOptions {
@@ -58,7 +56,6 @@ impl LogOptions {
             flushes_in_flight: 4,
             backlog_bytes_limit: 64 << 20,
             clock: Arc::new(SystemClock::new()),
-            truncate_damage: false,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Opening a log: the streams of all directories merged by block sequence, and what is done about the end.
+//! Opening a log: the blocks of all directories merged by block sequence, and what is done about the end.
 //!
 //! ```text
 //!  directory 0:  41     43 44        47            kept: 41-45
@@ -21,14 +21,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crossbeam_channel::Receiver;
-
-use super::block::Block;
+use super::block::{Block, BlockHeader};
 use super::error::{Damage, OpenError};
-use super::file::{FileHeader, LSN_END, NUMBERS_END, file_name};
-use super::format::{BLOCK_CLOSED, FILE_HEADER_BYTES};
+use super::file::{FileHeader, LSN_END, NUMBERS_END};
+use super::format::BLOCK_CLOSED;
 use super::identity::Directories;
 use super::options::LogOptions;
+use super::source::Source;
 use super::stream::{Fault, Found, StreamFile, read_ahead};
 use crate::io::{Disk, DiskLock, DiskResult};
 use crate::record::Lsn;
@@ -38,9 +37,13 @@ pub struct Reader {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) options: LogOptions,
     pub(super) directories: Directories,
-    streams: Vec<Stream>,
+    pub(super) sources: Vec<Source>,
     progress: OpenProgress,
-    state: Merged,
+    pub(super) state: Merged,
+    /// Damage ends the reading as a torn tail does, and is told by [`Reader::survey`].
+    pub(super) examines: bool,
+    /// No block from this one on is kept, for this reason.
+    pub(super) stop: Option<(u64, Damage)>,
 }
 
 /// How much of a log has been read. Cheap to clone; for another thread to look at.
@@ -75,52 +78,43 @@ pub struct Recovered {
     pub created: bool,
 }
 
-/// One directory's blocks on their way.
-struct Stream {
-    directory: PathBuf,
-    files: Vec<StreamFile>,
-    /// How far each file is kept.
-    kept: Vec<u64>,
-    incoming: Option<Receiver<Result<Vec<Found>, OpenError>>>,
-    found: VecDeque<Found>,
-    /// The last spoilt stretch since the last kept block.
-    fault: Option<Fault>,
-}
-
 /// How far the merge has come.
 #[derive(Default)]
-struct Merged {
+pub(super) struct Merged {
     /// The last block kept.
     sequence: u64,
     last: Lsn,
     /// D so far.
     durable: u64,
     epoch: u64,
-    /// Kept blocks above D: stream, file, offset, length.
+    /// Kept blocks above D: sequence, source, file, offset, length.
     unsure: VecDeque<(u64, usize, usize, u64, u64)>,
     ended: bool,
-    recovered: Recovered,
+    pub(super) recovered: Recovered,
+    /// Why the reading ended before the end; only an examination gets as far as having it.
+    pub(super) damage: Option<Damage>,
 }
 
 impl Reader {
     /// Locks the directories and looks at all files.
     pub(super) fn open(disk: Arc<dyn Disk>, options: LogOptions) -> Result<Reader, OpenError> {
         let directories = Directories::open(&*disk, &options.directories)?;
-        let mut streams = Vec::new();
-        for (index, directory) in directories.paths.iter().enumerate() {
-            let files = list_files(&*disk, &directories, index)?;
-            let kept = vec![FILE_HEADER_BYTES as u64; files.len()];
-            streams.push(Stream {
-                directory: directory.clone(),
-                files,
-                kept,
-                incoming: None,
-                found: VecDeque::new(),
-                fault: None,
-            });
-        }
+        Reader::begin(disk, options, directories, false)
+    }
+
+    /// Looks at all files and starts to read them.
+    pub(super) fn begin(
+        disk: Arc<dyn Disk>,
+        options: LogOptions,
+        directories: Directories,
+        examines: bool,
+    ) -> Result<Reader, OpenError> {
+        let sources = (0..directories.paths.len())
+            .map(|index| Source::new(&*disk, &directories, index, examines))
+            .collect::<Result<Vec<_>, _>>();
+        let mut sources = sources.map_err(|error| error.with_remedy(&options.directories))?;
         let headers: Vec<FileHeader> =
-            streams.iter().flat_map(|stream| stream.files.iter().map(|file| file.header)).collect();
+            sources.iter().flat_map(|source| source.files.iter().map(|file| file.header)).collect();
         let mut state = Merged::default();
         if let Some(newest) = headers.iter().max_by_key(|header| header.epoch) {
             state.epoch = newest.epoch;
@@ -129,15 +123,15 @@ impl Reader {
         state.recovered.created = headers.is_empty();
         let bytes_read = Arc::new(AtomicU64::new(0));
         let mut bytes_total = 0;
-        for stream in &mut streams {
-            for file in &mut stream.files {
+        for source in &mut sources {
+            for file in &mut source.files {
                 file.sequence_limit = sequence_limit(&headers, file.header.epoch);
                 bytes_total += file.bytes;
             }
-            stream.incoming = Some(read_ahead(stream.files.clone(), bytes_read.clone()));
+            source.incoming = Some(read_ahead(source.files.clone(), bytes_read.clone()));
         }
         let progress = OpenProgress { bytes_read, bytes_total };
-        Ok(Reader { disk, options, directories, streams, progress, state })
+        Ok(Reader { disk, options, directories, sources, progress, state, examines, stop: None })
     }
 
     /// How much has been read.
@@ -149,21 +143,29 @@ impl Reader {
     pub fn next_block(&mut self) -> Result<Option<Block>, OpenError> {
         while !self.state.ended {
             let wanted = self.state.sequence + 1;
-            let mut taken = None;
-            for index in 0..self.streams.len() {
-                if self.streams[index].head()?.is_some_and(|block| block.sequence() <= wanted) {
-                    taken = self.streams[index].take(index);
+            if let Some((_, damage)) = self.stop.take_if(|(sequence, _)| *sequence <= wanted) {
+                self.end(Some(damage))?;
+                break;
+            }
+            let mut head = None;
+            for (index, source) in self.sources.iter_mut().enumerate() {
+                if let Some(block) = source.head()?.filter(|block| block.sequence() <= wanted) {
+                    head = Some((index, self.state.follows(block)));
                     break;
                 }
             }
-            let Some(taken) = taken else {
-                self.end()?;
-                break;
+            let damage = match head {
+                Some((index, Ok(()))) => {
+                    let block = self.keep(index);
+                    if block.count() > 0 {
+                        return Ok(Some(block));
+                    }
+                    continue;
+                }
+                Some((_, Err(damage))) => Some(damage),
+                None => None,
             };
-            let block = self.keep(taken)?;
-            if block.count() > 0 {
-                return Ok(Some(block));
-            }
+            self.end(damage)?;
         }
         Ok(None)
     }
@@ -174,50 +176,42 @@ impl Reader {
         self.state.durable
     }
 
-    /// Notes that a block is kept.
-    fn keep(&mut self, (stream, file, block): (usize, usize, Block)) -> Result<Block, OpenError> {
+    /// Keeps the block that is next in a source.
+    fn keep(&mut self, index: usize) -> Block {
         let state = &mut self.state;
+        let (file, block) = self.sources[index].take().expect("the caller has seen the block");
         let header = block.header;
-        let damaged = |what: String| Damage::new(block.path().to_path_buf(), block.offset, what);
-        if header.sequence != state.sequence + 1 {
-            return Err(damaged(format!("block {} stands there once more", header.sequence)).into());
-        }
-        if state.sequence > 0 && header.first != state.last.after(1) {
-            let what = format!(
-                "block {} begins with record {}, not {}",
-                header.sequence,
-                header.first,
-                state.last.after(1)
-            );
-            return Err(damaged(what).into());
-        }
         state.sequence = header.sequence;
         state.last = block.last();
         state.durable = state.durable.max(header.durable);
-        state.unsure.push_back((header.sequence, stream, file, block.offset, header.length));
+        state.unsure.push_back((header.sequence, index, file, block.offset, header.length));
         while state.unsure.front().is_some_and(|(sequence, ..)| *sequence <= state.durable) {
             state.unsure.pop_front();
         }
         state.recovered.blocks += 1;
         state.recovered.closed = header.flags & BLOCK_CLOSED != 0;
-        self.streams[stream].kept[file] = block.offset + header.length;
-        Ok(block)
+        self.sources[index].tallies[file].keep(&block);
+        block
     }
 
-    /// No stream has the next block: reads what is left to find out whether that is an end or damage.
-    fn end(&mut self) -> Result<(), OpenError> {
-        let wanted = self.state.sequence + 1;
+    /// The next block is in no source, or there is damage before it: reads what is left to find out whether
+    /// that is an end or damage.
+    fn end(&mut self, damage: Option<Damage>) -> Result<(), OpenError> {
+        if let (Some(damage), false) = (&damage, self.examines) {
+            return Err(self.damaged(damage.clone()));
+        }
         let mut spoilt: Option<Fault> = None;
         let mut beyond: Option<(PathBuf, u64)> = None;
         let mut bytes_cut = 0;
-        for index in 0..self.streams.len() {
-            let stream = &mut self.streams[index];
-            stream.head()?;
-            if let Some(fault) = &stream.fault {
+        for source in &mut self.sources {
+            source.head()?;
+            for fault in std::mem::take(&mut source.faults) {
                 bytes_cut += fault.bytes;
                 spoilt.get_or_insert_with(|| fault.clone());
+                source.lose(&Found::Fault(fault));
             }
-            while let Some(found) = stream.next()? {
+            while let Some(found) = source.next()? {
+                source.lose(&found);
                 match found {
                     Found::Block { block, .. } => {
                         self.state.durable = self.state.durable.max(block.header.durable);
@@ -232,16 +226,10 @@ impl Reader {
             }
         }
         let cut = spoilt.as_ref().map(|fault| (fault.path.to_path_buf(), fault.offset)).or(beyond);
-        if self.state.durable >= wanted && !self.options.truncate_damage {
-            let (path, offset, what) = match spoilt {
-                Some(fault) => (fault.path.to_path_buf(), fault.offset, fault.what),
-                None => {
-                    let (path, offset) = cut.unwrap_or_else(|| (self.streams[0].directory.clone(), 0));
-                    (path, offset, "a block before it is in no file")
-                }
-            };
-            let what = format!("{what} (block {wanted} is missing, {} were durable)", self.state.durable);
-            return Err(Damage::new(path, offset, what).into());
+        let damage = damage.or_else(|| self.missing(spoilt, cut.clone()));
+        match damage {
+            Some(damage) if !self.examines => return Err(self.damaged(damage)),
+            damage => self.state.damage = damage,
         }
         let recovered = &mut self.state.recovered;
         recovered.closed &= bytes_cut == 0;
@@ -251,13 +239,34 @@ impl Reader {
         Ok(())
     }
 
+    /// The damage if the block that is in no source was durable.
+    fn missing(&self, spoilt: Option<Fault>, cut: Option<(PathBuf, u64)>) -> Option<Damage> {
+        let wanted = self.state.sequence + 1;
+        if self.state.durable < wanted {
+            return None;
+        }
+        let (path, offset, what) = match spoilt {
+            Some(fault) => (fault.path.to_path_buf(), fault.offset, fault.what),
+            None => {
+                let (path, offset) = cut.unwrap_or_else(|| (self.sources[0].directory.clone(), 0));
+                (path, offset, "a block before it is in no file")
+            }
+        };
+        let what = format!("{what} (block {wanted} is missing, {} were durable)", self.state.durable);
+        Some(Damage::new(path, offset, what))
+    }
+
+    fn damaged(&self, damage: Damage) -> OpenError {
+        OpenError::from(damage).with_remedy(&self.options.directories)
+    }
+
     /// Refuses numbers that no log reaches by counting: going on from there would come to their end.
-    fn refuse_forged_numbers(&self) -> Result<(), OpenError> {
-        let numbers = self.streams.iter().filter_map(|stream| stream.files.last());
+    pub(super) fn refuse_forged_numbers(&self) -> Result<(), OpenError> {
+        let numbers = self.sources.iter().filter_map(|source| source.files.last());
         let numbers = numbers.map(|file| file.header.number).chain([self.state.sequence, self.state.epoch]);
         if numbers.max() >= Some(NUMBERS_END / 2) || self.state.last.0 >= LSN_END / 2 {
             let what = "its files have numbers that no log reaches".to_string();
-            return Err(Damage::new(self.streams[0].directory.clone(), 0, what).into());
+            return Err(Damage::new(self.sources[0].directory.clone(), 0, what).into());
         }
         Ok(())
     }
@@ -266,35 +275,38 @@ impl Reader {
     pub(super) fn finish(mut self) -> Result<Finished, OpenError> {
         while self.next_block()?.is_some() {}
         self.refuse_forged_numbers()?;
-        for (_, stream, file, offset, length) in &self.state.unsure {
-            write_again(&self.streams[*stream].files[*file], *offset, *length)?;
+        for (_, source, file, offset, length) in &self.state.unsure {
+            write_again(&self.sources[*source].files[*file], *offset, *length)?;
         }
         let mut next_numbers = Vec::new();
-        for (index, stream) in self.streams.iter().enumerate() {
+        for (index, source) in self.sources.iter().enumerate() {
             let unsure = |file: usize| {
                 self.state
                     .unsure
                     .iter()
-                    .any(|(_, in_stream, in_file, ..)| (*in_stream, *in_file) == (index, file))
+                    .any(|(_, in_source, in_file, ..)| (*in_source, *in_file) == (index, file))
             };
             let mut removed = false;
-            for (file, kept) in stream.files.iter().zip(&stream.kept) {
-                if *kept == FILE_HEADER_BYTES as u64 {
+            for (file, tally) in source.files.iter().zip(&source.tallies) {
+                let kept = tally.kept_bytes;
+                if tally.is_gone {
+                    // A repair has put it away.
+                } else if tally.is_empty() {
                     self.disk.remove(&file.path)?;
                     removed = true;
                 } else {
-                    if *kept < file.bytes {
-                        file.file.set_len(*kept)?;
+                    if kept < file.bytes {
+                        file.file.set_len(kept)?;
                     }
-                    if *kept < file.bytes || unsure(file.index) {
+                    if kept < file.bytes || unsure(file.index) {
                         file.file.sync_data()?;
                     }
                 }
             }
             if removed {
-                self.disk.sync_dir(&stream.directory)?;
+                self.disk.sync_dir(&source.directory)?;
             }
-            next_numbers.push(stream.files.last().map_or(0, |file| file.header.number) + 1);
+            next_numbers.push(source.files.last().map_or(0, |file| file.header.number) + 1);
         }
         Ok(Finished {
             sequence: self.state.sequence,
@@ -307,6 +319,22 @@ impl Reader {
             disk: self.disk,
             options: self.options,
         })
+    }
+}
+
+impl Merged {
+    /// Whether a block is the next one.
+    fn follows(&self, block: &Block) -> Result<(), Damage> {
+        let BlockHeader { sequence, first, .. } = block.header;
+        let damaged = |what: String| Err(Damage::new(block.path().to_path_buf(), block.offset, what));
+        if sequence != self.sequence + 1 {
+            return damaged(format!("block {sequence} stands there once more"));
+        }
+        if self.sequence > 0 && first != self.last.after(1) {
+            let expected = self.last.after(1);
+            return damaged(format!("block {sequence} begins with record {first}, not {expected}"));
+        }
+        Ok(())
     }
 }
 
@@ -323,87 +351,6 @@ pub(super) struct Finished {
     /// The epoch to begin.
     pub(super) epoch: u64,
     pub(super) recovered: Recovered,
-}
-
-impl Stream {
-    /// The next whole block, if there is one.
-    fn head(&mut self) -> Result<Option<&Block>, OpenError> {
-        loop {
-            match self.found.front() {
-                Some(Found::Block { .. }) => break,
-                Some(Found::Fault(_)) => {
-                    if let Some(Found::Fault(fault)) = self.found.pop_front() {
-                        self.fault = Some(fault);
-                    }
-                }
-                None => {
-                    if !self.receive()? {
-                        return Ok(None);
-                    }
-                }
-            }
-        }
-        match self.found.front() {
-            Some(Found::Block { block, .. }) => Ok(Some(block)),
-            _ => Ok(None),
-        }
-    }
-
-    /// Takes the block that [`Stream::head`] showed.
-    fn take(&mut self, index: usize) -> Option<(usize, usize, Block)> {
-        self.fault = None;
-        match self.found.pop_front() {
-            Some(Found::Block { file, block }) => Some((index, file, block)),
-            _ => None,
-        }
-    }
-
-    fn next(&mut self) -> Result<Option<Found>, OpenError> {
-        while self.found.is_empty() {
-            if !self.receive()? {
-                return Ok(None);
-            }
-        }
-        Ok(self.found.pop_front())
-    }
-
-    fn receive(&mut self) -> Result<bool, OpenError> {
-        let Some(incoming) = &self.incoming else { return Ok(false) };
-        match incoming.recv() {
-            Ok(found) => {
-                self.found.extend(found?);
-                Ok(true)
-            }
-            Err(_) => {
-                self.incoming = None;
-                Ok(false)
-            }
-        }
-    }
-}
-
-fn list_files(
-    disk: &dyn Disk,
-    directories: &Directories,
-    stream: usize,
-) -> Result<Vec<StreamFile>, OpenError> {
-    let mut files = Vec::new();
-    for (index, name) in directories.files[stream].iter().enumerate() {
-        let path = directories.paths[stream].join(name);
-        let file = disk.open(&path)?;
-        let header = FileHeader::read(&path, &*file)?;
-        if header.log_id != directories.log_id || header.stream as usize != stream {
-            let reason = "it belongs to another log or another directory".to_string();
-            return Err(OpenError::WrongDirectories { path, reason });
-        }
-        if file_name(header.number) != *name {
-            let what = format!("the file is called {name} and has number {}", header.number);
-            return Err(Damage::new(path, 0, what).into());
-        }
-        let bytes = file.len()?;
-        files.push(StreamFile { path: Arc::new(path), file, header, index, bytes, sequence_limit: u64::MAX });
-    }
-    Ok(files)
 }
 
 /// The highest block that counts in files of an epoch.

@@ -39,6 +39,12 @@ impl KeyHash {
     }
 }
 
+/// Whether a change may find nothing: what it takes away is gone already.
+fn takes_away(change: &Change<'_>) -> bool {
+    use Change::{Delete, HashRemove, SetRemove, ZSetRemove};
+    matches!(change, Delete | HashRemove { .. } | SetRemove { .. } | ZSetRemove { .. })
+}
+
 fn rehash(entry: &Entry) -> u64 {
     KeyHash::of(entry.key()).inner()
 }
@@ -99,8 +105,8 @@ impl Segment {
         self.entries.iter()
     }
 
-    /// Applies `change` to `key` at `lsn`. A change that does not fit the kind of the entry (only a damaged
-    /// log has one) is dropped and `false` stands in the result.
+    /// Applies `change` to `key` at `lsn`. A change that does not fit what is there (only a damaged log
+    /// has one) is dropped and `false` stands in the result.
     pub fn apply(
         &mut self,
         hash: KeyHash,
@@ -117,8 +123,10 @@ impl Segment {
                     effect = Effect { keys: 1, expiry: entry.expiry() };
                     self.expiring += usize::from(entry.expiry().is_some());
                     vacant.insert(entry);
-                } else {
+                } else if takes_away(change) {
                     self.removed = self.removed.max(lsn);
+                } else {
+                    return (effect, false);
                 }
             }
             Slot::Occupied(mut occupied) => {

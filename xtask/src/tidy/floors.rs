@@ -2,7 +2,7 @@
 //! without those above.
 //!
 //! ```text
-//!   engine  session  recovery      know table, log and view together
+//!   engine  session  recovery  repair      know table, log and view together
 //!   checkpoint
 //!   view
 //!   table | log                    never each other
@@ -26,7 +26,7 @@ const FLOORS: &[&[&str]] = &[
     &["table", "log"],
     &["view"],
     &["checkpoint"],
-    &["engine", "session", "recovery", "options"],
+    &["engine", "session", "recovery", "repair", "options"],
 ];
 
 const RULE: &str = "floors";

@@ -1,0 +1,205 @@
+//! One directory's files: what their headers say, their blocks on the way to the merge, and what was found
+//! in each.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crossbeam_channel::Receiver;
+
+use super::block::Block;
+use super::error::{Damage, OpenError};
+use super::file::{FileHeader, file_name};
+use super::format::FILE_HEADER_BYTES;
+use super::identity::Directories;
+use super::stream::{Fault, Found, StreamFile};
+use super::survey::Lost;
+use crate::io::Disk;
+use crate::record::Lsn;
+
+/// One directory's blocks on their way.
+pub(super) struct Source {
+    pub(super) directory: PathBuf,
+    pub(super) files: Vec<StreamFile>,
+    /// What has been found in each file.
+    pub(super) tallies: Vec<Tally>,
+    /// Files whose blocks cannot be read; only an examination gets as far as having any.
+    pub(super) unreadable: Vec<Unreadable>,
+    pub(super) incoming: Option<Receiver<Result<Vec<Found>, OpenError>>>,
+    pub(super) found: VecDeque<Found>,
+    /// The spoilt stretches since the last kept block.
+    pub(super) faults: Vec<Fault>,
+}
+
+/// A file's blocks, those that are kept and those that come too late.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tally {
+    /// How far the file is kept.
+    pub(super) kept_bytes: u64,
+    pub(super) blocks: u64,
+    pub(super) records: u64,
+    pub(super) first: Lsn,
+    pub(super) last: Lsn,
+    pub(super) lost: Lost,
+    /// A repair has put the file away.
+    pub(super) is_gone: bool,
+}
+
+/// A file that has a spoilt header or a wrong name.
+#[derive(Clone, Debug)]
+pub(super) struct Unreadable {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    pub(super) damage: Damage,
+}
+
+impl Tally {
+    fn new() -> Tally {
+        Tally {
+            kept_bytes: FILE_HEADER_BYTES as u64,
+            blocks: 0,
+            records: 0,
+            first: Lsn::ZERO,
+            last: Lsn::ZERO,
+            lost: Lost::default(),
+            is_gone: false,
+        }
+    }
+
+    /// Notes a block that is kept.
+    pub(super) fn keep(&mut self, block: &Block) {
+        self.kept_bytes = block.offset + block.header.length;
+        self.blocks += 1;
+        if block.count() > 0 {
+            self.records += u64::from(block.count());
+            self.last = block.last();
+            if self.first == Lsn::ZERO {
+                self.first = block.first();
+            }
+        }
+    }
+
+    /// Whether nothing in the file counts.
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept_bytes == FILE_HEADER_BYTES as u64
+    }
+}
+
+impl Source {
+    /// Looks at the headers of a directory's files. With `examines` the unreadable ones are set aside.
+    pub(super) fn new(
+        disk: &dyn Disk,
+        directories: &Directories,
+        index: usize,
+        examines: bool,
+    ) -> Result<Source, OpenError> {
+        let directory = directories.paths[index].clone();
+        let (mut files, mut unreadable) = (Vec::new(), Vec::new());
+        for name in &directories.files[index] {
+            let path = directory.join(name);
+            let file = disk.open(&path)?;
+            let bytes = file.len()?;
+            let header = FileHeader::read(&path, &*file).and_then(|header| {
+                if header.log_id != directories.log_id || header.stream as usize != index {
+                    let reason = "it belongs to another log or another directory".to_string();
+                    return Err(OpenError::WrongDirectories { path: path.clone(), reason });
+                }
+                if file_name(header.number) != *name {
+                    let what = format!("the file is called {name} and has number {}", header.number);
+                    return Err(Damage::new(path.clone(), 0, what).into());
+                }
+                Ok(header)
+            });
+            match header {
+                Ok(header) => files.push(StreamFile {
+                    path: Arc::new(path),
+                    file,
+                    header,
+                    index: files.len(),
+                    bytes,
+                    sequence_limit: u64::MAX,
+                }),
+                Err(OpenError::Damaged(damage)) if examines => {
+                    unreadable.push(Unreadable { name: name.clone(), bytes, damage });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let tallies = vec![Tally::new(); files.len()];
+        let found = VecDeque::new();
+        Ok(Source { directory, files, tallies, unreadable, incoming: None, found, faults: Vec::new() })
+    }
+
+    /// The next whole block, if there is one.
+    pub(super) fn head(&mut self) -> Result<Option<&Block>, OpenError> {
+        loop {
+            match self.found.front() {
+                Some(Found::Block { .. }) => break,
+                Some(Found::Fault(_)) => {
+                    if let Some(Found::Fault(fault)) = self.found.pop_front() {
+                        self.faults.push(fault);
+                    }
+                }
+                None => {
+                    if !self.receive()? {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        match self.found.front() {
+            Some(Found::Block { block, .. }) => Ok(Some(block)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Takes the block that [`Source::head`] showed.
+    pub(super) fn take(&mut self) -> Option<(usize, Block)> {
+        self.faults.clear();
+        match self.found.pop_front() {
+            Some(Found::Block { file, block }) => Some((file, block)),
+            _ => None,
+        }
+    }
+
+    /// Notes what is not kept.
+    pub(super) fn lose(&mut self, found: &Found) {
+        match found {
+            Found::Block { file, block } => {
+                let lost = &mut self.tallies[*file].lost;
+                lost.blocks += 1;
+                lost.records += u64::from(block.count());
+                lost.bytes += block.header.length;
+            }
+            Found::Fault(fault) => {
+                let file = self.files.iter().position(|file| file.path == fault.path);
+                let file = file.expect("a spoilt stretch is in a file that was read");
+                self.tallies[file].lost.bytes += fault.bytes;
+            }
+        }
+    }
+
+    /// Whatever comes, kept or not; `None` at the end.
+    pub(super) fn next(&mut self) -> Result<Option<Found>, OpenError> {
+        while self.found.is_empty() {
+            if !self.receive()? {
+                return Ok(None);
+            }
+        }
+        Ok(self.found.pop_front())
+    }
+
+    fn receive(&mut self) -> Result<bool, OpenError> {
+        let Some(incoming) = &self.incoming else { return Ok(false) };
+        match incoming.recv() {
+            Ok(found) => {
+                self.found.extend(found?);
+                Ok(true)
+            }
+            Err(_) => {
+                self.incoming = None;
+                Ok(false)
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What stands in a log's directories, without opening it to write: what a start would keep, what it would
+//! lose, and why it would refuse.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::error::{Damage, OpenError};
+use super::handle::Log;
+use super::identity::Directories;
+use super::options::LogOptions;
+use super::reader::{Reader, Recovered};
+use crate::io::Disk;
+use crate::record::Lsn;
+
+/// Length of the files that an examined log is repaired with: they hold nothing.
+const EMPTY_FILE_BYTES: u64 = 4 << 10;
+
+/// What was found in a log that was examined.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// The files whose blocks can be read, by directory and number.
+    pub files: Vec<FileSurvey>,
+    /// What a start keeps, after a repair if one is needed; and the torn tail.
+    pub recovered: Recovered,
+    /// Why a start refuses, the first reason first. A log without is whole up to its torn tail.
+    pub damage: Vec<Damage>,
+    /// What lies behind what is kept.
+    pub lost: Lost,
+    /// Whether a repair has begun and not ended.
+    pub is_under_repair: bool,
+}
+
+/// What a start or a repair cuts off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Whole blocks.
+    pub blocks: u64,
+    /// The records in them.
+    pub records: u64,
+    /// Bytes, those that are no whole block too.
+    pub bytes: u64,
+}
+
+/// What was found in one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSurvey {
+    /// The file.
+    pub path: PathBuf,
+    /// Its number.
+    pub number: u64,
+    /// The epoch in which it was made.
+    pub epoch: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Blocks that are kept.
+    pub blocks: u64,
+    /// Records that are kept.
+    pub records: u64,
+    /// The first and the last of them, if there are any.
+    pub lsns: Option<(Lsn, Lsn)>,
+    /// What is not kept of it.
+    pub lost: Lost,
+}
+
+impl Log {
+    /// Begins to read a log without changing anything. Damage ends the reading as a torn tail would, and is
+    /// told by [`Reader::survey`]. The directories stay locked if `keeps_locks`; else they must only be free
+    /// now and when the survey is made.
+    pub fn examine(
+        disk: Arc<dyn Disk>,
+        directories: &[PathBuf],
+        keeps_locks: bool,
+    ) -> Result<Reader, OpenError> {
+        let mut options = LogOptions::new(directories.to_vec());
+        options.file_bytes = EMPTY_FILE_BYTES;
+        let directories = Directories::look(&*disk, directories, keeps_locks)?;
+        Reader::begin(disk, options, directories, true)
+    }
+}
+
+impl Reader {
+    /// Keeps no block from `sequence` on, because of `damage` that only shows when the records are replayed.
+    pub fn stop_before(&mut self, sequence: u64, damage: Damage) {
+        self.stop = Some((sequence, damage));
+    }
+
+    /// Reads what was not read yet and says what was found. REQUIRES: the log is being examined.
+    pub fn survey(&mut self) -> Result<Survey, OpenError> {
+        while self.next_block()?.is_some() {}
+        if self.directories.locks.is_empty() {
+            self.directories.assert_unused(&*self.disk)?;
+        }
+        let mut files = Vec::new();
+        let mut lost = Lost::default();
+        for source in &self.sources {
+            for (file, tally) in source.files.iter().zip(&source.tallies) {
+                files.push(FileSurvey {
+                    path: file.path.to_path_buf(),
+                    number: file.header.number,
+                    epoch: file.header.epoch,
+                    bytes: file.bytes,
+                    blocks: tally.blocks,
+                    records: tally.records,
+                    lsns: (tally.records > 0).then_some((tally.first, tally.last)),
+                    lost: tally.lost,
+                });
+            }
+            let tallied = source.tallies.iter().map(|tally| tally.lost);
+            let unreadable =
+                source.unreadable.iter().map(|file| Lost { bytes: file.bytes, ..Lost::default() });
+            for part in tallied.chain(unreadable) {
+                lost.blocks += part.blocks;
+                lost.records += part.records;
+                lost.bytes += part.bytes;
+            }
+        }
+        let identities = self.directories.lost_identities.iter().map(|(_, damage)| damage);
+        let headers = self.sources.iter().flat_map(|source| &source.unreadable).map(|file| &file.damage);
+        let damage = identities.chain(headers).chain(&self.state.damage).cloned().collect();
+        let is_under_repair = self.directories.is_under_repair;
+        Ok(Survey { files, recovered: self.state.recovered.clone(), damage, lost, is_under_repair })
+    }
+}

@@ -1,0 +1,123 @@
+//! Cutting a damaged log before the first damaged place, so that it can be opened again.
+//!
+//! ```text
+//!  1 mark     tarnlog.repair in each directory: nobody but a repair opens the log from now on
+//!  2 save     damaged-1/: copies of the files that are cut, and the files of which nothing is kept
+//!  3 cut      as at every start: blocks that may not be durable are written again, ends cut off, all synced
+//!  4 begin    a new epoch after the last kept block: what older headers and blocks say of durability beyond
+//!             it counts no more, nor does any remains of a cut that the disk forgot
+//!  5 unmark
+//! ```
+//!
+//! - What is cut off is durable elsewhere first: 2 is synced before 3 begins.
+//! - Killed at any call, it is run again and finds the same last block: the block that is missing behind it
+//!   never comes to be there. What was saved stays saved, as each run has a folder of its own.
+
+use std::path::{Path, PathBuf};
+
+use super::error::OpenError;
+use super::file::{create_over, publish, unfinished_path};
+use super::handle::begin;
+use super::identity::{IDENTITY_FILE, end_repair};
+use super::reader::Reader;
+use super::source::Source;
+use super::stream::StreamFile;
+use crate::io::{Disk, DiskResult};
+
+/// What is read and written in one go.
+const COPY_BYTES: usize = 1 << 20;
+
+impl Reader {
+    /// Cuts the log behind the last block that is kept. Returns the folders that hold what was cut off.
+    /// REQUIRES: the log is being examined, with its directories locked.
+    pub fn truncate(mut self) -> Result<Vec<PathBuf>, OpenError> {
+        while self.next_block()?.is_some() {}
+        self.refuse_forged_numbers()?;
+        let disk = self.disk.clone();
+        self.directories.begin_repair(&*disk)?;
+        let name = free_name(&*disk, &self.directories.paths)?;
+        let mut folders = Vec::new();
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            let identity = self.directories.lost_identities.iter().any(|(lost, _)| *lost == index);
+            if put_away(&*disk, source, &name, identity)? {
+                folders.push(source.directory.join(&name));
+            }
+        }
+        self.directories.restore_identities(&*disk)?;
+        let directories = self.directories.paths.clone();
+        let (_pipeline, _locks) = begin(self.finish()?)?;
+        end_repair(&*disk, &directories)?;
+        Ok(folders)
+    }
+}
+
+/// The first of `damaged-1`, `damaged-2` … that is in none of the directories.
+fn free_name(disk: &dyn Disk, directories: &[PathBuf]) -> DiskResult<String> {
+    let mut number = 1;
+    loop {
+        let name = format!("damaged-{number}");
+        let mut is_free = true;
+        for directory in directories {
+            match disk.list(&directory.join(&name)) {
+                Ok(inside) => is_free &= inside.is_empty(),
+                Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if is_free {
+            return Ok(name);
+        }
+        number += 1;
+    }
+}
+
+/// Saves what a directory loses; `false` if that is nothing.
+fn put_away(disk: &dyn Disk, source: &mut Source, name: &str, identity: bool) -> DiskResult<bool> {
+    let has_losses = source.tallies.iter().any(|tally| tally.lost.bytes > 0);
+    if !has_losses && source.unreadable.is_empty() && !identity {
+        return Ok(false);
+    }
+    let directory = &source.directory;
+    let folder = directory.join(name);
+    disk.create_dir_all(&folder)?;
+    disk.sync_dir(directory)?;
+    for (file, tally) in source.files.iter().zip(&mut source.tallies) {
+        if tally.lost.bytes == 0 {
+            continue;
+        }
+        let to = folder.join(file.path.file_name().expect("a log file has a name"));
+        if tally.is_empty() {
+            disk.rename(&file.path, &to)?;
+            tally.is_gone = true;
+        } else {
+            copy(disk, file, &to)?;
+        }
+    }
+    for unreadable in &source.unreadable {
+        disk.rename(&directory.join(&unreadable.name), &folder.join(&unreadable.name))?;
+    }
+    if identity && disk.list(directory)?.iter().any(|name| name == IDENTITY_FILE) {
+        disk.rename(&directory.join(IDENTITY_FILE), &folder.join(IDENTITY_FILE))?;
+    }
+    disk.sync_dir(&folder)?;
+    disk.sync_dir(directory)?;
+    Ok(true)
+}
+
+/// Copies a file, durably.
+fn copy(disk: &dyn Disk, from: &StreamFile, to: &Path) -> DiskResult<()> {
+    let unfinished = unfinished_path(to);
+    let copy = create_over(disk, &unfinished)?;
+    let mut bytes = vec![0; COPY_BYTES];
+    let mut offset = 0;
+    while offset < from.bytes {
+        let count = from.file.read_full_at(&mut bytes, offset)?;
+        if count == 0 {
+            break;
+        }
+        copy.write_all_at(&bytes[..count], offset)?;
+        offset += count as u64;
+    }
+    copy.sync_data()?;
+    publish(disk, &unfinished, to)
+}

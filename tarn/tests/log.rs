@@ -1,0 +1,94 @@
+//! `tarn log` as an operator meets it: after a start that was refused, with a server that runs, and with
+//! directories that hold no log.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use running::{Client, Folder, free_port};
+
+/// What `tarn log` says and its exit code; standard output and standard error in one.
+fn tarn_log(args: &[&str]) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tarn"));
+    let Output { status, stdout, stderr } = command.arg("log").args(args).output().unwrap();
+    let said = String::from_utf8(stdout).unwrap() + &String::from_utf8(stderr).unwrap();
+    (status.code().unwrap(), said)
+}
+
+/// Changes a byte within the first block that holds `bytes`.
+fn spoil(file: &Path, bytes: &[u8]) {
+    let mut content = std::fs::read(file).unwrap();
+    let at = content.windows(bytes.len()).position(|window| window == bytes).unwrap();
+    content[at] ^= 1;
+    std::fs::write(file, content).unwrap();
+}
+
+#[test]
+fn a_damaged_log_is_checked_repaired_as_the_refusal_says_and_served_again() {
+    let (folder, port) = (Folder::new(), free_port());
+    let port_arg = port.to_string();
+    let args = ["--port", &port_arg, "--appendfsync", "always"];
+    let server = folder.serve(&args);
+    let mut client = Client::tcp("127.0.0.1", port);
+    for key in ["one", "two", "three"] {
+        assert_eq!(client.ask(&format!("SET {key} the-value-of-{key}")), "+OK");
+    }
+    let directory = folder.path("log");
+    let directory_arg = directory.to_str().unwrap();
+    for command in [&["check"][..], &["repair"], &["repair", "--truncate"]] {
+        let (code, said) = tarn_log(&[command, &[directory_arg]].concat());
+        assert_eq!((code, said), (2, format!("tarn: {directory_arg} is in use by another server\n")));
+    }
+    assert!(server.terminate().success());
+
+    let (code, said) = tarn_log(&["check", directory_arg]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("0000000001.tarnlog: epoch 1, number 1, "), "{said}");
+    assert!(said.contains(" 3 records, Lsn 1 to 3\n"), "{said}");
+    assert!(said.contains("\nwhole: the records up to Lsn 3 in "), "{said}");
+    let (code, said) = tarn_log(&["repair", "--truncate", directory_arg]);
+    assert!(code == 0 && said.ends_with("\nnothing to repair\n"), "{said}");
+
+    spoil(&directory.join("0000000001.tarnlog"), b"the-value-of-two");
+    let refusal = folder.refusal(&args);
+    let remedy = format!("tarn log repair --truncate {directory_arg}");
+    let said = refusal.lines().last().unwrap();
+    assert!(said.starts_with("tarn: the log is damaged in ") && said.ends_with(&remedy), "{refusal}");
+    for command in ["check", "repair"] {
+        let (code, said) = tarn_log(&[command, directory_arg]);
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains("0000000001.tarnlog at byte ") && said.contains(&remedy), "{said}");
+        assert!(
+            said.contains("kept: the records up to Lsn 1 in ") && said.contains(" with 1 record "),
+            "{said}"
+        );
+    }
+    let command: Vec<&str> = remedy.strip_prefix("tarn log ").unwrap().split(' ').collect();
+    let (code, said) = tarn_log(&command);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains(&format!("what is cut off is kept in {directory_arg}/damaged-1\n")), "{said}");
+    assert!(directory.join("damaged-1/0000000001.tarnlog").exists());
+
+    let server = folder.serve(&args);
+    let mut client = Client::tcp("127.0.0.1", port);
+    assert_eq!((client.ask("GET one"), client.ask("DBSIZE")), ("the-value-of-one".into(), ":1".into()));
+    assert!(server.terminate().success());
+    assert_eq!(tarn_log(&["check", directory_arg]).0, 0);
+}
+
+#[test]
+fn what_is_no_log_is_told_in_a_line() {
+    let folder = Folder::new();
+    let path = folder.path("");
+    let path = path.to_str().unwrap();
+    for command in ["check", "repair"] {
+        assert_eq!(tarn_log(&[command, path]), (2, format!("tarn: {path}: there is no log in it\n")));
+        let (code, said) = tarn_log(&[command, "/no/such/directory"]);
+        assert!(code == 2 && said.starts_with("tarn: cannot list /no/such/directory: "), "{said}");
+        assert_eq!(tarn_log(&[command]).0, 2);
+    }
+    assert!(std::fs::read_dir(path).unwrap().next().is_none(), "nothing was made there");
+}
