@@ -12,9 +12,6 @@ use super::reader::{Reader, Recovered};
 use crate::io::Disk;
 use crate::record::Lsn;
 
-/// Length of the files that an examined log is repaired with: they hold nothing.
-const EMPTY_FILE_BYTES: u64 = 4 << 10;
-
 /// What was found in a log that was examined.
 #[derive(Clone, Debug)]
 pub struct Survey {
@@ -71,8 +68,7 @@ impl Log {
         directories: &[PathBuf],
         keeps_locks: bool,
     ) -> Result<Reader, OpenError> {
-        let mut options = LogOptions::new(directories.to_vec());
-        options.file_bytes = EMPTY_FILE_BYTES;
+        let options = LogOptions::new(directories.to_vec());
         let directories = Directories::look(&*disk, directories, keeps_locks)?;
         Reader::begin(disk, options, directories, true)
     }

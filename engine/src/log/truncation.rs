@@ -4,11 +4,11 @@
 //!  1 mark     tarnlog.repair in each directory: nobody but a repair opens the log from now on
 //!  2 save     damaged-1/: copies of the files that are cut, and the files of which nothing is kept
 //!  3 cut      as at every start: blocks that may not be durable are written again, ends cut off, all synced
-//!  4 begin    a new epoch after the last kept block: what older headers and blocks say of durability beyond
-//!             it counts no more, nor does any remains of a cut that the disk forgot
-//!  5 unmark
+//!  4 unmark
 //! ```
 //!
+//! - Then nothing says any more that a block behind the last one was durable: a kept block tells of those
+//!   before it, and the header of a file with a kept block was written before that.
 //! - What is cut off is durable elsewhere first: 2 is synced before 3 begins.
 //! - Killed at any call, it is run again and finds the same last block: the block that is missing behind it
 //!   never comes to be there. What was saved stays saved, as each run has a folder of its own.
@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 
 use super::error::OpenError;
 use super::file::{create_over, publish, unfinished_path};
-use super::handle::begin;
 use super::identity::{IDENTITY_FILE, end_repair};
 use super::reader::Reader;
 use super::source::Source;
@@ -34,6 +33,7 @@ impl Reader {
         while self.next_block()?.is_some() {}
         self.refuse_forged_numbers()?;
         let disk = self.disk.clone();
+
         self.directories.begin_repair(&*disk)?;
         let name = free_name(&*disk, &self.directories.paths)?;
         let mut folders = Vec::new();
@@ -44,9 +44,8 @@ impl Reader {
             }
         }
         self.directories.restore_identities(&*disk)?;
-        let directories = self.directories.paths.clone();
-        let (_pipeline, _locks) = begin(self.finish()?)?;
-        end_repair(&*disk, &directories)?;
+        let finished = self.finish()?;
+        end_repair(&*disk, &finished.paths)?;
         Ok(folders)
     }
 }
