@@ -1,6 +1,7 @@
 //! Hash commands. Random fields are in `random`, `HSCAN` is in `element_scans`.
 
 use crate::command::{Command, Flags, KeySpec, row};
+use crate::commands::removals;
 use crate::context::Context;
 use crate::decided::Decided;
 use crate::error::CommandError;
@@ -51,7 +52,7 @@ pub const COMMANDS: &[Command] = &[
         Flags::WRITE.with(Flags::FAST),
         "2.0.0",
         "Removes fields; the key goes with the last one.",
-        hdel,
+        removals::hdel,
     )
     .keys(DELETE)
     .complexity(PER_FIELD),
@@ -170,25 +171,6 @@ fn hstrlen<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
 fn hexists<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let value = cx.hash(args.at(1))?.and_then(|hash| hash.get(args.at(2)));
     cx.reply.integer(i64::from(value.is_some()));
-    Ok(())
-}
-
-fn hdel<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let key = args.at(1);
-    let Some(hash) = cx.hash(key)? else {
-        cx.reply.integer(0);
-        return Ok(());
-    };
-    let several = args.len() > 3;
-    let mut named = Decided::default();
-    let mut removed = 0;
-    for field in args.tail(2) {
-        if hash.get(field).is_some() && (!several || named.is_first(field)) {
-            cx.write(key, Change::HashRemove { field: field.into() });
-            removed += 1;
-        }
-    }
-    cx.reply.integer(removed);
     Ok(())
 }
 

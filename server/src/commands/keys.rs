@@ -2,9 +2,9 @@
 
 use crate::command::{Command, Flags, KeySpec, Keys, row};
 use crate::context::Context;
+use crate::decided::Decided;
 use crate::error::CommandError;
 use crate::parse;
-use std::collections::HashSet;
 use tarn_engine::Entry;
 use tarn_engine::record::Change;
 use tarn_engine::value::{ValueRef, elements_of};
@@ -60,33 +60,6 @@ pub const COMMANDS: &[Command] = &[
         .complexity("O(1) for strings, O(N) for N elements of a collection"),
 ];
 
-/// Number of keys from which on names are hashed instead of compared one by one.
-const HASHED_FROM: usize = 16;
-
-/// Tells names that came before from new ones.
-struct Distinct<'a> {
-    few: Vec<&'a [u8]>,
-    many: Option<HashSet<&'a [u8]>>,
-}
-
-impl<'a> Distinct<'a> {
-    fn of_len(len: usize) -> Distinct<'a> {
-        Distinct { few: Vec::new(), many: (len >= HASHED_FROM).then(HashSet::new) }
-    }
-
-    /// Whether `name` is new.
-    fn insert(&mut self, name: &'a [u8]) -> bool {
-        if let Some(many) = &mut self.many {
-            return many.insert(name);
-        }
-        let is_new = !self.few.contains(&name);
-        if is_new {
-            self.few.push(name);
-        }
-        is_new
-    }
-}
-
 fn del<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     if args.len() == 2 {
         let found = cx.entry(args.at(1)).is_some();
@@ -96,10 +69,10 @@ fn del<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError>
         cx.reply.integer(i64::from(found));
         return Ok(());
     }
-    let mut distinct = Distinct::of_len(args.len());
+    let mut named = Decided::default();
     let mut deleted = 0;
     for key in args.tail(1) {
-        if cx.entry(key).is_some() && distinct.insert(key) {
+        if cx.entry(key).is_some() && named.is_first(key) {
             cx.write(key, Change::Delete);
             deleted += 1;
         }
@@ -235,15 +208,6 @@ fn move_key<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_new_once_whether_few_or_many() {
-        for len in [3, HASHED_FROM] {
-            let mut distinct = Distinct::of_len(len);
-            let new = [&b"a"[..], b"b", b"a", b""].map(|name| distinct.insert(name));
-            assert_eq!(new, [true, true, false, true]);
-        }
-    }
 
     #[test]
     fn databases_are_numbers_below_their_count() {

@@ -21,6 +21,7 @@ mod multi_pop;
 mod object;
 mod random;
 mod ranges;
+mod removals;
 mod replicas;
 mod scan;
 mod server;

@@ -3,6 +3,7 @@
 //! `set_algebra`.
 
 use crate::command::{Command, Flags, KeySpec, row};
+use crate::commands::removals;
 use crate::context::Context;
 use crate::decided::Decided;
 use crate::error::CommandError;
@@ -23,7 +24,7 @@ pub const COMMANDS: &[Command] = &[
     row("sadd", -3, FAST_WRITE.with(Flags::DENYOOM), "1.0.0", "Adds members to a set.", sadd)
         .keys(&[KeySpec::one(&["RW", "insert"])])
         .complexity(PER_MEMBER),
-    row("srem", -3, FAST_WRITE, "1.0.0", "Removes members; the key goes with the last one.", srem)
+    row("srem", -3, FAST_WRITE, "1.0.0", "Removes members; the key goes with the last one.", removals::srem)
         .keys(&[KeySpec::one(&["RW", "delete"])])
         .complexity(PER_MEMBER),
     row("smembers", 2, Flags::READONLY, "1.0.0", "Returns all members.", smembers)
@@ -52,25 +53,6 @@ fn sadd<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
         }
     }
     cx.reply.integer(added);
-    Ok(())
-}
-
-fn srem<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let key = args.at(1);
-    let Some(set) = cx.set(key)? else {
-        cx.reply.integer(0);
-        return Ok(());
-    };
-    let several = args.len() > 3;
-    let mut named = Decided::default();
-    let mut removed = 0;
-    for member in args.tail(2) {
-        if set.contains(member) && (!several || named.is_first(member)) {
-            cx.write(key, Change::SetRemove { member: member.into() });
-            removed += 1;
-        }
-    }
-    cx.reply.integer(removed);
     Ok(())
 }
 

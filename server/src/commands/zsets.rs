@@ -2,6 +2,7 @@
 //! `zset_pops`, combinations in `zset_algebra`, random members in `random`, `ZSCAN` in `element_scans`.
 
 use crate::command::{Command, Flags, KeySpec, row};
+use crate::commands::removals;
 use crate::context::Context;
 use crate::decided::Decided;
 use crate::error::CommandError;
@@ -34,7 +35,7 @@ pub const COMMANDS: &[Command] = &[
     row("zincrby", 4, FAST_WRITE.with(Flags::DENYOOM), "1.2.0", "Adds to the score of a member.", zincrby)
         .keys(&[KeySpec::one(&["RW", "access", "update"])])
         .complexity(LOG),
-    row("zrem", -3, FAST_WRITE, "1.2.0", "Removes members; the key goes with the last one.", zrem)
+    row("zrem", -3, FAST_WRITE, "1.2.0", "Removes members; the key goes with the last one.", removals::zrem)
         .keys(&[KeySpec::one(&["RW", "delete"])])
         .complexity(ADD),
     row("zscore", 3, FAST_READ, "1.2.0", "Returns the score of a member.", zscore).keys(ACCESS),
@@ -197,25 +198,6 @@ fn reply_one(cx: &mut Context<'_, '_>, add: Add, outcome: Outcome) {
         Outcome::Updated(_) => cx.reply.integer(i64::from(add.counts_changed)),
         Outcome::Refused | Outcome::Unchanged(_) => cx.reply.integer(0),
     }
-}
-
-fn zrem<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let key = args.at(1);
-    let Some(zset) = cx.zset(key)? else {
-        cx.reply.integer(0);
-        return Ok(());
-    };
-    let several = args.len() > 3;
-    let mut named = Decided::default();
-    let mut removed = 0;
-    for member in args.tail(2) {
-        if zset.score(member).is_some() && (!several || named.is_first(member)) {
-            cx.write(key, Change::ZSetRemove { member: member.into() });
-            removed += 1;
-        }
-    }
-    cx.reply.integer(removed);
-    Ok(())
 }
 
 fn zscore<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {

@@ -90,18 +90,9 @@ impl Directive {
         home: Home,
         doc: &'static str,
     ) -> Self {
-        Self {
-            name,
-            alias: None,
-            shape,
-            default,
-            doc,
-            run_time: false,
-            sensitive: false,
-            protected: false,
-            home,
-            effect: Effect::OfHome,
-        }
+        let mut directive = Self::run_time(name, shape, default, home, doc);
+        directive.run_time = false;
+        directive
     }
 
     pub(super) const fn alias(mut self, alias: &'static str) -> Self {
