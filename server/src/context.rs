@@ -136,6 +136,13 @@ impl<'c, 'a> Context<'c, 'a> {
         self.batch.push(Write::Key { db, key, change });
     }
 
+    /// Notes that a string was to be changed in part and stays as it is: `OBJECT ENCODING` says `raw` then.
+    pub fn touch_string(&mut self, key: &'a [u8]) {
+        if self.entry(key).is_some_and(|entry| !entry.sticky()) {
+            self.write(key, Change::MAKES_RAW);
+        }
+    }
+
     /// Refuses strings that would become longer than a bulk may be.
     pub fn check_string_len(&self, len: u64) -> Result<(), CommandError> {
         let len_max = self.server.live.proto_max_bulk_len().min(BYTES_MAX as u64);

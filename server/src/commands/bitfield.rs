@@ -217,7 +217,11 @@ fn bitfield<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     }
     if let Some(last_byte) = last_byte {
         cx.check_string_len(last_byte + 1)?;
-        for (offset, bytes) in overlay.patches(last_byte) {
+        let patches = overlay.patches(last_byte);
+        if patches.is_empty() {
+            cx.touch_string(key);
+        }
+        for (offset, bytes) in patches {
             cx.write(key, Change::Patch { offset, bytes: bytes.into() });
         }
     }

@@ -76,6 +76,8 @@ fn setbit<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     if old.is_none() || was_on != on {
         let byte = if on { old.unwrap_or(0) | mask } else { old.unwrap_or(0) & !mask };
         cx.write(key, Change::Patch { offset: index, bytes: vec![byte].into() });
+    } else {
+        cx.touch_string(key);
     }
     cx.reply.integer(i64::from(was_on));
     Ok(())

@@ -59,8 +59,10 @@ fn append<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
         Some(value) => {
             let len = value.len() + bytes.len();
             cx.check_string_len(len as u64)?;
-            // Even where it adds nothing: `OBJECT ENCODING` says `raw` from then on.
-            cx.write(key, Change::Patch { offset: value.len() as u64, bytes: bytes.into() });
+            match bytes {
+                [] => cx.touch_string(key),
+                _ => cx.write(key, Change::Patch { offset: value.len() as u64, bytes: bytes.into() }),
+            }
             len
         }
     };
