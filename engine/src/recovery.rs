@@ -13,10 +13,11 @@
 
 use crate::io::Disk;
 use crate::log::{Block, Damage, Log, LogOptions, OpenError, Reader, Recovered, Validity};
-use crate::record::{Lsn, Write};
+use crate::record::{Bytes, Change, Lsn, Write};
 use crate::table::{KeyHash, Retired, Table};
 use crossbeam_channel::{Receiver, Sender};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 
@@ -24,6 +25,11 @@ use std::sync::{Arc, Barrier};
 const BLOCKS_QUEUED: usize = 32;
 /// Replaced records that are gathered before they are marked.
 const INVALIDATED_AT_ONCE: usize = 256;
+
+/// Keys that are looked up together, so that the looks do not wait for each other.
+const KEYS_GATHERED: usize = 16;
+/// Records that are gathered for them, at most.
+const RECORDS_GATHERED: usize = 256;
 
 /// What was replayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +50,24 @@ pub struct Misfit {
     pub sequence: u64,
     /// Where that is.
     pub damage: Damage,
+}
+
+/// Records of one key that follow each other, on their way to the table.
+struct Run<'b> {
+    db: u8,
+    key: Bytes<'b>,
+    hash: KeyHash,
+    /// Whether the key is among this replayer's.
+    ours: bool,
+    records: usize,
+}
+
+/// What a replayer has gathered.
+#[derive(Default)]
+struct Gathered<'b> {
+    runs: SmallVec<[Run<'b>; KEYS_GATHERED]>,
+    /// The records of the first run, of the second, and so on.
+    changes: Vec<(Lsn, Change<'b>)>,
 }
 
 struct Replay {
@@ -157,6 +181,7 @@ impl Replay {
         let mut tables = self.tables.lock().clone();
         let mut retired = Retired::default();
         for block in blocks {
+            let mut gathered = Gathered::default();
             for record in block.records() {
                 // The block's checksum is right, so these are the bytes that were written: skipping them
                 // would lose what somebody was told is safe.
@@ -171,31 +196,29 @@ impl Replay {
                 }
                 match record.write {
                     Write::Key { db, key, change } => {
-                        let table = &tables[db as usize];
-                        let hash = KeyHash::of(&key);
-                        if (hash.0 & 0xFF) as usize % shares != share {
-                            continue;
+                        let same = gathered.runs.last().is_some_and(|run| run.db == db && run.key == key);
+                        if !same || gathered.changes.len() == RECORDS_GATHERED {
+                            if gathered.runs.len() >= KEYS_GATHERED
+                                || gathered.changes.len() == RECORDS_GATHERED
+                            {
+                                self.apply(&tables, &block, &mut gathered, &mut retired);
+                            }
+                            // Of others' keys only the last is of use, to know it again.
+                            if gathered.runs.last().is_some_and(|run| !run.ours) {
+                                gathered.runs.pop();
+                            }
+                            let hash = KeyHash::of(&key);
+                            let ours = (hash.0 & 0xFF) as usize % shares == share;
+                            gathered.runs.push(Run { db, key, hash, ours, records: 0 });
                         }
-                        let (index, mut segment) = table.write_of(hash);
-                        let (effect, fits) = segment.apply(hash, &key, &change, record.lsn, &mut retired);
-                        table.note(index, effect.keys, effect.expiry);
-                        let crowded = effect.keys > 0 && table.is_crowded(segment.len());
-                        drop(segment);
-                        if !fits {
-                            self.note_misfit(record.lsn, &block);
-                        }
-                        if crowded {
-                            table.grow(4);
-                        }
-                        for garbage in retired.garbage.drain(..) {
-                            garbage.for_each_lsn(&mut |lsn| retired.lsns.push(lsn));
-                        }
-                        if retired.lsns.len() >= INVALIDATED_AT_ONCE {
-                            invalidate(&retired.lsns);
-                            retired.lsns.clear();
+                        let run = gathered.runs.last_mut().expect("it was pushed if there was none");
+                        if run.ours {
+                            run.records += 1;
+                            gathered.changes.push((record.lsn, change));
                         }
                     }
                     Write::Flush { db } => {
+                        self.apply(&tables, &block, &mut gathered, &mut retired);
                         self.alone(|tables| {
                             for (index, table) in tables.iter_mut().enumerate() {
                                 if db.is_none_or(|db| db as usize == index) {
@@ -206,16 +229,57 @@ impl Replay {
                         tables = self.tables.lock().clone();
                     }
                     Write::Swap { a, b } => {
+                        self.apply(&tables, &block, &mut gathered, &mut retired);
                         self.alone(|tables| {
                             tables.swap(a as usize, b as usize);
                         });
                         tables = self.tables.lock().clone();
                     }
                 }
+                if retired.lsns.len() >= INVALIDATED_AT_ONCE {
+                    invalidate(&retired.lsns);
+                    retired.lsns.clear();
+                }
             }
+            self.apply(&tables, &block, &mut gathered, &mut retired);
         }
         invalidate(&retired.lsns);
         Ok(())
+    }
+
+    /// Applies the gathered records in their order.
+    fn apply(
+        &self,
+        tables: &[Arc<Table>],
+        block: &Block,
+        gathered: &mut Gathered<'_>,
+        retired: &mut Retired,
+    ) {
+        let ours = || gathered.runs.iter().filter(|run| run.ours);
+        if let Some(db) = ours().map(|run| run.db).next() {
+            tables[db as usize].fetch(ours().filter(|run| run.db == db).map(|run| run.hash));
+        }
+        let mut changes = gathered.changes.drain(..);
+        for Run { db, key, hash, records, .. } in gathered.runs.drain(..).filter(|run| run.ours) {
+            let table = &tables[db as usize];
+            let (index, mut segment) = table.write_of(hash);
+            let mut crowded = false;
+            for (lsn, change) in changes.by_ref().take(records) {
+                let (effect, fits) = segment.apply(hash, &key, &change, lsn, retired);
+                table.note(index, effect.keys, effect.expiry);
+                crowded |= effect.keys > 0 && table.is_crowded(segment.len());
+                if !fits {
+                    self.note_misfit(lsn, block);
+                }
+            }
+            drop(segment);
+            if crowded {
+                table.grow(4);
+            }
+            for garbage in retired.garbage.drain(..) {
+                garbage.for_each_lsn(&mut |lsn| retired.lsns.push(lsn));
+            }
+        }
     }
 
     /// Keeps the earliest of all misfits: those behind it may only follow from it. Nobody gives up, as the

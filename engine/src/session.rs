@@ -209,19 +209,9 @@ impl Session<'_> {
         self.world.tables[db as usize].len()
     }
 
-    /// Brings the entries of keys with these hashes into the processor's cache. Goes in steps, each of which
-    /// looks for all keys at what the step before has found, so that no look waits for another: the table's
-    /// slots, the entries, their allocations. The latches come first, as taking one waits for all looks
-    /// before it; it passes over whichever are not free, so their order does not matter.
+    /// Brings the entries of keys with these hashes into the processor's cache.
     pub fn fetch(&self, db: u8, hashes: impl Iterator<Item = KeyHash>) {
-        let table = &self.world.tables[db as usize];
-        let latched: SmallVec<[_; 16]> =
-            hashes.filter_map(|hash| Some((table.try_read(table.index_of(hash))?, hash))).collect();
-        let entries: SmallVec<[Option<_>; 16]> =
-            latched.iter().map(|(segment, hash)| segment.guess(*hash)).collect();
-        let entries = || entries.iter().copied().flatten();
-        std::hint::black_box(entries().map(Entry::block_len).fold(0, usize::wrapping_add));
-        std::hint::black_box(entries().map(Entry::touch).fold(0, usize::wrapping_add));
+        self.world.tables[db as usize].fetch(hashes);
     }
 }
 

@@ -54,6 +54,12 @@ pub trait Disk: Send + Sync + Debug {
     /// Opens a file to read and write; an error if there is none.
     fn open(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>>;
 
+    /// Opens a file that is going to be read once, from front to back, in pieces aligned to
+    /// [`SCAN_ALIGN_BYTES`]: past the operating system's cache where that is quicker.
+    fn open_to_scan(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
+        self.open(path)
+    }
+
     /// Gives a file another name in place of whatever had it.
     fn rename(&self, from: &Path, to: &Path) -> DiskResult<()>;
 
@@ -78,6 +84,10 @@ pub trait Disk: Send + Sync + Debug {
     /// A number that nobody can foresee.
     fn random(&self) -> u64;
 }
+
+/// What is read of a file that was opened to be scanned begins at a multiple of this, in the file and in
+/// memory, and is as long as a multiple of it.
+pub const SCAN_ALIGN_BYTES: usize = 4096;
 
 /// An open file.
 pub trait DiskFile: Send + Sync + Debug {

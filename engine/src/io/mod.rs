@@ -9,6 +9,6 @@ pub mod os;
 pub mod sim;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use disk::{Disk, DiskError, DiskFile, DiskLock, DiskResult};
+pub use disk::{Disk, DiskError, DiskFile, DiskLock, DiskResult, SCAN_ALIGN_BYTES};
 pub use os::OsDisk;
 pub use sim::{Crash, Fault, SimDisk, SimOptions};

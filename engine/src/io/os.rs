@@ -2,11 +2,13 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::disk::{Disk, DiskError, DiskFile, DiskLock, DiskResult};
+use rustix::io::ReadWriteFlags;
+
+use super::disk::{Disk, DiskError, DiskFile, DiskLock, DiskResult, SCAN_ALIGN_BYTES};
 
 /// The file system of the machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,6 +36,13 @@ impl Disk for OsDisk {
 
     fn open(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
         open(OpenOptions::new().read(true).write(true), "open", path)
+    }
+
+    fn open_to_scan(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
+        match open_direct(path) {
+            Some(file) => Ok(Arc::new(OsFile { file, path: path.to_path_buf() })),
+            None => open(OpenOptions::new().read(true), "open", path),
+        }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> DiskResult<()> {
@@ -136,6 +145,30 @@ fn open(options: &OpenOptions, action: &'static str, path: &Path) -> DiskResult<
     Ok(Arc::new(OsFile { file, path: path.to_path_buf() }))
 }
 
+/// Opens a file to be read past the operating system's cache, which halves the processor time of reading a
+/// cold file; `None` if its bytes are in the cache, or the file system cannot do it.
+fn open_direct(path: &Path) -> Option<File> {
+    use rustix::fs::{Advice, OFlags, fadvise};
+    let cached = File::open(path).ok()?;
+    let middle = cached.metadata().ok()?.len() / 2;
+    // Not to read a page that is not there, and its neighbours, only to see that.
+    fadvise(&cached, 0, None, Advice::Random).ok()?;
+    let mut byte = [0];
+    let look = |byte: &mut [u8]| {
+        rustix::io::preadv2(&cached, &mut [io::IoSliceMut::new(byte)], middle, ReadWriteFlags::NOWAIT)
+    };
+    if look(&mut byte) != Err(rustix::io::Errno::AGAIN) {
+        return None;
+    }
+    let flags = OFlags::DIRECT.bits().cast_signed();
+    let direct = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    // Some file systems refuse only the reading.
+    let mut page = vec![0; 2 * SCAN_ALIGN_BYTES];
+    let start = page.as_ptr().align_offset(SCAN_ALIGN_BYTES);
+    direct.read_at(&mut page[start..start + SCAN_ALIGN_BYTES], 0).ok()?;
+    Some(direct)
+}
+
 fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {
@@ -166,6 +199,31 @@ mod tests {
         file.set_len(4).unwrap();
         assert_eq!(OsDisk.open(&path).unwrap().len().unwrap(), 4);
         assert!(OsDisk.bytes_free(place.path()).unwrap() > 0);
+    }
+
+    #[test]
+    fn a_scan_reads_what_is_in_the_cache_and_what_is_not() {
+        use rustix::fs::{Advice, fadvise};
+        // Where the build lies: a temporary directory may be in memory, which cannot be read past a cache.
+        let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = place.path().join("file");
+        let contents: Vec<u8> = (0..3 * SCAN_ALIGN_BYTES + 100).map(|at| (at / 7) as u8).collect();
+        let file = OsDisk.create(&path).unwrap();
+        file.write_all_at(&contents, 0).unwrap();
+        for cached in [true, false] {
+            if !cached {
+                let file = File::open(&path).unwrap();
+                file.sync_all().unwrap();
+                fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+            }
+            let file = OsDisk.open_to_scan(&path).unwrap();
+            let mut space = vec![0; 6 * SCAN_ALIGN_BYTES];
+            let start = space.as_ptr().align_offset(SCAN_ALIGN_BYTES);
+            let count = file.read_at(&mut space[start..start + 4 * SCAN_ALIGN_BYTES], 0).unwrap();
+            assert!(space[start..start + count] == contents, "cached: {cached}");
+        }
+        let missing = OsDisk.open_to_scan(&place.path().join("none")).unwrap_err();
+        assert!(missing.to_string().starts_with("cannot open "), "{missing}");
     }
 
     #[test]

@@ -20,6 +20,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::ahead::Chunk;
 use super::error::OpenError;
 use super::file::{LSN_END, NUMBERS_END};
 use super::format::{
@@ -139,10 +140,8 @@ pub struct Block {
     pub(super) header: BlockHeader,
     pub(super) path: Arc<PathBuf>,
     pub(super) offset: u64,
-    /// What was read in one go; blocks that lie together share it.
-    pub(super) chunk: Arc<Vec<u8>>,
-    /// Where in the chunk the body stands, padding included.
-    pub(super) body: std::ops::Range<usize>,
+    /// Its records, and padding.
+    pub(super) body: Chunk,
 }
 
 impl Block {
@@ -179,7 +178,7 @@ impl Block {
     /// Its records in order. An error means that another version wrote them, for the bytes themselves are
     /// whole: give up with [`Block::not_understood`].
     pub fn records(&self) -> Records<'_> {
-        Records::new(&self.chunk[self.body.clone()], self.header.first, self.header.count)
+        Records::new(&self.body, self.header.first, self.header.count)
     }
 
     /// The error to give up with when [`Block::records`] ends with one.

@@ -1,5 +1,6 @@
 //! The log: what was written survives. `docs/format/log.md` has the bytes.
 
+mod ahead;
 mod appender;
 mod block;
 #[cfg(test)]

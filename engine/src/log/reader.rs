@@ -128,7 +128,7 @@ impl Reader {
                 file.sequence_limit = sequence_limit(&headers, file.header.epoch);
                 bytes_total += file.bytes;
             }
-            source.incoming = Some(read_ahead(source.files.clone(), bytes_read.clone()));
+            source.incoming = Some(read_ahead(disk.clone(), source.files.clone(), bytes_read.clone()));
         }
         let progress = OpenProgress { bytes_read, bytes_total };
         Ok(Reader { disk, options, directories, sources, progress, state, examines, stop: None })

@@ -1,25 +1,21 @@
-//! Reading one directory: a thread that reads ahead, checks, and after a spoilt stretch finds the next whole
-//! block.
+//! Reading one directory: a thread that checks what was read ahead, and after a spoilt stretch finds the next
+//! whole block.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use super::ahead::{Ahead, Chunk};
 use super::block::{Block, BlockFault, BlockHeader};
 use super::error::OpenError;
 use super::file::FileHeader;
 use super::format::{BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES};
-use crate::io::{DiskFile, DiskResult};
+use crate::io::{Disk, DiskFile};
 
-/// Bytes read in one go.
-const CHUNK_BYTES: usize = 1 << 20;
-/// Chunks that wait to be merged, at most.
-const CHUNKS_AHEAD: usize = 8;
-/// Chunks that are kept for use again.
-const CHUNKS_KEPT: usize = 32;
+/// Messages that wait to be merged, at most. They hold buffers, which bound them better.
+const MESSAGES_AHEAD: usize = 8;
 
 /// A file to read.
 #[derive(Clone, Debug)]
@@ -55,16 +51,17 @@ pub(super) struct Fault {
 
 /// Starts to read a directory's files, in order.
 pub(super) fn read_ahead(
+    disk: Arc<dyn Disk>,
     files: Vec<StreamFile>,
     bytes_read: Arc<AtomicU64>,
 ) -> Receiver<Result<Vec<Found>, OpenError>> {
-    let (sender, receiver) = bounded(CHUNKS_AHEAD);
+    let (sender, receiver) = bounded(MESSAGES_AHEAD);
+    let mut ahead = Ahead::start(disk, files.clone());
     std::thread::Builder::new()
-        .name("tarn-log-read".to_string())
+        .name("tarn-log-check".to_string())
         .spawn(move || {
-            let mut chunks = Chunks::default();
             for file in &files {
-                if !read_file(file, &mut chunks, &bytes_read, &sender) {
+                if !read_file(file, &mut ahead, &bytes_read, &sender) {
                     return;
                 }
             }
@@ -76,31 +73,27 @@ pub(super) fn read_ahead(
 /// Reads a file to its end; says whether anybody still listens.
 fn read_file(
     file: &StreamFile,
-    chunks: &mut Chunks,
+    ahead: &mut Ahead,
     bytes_read: &AtomicU64,
     sender: &Sender<Result<Vec<Found>, OpenError>>,
 ) -> bool {
-    let mut scan = Scan { file, chunks, offset: FILE_HEADER_BYTES as u64, fault: None, found: Vec::new() };
-    while scan.offset < file.bytes {
-        let before = scan.offset;
-        let outcome = scan.chunk();
-        bytes_read.fetch_add(scan.offset - before, Ordering::Relaxed);
-        let found = std::mem::take(&mut scan.found);
-        let message = outcome.map(|()| found);
-        let failed = message.is_err();
-        if sender.send(message).is_err() || failed {
-            return false;
+    let mut scan = Scan { file, offset: 0, fault: None, found: Vec::new() };
+    let outcome = scan.file(ahead, |offset, found| {
+        bytes_read.fetch_add(offset, Ordering::Relaxed);
+        found.is_empty() || sender.send(Ok(found)).is_ok()
+    });
+    match outcome {
+        Ok(heard) => heard,
+        Err(error) => {
+            let _ = sender.send(Err(error));
+            false
         }
     }
-    scan.end_fault();
-    bytes_read.fetch_add(FILE_HEADER_BYTES as u64, Ordering::Relaxed);
-    scan.found.is_empty() || sender.send(Ok(scan.found)).is_ok()
 }
 
 /// How far a file has been read.
 struct Scan<'a> {
     file: &'a StreamFile,
-    chunks: &'a mut Chunks,
     offset: u64,
     /// A stretch without blocks that goes on.
     fault: Option<Fault>,
@@ -108,63 +101,65 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Reads a chunk and takes from it all blocks that it holds whole.
-    fn chunk(&mut self) -> Result<(), OpenError> {
-        let chunk = self.read(CHUNK_BYTES)?;
-        let start = self.offset;
-        let at_end = start + chunk.len() as u64 >= self.file.bytes;
-        let mut at = 0;
-        while at < chunk.len() {
-            if chunk.len() - at < BLOCK_HEADER_BYTES && !at_end && at > 0 {
-                break;
+    /// Reads the file; `deliver` is given the bytes that were looked at and what they hold, and says whether
+    /// to go on.
+    fn file(
+        &mut self,
+        ahead: &mut Ahead,
+        mut deliver: impl FnMut(u64, Vec<Found>) -> bool,
+    ) -> Result<bool, OpenError> {
+        let mut chunk = ahead.next_file()?;
+        let mut at = FILE_HEADER_BYTES.min(chunk.len());
+        loop {
+            let wanted = self.chunk(&chunk, &mut at, ahead.file_ended())?;
+            if ahead.file_ended() && at == chunk.len() {
+                self.end_fault();
+                return Ok(deliver(at as u64, std::mem::take(&mut self.found)));
             }
-            let Some(header) = BlockHeader::parse(&chunk[at..], self.file.header.file_id) else {
-                at = self.skip(&chunk, at, at_end);
-                continue;
-            };
-            if header.length <= (chunk.len() - at) as u64 {
-                at += self.block(header, &chunk, at)?;
-            } else if header.length > self.file.bytes - start - at as u64 {
-                self.note(start + at as u64, BLOCK_HEADER_BYTES as u64, "the file ends within a block");
-                at += BLOCK_HEADER_BYTES;
-            } else if at == 0 {
-                return self.large_block(header);
-            } else {
-                break;
+            if !deliver(at as u64, std::mem::take(&mut self.found)) {
+                return Ok(false);
             }
+            self.offset += at as u64;
+            chunk = ahead.more(&chunk.part(at..chunk.len()), wanted)?;
+            at = 0;
         }
-        // Nothing comes if the file has become shorter since it was listed.
-        self.offset = if chunk.is_empty() { self.file.bytes } else { start + at as u64 };
-        Ok(())
     }
 
-    /// Reads a block that is larger than a chunk.
-    fn large_block(&mut self, header: BlockHeader) -> Result<(), OpenError> {
-        let length =
-            usize::try_from(header.length).expect("a block that fits the file fits the address space");
-        let chunk = self.read(length)?;
-        let start = self.offset;
-        if chunk.len() < length {
-            // The file became shorter while it was read.
-            self.note(start, chunk.len() as u64, "the file ends within a block");
-            self.offset = self.file.bytes;
-            return Ok(());
+    /// Takes from `chunk` all blocks that it holds whole, from `at` on. Moves `at` to what cannot be decided
+    /// yet and says how many bytes that needs. At the end of the file all is decided.
+    fn chunk(&mut self, chunk: &Chunk, at: &mut usize, file_ended: bool) -> Result<usize, OpenError> {
+        while *at < chunk.len() {
+            let rest = chunk.len() - *at;
+            if rest < BLOCK_HEADER_BYTES && !file_ended {
+                break;
+            }
+            let Some(header) = BlockHeader::parse(&chunk[*at..], self.file.header.file_id) else {
+                *at = self.skip(chunk, *at, file_ended);
+                continue;
+            };
+            if header.length <= rest as u64 {
+                *at += self.block(header, chunk, *at)?;
+            } else if file_ended || header.length > self.file.bytes - self.offset - *at as u64 {
+                let offset = self.offset + *at as u64;
+                self.note(offset, BLOCK_HEADER_BYTES as u64, "the file ends within a block");
+                *at += BLOCK_HEADER_BYTES;
+            } else {
+                return Ok(usize::try_from(header.length).expect("what fits the file fits the address space"));
+            }
         }
-        self.offset += self.block(header, &chunk, 0)? as u64;
-        Ok(())
+        Ok(BLOCK_HEADER_BYTES)
     }
 
     /// Checks the block at `at` and says where to go on from there.
-    fn block(&mut self, header: BlockHeader, chunk: &Arc<Vec<u8>>, at: usize) -> Result<usize, OpenError> {
+    fn block(&mut self, header: BlockHeader, chunk: &Chunk, at: usize) -> Result<usize, OpenError> {
         let length = header.length as usize;
         let offset = self.offset + at as u64;
         match header.check(&chunk[at..at + length]) {
             Ok(()) => {
                 self.end_fault();
                 if header.sequence <= self.file.sequence_limit {
-                    let body = at + BLOCK_HEADER_BYTES..at + length - BLOCK_TRAILER_BYTES;
-                    let path = self.file.path.clone();
-                    let block = Block { header, path, offset, chunk: chunk.clone(), body };
+                    let body = chunk.part(at + BLOCK_HEADER_BYTES..at + length - BLOCK_TRAILER_BYTES);
+                    let block = Block { header, path: self.file.path.clone(), offset, body };
                     self.found.push(Found::Block { file: self.file.index, block });
                 }
                 Ok(length)
@@ -181,13 +176,13 @@ impl Scan<'_> {
     }
 
     /// Skips from `at`, where no block begins, to where one may.
-    fn skip(&mut self, chunk: &[u8], at: usize, at_end: bool) -> usize {
+    fn skip(&mut self, chunk: &[u8], at: usize, file_ended: bool) -> usize {
         let mut mark = [0; 16];
         mark[..8].copy_from_slice(&BLOCK_BEGIN);
         mark[8..].copy_from_slice(&self.file.header.file_id.to_le_bytes());
         let to = match memchr::memmem::find(&chunk[at + 1..], &mark) {
             Some(distance) => at + 1 + distance,
-            None if at_end => chunk.len(),
+            None if file_ended => chunk.len(),
             // The end of the chunk may cut a mark in two.
             None => (at + 1).max(chunk.len().saturating_sub(mark.len())),
         };
@@ -206,37 +201,5 @@ impl Scan<'_> {
 
     fn end_fault(&mut self) {
         self.found.extend(self.fault.take().map(Found::Fault));
-    }
-
-    /// Reads so many bytes, or to the end of the file.
-    fn read(&mut self, length: usize) -> DiskResult<Arc<Vec<u8>>> {
-        let rest = usize::try_from(self.file.bytes - self.offset).unwrap_or(usize::MAX);
-        let mut chunk = self.chunks.take();
-        let bytes = Arc::get_mut(&mut chunk).expect("a chunk that is taken has one owner");
-        bytes.resize(length.min(rest), 0);
-        let count = self.file.file.read_full_at(bytes, self.offset)?;
-        bytes.truncate(count);
-        self.chunks.keep(&chunk);
-        Ok(chunk)
-    }
-}
-
-/// Memory for chunks, used again when the blocks in it are gone: fresh memory would cost as much as checking
-/// what is read into it.
-#[derive(Default)]
-struct Chunks {
-    kept: VecDeque<Arc<Vec<u8>>>,
-}
-
-impl Chunks {
-    fn take(&mut self) -> Arc<Vec<u8>> {
-        let free = self.kept.iter_mut().position(|chunk| Arc::get_mut(chunk).is_some());
-        free.and_then(|index| self.kept.remove(index)).unwrap_or_default()
-    }
-
-    fn keep(&mut self, chunk: &Arc<Vec<u8>>) {
-        if chunk.len() <= CHUNK_BYTES && self.kept.len() < CHUNKS_KEPT {
-            self.kept.push_back(chunk.clone());
-        }
     }
 }

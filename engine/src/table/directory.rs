@@ -17,11 +17,12 @@
 //! Latch order: by database, then by index of the segment; a split latches its two segments in that order and
 //! holds no other.
 
-use super::entry::Entry;
+use super::entry::{Entry, touch_all};
 use super::segment::{KeyHash, Segment};
 use crate::record::UnixMs;
 use crate::value::POSITION_BITS;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use smallvec::SmallVec;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
@@ -130,12 +131,6 @@ impl Table {
         self.cell(index).segment.read()
     }
 
-    /// Latches a segment for reading if that is possible at once.
-    #[inline]
-    pub fn try_read(&self, index: usize) -> Option<RwLockReadGuard<'_, Segment>> {
-        self.cell(index).segment.try_read()
-    }
-
     /// Latches a segment for writing.
     #[inline]
     pub fn write(&self, index: usize) -> RwLockWriteGuard<'_, Segment> {
@@ -165,6 +160,22 @@ impl Table {
                 return (index, segment);
             }
         }
+    }
+
+    /// Brings the entries of keys with these hashes, sixteen or fewer, into the processor's cache. Goes in
+    /// steps, each of which looks for all keys at what the step before has found, so that no look waits for
+    /// another: the cells, the table's slots, the entries, their allocations. All latches are taken in one
+    /// step, as taking one waits for the looks before it; it passes over whichever are not free, so their
+    /// order does not matter.
+    pub fn fetch(&self, hashes: impl Iterator<Item = KeyHash>) {
+        let cells: SmallVec<[_; 16]> = hashes.map(|hash| (self.cell(self.index_of(hash)), hash)).collect();
+        let dues = cells.iter().map(|(cell, _)| cell.due.load(Ordering::Relaxed));
+        std::hint::black_box(dues.fold(0, u64::wrapping_add));
+        let latched: SmallVec<[_; 16]> =
+            cells.into_iter().filter_map(|(cell, hash)| Some((cell.segment.try_read()?, hash))).collect();
+        let entries: SmallVec<[Option<_>; 16]> =
+            latched.iter().map(|(segment, hash)| segment.guess(*hash)).collect();
+        touch_all(entries.iter().copied().flatten());
     }
 
     /// Records what a change did. REQUIRES: segment `index` is latched for writing.

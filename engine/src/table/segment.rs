@@ -5,7 +5,7 @@
 //! - `expiring` counts the entries that have an expiry;
 //! - `removed` ≥ the `Lsn` of every removal from this segment.
 
-use super::entry::{Applied, Entry, Retired};
+use super::entry::{Applied, Entry, Retired, touch_all};
 use crate::record::{Change, Lsn, UnixMs};
 use crate::value::POSITION_BITS;
 use hashbrown::HashTable;
@@ -115,6 +115,10 @@ impl Segment {
         lsn: Lsn,
         retired: &mut Retired,
     ) -> (Effect, bool) {
+        if self.entries.len() == self.entries.capacity() {
+            // All move to a larger table.
+            touch_all(self.entries.iter());
+        }
         let slot = self.entries.entry(hash.inner(), |entry| entry.key() == key, rehash);
         let mut effect = Effect::default();
         match slot {
@@ -164,6 +168,8 @@ impl Segment {
 
     /// Moves the entries whose hash has `bit` into the returned segment: one step of the table's growth.
     pub(super) fn split(&mut self, bit: u64) -> Segment {
+        // The hash of an entry is made from its key, in an allocation elsewhere.
+        touch_all(self.entries.iter());
         let mut moved: Vec<Entry> = Vec::with_capacity(self.entries.len() / 2);
         moved.extend(self.entries.extract_if(|entry| KeyHash::of(entry.key()).0 & bit != 0));
         let mut target =

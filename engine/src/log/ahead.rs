@@ -1,0 +1,308 @@
+//! The bytes of a directory's files, read ahead of who looks at them, in memory that is used again.
+//!
+//! ```text
+//!  buffer:  | room for what is carried over | a piece as the disk gave it: whole pages |
+//!                          | not used yet  ||                         | not used yet   |
+//!                          +----- copied before the next piece <------+
+//! ```
+//!
+//! Pieces of a file end where they like, blocks too: the part of a block that a piece has at its end is
+//! copied before the piece that follows, so a chunk always begins with what has not been looked at yet. There
+//! are so many buffers and no more; a buffer comes back when the last block in it has been replayed, and the
+//! reading waits for that.
+
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+
+use crate::io::{Disk, DiskResult, SCAN_ALIGN_BYTES};
+
+use super::stream::StreamFile;
+
+/// The most bytes of a piece. Larger pieces need less copying: blocks have up to some megabytes each when the
+/// server is busy.
+const PIECE_BYTES_MAX: usize = if cfg!(test) { 8192 } else { 8 << 20 };
+/// Bytes that can be carried over to the next piece.
+const CARRIED_BYTES_MAX: usize = if cfg!(test) { 3000 } else { 4 << 20 };
+/// Buffers of a directory. Some are being read, some are looked at, the others are replayed.
+const BUFFERS: usize = 5;
+/// Pieces that wait to be looked at, at most.
+const PIECES_AHEAD: usize = 2;
+
+/// Memory that goes back to where it came from.
+struct Buffer {
+    bytes: Vec<u8>,
+    home: Option<Sender<Vec<u8>>>,
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(home) = &self.home {
+            // Nobody is there any more when the opening was given up.
+            let _ = home.send(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+/// Part of a file in memory. Cheap to clone: the bytes are shared.
+#[derive(Clone, Default)]
+pub(super) struct Chunk {
+    buffer: Option<Arc<Buffer>>,
+    range: Range<usize>,
+}
+
+impl Chunk {
+    /// Part of it.
+    pub(super) fn part(&self, range: Range<usize>) -> Chunk {
+        let (start, end) = (self.range.start + range.start, self.range.start + range.end);
+        debug_assert!(start <= end && end <= self.range.end, "the part lies within the chunk");
+        Chunk { buffer: self.buffer.clone(), range: start..end }
+    }
+}
+
+impl Deref for Chunk {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.buffer.as_ref().map_or(&[], |buffer| &buffer.bytes[self.range.clone()])
+    }
+}
+
+impl fmt::Debug for Chunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.len())
+    }
+}
+
+/// What the disk gave in one go.
+struct Piece {
+    buffer: Buffer,
+    range: Range<usize>,
+    /// Whether the file ends with it.
+    ends_file: bool,
+}
+
+/// The files of a directory, one after the other.
+pub(super) struct Ahead {
+    pieces: Receiver<DiskResult<Piece>>,
+    /// Whether all pieces of the file that is being looked at have been taken.
+    file_ended: bool,
+}
+
+impl Ahead {
+    /// Starts to read.
+    pub(super) fn start(disk: Arc<dyn Disk>, files: Vec<StreamFile>) -> Ahead {
+        let (sender, pieces) = bounded(PIECES_AHEAD);
+        std::thread::Builder::new()
+            .name("tarn-log-read".to_string())
+            .spawn(move || {
+                let mut buffers = Buffers::for_files(&files);
+                for file in &files {
+                    match read_file(&*disk, file, &mut buffers, &sender) {
+                        Ok(true) => {}
+                        Ok(false) => return,
+                        Err(error) => {
+                            let _ = sender.send(Err(error));
+                            return;
+                        }
+                    }
+                }
+            })
+            .expect("the system has room for a thread at the start");
+        Ahead { pieces, file_ended: true }
+    }
+
+    /// The front of the next file.
+    pub(super) fn next_file(&mut self) -> DiskResult<Chunk> {
+        debug_assert!(self.file_ended, "a file is read to its end");
+        self.file_ended = false;
+        self.more(&Chunk::default(), 1)
+    }
+
+    /// Whether the chunk that was given last reaches to the end of the file.
+    pub(super) fn file_ended(&self) -> bool {
+        self.file_ended
+    }
+
+    /// Goes on behind `rest`: a chunk that begins with the same bytes and has at least `wanted`, or all that
+    /// the file still has.
+    pub(super) fn more(&mut self, rest: &Chunk, wanted: usize) -> DiskResult<Chunk> {
+        let Some(mut piece) = self.next_piece()? else { return Ok(rest.clone()) };
+        let have = rest.len() + piece.range.len();
+        if rest.len() <= piece.range.start && (have >= wanted || self.file_ended) {
+            let range = piece.range.start - rest.len()..piece.range.end;
+            piece.buffer.bytes[range.start..piece.range.start].copy_from_slice(rest);
+            return Ok(Chunk { buffer: Some(Arc::new(piece.buffer)), range });
+        }
+        // A block that is larger than a piece, or nearly.
+        let mut bytes = Vec::with_capacity(wanted.max(have));
+        bytes.extend_from_slice(rest);
+        bytes.extend_from_slice(&piece.buffer.bytes[piece.range]);
+        while bytes.len() < wanted
+            && let Some(piece) = self.next_piece()?
+        {
+            bytes.extend_from_slice(&piece.buffer.bytes[piece.range.clone()]);
+        }
+        let range = 0..bytes.len();
+        Ok(Chunk { buffer: Some(Arc::new(Buffer { bytes, home: None })), range })
+    }
+
+    fn next_piece(&mut self) -> DiskResult<Option<Piece>> {
+        if self.file_ended {
+            return Ok(None);
+        }
+        let piece =
+            self.pieces.recv().expect("the reading thread reads every file to its end, or says why not")?;
+        self.file_ended = piece.ends_file;
+        Ok(Some(piece))
+    }
+}
+
+/// Reads a file, as long as it was when it was listed, from its first byte; says whether anybody still
+/// listens.
+fn read_file(
+    disk: &dyn Disk,
+    file: &StreamFile,
+    buffers: &mut Buffers,
+    sender: &Sender<DiskResult<Piece>>,
+) -> DiskResult<bool> {
+    let handle = disk.open_to_scan(&file.path)?;
+    let mut offset = 0;
+    loop {
+        let mut buffer = buffers.take();
+        let (carried, piece) = (buffers.carried_bytes, buffers.piece_bytes);
+        let start = carried + buffer.bytes[carried..].as_ptr().align_offset(SCAN_ALIGN_BYTES);
+        let space = &mut buffer.bytes[start..start + piece];
+        let rest = usize::try_from(file.bytes - offset).unwrap_or(usize::MAX);
+        let mut count = 0;
+        while count < rest.min(piece) {
+            match handle.read_at(&mut space[count..], offset + count as u64)? {
+                // The file has become shorter since it was listed.
+                0 => break,
+                more => count += more,
+            }
+        }
+        // It may also have become longer.
+        let count = count.min(rest);
+        let ends_file = count < piece || count == rest;
+        offset += count as u64;
+        if sender.send(Ok(Piece { buffer, range: start..start + count, ends_file })).is_err() {
+            return Ok(false);
+        }
+        if ends_file {
+            return Ok(true);
+        }
+    }
+}
+
+/// The buffers that nobody uses.
+struct Buffers {
+    made: usize,
+    /// Room for what is carried over.
+    carried_bytes: usize,
+    /// Room for a piece, a multiple of the alignment.
+    piece_bytes: usize,
+    home: Sender<Vec<u8>>,
+    free: Receiver<Vec<u8>>,
+}
+
+impl Buffers {
+    /// Buffers as large as these files need them.
+    fn for_files(files: &[StreamFile]) -> Buffers {
+        let longest = files.iter().map(|file| file.bytes).max().unwrap_or_default();
+        let longest = longest.next_multiple_of(SCAN_ALIGN_BYTES as u64);
+        let piece_bytes =
+            usize::try_from(longest).map_or(PIECE_BYTES_MAX, |bytes| bytes.min(PIECE_BYTES_MAX));
+        // Nothing is carried over within a file that is one piece.
+        let carried_bytes = if longest > PIECE_BYTES_MAX as u64 { CARRIED_BYTES_MAX } else { 0 };
+        let (home, free) = unbounded();
+        Buffers { made: 0, carried_bytes, piece_bytes, home, free }
+    }
+
+    /// A buffer; waits for one if all are in use.
+    fn take(&mut self) -> Buffer {
+        let bytes = match self.free.try_recv() {
+            Ok(bytes) => bytes,
+            Err(_) if self.made < BUFFERS => {
+                self.made += 1;
+                vec![0; self.carried_bytes + self.piece_bytes + SCAN_ALIGN_BYTES]
+            }
+            Err(_) => self.free.recv().expect("the way home is open as long as this is"),
+        };
+        Buffer { bytes, home: Some(self.home.clone()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+    use crate::io::{SimDisk, SimOptions};
+    use crate::log::file::FileHeader;
+    use crate::record::Lsn;
+
+    fn file(disk: &SimDisk, name: &str, contents: &[u8]) -> StreamFile {
+        let file = disk.create(Path::new(name)).unwrap();
+        file.write_all_at(contents, 0).unwrap();
+        let path = Arc::new(Path::new(name).to_path_buf());
+        let header = FileHeader {
+            log_id: 1,
+            stream: 0,
+            number: 1,
+            file_id: 1,
+            epoch: 1,
+            opened_after: 0,
+            first: Lsn(1),
+        };
+        let bytes = contents.len() as u64;
+        StreamFile { path, file, header, index: 0, bytes, sequence_limit: u64::MAX }
+    }
+
+    #[test]
+    fn chunks_of_any_length_give_back_the_files() {
+        for seed in 0..300 {
+            let mut rng = StdRng::seed_from_u64(seed);
+            let disk = SimDisk::new(seed, SimOptions::default());
+            let contents: Vec<Vec<u8>> = (0..3)
+                .map(|_| {
+                    let length = rng.random_range(0..10 * PIECE_BYTES_MAX);
+                    (0..length).map(|_| rng.random()).collect()
+                })
+                .collect();
+            let names = ["a", "b", "c"];
+            let files = names.iter().zip(&contents).map(|(name, bytes)| file(&disk, name, bytes)).collect();
+            let mut ahead = Ahead::start(Arc::new(disk), files);
+            for contents in &contents {
+                let mut chunk = ahead.next_file().unwrap();
+                let (mut offset, mut kept) = (0, Vec::new());
+                loop {
+                    let at = if ahead.file_ended() { chunk.len() } else { rng.random_range(0..=chunk.len()) };
+                    assert!(chunk[..at] == contents[offset..offset + at], "seed {seed}, offset {offset}");
+                    kept.push((offset, chunk.part(0..at)));
+                    offset += at;
+                    if ahead.file_ended() {
+                        break;
+                    }
+                    let rest = chunk.part(at..chunk.len());
+                    let wanted = rest.len() + rng.random_range(1..2 * PIECE_BYTES_MAX);
+                    chunk = ahead.more(&rest, wanted).unwrap();
+                    assert!(chunk.len() >= wanted || ahead.file_ended(), "seed {seed}, offset {offset}");
+                    // A few are kept longer, as blocks on their way are.
+                    kept.drain(..kept.len().saturating_sub(2));
+                    let same =
+                        |(offset, part): &(usize, Chunk)| part[..] == contents[*offset..offset + part.len()];
+                    assert!(kept.iter().all(same), "seed {seed}: what is held is not written over");
+                }
+                assert_eq!(offset, contents.len(), "seed {seed}");
+            }
+        }
+    }
+}
