@@ -25,11 +25,14 @@ pub fn apply(server: &Shared, old: &Config, new: &Config) -> Result<(), (&'stati
     if new.loglevel != old.loglevel {
         logging::set_level(new.loglevel);
     }
-    if new.hz != old.hz {
-        set_expiry_cycle(server, new.hz);
-    }
-    if new.appendfsync != old.appendfsync {
-        set_sync_mode(server, new.appendfsync);
+    // What is set before there is a store is brought into force with it.
+    if let Some(store) = server.store() {
+        if new.hz != old.hz {
+            set_expiry_cycle(store, new.hz);
+        }
+        if new.appendfsync != old.appendfsync {
+            set_sync_mode(store, new.appendfsync);
+        }
     }
     Ok(())
 }
@@ -54,21 +57,22 @@ pub fn sync_mode(appendfsync: AppendFsync) -> SyncMode {
     }
 }
 
-/// Brings into force what needs the store, or was set while the log was still being opened.
-pub fn after_loading(server: &Shared) {
-    let config = server.config.snapshot();
-    set_sync_mode(server, config.appendfsync);
-    set_expiry_cycle(server, config.hz);
+/// Opens the doors to a store that has been loaded, with the settings of now: some may have changed
+/// meanwhile, and one that is changing at this moment either is seen here or sees the store.
+pub fn open_doors(server: &Shared, store: Store) {
+    server.config.apply_current(|config| {
+        set_sync_mode(&store, config.appendfsync);
+        set_expiry_cycle(&store, config.hz);
+        server.set_store(store);
+    });
 }
 
-fn set_expiry_cycle(server: &Shared, hz: u32) {
-    if let Some(engine) = server.engine() {
-        engine.set_expiry_cycle(Duration::from_secs(1) / hz);
-    }
+fn set_expiry_cycle(store: &Store, hz: u32) {
+    store.engine.set_expiry_cycle(Duration::from_secs(1) / hz);
 }
 
-fn set_sync_mode(server: &Shared, appendfsync: AppendFsync) {
-    let Some(Store { log: Some(open), .. }) = server.store() else { return };
+fn set_sync_mode(store: &Store, appendfsync: AppendFsync) {
+    let Some(open) = &store.log else { return };
     if let Some(log) = open.log.lock().as_ref() {
         log.set_mode(sync_mode(appendfsync));
     }

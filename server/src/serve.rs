@@ -184,8 +184,7 @@ fn load(server: &Shared, config: &Config, workers: &[Arc<Notify>]) -> Result<Opt
     let began = Instant::now();
     if !config.appendonly {
         let (engine, background) = Engine::unlogged(config.databases, config.threads(), server.clock.clone());
-        server.set_store(Store { engine, log: None });
-        apply::after_loading(server);
+        apply::open_doors(server, Store { engine, log: None });
         tracing::info!("Ready to accept connections");
         return Ok(Some(background));
     }
@@ -214,8 +213,7 @@ fn load(server: &Shared, config: &Config, workers: &[Arc<Notify>]) -> Result<Opt
     );
     let always = AtomicBool::new(config.appendfsync == AppendFsync::Always);
     let log = OpenLog { log: Mutex::new(Some(opened.log)), durable, appender, always };
-    server.set_store(Store { engine, log: Some(log) });
-    apply::after_loading(server);
+    apply::open_doors(server, Store { engine, log: Some(log) });
     tracing::info!("Ready to accept connections");
     Ok(Some(background))
 }

@@ -129,6 +129,13 @@ impl ConfigStore {
         Ok(changed)
     }
 
+    /// Calls `apply` with the configuration in force while nobody changes it, so that it can let changes
+    /// reach something new: one that began before is seen, one that begins later finds the new thing there.
+    pub fn apply_current<T>(&self, apply: impl FnOnce(&Config) -> T) -> T {
+        let _alone = self.writer.lock();
+        apply(&self.snapshot())
+    }
+
     /// Writes the configuration in force into the file it came from. The file's comments and order stay,
     /// lines change in place, new ones come last; a crash leaves the old file or the new one.
     pub fn rewrite(&self) -> Result<(), RewriteError> {
@@ -191,6 +198,27 @@ mod tests {
 
     fn store() -> Arc<ConfigStore> {
         Arc::new(ConfigStore::new(Config::default(), None))
+    }
+
+    #[test]
+    fn what_is_applied_meets_no_change_half_way() {
+        let store = store();
+        let (sender, seen) = std::sync::mpsc::channel();
+        let mut latecomer = None;
+        let set = store.set_and_apply(&[("hz", "77")], |_, _| {
+            // What the change should reach comes to be there when it has been looked for.
+            let store = store.clone();
+            latecomer = Some(std::thread::spawn(move || {
+                store.apply_current(|config| sender.send(config.hz).unwrap());
+            }));
+            // Long enough for one that does not wait; one that waits needs no time.
+            let early = seen.recv_timeout(std::time::Duration::from_millis(200));
+            assert!(early.is_err(), "hz is {early:?} for the latecomer, and stays so");
+            Ok(())
+        });
+        set.unwrap();
+        assert_eq!(seen.recv().unwrap(), 77);
+        latecomer.unwrap().join().unwrap();
     }
 
     fn refusal(pairs: &[(&str, &str)]) -> String {
