@@ -293,6 +293,8 @@ impl Connection {
         let mut ran = Ran::All;
         // The decoder lends the arguments, so it stands aside while they run.
         let mut decoder = self.decoder.take().expect("the decoder stands aside only here");
+        // As they are now: a `CONFIG SET` reaches who is connected already with what they send next.
+        decoder.set_limits(self.worker.server.live.decoder_limits());
         // The first request runs at once: most are alone, and it opens the session.
         let mut fetched = 1;
         while !self.closing {

@@ -117,7 +117,7 @@ impl Live {
         self.needs_password.load(Ordering::Relaxed)
     }
 
-    /// Limits for the decoder of a new connection.
+    /// Limits of a request.
     pub fn decoder_limits(&self) -> Limits {
         Limits {
             proto_max_bulk_len: self.proto_max_bulk_len(),

@@ -247,6 +247,26 @@ fn what_makes_no_sense_is_answered_with_redis_s_error_and_the_end() {
 }
 
 #[test]
+fn a_changed_limit_of_requests_reaches_who_is_connected_already() {
+    let mut scene = Scene::new(&[]);
+    let (bulk, query, fine) = (scene.connect(), scene.connect(), scene.connect());
+    for stream in [&bulk, &query, &fine] {
+        exchange(stream, b"PING\r\n", b"+PONG\r\n");
+    }
+    assert_eq!(scene.witness.ask("CONFIG SET proto-max-bulk-len 1mb"), "+OK");
+    (&bulk).write_all(b"*2\r\n$4\r\nECHO\r\n$1048577\r\n").unwrap();
+    assert_eq!(read_to_end(&bulk), b"-ERR Protocol error: invalid bulk length\r\n");
+    assert_eq!(scene.witness.ask("CONFIG SET proto-max-bulk-len 1gb client-query-buffer-limit 2mb"), "+OK");
+    (&query).write_all(b"*2\r\n$4\r\nECHO\r\n$3000000\r\n").unwrap();
+    assert_eq!(read_to_end(&query), b"");
+    assert_eq!(scene.witness.ask("CONFIG SET client-query-buffer-limit 1gb"), "+OK");
+    let long = "x".repeat(3_000_000);
+    let (request, reply) =
+        (format!("*2\r\n$4\r\nECHO\r\n$3000000\r\n{long}\r\n"), format!("$3000000\r\n{long}\r\n"));
+    exchange(&fine, request.as_bytes(), reply.as_bytes());
+}
+
+#[test]
 fn announced_lengths_reserve_no_memory_and_keys_hold_any_byte() {
     let mut scene = Scene::new(&[]);
     let before = scene.resident_bytes();
