@@ -62,7 +62,8 @@ fn a_directory_that_cannot_be_used_is_refused_in_one_line() {
     assert!(refusal(file.to_str().unwrap()).contains("not a directory; create it, or name another"));
     assert!(refusal("/proc").contains("cannot use log directory /proc/"));
     let Some(disk) = SmallDisk::mount(&folder, "ro") else { return };
-    assert!(refusal(disk.path()).contains("Read-only file system"));
+    let expected = format!("cannot use log directory {}/log: Read-only file system", disk.path());
+    assert!(refusal(disk.path()).contains(&expected));
 }
 
 /// Writes 100 KB strings to `k0`, `k1` … until `stops`; counts those that were acknowledged.

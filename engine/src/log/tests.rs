@@ -6,12 +6,16 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use super::*;
 use crate::io::{Crash, Disk, Fault, OsDisk, SimDisk, SimOptions};
 use crate::record::{Change, Lsn, Write};
+
+/// What has not ended by then never will.
+const END_LIMIT: Duration = Duration::from_secs(60);
 
 fn put(number: u64) -> Write<'static> {
     let value = format!("value of {number}").into_bytes().into();
@@ -109,7 +113,12 @@ fn a_log_that_is_dropped_while_records_gather_ends() {
         assert_eq!(back, number - 1);
         append(&log, number..=number);
         // One flight lets records gather, the others wait for it; all have to hear of the end.
-        drop(log);
+        let (sender, ended) = mpsc::channel();
+        thread::spawn(move || {
+            drop(log);
+            let _ = sender.send(());
+        });
+        ended.recv_timeout(END_LIMIT).unwrap_or_else(|_| panic!("log {number} does not end"));
     }
 }
 
