@@ -1,0 +1,53 @@
+//! What an algorithm is: how it reads, writes, takes a snapshot and traverses it.
+
+use std::ops::ControlFlow;
+
+use crate::error::SnapshotError;
+use crate::rows::Shape;
+
+/// Is shown the rows of a snapshot, each once: its number and its fields. May break off.
+pub type Visit<'v> = &'v mut dyn FnMut(usize, &[u64]) -> ControlFlow<()>;
+
+/// An algorithm with the rows that it keeps.
+///
+/// The callers promise, and [`crate::Array`] sees to it: a row has one client, which is the only one to read
+/// or write it; reading and writing happen in turns; [`Algorithm::take`] while no turn is under way; then one
+/// thread traverses, once or, if that broke off, several times; then [`Algorithm::finish`] or
+/// [`Algorithm::abandon`], before the next is taken.
+pub trait Algorithm: Sized + Send + Sync {
+    /// Its name in tables.
+    const NAME: &'static str;
+    /// Whether each snapshot has all rows; else each but the first has those that changed since the one
+    /// before.
+    const FULL: bool;
+
+    /// All rows zero.
+    fn new(shape: Shape) -> Result<Self, SnapshotError>;
+
+    /// Reads the newest content of a row.
+    fn read(&self, row: usize, fields: &mut [u64]);
+
+    /// Reads the newest content of a field.
+    fn read_field(&self, row: usize, field: usize) -> u64;
+
+    /// Writes a whole row.
+    fn write(&self, row: usize, fields: &[u64]);
+
+    /// Writes a field; the others stay.
+    fn write_field(&self, row: usize, field: usize, value: u64);
+
+    /// The taken phase: from here on the snapshot is what the rows are now.
+    fn take(&self);
+
+    /// The access phase: shows the rows of the snapshot, while clients go on.
+    fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()>;
+
+    /// Ends the snapshot, all of which was shown.
+    fn finish(&self);
+
+    /// Ends the snapshot though not all of it was shown: what it has that no other one has is in the next
+    /// one. REQUIRES: no turn is under way.
+    fn abandon(&self) {
+        self.finish();
+    }
+}

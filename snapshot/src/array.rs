@@ -1,0 +1,181 @@
+//! An array with its clients and its snapshotter: who may do what, and when, as types.
+
+use std::marker::PhantomData;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use crate::algorithm::Algorithm;
+use crate::bits::ROWS_PER_WORD;
+use crate::error::SnapshotError;
+use crate::gate::Gate;
+use crate::rows::Shape;
+
+/// Rows that clients write and of which snapshots are taken, by algorithm `A`.
+pub struct Array<A> {
+    shape: Shape,
+    algorithm: A,
+    gate: Gate,
+}
+
+/// Reads and writes the rows of its range. There is one for each range, so no row has two writers.
+pub struct Client<A> {
+    array: Arc<Array<A>>,
+    index: usize,
+    range: Range<usize>,
+}
+
+/// A client's reads and writes between which no snapshot is taken. Keep it short: the snapshotter waits for
+/// it, and the other clients may wait with it.
+pub struct Turn<'c, A: Algorithm> {
+    client: &'c mut Client<A>,
+}
+
+/// Takes snapshots, one after the other.
+pub struct Snapshotter<A> {
+    array: Arc<Array<A>>,
+}
+
+/// A snapshot that has been taken. It may be traversed again if that failed. Given up, dropped without a
+/// whole traversal, it leaves what it has to the next one.
+pub struct Snapshot<'s, A: Algorithm> {
+    array: &'s Array<A>,
+    shown: bool,
+    // Until it is dropped, the snapshotter takes no other.
+    _snapshotter: PhantomData<&'s mut Snapshotter<A>>,
+}
+
+impl<A: Algorithm> Array<A> {
+    /// An array of zeros with so many clients, each of which gets about the same number of rows, and its
+    /// snapshotter.
+    #[expect(clippy::new_ret_no_self, reason = "an array is used through its clients and its snapshotter")]
+    pub fn new(shape: Shape, clients: usize) -> Result<(Vec<Client<A>>, Snapshotter<A>), SnapshotError> {
+        let words = shape.rows.div_ceil(ROWS_PER_WORD);
+        if clients == 0 || clients > words {
+            return Err(SnapshotError::Clients { clients, rows: shape.rows });
+        }
+        let array = Arc::new(Array { shape, algorithm: A::new(shape)?, gate: Gate::new(clients) });
+        let first = |client: usize| (words * client / clients * ROWS_PER_WORD).min(shape.rows);
+        let clients = (0..clients).map(|index| {
+            let range = first(index)..first(index + 1);
+            Client { array: array.clone(), index, range }
+        });
+        Ok((clients.collect(), Snapshotter { array: array.clone() }))
+    }
+}
+
+impl<A: Algorithm> Client<A> {
+    /// The rows that are its own.
+    pub fn rows(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// Begins a turn; waits while a snapshot is being taken.
+    #[inline]
+    pub fn turn(&mut self) -> Turn<'_, A> {
+        self.array.gate.enter(self.index);
+        Turn { client: self }
+    }
+}
+
+impl<A: Algorithm> Turn<'_, A> {
+    /// Reads a row into `fields`.
+    #[inline]
+    pub fn read(&self, row: usize, fields: &mut [u64]) -> Result<(), SnapshotError> {
+        self.check_row(row)?;
+        self.check_fields(fields.len() == self.client.array.shape.fields, fields.len())?;
+        self.client.array.algorithm.read(row, fields);
+        Ok(())
+    }
+
+    /// Reads a field.
+    #[inline]
+    pub fn read_field(&self, row: usize, field: usize) -> Result<u64, SnapshotError> {
+        self.check_row(row)?;
+        self.check_fields(field < self.client.array.shape.fields, field)?;
+        Ok(self.client.array.algorithm.read_field(row, field))
+    }
+
+    /// Writes a row.
+    #[inline]
+    pub fn write(&mut self, row: usize, fields: &[u64]) -> Result<(), SnapshotError> {
+        self.check_row(row)?;
+        self.check_fields(fields.len() == self.client.array.shape.fields, fields.len())?;
+        self.client.array.algorithm.write(row, fields);
+        Ok(())
+    }
+
+    /// Writes a field.
+    #[inline]
+    pub fn write_field(&mut self, row: usize, field: usize, value: u64) -> Result<(), SnapshotError> {
+        self.check_row(row)?;
+        self.check_fields(field < self.client.array.shape.fields, field)?;
+        self.client.array.algorithm.write_field(row, field, value);
+        Ok(())
+    }
+
+    fn check_row(&self, row: usize) -> Result<(), SnapshotError> {
+        if self.client.range.contains(&row) {
+            return Ok(());
+        }
+        Err(SnapshotError::ForeignRow { row, range: self.client.range.clone() })
+    }
+
+    fn check_fields(&self, fit: bool, given: usize) -> Result<(), SnapshotError> {
+        if fit {
+            Ok(())
+        } else {
+            Err(SnapshotError::Fields { fields: self.client.array.shape.fields, given })
+        }
+    }
+}
+
+impl<A: Algorithm> Drop for Turn<'_, A> {
+    fn drop(&mut self) {
+        self.client.array.gate.leave(self.client.index);
+    }
+}
+
+impl<A: Algorithm> Snapshotter<A> {
+    /// Takes a snapshot: waits for the turns under way and then is done at once, or after copying, as the
+    /// algorithm has it.
+    pub fn take(&mut self) -> Snapshot<'_, A> {
+        self.take_and(|| ())
+    }
+
+    /// Takes a snapshot and calls `at_cut` while no client is in a turn.
+    pub fn take_and(&mut self, at_cut: impl FnOnce()) -> Snapshot<'_, A> {
+        let closed = self.array.gate.close();
+        self.array.algorithm.take();
+        at_cut();
+        drop(closed);
+        Snapshot { array: &self.array, shown: false, _snapshotter: PhantomData }
+    }
+}
+
+impl<A: Algorithm> Snapshot<'_, A> {
+    /// Shows each row of the snapshot: all, or those that changed since the snapshot before
+    /// ([`Algorithm::FULL`]). The first error of `visit` ends it.
+    pub fn traverse<E>(&mut self, mut visit: impl FnMut(usize, &[u64]) -> Result<(), E>) -> Result<(), E> {
+        let mut failed = None;
+        let outcome = self.array.algorithm.traverse(&mut |row, fields| match visit(row, fields) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        });
+        self.shown |= outcome.is_continue();
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+impl<A: Algorithm> Drop for Snapshot<'_, A> {
+    fn drop(&mut self) {
+        if self.shown {
+            self.array.algorithm.finish();
+        } else {
+            let _closed = self.array.gate.close();
+            self.array.algorithm.abandon();
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Copy-on-Update: the first write to a row after a snapshot was taken copies the old row aside.
+//!
+//! ```text
+//!   settled  0 1 1 0     1: copied aside, by a client or by the traversal
+//!   now      a b'c d     clients read and write here, always
+//!   aside    . b c .     what the traversal shows
+//! ```
+//!
+//! - A row is settled once in a period, under its lock; it is changed only after that, and then without the
+//!   lock.
+//! - The traversal settles each row that no client has, and so pays a copy of each row that the published
+//!   form does not: one rule serves both, and a traversal that broke off can be repeated.
+//!
+//! Several clients. Two copies of the data and two bits a row; the taken phase is O(rows / 64).
+
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+use crate::algorithm::{Algorithm, Visit};
+use crate::bits::Bits;
+use crate::error::SnapshotError;
+use crate::rows::{Rows, Shape};
+
+/// Keeps an old row when it is first written over.
+pub struct CopyOnUpdate {
+    shape: Shape,
+    now: Rows,
+    aside: Rows,
+    /// The row has been copied aside.
+    settled: Bits,
+    locked: Bits,
+}
+
+impl CopyOnUpdate {
+    /// Sees to it that the row has been copied aside.
+    fn settle(&self, row: usize) {
+        // Acquire: pairs with the Release below; whoever else copied the row did so before we change it.
+        if self.settled.get(row, Ordering::Acquire) {
+            return;
+        }
+        self.lock(row);
+        if !self.settled.get(row, Ordering::Acquire) {
+            self.aside.copy_row(row, &self.now);
+            // Release: pairs with the Acquire above, after which the other one changes `now` or reads
+            // `aside`.
+            self.settled.set(row, Ordering::Release);
+        }
+        self.unlock(row);
+    }
+
+    fn lock(&self, row: usize) {
+        // Held for the copying of one row.
+        while self.locked.set(row, Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn unlock(&self, row: usize) {
+        self.locked.clear(row, Ordering::Release);
+    }
+}
+
+impl Algorithm for CopyOnUpdate {
+    const NAME: &'static str = "Copy-on-Update";
+    const FULL: bool = true;
+
+    fn new(shape: Shape) -> Result<CopyOnUpdate, SnapshotError> {
+        let bits = || Bits::new(shape.rows);
+        let settled = bits();
+        settled.fill(u64::MAX);
+        Ok(CopyOnUpdate { shape, now: Rows::new(shape)?, aside: Rows::new(shape)?, settled, locked: bits() })
+    }
+
+    fn read(&self, row: usize, fields: &mut [u64]) {
+        self.now.read(row, fields);
+    }
+
+    fn read_field(&self, row: usize, field: usize) -> u64 {
+        self.now.read_field(row, field)
+    }
+
+    fn write(&self, row: usize, fields: &[u64]) {
+        self.settle(row);
+        self.now.write(row, fields);
+    }
+
+    fn write_field(&self, row: usize, field: usize, value: u64) {
+        self.settle(row);
+        self.now.write_field(row, field, value);
+    }
+
+    fn take(&self) {
+        self.settled.fill(0);
+    }
+
+    fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()> {
+        let mut fields = vec![0; self.shape.fields];
+        for row in 0..self.shape.rows {
+            self.settle(row);
+            self.aside.read(row, &mut fields);
+            visit(row, &fields)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn finish(&self) {
+        // Of a snapshot that was given up some rows are still to be settled: nobody needs them.
+        self.settled.fill(u64::MAX);
+    }
+}

@@ -1,0 +1,50 @@
+//! What a user of the package may hear.
+
+use std::ops::Range;
+
+use thiserror::Error;
+
+/// Why an array cannot be made, or a row not be reached.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SnapshotError {
+    /// Rows consist of fields of 8 bytes.
+    #[error("a row of {0} bytes is no run of 8-byte fields; take a multiple of 8, at least 8")]
+    RowBytes(usize),
+    /// There is nothing to take a snapshot of.
+    #[error("an array needs at least one row")]
+    NoRows,
+    /// Every client owns rows.
+    #[error(
+        "{clients} clients cannot share {rows} rows: each gets whole groups of 64 rows, and at least one"
+    )]
+    Clients {
+        /// How many were asked for.
+        clients: usize,
+        /// The rows of the array.
+        rows: usize,
+    },
+    /// The memory for a copy of the rows is not to be had.
+    #[error("no memory for {rows} rows of {row_bytes} bytes; make the array smaller")]
+    Memory {
+        /// The rows of the array.
+        rows: usize,
+        /// Bytes of one.
+        row_bytes: usize,
+    },
+    /// The row is not the client's.
+    #[error("row {row} is not among the client's rows {} to {}", range.start, range.end - 1)]
+    ForeignRow {
+        /// The row that was asked for.
+        row: usize,
+        /// The rows that the client owns.
+        range: Range<usize>,
+    },
+    /// The field does not exist, or a row of another length was given.
+    #[error("a row has {fields} fields; field or length {given} does not fit")]
+    Fields {
+        /// Fields of a row.
+        fields: usize,
+        /// What was asked for.
+        given: usize,
+    },
+}

@@ -1,0 +1,86 @@
+//! The gate between turns of clients and the taking of a snapshot.
+//!
+//! ```text
+//!   client 0   |turn|  |turn|      |turn|
+//!   client 1     |turn|   (waits)  |turn|
+//!   snapshotter          |closed|
+//! ```
+//!
+//! While the gate is closed no turn is under way: what a snapshot holds is what all turns before it have
+//! written, and nothing of those after it. A client that comes waits; the snapshotter waits for the turns
+//! that are under way.
+//!
+//! What turns did before the gate closed happens before what is done while it is closed, and that before the
+//! turns that follow.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+
+/// A flag with a cache line of its own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+pub(crate) struct Gate {
+    closed: AtomicBool,
+    /// Whether a client's turn is under way.
+    turns: Box<[Flag]>,
+    /// Held while the gate is closed, for clients to wait for.
+    opening: Mutex<()>,
+}
+
+/// A closed gate; opens when dropped.
+pub(crate) struct Closed<'g> {
+    gate: &'g Gate,
+    _opening: MutexGuard<'g, ()>,
+}
+
+impl Gate {
+    pub(crate) fn new(clients: usize) -> Gate {
+        let turns = (0..clients).map(|_| Flag::default()).collect();
+        Gate { closed: AtomicBool::new(false), turns, opening: Mutex::new(()) }
+    }
+
+    /// Begins a turn.
+    #[inline]
+    pub(crate) fn enter(&self, client: usize) {
+        let turn = &self.turns[client].0;
+        loop {
+            // Sequentially consistent, with the store and the load in `close`: of two who say something and
+            // then look at what the other has said, one at least sees it.
+            turn.store(true, Ordering::SeqCst);
+            if !self.closed.load(Ordering::SeqCst) {
+                return;
+            }
+            turn.store(false, Ordering::Release);
+            drop(self.opening.lock());
+        }
+    }
+
+    /// Ends a turn.
+    #[inline]
+    pub(crate) fn leave(&self, client: usize) {
+        // Release: pairs with the load in `close`.
+        self.turns[client].0.store(false, Ordering::Release);
+    }
+
+    /// Closes the gate and waits for the turns that are under way.
+    pub(crate) fn close(&self) -> Closed<'_> {
+        let opening = self.opening.lock();
+        self.closed.store(true, Ordering::SeqCst);
+        for turn in &self.turns {
+            while turn.0.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+        }
+        Closed { gate: self, _opening: opening }
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        // Pairs with the load in `enter`.
+        self.gate.closed.store(false, Ordering::SeqCst);
+    }
+}
