@@ -60,6 +60,14 @@ impl Extended {
         self.0.is_finite()
     }
 
+    /// The number times 1000, rounded up; `None` if that is no `i64`.
+    pub fn thousandfold_rounded_up(self) -> Option<i64> {
+        let thousandfold = (self.0 * X87DoubleExtended::from_u128(1000).value).value;
+        let rounded = thousandfold.to_i128_r(64, Round::TowardPositive, &mut false);
+        let fits = !rounded.status.contains(Status::INVALID_OP);
+        fits.then(|| i64::try_from(rounded.value).ok()).flatten()
+    }
+
     /// The nearest double; `None` if that is infinity or zero without being it.
     pub fn to_f64(self) -> Option<f64> {
         let nearest: Double = self.0.convert(&mut false).value;

@@ -104,22 +104,16 @@ fn hexadecimal(text: &str) -> Option<f64> {
 }
 
 /// How long a blocking command waits at most, from a number of seconds; `None`: for ever.
+///
+/// What 64 bits of milliseconds cannot hold is "negative" to Redis, into which it has turned there; what only
+/// ends behind the last millisecond of the clock never does.
 pub fn timeout(text: &[u8], now: UnixMs) -> Result<Option<Duration>, CommandError> {
-    const OUT_OF_RANGE: CommandError = CommandError::text("ERR timeout is out of range");
-    let seconds = float_or(text, "ERR timeout is not a float or out of range")?;
-    let ms = (seconds * 1000.0).ceil();
-    if ms > i64::MAX as f64 {
-        return Err(OUT_OF_RANGE);
-    }
-    if ms < 0.0 {
-        return Err(CommandError::text("ERR timeout is negative"));
-    }
-    let ms = ms as u64;
-    match ms {
-        0 => Ok(None),
-        _ if ms > i64::MAX as u64 - now => Err(OUT_OF_RANGE),
-        _ => Ok(Some(Duration::from_millis(ms))),
-    }
+    const NOT_A_FLOAT: CommandError = CommandError::text("ERR timeout is not a float or out of range");
+    let seconds = Extended::parse(text).ok_or(NOT_A_FLOAT)?;
+    let ms = seconds.thousandfold_rounded_up().and_then(|ms| u64::try_from(ms).ok());
+    let ms = ms.ok_or(CommandError::text("ERR timeout is negative"))?;
+    let ends = ms > 0 && ms <= i64::MAX as u64 - now;
+    Ok(ends.then(|| Duration::from_millis(ms)))
 }
 
 /// Unit and origin of an expiry in an argument.
@@ -238,12 +232,17 @@ mod tests {
         assert_eq!(timeout(b"0", 5), Ok(None));
         assert_eq!(timeout(b"0.0001", 5), Ok(Some(Duration::from_millis(1))));
         assert_eq!(timeout(b"1.5", 5), Ok(Some(Duration::from_millis(1500))));
+        assert_eq!(timeout(b"1e-4000", 5), Ok(Some(Duration::from_millis(1))));
+        for forever in ["-1e-4", "9223372036854775.803"] {
+            assert_eq!(timeout(forever.as_bytes(), 5), Ok(None), "{forever}");
+        }
         for (text, error) in [
             ("-1", "ERR timeout is negative"),
             ("x", "ERR timeout is not a float or out of range"),
-            ("inf", "ERR timeout is out of range"),
-            ("1e17", "ERR timeout is out of range"),
-            ("9223372036854775.807", "ERR timeout is out of range"),
+            ("1e5000", "ERR timeout is not a float or out of range"),
+            ("inf", "ERR timeout is negative"),
+            ("1e4000", "ERR timeout is negative"),
+            ("9223372036854775.808", "ERR timeout is negative"),
         ] {
             assert_eq!(timeout(text.as_bytes(), 5), Err(CommandError::text(error)), "{text:?}");
         }

@@ -99,6 +99,14 @@ impl Field {
         if raw > self.max() { raw - (1 << self.bits) } else { raw }
     }
 
+    /// The number that Redis takes for the argument of a `SET`. A negative one in an unsigned field is a large
+    /// one. One that is further below the largest number of a signed field than 64 bits can tell is above it,
+    /// so that it saturates there: the distance wraps.
+    fn as_redis_reads(self, number: i64) -> i128 {
+        let is_large = !self.is_signed || self.max() - i128::from(number) > i128::from(i64::MAX);
+        if is_large && self.bits < 64 { i128::from(number as u64) } else { i128::from(number) }
+    }
+
     /// What is stored for `number`; `None` if it must not be.
     fn fit(self, number: i128, overflow: Overflow) -> Option<i128> {
         if (self.min()..=self.max()).contains(&number) {
@@ -118,10 +126,7 @@ impl Operation {
         match self.action {
             Action::Get => (None, Some(old)),
             Action::Set(number, overflow) => {
-                // A negative number in an unsigned field is a large one to Redis.
-                let number =
-                    if self.field.is_signed { i128::from(number) } else { i128::from(number as u64) };
-                let stored = self.field.fit(number, overflow);
+                let stored = self.field.fit(self.field.as_redis_reads(number), overflow);
                 (stored, stored.map(|_| old))
             }
             Action::Add(by, overflow) => {
@@ -305,6 +310,11 @@ mod tests {
         assert_eq!(I64.fit(i128::from(i64::MAX) + 1, Overflow::Wrap), Some(i128::from(i64::MIN)));
         let set = Operation { field: U4, offset: 0, action: Action::Set(-1, Overflow::Saturate) };
         assert_eq!(set.outcome(3), (Some(15), Some(3)));
+        for (number, stored) in [(i64::MIN, 127), (i64::MIN + 127, 127), (i64::MIN + 128, -128), (-129, -128)]
+        {
+            let set = Operation { field: I8, offset: 0, action: Action::Set(number, Overflow::Saturate) };
+            assert_eq!(set.outcome(0).0, Some(stored), "{number}");
+        }
     }
 
     #[test]

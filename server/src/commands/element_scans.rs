@@ -64,6 +64,9 @@ impl<'a> Options<'a> {
     }
 }
 
+/// The largest score that Redis keeps as an integer in a small sorted set.
+const SMALL_INTEGER_MAX: f64 = (i64::MAX / 2) as f64;
+
 /// Writes the next cursor, and that so many replies with elements follow.
 fn begin(cx: &mut Context<'_, '_>, next: u64, replies: usize) {
     cx.reply.array(2);
@@ -111,10 +114,17 @@ fn zscan<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
     let options = Options::parse(args)?;
     let (next, mut members) = zset.scan(cursor, options.count);
     members.retain(|(member, _)| options.admits(member));
+    let is_small = cx.entry(args.at(1)).is_some_and(|entry| !entry.sticky());
     begin(cx, next, 2 * members.len());
     for (member, score) in members {
         cx.reply.bulk(member);
-        cx.reply.bulk_double(score);
+        // Redis's small encoding keeps whole scores as integers, and here alone that can be seen.
+        let is_whole = score.trunc() == score && score.abs() <= SMALL_INTEGER_MAX;
+        if is_small && is_whole {
+            cx.reply.bulk_integer(score as i64);
+        } else {
+            cx.reply.bulk_double(score);
+        }
     }
     Ok(())
 }
