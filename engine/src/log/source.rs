@@ -12,7 +12,7 @@ use super::error::{Damage, OpenError};
 use super::file::{FileHeader, file_name};
 use super::format::FILE_HEADER_BYTES;
 use super::identity::Directories;
-use super::stream::{Fault, Found, StreamFile};
+use super::stream::{Fault, Found, Message, StreamFile};
 use super::survey::Lost;
 use crate::io::Disk;
 use crate::record::Lsn;
@@ -25,7 +25,9 @@ pub(super) struct Source {
     pub(super) tallies: Vec<Tally>,
     /// Files whose blocks cannot be read; only an examination gets as far as having any.
     pub(super) unreadable: Vec<Unreadable>,
-    pub(super) incoming: Option<Receiver<Result<Vec<Found>, OpenError>>>,
+    /// What is read of its files, until all is.
+    pub(super) incoming: Option<Receiver<Message>>,
+    /// What has come and was not looked at.
     pub(super) found: VecDeque<Found>,
     /// The spoilt stretches since the last kept block.
     pub(super) faults: Vec<Fault>,
@@ -189,17 +191,41 @@ impl Source {
         Ok(self.found.pop_front())
     }
 
+    /// Waits for the next part; `false` if there is none. Not to be called again after an error.
     fn receive(&mut self) -> Result<bool, OpenError> {
         let Some(incoming) = &self.incoming else { return Ok(false) };
-        match incoming.recv() {
-            Ok(found) => {
-                self.found.extend(found?);
+        match incoming.recv().expect("the checking thread says how it ends")? {
+            Some(found) => {
+                self.found.extend(found);
                 Ok(true)
             }
-            Err(_) => {
+            None => {
                 self.incoming = None;
                 Ok(false)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "the checking thread says how it ends")]
+    fn a_reading_that_dies_is_not_taken_for_the_end_of_the_log() {
+        let (sender, receiver) = crossbeam_channel::unbounded();
+        sender.send(Ok(Some(Vec::new()))).expect("the receiver is there");
+        drop(sender);
+        let mut source = Source {
+            directory: PathBuf::new(),
+            files: Vec::new(),
+            tallies: Vec::new(),
+            unreadable: Vec::new(),
+            incoming: Some(receiver),
+            found: VecDeque::new(),
+            faults: Vec::new(),
+        };
+        assert!(source.head().is_err(), "this is not reached");
     }
 }

@@ -49,12 +49,16 @@ pub(super) struct Fault {
     pub(super) what: &'static str,
 }
 
+/// What a part of a directory's files holds; `None` behind the last part, which the sender says so that its
+/// death is not taken for the end of the log.
+pub(super) type Message = Result<Option<Vec<Found>>, OpenError>;
+
 /// Starts to read a directory's files, in order.
 pub(super) fn read_ahead(
     disk: Arc<dyn Disk>,
     files: Vec<StreamFile>,
     bytes_read: Arc<AtomicU64>,
-) -> Receiver<Result<Vec<Found>, OpenError>> {
+) -> Receiver<Message> {
     let (sender, receiver) = bounded(MESSAGES_AHEAD);
     let mut ahead = Ahead::start(disk, files.clone());
     std::thread::Builder::new()
@@ -65,22 +69,18 @@ pub(super) fn read_ahead(
                     return;
                 }
             }
+            let _ = sender.send(Ok(None));
         })
         .expect("the system has room for a thread at the start");
     receiver
 }
 
 /// Reads a file to its end; says whether anybody still listens.
-fn read_file(
-    file: &StreamFile,
-    ahead: &mut Ahead,
-    bytes_read: &AtomicU64,
-    sender: &Sender<Result<Vec<Found>, OpenError>>,
-) -> bool {
+fn read_file(file: &StreamFile, ahead: &mut Ahead, bytes_read: &AtomicU64, sender: &Sender<Message>) -> bool {
     let mut scan = Scan { file, offset: 0, fault: None, found: Vec::new() };
-    let outcome = scan.file(ahead, |offset, found| {
-        bytes_read.fetch_add(offset, Ordering::Relaxed);
-        found.is_empty() || sender.send(Ok(found)).is_ok()
+    let outcome = scan.file(ahead, |bytes, found| {
+        bytes_read.fetch_add(bytes, Ordering::Relaxed);
+        found.is_empty() || sender.send(Ok(Some(found))).is_ok()
     });
     match outcome {
         Ok(heard) => heard,
