@@ -37,10 +37,10 @@ pub trait Algorithm: Sized + Send + Sync {
     fn write_field(&self, row: usize, field: usize, value: u64);
 
     /// The taken phase: from here on the snapshot is what the rows are now.
-    fn take(&self);
+    fn take(&self) -> Result<(), SnapshotError>;
 
     /// The access phase: shows the rows of the snapshot, while clients go on.
-    fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()>;
+    fn traverse(&self, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError>;
 
     /// Ends the snapshot, all of which was shown.
     fn finish(&self);

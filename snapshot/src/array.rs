@@ -138,24 +138,27 @@ impl<A: Algorithm> Drop for Turn<'_, A> {
 impl<A: Algorithm> Snapshotter<A> {
     /// Takes a snapshot: waits for the turns under way and then is done at once, or after copying, as the
     /// algorithm has it.
-    pub fn take(&mut self) -> Snapshot<'_, A> {
+    pub fn take(&mut self) -> Result<Snapshot<'_, A>, SnapshotError> {
         self.take_and(|| ())
     }
 
     /// Takes a snapshot and calls `at_cut` while no client is in a turn.
-    pub fn take_and(&mut self, at_cut: impl FnOnce()) -> Snapshot<'_, A> {
+    pub fn take_and(&mut self, at_cut: impl FnOnce()) -> Result<Snapshot<'_, A>, SnapshotError> {
         let closed = self.array.gate.close();
-        self.array.algorithm.take();
+        self.array.algorithm.take()?;
         at_cut();
         drop(closed);
-        Snapshot { array: &self.array, shown: false, _snapshotter: PhantomData }
+        Ok(Snapshot { array: &self.array, shown: false, _snapshotter: PhantomData })
     }
 }
 
 impl<A: Algorithm> Snapshot<'_, A> {
     /// Shows each row of the snapshot: all, or those that changed since the snapshot before
-    /// ([`Algorithm::FULL`]). The first error of `visit` ends it.
-    pub fn traverse<E>(&mut self, mut visit: impl FnMut(usize, &[u64]) -> Result<(), E>) -> Result<(), E> {
+    /// ([`Algorithm::FULL`]). The first error, of `visit` or of the algorithm, ends it.
+    pub fn traverse<E: From<SnapshotError>>(
+        &mut self,
+        mut visit: impl FnMut(usize, &[u64]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut failed = None;
         let outcome = self.array.algorithm.traverse(&mut |row, fields| match visit(row, fields) {
             Ok(()) => ControlFlow::Continue(()),
@@ -163,7 +166,7 @@ impl<A: Algorithm> Snapshot<'_, A> {
                 failed = Some(error);
                 ControlFlow::Break(())
             }
-        });
+        })?;
         self.shown |= outcome.is_continue();
         failed.map_or(Ok(()), Err)
     }

@@ -89,18 +89,21 @@ impl Algorithm for CopyOnUpdate {
         self.now.write_field(row, field, value);
     }
 
-    fn take(&self) {
+    fn take(&self) -> Result<(), SnapshotError> {
         self.settled.fill(0);
+        Ok(())
     }
 
-    fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()> {
+    fn traverse(&self, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
         let mut fields = vec![0; self.shape.fields];
         for row in 0..self.shape.rows {
             self.settle(row);
             self.aside.read(row, &mut fields);
-            visit(row, &fields)?;
+            if visit(row, &fields).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
         }
-        ControlFlow::Continue(())
+        Ok(ControlFlow::Continue(()))
     }
 
     fn finish(&self) {

@@ -31,6 +31,15 @@ pub enum SnapshotError {
         /// Bytes of one.
         row_bytes: usize,
     },
+    /// The operating system refused what the algorithm needs of it, or the process that it was given has
+    /// failed.
+    #[error("cannot {action}: {reason}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// What the operating system says.
+        reason: String,
+    },
     /// The row is not the client's.
     #[error("row {row} is not among the client's rows {} to {}", range.start, range.end - 1)]
     ForeignRow {

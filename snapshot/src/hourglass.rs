@@ -91,11 +91,12 @@ impl Algorithm for Hourglass {
         self.target(row, false).write_field(row, field, value);
     }
 
-    fn take(&self) {
+    fn take(&self) -> Result<(), SnapshotError> {
         self.upper.fetch_xor(1, Ordering::Relaxed);
+        Ok(())
     }
 
-    fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()> {
+    fn traverse(&self, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
         let lower = self.upper.load(Ordering::Relaxed) ^ 1;
         let (copy, marks) = (&self.copies[lower], &self.marks[lower]);
         let mut fields = vec![0; self.shape.fields];
@@ -105,9 +106,9 @@ impl Algorithm for Hourglass {
         };
         if self.first.load(Ordering::Relaxed) {
             // Rows that were never written are zero in both copies.
-            (0..self.shape.rows).try_for_each(&mut show)
+            Ok((0..self.shape.rows).try_for_each(&mut show))
         } else {
-            marks.ones().try_for_each(&mut show)
+            Ok(marks.ones().try_for_each(&mut show))
         }
     }
 

@@ -9,6 +9,7 @@
 //! | --- | --- | --- | --- | --- |
 //! | [`Naive`] | copies all rows | in place | 2 | full |
 //! | [`CopyOnUpdate`] | clears a bit a row | the first of a period copies the old row aside | 2 | full |
+//! | [`Fork`] | forks the process | in place; the kernel copies a page before the first | up to 2 | full |
 //! | [`Zigzag`] | a word for 64 rows | into the copy that the snapshot does not have | 2 | full |
 //! | [`PingPong`] | swaps two pointers | twice | 3 | what has changed |
 //! | [`Hourglass`] | swaps two pointers | into the copy that the snapshot does not have | 2 | what has
@@ -21,7 +22,7 @@
 //! let (mut clients, mut snapshotter) = Array::<Hourglass>::new(Shape::new(1000, 64)?, 1)?;
 //! let client = &mut clients[0];
 //! client.turn().write_field(7, 0, 42)?;
-//! let mut snapshot = snapshotter.take();
+//! let mut snapshot = snapshotter.take()?;
 //! client.turn().write_field(7, 0, 43)?;
 //! let mut seen = 0;
 //! snapshot.traverse(|row, fields| {
@@ -39,6 +40,7 @@ mod array;
 mod bits;
 mod copy_on_update;
 mod error;
+mod fork;
 mod gate;
 mod hourglass;
 mod naive;
@@ -51,6 +53,7 @@ pub use algorithm::{Algorithm, Visit};
 pub use array::{Array, Client, Snapshot, Snapshotter, Turn};
 pub use copy_on_update::CopyOnUpdate;
 pub use error::SnapshotError;
+pub use fork::Fork;
 pub use hourglass::Hourglass;
 pub use naive::Naive;
 pub use piggyback::Piggyback;

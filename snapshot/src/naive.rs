@@ -40,17 +40,20 @@ impl Algorithm for Naive {
         self.now.write_field(row, field, value);
     }
 
-    fn take(&self) {
+    fn take(&self) -> Result<(), SnapshotError> {
         self.snapshot.copy_all(&self.now);
+        Ok(())
     }
 
-    fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()> {
+    fn traverse(&self, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
         let mut fields = vec![0; self.shape.fields];
         for row in 0..self.shape.rows {
             self.snapshot.read(row, &mut fields);
-            visit(row, &fields)?;
+            if visit(row, &fields).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
         }
-        ControlFlow::Continue(())
+        Ok(ControlFlow::Continue(()))
     }
 
     fn finish(&self) {}

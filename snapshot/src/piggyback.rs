@@ -126,19 +126,22 @@ impl Algorithm for Piggyback {
         self.change(row, false, |rows| rows.write_field(row, field, value));
     }
 
-    fn take(&self) {
+    fn take(&self) -> Result<(), SnapshotError> {
         self.upper.fetch_xor(1, Ordering::Relaxed);
+        Ok(())
     }
 
-    fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()> {
+    fn traverse(&self, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
         let snapshot = &self.copies[self.upper.load(Ordering::Relaxed) ^ 1];
         let mut fields = vec![0; self.shape.fields];
         for row in 0..self.shape.rows {
             snapshot.read(row, &mut fields);
             self.bring_across(row, &fields);
-            visit(row, &fields)?;
+            if visit(row, &fields).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
         }
-        ControlFlow::Continue(())
+        Ok(ControlFlow::Continue(()))
     }
 
     fn finish(&self) {

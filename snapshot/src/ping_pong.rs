@@ -78,11 +78,12 @@ impl Algorithm for PingPong {
         self.collect(row).write_field(row, field, value);
     }
 
-    fn take(&self) {
+    fn take(&self) -> Result<(), SnapshotError> {
         self.collecting.fetch_xor(1, Ordering::Relaxed);
+        Ok(())
     }
 
-    fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()> {
+    fn traverse(&self, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
         let collected = self.collecting.load(Ordering::Relaxed) ^ 1;
         let (copy, marks) = (&self.copies[collected], &self.marks[collected]);
         let mut fields = vec![0; self.shape.fields];
@@ -92,9 +93,9 @@ impl Algorithm for PingPong {
         };
         if self.first.load(Ordering::Relaxed) {
             // Rows that were not written are zero here as they are in `now`.
-            (0..self.shape.rows).try_for_each(&mut show)
+            Ok((0..self.shape.rows).try_for_each(&mut show))
         } else {
-            marks.ones().try_for_each(&mut show)
+            Ok(marks.ones().try_for_each(&mut show))
         }
     }
 

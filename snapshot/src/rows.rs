@@ -54,6 +54,11 @@ impl Rows {
         Ok(Rows { words, fields })
     }
 
+    /// All fields of all rows.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        &self.words
+    }
+
     pub(crate) fn row(&self, row: usize) -> &[AtomicU64] {
         &self.words[row * self.fields..][..self.fields]
     }

@@ -75,20 +75,23 @@ impl Algorithm for Zigzag {
         self.target(row, false).write_field(row, field, value);
     }
 
-    fn take(&self) {
+    fn take(&self) -> Result<(), SnapshotError> {
         for (write_to, newest) in self.write_to.words().iter().zip(self.newest.words()) {
             write_to.store(!newest.load(Ordering::Relaxed), Ordering::Relaxed);
         }
+        Ok(())
     }
 
-    fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()> {
+    fn traverse(&self, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
         let mut fields = vec![0; self.shape.fields];
         for row in 0..self.shape.rows {
             let snapshot = !self.write_to.get(row, Ordering::Relaxed);
             self.copies[usize::from(snapshot)].read(row, &mut fields);
-            visit(row, &fields)?;
+            if visit(row, &fields).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
         }
-        ControlFlow::Continue(())
+        Ok(ControlFlow::Continue(()))
     }
 
     fn finish(&self) {}

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tarn_snapshot::{
-    Algorithm, Array, Client, CopyOnUpdate, Hourglass, Naive, Piggyback, PingPong, Shape, Zigzag,
+    Algorithm, Array, Client, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Shape,
+    SnapshotError, Zigzag,
 };
 
 /// A field that was written, or with `field` none a whole row.
@@ -21,7 +22,16 @@ struct Written {
     value: u64,
 }
 
-/// What a client found wrong, and all that it wrote.
+/// A traversal broke off.
+struct Enough;
+
+impl From<SnapshotError> for Enough {
+    fn from(error: SnapshotError) -> Enough {
+        panic!("{error}")
+    }
+}
+
+/// All that a client wrote.
 type Log = Vec<Written>;
 
 fn field_of(value: u64, field: usize) -> u64 {
@@ -107,14 +117,15 @@ fn check<A: Algorithm>(seed: u64, snapshots: usize) {
         let mut merged = vec![vec![0; shape.fields]; shape.rows];
         for number in 0..snapshots {
             let mut cut = Vec::new();
-            let mut snapshot =
-                snapshotter.take_and(|| cut = progress.iter().map(|n| n.load(Ordering::Relaxed)).collect());
+            let mut snapshot = snapshotter
+                .take_and(|| cut = progress.iter().map(|n| n.load(Ordering::Relaxed)).collect())
+                .unwrap();
             let breaks_off = rng.random_range(0..4) == 0;
             if breaks_off {
                 let mut left = rng.random_range(0..shape.rows);
-                let outcome: Result<(), ()> = snapshot.traverse(|_, _| {
-                    left = left.checked_sub(1).ok_or(())?;
-                    Ok(())
+                let outcome = snapshot.traverse(|_, _| {
+                    left = left.checked_sub(1).ok_or(Enough)?;
+                    Ok::<_, Enough>(())
                 });
                 if outcome.is_err() && rng.random() {
                     // Given up: the next one makes up for it.
@@ -129,7 +140,7 @@ fn check<A: Algorithm>(seed: u64, snapshots: usize) {
                     if row % 97 == 0 {
                         std::thread::yield_now();
                     }
-                    Ok::<(), ()>(())
+                    Ok::<_, SnapshotError>(())
                 })
                 .unwrap();
             if A::FULL || taken.is_empty() {
@@ -171,6 +182,7 @@ macro_rules! oracle {
 oracle! {
     naive_shows_the_array_at_the_cut: Naive,
     copy_on_update_shows_the_array_at_the_cut: CopyOnUpdate,
+    fork_shows_the_array_at_the_cut: Fork,
     zigzag_shows_the_array_at_the_cut: Zigzag,
     ping_pong_shows_the_array_at_the_cut: PingPong,
     hourglass_shows_the_array_at_the_cut: Hourglass,
