@@ -99,9 +99,9 @@ impl Field {
         if raw > self.max() { raw - (1 << self.bits) } else { raw }
     }
 
-    /// The number that Redis takes for the argument of a `SET`. A negative one in an unsigned field is a large
-    /// one. One that is further below the largest number of a signed field than 64 bits can tell is above it,
-    /// so that it saturates there: the distance wraps.
+    /// The number that Redis takes for the argument of a `SET`. A negative one in an unsigned field is a
+    /// large one. One that is further below the largest number of a signed field than 64 bits can tell is
+    /// above it, so that it saturates there: the distance wraps.
     fn as_redis_reads(self, number: i64) -> i128 {
         let is_large = !self.is_signed || self.max() - i128::from(number) > i128::from(i64::MAX);
         if is_large && self.bits < 64 { i128::from(number as u64) } else { i128::from(number) }

@@ -190,6 +190,9 @@ fn sorted<'c>(
     };
     if !keeps_order {
         let mut weighed = weigh(cx, &elements, by, alphabetic)?;
+        if options.store_at.is_none() {
+            weighed.iter_mut().for_each(Weighed::collate);
+        }
         weighed.sort_by(|a, b| if options.descending { b.compare(a) } else { a.compare(b) });
         elements = weighed.into_iter().map(|weighed| weighed.element).collect();
     }
@@ -212,6 +215,15 @@ struct Weighed<'c> {
 }
 
 impl Weighed<'_> {
+    /// Shortens a text to what C's `strcoll` sees of it, which is what Redis compares if nothing is stored.
+    fn collate(&mut self) {
+        match &mut self.weight {
+            Weight::Text(Some(Cow::Borrowed(text))) => *text = as_c_string(text),
+            Weight::Text(Some(Cow::Owned(text))) => text.truncate(as_c_string(text).len()),
+            Weight::Text(None) | Weight::Number(_) => {}
+        }
+    }
+
     fn compare(&self, other: &Self) -> Ordering {
         match (&self.weight, &other.weight) {
             (Weight::Text(a), Weight::Text(b)) => a.cmp(b),
@@ -245,9 +257,15 @@ fn weigh<'c>(
     elements.iter().map(|element| weigh(element)).collect()
 }
 
-/// Reads a weight: as other numbers, but spaces in front are skipped and nothing is 0.
+/// A text as far as C's functions for strings read it.
+fn as_c_string(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == 0).next().unwrap_or(text)
+}
+
+/// Reads a weight: as other numbers, but spaces in front are skipped, a zero byte ends it, and nothing is 0.
 fn number(text: &[u8]) -> Result<f64, CommandError> {
     const NO_NUMBER: &str = "ERR One or more scores can't be converted into double";
+    let text = as_c_string(text);
     match text.trim_ascii_start() {
         [] if text.is_empty() => Ok(0.0),
         trimmed => parse::float_or(trimmed, NO_NUMBER),
