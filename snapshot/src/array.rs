@@ -2,13 +2,13 @@
 
 use std::marker::PhantomData;
 use std::ops::{ControlFlow, Range};
-use std::sync::Arc;
 
 use crate::algorithm::Algorithm;
 use crate::bits::ROWS_PER_WORD;
 use crate::error::SnapshotError;
 use crate::gate::Gate;
 use crate::rows::Shape;
+use crate::sync::Arc;
 
 /// Rows that clients write and of which snapshots are taken, by algorithm `A`.
 pub struct Array<A> {

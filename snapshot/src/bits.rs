@@ -3,7 +3,7 @@
 //! A client owns whole words, as its rows begin at a multiple of [`ROWS_PER_WORD`]; so bits that only clients
 //! change need no atomic instruction.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows whose bits share a word.
 pub(crate) const ROWS_PER_WORD: usize = 64;

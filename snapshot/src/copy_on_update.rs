@@ -14,12 +14,13 @@
 //! Several clients. Two copies of the data and two bits a row; the taken phase is O(rows / 64).
 
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 
 use crate::algorithm::{Algorithm, Visit};
 use crate::bits::Bits;
 use crate::error::SnapshotError;
 use crate::rows::{Rows, Shape};
+use crate::sync::atomic::Ordering;
+use crate::sync::yield_now;
 
 /// Keeps an old row when it is first written over.
 pub struct CopyOnUpdate {
@@ -51,7 +52,7 @@ impl CopyOnUpdate {
     fn lock(&self, row: usize) {
         // Held for the copying of one row.
         while self.locked.set(row, Ordering::Acquire) {
-            std::thread::yield_now();
+            yield_now();
         }
     }
 

@@ -26,8 +26,7 @@ use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::AtomicU64;
-
-use parking_lot::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::algorithm::{Algorithm, Visit};
 use crate::error::SnapshotError;
@@ -170,6 +169,11 @@ impl Fork {
         }
     }
 
+    fn child(&self) -> MutexGuard<'_, Option<Child>> {
+        // A visit may panic during a traversal; the child then waits for the next request.
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn rows_per_piece(&self) -> usize {
         (PIECE_BYTES / self.shape.row_bytes()).max(1)
     }
@@ -205,12 +209,12 @@ impl Algorithm for Fork {
 
     fn take(&self) -> Result<(), SnapshotError> {
         let child = self.start().map_err(system("fork a process for the snapshot"))?;
-        *self.child.lock() = Some(child);
+        *self.child() = Some(child);
         Ok(())
     }
 
     fn traverse(&self, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
-        let mut child = self.child.lock();
+        let mut child = self.child();
         let child = child.as_mut().expect("a snapshot has been taken and not yet ended");
         let rows_per_piece = self.rows_per_piece();
         let row_bytes = self.shape.row_bytes();
@@ -233,7 +237,7 @@ impl Algorithm for Fork {
     }
 
     fn finish(&self) {
-        *self.child.lock() = None;
+        *self.child() = None;
     }
 }
 
@@ -248,7 +252,7 @@ mod tests {
         let fork = Fork::new(Shape::new(100, 16).unwrap()).unwrap();
         fork.write(99, &[1, 2]);
         fork.take().unwrap();
-        let pid = fork.child.lock().as_ref().unwrap().pid;
+        let pid = fork.child().as_ref().unwrap().pid;
         // SAFETY: the pid is that of our child, which nobody has reaped.
         assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
         let error = fork.traverse(&mut |_, _| ControlFlow::Continue(())).unwrap_err();

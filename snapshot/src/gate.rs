@@ -13,9 +13,11 @@
 //! What turns did before the gate closed happens before what is done while it is closed, and that before the
 //! turns that follow.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, Ordering, fence};
+use crate::sync::{Mutex, MutexGuard, yield_now};
 
-use parking_lot::{Mutex, MutexGuard};
+/// What is done while the gate is closed does not panic.
+const NEVER_POISONED: &str = "nobody panics while the gate is closed";
 
 /// A flag with a cache line of its own.
 #[repr(align(128))]
@@ -47,14 +49,15 @@ impl Gate {
     pub(crate) fn enter(&self, client: usize) {
         let turn = &self.turns[client].0;
         loop {
-            // Sequentially consistent, with the store and the load in `close`: of two who say something and
-            // then look at what the other has said, one at least sees it.
-            turn.store(true, Ordering::SeqCst);
-            if !self.closed.load(Ordering::SeqCst) {
+            // The fence pairs with that in `close`: of two who say something and then look at what the other
+            // one has said, one at least sees it. Acquire: pairs with the Release in `Closed::drop`.
+            turn.store(true, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            if !self.closed.load(Ordering::Acquire) {
                 return;
             }
             turn.store(false, Ordering::Release);
-            drop(self.opening.lock());
+            drop(self.opening.lock().expect(NEVER_POISONED));
         }
     }
 
@@ -67,11 +70,13 @@ impl Gate {
 
     /// Closes the gate and waits for the turns that are under way.
     pub(crate) fn close(&self) -> Closed<'_> {
-        let opening = self.opening.lock();
-        self.closed.store(true, Ordering::SeqCst);
+        let opening = self.opening.lock().expect(NEVER_POISONED);
+        self.closed.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         for turn in &self.turns {
-            while turn.0.load(Ordering::SeqCst) {
-                std::thread::yield_now();
+            // Pairs with the Release in `leave`.
+            while turn.0.load(Ordering::Acquire) {
+                yield_now();
             }
         }
         Closed { gate: self, _opening: opening }
@@ -80,7 +85,7 @@ impl Gate {
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
-        // Pairs with the load in `enter`.
-        self.gate.closed.store(false, Ordering::SeqCst);
+        // Release: pairs with the load in `enter`.
+        self.gate.closed.store(false, Ordering::Release);
     }
 }

@@ -17,12 +17,12 @@
 //! has changed.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::algorithm::{Algorithm, Visit};
 use crate::bits::Bits;
 use crate::error::SnapshotError;
 use crate::rows::{Rows, Shape};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Swaps two copies, and shows what has changed.
 pub struct Hourglass {

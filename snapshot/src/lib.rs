@@ -40,6 +40,7 @@ mod array;
 mod bits;
 mod copy_on_update;
 mod error;
+#[cfg(not(loom))]
 mod fork;
 mod gate;
 mod hourglass;
@@ -47,12 +48,14 @@ mod naive;
 mod piggyback;
 mod ping_pong;
 mod rows;
+mod sync;
 mod zigzag;
 
 pub use algorithm::{Algorithm, Visit};
 pub use array::{Array, Client, Snapshot, Snapshotter, Turn};
 pub use copy_on_update::CopyOnUpdate;
 pub use error::SnapshotError;
+#[cfg(not(loom))]
 pub use fork::Fork;
 pub use hourglass::Hourglass;
 pub use naive::Naive;

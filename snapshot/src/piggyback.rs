@@ -19,11 +19,12 @@
 //! Several clients. Two copies of the data and two bits a row; the taken phase is O(1).
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::algorithm::{Algorithm, Visit};
 use crate::error::SnapshotError;
 use crate::rows::{Rows, Shape};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::yield_now;
 
 /// Rows whose tags share a word. Divides what clients' ranges are multiples of.
 const TAGS_PER_WORD: usize = 32;
@@ -94,7 +95,7 @@ impl Piggyback {
                 return;
             }
             // The pass copies this row at this moment.
-            std::thread::yield_now();
+            yield_now();
         }
     }
 }

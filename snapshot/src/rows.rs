@@ -5,9 +5,8 @@
 //! Loads and stores are relaxed, which costs nothing on the processors of today; what orders them is said in
 //! each algorithm.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use crate::error::SnapshotError;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// How many rows an array has, and of what length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +54,7 @@ impl Rows {
     }
 
     /// All fields of all rows.
+    #[cfg(not(loom))]
     pub(crate) fn words(&self) -> &[AtomicU64] {
         &self.words
     }

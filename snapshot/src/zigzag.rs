@@ -12,12 +12,12 @@
 //! Several clients. Two copies of the data and two bits a row; the taken phase is O(rows / 64).
 
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 
 use crate::algorithm::{Algorithm, Visit};
 use crate::bits::Bits;
 use crate::error::SnapshotError;
 use crate::rows::{Rows, Shape};
+use crate::sync::atomic::Ordering;
 
 /// Alternates row by row between two copies.
 pub struct Zigzag {

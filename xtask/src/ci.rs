@@ -37,6 +37,11 @@ const SECTIONS: &[Section] = &[
     Section { name: "doc", purpose: "the documentation builds, and its links lead somewhere", run: doc },
     Section { name: "tidy", purpose: "the rules of the house hold", run: tidy },
     Section { name: "test", purpose: "unit, integration and behaviour tests", run: test },
+    Section {
+        name: "models",
+        purpose: "what threads share holds in every order they may act in",
+        run: models,
+    },
     Section { name: "clients", purpose: "redis-py, go-redis, redis-cli and redis-benchmark", run: clients },
     Section { name: "fuzz", purpose: "hostile bytes, for a while", run: fuzz },
 ];
@@ -94,6 +99,14 @@ fn test(root: &Path, _: &Ci) -> Count {
     tests(&mut command(root, "cargo", &["test", "--quiet", "--workspace", "--no-fail-fast"]))
 }
 
+/// Model checking. loom's types stand in for the atomics of the standard library in all that is compiled so,
+/// which therefore has a place of its own.
+fn models(root: &Path, _: &Ci) -> Count {
+    let target = target(root).join("models");
+    let test = ["test", "--quiet", "--package", "tarn-snapshot", "--test", "models", "--target-dir"];
+    tests(command(root, "cargo", &test).arg(target).env("RUSTFLAGS", "--cfg loom"))
+}
+
 /// Clients that others wrote, unchanged. Each server that they talk to is started by their own fixtures.
 fn clients(root: &Path, _: &Ci) -> Count {
     if check(&mut command(root, "cargo", &["build", "--quiet", "--package", "tarn"])).failed > 0 {
@@ -109,9 +122,11 @@ fn clients(root: &Path, _: &Ci) -> Count {
 
 /// Where cargo puts the program that `clients` builds.
 fn binary(root: &Path) -> PathBuf {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder));
-    target.join("debug").join("tarn")
+    target(root).join("debug").join("tarn")
+}
+
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
 fn fuzz(root: &Path, ci: &Ci) -> Count {

@@ -1,0 +1,14 @@
+//! Atomics, locks and threads: those of the standard library, or those of loom, which tries out in what
+//! orders they may act.
+
+#[cfg(not(loom))]
+pub(crate) use std::{
+    sync::{Arc, Mutex, MutexGuard, atomic},
+    thread::yield_now,
+};
+
+#[cfg(loom)]
+pub(crate) use loom::{
+    sync::{Arc, Mutex, MutexGuard, atomic},
+    thread::yield_now,
+};
