@@ -16,10 +16,10 @@ use crate::log::{Block, Damage, Log, LogOptions, OpenError, Reader, Recovered, V
 use crate::record::{Bytes, Change, Lsn, Write};
 use crate::table::{KeyHash, Retired, Table};
 use crossbeam_channel::{Receiver, Sender};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
 
 /// Blocks that may wait for a replayer.
 const BLOCKS_QUEUED: usize = 32;
@@ -70,9 +70,48 @@ struct Gathered<'b> {
     changes: Vec<(Lsn, Change<'b>)>,
 }
 
+impl<'b> Gathered<'b> {
+    /// Whether what is gathered must be applied before a record of this key is added.
+    fn is_full_for(&self, db: u8, key: &[u8]) -> bool {
+        let keys_full = self.runs.len() == KEYS_GATHERED && !self.ends_with(db, key);
+        keys_full || self.changes.len() == RECORDS_GATHERED
+    }
+
+    fn ends_with(&self, db: u8, key: &[u8]) -> bool {
+        self.runs.last().is_some_and(|run| run.db == db && *run.key == *key)
+    }
+
+    /// Adds a record, if it is one of a key that is `ours`.
+    fn push(&mut self, db: u8, key: Bytes<'b>, ours: impl Fn(KeyHash) -> bool, lsn: Lsn, change: Change<'b>) {
+        if !self.ends_with(db, &key) {
+            // Of others' keys only the last is of use, to know it again.
+            if self.runs.last().is_some_and(|run| !run.ours) {
+                self.runs.pop();
+            }
+            let hash = KeyHash::of(&key);
+            self.runs.push(Run { db, key, hash, ours: ours(hash), records: 0 });
+        }
+        let run = self.runs.last_mut().expect("it was pushed if there was none");
+        if run.ours {
+            run.records += 1;
+            self.changes.push((lsn, change));
+        }
+    }
+}
+
+/// Does what a record says that concerns whole databases.
+fn change_databases(tables: &mut [Arc<Table>], write: &Write<'_>) {
+    match *write {
+        Write::Flush { db: Some(db) } => tables[db as usize] = Arc::default(),
+        Write::Flush { db: None } => tables.fill_with(Arc::default),
+        Write::Swap { a, b } => tables.swap(a as usize, b as usize),
+        Write::Key { .. } => {}
+    }
+}
+
 struct Replay {
     tables: Mutex<Vec<Arc<Table>>>,
-    meeting: Barrier,
+    meeting: Meeting,
     misfit: Mutex<Option<Misfit>>,
 }
 
@@ -136,7 +175,7 @@ pub fn replay(
     let threads = threads.max(1);
     let replay = Replay {
         tables: Mutex::new((0..databases).map(|_| Arc::new(Table::default())).collect()),
-        meeting: Barrier::new(threads),
+        meeting: Meeting::of(threads),
         misfit: Mutex::default(),
     };
     let mut records = 0;
@@ -178,6 +217,7 @@ impl Replay {
         shares: usize,
         invalidate: &impl Fn(&[Lsn]),
     ) -> Result<(), OpenError> {
+        let _member = Member(&self.meeting);
         let mut tables = self.tables.lock().clone();
         let mut retired = Retired::default();
         for block in blocks {
@@ -196,43 +236,15 @@ impl Replay {
                 }
                 match record.write {
                     Write::Key { db, key, change } => {
-                        let same = gathered.runs.last().is_some_and(|run| run.db == db && run.key == key);
-                        if !same || gathered.changes.len() == RECORDS_GATHERED {
-                            if gathered.runs.len() >= KEYS_GATHERED
-                                || gathered.changes.len() == RECORDS_GATHERED
-                            {
-                                self.apply(&tables, &block, &mut gathered, &mut retired);
-                            }
-                            // Of others' keys only the last is of use, to know it again.
-                            if gathered.runs.last().is_some_and(|run| !run.ours) {
-                                gathered.runs.pop();
-                            }
-                            let hash = KeyHash::of(&key);
-                            let ours = (hash.0 & 0xFF) as usize % shares == share;
-                            gathered.runs.push(Run { db, key, hash, ours, records: 0 });
+                        if gathered.is_full_for(db, &key) {
+                            self.apply(&tables, &block, &mut gathered, &mut retired);
                         }
-                        let run = gathered.runs.last_mut().expect("it was pushed if there was none");
-                        if run.ours {
-                            run.records += 1;
-                            gathered.changes.push((record.lsn, change));
-                        }
+                        let ours = |hash: KeyHash| (hash.0 & 0xFF) as usize % shares == share;
+                        gathered.push(db, key, ours, record.lsn, change);
                     }
-                    Write::Flush { db } => {
+                    Write::Flush { .. } | Write::Swap { .. } => {
                         self.apply(&tables, &block, &mut gathered, &mut retired);
-                        self.alone(|tables| {
-                            for (index, table) in tables.iter_mut().enumerate() {
-                                if db.is_none_or(|db| db as usize == index) {
-                                    *table = Arc::new(Table::default());
-                                }
-                            }
-                        });
-                        tables = self.tables.lock().clone();
-                    }
-                    Write::Swap { a, b } => {
-                        self.apply(&tables, &block, &mut gathered, &mut retired);
-                        self.alone(|tables| {
-                            tables.swap(a as usize, b as usize);
-                        });
+                        self.alone(|tables| change_databases(tables, &record.write));
                         tables = self.tables.lock().clone();
                     }
                 }
@@ -295,9 +307,63 @@ impl Replay {
 
     /// Lets one of the replayers, who all come here, work on the tables while the others wait.
     fn alone(&self, work: impl FnOnce(&mut Vec<Arc<Table>>)) {
-        if self.meeting.wait().is_leader() {
+        if self.meeting.wait() {
             work(&mut self.tables.lock());
         }
         self.meeting.wait();
+    }
+}
+
+/// Where all replayers wait for each other. As a barrier, but whoever leaves, be it by a panic, is waited for
+/// no more.
+struct Meeting {
+    state: Mutex<Attendance>,
+    changed: Condvar,
+}
+
+struct Attendance {
+    members: usize,
+    arrived: usize,
+    /// Rises when all have arrived.
+    round: u64,
+}
+
+/// Leaves the meeting when it is dropped.
+struct Member<'m>(&'m Meeting);
+
+impl Meeting {
+    fn of(members: usize) -> Meeting {
+        let state = Mutex::new(Attendance { members, arrived: 0, round: 0 });
+        Meeting { state, changed: Condvar::new() }
+    }
+
+    /// Waits until all members are here; `true` for the one who came last.
+    fn wait(&self) -> bool {
+        let mut state = self.state.lock();
+        state.arrived += 1;
+        let round = state.round;
+        if self.begin_if_complete(&mut state) {
+            return true;
+        }
+        self.changed.wait_while(&mut state, |state| state.round == round);
+        false
+    }
+
+    fn begin_if_complete(&self, state: &mut Attendance) -> bool {
+        let complete = state.arrived == state.members;
+        if complete {
+            state.arrived = 0;
+            state.round += 1;
+            self.changed.notify_all();
+        }
+        complete
+    }
+}
+
+impl Drop for Member<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.members -= 1;
+        self.0.begin_if_complete(&mut state);
     }
 }

@@ -265,3 +265,23 @@ fn balance(latched: &tarn_engine::session::Latched<'_>, key: &str) -> i64 {
         _ => panic!("{key} is a string"),
     }
 }
+
+#[test]
+fn a_replayer_that_panics_leaves_nobody_waiting() {
+    let place = tempfile::tempdir().unwrap();
+    let store = open(&[place.path()], 2);
+    for number in 0..2000 {
+        store.change(&format!("key {}", number % 8), put("value"));
+    }
+    store.exclusive(Write::Flush { db: None });
+    store.log.close().unwrap();
+
+    let mut reader = Log::open(Arc::new(OsDisk), LogOptions::new(vec![place.path().to_path_buf()])).unwrap();
+    let blocks = || Ok(reader.next_block()?.map(Arc::new));
+    let first = std::sync::atomic::AtomicBool::new(true);
+    // One of the two gives up, on its way to the flush where all meet.
+    let invalidate =
+        |_: &[Lsn]| assert!(!first.swap(false, std::sync::atomic::Ordering::Relaxed), "on purpose");
+    let replay = std::panic::AssertUnwindSafe(|| recovery::replay(blocks, 16, 2, invalidate));
+    assert!(std::panic::catch_unwind(replay).is_err(), "the panic is passed on");
+}
