@@ -145,8 +145,9 @@ impl<A: Algorithm> Snapshotter<A> {
     /// Takes a snapshot and calls `at_cut` while no client is in a turn.
     pub fn take_and(&mut self, at_cut: impl FnOnce()) -> Result<Snapshot<'_, A>, SnapshotError> {
         let closed = self.array.gate.close();
-        self.array.algorithm.take()?;
+        // First, for it may panic: then no snapshot has been taken.
         at_cut();
+        self.array.algorithm.take()?;
         drop(closed);
         Ok(Snapshot { array: &self.array, shown: false, _snapshotter: PhantomData })
     }

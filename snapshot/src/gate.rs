@@ -13,11 +13,10 @@
 //! What turns did before the gate closed happens before what is done while it is closed, and that before the
 //! turns that follow.
 
+use std::sync::PoisonError;
+
 use crate::sync::atomic::{AtomicBool, Ordering, fence};
 use crate::sync::{Mutex, MutexGuard, yield_now};
-
-/// What is done while the gate is closed does not panic.
-const NEVER_POISONED: &str = "nobody panics while the gate is closed";
 
 /// A flag with a cache line of its own.
 #[repr(align(128))]
@@ -57,7 +56,7 @@ impl Gate {
                 return;
             }
             turn.store(false, Ordering::Release);
-            drop(self.opening.lock().expect(NEVER_POISONED));
+            drop(self.lock());
         }
     }
 
@@ -68,9 +67,14 @@ impl Gate {
         self.turns[client].0.store(false, Ordering::Release);
     }
 
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        // It holds nothing that a panic could leave half done.
+        self.opening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Closes the gate and waits for the turns that are under way.
     pub(crate) fn close(&self) -> Closed<'_> {
-        let opening = self.opening.lock().expect(NEVER_POISONED);
+        let opening = self.lock();
         self.closed.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         for turn in &self.turns {

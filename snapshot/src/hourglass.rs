@@ -21,40 +21,32 @@ use std::ops::ControlFlow;
 use crate::algorithm::{Algorithm, Visit};
 use crate::bits::Bits;
 use crate::error::SnapshotError;
+use crate::halves::Halves;
 use crate::rows::{Rows, Shape};
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::atomic::Ordering;
 
 /// Swaps two copies, and shows what has changed.
 pub struct Hourglass {
-    shape: Shape,
-    copies: [Rows; 2],
-    /// The rows that were written while their copy was the upper one.
-    marks: [Bits; 2],
+    /// The current copy is the upper one.
+    copies: Halves,
     /// The copy with the newest content. A client's own.
     newest: Bits,
-    /// Which copy takes the writes. Changed in the taken phase only.
-    upper: AtomicUsize,
-    /// No snapshot has been finished yet.
-    first: AtomicBool,
 }
 
 impl Hourglass {
     fn newest(&self, row: usize) -> &Rows {
-        &self.copies[usize::from(self.newest.get(row, Ordering::Relaxed))]
+        self.copies.copy(usize::from(self.newest.get(row, Ordering::Relaxed)))
     }
 
     /// The copy to write to, with `whole` or all of the row's newest content in it.
     fn target(&self, row: usize, whole: bool) -> &Rows {
-        let upper = self.upper.load(Ordering::Relaxed);
-        let (target, marks) = (&self.copies[upper], &self.marks[upper]);
-        if !marks.get(row, Ordering::Relaxed) {
-            marks.put_alone(row, true);
-            if self.newest.get(row, Ordering::Relaxed) != (upper == 1) {
-                if !whole {
-                    target.copy_row(row, self.newest(row));
-                }
-                self.newest.put_alone(row, upper == 1);
+        let upper = self.copies.current();
+        let target = self.copies.copy(upper);
+        if !self.copies.mark(row) && self.newest.get(row, Ordering::Relaxed) != (upper == 1) {
+            if !whole {
+                target.copy_row(row, self.newest(row));
             }
+            self.newest.put_alone(row, upper == 1);
         }
         target
     }
@@ -65,14 +57,7 @@ impl Algorithm for Hourglass {
     const FULL: bool = false;
 
     fn new(shape: Shape) -> Result<Hourglass, SnapshotError> {
-        Ok(Hourglass {
-            shape,
-            copies: [Rows::new(shape)?, Rows::new(shape)?],
-            marks: [Bits::new(shape.rows), Bits::new(shape.rows)],
-            newest: Bits::new(shape.rows),
-            upper: AtomicUsize::new(0),
-            first: AtomicBool::new(true),
-        })
+        Ok(Hourglass { copies: Halves::new(shape)?, newest: Bits::new(shape.rows) })
     }
 
     fn read(&self, row: usize, fields: &mut [u64]) {
@@ -92,41 +77,19 @@ impl Algorithm for Hourglass {
     }
 
     fn take(&self) -> Result<(), SnapshotError> {
-        self.upper.fetch_xor(1, Ordering::Relaxed);
+        self.copies.swap();
         Ok(())
     }
 
     fn traverse(&self, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
-        let lower = self.upper.load(Ordering::Relaxed) ^ 1;
-        let (copy, marks) = (&self.copies[lower], &self.marks[lower]);
-        let mut fields = vec![0; self.shape.fields];
-        let mut show = |row| {
-            copy.read(row, &mut fields);
-            visit(row, &fields)
-        };
-        if self.first.load(Ordering::Relaxed) {
-            // Rows that were never written are zero in both copies.
-            Ok((0..self.shape.rows).try_for_each(&mut show))
-        } else {
-            Ok(marks.ones().try_for_each(&mut show))
-        }
+        Ok(self.copies.traverse(visit))
     }
 
     fn finish(&self) {
-        self.first.store(false, Ordering::Relaxed);
-        self.marks[self.upper.load(Ordering::Relaxed) ^ 1].fill(0);
+        self.copies.finish();
     }
 
     fn abandon(&self) {
-        let upper = self.upper.load(Ordering::Relaxed);
-        let lower = upper ^ 1;
-        for row in self.marks[lower].ones() {
-            if !self.marks[upper].get(row, Ordering::Relaxed) {
-                self.copies[upper].copy_row(row, &self.copies[lower]);
-                self.newest.put_alone(row, upper == 1);
-                self.marks[upper].put_alone(row, true);
-            }
-        }
-        self.marks[lower].fill(0);
+        self.copies.abandon(|row| self.newest.put_alone(row, self.copies.current() == 1));
     }
 }

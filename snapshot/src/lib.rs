@@ -43,6 +43,7 @@ mod error;
 #[cfg(not(loom))]
 mod fork;
 mod gate;
+mod halves;
 mod hourglass;
 mod naive;
 mod piggyback;

@@ -16,29 +16,21 @@
 use std::ops::ControlFlow;
 
 use crate::algorithm::{Algorithm, Visit};
-use crate::bits::Bits;
 use crate::error::SnapshotError;
+use crate::halves::Halves;
 use crate::rows::{Rows, Shape};
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Writes everything twice.
 pub struct PingPong {
-    shape: Shape,
     now: Rows,
-    copies: [Rows; 2],
-    marks: [Bits; 2],
-    /// Which copy collects. Changed in the taken phase only.
-    collecting: AtomicUsize,
-    /// No snapshot has been finished yet.
-    first: AtomicBool,
+    collected: Halves,
 }
 
 impl PingPong {
+    /// The collecting copy, with all of the row in it.
     fn collect(&self, row: usize) -> &Rows {
-        let collecting = self.collecting.load(Ordering::Relaxed);
-        let (copy, marks) = (&self.copies[collecting], &self.marks[collecting]);
-        if !marks.get(row, Ordering::Relaxed) {
-            marks.put_alone(row, true);
+        let copy = self.collected.copy(self.collected.current());
+        if !self.collected.mark(row) {
             copy.copy_row(row, &self.now);
         }
         copy
@@ -50,14 +42,7 @@ impl Algorithm for PingPong {
     const FULL: bool = false;
 
     fn new(shape: Shape) -> Result<PingPong, SnapshotError> {
-        Ok(PingPong {
-            shape,
-            now: Rows::new(shape)?,
-            copies: [Rows::new(shape)?, Rows::new(shape)?],
-            marks: [Bits::new(shape.rows), Bits::new(shape.rows)],
-            collecting: AtomicUsize::new(0),
-            first: AtomicBool::new(true),
-        })
+        Ok(PingPong { now: Rows::new(shape)?, collected: Halves::new(shape)? })
     }
 
     fn read(&self, row: usize, fields: &mut [u64]) {
@@ -79,40 +64,19 @@ impl Algorithm for PingPong {
     }
 
     fn take(&self) -> Result<(), SnapshotError> {
-        self.collecting.fetch_xor(1, Ordering::Relaxed);
+        self.collected.swap();
         Ok(())
     }
 
     fn traverse(&self, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
-        let collected = self.collecting.load(Ordering::Relaxed) ^ 1;
-        let (copy, marks) = (&self.copies[collected], &self.marks[collected]);
-        let mut fields = vec![0; self.shape.fields];
-        let mut show = |row| {
-            copy.read(row, &mut fields);
-            visit(row, &fields)
-        };
-        if self.first.load(Ordering::Relaxed) {
-            // Rows that were not written are zero here as they are in `now`.
-            Ok((0..self.shape.rows).try_for_each(&mut show))
-        } else {
-            Ok(marks.ones().try_for_each(&mut show))
-        }
+        Ok(self.collected.traverse(visit))
     }
 
     fn finish(&self) {
-        self.first.store(false, Ordering::Relaxed);
-        self.marks[self.collecting.load(Ordering::Relaxed) ^ 1].fill(0);
+        self.collected.finish();
     }
 
     fn abandon(&self) {
-        let collecting = self.collecting.load(Ordering::Relaxed);
-        let collected = collecting ^ 1;
-        for row in self.marks[collected].ones() {
-            if !self.marks[collecting].get(row, Ordering::Relaxed) {
-                self.copies[collecting].copy_row(row, &self.copies[collected]);
-                self.marks[collecting].put_alone(row, true);
-            }
-        }
-        self.marks[collected].fill(0);
+        self.collected.abandon(|_| ());
     }
 }
