@@ -372,8 +372,8 @@ impl Lane {
     /// Whether a block that begins with `bytes` bytes has to go to the next file.
     fn is_full_for(&self, bytes: usize, align: usize) -> bool {
         let Some(current) = &self.current else { return true };
-        // A block that is larger than a file has one for itself. One without records is a mark, which goes behind
-        // a full file: at the end of a log nobody makes the next one ready.
+        // A block that is larger than a file has one for itself. One without records is a mark, which goes
+        // behind a full file: at the end of a log nobody makes the next one ready.
         let empty = self.offset == FILE_HEADER_BYTES as u64 || bytes == BLOCK_HEADER_BYTES;
         !empty && self.offset + padded_length(bytes, self.offset, align) > current.capacity
     }
