@@ -4,7 +4,8 @@
 //! Other work on the machine disturbs single commands; so all is repeated, in a fresh table that grows at the
 //! very same keys, and each command's least time is what it costs itself. Expected: no insert over 1 ms.
 //!
-//! `cargo run --release -p tarn-engine --example growth_bench [keys]`; ten million keys unless said otherwise.
+//! `cargo run --release -p tarn-engine --example growth_bench [keys]`; ten million keys unless said
+//! otherwise.
 
 #![allow(clippy::disallowed_methods)]
 
