@@ -2,10 +2,11 @@
 
 use std::ops::ControlFlow;
 
+use crate::checkpoint::{CheckpointError, CheckpointWriter};
 use crate::error::SnapshotError;
 use crate::rows::Shape;
 
-/// Is shown the rows of a snapshot, each once: its number and its fields. May break off.
+/// Is shown the rows of a snapshot in order, each once: its number and its fields. May break off.
 pub type Visit<'v> = &'v mut dyn FnMut(usize, &[u64]) -> ControlFlow<()>;
 
 /// An algorithm with the rows that it keeps.
@@ -41,6 +42,20 @@ pub trait Algorithm: Sized + Send + Sync {
 
     /// The access phase: shows the rows of the snapshot, while clients go on.
     fn traverse(&self, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError>;
+
+    /// The access phase into a file: writes the rows of the snapshot.
+    fn dump(&self, to: &mut CheckpointWriter<'_>) -> Result<(), CheckpointError> {
+        let mut failed = None;
+        let outcome = self.traverse(&mut |row, fields| match to.put(row, fields) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        });
+        let _broken_off = outcome?;
+        failed.map_or(Ok(()), Err)
+    }
 
     /// Ends the snapshot, all of which was shown.
     fn finish(&self);

@@ -5,6 +5,7 @@ use std::ops::{ControlFlow, Range};
 
 use crate::algorithm::Algorithm;
 use crate::bits::ROWS_PER_WORD;
+use crate::checkpoint::{CheckpointDir, CheckpointError};
 use crate::error::SnapshotError;
 use crate::gate::Gate;
 use crate::rows::Shape;
@@ -170,6 +171,19 @@ impl<A: Algorithm> Snapshot<'_, A> {
         })?;
         self.shown |= outcome.is_continue();
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Ends the snapshot as a checkpoint in `dir`: complete and durable, or the one before stays and this
+    /// snapshot is given up.
+    pub fn checkpoint(mut self, dir: &mut CheckpointDir) -> Result<(), CheckpointError> {
+        let mut writer = dir.begin()?;
+        if writer.shape() != self.array.shape {
+            return Err(CheckpointError::OtherShape { array: self.array.shape, dir: writer.shape() });
+        }
+        self.array.algorithm.dump(&mut writer)?;
+        writer.finish()?;
+        self.shown = true;
+        Ok(())
     }
 }
 

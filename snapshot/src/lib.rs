@@ -38,6 +38,7 @@
 mod algorithm;
 mod array;
 mod bits;
+pub mod checkpoint;
 mod copy_on_update;
 mod error;
 #[cfg(not(loom))]
