@@ -16,6 +16,9 @@
 //! changed |
 //! | [`Piggyback`] | swaps two pointers | into the copy that the snapshot does not have | 2 | full |
 //!
+//! [`vls`] is another matter: a store of keyed records, many scans of which run at once, each over a snapshot
+//! of its own.
+//!
 //! ```
 //! use tarn_snapshot::{Array, Hourglass, Shape, SnapshotError};
 //!
@@ -51,6 +54,7 @@ mod piggyback;
 mod ping_pong;
 mod rows;
 mod sync;
+pub mod vls;
 mod zigzag;
 
 pub use algorithm::{Algorithm, Visit};

@@ -3,12 +3,12 @@
 
 #[cfg(not(loom))]
 pub(crate) use std::{
-    sync::{Arc, Mutex, MutexGuard, atomic},
+    sync::{Arc, Condvar, Mutex, MutexGuard, atomic},
     thread::yield_now,
 };
 
 #[cfg(loom)]
 pub(crate) use loom::{
-    sync::{Arc, Mutex, MutexGuard, atomic},
+    sync::{Arc, Condvar, Mutex, MutexGuard, atomic},
     thread::yield_now,
 };
