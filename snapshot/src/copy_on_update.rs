@@ -49,6 +49,40 @@ impl CopyOnUpdate {
         self.unlock(row);
     }
 
+    /// From here on a row is copied aside before it is changed.
+    pub(crate) fn unsettle(&self) {
+        self.settled.fill(0);
+    }
+
+    /// Shows the rows as they were when they were unsettled.
+    pub(crate) fn show(&self, visit: Visit<'_>) -> ControlFlow<()> {
+        let mut fields = vec![0; self.shape.fields];
+        (0..self.shape.rows).try_for_each(|row| {
+            self.settle(row);
+            self.aside.read(row, &mut fields);
+            visit(row, &fields)
+        })
+    }
+
+    /// Writes a row without a look at the snapshot. For CALC, which knows that the write belongs to it.
+    pub(crate) fn write_through(&self, row: usize, fields: &[u64]) {
+        self.now.write(row, fields);
+    }
+
+    /// Copies a row aside, if it has not been; [`CopyOnUpdate::keep`] settles it, or another copy replaces
+    /// this one. REQUIRES: nobody else writes the row, nor settles it.
+    pub(crate) fn copy_aside(&self, row: usize) {
+        if !self.settled.get(row, Ordering::Acquire) {
+            self.aside.copy_row(row, &self.now);
+        }
+    }
+
+    /// Settles a row with the copy that was made of it.
+    pub(crate) fn keep(&self, row: usize) {
+        // Release: as in `settle`.
+        self.settled.set(row, Ordering::Release);
+    }
+
     fn lock(&self, row: usize) {
         // Held for the copying of one row.
         while self.locked.set(row, Ordering::Acquire) {
@@ -91,20 +125,12 @@ impl Algorithm for CopyOnUpdate {
     }
 
     fn take(&self) -> Result<(), SnapshotError> {
-        self.settled.fill(0);
+        self.unsettle();
         Ok(())
     }
 
     fn traverse(&self, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
-        let mut fields = vec![0; self.shape.fields];
-        for row in 0..self.shape.rows {
-            self.settle(row);
-            self.aside.read(row, &mut fields);
-            if visit(row, &fields).is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
+        Ok(self.show(visit))
     }
 
     fn finish(&self) {

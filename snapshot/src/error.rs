@@ -48,6 +48,14 @@ pub enum SnapshotError {
         /// The rows that the client owns.
         range: Range<usize>,
     },
+    /// The row does not exist.
+    #[error("there is no row {row}: the rows are 0 to {}", rows - 1)]
+    NoSuchRow {
+        /// The row that was asked for.
+        row: usize,
+        /// The rows there are.
+        rows: usize,
+    },
     /// The field does not exist, or a row of another length was given.
     #[error("a row has {fields} fields; field or length {given} does not fit")]
     Fields {

@@ -1,5 +1,5 @@
 //! Two copies of which one takes what is written in a period, with a mark for each row, while the other one
-//! holds what was written in the period before: what Ping-Pong and Hourglass share.
+//! holds what was written in the period before: what Ping-Pong, Hourglass and its virtual form share.
 //!
 //! - Only clients write to the current copy and set its marks; the other one holds still.
 //! - The first snapshot shows all rows: those that were never written are zero in both copies.
@@ -55,6 +55,30 @@ impl Halves {
         was_marked
     }
 
+    /// Marks a row in a copy, while others may mark other rows.
+    #[inline]
+    pub(crate) fn mark_among_others(&self, half: usize, row: usize) {
+        if !self.marks[half].get(row, Ordering::Relaxed) {
+            self.marks[half].set(row, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a row is marked in a copy.
+    #[inline]
+    pub(crate) fn is_marked(&self, half: usize, row: usize) -> bool {
+        self.marks[half].get(row, Ordering::Relaxed)
+    }
+
+    /// The rows that the snapshot shows as changed.
+    pub(crate) fn changed(&self) -> impl Iterator<Item = usize> {
+        self.marks[self.current() ^ 1].ones()
+    }
+
+    /// Forgets which rows had changed, but not that a first snapshot has all rows.
+    pub(crate) fn forget(&self) {
+        self.marks[self.current() ^ 1].fill(0);
+    }
+
     /// Lets the copies change places.
     pub(crate) fn swap(&self) {
         self.current.fetch_xor(1, Ordering::Relaxed);
@@ -78,7 +102,7 @@ impl Halves {
     /// Forgets what was shown.
     pub(crate) fn finish(&self) {
         self.first.store(false, Ordering::Relaxed);
-        self.marks[self.current() ^ 1].fill(0);
+        self.forget();
     }
 
     /// Adds what was not shown to what the next snapshot shows; `moved` is told each row that now has its
@@ -86,12 +110,12 @@ impl Halves {
     pub(crate) fn abandon(&self, moved: impl Fn(usize)) {
         let current = self.current();
         let still = current ^ 1;
-        for row in self.marks[still].ones() {
+        for row in self.changed() {
             if !self.mark(row) {
                 self.copies[current].copy_row(row, &self.copies[still]);
                 moved(row);
             }
         }
-        self.marks[still].fill(0);
+        self.forget();
     }
 }

@@ -16,6 +16,9 @@
 //! changed |
 //! | [`Piggyback`] | swaps two pointers | into the copy that the snapshot does not have | 2 | full |
 //!
+//! The virtual algorithms, CALC, vHG and vPB, take snapshots between transactions that may touch any row:
+//! [`transaction`].
+//!
 //! [`vls`] is another matter: a store of keyed records, many scans of which run at once, each over a snapshot
 //! of its own.
 //!
@@ -50,10 +53,12 @@ mod gate;
 mod halves;
 mod hourglass;
 mod naive;
+mod pair;
 mod piggyback;
 mod ping_pong;
 mod rows;
 mod sync;
+pub mod transaction;
 pub mod vls;
 mod zigzag;
 

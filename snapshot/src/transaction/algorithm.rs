@@ -1,0 +1,75 @@
+//! What a virtual algorithm is: how it reads, installs what transactions wrote, and separates those that a
+//! snapshot has from those that it lacks.
+
+use std::ops::ControlFlow;
+
+use crate::algorithm::Visit;
+use crate::error::SnapshotError;
+use crate::rows::Shape;
+use crate::transaction::periods::{Period, Periods};
+
+/// What a transaction finds at a row which transactions of a later period have accessed before it.
+#[derive(Clone, Copy, Debug)]
+pub struct Meeting {
+    /// A transaction of the later period has written the row.
+    pub written: bool,
+    /// A transaction of the later period has read the row.
+    pub read: bool,
+    /// The older transaction is about to write the row; else to read it.
+    pub to_write: bool,
+}
+
+/// A virtual algorithm with the rows that it keeps.
+///
+/// The callers promise, and [`crate::transaction::Store`] sees to it: who reads a row holds its lock, who
+/// writes it holds it alone; a transaction installs what it wrote while it holds all its locks and before its
+/// period is told that it has ended. One thread calls in this order, again and again: [`Self::take`],
+/// [`Self::settle`], any number of [`Self::traverse`], [`Self::finish`] or [`Self::abandon`].
+pub trait VirtualAlgorithm: Sized + Send + Sync {
+    /// Its name in tables.
+    const NAME: &'static str;
+    /// Whether each snapshot has all rows; else each but the first has those that changed since the one
+    /// before.
+    const FULL: bool;
+
+    /// All rows zero.
+    fn new(shape: Shape) -> Result<Self, SnapshotError>;
+
+    /// Whether a transaction has to be restarted at such a row, as one of the later period.
+    ///
+    /// A snapshot that has the transactions of the earlier periods must have no transaction that follows one
+    /// of the later period: that overwrote or read what it wrote, or overwrote what it read.
+    fn must_restart(meeting: Meeting) -> bool {
+        meeting.written || meeting.read && meeting.to_write
+    }
+
+    /// Reads the newest content of a row, in a transaction that began in `began`.
+    fn read(&self, began: Period, row: usize, fields: &mut [u64]);
+
+    /// A transaction that began in `began` has locked a row and is going to write it, unless it aborts.
+    fn before_write(&self, began: Period, row: usize) {
+        let _ = (began, row);
+    }
+
+    /// Writes a row, in a transaction that began in `began` and commits in `committed`.
+    fn install(&self, began: Period, committed: Period, row: usize, fields: &[u64]);
+
+    /// The taken phase: from here on it is decided of each transaction whether the snapshot has it.
+    fn take(&self, periods: &Periods);
+
+    /// Waits until all that the snapshot has is installed.
+    fn settle(&self, periods: &Periods);
+
+    /// The access phase: shows the rows of the snapshot, while transactions go on.
+    fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()>;
+
+    /// Ends the snapshot, all of which was shown.
+    fn finish(&self, periods: &Periods);
+
+    /// Ends the snapshot though not all of it was shown: what it has that no other one has is in the next
+    /// one. `hold` locks a row for as long as what it returns lives.
+    fn abandon<G>(&self, periods: &Periods, hold: impl Fn(usize) -> G) {
+        let _ = hold;
+        self.finish(periods);
+    }
+}

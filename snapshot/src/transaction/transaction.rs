@@ -1,0 +1,185 @@
+//! A transaction: reads and writes under strict two-phase locking.
+//!
+//! ```text
+//!   begin ─ read ─ write ─ … ─ commit: all that was written is installed ─ all locks are given back
+//!           each locks its row                 └ or, aborted, none of it ┘
+//! ```
+//!
+//! - A lock is taken at the first access and kept to the end.
+//! - What is written stays in the transaction until it commits: to abort is to give the locks back.
+
+use thiserror::Error;
+
+use crate::error::SnapshotError;
+use crate::transaction::algorithm::VirtualAlgorithm;
+use crate::transaction::locks::{Access, Refusal};
+use crate::transaction::periods::Period;
+use crate::transaction::store::Store;
+
+/// Reads and writes that happen all at once or not at all. Dropped without a commit it has changed nothing.
+pub struct Transaction<'s, V: VirtualAlgorithm> {
+    store: &'s Store<V>,
+    period: Period,
+    /// In the order of the rows.
+    held: Vec<Held>,
+    /// The new content of the rows written, one after the other.
+    written: Vec<u64>,
+    interrupted: Option<TransactionError>,
+    committed: bool,
+}
+
+/// A row that the transaction has locked.
+struct Held {
+    row: usize,
+    /// Where the new content is; of a row that is only read, none.
+    written_at: Option<usize>,
+}
+
+/// Why a transaction cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TransactionError {
+    /// The transaction must be run again. [`Store::run`] does so.
+    #[error("row {row} is held by another transaction; run this one again")]
+    Held {
+        /// The row that was to be locked.
+        row: usize,
+    },
+    /// The transaction must be run again. [`Store::run`] does so.
+    #[error("row {row} belongs to a later period than the transaction; run it again")]
+    Newer {
+        /// The row that was to be accessed.
+        row: usize,
+    },
+    /// The access cannot be. The transaction may go on.
+    #[error(transparent)]
+    Access(#[from] SnapshotError),
+}
+
+impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
+    pub(crate) fn new(store: &'s Store<V>, period: Period) -> Transaction<'s, V> {
+        Transaction {
+            store,
+            period,
+            held: Vec::new(),
+            written: Vec::new(),
+            interrupted: None,
+            committed: false,
+        }
+    }
+
+    /// The period in which it began.
+    pub fn period(&self) -> Period {
+        self.period
+    }
+
+    /// Reads a row into `fields`: what this transaction has written, or the newest content.
+    pub fn read(&mut self, row: usize, fields: &mut [u64]) -> Result<(), TransactionError> {
+        self.check(row, fields.len())?;
+        let held = match self.find(row) {
+            Ok(index) => &self.held[index],
+            Err(index) => {
+                self.lock(row, Access::Read)?;
+                self.held.insert(index, Held { row, written_at: None });
+                &self.held[index]
+            }
+        };
+        match held.written_at {
+            Some(at) => fields.copy_from_slice(&self.written[at..][..fields.len()]),
+            None => self.store.algorithm.read(self.period, row, fields),
+        }
+        Ok(())
+    }
+
+    /// Writes a row.
+    pub fn write(&mut self, row: usize, fields: &[u64]) -> Result<(), TransactionError> {
+        self.check(row, fields.len())?;
+        let index = match self.find(row) {
+            Ok(index) => {
+                if let Some(at) = self.held[index].written_at {
+                    self.written[at..][..fields.len()].copy_from_slice(fields);
+                    return Ok(());
+                }
+                self.lock(row, Access::WriteAfterRead)?;
+                index
+            }
+            Err(index) => {
+                self.lock(row, Access::Write)?;
+                self.held.insert(index, Held { row, written_at: None });
+                index
+            }
+        };
+        self.held[index].written_at = Some(self.written.len());
+        self.written.extend_from_slice(fields);
+        self.store.algorithm.before_write(self.period, row);
+        Ok(())
+    }
+
+    /// Installs what was written and gives the locks back; or fails, if a read or a write has failed so that
+    /// the transaction must be run again.
+    pub fn commit(mut self) -> Result<(), TransactionError> {
+        if let Some(error) = self.interrupted.take() {
+            return Err(error);
+        }
+        // The commit: all locks are held, and none has been given back.
+        let period = self.store.periods.now();
+        for held in &self.held {
+            if let Some(at) = held.written_at {
+                let fields = &self.written[at..][..self.store.shape.fields];
+                self.store.algorithm.install(self.period, period, held.row, fields);
+            }
+        }
+        self.committed = true;
+        Ok(())
+    }
+
+    /// Why it must be run again, if it must.
+    pub(crate) fn interrupted(&self) -> Option<&TransactionError> {
+        self.interrupted.as_ref()
+    }
+
+    fn find(&self, row: usize) -> Result<usize, usize> {
+        self.held.binary_search_by_key(&row, |held| held.row)
+    }
+
+    fn check(&self, row: usize, fields: usize) -> Result<(), TransactionError> {
+        if let Some(error) = &self.interrupted {
+            return Err(error.clone());
+        }
+        let shape = self.store.shape;
+        if row >= shape.rows {
+            return Err(SnapshotError::NoSuchRow { row, rows: shape.rows }.into());
+        }
+        if fields != shape.fields {
+            return Err(SnapshotError::Fields { fields: shape.fields, given: fields }.into());
+        }
+        Ok(())
+    }
+
+    fn lock(&mut self, row: usize, access: Access) -> Result<(), TransactionError> {
+        let error = match self.store.locks.lock(row, access, self.period, V::must_restart) {
+            Ok(()) => return Ok(()),
+            Err(Refusal::Held) => {
+                self.store.count_conflict();
+                TransactionError::Held { row }
+            }
+            Err(Refusal::Newer) => {
+                self.store.count_restart();
+                TransactionError::Newer { row }
+            }
+        };
+        self.interrupted = Some(error.clone());
+        Err(error)
+    }
+}
+
+impl<V: VirtualAlgorithm> Drop for Transaction<'_, V> {
+    fn drop(&mut self) {
+        for held in &self.held {
+            match held.written_at {
+                Some(_) => self.store.locks.unlock_write(held.row, self.period, self.committed),
+                None => self.store.locks.unlock_read(held.row, self.period),
+            }
+        }
+        self.store.periods.end(self.period);
+    }
+}
