@@ -138,3 +138,32 @@ impl Algorithm for CopyOnUpdate {
         self.settled.fill(u64::MAX);
     }
 }
+
+/// What the judges must reject.
+#[cfg(test)]
+pub(crate) mod mutants {
+    use super::*;
+    use crate::judge::Mutant;
+
+    /// Looks whether a row is settled, and reads it where it then is, in two steps: a client may copy the
+    /// row aside and change it in between.
+    pub(crate) struct LooksWithoutTheLock;
+
+    impl Mutant for LooksWithoutTheLock {
+        type Of = CopyOnUpdate;
+        const NAME: &'static str = "Copy-on-Update that looks without the lock";
+
+        fn traverse(of: &CopyOnUpdate, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
+            let mut fields = vec![0; of.shape.fields];
+            for row in 0..of.shape.rows {
+                let rows = if of.settled.get(row, Ordering::Acquire) { &of.aside } else { &of.now };
+                yield_now();
+                rows.read(row, &mut fields);
+                if visit(row, &fields).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        }
+    }
+}

@@ -93,3 +93,22 @@ impl Algorithm for Hourglass {
         self.copies.abandon(|row| self.newest.put_alone(row, self.copies.current() == 1));
     }
 }
+
+/// What the judges must reject.
+#[cfg(test)]
+pub(crate) mod mutants {
+    use super::*;
+    use crate::judge::Mutant;
+
+    /// Writes a field to the copy that is its turn, without the rest of the row, as the authors' programs do.
+    pub(crate) struct WritesAFieldAlone;
+
+    impl Mutant for WritesAFieldAlone {
+        type Of = Hourglass;
+        const NAME: &'static str = "Hourglass that writes a field alone";
+
+        fn write_field(of: &Hourglass, row: usize, field: usize, value: u64) {
+            of.target(row, true).write_field(row, field, value);
+        }
+    }
+}

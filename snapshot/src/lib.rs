@@ -52,6 +52,8 @@ mod fork;
 mod gate;
 mod halves;
 mod hourglass;
+#[cfg(test)]
+mod judge;
 mod naive;
 mod pair;
 mod piggyback;

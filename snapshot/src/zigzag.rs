@@ -96,3 +96,22 @@ impl Algorithm for Zigzag {
 
     fn finish(&self) {}
 }
+
+/// What the judges must reject.
+#[cfg(test)]
+pub(crate) mod mutants {
+    use super::*;
+    use crate::judge::Mutant;
+
+    /// Writes a field to the copy that is its turn, without the rest of the row, as the authors' programs do.
+    pub(crate) struct WritesAFieldAlone;
+
+    impl Mutant for WritesAFieldAlone {
+        type Of = Zigzag;
+        const NAME: &'static str = "Zigzag that writes a field alone";
+
+        fn write_field(of: &Zigzag, row: usize, field: usize, value: u64) {
+            of.target(row, true).write_field(row, field, value);
+        }
+    }
+}

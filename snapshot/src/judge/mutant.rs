@@ -1,0 +1,85 @@
+//! A mutant is an algorithm of the package that does one thing otherwise: as it was published, or as one
+//! would write it who does not know why it is done.
+//!
+//! ```text
+//!   Mutated<M>  ──►  M, what is done otherwise  ──►  M::Of, the algorithm
+//!        │  take, write_field, traverse, finish          ▲
+//!        └──────────────── all the rest ─────────────────┘
+//! ```
+//!
+//! Each stands at the end of the file of its algorithm, in a module `mutants`.
+
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::algorithm::{Algorithm, Visit};
+use crate::error::SnapshotError;
+use crate::rows::Shape;
+
+/// What a mutant does otherwise; what it does not say, it does as the algorithm.
+pub(crate) trait Mutant: Sized + Send + Sync + 'static {
+    /// The algorithm that it spoils.
+    type Of: Algorithm + 'static;
+    /// Its name in messages.
+    const NAME: &'static str;
+
+    fn write_field(of: &Self::Of, row: usize, field: usize, value: u64) {
+        of.write_field(row, field, value);
+    }
+
+    fn traverse(of: &Self::Of, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
+        of.traverse(visit)
+    }
+
+    /// For a snapshot that was given up, too.
+    fn finish(of: &Self::Of) {
+        of.finish();
+    }
+}
+
+/// The mutant as an algorithm.
+pub(crate) struct Mutated<M: Mutant>(M::Of);
+
+impl<M: Mutant> Algorithm for Mutated<M> {
+    const NAME: &'static str = M::NAME;
+    const FULL: bool = M::Of::FULL;
+
+    fn new(shape: Shape) -> Result<Mutated<M>, SnapshotError> {
+        Ok(Mutated(M::Of::new(shape)?))
+    }
+
+    fn read(&self, row: usize, fields: &mut [u64]) {
+        self.0.read(row, fields);
+    }
+
+    fn read_field(&self, row: usize, field: usize) -> u64 {
+        self.0.read_field(row, field)
+    }
+
+    fn write(&self, row: usize, fields: &[u64]) {
+        self.0.write(row, fields);
+    }
+
+    fn write_field(&self, row: usize, field: usize, value: u64) {
+        M::write_field(&self.0, row, field, value);
+    }
+
+    fn take(&self) -> Result<(), SnapshotError> {
+        self.0.take()
+    }
+
+    fn traverse(&self, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
+        M::traverse(&self.0, visit)
+    }
+
+    fn finish(&self) {
+        M::finish(&self.0);
+    }
+}
+
+/// That `check` ends with the complaint of a judge: that `name` shows or reads what it should not.
+pub(super) fn rejects(name: &str, check: impl FnOnce()) {
+    let complaint = catch_unwind(AssertUnwindSafe(check)).expect_err("the mutant passes");
+    let complaint = complaint.downcast::<String>().expect("the complaint is a text");
+    assert!(complaint.contains(&format!("{name}: ")), "another complaint: {complaint}");
+}
