@@ -19,7 +19,7 @@ use crate::algorithm::{Algorithm, Visit};
 use crate::bits::Bits;
 use crate::error::SnapshotError;
 use crate::rows::{Rows, Shape};
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{Ordering, fence};
 use crate::sync::yield_now;
 
 /// Keeps an old row when it is first written over.
@@ -34,16 +34,21 @@ pub struct CopyOnUpdate {
 
 impl CopyOnUpdate {
     /// Sees to it that the row has been copied aside.
+    ///
+    /// The first look takes no lock, so the lock does not order it: the bit itself must. Of the two things
+    /// that this is for, loom sees one: the traversal reads in `aside` what the client put there, which the
+    /// model shows to fail as soon as either half is relaxed. The other one is that the client's write comes
+    /// after the traversal's reading of `now`; loom lets no load return what is stored later.
     fn settle(&self, row: usize) {
-        // Acquire: pairs with the Release below; whoever else copied the row did so before we change it.
+        // Acquire: pairs with the Release below, and with the fence in `finish`.
         if self.settled.get(row, Ordering::Acquire) {
             return;
         }
         self.lock(row);
-        if !self.settled.get(row, Ordering::Acquire) {
+        // Relaxed: within a period the bit is set under the lock alone.
+        if !self.settled.get(row, Ordering::Relaxed) {
             self.aside.copy_row(row, &self.now);
-            // Release: pairs with the Acquire above, after which the other one changes `now` or reads
-            // `aside`.
+            // Release: pairs with the Acquire above.
             self.settled.set(row, Ordering::Release);
         }
         self.unlock(row);
@@ -134,6 +139,8 @@ impl Algorithm for CopyOnUpdate {
     }
 
     fn finish(&self) {
+        // Whoever finds a bit of these changes a row only after the traversal has read it.
+        fence(Ordering::Release);
         // Of a snapshot that was given up some rows are still to be settled: nobody needs them.
         self.settled.fill(u64::MAX);
     }
@@ -164,6 +171,38 @@ pub(crate) mod mutants {
                 }
             }
             Ok(ControlFlow::Continue(()))
+        }
+    }
+
+    /// Orders only one half of the look at a bit without the lock: the look, or else the setting.
+    pub(crate) struct OrdersOneHalf<const LOOK: bool>;
+
+    impl<const LOOK: bool> OrdersOneHalf<LOOK> {
+        fn settle(of: &CopyOnUpdate, row: usize) {
+            if of.settled.get(row, if LOOK { Ordering::Acquire } else { Ordering::Relaxed }) {
+                return;
+            }
+            of.lock(row);
+            if !of.settled.get(row, Ordering::Relaxed) {
+                of.aside.copy_row(row, &of.now);
+                of.settled.set(row, if LOOK { Ordering::Relaxed } else { Ordering::Release });
+            }
+            of.unlock(row);
+        }
+    }
+
+    impl<const LOOK: bool> Mutant for OrdersOneHalf<LOOK> {
+        type Of = CopyOnUpdate;
+        const NAME: &'static str = "Copy-on-Update that orders one half";
+
+        fn write_field(of: &CopyOnUpdate, row: usize, field: usize, value: u64) {
+            Self::settle(of, row);
+            of.now.write_field(row, field, value);
+        }
+
+        fn traverse(of: &CopyOnUpdate, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
+            (0..of.shape.rows).for_each(|row| Self::settle(of, row));
+            of.traverse(visit)
         }
     }
 }
