@@ -120,3 +120,20 @@ impl Pair {
 const fn shift(row: usize) -> usize {
     row % TAGS_PER_WORD * 2
 }
+
+#[cfg(test)]
+impl Pair {
+    /// The pass as it was published: it tests the tag, clears it and then copies. What a client writes after
+    /// the clearing is lost under the copy. For a mutant.
+    pub(crate) fn traverse_as_published(&self, upper: usize, visit: Visit<'_>) -> ControlFlow<()> {
+        let mut fields = vec![0; self.shape.fields];
+        (0..self.shape.rows).try_for_each(|row| {
+            self.copies[upper ^ 1].read(row, &mut fields);
+            if self.swing(row, written(upper ^ 1), ALIKE) {
+                yield_now();
+                self.copies[upper].write(row, &fields);
+            }
+            visit(row, &fields)
+        })
+    }
+}

@@ -70,3 +70,32 @@ impl Algorithm for Piggyback {
         self.copies.finish(self.upper());
     }
 }
+
+/// What the judges must reject.
+#[cfg(test)]
+pub(crate) mod mutants {
+    use super::*;
+    use crate::judge::Mutant;
+
+    /// Has the pass of the paper, which clears a tag before it copies the row.
+    pub(crate) struct ClearsBeforeItCopies;
+
+    impl Mutant for ClearsBeforeItCopies {
+        type Of = Piggyback;
+        const NAME: &'static str = "Piggyback that clears before it copies";
+
+        fn traverse(of: &Piggyback, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
+            Ok(of.copies.traverse_as_published(of.upper(), visit))
+        }
+    }
+
+    /// Lets the next snapshot be taken though the pass over the last period broke off.
+    pub(crate) struct LeavesItsPassUnfinished;
+
+    impl Mutant for LeavesItsPassUnfinished {
+        type Of = Piggyback;
+        const NAME: &'static str = "Piggyback that leaves its pass unfinished";
+
+        fn finish(_: &Piggyback) {}
+    }
+}

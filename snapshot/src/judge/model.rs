@@ -13,8 +13,8 @@ use loom::thread;
 
 use super::mutant::{Mutated, rejects};
 use crate::{
-    Algorithm, Array, Client, CopyOnUpdate, Hourglass, Naive, Piggyback, PingPong, Shape, SnapshotError, Zigzag,
-    copy_on_update, hourglass, piggyback, zigzag,
+    Algorithm, Array, Client, CopyOnUpdate, Hourglass, Naive, Piggyback, PingPong, Shape, SnapshotError,
+    Zigzag, copy_on_update, hourglass, piggyback, zigzag,
 };
 
 const ROWS: usize = 2;
@@ -127,8 +127,8 @@ macro_rules! rejected {
 }
 
 rejected! {
-    copy_on_update_that_looks_relaxed_is_rejected: copy_on_update::mutants::OrdersOneHalf<false>,
-    copy_on_update_that_settles_relaxed_is_rejected: copy_on_update::mutants::OrdersOneHalf<true>,
+    copy_on_update_that_looks_relaxed_is_rejected: copy_on_update::relaxed_mutants::OrdersOneHalf<false>,
+    copy_on_update_that_settles_relaxed_is_rejected: copy_on_update::relaxed_mutants::OrdersOneHalf<true>,
     copy_on_update_that_looks_without_the_lock_is_rejected: copy_on_update::mutants::LooksWithoutTheLock,
     zigzag_that_writes_a_field_alone_is_rejected: zigzag::mutants::WritesAFieldAlone,
     hourglass_that_writes_a_field_alone_is_rejected: hourglass::mutants::WritesAFieldAlone,
