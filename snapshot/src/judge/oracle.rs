@@ -17,9 +17,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::yield_now;
 
+use rand::distr::weighted::WeightedIndex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use rand_distr::{Distribution, Zipf};
 
 use super::mutant::{Mutated, rejects};
 use crate::{
@@ -67,13 +67,14 @@ enum Access {
     /// The first third alike, the second seldom.
     Uniform,
     /// The first ones most.
-    Zipfian(Zipf<f64>),
+    Zipfian(WeightedIndex<f64>),
 }
 
 impl Access {
     fn draw(rng: &mut StdRng, rows: &Range<usize>) -> Access {
-        let exponent = rng.random_range(0.5..1.5);
-        let zipf = Zipf::new((rows.len() * 2 / 3) as f64, exponent).expect("there are rows");
+        let exponent: f64 = rng.random_range(0.5..1.5);
+        let weights = (1..=rows.len() * 2 / 3).map(|rank| (rank as f64).powf(-exponent));
+        let zipf = WeightedIndex::new(weights).expect("there are rows");
         if rng.random() { Access::Uniform } else { Access::Zipfian(zipf) }
     }
 
@@ -82,7 +83,7 @@ impl Access {
         let index = match self {
             Access::Uniform if rng.random_ratio(1, 200) => third + rng.random_range(0..third),
             Access::Uniform => rng.random_range(0..third),
-            Access::Zipfian(zipf) => zipf.sample(rng) as usize - 1,
+            Access::Zipfian(zipf) => rng.sample(zipf),
         };
         rows.start + index
     }
