@@ -9,6 +9,7 @@ use crate::experiment::{durability, memory, recovery, throughput};
 use crate::interrupt;
 use crate::report::{Report, table};
 use crate::setting::{Options, Setting};
+use crate::snapshots;
 
 /// The laboratory: measures servers, ours and redis-server, side by side.
 #[derive(Debug, Args)]
@@ -21,6 +22,14 @@ pub struct LabCli {
 enum Command {
     /// Says which experiments there are.
     List,
+    /// Measures one cell of the study of snapshots in this process, and prints its figures.
+    #[command(hide = true)]
+    Cell {
+        /// Its parameters, as JSON.
+        cell: String,
+        /// Where to measure, as JSON.
+        place: String,
+    },
     /// Runs an experiment.
     Run {
         #[command(subcommand)]
@@ -55,6 +64,11 @@ enum Experiment {
         options: Options,
         #[command(flatten)]
         own: recovery::Options,
+    },
+    /// Algorithms that take snapshots of an array of rows: the comparative study, figure by figure.
+    Snapshots {
+        #[command(flatten)]
+        own: snapshots::Options,
     },
 }
 
@@ -95,6 +109,10 @@ pub fn execute(cli: LabCli) -> Result<Conclusion> {
             list();
             Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
         }
+        Command::Cell { cell, place } => {
+            snapshots::cell::run(&cell, &place)?;
+            Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
+        }
         Command::Run { experiment } => run_experiment(*experiment),
     }
 }
@@ -105,6 +123,7 @@ fn list() {
     table.add_row(["durability", durability::QUESTION]);
     table.add_row(["memory", memory::QUESTION]);
     table.add_row(["recovery", recovery::QUESTION]);
+    table.add_row(["snapshots", snapshots::QUESTION]);
     println!("{table}");
 }
 
@@ -129,6 +148,10 @@ fn run_experiment(experiment: Experiment) -> Result<Conclusion> {
             let (setting, mut report) = prepare("recovery", options)?;
             recovery::run(&setting, &own, &mut report)?;
             finish(&setting, report, 0)
+        }
+        Experiment::Snapshots { own } => {
+            let goals_missed = snapshots::run(&own)?;
+            Ok(Conclusion { goals_missed, broken: 0, strict: own.strict })
         }
     }
 }

@@ -1,6 +1,11 @@
 //! What can go wrong in the laboratory, by what its caller does next.
 
 use std::io;
+use std::process::ExitStatus;
+
+use tarn_snapshot::SnapshotError;
+use tarn_snapshot::checkpoint::CheckpointError;
+use tarn_snapshot::transaction::TransactionError;
 
 /// Why an experiment stopped. The run is abandoned in every case; the variants differ in who must act.
 #[derive(Debug, thiserror::Error)]
@@ -26,12 +31,34 @@ pub enum LabError {
         /// The operating system's reason.
         source: io::Error,
     },
+    /// A cell of the study ended without figures.
+    #[error("{what}: {status}{}{words}", if words.is_empty() { "" } else { ", " })]
+    Cell {
+        /// Its parameters.
+        what: String,
+        /// How its process ended.
+        status: ExitStatus,
+        /// What it said.
+        words: String,
+    },
+    /// An array refused, or a checkpoint cannot be written.
+    #[error(transparent)]
+    Snapshot(#[from] CheckpointError),
+    /// A transaction cannot be run.
+    #[error(transparent)]
+    Transaction(#[from] TransactionError),
     /// The command line asks for something that cannot be.
     #[error("{0}")]
     Arguments(String),
     /// Somebody pressed Ctrl-C.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl From<SnapshotError> for LabError {
+    fn from(error: SnapshotError) -> LabError {
+        CheckpointError::from(error).into()
+    }
 }
 
 /// The result of anything in the laboratory.

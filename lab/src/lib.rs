@@ -18,6 +18,7 @@ pub mod process;
 pub mod report;
 pub mod server;
 pub mod setting;
+pub mod snapshots;
 pub mod ycsb;
 
 pub use cli::{Conclusion, LabCli, execute, run};

@@ -59,6 +59,17 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
     Some(user + system)
 }
 
+/// Memory that a new process may have without anybody's memory being taken away.
+pub fn available_bytes() -> Result<u64> {
+    let path = "/proc/meminfo";
+    let text = fs::read_to_string(path).doing(|| path.to_owned())?;
+    let available = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kilobytes = available.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes
+        .map(|kilobytes| kilobytes * 1024)
+        .ok_or_else(|| LabError::Reply(format!("{path} is not as expected")))
+}
+
 /// The processor time that all processes of the machine have used so far, without what interrupts took. Its
 /// grain is 10 ms a core.
 pub fn machine_cpu_time() -> Result<Duration> {

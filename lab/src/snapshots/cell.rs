@@ -1,0 +1,355 @@
+//! One cell of the study: an algorithm with one choice of the parameters, measured in a process of its own,
+//! so that no cell sees what another has left behind.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+use tarn_snapshot::transaction::{Calc, VirtualHourglass, VirtualPiggyback};
+use tarn_snapshot::{CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Zigzag};
+
+use super::{flood, ticks, transactions};
+use crate::error::{IoContext, LabError, Result};
+use crate::report::Spread;
+
+/// The algorithms of the study.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
+pub enum Algorithm {
+    /// Naive.
+    #[serde(rename = "NS")]
+    #[value(name = "ns")]
+    Naive,
+    /// Copy-on-Update.
+    #[serde(rename = "COU")]
+    #[value(name = "cou")]
+    CopyOnUpdate,
+    /// Fork.
+    #[serde(rename = "Fork")]
+    #[value(name = "fork")]
+    Fork,
+    /// Zigzag.
+    #[serde(rename = "ZZ")]
+    #[value(name = "zz")]
+    Zigzag,
+    /// Ping-Pong.
+    #[serde(rename = "PP")]
+    #[value(name = "pp")]
+    PingPong,
+    /// Hourglass.
+    #[serde(rename = "HG")]
+    #[value(name = "hg")]
+    Hourglass,
+    /// Piggyback.
+    #[serde(rename = "PB")]
+    #[value(name = "pb")]
+    Piggyback,
+    /// CALC.
+    #[serde(rename = "CALC")]
+    #[value(name = "calc")]
+    Calc,
+    /// Virtual Hourglass.
+    #[serde(rename = "vHG")]
+    #[value(name = "vhg")]
+    VirtualHourglass,
+    /// Virtual Piggyback.
+    #[serde(rename = "vPB")]
+    #[value(name = "vpb")]
+    VirtualPiggyback,
+}
+
+impl Algorithm {
+    /// Those that take snapshots of clients that write rows of their own, in the order of the study's tables.
+    pub const PHYSICAL: [Algorithm; 7] = [
+        Algorithm::Naive,
+        Algorithm::CopyOnUpdate,
+        Algorithm::Fork,
+        Algorithm::Zigzag,
+        Algorithm::PingPong,
+        Algorithm::Hourglass,
+        Algorithm::Piggyback,
+    ];
+
+    /// Those that take snapshots of transactions.
+    pub const VIRTUAL: [Algorithm; 3] =
+        [Algorithm::Calc, Algorithm::VirtualHourglass, Algorithm::VirtualPiggyback];
+
+    /// Its short name in the study.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Algorithm::Naive => "NS",
+            Algorithm::CopyOnUpdate => "COU",
+            Algorithm::Fork => "Fork",
+            Algorithm::Zigzag => "ZZ",
+            Algorithm::PingPong => "PP",
+            Algorithm::Hourglass => "HG",
+            Algorithm::Piggyback => "PB",
+            Algorithm::Calc => "CALC",
+            Algorithm::VirtualHourglass => "vHG",
+            Algorithm::VirtualPiggyback => "vPB",
+        }
+    }
+
+    /// Copies of the data that it keeps at most.
+    pub const fn copies(self) -> u64 {
+        match self {
+            Algorithm::PingPong => 3,
+            _ => 2,
+        }
+    }
+}
+
+/// What a cell measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// Updates tick by tick, checkpoints to disk.
+    Ticks,
+    /// Reads tick by tick beside the updates, checkpoints to disk.
+    Reads,
+    /// Updates without a pause, snapshots that are traversed and not dumped.
+    Flood,
+    /// Transactions of several threads, snapshots that are traversed and not dumped.
+    Transactions,
+}
+
+/// The parameters of one measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// What is measured.
+    pub task: Task,
+    /// With which algorithm.
+    pub algorithm: Algorithm,
+    /// Rows of the array.
+    pub rows: usize,
+    /// Bytes of a row.
+    pub row_bytes: usize,
+    /// Updates in a tick.
+    pub updates_per_tick: usize,
+    /// The Zipfian exponent of the access; 0: uniform.
+    pub skew: f64,
+    /// From the start of a tick to that of the next.
+    pub tick_us: u64,
+    /// Checkpoints, or snapshots, that are measured.
+    pub checkpoints: usize,
+    /// Ticks, or the same time, between them.
+    pub ticks_between: u64,
+    /// Whether checkpoints are written; else snapshots are traversed, and nothing more.
+    pub dump: bool,
+    /// Clients.
+    pub threads: usize,
+    /// Whether the rows are in huge pages.
+    pub huge_pages: bool,
+    /// What chance begins with.
+    pub seed: u64,
+}
+
+/// Where a cell is measured.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Place {
+    /// Checkpoints go here.
+    pub dir: PathBuf,
+    /// The core of the client.
+    pub client_core: usize,
+    /// The core of the snapshotter.
+    pub snapshotter_core: usize,
+}
+
+/// What was measured. Times in microseconds; a figure that the task does not have is absent.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    /// Update stages of ticks while no snapshot was under way.
+    pub quiet: Distribution,
+    /// Update stages of ticks while one was being taken, traversed or dumped.
+    pub during: Distribution,
+    /// The same for the read stages.
+    pub reads_quiet: Distribution,
+    /// The same for the read stages.
+    pub reads_during: Distribution,
+    /// From the moment that a tick should have begun to the end of its update stage, all ticks.
+    pub from_intended: Distribution,
+    /// What clients waited for a snapshot to be taken, at most, by snapshot.
+    pub waits_us: Vec<f64>,
+    /// The taken phase, by snapshot.
+    pub taken_us: Vec<f64>,
+    /// The access phase with the dump, until the checkpoint is durable, by snapshot.
+    pub overhead_us: Vec<f64>,
+    /// Updates a second.
+    pub updates_per_s: f64,
+    /// Transactions a second.
+    pub transactions_per_s: f64,
+    /// Transactions that met a row that another one held, and began again.
+    pub conflicts: u64,
+    /// Transactions that met a row of a later period, and began again in it.
+    pub restarts: u64,
+    /// Resident memory once the rows are there.
+    pub resident_bytes: u64,
+    /// The most of it, with what a forked child had for itself.
+    pub resident_bytes_max: u64,
+    /// Cache misses of the client while it updated; `None` where the machine does not count them.
+    pub cache_misses: Option<u64>,
+    /// Updates of all ticks.
+    pub updates: u64,
+    /// Each tick: when it began in milliseconds, and the microseconds of its update stage.
+    pub trace: Vec<(f32, f32)>,
+    /// When each snapshot was triggered and when it was durable, in milliseconds.
+    pub snapshots_ms: Vec<(f64, f64)>,
+}
+
+/// How long something took, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// How often.
+    pub count: usize,
+    /// The mean.
+    pub mean: f64,
+    /// The median.
+    pub p50: f64,
+    /// 99 of 100 took no longer.
+    pub p99: f64,
+    /// 999 of 1000 took no longer.
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl Distribution {
+    /// Of these times; of none all is zero.
+    pub fn of(mut times_us: Vec<f64>) -> Distribution {
+        times_us.sort_by(f64::total_cmp);
+        let count = times_us.len();
+        let Some(&max) = times_us.last() else { return Distribution::default() };
+        let at = |share: f64| times_us[((count as f64 * share).ceil() as usize).clamp(1, count) - 1];
+        let mean = times_us.iter().sum::<f64>() / count as f64;
+        Distribution { count, mean, p50: at(0.5), p99: at(0.99), p999: at(0.999), max }
+    }
+}
+
+impl Figures {
+    /// The longest update stage.
+    pub fn max_us(&self) -> f64 {
+        self.quiet.max.max(self.during.max)
+    }
+
+    /// The mean update stage, of all ticks.
+    pub fn mean_us(&self) -> f64 {
+        let [quiet, during] = [self.quiet, self.during].map(|d| d.mean * d.count as f64);
+        (quiet + during) / (self.quiet.count + self.during.count).max(1) as f64
+    }
+
+    /// The longest taken phase.
+    pub fn taken_us_max(&self) -> f64 {
+        self.taken_us.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// The median access phase in milliseconds.
+    pub fn overhead_ms(&self) -> f64 {
+        if self.overhead_us.is_empty() { 0.0 } else { Spread::of(self.overhead_us.clone()).median / 1e3 }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let task = match self.task {
+            Task::Ticks => "ticks",
+            Task::Reads => "reads",
+            Task::Flood => "flood",
+            Task::Transactions => "transactions",
+        };
+        let megabytes = self.data_bytes() as f64 / 1e6;
+        write!(f, "{} {task}, {megabytes:.0} MB in rows of {} B", self.algorithm.name(), self.row_bytes)?;
+        match self.task {
+            Task::Transactions => write!(f, ", {} threads", self.threads)?,
+            _ => write!(f, ", {} updates a tick", self.updates_per_tick)?,
+        }
+        if self.skew > 0.0 {
+            write!(f, ", skew {}", self.skew)?;
+        }
+        f.write_str(if self.huge_pages { ", huge pages" } else { "" })
+    }
+}
+
+impl Cell {
+    /// About how long it takes: to set up, and for each snapshot the time between and the access phase.
+    pub fn seconds(&self) -> f64 {
+        let gigabytes = self.data_bytes() as f64 / 1e9;
+        let between = (self.ticks_between * self.tick_us) as f64 / 1e6;
+        0.3 + gigabytes * 3.0 + self.checkpoints as f64 * (between + gigabytes * 1.5)
+    }
+
+    /// Bytes of the data.
+    pub fn data_bytes(&self) -> u64 {
+        (self.rows * self.row_bytes) as u64
+    }
+
+    /// Memory that the cell needs: copies of the data, and something for all else.
+    pub fn need_bytes(&self) -> u64 {
+        self.data_bytes() * self.algorithm.copies() + (512 << 20)
+    }
+
+    /// Measures it in this process.
+    pub fn measure(&self, place: &Place) -> Result<Figures> {
+        rustix::thread::disable_transparent_huge_pages(!self.huge_pages)
+            .doing(|| "choose the size of pages".to_owned())?;
+        match (self.task, self.algorithm) {
+            (Task::Transactions, Algorithm::Calc) => transactions::measure::<Calc>(self),
+            (Task::Transactions, Algorithm::VirtualHourglass) => {
+                transactions::measure::<VirtualHourglass>(self)
+            }
+            (Task::Transactions, Algorithm::VirtualPiggyback) => {
+                transactions::measure::<VirtualPiggyback>(self)
+            }
+            (_, Algorithm::Naive) => self.measure_physical::<Naive>(place),
+            (_, Algorithm::CopyOnUpdate) => self.measure_physical::<CopyOnUpdate>(place),
+            (_, Algorithm::Fork) => self.measure_physical::<Fork>(place),
+            (_, Algorithm::Zigzag) => self.measure_physical::<Zigzag>(place),
+            (_, Algorithm::PingPong) => self.measure_physical::<PingPong>(place),
+            (_, Algorithm::Hourglass) => self.measure_physical::<Hourglass>(place),
+            (_, Algorithm::Piggyback) => self.measure_physical::<Piggyback>(place),
+            (_, Algorithm::Calc | Algorithm::VirtualHourglass | Algorithm::VirtualPiggyback) => {
+                self.refuse("its algorithm takes snapshots of transactions only")
+            }
+        }
+    }
+
+    fn measure_physical<A: tarn_snapshot::Algorithm + 'static>(&self, place: &Place) -> Result<Figures> {
+        match self.task {
+            Task::Ticks | Task::Reads => ticks::measure::<A>(self, place),
+            Task::Flood => flood::measure::<A>(self, place),
+            Task::Transactions => self.refuse("its algorithm takes no snapshots of transactions"),
+        }
+    }
+
+    fn refuse(&self, why: &str) -> Result<Figures> {
+        Err(LabError::Arguments(format!("no such cell: {why}")))
+    }
+
+    /// Measures it in a process of its own, which `tarn` is the program of.
+    pub fn measure_apart(&self, place: &Place, tarn: &Path) -> Result<Figures> {
+        let plain = "parameters are plain data";
+        let output = Command::new(tarn)
+            .args(["lab", "cell"])
+            .args([serde_json::to_string(self).expect(plain), serde_json::to_string(place).expect(plain)])
+            .output()
+            .doing(|| format!("start {}", tarn.display()))?;
+        if !output.status.success() {
+            let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(LabError::Cell { what: format!("{self:?}"), status: output.status, words });
+        }
+        serde_json::from_slice(&output.stdout)
+            .map_err(|error| LabError::Reply(format!("the figures of a cell: {error}")))
+    }
+}
+
+/// What the process of a cell does: measures it and prints its figures. Both arguments are JSON.
+pub fn run(cell: &str, place: &str) -> Result<()> {
+    let refuse = |error: serde_json::Error| LabError::Arguments(format!("that is no cell: {error}"));
+    let cell: Cell = serde_json::from_str(cell).map_err(refuse)?;
+    let place: Place = serde_json::from_str(place).map_err(refuse)?;
+    let figures = cell.measure(&place)?;
+    println!("{}", serde_json::to_string(&figures).expect("figures are plain data"));
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! Cache misses, where the machine counts them.
+
+use perf_event::events::Hardware;
+use perf_event::{Builder, Counter};
+
+/// Counts the cache misses of a thread between starts and stops.
+pub struct CacheMisses {
+    counter: Option<Counter>,
+}
+
+impl CacheMisses {
+    /// Of the calling thread. Virtual machines often have no counters, and the system may forbid them.
+    pub fn of_this_thread() -> CacheMisses {
+        CacheMisses { counter: Builder::new(Hardware::CACHE_MISSES).build().ok() }
+    }
+
+    /// Counts from here on.
+    pub fn start(&mut self) {
+        if let Some(counter) = &mut self.counter
+            && counter.enable().is_err()
+        {
+            self.counter = None;
+        }
+    }
+
+    /// Counts no more until started again.
+    pub fn stop(&mut self) {
+        if let Some(counter) = &mut self.counter
+            && counter.disable().is_err()
+        {
+            self.counter = None;
+        }
+    }
+
+    /// How many there were, if they were counted.
+    pub fn count(&mut self) -> Option<u64> {
+        self.counter.as_mut()?.read().ok()
+    }
+}

@@ -1,0 +1,68 @@
+//! A client that updates without a pause, and snapshots that are traversed and not dumped.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tarn_snapshot::{Algorithm, Array, Client, Shape, SnapshotError};
+
+use super::cell::{Cell, Figures, Place};
+use super::stream::Stream;
+use crate::error::Result;
+use crate::process;
+
+/// Measures the cell with algorithm `A`.
+pub fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Result<Figures> {
+    let shape = Shape::new(cell.rows, cell.row_bytes)?;
+    let (mut clients, mut snapshotter) = Array::<A>::new(shape, 1)?;
+    let client = clients.remove(0);
+    let stream = Stream::new(cell.rows, cell.skew, cell.seed);
+    let stop = AtomicBool::new(false);
+    let show = |_: usize, fields: &[u64]| {
+        std::hint::black_box(fields);
+        Ok::<_, SnapshotError>(())
+    };
+    snapshotter.take()?.traverse(show)?;
+    std::thread::scope(|scope| {
+        let flooding = scope.spawn(|| flood(client, stream, cell, place, &stop));
+        let mut snapshots = || {
+            process::pin_thread(&[place.snapshotter_core])?;
+            for _ in 0..cell.checkpoints {
+                std::thread::sleep(Duration::from_micros(cell.tick_us * cell.ticks_between));
+                snapshotter.take()?.traverse(show)?;
+            }
+            Ok(())
+        };
+        let outcome: Result<()> = snapshots();
+        stop.store(true, Ordering::Relaxed);
+        let updates_per_s = flooding.join().expect("the client does not panic")?;
+        outcome?;
+        let memory = process::memory(std::process::id())?;
+        let resident_bytes_max = memory.resident_bytes_max;
+        Ok(Figures { updates_per_s, resident_bytes_max, ..Figures::default() })
+    })
+}
+
+/// Updates until told to stop. Returns how many in a second.
+fn flood<A: Algorithm>(
+    mut client: Client<A>,
+    mut stream: Stream,
+    cell: &Cell,
+    place: &Place,
+    stop: &AtomicBool,
+) -> Result<f64> {
+    process::pin_thread(&[place.client_core])?;
+    let fields = cell.row_bytes / 8;
+    let start = Instant::now();
+    let mut value = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let mut turn = client.turn();
+        stream.take(cell.updates_per_tick, |rows| {
+            for &row in rows {
+                value += 1;
+                // The row and the field are the array's own.
+                let _ = turn.write_field(row as usize, value as usize % fields, value);
+            }
+        });
+    }
+    Ok(value as f64 / start.elapsed().as_secs_f64())
+}

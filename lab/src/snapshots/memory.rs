@@ -1,0 +1,73 @@
+//! What forked children have for themselves: the pages that the kernel has copied.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::process;
+
+/// How often the children are looked at.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// Looks at the memory of this process's children again and again.
+pub struct ChildMemory {
+    stop: Arc<AtomicBool>,
+    watching: JoinHandle<u64>,
+}
+
+impl ChildMemory {
+    /// Begins, on the given core.
+    pub fn watch(core: usize) -> ChildMemory {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let watching = std::thread::spawn(move || {
+            // Where it runs is a matter of courtesy.
+            let _ = process::pin_thread(&[core]);
+            let mut most = 0;
+            while !stopped.load(Ordering::Relaxed) {
+                std::thread::park_timeout(PERIOD);
+                most = most.max(children().iter().map(|child| private_bytes(*child)).sum());
+            }
+            most
+        });
+        ChildMemory { stop, watching }
+    }
+
+    /// Ends. Returns the most bytes that the children had together and for themselves.
+    pub fn end(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.watching.join().unwrap_or_default()
+    }
+}
+
+/// The children of this process.
+fn children() -> Vec<u32> {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
+/// Bytes in pages that no other process has.
+fn private_bytes(process: u32) -> u64 {
+    let rollup = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
+    let private = rollup.lines().filter(|line| line.starts_with("Private_"));
+    let kilobytes = private.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kilobytes.sum::<u64>() * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_has_memory_of_its_own() {
+        let mut child = std::process::Command::new("sleep").arg("5").spawn().expect("there is a sleep");
+        assert!(children().contains(&child.id()));
+        assert!(private_bytes(child.id()) > 4096);
+        child.kill().and_then(|()| child.wait()).expect("the child is ours");
+    }
+}

@@ -1,0 +1,63 @@
+//! The file of results: a line of JSON for each cell that was measured, so that a run can go on where it was
+//! stopped, and a report be drawn without measuring again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::cell::{Cell, Figures};
+use crate::error::{IoContext, LabError, Result};
+
+/// The experiment's name in the lines.
+pub const EXPERIMENT: &str = "snapshots";
+
+/// All that was measured.
+#[derive(Debug, Default)]
+pub struct Results {
+    /// Where they came from.
+    pub path: PathBuf,
+    /// A line each, the newest last.
+    pub lines: Vec<Line>,
+}
+
+/// One measurement.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Line {
+    experiment: String,
+    /// What was measured.
+    #[serde(rename = "parameters")]
+    pub cell: Cell,
+    /// What came of it.
+    pub figures: Figures,
+    /// The commit that measured it.
+    pub commit: String,
+    /// The machine.
+    pub machine: serde_json::Value,
+}
+
+impl Results {
+    /// Reads a file; one that is not there has no results.
+    pub fn read(path: &Path) -> Result<Results> {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(error).doing(|| path.display().to_string()),
+        };
+        let mut lines = Vec::new();
+        for (number, text) in text.lines().enumerate() {
+            let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {
+                let place = format!("{}, line {}", path.display(), number + 1);
+                LabError::Arguments(format!("{place}: {error}; is it a file of the laboratory's results?"))
+            })?;
+            // Goals, and other experiments' lines, have other shapes.
+            lines.extend(Line::deserialize(value).ok().filter(|line| line.experiment == EXPERIMENT));
+        }
+        Ok(Results { path: path.to_owned(), lines })
+    }
+
+    /// The newest figures of a cell.
+    pub fn find(&self, cell: &Cell) -> Option<&Figures> {
+        self.lines.iter().rev().find(|line| line.cell == *cell).map(|line| &line.figures)
+    }
+}

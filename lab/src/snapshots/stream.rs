@@ -1,0 +1,85 @@
+//! The accesses of a cell, made before the clock runs.
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use rand_distr::{Distribution, Zipf};
+
+/// Accesses that are made; the client goes round.
+const ACCESSES: usize = 1 << 24;
+
+/// Rows in the order in which they are accessed.
+pub struct Stream {
+    rows: Vec<u32>,
+    next: usize,
+}
+
+impl Stream {
+    /// Accesses to `rows` rows, Zipfian with exponent `skew` and popular rows far apart; 0: uniform.
+    pub fn new(rows: usize, skew: f64, seed: u64) -> Stream {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let rows = u32::try_from(rows).expect("the study has fewer rows than 2^32");
+        let accesses = if skew == 0.0 {
+            (0..ACCESSES).map(|_| rng.random_range(0..rows)).collect()
+        } else {
+            let zipf = Zipf::new(f64::from(rows), skew).expect("a plan has exponents that are positive");
+            (0..ACCESSES).map(|_| scatter(zipf.sample(&mut rng) as u64 - 1, u64::from(rows))).collect()
+        };
+        Stream { rows: accesses, next: 0 }
+    }
+
+    /// The next `count` accesses, as pieces of the stream.
+    pub fn take(&mut self, mut count: usize, mut access: impl FnMut(&[u32])) {
+        while count > 0 {
+            let rest = &self.rows[self.next..];
+            let piece = &rest[..rest.len().min(count)];
+            access(piece);
+            count -= piece.len();
+            self.next = (self.next + piece.len()) % self.rows.len();
+        }
+    }
+}
+
+/// The row of the given popularity: another one for each, as the factor and `rows` have no common divisor.
+fn scatter(rank: u64, rows: u64) -> u32 {
+    // A prime beyond any number of rows.
+    const FACTOR: u64 = 4_294_967_311;
+    (u128::from(rank) * u128::from(FACTOR) % u128::from(rows)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn popular_rows_are_scattered_and_none_is_lost() {
+        let mut rows: Vec<u32> = (0..1000).map(|rank| scatter(rank, 1000)).collect();
+        assert!(rows.windows(2).all(|pair| pair[0].abs_diff(pair[1]) > 1));
+        rows.sort_unstable();
+        assert_eq!(rows, (0..1000).collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn the_skew_is_that_of_zipf() {
+        // Of 100 rows with exponent 0.9 the most popular one has 1 / (sum of k^-0.9) of the accesses.
+        let mut stream = Stream::new(100, 0.9, 1);
+        let (mut popular, mut all) = (0, 0);
+        stream.take(1_000_000, |rows| {
+            popular += rows.iter().filter(|row| **row == 0).count();
+            all += rows.len();
+        });
+        let share = 1.0 / (1..=100).map(|k| f64::from(k).powf(-0.9)).sum::<f64>();
+        assert_eq!(all, 1_000_000);
+        assert!((popular as f64 / all as f64 / share - 1.0).abs() < 0.02, "{popular}, expected {share}");
+    }
+
+    #[test]
+    fn the_client_goes_round() {
+        let mut stream = Stream::new(10, 0.0, 1);
+        let mut first = Vec::new();
+        stream.take(5, |rows| first.extend_from_slice(rows));
+        stream.take(ACCESSES - 5, |_| ());
+        let mut again = Vec::new();
+        stream.take(5, |rows| again.extend_from_slice(rows));
+        assert_eq!(first, again);
+    }
+}

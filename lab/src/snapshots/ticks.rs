@@ -1,0 +1,235 @@
+//! A client that works tick by tick, and checkpoints meanwhile.
+//!
+//! ```text
+//!   client       |updates---|reads--|idle |updates----|reads--|idle |…      one tick each
+//!   snapshotter        |taken|-traverse and dump, fsync-|   between   |taken|-…
+//! ```
+//!
+//! The update stage begins when the tick should begin, or when the one before has ended if that was later;
+//! what the client waits for the cut is part of it. A tick counts as one during a snapshot if it overlaps
+//! with the time from its trigger until the checkpoint is durable.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tarn_snapshot::checkpoint::CheckpointDir;
+use tarn_snapshot::{Algorithm, Array, Client, Shape, Snapshotter};
+
+use super::cell::{Cell, Distribution, Figures, Place, Task};
+use super::counter::CacheMisses;
+use super::memory::ChildMemory;
+use super::stream::Stream;
+use crate::error::{LabError, Result};
+use crate::interrupt;
+use crate::process;
+
+/// A sleep may last so much longer than asked for; the rest of the idle stage is spent looking at the clock.
+const OVERSLEEP: Duration = Duration::from_micros(300);
+
+/// One tick, in microseconds since the start.
+struct Tick {
+    intended: f64,
+    began: f64,
+    /// What of the update stage was waiting for a cut.
+    waited: f64,
+    updated: f64,
+    ended: f64,
+}
+
+/// One snapshot, in microseconds since the start.
+struct Taken {
+    triggered: f64,
+    /// The client was out, and had to stay out until `taken`.
+    cut: f64,
+    taken: f64,
+    durable: f64,
+}
+
+/// Measures the cell with algorithm `A`.
+pub fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Result<Figures> {
+    let shape = Shape::new(cell.rows, cell.row_bytes)?;
+    let (mut clients, mut snapshotter) = Array::<A>::new(shape, 1)?;
+    let client = clients.remove(0);
+    let mut dir = CheckpointDir::new(&place.dir, shape);
+    let stream = Stream::new(cell.rows, cell.skew, cell.seed);
+    // The first checkpoint is full for all and shows nothing; it is the base of those that follow.
+    if cell.dump {
+        snapshotter.take()?.checkpoint(&mut dir)?;
+    } else {
+        snapshotter.take()?.traverse(look)?;
+    }
+    let resident_bytes = process::memory(std::process::id())?.resident_bytes;
+
+    let stop = AtomicBool::new(false);
+    let start = Instant::now();
+    let (ticked, taken) = std::thread::scope(|scope| {
+        let ticking = scope.spawn(|| run_ticks(client, stream, cell, place, start, &stop));
+        let taken = run_checkpoints(&mut snapshotter, &mut dir, cell, place, start);
+        stop.store(true, Ordering::Relaxed);
+        (ticking.join().expect("the client does not panic"), taken)
+    });
+    let (taken, child_bytes) = taken?;
+    let ticked = ticked?;
+    let mut figures = judge(&ticked, &taken, cell);
+    figures.resident_bytes = resident_bytes;
+    figures.resident_bytes_max = process::memory(std::process::id())?.resident_bytes_max + child_bytes;
+    Ok(figures)
+}
+
+/// What the client has done.
+struct Ticked {
+    ticks: Vec<Tick>,
+    cache_misses: Option<u64>,
+}
+
+fn run_ticks<A: Algorithm>(
+    mut client: Client<A>,
+    mut stream: Stream,
+    cell: &Cell,
+    place: &Place,
+    start: Instant,
+    stop: &AtomicBool,
+) -> Result<Ticked> {
+    process::pin_thread(&[place.client_core])?;
+    let mut misses = CacheMisses::of_this_thread();
+    let fields = cell.row_bytes / 8;
+    let since_start = |now: Instant| (now - start).as_secs_f64() * 1e6;
+    let mut ticks = Vec::new();
+    let mut value = 0;
+    let mut sum = 0_u64;
+    for number in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let intended = start + Duration::from_micros(cell.tick_us) * number;
+        wait_until(intended);
+        let began = Instant::now();
+        misses.start();
+        let mut turn = client.turn();
+        let entered = Instant::now();
+        stream.take(cell.updates_per_tick, |rows| {
+            for &row in rows {
+                value += 1;
+                // The row and the field are the array's own.
+                let _ = turn.write_field(row as usize, value as usize % fields, value);
+            }
+        });
+        drop(turn);
+        misses.stop();
+        let updated = Instant::now();
+        if cell.task == Task::Reads {
+            let turn = client.turn();
+            stream.take(cell.updates_per_tick, |rows| {
+                for &row in rows {
+                    sum ^= turn.read_field(row as usize, row as usize % fields).unwrap_or_default();
+                }
+            });
+        }
+        let ended = Instant::now();
+        ticks.push(Tick {
+            intended: since_start(intended),
+            began: since_start(began.min(entered)),
+            waited: (entered - began).as_secs_f64() * 1e6,
+            updated: since_start(updated),
+            ended: since_start(ended),
+        });
+    }
+    std::hint::black_box(sum);
+    Ok(Ticked { ticks, cache_misses: misses.count() })
+}
+
+/// What is done with a row that is not dumped.
+fn look(_: usize, fields: &[u64]) -> Result<()> {
+    std::hint::black_box(fields);
+    Ok(())
+}
+
+/// Sleeps, and looks at the clock for the last moment.
+fn wait_until(time: Instant) {
+    if let Some(rest) = time.checked_duration_since(Instant::now())
+        && rest > OVERSLEEP
+    {
+        std::thread::sleep(rest - OVERSLEEP);
+    }
+    while Instant::now() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// Takes the snapshots and dumps them. Returns them, and the most memory that a child had for itself.
+fn run_checkpoints<A: Algorithm>(
+    snapshotter: &mut Snapshotter<A>,
+    dir: &mut CheckpointDir,
+    cell: &Cell,
+    place: &Place,
+    start: Instant,
+) -> Result<(Vec<Taken>, u64)> {
+    process::pin_thread(&[place.snapshotter_core])?;
+    let since_start = |now: Instant| (now - start).as_secs_f64() * 1e6;
+    let between = Duration::from_micros(cell.tick_us * cell.ticks_between);
+    let mut all = Vec::new();
+    let mut child_bytes = 0;
+    for number in 0..cell.checkpoints {
+        std::thread::sleep(between);
+        interrupt::check()?;
+        let triggered = Instant::now();
+        let mut cut = triggered;
+        let mut snapshot = snapshotter.take_and(|| cut = Instant::now())?;
+        let taken = Instant::now();
+        // The last one only: to look at the child's memory takes time of its own.
+        let last = number + 1 == cell.checkpoints;
+        let watched = last.then(|| ChildMemory::watch(place.snapshotter_core));
+        let dumped = if cell.dump {
+            snapshot.checkpoint(dir).map_err(LabError::from)
+        } else {
+            snapshot.traverse(look).map(|()| drop(snapshot))
+        };
+        let durable = Instant::now();
+        child_bytes = child_bytes.max(watched.map_or(0, ChildMemory::end));
+        dumped?;
+        all.push(Taken {
+            triggered: since_start(triggered),
+            cut: since_start(cut),
+            taken: since_start(taken),
+            durable: since_start(durable),
+        });
+    }
+    std::thread::sleep(between);
+    Ok((all, child_bytes))
+}
+
+fn judge(ticked: &Ticked, taken: &[Taken], cell: &Cell) -> Figures {
+    // Those before the first snapshot warm the caches up.
+    let warm = taken.first().map_or(0.0, |first| first.triggered / 2.0);
+    let measured = || ticked.ticks.iter().filter(|tick| tick.began >= warm);
+    let meets = |tick: &Tick| {
+        taken.iter().any(|taken| tick.began <= taken.durable && tick.updated >= taken.triggered)
+    };
+    let times = |during: bool, of: fn(&Tick) -> f64| {
+        Distribution::of(measured().filter(|tick| meets(tick) == during).map(of).collect())
+    };
+    let (update, read) = (|tick: &Tick| tick.updated - tick.began, |tick: &Tick| tick.ended - tick.updated);
+    let reads = |during| if cell.task == Task::Reads { times(during, read) } else { Distribution::default() };
+    let wait = |taken: &Taken| {
+        let met = ticked
+            .ticks
+            .iter()
+            .filter(|tick| tick.began <= taken.taken && tick.began + tick.waited >= taken.cut);
+        met.map(|tick| tick.waited).fold(0.0, f64::max)
+    };
+    Figures {
+        quiet: times(false, update),
+        during: times(true, update),
+        reads_quiet: reads(false),
+        reads_during: reads(true),
+        from_intended: Distribution::of(measured().map(|tick| tick.updated - tick.intended).collect()),
+        waits_us: taken.iter().map(wait).collect(),
+        taken_us: taken.iter().map(|taken| taken.taken - taken.cut).collect(),
+        overhead_us: taken.iter().map(|taken| taken.durable - taken.taken).collect(),
+        cache_misses: ticked.cache_misses,
+        updates: (ticked.ticks.len() * cell.updates_per_tick) as u64,
+        trace: ticked.ticks.iter().map(|tick| ((tick.began / 1e3) as f32, update(tick) as f32)).collect(),
+        snapshots_ms: taken.iter().map(|taken| (taken.triggered / 1e3, taken.durable / 1e3)).collect(),
+        ..Figures::default()
+    }
+}

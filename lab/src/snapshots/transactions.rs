@@ -1,0 +1,85 @@
+//! Transactions of several threads under strict two-phase locking, and snapshots that are traversed meanwhile.
+//!
+//! A transaction reads and writes [`ROWS`] rows, drawn uniformly.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tarn_snapshot::transaction::{Store, TransactionError, VirtualAlgorithm};
+use tarn_snapshot::{Shape, SnapshotError};
+
+use super::cell::{Cell, Figures};
+use crate::error::Result;
+
+/// Rows that a transaction reads and writes.
+const ROWS: usize = 10;
+/// Transactions between two looks at whether to stop.
+const BATCH: usize = 64;
+
+/// Measures the cell with algorithm `V`.
+pub fn measure<V: VirtualAlgorithm + 'static>(cell: &Cell) -> Result<Figures> {
+    let shape = Shape::new(cell.rows, cell.row_bytes)?;
+    let (store, mut snapshotter) = Store::<V>::new(shape)?;
+    let stop = AtomicBool::new(false);
+    let show = |_: usize, fields: &[u64]| {
+        std::hint::black_box(fields);
+        Ok::<_, SnapshotError>(())
+    };
+    snapshotter.take().traverse(show)?;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cell.threads as u64)
+            .map(|thread| {
+                let (store, stop) = (store.clone(), &stop);
+                scope.spawn(move || work(&store, cell, cell.seed * 1000 + thread, stop))
+            })
+            .collect();
+        let start = Instant::now();
+        for _ in 0..cell.checkpoints {
+            std::thread::sleep(Duration::from_micros(cell.tick_us * cell.ticks_between));
+            snapshotter.take().traverse(show)?;
+        }
+        stop.store(true, Ordering::Relaxed);
+        let elapsed = start.elapsed();
+        let mut committed = 0;
+        for thread in threads {
+            committed += thread.join().expect("a client does not panic")?;
+        }
+        let counts = store.counts();
+        Ok(Figures {
+            transactions_per_s: committed as f64 / elapsed.as_secs_f64(),
+            conflicts: counts.conflicts,
+            restarts: counts.restarts,
+            ..Figures::default()
+        })
+    })
+}
+
+/// Runs transactions until told to stop. Returns how many.
+fn work<V: VirtualAlgorithm>(
+    store: &Arc<Store<V>>,
+    cell: &Cell,
+    seed: u64,
+    stop: &AtomicBool,
+) -> std::result::Result<u64, TransactionError> {
+    let mut committed = 0;
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let mut fields = vec![0; cell.row_bytes / 8];
+    while !stop.load(Ordering::Relaxed) {
+        for _ in 0..BATCH {
+            let rows: [usize; ROWS] = std::array::from_fn(|_| rng.random_range(0..cell.rows));
+            store.run(|transaction| {
+                for row in rows {
+                    transaction.read(row, &mut fields)?;
+                    fields[0] = fields[0].wrapping_add(1);
+                    transaction.write(row, &fields)?;
+                }
+                Ok::<_, TransactionError>(())
+            })?;
+            committed += 1;
+        }
+    }
+    Ok(committed)
+}
