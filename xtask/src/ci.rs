@@ -42,6 +42,7 @@ const SECTIONS: &[Section] = &[
         purpose: "what threads share holds in every order they may act in",
         run: models,
     },
+    Section { name: "miri", purpose: "no undefined behaviour, by miri where it is installed", run: miri },
     Section { name: "clients", purpose: "redis-py, go-redis, redis-cli and redis-benchmark", run: clients },
     Section { name: "fuzz", purpose: "hostile bytes, for a while", run: fuzz },
 ];
@@ -105,6 +106,21 @@ fn models(root: &Path, _: &Ci) -> Count {
     let target = target(root).join("models");
     let test = ["test", "--quiet", "--package", "tarn-snapshot", "--lib", "model::", "--target-dir"];
     tests(command(root, "cargo", &test).arg(target).env("RUSTFLAGS", "--cfg loom"))
+}
+
+/// What miri, which runs a program step by step and knows what it may not do, says to the tests of the
+/// algorithms and of the child of a fork. It comes with nightly toolchains; nothing else here needs one.
+fn miri(root: &Path, _: &Ci) -> Count {
+    let miri = ["run", "nightly", "cargo", "miri"];
+    let version = command(root, "rustup", &miri).arg("--version").output();
+    if !version.is_ok_and(|output| output.status.success()) {
+        println!("not installed, nothing is checked: rustup component add --toolchain nightly miri rust-src");
+        return Count::default();
+    }
+    let target = target(root).join("miri");
+    let test = ["test", "--quiet", "--package", "tarn-snapshot", "--lib", "--target-dir"];
+    let filters = ["--", "judge::", "fork::child"];
+    tests(command(root, "rustup", &miri).args(test).arg(target).args(filters))
 }
 
 /// Clients that others wrote, unchanged. Each server that they talk to is started by their own fixtures.

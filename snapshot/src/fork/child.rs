@@ -140,8 +140,15 @@ struct Ends {
 }
 
 impl Ends {
-    /// The life of the child: answers requests until it hears [`END`] or the parent is gone.
+    /// The life of the child.
     fn serve(&self, memory: &Memory<'_>) -> ! {
+        self.answer_all(memory);
+        // SAFETY: ends the process without running anything of the parent's.
+        unsafe { libc::_exit(0) }
+    }
+
+    /// Answers requests until it hears [`END`] or the parent is gone.
+    fn answer_all(&self, memory: &Memory<'_>) {
         let mut file = Target { fd: -1, offset: 0 };
         let mut request = [[0; 8]; 3];
         while self.read(request.as_flattened_mut()) {
@@ -158,8 +165,6 @@ impl Ends {
                 break;
             }
         }
-        // SAFETY: ends the process without running anything of the parent's.
-        unsafe { libc::_exit(0) }
     }
 
     /// Fills `bytes`; `false` if the parent is gone.
@@ -256,4 +261,36 @@ fn write(fd: RawFd, bytes: &[u8], offset: Option<u64>) -> Result<(), c_int> {
 
 fn last_error() -> c_int {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// In a thread instead of a process, so that miri can look on.
+    #[test]
+    fn rows_are_answered_as_they_are_in_memory_and_the_rest_by_leaving() {
+        let words: Vec<AtomicU64> = (0..6).map(AtomicU64::new).collect();
+        let memory = Memory { words: &words, row_fields: 2 };
+        let asked = |request: Request, answer: &mut [[u8; 8]]| {
+            let (their_requests, mut requests) = io::pipe().unwrap();
+            let (mut answers, their_answers) = io::pipe().unwrap();
+            std::thread::scope(|scope| {
+                let ends = Ends { requests: their_requests.as_raw_fd(), answers: their_answers.as_raw_fd() };
+                let memory = &memory;
+                scope.spawn(move || ends.answer_all(memory));
+                requests.write_all(request.map(u64::to_ne_bytes).as_flattened()).unwrap();
+                answers.read_exact(answer.as_flattened_mut()).unwrap();
+                requests.write_all([END, 0, 0].map(u64::to_ne_bytes).as_flattened()).unwrap();
+            });
+        };
+        let mut rows = [[0; 8]; 4];
+        asked([SHOW, 1, 2], &mut rows);
+        assert_eq!(rows.map(u64::from_ne_bytes), [2, 3, 4, 5]);
+        for elsewhere in [[SHOW, 1, 3], [SHOW, u64::MAX, 1], [SHOW, 3, u64::MAX], [9, 0, 0], [END, 0, 0]] {
+            asked(elsewhere, &mut []);
+        }
+    }
 }
