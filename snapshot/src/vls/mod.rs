@@ -50,6 +50,8 @@ mod buffer;
 mod error;
 mod index;
 mod mask;
+#[cfg(all(test, loom))]
+mod model;
 mod remset;
 mod reset;
 mod scan;

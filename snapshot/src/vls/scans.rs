@@ -33,6 +33,7 @@ struct Bits<M> {
     /// 1: the pass for it is under way.
     resetting: M,
     /// No more passes are wanted.
+    #[cfg_attr(loom, allow(dead_code))]
     stopped: bool,
 }
 

@@ -152,7 +152,9 @@ impl<M: Mask> Store<M> {
     #[cfg(loom)]
     pub fn reset_ended(&self) {
         let (bits, stable) = self.parts.scans.take_ended();
-        self.parts.reset(bits, stable);
+        if bits != M::ZEROS {
+            self.parts.reset(bits, stable);
+        }
     }
 }
 
