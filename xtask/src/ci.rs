@@ -104,8 +104,14 @@ fn test(root: &Path, _: &Ci) -> Count {
 /// library in all that is compiled so, which therefore has a place of its own.
 fn models(root: &Path, _: &Ci) -> Count {
     let target = target(root).join("models");
-    let test = ["test", "--quiet", "--package", "tarn-snapshot", "--lib", "model::", "--target-dir"];
-    tests(command(root, "cargo", &test).arg(target).env("RUSTFLAGS", "--cfg loom"))
+    let what = ["--package", "tarn-snapshot", "--lib", "--test", "history", "model::"];
+    tests(
+        command(root, "cargo", &["test", "--quiet"])
+            .args(what)
+            .arg("--target-dir")
+            .arg(target)
+            .env("RUSTFLAGS", "--cfg loom"),
+    )
 }
 
 /// What miri, which runs a program step by step and knows what it may not do, says to the tests of the

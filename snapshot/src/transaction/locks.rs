@@ -30,7 +30,8 @@ const STAMP: u64 = 0xff_ffff;
 const READ_IN: u32 = 16;
 const WRITTEN_IN: u32 = 40;
 
-/// How often a lock is tried before the transaction gives up.
+/// How often a lock is tried before the transaction gives up. loom knows who can go on only if nobody waits
+/// with a lock.
 const TRIES: usize = if cfg!(loom) { 1 } else { 64 };
 
 pub(crate) struct Locks {
@@ -82,7 +83,7 @@ impl Locks {
         let word = &self.words[row];
         let later = stamp(period.number() + 1);
         let mut state = word.load(Ordering::Relaxed);
-        for _ in 0..TRIES {
+        for left in (0..TRIES).rev() {
             let meeting = Meeting {
                 written: state >> WRITTEN_IN == later,
                 read: state >> READ_IN & STAMP == later,
@@ -97,10 +98,11 @@ impl Locks {
                     Ok(_) => return Ok(()),
                     Err(now) => state = now,
                 },
-                None => {
+                None if left > 0 => {
                     yield_now();
                     state = word.load(Ordering::Relaxed);
                 }
+                None => {}
             }
         }
         Err(Refusal::Held)

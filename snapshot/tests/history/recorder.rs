@@ -70,7 +70,7 @@ impl Notes {
 
 /// The rows of one snapshot after the other: balance and version.
 pub(crate) struct Merged {
-    rows: Vec<[u64; 2]>,
+    pub(crate) rows: Vec<[u64; 2]>,
     first: bool,
 }
 
@@ -94,9 +94,5 @@ impl Merged {
         }
         self.first = false;
         self.rows.iter().map(|row| row[1]).collect()
-    }
-
-    pub(crate) fn sum(&self) -> u64 {
-        self.rows.iter().fold(0, |sum: u64, row| sum.wrapping_add(row[0]))
     }
 }
