@@ -8,7 +8,7 @@
 //!
 //! The pass takes every latch once. So when it is over, no writer goes by masks from before the scans left,
 //! and what such a writer kept for them after they had read the remset is let go of: the paper leaves it
-//! there for good.
+//! there, for the next scan with that bit to take as its own.
 
 use super::mask::Mask;
 use super::store::Parts;
