@@ -88,6 +88,8 @@ fn locks() {
 }
 
 /// With one preemption: the five phases wait in so many places that a second one takes loom beyond minutes.
+/// One alone does not bring a transaction across the point of consistency: a copy that is not kept,
+/// `stepped.rs` finds and this does not.
 #[test]
 fn calc() {
     model::<Calc>(CROSSED, 1, 1);
