@@ -50,18 +50,6 @@ impl Bits {
         &self.words
     }
 
-    /// The rows whose bit is set.
-    pub(crate) fn ones(&self) -> impl Iterator<Item = usize> {
-        self.words.iter().enumerate().flat_map(|(index, word)| {
-            let mut word = word.load(Ordering::Relaxed);
-            std::iter::from_fn(move || {
-                let bit = (word != 0).then(|| word.trailing_zeros())?;
-                word &= word - 1;
-                Some(index * ROWS_PER_WORD + bit as usize)
-            })
-        })
-    }
-
     /// Gives every word the same value.
     pub(crate) fn fill(&self, value: u64) {
         for word in &self.words {

@@ -7,8 +7,8 @@
 use std::ops::ControlFlow;
 
 use crate::algorithm::Visit;
-use crate::bits::Bits;
 use crate::error::SnapshotError;
+use crate::flags::Flags;
 use crate::rows::{Rows, Shape};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -16,7 +16,7 @@ pub(crate) struct Halves {
     shape: Shape,
     copies: [Rows; 2],
     /// The rows that were written while their copy was the current one.
-    marks: [Bits; 2],
+    marks: [Flags; 2],
     /// Which copy takes the writes. Changed in the taken phase only.
     current: AtomicUsize,
     /// No snapshot has been finished yet.
@@ -28,12 +28,13 @@ impl Halves {
         Ok(Halves {
             shape,
             copies: [Rows::new(shape)?, Rows::new(shape)?],
-            marks: [Bits::new(shape.rows), Bits::new(shape.rows)],
+            marks: [Flags::new(shape.rows), Flags::new(shape.rows)],
             current: AtomicUsize::new(0),
             first: AtomicBool::new(true),
         })
     }
 
+    #[inline]
     pub(crate) fn copy(&self, half: usize) -> &Rows {
         &self.copies[half]
     }
@@ -44,39 +45,28 @@ impl Halves {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// Marks a row in the current copy; says whether it was marked before.
+    /// Marks a row in a copy.
     #[inline]
-    pub(crate) fn mark(&self, row: usize) -> bool {
-        let marks = &self.marks[self.current()];
-        let was_marked = marks.get(row, Ordering::Relaxed);
-        if !was_marked {
-            marks.put_alone(row, true);
-        }
-        was_marked
-    }
-
-    /// Marks a row in a copy, while others may mark other rows.
-    #[inline]
-    pub(crate) fn mark_among_others(&self, half: usize, row: usize) {
-        if !self.marks[half].get(row, Ordering::Relaxed) {
-            self.marks[half].set(row, Ordering::Relaxed);
-        }
+    pub(crate) fn mark(&self, half: usize, row: usize) {
+        self.marks[half].put(row, 1, Ordering::Relaxed);
     }
 
     /// Whether a row is marked in a copy.
     #[inline]
     pub(crate) fn is_marked(&self, half: usize, row: usize) -> bool {
-        self.marks[half].get(row, Ordering::Relaxed)
+        // Acquire: pairs with the Release in `finish`.
+        self.marks[half].get(row, Ordering::Acquire) != 0
     }
 
     /// The rows that the snapshot shows as changed.
     pub(crate) fn changed(&self) -> impl Iterator<Item = usize> {
-        self.marks[self.current() ^ 1].ones()
+        self.marks[self.current() ^ 1].set()
     }
 
-    /// Forgets which rows had changed, but not that a first snapshot has all rows.
+    /// Forgets which rows had changed, but not that a first snapshot has all rows. REQUIRES: no turn is under
+    /// way, and each of the rows is marked in the current copy.
     pub(crate) fn forget(&self) {
-        self.marks[self.current() ^ 1].fill(0);
+        self.marks[self.current() ^ 1].clear();
     }
 
     /// Lets the copies change places.
@@ -95,25 +85,29 @@ impl Halves {
         if self.first.load(Ordering::Relaxed) {
             (0..self.shape.rows).try_for_each(&mut show)
         } else {
-            self.marks[still].ones().try_for_each(&mut show)
+            self.marks[still].set().try_for_each(&mut show)
         }
     }
 
-    /// Forgets what was shown.
-    pub(crate) fn finish(&self) {
+    /// Forgets what was shown; `settled` is told each row that was marked, before it no longer is.
+    pub(crate) fn finish(&self, settled: impl Fn(usize)) {
         self.first.store(false, Ordering::Relaxed);
-        self.forget();
+        let still = self.current() ^ 1;
+        for row in self.changed() {
+            settled(row);
+            // Release: pairs with the Acquire in `is_marked`.
+            self.marks[still].put(row, 0, Ordering::Release);
+        }
     }
 
-    /// Adds what was not shown to what the next snapshot shows; `moved` is told each row that now has its
-    /// newest content in the current copy. REQUIRES: no turn is under way.
-    pub(crate) fn abandon(&self, moved: impl Fn(usize)) {
+    /// Adds what was not shown to what the next snapshot shows. REQUIRES: no turn is under way.
+    pub(crate) fn abandon(&self) {
         let current = self.current();
         let still = current ^ 1;
         for row in self.changed() {
-            if !self.mark(row) {
+            if !self.is_marked(current, row) {
+                self.mark(current, row);
                 self.copies[current].copy_row(row, &self.copies[still]);
-                moved(row);
             }
         }
         self.forget();

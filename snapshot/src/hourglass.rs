@@ -2,25 +2,25 @@
 //! holds still.
 //!
 //! ```text
-//!   upper  .  b' .  d     takes the writes of this period, and a mark for each
-//!   lower  a  b  c  .     holds still; the snapshot shows its marked rows: those of the period before
-//!   newest 1  0  1  0     which copy has the newest content of a row
+//!   upper    .  b' .  d     takes the writes of this period, and a mark for each
+//!   lower    a  b  c  .     holds still; the snapshot shows its marked rows: those of the period before
+//!   settled  1  .  .  0     which copy has the newest content of a row without a mark
 //! ```
 //!
 //! - The first write of a period to a field brings the rest of the row across first, if the upper copy is not
 //!   the newest.
 //! - A row that was not written in a period stays where it is, marked by nobody; so after a swap the newest
-//!   content may be in either copy.
+//!   content may be in either copy. When the snapshotter takes a row's mark away, it notes where that is.
 //! - The first snapshot shows all rows.
 //!
-//! Several clients. Two copies of the data and three bits a row; the taken phase is O(1); a snapshot has what
-//! has changed.
+//! Several clients. Two copies of the data and three bytes a row; the taken phase is O(1); a snapshot has
+//! what has changed.
 
 use std::ops::ControlFlow;
 
 use crate::algorithm::{Algorithm, Visit};
-use crate::bits::Bits;
 use crate::error::SnapshotError;
+use crate::flags::Flags;
 use crate::halves::Halves;
 use crate::rows::{Rows, Shape};
 use crate::sync::atomic::Ordering;
@@ -29,25 +29,34 @@ use crate::sync::atomic::Ordering;
 pub struct Hourglass {
     /// The current copy is the upper one.
     copies: Halves,
-    /// The copy with the newest content. A client's own.
-    newest: Bits,
+    /// The copy with the newest content of a row that has no mark. The snapshotter's own.
+    settled: Flags,
 }
 
 impl Hourglass {
-    fn newest(&self, row: usize) -> &Rows {
-        self.copies.copy(usize::from(self.newest.get(row, Ordering::Relaxed)))
+    /// Which copy has the newest content.
+    #[inline]
+    fn newest(&self, row: usize) -> usize {
+        let upper = self.copies.current();
+        match [upper, upper ^ 1].into_iter().find(|half| self.copies.is_marked(*half, row)) {
+            Some(half) => half,
+            None => usize::from(self.settled.get(row, Ordering::Relaxed)),
+        }
     }
 
-    /// The copy to write to, with `whole` or all of the row's newest content in it.
+    /// The copy to write to, with `whole` or all of the row's newest content in it. A whole row is written
+    /// without a look at anything, so without waiting for memory.
+    #[inline]
     fn target(&self, row: usize, whole: bool) -> &Rows {
         let upper = self.copies.current();
         let target = self.copies.copy(upper);
-        if !self.copies.mark(row) && self.newest.get(row, Ordering::Relaxed) != (upper == 1) {
-            if !whole {
-                target.copy_row(row, self.newest(row));
+        if !whole {
+            let newest = self.newest(row);
+            if newest != upper {
+                target.copy_row(row, self.copies.copy(newest));
             }
-            self.newest.put_alone(row, upper == 1);
         }
+        self.copies.mark(upper, row);
         target
     }
 }
@@ -57,21 +66,25 @@ impl Algorithm for Hourglass {
     const FULL: bool = false;
 
     fn new(shape: Shape) -> Result<Hourglass, SnapshotError> {
-        Ok(Hourglass { copies: Halves::new(shape)?, newest: Bits::new(shape.rows) })
+        Ok(Hourglass { copies: Halves::new(shape)?, settled: Flags::new(shape.rows) })
     }
 
+    #[inline]
     fn read(&self, row: usize, fields: &mut [u64]) {
-        self.newest(row).read(row, fields);
+        self.copies.copy(self.newest(row)).read(row, fields);
     }
 
+    #[inline]
     fn read_field(&self, row: usize, field: usize) -> u64 {
-        self.newest(row).read_field(row, field)
+        self.copies.copy(self.newest(row)).read_field(row, field)
     }
 
+    #[inline]
     fn write(&self, row: usize, fields: &[u64]) {
         self.target(row, true).write(row, fields);
     }
 
+    #[inline]
     fn write_field(&self, row: usize, field: usize, value: u64) {
         self.target(row, false).write_field(row, field, value);
     }
@@ -86,11 +99,12 @@ impl Algorithm for Hourglass {
     }
 
     fn finish(&self) {
-        self.copies.finish();
+        let still = self.copies.current() ^ 1;
+        self.copies.finish(|row| self.settled.put(row, still as u8, Ordering::Relaxed));
     }
 
     fn abandon(&self) {
-        self.copies.abandon(|row| self.newest.put_alone(row, self.copies.current() == 1));
+        self.copies.abandon();
     }
 }
 

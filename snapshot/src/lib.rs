@@ -47,6 +47,7 @@ mod bits;
 pub mod checkpoint;
 mod copy_on_update;
 mod error;
+mod flags;
 #[cfg(not(loom))]
 mod fork;
 mod gate;

@@ -1,100 +1,103 @@
-//! Two copies of which one is the upper, with a tag for each row that says which has its newest content:
-//! what Piggyback and its virtual form share.
+//! Two copies of which one is the upper, with flags that say which has the newest content of a row: what
+//! Piggyback and its virtual form share.
 //!
 //! ```text
 //!   upper  a  b' .  d     takes the writes of this period
+//!   flag   0  1  0  0     1: written in this period
 //!   lower  a  b  c  d     the snapshot: whole, and still
-//!   tag    -  U  L  -     U: written in this period; L: behind, the newest content is
-//!                         in the lower copy; -: both are alike
+//!   flag   0  0  1  0     1: behind, written in the last period; 2: claimed; 0: the upper copy has it
 //! ```
 //!
-//! A tag has two bits, one for each copy: "written while this copy was the upper one". So a swap turns U into
-//! L for all rows at once. Both bits together are the fourth state: claimed, by whoever is bringing the row
-//! across.
+//! A copy's flags say what was written to it while it was the upper one. So a swap turns "written" into
+//! "behind" for all rows at once.
 //!
-//! - Whoever copies a row from the lower to the upper copy claims it first; the other one waits for that
-//!   copy, never for the pass.
+//! - Whoever brings a row across, from the lower to the upper copy, claims it first; the other one waits for
+//!   that copy, never for the pass.
+//! - While no row is behind nobody looks at the lower copy's flags: `behind` says so.
 //! - Which copy is the upper one is the caller's to know: 0 or 1.
 
 use std::ops::ControlFlow;
 
 use crate::algorithm::Visit;
 use crate::error::SnapshotError;
+use crate::flags::Flags;
 use crate::rows::{Rows, Shape};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::yield_now;
 
-/// Rows whose tags share a word. Divides what clients' ranges are multiples of.
-const TAGS_PER_WORD: usize = 32;
-const CLAIMED: u64 = 0b11;
-const ALIKE: u64 = 0b00;
+/// The copies are alike, as far as this flag can tell.
+const ALIKE: u8 = 0;
+/// Written while this copy was the upper one.
+const WRITTEN: u8 = 1;
+/// Somebody brings the row across.
+const CLAIMED: u8 = 2;
 
 pub(crate) struct Pair {
     shape: Shape,
     copies: [Rows; 2],
-    tags: Vec<AtomicU64>,
-}
-
-/// The tag of a row that was written while copy `upper` was the upper one.
-const fn written(upper: usize) -> u64 {
-    1 << upper
+    flags: [Flags; 2],
+    /// Rows may be behind: from a swap until the pass is over.
+    behind: AtomicBool,
 }
 
 impl Pair {
     pub(crate) fn new(shape: Shape) -> Result<Pair, SnapshotError> {
-        let mut tags = Vec::new();
-        tags.resize_with(shape.rows.div_ceil(TAGS_PER_WORD), AtomicU64::default);
-        Ok(Pair { shape, copies: [Rows::new(shape)?, Rows::new(shape)?], tags })
+        let flags = [Flags::new(shape.rows), Flags::new(shape.rows)];
+        Ok(Pair {
+            shape,
+            copies: [Rows::new(shape)?, Rows::new(shape)?],
+            flags,
+            behind: AtomicBool::new(false),
+        })
     }
 
-    fn tag(&self, row: usize) -> u64 {
-        // Acquire: pairs with the Release in `swing` of whoever brought the row across.
-        self.tags[row / TAGS_PER_WORD].load(Ordering::Acquire) >> shift(row) & 0b11
+    /// The copies change places: what was written is behind from now on.
+    pub(crate) fn swapped(&self) {
+        // Release: pairs with the Acquire in `is_behind`, for whoever learns of the swap by other means.
+        self.behind.store(true, Ordering::Release);
     }
 
-    /// Turns a tag from one state into another; `false` if it was in neither that state nor changed.
-    fn swing(&self, row: usize, from: u64, to: u64) -> bool {
-        let word = &self.tags[row / TAGS_PER_WORD];
-        let change = |tags: u64| {
-            (tags >> shift(row) & 0b11 == from).then_some(tags & !(0b11 << shift(row)) | to << shift(row))
-        };
-        word.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok()
+    /// Whether the row's newest content is in the lower copy still.
+    #[inline]
+    fn is_behind(&self, row: usize, upper: usize) -> bool {
+        // Acquire: pairs with the Release of whoever brought the row, or all rows, across.
+        self.behind.load(Ordering::Acquire) && self.flags[upper ^ 1].get(row, Ordering::Acquire) != ALIKE
     }
 
     /// The copy with the newest content. Behind and claimed rows are still whole in the lower copy.
+    #[inline]
     pub(crate) fn newest(&self, row: usize, upper: usize) -> &Rows {
-        let tag = self.tag(row);
-        &self.copies[if tag == ALIKE || tag == written(upper) { upper } else { upper ^ 1 }]
+        &self.copies[upper ^ usize::from(self.is_behind(row, upper))]
     }
 
-    /// Brings the upper copy up to date with `fields`, the row in the lower one, unless a client has done so.
-    fn bring_across(&self, row: usize, fields: &[u64], upper: usize) {
-        let behind = written(upper ^ 1);
-        if self.tag(row) == behind && self.swing(row, behind, CLAIMED) {
-            self.copies[upper].write(row, fields);
-            self.swing(row, CLAIMED, ALIKE);
+    /// Has `bring` copy the row to the upper copy, unless somebody else has claimed it. Says whether it did.
+    fn bring_across(&self, row: usize, upper: usize, bring: impl FnOnce(&Rows)) -> bool {
+        let behind = &self.flags[upper ^ 1];
+        let claimed = behind.swing(row, WRITTEN, CLAIMED);
+        if claimed {
+            bring(&self.copies[upper]);
+            // Release: pairs with the Acquire in `is_behind`.
+            behind.put(row, ALIKE, Ordering::Release);
         }
+        claimed
     }
 
     /// Has `write` change the row in the upper copy, with `whole` or all of its newest content in it.
+    #[inline]
     pub(crate) fn change(&self, row: usize, upper: usize, whole: bool, write: impl FnOnce(&Rows)) {
-        let target = &self.copies[upper];
-        loop {
-            let tag = self.tag(row);
-            if tag == written(upper) || tag == ALIKE && self.swing(row, ALIKE, written(upper)) {
-                return write(target);
-            }
-            if tag == written(upper ^ 1) && self.swing(row, tag, CLAIMED) {
+        while self.is_behind(row, upper) {
+            let bring = |to: &Rows| {
                 if !whole {
-                    target.copy_row(row, &self.copies[upper ^ 1]);
+                    to.copy_row(row, &self.copies[upper ^ 1]);
                 }
-                write(target);
-                self.swing(row, CLAIMED, written(upper));
-                return;
+            };
+            if !self.bring_across(row, upper, bring) {
+                // The pass copies this row at this moment.
+                yield_now();
             }
-            // The pass copies this row at this moment.
-            yield_now();
         }
+        self.flags[upper].put(row, WRITTEN, Ordering::Relaxed);
+        write(&self.copies[upper]);
     }
 
     /// Shows all rows of the lower copy, and brings each across.
@@ -102,23 +105,26 @@ impl Pair {
         let mut fields = vec![0; self.shape.fields];
         (0..self.shape.rows).try_for_each(|row| {
             self.copies[upper ^ 1].read(row, &mut fields);
-            self.bring_across(row, &fields, upper);
+            if self.flags[upper ^ 1].get(row, Ordering::Relaxed) == WRITTEN {
+                self.bring_across(row, upper, |to| to.write(row, &fields));
+            }
             visit(row, &fields)
         })
     }
 
     /// Brings across what a traversal that was given up has left behind.
     pub(crate) fn finish(&self, upper: usize) {
-        let mut fields = vec![0; self.shape.fields];
-        for row in (0..self.shape.rows).filter(|row| self.tag(*row) != ALIKE) {
-            self.copies[upper ^ 1].read(row, &mut fields);
-            self.bring_across(row, &fields, upper);
+        for row in self.flags[upper ^ 1].set() {
+            while self.is_behind(row, upper) {
+                if !self.bring_across(row, upper, |to| to.copy_row(row, &self.copies[upper ^ 1])) {
+                    // A client copies this row at this moment.
+                    yield_now();
+                }
+            }
         }
+        // Release: pairs with the Acquire in `is_behind`.
+        self.behind.store(false, Ordering::Release);
     }
-}
-
-const fn shift(row: usize) -> usize {
-    row % TAGS_PER_WORD * 2
 }
 
 #[cfg(test)]
@@ -129,7 +135,7 @@ impl Pair {
         let mut fields = vec![0; self.shape.fields];
         (0..self.shape.rows).try_for_each(|row| {
             self.copies[upper ^ 1].read(row, &mut fields);
-            if self.swing(row, written(upper ^ 1), ALIKE) {
+            if self.flags[upper ^ 1].swing(row, WRITTEN, ALIKE) {
                 yield_now();
                 self.copies[upper].write(row, &fields);
             }

@@ -6,10 +6,10 @@
 //!   lower  a  b  c  d     the snapshot: whole, and still
 //! ```
 //!
-//! - Who may write and who may copy, the tags of `pair.rs` say.
+//! - Who may write and who may copy, the flags of `pair.rs` say.
 //! - A snapshot is taken only when no row is behind: the traversal before has seen to that.
 //!
-//! Several clients. Two copies of the data and two bits a row; the taken phase is O(1).
+//! Several clients. Two copies of the data and two bytes a row; the taken phase is O(1).
 
 use std::ops::ControlFlow;
 
@@ -41,23 +41,28 @@ impl Algorithm for Piggyback {
         Ok(Piggyback { copies: Pair::new(shape)?, upper: AtomicUsize::new(0) })
     }
 
+    #[inline]
     fn read(&self, row: usize, fields: &mut [u64]) {
         self.copies.newest(row, self.upper()).read(row, fields);
     }
 
+    #[inline]
     fn read_field(&self, row: usize, field: usize) -> u64 {
         self.copies.newest(row, self.upper()).read_field(row, field)
     }
 
+    #[inline]
     fn write(&self, row: usize, fields: &[u64]) {
         self.copies.change(row, self.upper(), true, |rows| rows.write(row, fields));
     }
 
+    #[inline]
     fn write_field(&self, row: usize, field: usize, value: u64) {
         self.copies.change(row, self.upper(), false, |rows| rows.write_field(row, field, value));
     }
 
     fn take(&self) -> Result<(), SnapshotError> {
+        self.copies.swapped();
         self.upper.fetch_xor(1, Ordering::Relaxed);
         Ok(())
     }

@@ -30,11 +30,13 @@ pub struct Zigzag {
 }
 
 impl Zigzag {
+    #[inline]
     fn newest(&self, row: usize) -> &Rows {
         &self.copies[usize::from(self.newest.get(row, Ordering::Relaxed))]
     }
 
     /// The copy to write to, with `whole` or all of the row's newest content in it.
+    #[inline]
     fn target(&self, row: usize, whole: bool) -> &Rows {
         let to = self.write_to.get(row, Ordering::Relaxed);
         let target = &self.copies[usize::from(to)];
@@ -59,18 +61,22 @@ impl Algorithm for Zigzag {
         Ok(Zigzag { shape, copies, newest: Bits::new(shape.rows), write_to })
     }
 
+    #[inline]
     fn read(&self, row: usize, fields: &mut [u64]) {
         self.newest(row).read(row, fields);
     }
 
+    #[inline]
     fn read_field(&self, row: usize, field: usize) -> u64 {
         self.newest(row).read_field(row, field)
     }
 
+    #[inline]
     fn write(&self, row: usize, fields: &[u64]) {
         self.target(row, true).write(row, fields);
     }
 
+    #[inline]
     fn write_field(&self, row: usize, field: usize, value: u64) {
         self.target(row, false).write_field(row, field, value);
     }

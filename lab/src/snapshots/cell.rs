@@ -136,6 +136,8 @@ pub struct Cell {
     pub checkpoints: usize,
     /// Ticks, or the same time, between them.
     pub ticks_between: u64,
+    /// Whether an update writes a field and leaves the rest of the row as it is; else it writes the row.
+    pub fields: bool,
     /// Whether checkpoints are written; else snapshots are traversed, and nothing more.
     pub dump: bool,
     /// Clients.
@@ -264,6 +266,9 @@ impl fmt::Display for Cell {
         match self.task {
             Task::Transactions => write!(f, ", {} threads", self.threads)?,
             _ => write!(f, ", {} updates a tick", self.updates_per_tick)?,
+        }
+        if self.fields {
+            f.write_str(" of a field")?;
         }
         if self.skew > 0.0 {
             write!(f, ", skew {}", self.skew)?;

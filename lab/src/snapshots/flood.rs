@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tarn_snapshot::{Algorithm, Array, Client, Shape, SnapshotError};
 
 use super::cell::{Cell, Figures, Place};
-use super::stream::Stream;
+use super::stream::{Stream, Updates};
 use crate::error::Result;
 use crate::process;
 
@@ -51,18 +51,11 @@ fn flood<A: Algorithm>(
     stop: &AtomicBool,
 ) -> Result<f64> {
     process::pin_thread(&[place.client_core])?;
-    let fields = cell.row_bytes / 8;
     let start = Instant::now();
-    let mut value = 0;
+    let mut updates = Updates::new(cell.row_bytes / 8, cell.fields);
     while !stop.load(Ordering::Relaxed) {
         let mut turn = client.turn();
-        stream.take(cell.updates_per_tick, |rows| {
-            for &row in rows {
-                value += 1;
-                // The row and the field are the array's own.
-                let _ = turn.write_field(row as usize, value as usize % fields, value);
-            }
-        });
+        stream.take(cell.updates_per_tick, |rows| updates.apply(&mut turn, rows));
     }
-    Ok(value as f64 / start.elapsed().as_secs_f64())
+    Ok(updates.count() as f64 / start.elapsed().as_secs_f64())
 }

@@ -36,14 +36,17 @@ pub enum Figure {
     Flood,
     /// Reads beside the updates; not in the study.
     Reads,
+    /// Updates of a field of a row, where the rest of it must be brought along; not in the study.
+    Fields,
 }
 
 impl Figure {
     /// All, in the order in which they are measured.
-    pub const ALL: [Figure; 10] = [
+    pub const ALL: [Figure; 11] = [
         Figure::Trace,
         Figure::Transactions,
         Figure::Reads,
+        Figure::Fields,
         Figure::Flood,
         Figure::Trigger,
         Figure::Dataset,
@@ -113,6 +116,7 @@ impl Scale {
             checkpoints: self.checkpoints(),
             ticks_between: self.ticks_between(),
             huge_pages: false,
+            fields: false,
             dump: true,
             threads: 1,
             seed,
@@ -206,6 +210,7 @@ pub fn points(figure: Figure, scale: Scale, seed: u64) -> Vec<Point> {
                 ..cell
             })
         }
+        Figure::Fields => all(0.0, &|cell| Cell { fields: true, ..cell }),
         Figure::Reads => all(0.0, &|cell| Cell { task: Task::Reads, ..cell }),
     }
 }

@@ -3,8 +3,9 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Zipf};
+use tarn_snapshot::{Algorithm, Turn};
 
-/// Accesses that are made; the client goes round.
+/// Accesses that are made at most; the client goes round.
 const ACCESSES: usize = 1 << 24;
 
 /// Rows in the order in which they are accessed.
@@ -17,12 +18,13 @@ impl Stream {
     /// Accesses to `rows` rows, Zipfian with exponent `skew` and popular rows far apart; 0: uniform.
     pub fn new(rows: usize, skew: f64, seed: u64) -> Stream {
         let mut rng = SmallRng::seed_from_u64(seed);
+        let count = (rows * 4).clamp(1 << 20, ACCESSES);
         let rows = u32::try_from(rows).expect("the study has fewer rows than 2^32");
         let accesses = if skew == 0.0 {
-            (0..ACCESSES).map(|_| rng.random_range(0..rows)).collect()
+            (0..count).map(|_| rng.random_range(0..rows)).collect()
         } else {
             let zipf = Zipf::new(f64::from(rows), skew).expect("a plan has exponents that are positive");
-            (0..ACCESSES).map(|_| scatter(zipf.sample(&mut rng) as u64 - 1, u64::from(rows))).collect()
+            (0..count).map(|_| scatter(zipf.sample(&mut rng) as u64 - 1, u64::from(rows))).collect()
         };
         Stream { rows: accesses, next: 0 }
     }
@@ -36,6 +38,44 @@ impl Stream {
             count -= piece.len();
             self.next = (self.next + piece.len()) % self.rows.len();
         }
+    }
+}
+
+/// Writes to an array what accesses say.
+pub struct Updates {
+    whole: Vec<u64>,
+    field: Option<usize>,
+    value: u64,
+}
+
+impl Updates {
+    /// Of rows of that many fields; of whole rows, or of fields in turn.
+    pub fn new(row_fields: usize, of_fields: bool) -> Updates {
+        Updates { whole: vec![0; row_fields], field: of_fields.then_some(0), value: 0 }
+    }
+
+    /// Updates each of the rows.
+    #[inline]
+    pub fn apply<A: Algorithm>(&mut self, turn: &mut Turn<'_, A>, rows: &[u32]) {
+        for &row in rows {
+            self.value += 1;
+            // The rows and the fields are the array's own.
+            let _written = match &mut self.field {
+                Some(field) => {
+                    *field = if *field + 1 == self.whole.len() { 0 } else { *field + 1 };
+                    turn.write_field(row as usize, *field, self.value)
+                }
+                None => {
+                    self.whole[0] = self.value;
+                    turn.write(row as usize, &self.whole)
+                }
+            };
+        }
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.value
     }
 }
 
@@ -77,7 +117,7 @@ mod tests {
         let mut stream = Stream::new(10, 0.0, 1);
         let mut first = Vec::new();
         stream.take(5, |rows| first.extend_from_slice(rows));
-        stream.take(ACCESSES - 5, |_| ());
+        stream.take((1 << 20) - 5, |_| ());
         let mut again = Vec::new();
         stream.take(5, |rows| again.extend_from_slice(rows));
         assert_eq!(first, again);

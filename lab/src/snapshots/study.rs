@@ -19,7 +19,8 @@ use crate::report::{Report, Run, number_cell, table};
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct Options {
-    /// A 256th of the paper's data: under three minutes, for a look and for the tests. The figures mean little.
+    /// A 256th of the paper's data: under three minutes, for a look and for the tests. The figures mean
+    /// little.
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
     /// The paper's data, up to 16 GB; by default a quarter of them.

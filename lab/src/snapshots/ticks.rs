@@ -18,7 +18,7 @@ use tarn_snapshot::{Algorithm, Array, Client, Shape, Snapshotter};
 use super::cell::{Cell, Distribution, Figures, Place, Task};
 use super::counter::CacheMisses;
 use super::memory::ChildMemory;
-use super::stream::Stream;
+use super::stream::{Stream, Updates};
 use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::process;
@@ -95,7 +95,7 @@ fn run_ticks<A: Algorithm>(
     let fields = cell.row_bytes / 8;
     let since_start = |now: Instant| (now - start).as_secs_f64() * 1e6;
     let mut ticks = Vec::new();
-    let mut value = 0;
+    let mut updates = Updates::new(fields, cell.fields);
     let mut sum = 0_u64;
     for number in 0.. {
         if stop.load(Ordering::Relaxed) {
@@ -107,13 +107,7 @@ fn run_ticks<A: Algorithm>(
         misses.start();
         let mut turn = client.turn();
         let entered = Instant::now();
-        stream.take(cell.updates_per_tick, |rows| {
-            for &row in rows {
-                value += 1;
-                // The row and the field are the array's own.
-                let _ = turn.write_field(row as usize, value as usize % fields, value);
-            }
-        });
+        stream.take(cell.updates_per_tick, |rows| updates.apply(&mut turn, rows));
         drop(turn);
         misses.stop();
         let updated = Instant::now();

@@ -1,4 +1,5 @@
-//! Transactions of several threads under strict two-phase locking, and snapshots that are traversed meanwhile.
+//! Transactions of several threads under strict two-phase locking, and snapshots that are traversed
+//! meanwhile.
 //!
 //! A transaction reads and writes [`ROWS`] rows, drawn uniformly.
 

@@ -58,18 +58,22 @@ impl Algorithm for Fork {
         Ok(Fork { shape, now: Rows::new(shape)?, child: Mutex::new(None) })
     }
 
+    #[inline]
     fn read(&self, row: usize, fields: &mut [u64]) {
         self.now.read(row, fields);
     }
 
+    #[inline]
     fn read_field(&self, row: usize, field: usize) -> u64 {
         self.now.read_field(row, field)
     }
 
+    #[inline]
     fn write(&self, row: usize, fields: &[u64]) {
         self.now.write(row, fields);
     }
 
+    #[inline]
     fn write_field(&self, row: usize, field: usize, value: u64) {
         self.now.write_field(row, field, value);
     }

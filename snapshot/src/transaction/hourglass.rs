@@ -15,14 +15,14 @@
 //! - A copy is written to by transactions of its period alone, and so holds still when they have ended.
 //! - Marks and the bit that says which copy is newest are a row's, and changed under its lock.
 //!
-//! Two copies of the data and three bits a row; the taken phase is O(1); a snapshot has what has changed, the
-//! first one all rows.
+//! Two copies of the data and three bytes a row; the taken phase is O(1); a snapshot has what has changed,
+//! the first one all rows.
 
 use std::ops::ControlFlow;
 
 use crate::algorithm::Visit;
-use crate::bits::Bits;
 use crate::error::SnapshotError;
+use crate::flags::Flags;
 use crate::halves::Halves;
 use crate::rows::Shape;
 use crate::sync::atomic::Ordering;
@@ -34,21 +34,14 @@ pub struct VirtualHourglass {
     /// The current copy is that of the period that is now.
     copies: Halves,
     /// The copy with the newest content.
-    newest: Bits,
+    newest: Flags,
 }
 
 impl VirtualHourglass {
     /// Notes that a copy has the newest content of a row.
     fn note(&self, row: usize, half: usize) {
-        self.copies.mark_among_others(half, row);
-        if self.newest.get(row, Ordering::Relaxed) == (half == 1) {
-            return;
-        }
-        if half == 1 {
-            self.newest.set(row, Ordering::Relaxed);
-        } else {
-            self.newest.clear(row, Ordering::Relaxed);
-        }
+        self.copies.mark(half, row);
+        self.newest.put(row, half as u8, Ordering::Relaxed);
     }
 }
 
@@ -57,7 +50,7 @@ impl VirtualAlgorithm for VirtualHourglass {
     const FULL: bool = false;
 
     fn new(shape: Shape) -> Result<VirtualHourglass, SnapshotError> {
-        Ok(VirtualHourglass { copies: Halves::new(shape)?, newest: Bits::new(shape.rows) })
+        Ok(VirtualHourglass { copies: Halves::new(shape)?, newest: Flags::new(shape.rows) })
     }
 
     fn read(&self, _: Period, row: usize, fields: &mut [u64]) {
@@ -84,7 +77,7 @@ impl VirtualAlgorithm for VirtualHourglass {
     }
 
     fn finish(&self, _: &Periods) {
-        self.copies.finish();
+        self.copies.finish(|_| ());
     }
 
     fn abandon<G>(&self, _: &Periods, hold: impl Fn(usize) -> G) {

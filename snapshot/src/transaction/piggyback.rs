@@ -11,9 +11,9 @@
 //! - Older transactions are restarted by the same rule as in vHG.
 //! - The pass begins when they have ended, and is over before the next trigger: so an older transaction meets
 //!   no row that is behind in its copy, and none that is claimed.
-//! - The pass takes no row locks; who may write and who may copy, the tags of `pair.rs` say.
+//! - The pass takes no row locks; who may write and who may copy, the flags of `pair.rs` say.
 //!
-//! Two copies of the data and two bits a row; the taken phase is O(1).
+//! Two copies of the data and two bytes a row; the taken phase is O(1).
 
 use std::ops::ControlFlow;
 
@@ -55,6 +55,7 @@ impl VirtualAlgorithm for VirtualPiggyback {
     }
 
     fn take(&self, periods: &Periods) {
+        self.copies.swapped();
         self.upper.fetch_xor(1, Ordering::Relaxed);
         periods.advance();
     }
