@@ -21,6 +21,8 @@ pub trait Algorithm: Sized + Send + Sync {
     /// Whether each snapshot has all rows; else each but the first has those that changed since the one
     /// before.
     const FULL: bool;
+    /// Copies of the data that it may come to have.
+    const COPIES: usize;
 
     /// All rows zero.
     fn new(shape: Shape) -> Result<Self, SnapshotError>;

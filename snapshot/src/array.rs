@@ -8,6 +8,7 @@ use crate::bits::ROWS_PER_WORD;
 use crate::checkpoint::{CheckpointDir, CheckpointError};
 use crate::error::SnapshotError;
 use crate::gate::Gate;
+use crate::memory;
 use crate::rows::Shape;
 use crate::sync::Arc;
 
@@ -54,6 +55,7 @@ impl<A: Algorithm> Array<A> {
         if clients == 0 || clients > words {
             return Err(SnapshotError::Clients { clients, rows: shape.rows });
         }
+        memory::check(shape, A::COPIES)?;
         let array = Arc::new(Array { shape, algorithm: A::new(shape)?, gate: Gate::new(clients) });
         let first = |client: usize| (words * client / clients * ROWS_PER_WORD).min(shape.rows);
         let clients = (0..clients).map(|index| {

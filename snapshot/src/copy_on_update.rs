@@ -102,6 +102,7 @@ impl CopyOnUpdate {
 impl Algorithm for CopyOnUpdate {
     const NAME: &'static str = "Copy-on-Update";
     const FULL: bool = true;
+    const COPIES: usize = 2;
 
     fn new(shape: Shape) -> Result<CopyOnUpdate, SnapshotError> {
         let bits = || Bits::new(shape.rows);

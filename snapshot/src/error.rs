@@ -23,13 +23,13 @@ pub enum SnapshotError {
         /// The rows of the array.
         rows: usize,
     },
-    /// The memory for a copy of the rows is not to be had.
-    #[error("no memory for {rows} rows of {row_bytes} bytes; make the array smaller")]
+    /// The memory for all copies of the rows is not to be had.
+    #[error("the array needs {need_bytes} bytes of memory, {}; make it smaller", limit(*have_bytes))]
     Memory {
-        /// The rows of the array.
-        rows: usize,
-        /// Bytes of one.
-        row_bytes: usize,
+        /// Bytes of the rows, in all copies that the algorithm may come to have.
+        need_bytes: u128,
+        /// Bytes that can be had, unless it is the allocator that refuses.
+        have_bytes: Option<u64>,
     },
     /// The operating system refused what the algorithm needs of it, or the process that it was given has
     /// failed.
@@ -64,4 +64,8 @@ pub enum SnapshotError {
         /// What was asked for.
         given: usize,
     },
+}
+
+fn limit(have_bytes: Option<u64>) -> String {
+    have_bytes.map_or("which the system refuses".to_owned(), |have| format!("and {have} can be had"))
 }

@@ -64,6 +64,7 @@ impl Hourglass {
 impl Algorithm for Hourglass {
     const NAME: &'static str = "Hourglass";
     const FULL: bool = false;
+    const COPIES: usize = 2;
 
     fn new(shape: Shape) -> Result<Hourglass, SnapshotError> {
         Ok(Hourglass { copies: Halves::new(shape)?, settled: Flags::new(shape.rows) })

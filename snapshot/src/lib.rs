@@ -55,6 +55,7 @@ mod halves;
 mod hourglass;
 #[cfg(test)]
 mod judge;
+mod memory;
 mod naive;
 mod pair;
 mod piggyback;

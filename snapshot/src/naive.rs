@@ -19,6 +19,7 @@ pub struct Naive {
 impl Algorithm for Naive {
     const NAME: &'static str = "Naive";
     const FULL: bool = true;
+    const COPIES: usize = 2;
 
     fn new(shape: Shape) -> Result<Naive, SnapshotError> {
         Ok(Naive { shape, now: Rows::new(shape)?, snapshot: Rows::new(shape)? })

@@ -36,6 +36,7 @@ impl Piggyback {
 impl Algorithm for Piggyback {
     const NAME: &'static str = "Piggyback";
     const FULL: bool = true;
+    const COPIES: usize = 2;
 
     fn new(shape: Shape) -> Result<Piggyback, SnapshotError> {
         Ok(Piggyback { copies: Pair::new(shape)?, upper: AtomicUsize::new(0) })

@@ -43,6 +43,7 @@ impl PingPong {
 impl Algorithm for PingPong {
     const NAME: &'static str = "Ping-Pong";
     const FULL: bool = false;
+    const COPIES: usize = 3;
 
     fn new(shape: Shape) -> Result<PingPong, SnapshotError> {
         Ok(PingPong { now: Rows::new(shape)?, collected: Halves::new(shape)? })

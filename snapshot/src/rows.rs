@@ -6,6 +6,7 @@
 //! each algorithm.
 
 use crate::error::SnapshotError;
+use crate::memory;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// How many rows an array has, and of what length.
@@ -45,10 +46,11 @@ impl Rows {
     /// All zeros.
     pub(crate) fn new(shape: Shape) -> Result<Rows, SnapshotError> {
         let Shape { rows, fields } = shape;
-        let memory = SnapshotError::Memory { rows, row_bytes: shape.row_bytes() };
-        let count = rows.checked_mul(fields).ok_or_else(|| memory.clone())?;
+        // Also for a copy that nobody has counted with others.
+        memory::check(shape, 1)?;
+        let count = rows.checked_mul(fields).ok_or_else(|| memory::refused(shape, 1))?;
         let mut words = Vec::new();
-        words.try_reserve_exact(count).map_err(|_| memory)?;
+        words.try_reserve_exact(count).map_err(|_| memory::refused(shape, 1))?;
         words.resize_with(count, AtomicU64::default);
         Ok(Rows { words, fields })
     }

@@ -53,6 +53,7 @@ impl Zigzag {
 impl Algorithm for Zigzag {
     const NAME: &'static str = "Zigzag";
     const FULL: bool = true;
+    const COPIES: usize = 2;
 
     fn new(shape: Shape) -> Result<Zigzag, SnapshotError> {
         let write_to = Bits::new(shape.rows);

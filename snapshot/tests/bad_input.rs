@@ -23,10 +23,24 @@ fn shapes_and_clients_that_cannot_be_are_refused() {
 
 #[test]
 fn rows_beyond_memory_are_refused() {
-    // More than an address space has, with and without an overflow.
-    for rows in [usize::MAX / 16, usize::MAX / 4] {
-        let made = Array::<Naive>::new(Shape::new(rows, 64).unwrap(), 1).err();
-        assert_eq!(made, Some(SnapshotError::Memory { rows, row_bytes: 64 }));
+    fn refuses<A: Algorithm>(rows: usize) {
+        let need = rows as u128 * 64 * A::COPIES as u128;
+        let error = Array::<A>::new(Shape::new(rows, 64).unwrap(), 1).err().unwrap();
+        let SnapshotError::Memory { need_bytes, have_bytes: Some(have) } = error else { panic!("{error}") };
+        assert_eq!(need_bytes, need);
+        let text = format!("the array needs {need} bytes of memory, and {have} can be had; make it smaller");
+        assert_eq!(error.to_string(), text);
+    }
+    // More than an address space has, so that no machine suffers where the check is missing, and more than a
+    // number holds.
+    for rows in [1 << 42, usize::MAX / 64, usize::MAX] {
+        refuses::<Naive>(rows);
+        refuses::<CopyOnUpdate>(rows);
+        refuses::<Fork>(rows);
+        refuses::<Zigzag>(rows);
+        refuses::<PingPong>(rows);
+        refuses::<Hourglass>(rows);
+        refuses::<Piggyback>(rows);
     }
 }
 

@@ -53,6 +53,7 @@ fn system(action: &'static str) -> impl Fn(io::Error) -> SnapshotError {
 impl Algorithm for Fork {
     const NAME: &'static str = "Fork";
     const FULL: bool = true;
+    const COPIES: usize = 2;
 
     fn new(shape: Shape) -> Result<Fork, SnapshotError> {
         Ok(Fork { shape, now: Rows::new(shape)?, child: Mutex::new(None) })

@@ -43,6 +43,7 @@ pub(crate) struct Mutated<M: Mutant>(M::Of);
 impl<M: Mutant> Algorithm for Mutated<M> {
     const NAME: &'static str = M::NAME;
     const FULL: bool = M::Of::FULL;
+    const COPIES: usize = M::Of::COPIES;
 
     fn new(shape: Shape) -> Result<Mutated<M>, SnapshotError> {
         Ok(Mutated(M::Of::new(shape)?))

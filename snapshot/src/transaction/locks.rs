@@ -17,6 +17,7 @@
 //! of the later period: then a transaction is restarted that need not be, and nothing else.
 
 use crate::error::SnapshotError;
+use crate::memory;
 use crate::rows::Shape;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::yield_now;
@@ -63,9 +64,8 @@ pub(crate) struct Hold<'l> {
 
 impl Locks {
     pub(crate) fn new(shape: Shape) -> Result<Locks, SnapshotError> {
-        let memory = || SnapshotError::Memory { rows: shape.rows, row_bytes: shape.row_bytes() };
         let mut words = Vec::new();
-        words.try_reserve_exact(shape.rows).map_err(|_| memory())?;
+        words.try_reserve_exact(shape.rows).map_err(|_| memory::refused(shape, 1))?;
         words.resize_with(shape.rows, AtomicU64::default);
         Ok(Locks { words })
     }
