@@ -100,20 +100,22 @@ impl Pair {
         write(&self.copies[upper]);
     }
 
-    /// Shows all rows of the lower copy, and brings each across.
+    /// Brings all rows across, and then shows those of the lower copy. One after the other, as to show rows
+    /// may take as long as the disk does, and while rows are behind each write has to look for them.
     pub(crate) fn traverse(&self, upper: usize, visit: Visit<'_>) -> ControlFlow<()> {
+        self.finish(upper);
         let mut fields = vec![0; self.shape.fields];
         (0..self.shape.rows).try_for_each(|row| {
             self.copies[upper ^ 1].read(row, &mut fields);
-            if self.flags[upper ^ 1].get(row, Ordering::Relaxed) == WRITTEN {
-                self.bring_across(row, upper, |to| to.write(row, &fields));
-            }
             visit(row, &fields)
         })
     }
 
-    /// Brings across what a traversal that was given up has left behind.
+    /// Brings all rows across that are behind.
     pub(crate) fn finish(&self, upper: usize) {
+        if !self.behind.load(Ordering::Relaxed) {
+            return;
+        }
         for row in self.flags[upper ^ 1].set() {
             while self.is_behind(row, upper) {
                 if !self.bring_across(row, upper, |to| to.copy_row(row, &self.copies[upper ^ 1])) {
