@@ -104,6 +104,11 @@ impl Pair {
     /// may take as long as the disk does, and while rows are behind each write has to look for them.
     pub(crate) fn traverse(&self, upper: usize, visit: Visit<'_>) -> ControlFlow<()> {
         self.finish(upper);
+        self.show(upper, visit)
+    }
+
+    /// Shows all rows of the lower copy.
+    pub(crate) fn show(&self, upper: usize, visit: Visit<'_>) -> ControlFlow<()> {
         let mut fields = vec![0; self.shape.fields];
         (0..self.shape.rows).try_for_each(|row| {
             self.copies[upper ^ 1].read(row, &mut fields);

@@ -95,12 +95,16 @@ pub(crate) mod mutants {
         }
     }
 
-    /// Lets the next snapshot be taken though the pass over the last period broke off.
-    pub(crate) struct LeavesItsPassUnfinished;
+    /// Shows a snapshot and lets the next one be taken without a pass over the last period.
+    pub(crate) struct LeavesOutItsPass;
 
-    impl Mutant for LeavesItsPassUnfinished {
+    impl Mutant for LeavesOutItsPass {
         type Of = Piggyback;
-        const NAME: &'static str = "Piggyback that leaves its pass unfinished";
+        const NAME: &'static str = "Piggyback that leaves out its pass";
+
+        fn traverse(of: &Piggyback, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError> {
+            Ok(of.copies.show(of.upper(), visit))
+        }
 
         fn finish(_: &Piggyback) {}
     }

@@ -38,12 +38,15 @@ pub enum Figure {
     Reads,
     /// Updates of a field of a row, where the rest of it must be brought along; not in the study.
     Fields,
+    /// The default parameters twice more, so that the goals are judged by medians.
+    Repeats,
 }
 
 impl Figure {
     /// All, in the order in which they are measured.
-    pub const ALL: [Figure; 11] = [
+    pub const ALL: [Figure; 12] = [
         Figure::Trace,
+        Figure::Repeats,
         Figure::Transactions,
         Figure::Reads,
         Figure::Fields,
@@ -210,6 +213,10 @@ pub fn points(figure: Figure, scale: Scale, seed: u64) -> Vec<Point> {
                 ..cell
             })
         }
+        Figure::Repeats => [1, 2]
+            .iter()
+            .flat_map(|&more| all(more as f64, &|cell| Cell { seed: seed + more, ..cell }))
+            .collect(),
         Figure::Fields => all(0.0, &|cell| Cell { fields: true, ..cell }),
         Figure::Reads => all(0.0, &|cell| Cell { task: Task::Reads, ..cell }),
     }

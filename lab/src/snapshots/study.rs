@@ -96,8 +96,8 @@ pub fn run(options: &Options) -> Result<usize> {
         }
     }
     eprintln!(
-        "snapshots: {}; {} cells, {} to measure; client on core {}, snapshotter on {}; checkpoints in {} ({}); \
-         results in {}",
+        "snapshots: {}; {} cells, {} to measure; client on core {}, snapshotter on {}; \
+         checkpoints in {} ({}); results in {}",
         options.scale().name(),
         points.len(),
         todo.len(),

@@ -133,5 +133,5 @@ rejected! {
     zigzag_that_writes_a_field_alone_is_rejected: zigzag::mutants::WritesAFieldAlone,
     hourglass_that_writes_a_field_alone_is_rejected: hourglass::mutants::WritesAFieldAlone,
     piggyback_that_clears_before_it_copies_is_rejected: piggyback::mutants::ClearsBeforeItCopies,
-    piggyback_that_leaves_its_pass_unfinished_is_rejected: piggyback::mutants::LeavesItsPassUnfinished,
+    piggyback_that_leaves_out_its_pass_is_rejected: piggyback::mutants::LeavesOutItsPass,
 }
