@@ -38,9 +38,11 @@ pub fn measure<V: VirtualAlgorithm + 'static>(cell: &Cell) -> Result<Figures> {
             })
             .collect();
         let start = Instant::now();
-        for _ in 0..cell.checkpoints {
-            std::thread::sleep(Duration::from_micros(cell.tick_us * cell.ticks_between));
+        let between = Duration::from_micros(cell.tick_us * cell.ticks_between);
+        for number in 1..=cell.checkpoints as u32 {
             snapshotter.take().traverse(show)?;
+            // The next one at its time, however long this one took.
+            std::thread::sleep((start + between * number).saturating_duration_since(Instant::now()));
         }
         stop.store(true, Ordering::Relaxed);
         let elapsed = start.elapsed();
