@@ -199,8 +199,10 @@ pub fn points(figure: Figure, scale: Scale, seed: u64) -> Vec<Point> {
             .flat_map(|&threads| {
                 let bytes = if scale == Scale::Quick { TRANSACTIONS_BYTES / 64 } else { TRANSACTIONS_BYTES };
                 let (task, rows) = (Task::Transactions, bytes / ROW_BYTES);
+                // Snapshots at a fixed rate, however long one takes.
+                let (checkpoints, ticks_between) = if scale == Scale::Quick { (3, 5) } else { (12, 20) };
                 let virtuals =
-                    |cell| Cell { task, rows, threads, ticks_between: scale.ticks_between() * 2, ..cell };
+                    |cell| Cell { task, rows, threads, checkpoints, ticks_between, dump: false, ..cell };
                 some(&Algorithm::VIRTUAL, threads as f64, &virtuals)
             })
             .collect(),
