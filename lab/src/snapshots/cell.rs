@@ -342,7 +342,7 @@ impl Cell {
             .doing(|| format!("start {}", tarn.display()))?;
         if !output.status.success() {
             let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(LabError::Cell { what: format!("{self:?}"), status: output.status, words });
+            return Err(LabError::Cell { what: self.to_string(), status: output.status, words });
         }
         serde_json::from_slice(&output.stdout)
             .map_err(|error| LabError::Reply(format!("the figures of a cell: {error}")))

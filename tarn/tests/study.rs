@@ -1,0 +1,90 @@
+//! `tarn lab run snapshots`, small: every figure has its cells, what was measured is not measured again, and
+//! what cannot be is refused.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn tarn(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tarn")).args(words).output().unwrap()
+}
+
+/// Runs a part of the study. Returns what it says.
+fn study(results: &Path, more: &[&str]) -> String {
+    let dir = results.parent().unwrap().to_str().unwrap();
+    let mut words = vec!["lab", "run", "snapshots", "--quick", "--dir", dir, "--json"];
+    words.push(results.to_str().unwrap());
+    words.extend(more);
+    let output = tarn(&words);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{told}");
+    told
+}
+
+fn measured(results: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(results).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|line| line["case"] != "goal").collect()
+}
+
+#[test]
+fn what_was_measured_is_not_measured_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("deep/results.jsonl");
+    std::fs::create_dir(dir.path().join("deep")).unwrap();
+    let some = ["--only", "trace,skew", "--algorithms", "fork,hg"];
+    let told = study(&results, &some);
+    // The default cell belongs to both figures.
+    assert!(told.contains("14 cells, 12 to measure"), "{told}");
+    let lines = measured(&results);
+    assert_eq!(lines.len(), 12);
+    for line in &lines {
+        let figures = &line["figures"];
+        assert!(figures["quiet"]["count"].as_u64().unwrap() > 0, "{line}");
+        assert_eq!(figures["overhead_us"].as_array().unwrap().len(), 1, "{line}");
+        assert!(figures["taken_us"][0].as_f64().unwrap() > 0.0, "{line}");
+        assert!(figures["resident_bytes_max"].as_u64().unwrap() > 1 << 20, "{line}");
+    }
+    let told = study(&results, &some);
+    assert!(told.contains("14 cells, 0 to measure"), "{told}");
+    assert_eq!(measured(&results).len(), 12);
+    let left: Vec<_> = std::fs::read_dir(dir.path().join("deep")).unwrap().collect();
+    assert_eq!(left.len(), 1, "no checkpoint is left: {left:?}");
+}
+
+#[test]
+fn transactions_are_counted_with_every_virtual_algorithm() {
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("results.jsonl");
+    study(&results, &["--only", "transactions"]);
+    let lines = measured(&results);
+    assert_eq!(lines.len(), 15);
+    for name in ["CALC", "vHG", "vPB"] {
+        let own = lines.iter().filter(|line| line["server"] == name);
+        let rates: Vec<f64> =
+            own.map(|line| line["figures"]["transactions_per_s"].as_f64().unwrap()).collect();
+        assert!(rates.len() == 5 && rates.iter().all(|rate| *rate > 0.0), "{name}: {rates:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    let refusal = |words: &[&str]| {
+        let output = tarn(&[&["lab", "run", "snapshots", "--quick"], words].concat());
+        assert!(!output.status.success(), "{words:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("results.jsonl");
+    let results = results.to_str().unwrap();
+    assert!(refusal(&["--json", results, "--only", "fig9"]).contains("invalid value 'fig9'"));
+    assert!(refusal(&["--json", results, "--full"]).contains("cannot be used with"));
+    let told = refusal(&["--json", results, "--dir", "/proc"]);
+    assert!(told.starts_with("error: /proc"), "{told}");
+    std::fs::write(results, "no results\n").unwrap();
+    let told = refusal(&["--json", results]);
+    assert!(told.contains("line 1"), "{told}");
+}
