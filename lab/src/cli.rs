@@ -30,6 +30,11 @@ enum Command {
         /// Where to measure, as JSON.
         place: String,
     },
+    /// Draws what was measured of snapshots, beside what the study printed, as one file of HTML.
+    Report {
+        #[command(flatten)]
+        own: snapshots::report::Options,
+    },
     /// Runs an experiment.
     Run {
         #[command(subcommand)]
@@ -111,6 +116,10 @@ pub fn execute(cli: LabCli) -> Result<Conclusion> {
         }
         Command::Cell { cell, place } => {
             snapshots::cell::run(&cell, &place)?;
+            Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
+        }
+        Command::Report { own } => {
+            snapshots::report::run(&own)?;
             Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
         }
         Command::Run { experiment } => run_experiment(*experiment),

@@ -9,10 +9,13 @@
 
 pub mod cell;
 mod counter;
+#[cfg(test)]
+mod fixture;
 mod flood;
 mod goals;
 mod memory;
 mod plan;
+pub mod report;
 mod results;
 mod stream;
 mod study;

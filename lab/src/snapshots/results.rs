@@ -34,6 +34,24 @@ pub struct Line {
     pub commit: String,
     /// The machine.
     pub machine: serde_json::Value,
+    /// When, in milliseconds since 1970; 0 if the line does not say.
+    #[serde(default)]
+    pub unix_ms: u64,
+}
+
+impl Line {
+    /// The machine in words.
+    pub fn machine_text(&self) -> String {
+        let text = |name: &str| self.machine[name].as_str().unwrap_or("unknown").to_owned();
+        let number = |name: &str| self.machine[name].as_f64().unwrap_or_default();
+        format!(
+            "{}, {} cores, {:.1} GiB of memory, {}",
+            text("processor"),
+            number("cores"),
+            number("memory_bytes") / f64::from(1 << 30),
+            text("system")
+        )
+    }
 }
 
 impl Results {

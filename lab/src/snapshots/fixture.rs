@@ -1,0 +1,80 @@
+//! Results that nobody measured, for tests: made of formulas, with the shapes that the study found.
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::cell::{Algorithm, Cell, Distribution, Figures, Task};
+use super::plan::{Figure, Scale, points};
+use super::results::{EXPERIMENT, Line, Results};
+
+/// The file of results that the fixture seems to come from.
+pub const PATH: &str = "results.jsonl";
+
+/// Nanoseconds of an update of 64 bytes, microseconds of the taken phase by gigabyte, and copies of the data.
+const fn costs(algorithm: Algorithm) -> (f64, f64, f64) {
+    match algorithm {
+        Algorithm::Naive => (20.0, 300_000.0, 2.0),
+        Algorithm::CopyOnUpdate => (80.0, 2_000.0, 2.0),
+        Algorithm::Fork => (21.0, 5_000.0, 1.5),
+        Algorithm::Zigzag => (100.0, 1_000.0, 2.0),
+        Algorithm::PingPong => (120.0, 0.0, 3.0),
+        Algorithm::Hourglass => (23.0, 0.0, 2.0),
+        Algorithm::Piggyback => (24.0, 0.0, 2.0),
+        _ => (0.0, 0.0, 2.0),
+    }
+}
+
+/// What the formulas say of a cell.
+pub fn figures(cell: &Cell) -> Figures {
+    let (update_ns, gigabyte_us, copies) = costs(cell.algorithm);
+    let gigabytes = cell.data_bytes() as f64 / 1e9;
+    let by_row = match cell.algorithm {
+        Algorithm::CopyOnUpdate | Algorithm::Zigzag => 64.0 / cell.row_bytes as f64,
+        _ => 1.0,
+    };
+    let tick_us = update_ns * cell.updates_per_tick as f64 / 1e3 * (cell.row_bytes as f64 / 64.0).sqrt();
+    let taken_us = 2.0 + gigabyte_us * gigabytes * by_row;
+    if cell.task == Task::Transactions {
+        let rate = if cell.algorithm == Algorithm::Calc { 1e5 } else { 1.2e5 };
+        return Figures { transactions_per_s: rate, conflicts: 3, restarts: 1, ..Figures::default() };
+    }
+    let quiet = Distribution::of(vec![tick_us; 50]);
+    let mut during = vec![tick_us; 40];
+    during[0] += taken_us;
+    Figures {
+        quiet,
+        during: Distribution::of(during),
+        reads_quiet: quiet,
+        reads_during: quiet,
+        from_intended: quiet,
+        waits_us: vec![taken_us + 1.0],
+        taken_us: vec![taken_us],
+        overhead_us: vec![gigabytes * 1e6],
+        updates_per_s: 1e9 / update_ns - gigabyte_us * 50.0,
+        resident_bytes: cell.data_bytes(),
+        resident_bytes_max: (cell.data_bytes() as f64 * copies) as u64 + (64 << 20),
+        updates: 90,
+        trace: (0..90).map(|tick| (tick as f32 * 10.0, tick_us as f32)).collect(),
+        snapshots_ms: vec![(500.0, 900.0)],
+        ..Figures::default()
+    }
+}
+
+/// All cells of the figures at a scale.
+pub fn results(of: &[Figure], scale: Scale) -> Results {
+    let cells = of.iter().flat_map(|figure| points(*figure, scale, 1));
+    let lines = cells.map(|point| line(&point.cell)).collect();
+    Results { path: PATH.into(), lines }
+}
+
+fn line(cell: &Cell) -> Line {
+    let value = json!({
+        "experiment": EXPERIMENT,
+        "parameters": cell,
+        "figures": figures(cell),
+        "commit": "0123456789ab",
+        "unix_ms": 951_782_400_000_u64,
+        "machine": {"processor": "A <fast> one", "cores": 2, "memory_bytes": 4_294_967_296_u64, "system": "Linux"},
+    });
+    Line::deserialize(value).expect("the line is what the laboratory writes")
+}

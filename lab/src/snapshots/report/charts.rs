@@ -1,0 +1,270 @@
+//! Charts as SVG: lines with points, bars, and traces. What is not a number is left out.
+//!
+//! Black becomes the colour of the page's text, so that a chart can be read on light and dark.
+
+use std::error::Error;
+
+use plotters::coord::ranged1d::{AsRangedCoord, DefaultFormatting, KeyPointHint, Ranged, ValueFormatter};
+use plotters::prelude::*;
+
+use super::super::cell::{Algorithm, Figures};
+use super::data::Series;
+
+type Drawing<'s> = DrawingArea<SVGBackend<'s>, plotters::coord::Shift>;
+type Drawn = Result<(), Box<dyn Error>>;
+
+const SIZE: (u32, u32) = (460, 300);
+const TRACE_SIZE: (u32, u32) = (460, 150);
+/// Ticks of a trace are drawn as so many points at most, each the longest of its neighbours.
+const TRACE_POINTS: usize = 800;
+
+/// The colour of an algorithm, which can be seen on light and dark.
+pub const fn colour(algorithm: Algorithm) -> RGBColor {
+    match algorithm {
+        Algorithm::Naive => RGBColor(128, 128, 128),
+        Algorithm::CopyOnUpdate | Algorithm::Calc => RGBColor(213, 94, 0),
+        Algorithm::Fork => RGBColor(214, 70, 130),
+        Algorithm::Zigzag => RGBColor(184, 134, 11),
+        Algorithm::PingPong => RGBColor(0, 158, 115),
+        Algorithm::Hourglass | Algorithm::VirtualHourglass => RGBColor(45, 130, 200),
+        Algorithm::Piggyback | Algorithm::VirtualPiggyback => RGBColor(142, 91, 208),
+    }
+}
+
+/// An axis of so many places at equal distances, from 0 on.
+struct Places(usize);
+
+impl Ranged for Places {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let share = (value + 0.5) / self.0 as f64;
+        limit.0 + (f64::from(limit.1 - limit.0) * share).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        (0..self.0).map(|place| place as f64).collect()
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        -0.5..self.0 as f64 - 0.5
+    }
+}
+
+/// How the values of a chart are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Axis {
+    /// From zero on.
+    Linear,
+    /// By powers of ten.
+    Logarithmic,
+}
+
+/// A chart's words.
+#[derive(Debug, Clone, Copy)]
+pub struct Words<'w> {
+    /// What stands above it.
+    pub caption: &'w str,
+    /// What the figure varies.
+    pub x: &'w str,
+    /// What is measured.
+    pub y: &'w str,
+}
+
+/// A number as axes and tables show it: three digits that count.
+pub fn short(value: f64) -> String {
+    match value.abs() {
+        _ if !value.is_finite() => "–".to_owned(),
+        size if size >= 1e10 => format!("{:.0}G", value / 1e9),
+        size if size >= 1e7 => format!("{:.0}M", value / 1e6),
+        size if size >= 1e6 => format!("{:.2}M", value / 1e6),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => trimmed(format!("{value:.1}")),
+        size if size >= 0.1 => trimmed(format!("{value:.2}")),
+        0.0 => "0".to_owned(),
+        _ => trimmed(format!("{value:.4}")),
+    }
+}
+
+fn trimmed(text: String) -> String {
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Lines with points; the values of `x` stand at equal distances, as the study's do.
+pub fn lines(words: Words<'_>, axis: Axis, series: &[Series]) -> Option<String> {
+    let mut xs: Vec<f64> = series.iter().flat_map(|series| &series.points).map(|point| point.0).collect();
+    xs.sort_by(f64::total_cmp);
+    xs.dedup();
+    let values = || series.iter().flat_map(|series| &series.points).map(|point| point.1);
+    let shown = |value: f64| value.is_finite() && (axis == Axis::Linear || value > 0.0);
+    let max = values().filter(|value| shown(*value)).fold(f64::NAN, f64::max);
+    let min = values().filter(|value| shown(*value)).fold(f64::NAN, f64::min);
+    if !max.is_finite() {
+        return None;
+    }
+    svg(words.caption, SIZE, |area| match axis {
+        Axis::Linear => draw_lines(area, words, &xs, series, 0.0..(max * 1.08).max(1e-9)),
+        Axis::Logarithmic => draw_lines(area, words, &xs, series, (min / 1.5..max * 1.5).log_scale()),
+    })
+}
+
+fn draw_lines<Y>(area: &Drawing<'_>, words: Words<'_>, xs: &[f64], series: &[Series], y: Y) -> Drawn
+where
+    Y: AsRangedCoord<Value = f64>,
+    Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    let across = Places(xs.len());
+    let mut chart = ChartBuilder::on(area)
+        .margin(8)
+        .x_label_area_size(38)
+        .y_label_area_size(58)
+        .build_cartesian_2d(across, y)?;
+    let name = |place: &f64| xs.get(place.round() as usize).map(|x| short(*x)).unwrap_or_default();
+    mesh(&mut chart, words, &name)?;
+    for series in series {
+        let place = |x: f64| xs.iter().position(|other| *other == x).unwrap_or_default() as f64;
+        let points: Vec<(f64, f64)> = series.points.iter().map(|(x, y)| (place(*x), *y)).collect();
+        let colour = colour(series.algorithm);
+        let width = if series.second { 1 } else { 2 };
+        chart.draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(width)))?;
+        let style = if series.second { colour.stroke_width(1) } else { colour.filled() };
+        chart.draw_series(points.iter().map(|point| Circle::new(*point, 4, style)))?;
+    }
+    Ok(())
+}
+
+/// A bar for each.
+pub fn bars(words: Words<'_>, bars: &[(Algorithm, f64)]) -> Option<String> {
+    let bars: Vec<_> = bars.iter().filter(|bar| bar.1.is_finite()).collect();
+    let max = bars.iter().map(|bar| bar.1).fold(f64::NAN, f64::max);
+    if !max.is_finite() {
+        return None;
+    }
+    svg(words.caption, SIZE, |area| {
+        let across = Places(bars.len());
+        let mut chart = ChartBuilder::on(area)
+            .margin(8)
+            .x_label_area_size(38)
+            .y_label_area_size(58)
+            .build_cartesian_2d(across, 0.0..(max * 1.08).max(1e-9))?;
+        let name = |place: &f64| {
+            bars.get(place.round() as usize).map(|bar| bar.0.name().to_owned()).unwrap_or_default()
+        };
+        mesh(&mut chart, words, &name)?;
+        chart.draw_series(bars.iter().enumerate().map(|(place, (algorithm, value))| {
+            let place = place as f64;
+            Rectangle::new([(place - 0.32, 0.0), (place + 0.32, *value)], colour(*algorithm).filled())
+        }))?;
+        Ok(())
+    })
+}
+
+/// The update stages of a run by time; while a snapshot was under way the ground is shaded.
+pub fn trace(algorithm: Algorithm, figures: &Figures) -> Option<String> {
+    let ticks: Vec<(f64, f64)> = figures
+        .trace
+        .iter()
+        .map(|(ms, us)| (f64::from(*ms), f64::from(*us) / 1e3))
+        .filter(|(at, took)| at.is_finite() && took.is_finite() && *took > 0.0)
+        .collect();
+    let longest = |few: &[(f64, f64)]| few.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
+    let few = ticks.len().div_ceil(TRACE_POINTS).max(1);
+    let points: Vec<(f64, f64)> = ticks.chunks(few).filter_map(longest).collect();
+    let (end, _) = *points.last()?;
+    let max = points.iter().map(|point| point.1).fold(0.0, f64::max);
+    let min = points.iter().map(|point| point.1).fold(max, f64::min);
+    let words = Words { caption: algorithm.name(), x: "time [ms]", y: "latency [ms]" };
+    svg(words.caption, TRACE_SIZE, |area| {
+        let mut chart = ChartBuilder::on(area)
+            .margin(8)
+            .x_label_area_size(32)
+            .y_label_area_size(58)
+            .build_cartesian_2d(0.0..end.max(1.0), (min / 1.5..max * 1.5).log_scale())?;
+        mesh(&mut chart, words, &|at: &f64| short(*at))?;
+        let spans = figures.snapshots_ms.iter().filter(|(from, to)| from.is_finite() && to.is_finite());
+        chart.draw_series(spans.map(|(from, to)| {
+            let corners = [(*from, min / 1.5), (to.min(end), max * 1.5)];
+            Rectangle::new(corners, RGBColor(128, 128, 128).mix(0.25).filled())
+        }))?;
+        chart.draw_series(LineSeries::new(points.iter().copied(), colour(algorithm).stroke_width(1)))?;
+        Ok(())
+    })
+}
+
+type Plane<'a, 's, X, Y> = ChartContext<'a, SVGBackend<'s>, Cartesian2d<X, Y>>;
+
+/// The axes, the lines behind the values, and what they mean.
+fn mesh<X, Y>(chart: &mut Plane<'_, '_, X, Y>, words: Words<'_>, name: &dyn Fn(&f64) -> String) -> Drawn
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    let text = TextStyle::from(("sans-serif", 14).into_font()).color(&BLACK);
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(RGBColor(128, 128, 128).mix(0.3))
+        .axis_style(RGBColor(128, 128, 128))
+        .x_desc(words.x)
+        .y_desc(words.y)
+        .y_labels(6)
+        .x_label_formatter(name)
+        .y_label_formatter(&|value| short(*value))
+        .label_style(text.clone())
+        .axis_desc_style(text)
+        .draw()?;
+    Ok(())
+}
+
+/// Draws, and makes a part of a page of it. `None` if there is nothing that can be drawn.
+fn svg(label: &str, size: (u32, u32), draw: impl FnOnce(&Drawing<'_>) -> Drawn) -> Option<String> {
+    let mut text = String::new();
+    let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
+    let drawn = draw(&area).and_then(|()| Ok(area.present()?));
+    drop(area);
+    drawn.ok()?;
+    let named = format!("<svg role=\"img\" aria-label=\"{}\"", super::page::escape(label));
+    Some(text.replacen("<svg", &named, 1).replace("\"#000000\"", "\"currentColor\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words() -> Words<'static> {
+        Words { caption: "a < b", x: "x", y: "y" }
+    }
+
+    #[test]
+    fn a_chart_of_nothing_is_no_chart_and_odd_numbers_do_no_harm() {
+        let of = |points: &[(f64, f64)]| {
+            vec![Series {
+                algorithm: Algorithm::Naive,
+                name: "NS".to_owned(),
+                second: false,
+                points: points.to_vec(),
+            }]
+        };
+        assert_eq!(lines(words(), Axis::Linear, &[]), None);
+        assert_eq!(lines(words(), Axis::Logarithmic, &of(&[(1.0, 0.0)])), None);
+        for axis in [Axis::Linear, Axis::Logarithmic] {
+            for points in [&[(1.0, 5.0)][..], &[(1.0, 5.0), (2.0, 5e6)], &[(0.0, 1e-9), (1.0, 0.0)]] {
+                let drawn = lines(words(), axis, &of(points)).expect("there is a point");
+                assert!(drawn.contains("aria-label=\"a &lt; b\"") && drawn.contains("</svg>"), "{drawn}");
+            }
+        }
+        assert_eq!(bars(words(), &[(Algorithm::Fork, f64::NAN)]), None);
+        assert!(bars(words(), &[(Algorithm::Fork, 0.0), (Algorithm::Naive, 3.0)]).is_some());
+        assert_eq!(trace(Algorithm::Fork, &Figures::default()), None);
+        let odd = Figures { trace: vec![(0.0, f32::NAN), (1.0, 0.0), (2.0, 7.0)], ..Figures::default() };
+        assert!(trace(Algorithm::Fork, &odd).is_some());
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let all = [0.0, 0.0044, 0.25, 3.0, 12.34, 250.0, 16_000.0, 3_456_789.0, 23_456_789.0, f64::NAN];
+        let texts = all.map(short);
+        assert_eq!(texts, ["0", "0.0044", "0.25", "3", "12.3", "250", "16000", "3.46M", "23M", "–"]);
+    }
+}

@@ -1,0 +1,123 @@
+//! The results of one scale and seed, as series to draw and compare.
+
+use super::super::cell::{Algorithm, Cell, Figures};
+use super::super::plan::{Figure, Point, Scale, points};
+use super::super::results::Results;
+
+/// The results of one scale and seed.
+pub struct Study<'r> {
+    pub results: &'r Results,
+    pub scale: Scale,
+    pub seed: u64,
+}
+
+/// What a line of a figure shows.
+#[derive(Debug, Clone)]
+pub struct Series {
+    pub algorithm: Algorithm,
+    /// Its name, with what sets it apart from another line of the same algorithm.
+    pub name: String,
+    /// Whether its points are hollow and its line thin.
+    pub second: bool,
+    /// In the order of `x`. What was not measured is not there, nor what is not a number.
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Series {
+    /// The value at `x`.
+    pub fn at(&self, x: f64) -> Option<f64> {
+        self.points.iter().find(|point| point.0 == x).map(|point| point.1)
+    }
+}
+
+impl<'r> Study<'r> {
+    /// The scale of the newest result, among those that are wanted, with its seed.
+    pub fn newest(results: &'r Results, wanted: &[Scale]) -> Option<Study<'r>> {
+        results.lines.iter().rev().find_map(|line| {
+            let seed = line.cell.seed;
+            let holds = |scale: &&Scale| {
+                let mut points = Figure::ALL.into_iter().flat_map(|figure| points(figure, **scale, seed));
+                points.any(|point| point.cell == line.cell)
+            };
+            wanted.iter().find(holds).map(|scale| Study { results, scale: *scale, seed })
+        })
+    }
+
+    /// The cells of a figure that were measured, with their figures.
+    pub fn measured(&self, figure: Figure) -> Vec<(Point, &'r Figures)> {
+        let planned = points(figure, self.scale, self.seed);
+        planned
+            .into_iter()
+            .filter_map(|point| Some((self.results.find(&point.cell)?, point)))
+            .map(swap)
+            .collect()
+    }
+
+    /// How many cells of a figure were measured, and how many there are.
+    pub fn coverage(&self, figure: Figure) -> (usize, usize) {
+        (self.measured(figure).len(), points(figure, self.scale, self.seed).len())
+    }
+
+    /// Of each algorithm what `y` says of its cells, where that is a number.
+    pub fn series(&self, figure: Figure, y: impl Fn(&Cell, &Figures) -> f64) -> Vec<Series> {
+        let mut all: Vec<Series> = Vec::new();
+        for (point, figures) in self.measured(figure) {
+            let value = y(&point.cell, figures);
+            if !value.is_finite() {
+                continue;
+            }
+            let Cell { algorithm, huge_pages, .. } = point.cell;
+            let name = format!("{}{}", algorithm.name(), if huge_pages { ", huge pages" } else { "" });
+            match all.iter_mut().find(|series| series.name == name) {
+                Some(series) => series.points.push((point.x, value)),
+                None => {
+                    all.push(Series { algorithm, name, second: huge_pages, points: vec![(point.x, value)] });
+                }
+            }
+        }
+        all
+    }
+
+    /// The figures of an algorithm at the study's default parameters, and its cell.
+    pub fn default_of(&self, algorithm: Algorithm) -> Option<(Cell, &'r Figures)> {
+        let mut all = self.measured(Figure::Trace).into_iter();
+        all.find(|(point, _)| point.cell.algorithm == algorithm).map(|(point, figures)| (point.cell, figures))
+    }
+}
+
+fn swap<A, B>((a, b): (A, B)) -> (B, A) {
+    (b, a)
+}
+
+/// How fast values grow with `x`: the slope of a straight line through their logarithms, 0 for those that stay
+/// and 1 for those that are proportional. `None` for fewer than two points.
+pub fn exponent(points: &[(f64, f64)]) -> Option<f64> {
+    let positive = |value: f64| value.is_finite() && value > 0.0;
+    let logs: Vec<(f64, f64)> =
+        points.iter().filter(|(x, y)| positive(*x) && positive(*y)).map(|(x, y)| (x.ln(), y.ln())).collect();
+    let count = logs.len() as f64;
+    let mean_x = logs.iter().map(|log| log.0).sum::<f64>() / count;
+    let mean_y = logs.iter().map(|log| log.1).sum::<f64>() / count;
+    let spread: f64 = logs.iter().map(|log| (log.0 - mean_x).powi(2)).sum();
+    let together: f64 = logs.iter().map(|log| (log.0 - mean_x) * (log.1 - mean_y)).sum();
+    (logs.len() > 1 && spread > 0.0).then(|| together / spread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_is_told_from_standing_still() {
+        let near = |points: &[(f64, f64)], expected: f64| {
+            let found = exponent(points).expect("there are two points");
+            assert!((found - expected).abs() < 1e-9, "{found}");
+        };
+        near(&[(1.0, 5.0), (2.0, 10.0), (8.0, 40.0)], 1.0);
+        near(&[(1.0, 5.0), (2.0, 5.0), (8.0, 5.0)], 0.0);
+        near(&[(1.0, 1.0), (4.0, 2.0)], 0.5);
+        assert_eq!(exponent(&[(1.0, 5.0)]), None);
+        assert_eq!(exponent(&[(1.0, 5.0), (1.0, 6.0)]), None);
+        assert_eq!(exponent(&[(1.0, 5.0), (2.0, f64::NAN), (3.0, 0.0)]), None);
+    }
+}

@@ -1,0 +1,79 @@
+//! `tarn lab report`: draws what was measured as the study drew it, beside what the study printed.
+//!
+//! ```text
+//!   results.jsonl ─► data (a scale, a seed) ─► charts, tables, orders ─► draw ─► page: one file of HTML
+//!                                                        ▲
+//!                               published, model: what ours is held against
+//! ```
+//!
+//! What was not measured is left out, and the page says so.
+
+mod charts;
+pub(super) mod data;
+mod draw;
+mod model;
+mod orders;
+mod page;
+mod published;
+mod tables;
+
+use std::path::PathBuf;
+
+use super::plan::Scale;
+use super::results::Results;
+use super::study::nothing_measured;
+use crate::error::{IoContext, LabError, Result};
+use data::Study;
+
+/// What the report is told.
+#[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+pub struct Options {
+    /// The file of results.
+    #[arg(long, value_name = "FILE", default_value = super::RESULTS)]
+    pub json: PathBuf,
+    /// The file to write.
+    #[arg(long, value_name = "FILE", default_value = "lab-results/snapshots.html")]
+    pub out: PathBuf,
+    /// What was measured with `--quick`; by default the scale of the newest result.
+    #[arg(long, conflicts_with = "full")]
+    pub quick: bool,
+    /// What was measured with `--full`.
+    #[arg(long)]
+    pub full: bool,
+}
+
+/// The scales that flags let through.
+pub(super) fn scales(quick: bool, full: bool) -> &'static [Scale] {
+    match (quick, full) {
+        (true, _) => &[Scale::Quick],
+        (_, true) => &[Scale::Full],
+        _ => &[Scale::Default, Scale::Full, Scale::Quick],
+    }
+}
+
+/// Draws the report.
+pub fn run(options: &Options) -> Result<()> {
+    let results = Results::read(&options.json)?;
+    if results.lines.is_empty() {
+        return Err(nothing_measured(&options.json));
+    }
+    let wanted = scales(options.quick, options.full);
+    let Some(study) = Study::newest(&results, wanted) else {
+        let names: Vec<_> = wanted.iter().map(|scale| scale.name()).collect();
+        return Err(LabError::Arguments(format!(
+            "{} has no measurements at this scale: {}",
+            options.json.display(),
+            names.join("; ")
+        )));
+    };
+    if let Some(parent) = options.out.parent() {
+        std::fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
+    }
+    std::fs::write(&options.out, draw::report(&study)).doing(|| options.out.display().to_string())?;
+    println!("{}", options.out.display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! A page of HTML that needs nothing but itself: no script, nothing from elsewhere.
+
+/// A page in the making.
+#[derive(Debug, Default)]
+pub struct Page {
+    contents: String,
+    body: String,
+}
+
+const STYLE: &str = "
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 2rem auto; padding: 0 1rem;
+  color: #1b1d21; background: #fdfdfc; }
+a { color: #1f6fb2; }
+h1, h2, h3 { line-height: 1.2; }
+h2 { margin-top: 3rem; border-top: 1px solid #8886; padding-top: 1rem; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(420px, 1fr)); gap: 1rem; }
+figure { margin: 0; }
+figcaption { font-weight: 600; }
+svg { max-width: 100%; height: auto; }
+table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; font-size: 0.9rem; }
+th, td { padding: 0.2rem 0.6rem; border-bottom: 1px solid #8884; text-align: right; }
+th:first-child, td:first-child, td.text { text-align: left; }
+.legend span { margin-right: 1rem; white-space: nowrap; }
+.legend b { display: inline-block; width: 0.8rem; height: 0.8rem; border-radius: 50%; margin-right: 0.3rem; }
+.legend b.second { background: none !important; border: 2px solid; box-sizing: border-box; }
+.left-out { opacity: 0.75; }
+.same::before { content: '= '; font-weight: 700; color: #00865f; }
+.differs::before { content: '≠ '; font-weight: 700; color: #c9510c; }
+.wide { overflow-x: auto; }
+@media (prefers-color-scheme: dark) {
+  body { color: #e4e6ea; background: #16181d; }
+  a { color: #6cb2eb; }
+}
+";
+
+/// Text as HTML shows it.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+impl Page {
+    /// Begins a section, which the contents list.
+    pub fn section(&mut self, id: &str, title: &str) {
+        let title = escape(title);
+        self.contents.push_str(&format!("<li><a href=\"#{id}\">{title}</a></li>\n"));
+        self.body.push_str(&format!("<h2 id=\"{id}\">{title}</h2>\n"));
+    }
+
+    /// Adds what is HTML already.
+    pub fn html(&mut self, html: &str) {
+        self.body.push_str(html);
+        self.body.push('\n');
+    }
+
+    /// Adds a paragraph.
+    pub fn paragraph(&mut self, text: &str) {
+        self.classed("p", "", text);
+    }
+
+    /// Adds a paragraph that says that something is not there.
+    pub fn left_out(&mut self, text: &str) {
+        self.classed("p", "left-out", text);
+    }
+
+    /// Adds text in an element of a class.
+    pub fn classed(&mut self, element: &str, class: &str, text: &str) {
+        self.body.push_str(&format!("<{element} class=\"{class}\">{}</{element}>\n", escape(text)));
+    }
+
+    /// Adds charts side by side, each with what stands above it.
+    pub fn charts(&mut self, charts: &[(String, String)]) {
+        self.html("<div class=\"charts\">");
+        for (caption, svg) in charts {
+            self.html(&format!("<figure><figcaption>{}</figcaption>\n{svg}</figure>", escape(caption)));
+        }
+        self.html("</div>");
+    }
+
+    /// Adds a table. Cells that begin with a letter stand at the left.
+    pub fn table(&mut self, id: &str, heads: &[String], rows: &[Vec<String>]) {
+        let mut text = format!("<div class=\"wide\"><table id=\"{id}\">\n<thead><tr>");
+        heads.iter().for_each(|head| text.push_str(&format!("<th>{}</th>", escape(head))));
+        text.push_str("</tr></thead>\n<tbody>\n");
+        for row in rows {
+            text.push_str("<tr>");
+            for cell in row {
+                let class = if cell.starts_with(char::is_alphabetic) { " class=\"text\"" } else { "" };
+                text.push_str(&format!("<td{class}>{}</td>", escape(cell)));
+            }
+            text.push_str("</tr>\n");
+        }
+        text.push_str("</tbody></table></div>");
+        self.html(&text);
+    }
+
+    /// The whole page. `head` is HTML that stands above the contents.
+    pub fn finish(self, title: &str, head: &str) -> String {
+        let title = escape(title);
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+             <style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{head}\n\
+             <nav><ul>\n{}</ul></nav>\n{}</body>\n</html>\n",
+            self.contents, self.body
+        )
+    }
+}

@@ -1,0 +1,70 @@
+//! What the comparative study printed: its numbers, its words and the orders that it found.
+
+use super::super::cell::Algorithm;
+use Algorithm::{CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Zigzag};
+
+/// Table 4: the mean tick latency at the default parameters, in milliseconds.
+pub const MEAN_TICK_MS: [(Algorithm, f64); 7] = [
+    (Naive, 1.475),
+    (CopyOnUpdate, 2.455),
+    (Fork, 1.745),
+    (Zigzag, 3.646),
+    (PingPong, 4.183),
+    (Hourglass, 2.468),
+    (Piggyback, 2.758),
+];
+
+/// Table 4: the cache misses of a run, in millions.
+pub const CACHE_MISSES_MILLIONS: [(Algorithm, f64); 7] = [
+    (Naive, 711.0),
+    (CopyOnUpdate, 1226.0),
+    (Fork, 649.0),
+    (Zigzag, 1517.0),
+    (PingPong, 1368.0),
+    (Hourglass, 865.0),
+    (Piggyback, 934.0),
+];
+
+/// Fork's maximum latency at 50 GB, by the authors' estimate.
+pub const FORK_MAX_MS_AT_50_GB: f64 = 40.0;
+
+/// The columns of table 2.
+pub const TABLE_2_HEADS: [&str; 6] =
+    ["mean latency", "spike", "complexity", "max throughput", "full?", "memory"];
+
+/// Table 2, the summary.
+pub const TABLE_2: [(Algorithm, [&str; 6]); 7] = [
+    (Naive, ["low", "high", "O(n)", "low", "yes", "2×"]),
+    (CopyOnUpdate, ["high", "middle", "O(n)", "middle", "yes", "2×"]),
+    (Fork, ["low", "middle", "O(n)", "high", "yes", "2×"]),
+    (Zigzag, ["middle", "middle", "O(n)", "middle", "yes", "2×"]),
+    (PingPong, ["high", "almost none", "O(1)", "low", "no", "3×"]),
+    (Hourglass, ["low", "almost none", "O(1)", "high", "no", "2×"]),
+    (Piggyback, ["low", "almost none", "O(1)", "high", "yes", "2×"]),
+];
+
+/// Figures 10 a to d: who has the lower mean tick latency, group after group; a group's own order is open.
+pub const MEAN_ORDER: &[&[Algorithm]] =
+    &[&[Naive, Fork], &[Hourglass, Piggyback], &[CopyOnUpdate, Zigzag], &[PingPong]];
+
+/// Figure 16 of the earlier text: who reaches less, group after group.
+pub const FLOOD_ORDER: &[&[Algorithm]] =
+    &[&[Naive, CopyOnUpdate, Zigzag, PingPong], &[Hourglass, Piggyback, Fork]];
+
+/// Table 4: who misses the cache less, group after group.
+pub const MISSES_ORDER: &[&[Algorithm]] =
+    &[&[Naive, Fork], &[Hourglass, Piggyback, CopyOnUpdate], &[Zigzag, PingPong]];
+
+/// Figures 9 and 10 e: whose latency has spikes that grow with the data.
+pub const SPIKES: &[Algorithm] = &[Naive, CopyOnUpdate, Fork, Zigzag];
+
+/// Figures 9 and 10 e: whose latency stays flat.
+pub const FLAT: &[Algorithm] = &[PingPong, Hourglass, Piggyback];
+
+/// Figure 10 f: whose maximum falls as rows grow.
+pub const FALLS_WITH_ROW: &[Algorithm] = &[CopyOnUpdate, Zigzag];
+
+/// A number that was printed for an algorithm.
+pub fn of(table: &[(Algorithm, f64)], algorithm: Algorithm) -> Option<f64> {
+    table.iter().find(|row| row.0 == algorithm).map(|row| row.1)
+}

@@ -1,0 +1,122 @@
+//! Reports drawn from results that nobody measured.
+
+use super::super::cell::Algorithm;
+use super::super::fixture;
+use super::super::plan::{Figure, Scale};
+use super::*;
+
+fn drawn(results: &Results) -> String {
+    draw::report(&Study::newest(results, scales(false, false)).expect("there are results"))
+}
+
+/// The part of a page from an element's id to the next heading.
+fn section<'p>(page: &'p str, id: &str) -> &'p str {
+    let from = page.find(&format!("<h2 id=\"{id}\"")).unwrap_or_else(|| panic!("there is no section {id}"));
+    let rest = &page[from..];
+    rest[3..].find("<h2").map_or(rest, |to| &rest[..to + 3])
+}
+
+/// Every element that is opened is closed, in order.
+fn assert_well_formed(page: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = page;
+    while let Some(from) = rest.find('<') {
+        let to = from + rest[from..].find('>').expect("a tag ends");
+        let tag = &rest[from + 1..to];
+        rest = &rest[to + 1..];
+        let name = tag.split([' ', '\n', '/']).find(|part| !part.is_empty()).expect("a tag has a name");
+        if let Some(closed) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(closed), "near {}", &rest[..rest.len().min(80)]);
+        } else if !tag.ends_with('/') && !["!DOCTYPE", "meta"].contains(&name) {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[test]
+fn a_report_has_every_figure_and_table() {
+    let page = drawn(&fixture::results(&Figure::ALL, Scale::Quick));
+    assert_well_formed(&page);
+    let charts = |id| section(&page, id).matches("<svg").count();
+    assert_eq!(charts("figure-9"), 7);
+    for id in ["figure-10-dataset", "figure-10-row", "figure-10-updates", "figure-10-skew"] {
+        assert_eq!(charts(id), 4, "{id}");
+    }
+    let others = ["trigger", "figure-11", "figure-12", "figure-16", "reads-section", "fields-section"];
+    assert_eq!(others.map(charts), [2, 2, 1, 1, 1, 1]);
+    for id in ["table-2-section", "table-4-section", "defaults-section"] {
+        assert_eq!(section(&page, id).matches("<tr><td").count(), 7, "{id}");
+    }
+    // Nothing from elsewhere, nothing that runs, and nothing of the machine's that is taken for HTML.
+    assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("<fast>"));
+    assert!(page.contains("A &lt;fast&gt; one") && page.contains("2000-02-29 00:00 UTC"));
+    assert!(page.contains("--quick --seed 1 --json results.jsonl"));
+    assert!(!page.contains("cells were measured"), "nothing was left out");
+    for id in page.match_indices("href=\"#").map(|(at, _)| page[at + 7..].split('"').next().expect("it ends"))
+    {
+        assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
+    }
+}
+
+#[test]
+fn the_fixture_has_the_shapes_of_the_study_and_a_spoilt_one_has_not() {
+    let mut results = fixture::results(&Figure::ALL, Scale::Quick);
+    let judged = |results: &Results| {
+        let study = Study::newest(results, scales(false, false)).expect("there are results");
+        let verdicts = orders::judge(&study);
+        let differ = verdicts.iter().filter(|verdict| verdict.figure == Figure::Dataset);
+        differ.flat_map(|verdict| verdict.differences.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(judged(&results), Vec::<String>::new());
+    for line in results.lines.iter_mut().filter(|line| line.cell.algorithm == Algorithm::Piggyback) {
+        line.figures.taken_us = vec![line.cell.data_bytes() as f64];
+        line.figures.overhead_us[..].iter_mut().for_each(|us| *us *= 2.0);
+    }
+    let differ = judged(&results);
+    assert!(differ.iter().any(|line| line.starts_with("PB: the taken phase grows")), "{differ:?}");
+    assert!(differ.iter().any(|line| line.starts_with("PB takes 2 times as long")), "{differ:?}");
+}
+
+#[test]
+fn what_is_missing_or_not_a_number_is_left_out_and_said() {
+    let mut results = fixture::results(&Figure::ALL, Scale::Quick);
+    for (number, line) in results.lines.iter_mut().enumerate() {
+        match number % 3 {
+            0 => line.figures.quiet.mean = f64::NAN,
+            1 => line.figures.waits_us = vec![f64::INFINITY],
+            _ => line.figures = super::super::cell::Figures::default(),
+        }
+    }
+    assert_well_formed(&drawn(&results));
+    let mut results = fixture::results(&[Figure::Skew], Scale::Quick);
+    results.lines.retain(|line| line.cell.algorithm != Algorithm::Zigzag);
+    let page = drawn(&results);
+    assert_well_formed(&page);
+    assert!(section(&page, "figure-10-skew").contains("36 of 42 cells were measured"));
+    assert!(section(&page, "figure-12").contains("0 of 15 cells were measured"));
+    assert_eq!(section(&page, "figure-12").matches("<svg").count(), 0);
+    assert_eq!(section(&page, "table-2-section").matches("<tr><td").count(), 7);
+}
+
+#[test]
+fn the_scale_is_that_of_the_newest_result_unless_it_is_chosen() {
+    let mut results = fixture::results(&[Figure::Trace], Scale::Quick);
+    results.lines.extend(fixture::results(&[Figure::Fields], Scale::Full).lines);
+    let scale = |quick, full| Study::newest(&results, scales(quick, full)).map(|study| study.scale);
+    assert_eq!(scale(false, false), Some(Scale::Full));
+    assert_eq!(scale(true, false), Some(Scale::Quick));
+    results.lines.truncate(7);
+    assert!(Study::newest(&results, scales(false, true)).is_none());
+}
+
+#[test]
+fn a_report_of_nothing_says_what_makes_results() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let json = dir.path().join("none.jsonl");
+    let out = dir.path().join("new/report.html");
+    let options = Options { json: json.clone(), out: out.clone(), quick: false, full: false };
+    let error = run(&options).expect_err("nothing was measured").to_string();
+    assert!(error.contains(&format!("tarn lab run snapshots --json {}", json.display())), "{error}");
+    assert!(!out.exists());
+}
