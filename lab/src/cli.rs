@@ -1,4 +1,4 @@
-//! `tarn lab list` and `tarn lab run EXPERIMENT`.
+//! `tarn lab list`, `run EXPERIMENT`, `report` and `choose`.
 
 use std::process::ExitCode;
 
@@ -34,6 +34,11 @@ enum Command {
     Report {
         #[command(flatten)]
         own: snapshots::report::Options,
+    },
+    /// Says which snapshot algorithm fits a workload, by what was measured.
+    Choose {
+        #[command(flatten)]
+        own: snapshots::choose::Options,
     },
     /// Runs an experiment.
     Run {
@@ -120,6 +125,10 @@ pub fn execute(cli: LabCli) -> Result<Conclusion> {
         }
         Command::Report { own } => {
             snapshots::report::run(&own)?;
+            Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
+        }
+        Command::Choose { own } => {
+            snapshots::choose::run(&own)?;
             Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
         }
         Command::Run { experiment } => run_experiment(*experiment),

@@ -8,6 +8,7 @@
 //! The parameters, figures and tables are those of the comparative study; `plan.rs` has them.
 
 pub mod cell;
+pub mod choose;
 mod counter;
 #[cfg(test)]
 mod fixture;

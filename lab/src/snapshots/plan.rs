@@ -63,8 +63,6 @@ impl Figure {
 /// A cell and where in a figure it belongs.
 #[derive(Debug, Clone)]
 pub struct Point {
-    /// The figure.
-    pub figure: Figure,
     /// The parameter that the figure varies.
     pub x: f64,
     /// What is measured.
@@ -148,7 +146,7 @@ const TRANSACTIONS_BYTES: usize = 100_000_000;
 
 /// The cells of a figure, in the order in which they are measured.
 pub fn points(figure: Figure, scale: Scale, seed: u64) -> Vec<Point> {
-    let point = |x: f64, cell: Cell| Point { figure, x, cell };
+    let point = |x: f64, cell: Cell| Point { x, cell };
     let all = |x: f64, change: &dyn Fn(Cell) -> Cell| -> Vec<Point> {
         Algorithm::PHYSICAL.map(|algorithm| point(x, change(scale.cell(algorithm, seed)))).into()
     };

@@ -34,6 +34,9 @@ pub struct Line {
     pub commit: String,
     /// The machine.
     pub machine: serde_json::Value,
+    /// What chance began with in the run that measured it; a repeat's cell has another one.
+    #[serde(default)]
+    pub seed: u64,
     /// When, in milliseconds since 1970; 0 if the line does not say.
     #[serde(default)]
     pub unix_ms: u64,

@@ -34,7 +34,7 @@ impl<'r> Study<'r> {
     /// The scale of the newest result, among those that are wanted, with its seed.
     pub fn newest(results: &'r Results, wanted: &[Scale]) -> Option<Study<'r>> {
         results.lines.iter().rev().find_map(|line| {
-            let seed = line.cell.seed;
+            let seed = line.seed;
             let holds = |scale: &&Scale| {
                 let mut points = Figure::ALL.into_iter().flat_map(|figure| points(figure, **scale, seed));
                 points.any(|point| point.cell == line.cell)
@@ -78,10 +78,12 @@ impl<'r> Study<'r> {
         all
     }
 
-    /// The figures of an algorithm at the study's default parameters, and its cell.
-    pub fn default_of(&self, algorithm: Algorithm) -> Option<(Cell, &'r Figures)> {
-        let mut all = self.measured(Figure::Trace).into_iter();
-        all.find(|(point, _)| point.cell.algorithm == algorithm).map(|(point, figures)| (point.cell, figures))
+    /// What was measured of an algorithm at the study's default parameters: a cell for each repeat.
+    pub fn defaults_of(&self, algorithm: Algorithm) -> Vec<(Cell, &'r Figures)> {
+        let mut all = self.measured(Figure::Trace);
+        all.extend(self.measured(Figure::Repeats));
+        all.retain(|(point, _)| point.cell.algorithm == algorithm);
+        all.into_iter().map(|(point, figures)| (point.cell, figures)).collect()
     }
 }
 

@@ -77,7 +77,7 @@ pub fn report(study: &Study<'_>) -> String {
 
 /// Where, when and how it was measured.
 fn head(study: &Study<'_>) -> String {
-    let own: Vec<_> = study.results.lines.iter().filter(|line| line.cell.seed == study.seed).collect();
+    let own: Vec<_> = study.results.lines.iter().filter(|line| line.seed == study.seed).collect();
     let mut rows = Vec::new();
     let mut row =
         |name: &str, value: String| rows.push(format!("<dt>{name}</dt><dd>{}</dd>", escape(&value)));

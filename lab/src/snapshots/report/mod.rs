@@ -24,6 +24,7 @@ use super::results::Results;
 use super::study::nothing_measured;
 use crate::error::{IoContext, LabError, Result};
 use data::Study;
+pub(super) use tables::is_full;
 
 /// What the report is told.
 #[derive(Debug, Clone, clap::Args)]

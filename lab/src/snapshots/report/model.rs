@@ -47,7 +47,7 @@ pub fn lines(algorithm: Algorithm, row_bytes: usize) -> Option<Lines> {
         Algorithm::PingPong => lines(2 * row + 1, 2 * row + 1, 0, "the row in two copies, a mark"),
         // hourglass.rs: `target` of a whole row only marks.
         Algorithm::Hourglass => lines(row + 1, row + 1, 0, "the row in one of two copies, a mark"),
-        // pair.rs: `change` looks at the lower copy's flag until the pass is over.
+        // pair.rs: `change` looks at, and swings, the lower copy's flag until the pass is over.
         Algorithm::Piggyback => {
             let what = "the row in one of two copies, a mark; while the pass runs: another mark";
             lines(row + 2, row + 1, 1, what)

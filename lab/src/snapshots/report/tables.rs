@@ -1,11 +1,12 @@
 //! The tables of the report: the defaults, the summary, the cache, and the restarts of transactions.
 
-use super::super::cell::{Algorithm, Cell, Figures};
+use super::super::cell::{Algorithm, Cell, Distribution, Figures};
 use super::super::plan::Figure;
 use super::charts::short;
 use super::data::{Study, exponent};
 use super::page::Page;
 use super::{model, published};
+use crate::report::Spread;
 
 /// What stands where nothing was measured.
 const NONE: &str = "–";
@@ -43,8 +44,10 @@ pub fn defaults(study: &Study<'_>, page: &mut Page) {
         "algorithm",
         "mean [ms]",
         "printed mean [ms]",
+        "mean of a repeat [ms]",
         "quiet mean [ms]",
         "during mean [ms]",
+        "p50 [ms]",
         "p99 [ms]",
         "p99.9 [ms]",
         "longest [ms]",
@@ -54,32 +57,42 @@ pub fn defaults(study: &Study<'_>, page: &mut Page) {
         "checkpoint [ms]",
         "memory ÷ data",
     ]);
-    let ms = |us: f64| short(us / 1e3);
     let row = |algorithm: Algorithm| {
         let printed = published::of(&published::MEAN_TICK_MS, algorithm).map_or(NONE.to_owned(), short);
-        let Some((cell, figures)) = study.default_of(algorithm) else {
-            let mut row = vec![algorithm.name().to_owned(), NONE.to_owned(), printed];
-            row.resize(heads.len(), NONE.to_owned());
-            return row;
+        let repeats = study.defaults_of(algorithm);
+        let median = |of: &dyn Fn(&Cell, &Figures) -> f64| {
+            median(&repeats, of).map_or(NONE.to_owned(), |spread| short(spread.median))
         };
-        let worse = |of: fn(&Figures) -> [f64; 2]| ms(of(figures).into_iter().fold(f64::NAN, f64::max));
+        let worse = |of: fn(&Distribution) -> f64| {
+            median(&|_, figures| of(&figures.quiet).max(of(&figures.during)) / 1e3)
+        };
+        let mean = self::median(&repeats, &|_, figures| figures.mean_us() / 1e3);
         vec![
             algorithm.name().to_owned(),
-            ms(figures.mean_us()),
+            median(&|_, figures| figures.mean_us() / 1e3),
             printed,
-            ms(figures.quiet.mean),
-            ms(figures.during.mean),
-            worse(|figures| [figures.quiet.p99, figures.during.p99]),
-            worse(|figures| [figures.quiet.p999, figures.during.p999]),
-            ms(figures.max_us()),
-            ms(figures.from_intended.max),
-            short(figures.taken_us_max()),
-            short(longest_wait(figures)),
-            short(figures.overhead_ms()),
-            short(memory_ratio(&cell, figures)),
+            mean.map_or(NONE.to_owned(), |mean| format!("{} to {}", short(mean.min), short(mean.max))),
+            median(&|_, figures| figures.quiet.mean / 1e3),
+            median(&|_, figures| figures.during.mean / 1e3),
+            worse(|times| times.p50),
+            worse(|times| times.p99),
+            worse(|times| times.p999),
+            worse(|times| times.max),
+            median(&|_, figures| figures.from_intended.max / 1e3),
+            median(&|_, figures| figures.taken_us_max()),
+            median(&|_, figures| longest_wait(figures)),
+            median(&|_, figures| figures.overhead_ms()),
+            median(&memory_ratio),
         ]
     };
     page.table("defaults", &heads, &Algorithm::PHYSICAL.map(row));
+}
+
+/// The median of repeats, and how far they lie apart; `None` if there is no number.
+fn median(repeats: &[(Cell, &Figures)], of: &dyn Fn(&Cell, &Figures) -> f64) -> Option<Spread> {
+    let values: Vec<f64> =
+        repeats.iter().map(|(cell, figures)| of(cell, figures)).filter(|value| value.is_finite()).collect();
+    (!values.is_empty()).then(|| Spread::of(values))
 }
 
 /// The longest that the client waited for a cut.
@@ -98,10 +111,9 @@ pub fn summary(study: &Study<'_>, page: &mut Page) {
         heads.push("printed".to_owned());
     }
     let rows = published::TABLE_2.map(|(algorithm, printed)| {
-        let found = study.default_of(algorithm);
-        let at_defaults = |of: &dyn Fn(&Cell, &Figures) -> f64| match &found {
-            Some((cell, figures)) => short(of(cell, figures)),
-            None => NONE.to_owned(),
+        let repeats = study.defaults_of(algorithm);
+        let at_defaults = |of: &dyn Fn(&Cell, &Figures) -> f64| {
+            median(&repeats, of).map_or(NONE.to_owned(), |spread| short(spread.median))
         };
         let own = taken.iter().find(|series| series.algorithm == algorithm);
         let most = flood.iter().find(|series| series.algorithm == algorithm);
@@ -134,7 +146,7 @@ pub fn cache(study: &Study<'_>, page: &mut Page) {
         "which",
     ]);
     let rows = Algorithm::PHYSICAL.map(|algorithm| {
-        let found = study.default_of(algorithm);
+        let found = study.defaults_of(algorithm).into_iter().next();
         let misses = found.as_ref().and_then(|(_, figures)| Some((figures.cache_misses?, figures.updates)));
         let measured = match (&found, misses) {
             (None, _) => NONE.to_owned(),

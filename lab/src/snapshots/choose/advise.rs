@@ -1,0 +1,132 @@
+//! Who is ruled out, and who is best of the others.
+
+use super::super::cell::Algorithm;
+use super::super::report::data::Study;
+use super::super::report::is_full;
+use super::Workload;
+use super::predict::{Measured, Prediction};
+
+/// Among those whose updates cost no more than this times the least, the shortest spike decides.
+const COSTS_ALIKE: f64 = 1.25;
+/// Spikes that are shorter are short, whichever is shortest.
+const SPIKE_US_SHORT: f64 = 100.0;
+
+/// What was found out for a workload.
+#[derive(Debug)]
+pub struct Advice {
+    /// Of the algorithms that were measured.
+    pub predictions: Vec<Prediction>,
+    /// Who is ruled out, a line for each reason.
+    pub ruled_out: Vec<(Algorithm, String)>,
+    /// What the reader must know to judge it.
+    pub notes: Vec<String>,
+    /// The algorithm that fits best, if one does.
+    pub chosen: Option<Algorithm>,
+    /// The same in words, with the reason.
+    pub recommendation: String,
+}
+
+/// Looks for the algorithm that fits a workload.
+pub fn advise(study: &Study<'_>, workload: &Workload) -> Advice {
+    let measured = Algorithm::PHYSICAL.map(|algorithm| (algorithm, Measured::new(study, algorithm)));
+    let mut predictions = Vec::new();
+    let mut notes = Vec::new();
+    for (algorithm, measured) in &measured {
+        match measured.predict(workload) {
+            Some(prediction) => predictions.push(prediction),
+            None => notes.push(format!("{} was not measured", algorithm.name())),
+        }
+    }
+    let ruled_out: Vec<_> = predictions.iter().flat_map(|own| reasons(own, workload)).collect();
+    let left = predictions.iter().filter(|own| !ruled_out.iter().any(|(out, _)| *out == own.algorithm));
+    let best = best(left.copied().collect());
+    if let Some(best) = &best
+        && let Some((_, own)) = measured.iter().find(|(algorithm, _)| *algorithm == best.algorithm)
+    {
+        notes.extend(sources(own, workload));
+    }
+    Advice {
+        chosen: best.map(|best| best.algorithm),
+        recommendation: best.map_or_else(|| "none of them fits".to_owned(), |best| recommend(&best)),
+        predictions,
+        ruled_out,
+        notes,
+    }
+}
+
+/// Why an algorithm does not fit.
+fn reasons(own: &Prediction, workload: &Workload) -> Vec<(Algorithm, String)> {
+    let mut reasons = Vec::new();
+    if own.core_share > 1.0 {
+        reasons.push("the updates need more than a core".to_owned());
+    }
+    if let Some(given) = workload.memory_bytes
+        && own.memory_bytes > given as f64
+    {
+        reasons.push(format!("{:.0} MB of memory are given", given as f64 / 1e6));
+    }
+    if let Some(most) = workload.latency_us_max
+        && own.spike_us > most as f64
+    {
+        reasons.push(format!("a client may wait for {most} µs"));
+    }
+    if workload.full_only && !is_full(own.algorithm) {
+        reasons.push("its snapshots have what has changed".to_owned());
+    }
+    reasons.into_iter().map(|reason| (own.algorithm, reason)).collect()
+}
+
+/// Of those whose updates cost about the least: those with short spikes, or the shortest; of these one whose
+/// snapshots are full; of these the cheapest.
+fn best(mut left: Vec<Prediction>) -> Option<Prediction> {
+    let least = left.iter().map(|own| own.update_ns).min_by(f64::total_cmp)?;
+    left.retain(|own| own.update_ns <= least * COSTS_ALIKE);
+    let shortest = left.iter().map(|own| own.spike_us).min_by(f64::total_cmp)?;
+    left.retain(|own| own.spike_us <= shortest.max(SPIKE_US_SHORT));
+    let order = |own: &Prediction| !is_full(own.algorithm);
+    left.into_iter().min_by(|a, b| order(a).cmp(&order(b)).then(a.update_ns.total_cmp(&b.update_ns)))
+}
+
+fn recommend(best: &Prediction) -> String {
+    let full = if is_full(best.algorithm) { "has all rows" } else { "has what has changed, to be merged" };
+    let spike = if best.spike_grows { "grows with the data" } else { "does not grow with the data" };
+    format!(
+        "recommended: {}. Of those that fit, its updates cost no more than {COSTS_ALIKE} times the least, {:.0} ns; \
+         of these its spike, {:.0} µs, is the shortest or short (up to {SPIKE_US_SHORT} µs), and {spike}; a \
+         snapshot {full}.",
+        best.algorithm.name(),
+        best.update_ns,
+        best.spike_us
+    )
+}
+
+/// What a prediction was made from, and where it lies outside of that.
+fn sources(measured: &Measured<'_>, workload: &Workload) -> Vec<String> {
+    let gigabytes = |bytes: f64| format!("{:.3} GB", bytes / 1e9);
+    let plain = |value: f64| format!("{value}");
+    let [by_data, by_row, by_rate] = measured.costs();
+    let parts: [(&str, _, f64, &dyn Fn(f64) -> String); 3] = [
+        ("data", by_data, workload.data_bytes(), &gigabytes),
+        ("bytes of a row", by_row, workload.row_bytes as f64, &plain),
+        ("updates a second", by_rate, workload.updates_per_s, &plain),
+    ];
+    let mut from = Vec::new();
+    let mut notes = Vec::new();
+    for (name, curve, x, show) in parts {
+        from.push(format!(
+            "{name}: {}",
+            curve.around(x).into_iter().map(show).collect::<Vec<_>>().join(" and ")
+        ));
+        let Some((least, greatest)) = curve.ends() else { continue };
+        if x < least || x > greatest {
+            notes.push(format!(
+                "{name}: {} lies outside of what was measured, {} to {}",
+                show(x),
+                show(least),
+                show(greatest)
+            ));
+        }
+    }
+    notes.push(format!("made from the cells with {}", from.join("; ")));
+    notes
+}

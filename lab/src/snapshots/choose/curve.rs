@@ -1,0 +1,83 @@
+//! What was measured of one parameter, and what lies between.
+
+use crate::report::Spread;
+
+/// Points in the order of `x`, a straight line from each to the next.
+#[derive(Debug, Clone, Default)]
+pub struct Curve {
+    points: Vec<(f64, f64)>,
+}
+
+impl Curve {
+    /// Of measurements that may be in any order, repeated (their median counts) or no numbers (left out).
+    pub fn new(points: impl IntoIterator<Item = (f64, f64)>) -> Curve {
+        let mut all: Vec<(f64, f64)> =
+            points.into_iter().filter(|(x, y)| x.is_finite() && y.is_finite() && *x > 0.0).collect();
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let same = all.chunk_by(|a, b| a.0 == b.0);
+        let points = same.map(|same| (same[0].0, Spread::of(same.iter().map(|point| point.1)).median));
+        Curve { points: points.collect() }
+    }
+
+    pub fn points(&self) -> &[(f64, f64)] {
+        &self.points
+    }
+
+    /// The least and the greatest `x`.
+    pub fn ends(&self) -> Option<(f64, f64)> {
+        Some((self.points.first()?.0, self.points.last()?.0))
+    }
+
+    /// The measured `x` that a value at `x` comes from: one or two.
+    pub fn around(&self, x: f64) -> Vec<f64> {
+        let below = self.points.iter().rev().find(|point| point.0 <= x).map(|point| point.0);
+        let above = self.points.iter().find(|point| point.0 >= x).map(|point| point.0);
+        let mut both: Vec<f64> = below.into_iter().chain(above).collect();
+        both.dedup();
+        both
+    }
+
+    /// On the line between the nearest points; beyond the ends as at the end.
+    pub fn clamped(&self, x: f64) -> Option<f64> {
+        let (least, greatest) = self.ends()?;
+        self.between(x.clamp(least, greatest))
+    }
+
+    /// On the line between the nearest points; beyond the ends in proportion to `x`.
+    pub fn proportional(&self, x: f64) -> Option<f64> {
+        let (least, greatest) = self.ends()?;
+        let end = x.clamp(least, greatest);
+        Some(self.between(end)? * x / end)
+    }
+
+    fn between(&self, x: f64) -> Option<f64> {
+        let after = self.points.iter().position(|point| point.0 >= x)?;
+        let (right, value) = self.points[after];
+        if right == x {
+            return Some(value);
+        }
+        let (left, before) = self.points[after - 1];
+        Some(before + (value - before) * (x - left) / (right - left))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_lie_on_lines_between_points_and_in_proportion_or_at_rest_beyond() {
+        let curve =
+            Curve::new([(4.0, 40.0), (1.0, 10.0), (2.0, 10.0), (2.0, 12.0), (2.0, 90.0), (3.0, f64::NAN)]);
+        assert_eq!(curve.points(), [(1.0, 10.0), (2.0, 12.0), (4.0, 40.0)]);
+        assert_eq!(curve.clamped(3.0), Some(26.0));
+        assert_eq!([0.5, 1.0, 8.0].map(|x| curve.clamped(x)), [Some(10.0), Some(10.0), Some(40.0)]);
+        assert_eq!([0.5, 1.0, 8.0].map(|x| curve.proportional(x)), [Some(5.0), Some(10.0), Some(80.0)]);
+        assert_eq!(
+            [0.5, 2.0, 3.0, 9.0].map(|x| curve.around(x)),
+            [vec![1.0], vec![2.0], vec![2.0, 4.0], vec![4.0]]
+        );
+        assert_eq!(Curve::new([]).clamped(1.0), None);
+        assert_eq!(Curve::new([]).proportional(1.0), None);
+    }
+}

@@ -1,0 +1,163 @@
+//! `tarn lab choose`: which algorithm fits a workload, by what was measured.
+//!
+//! ```text
+//!   results ─► predict: what each algorithm would cost ─► advise: who is ruled out, who is best
+//! ```
+
+mod advise;
+mod curve;
+mod predict;
+
+use std::path::PathBuf;
+
+use tarn_snapshot::Shape;
+
+use super::report::data::Study;
+use super::report::scales;
+use super::results::Results;
+use super::study::nothing_measured;
+use crate::error::{LabError, Result};
+use crate::report::{number_cell, table};
+use advise::{Advice, advise};
+use predict::Prediction;
+
+/// The workload, and where the measurements are.
+#[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
+pub struct Options {
+    /// Rows of the array.
+    #[arg(long, value_name = "COUNT")]
+    pub rows: usize,
+    /// Bytes of a row, a multiple of 8.
+    #[arg(long, value_name = "BYTES")]
+    pub row_bytes: usize,
+    /// Updates a second, of whole rows that are chosen uniformly.
+    #[arg(long, value_name = "COUNT")]
+    pub updates_per_s: u64,
+    /// There is so much memory, such as 4gb.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub memory: Option<u64>,
+    /// A client may wait for so long when a snapshot is taken.
+    #[arg(long, value_name = "MICROSECONDS")]
+    pub latency_us_max: Option<u64>,
+    /// Each snapshot must have all rows, and not only what has changed.
+    #[arg(long)]
+    pub full_only: bool,
+    /// The file of results.
+    #[arg(long, value_name = "FILE", default_value = super::RESULTS)]
+    pub json: PathBuf,
+    /// Use what was measured with `--quick`; by default the scale of the newest result.
+    #[arg(long, conflicts_with = "full")]
+    pub quick: bool,
+    /// Use what was measured with `--full`.
+    #[arg(long)]
+    pub full: bool,
+}
+
+/// What is asked of a snapshot algorithm.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Workload {
+    pub rows: usize,
+    pub row_bytes: usize,
+    pub updates_per_s: f64,
+    pub memory_bytes: Option<u64>,
+    pub latency_us_max: Option<u64>,
+    pub full_only: bool,
+}
+
+impl Workload {
+    pub fn data_bytes(&self) -> f64 {
+        self.rows as f64 * self.row_bytes as f64
+    }
+}
+
+impl Options {
+    fn workload(&self) -> Result<Workload> {
+        let Shape { rows, .. } = Shape::new(self.rows, self.row_bytes)?;
+        if rows.checked_mul(self.row_bytes).is_none() {
+            return Err(LabError::Arguments(format!("{rows} rows of {} bytes are too many", self.row_bytes)));
+        }
+        if self.updates_per_s == 0 {
+            let why = "--updates-per-s is 0: an array that nobody updates needs no snapshot";
+            return Err(LabError::Arguments(why.to_owned()));
+        }
+        Ok(Workload {
+            rows,
+            row_bytes: self.row_bytes,
+            updates_per_s: self.updates_per_s as f64,
+            memory_bytes: self.memory,
+            latency_us_max: self.latency_us_max,
+            full_only: self.full_only,
+        })
+    }
+}
+
+/// Bytes as people write them: `4096`, `4kb`, `4gb`.
+fn bytes(text: &str) -> std::result::Result<u64, String> {
+    let lower = text.to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit: u64 = match &lower[digits.len()..] {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        "t" => 1_000_000_000_000,
+        "tb" => 1 << 40,
+        other => return Err(format!("{other} is no unit; k, kb, m, mb, g, gb, t and tb are")),
+    };
+    let count: u64 = digits.parse().map_err(|_| format!("{text} is no number of bytes, such as 4gb"))?;
+    count.checked_mul(unit).ok_or_else(|| format!("{text} is too much"))
+}
+
+/// Advises, on the standard output.
+pub fn run(options: &Options) -> Result<()> {
+    let workload = options.workload()?;
+    let results = Results::read(&options.json)?;
+    let study = Study::newest(&results, scales(options.quick, options.full))
+        .ok_or_else(|| nothing_measured(&options.json))?;
+    let advice = advise(&study, &workload);
+    if advice.predictions.is_empty() {
+        return Err(nothing_measured(&options.json));
+    }
+    println!(
+        "{} rows of {} B: {:.2} GB, {} updates/s; measured: {}, {}",
+        workload.rows,
+        workload.row_bytes,
+        workload.data_bytes() / 1e9,
+        workload.updates_per_s,
+        options.json.display(),
+        study.scale.name()
+    );
+    print(&advice);
+    Ok(())
+}
+
+fn print(advice: &Advice) {
+    let heads = ["", "ns an update", "of a core", "spike µs", "memory MB", "checkpoint s", "ruled out, as"];
+    let mut table = table(&heads);
+    for Prediction { algorithm, update_ns, core_share, spike_us, spike_grows, memory_bytes, checkpoint_s } in
+        &advice.predictions
+    {
+        let out = advice.ruled_out.iter().filter(|(other, _)| other == algorithm);
+        let reasons: Vec<&str> = out.map(|(_, reason)| reason.as_str()).collect();
+        let grows = if *spike_grows { ", grows" } else { "" };
+        table.add_row(vec![
+            algorithm.name().into(),
+            number_cell(format!("{update_ns:.0}")),
+            number_cell(format!("{:.1} %", core_share * 100.0)),
+            number_cell(format!("{spike_us:.0}{grows}")),
+            number_cell(format!("{:.0}", memory_bytes / 1e6)),
+            number_cell(format!("{checkpoint_s:.2}")),
+            reasons.join("; ").into(),
+        ]);
+    }
+    println!("{table}");
+    advice.notes.iter().for_each(|note| println!("note: {note}"));
+    println!("{}", advice.recommendation);
+}
+
+#[cfg(test)]
+mod tests;
