@@ -21,9 +21,14 @@ pub struct Advice {
     /// What the reader must know to judge it.
     pub notes: Vec<String>,
     /// The algorithm that fits best, if one does.
-    pub chosen: Option<Algorithm>,
-    /// The same in words, with the reason.
-    pub recommendation: String,
+    pub chosen: Option<Prediction>,
+}
+
+impl Advice {
+    /// Which algorithm to take, and why.
+    pub fn recommendation(&self) -> String {
+        self.chosen.as_ref().map_or_else(|| "none of them fits".to_owned(), recommend)
+    }
 }
 
 /// Looks for the algorithm that fits a workload.
@@ -45,13 +50,7 @@ pub fn advise(study: &Study<'_>, workload: &Workload) -> Advice {
     {
         notes.extend(sources(own, workload));
     }
-    Advice {
-        chosen: best.map(|best| best.algorithm),
-        recommendation: best.map_or_else(|| "none of them fits".to_owned(), |best| recommend(&best)),
-        predictions,
-        ruled_out,
-        notes,
-    }
+    Advice { predictions, ruled_out, notes, chosen: best }
 }
 
 /// Why an algorithm does not fit.
@@ -102,31 +101,23 @@ fn recommend(best: &Prediction) -> String {
 
 /// What a prediction was made from, and where it lies outside of that.
 fn sources(measured: &Measured<'_>, workload: &Workload) -> Vec<String> {
-    let gigabytes = |bytes: f64| format!("{:.3} GB", bytes / 1e9);
-    let plain = |value: f64| format!("{value}");
     let [by_data, by_row, by_rate] = measured.costs();
-    let parts: [(&str, _, f64, &dyn Fn(f64) -> String); 3] = [
-        ("data", by_data, workload.data_bytes(), &gigabytes),
-        ("bytes of a row", by_row, workload.row_bytes as f64, &plain),
-        ("updates a second", by_rate, workload.updates_per_s, &plain),
+    let parts = [
+        ("data", " GB", 1e9, by_data, workload.data_bytes()),
+        ("row", " B", 1.0, by_row, workload.row_bytes as f64),
+        ("rate", " updates/s", 1.0, by_rate, workload.updates_per_s),
     ];
     let mut from = Vec::new();
     let mut notes = Vec::new();
-    for (name, curve, x, show) in parts {
-        from.push(format!(
-            "{name}: {}",
-            curve.around(x).into_iter().map(show).collect::<Vec<_>>().join(" and ")
-        ));
+    for (name, unit, of, curve, x) in parts {
+        let show = |value: f64| format!("{}{unit}", (value / of * 1000.0).round() / 1000.0);
+        from.push(curve.around(x).into_iter().map(show).collect::<Vec<_>>().join(" and "));
         let Some((least, greatest)) = curve.ends() else { continue };
         if x < least || x > greatest {
-            notes.push(format!(
-                "{name}: {} lies outside of what was measured, {} to {}",
-                show(x),
-                show(least),
-                show(greatest)
-            ));
+            let [x, least, greatest] = [x, least, greatest].map(show);
+            notes.push(format!("{name}: {x} lies outside of what was measured, {least} to {greatest}"));
         }
     }
-    notes.push(format!("made from the cells with {}", from.join("; ")));
+    notes.push(format!("the recommended one's figures were made from cells with {}", from.join("; ")));
     notes
 }

@@ -156,7 +156,7 @@ fn print(advice: &Advice) {
     }
     println!("{table}");
     advice.notes.iter().for_each(|note| println!("note: {note}"));
-    println!("{}", advice.recommendation);
+    println!("{}", advice.recommendation());
 }
 
 #[cfg(test)]

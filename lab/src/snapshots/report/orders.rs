@@ -54,35 +54,22 @@ const REASONS: &[Reason] = &[
               this one reads bits of the row before it can store (the model of cache lines)",
     },
     Reason {
-        figures: MEANS,
-        above: &[Naive],
-        below: &[Hourglass, Piggyback, CopyOnUpdate, Zigzag, PingPong],
-        why: "the mean is of all ticks, and with fewer ticks between checkpoints than in the study the one \
-              that waits for the copy of all rows weighs more",
-    },
-    Reason {
-        figures: MEANS,
-        above: &[Fork],
-        below: &[Hourglass, Piggyback, CopyOnUpdate, Zigzag, PingPong],
-        why: "the mean is of all ticks, and with fewer ticks between checkpoints than in the study those \
-              that meet pages which the kernel must copy weigh more",
-    },
-    Reason {
         figures: &[Figure::Flood],
         above: &[Naive, CopyOnUpdate, Zigzag, PingPong],
         below: &[Fork],
-        why: "snapshots follow each other closely here, and after each the first update of every page \
-              is a fault and a copy of 4 KiB",
+        why: "after each snapshot the first update of every page is a fault and a copy of 4 KiB (the model \
+              of cache lines)",
     },
     Reason {
         figures: &[Figure::Flood],
         above: &[Naive],
         below: &[Hourglass, Piggyback],
-        why: "an update of Naive touches the row alone (the model of cache lines), and the copy of all rows \
-              takes less of the time here",
+        why: "an update of Naive touches the row and no mark (the model of cache lines)",
     },
 ];
 
+/// A measurement: it is not above in ticks outside of snapshots.
+const ONLY_DURING: &str = "in quiet ticks it is not; the ticks during snapshots make the difference";
 const UNKNOWN: &str = "the reason is not known";
 
 /// Why one algorithm is above another in a figure, if that is known.
@@ -99,8 +86,9 @@ pub fn judge(study: &Study<'_>) -> Vec<Verdict> {
     spikes(study, &mut all);
     for figure in [Figure::Dataset, Figure::Row, Figure::Updates, Figure::Skew] {
         let mean = study.series(figure, |_, figures| figures.mean_us() / 1e3);
+        let quiet = study.series(figure, |_, figures| figures.quiet.mean / 1e3);
         let printed = "mean: NS and Fork lowest, then HG and PB, then COU and ZZ, PP highest";
-        all.extend(order(figure, printed, published::MEAN_ORDER, &mean));
+        all.extend(order(figure, printed, published::MEAN_ORDER, &mean, &quiet));
     }
     taken(study, &mut all);
     overheads(study, &mut all);
@@ -108,45 +96,58 @@ pub fn judge(study: &Study<'_>) -> Vec<Verdict> {
     transactions(study, &mut all);
     let flood = study.series(Figure::Flood, |_, figures| figures.updates_per_s);
     let printed = "HG, PB and Fork reach more updates than NS, COU, ZZ and PP";
-    all.extend(order(Figure::Flood, printed, published::FLOOD_ORDER, &flood));
+    all.extend(order(Figure::Flood, printed, published::FLOOD_ORDER, &flood, &[]));
     all
 }
 
-/// Whether each of an earlier group is below each of a later one, wherever both were measured.
+/// Whether each of an earlier group is below each of a later one, wherever both were measured. `quiet` has
+/// the same without the time of snapshots, where there is such a thing.
 pub fn order(
     figure: Figure,
     printed: &'static str,
     groups: &[&[Algorithm]],
     series: &[Series],
+    quiet: &[Series],
 ) -> Option<Verdict> {
-    let of = |algorithm: Algorithm| series.iter().find(|series| series.algorithm == algorithm);
     let mut compared = false;
-    let mut differences = Vec::new();
-    for (place, group) in groups.iter().enumerate() {
-        let later = groups[place + 1..].iter().flat_map(|group| group.iter());
-        let pairs = later.flat_map(|high| group.iter().map(move |low| (*low, *high)));
-        for (low, high) in pairs {
-            let (Some(low_series), Some(high_series)) = (of(low), of(high)) else { continue };
-            let both = low_series.points.iter().filter_map(|(x, y)| Some((*x, *y, high_series.at(*x)?)));
-            let mut at = Vec::new();
-            for (x, low_value, high_value) in both {
-                compared = true;
-                if low_value > high_value * ALIKE {
-                    at.push(short(x));
-                }
+    // Pairs that differ for the same reason share a line.
+    let mut by_reason: Vec<(&str, Vec<String>)> = Vec::new();
+    let lower =
+        groups.iter().enumerate().flat_map(|(place, group)| group.iter().map(move |low| (place, *low)));
+    let pairs = lower.flat_map(|(place, low)| {
+        groups[place + 1..].iter().flat_map(|group| group.iter()).map(move |high| (low, *high))
+    });
+    for (low, high) in pairs {
+        let Some(above) = above(series, low, high) else { continue };
+        compared = true;
+        let above_quiet = self::above(quiet, low, high).unwrap_or_else(|| above.clone());
+        let (always, only_during): (Vec<f64>, Vec<f64>) =
+            above.into_iter().partition(|x| above_quiet.contains(x));
+        let of_one = series.iter().all(|series| series.points.len() == 1);
+        for (xs, why) in [(always, reason(figure, low, high)), (only_during, ONLY_DURING)] {
+            if xs.is_empty() {
+                continue;
             }
-            if !at.is_empty() {
-                let place = if low_series.points.len() > 1 {
-                    format!(" at {}", at.join(", "))
-                } else {
-                    String::new()
-                };
-                let why = reason(figure, low, high);
-                differences.push(format!("{} is above {}{place}: {why}", low.name(), high.name()));
+            let at = xs.iter().map(|x| short(*x)).collect::<Vec<_>>().join(", ");
+            let place = if of_one { String::new() } else { format!(" at {at}") };
+            let pair = format!("{} is above {}{place}", low.name(), high.name());
+            match by_reason.iter_mut().find(|(other, _)| *other == why) {
+                Some((_, pairs)) => pairs.push(pair),
+                None => by_reason.push((why, vec![pair])),
             }
         }
     }
-    compared.then(|| Verdict::new(figure, printed, differences))
+    let differences = by_reason.iter().map(|(why, pairs)| format!("{}: {why}", pairs.join("; ")));
+    compared.then(|| Verdict::new(figure, printed, differences.collect()))
+}
+
+/// Where one algorithm is above another; `None` if they were nowhere measured both.
+fn above(series: &[Series], one: Algorithm, other: Algorithm) -> Option<Vec<f64>> {
+    let of = |algorithm: Algorithm| series.iter().find(|series| series.algorithm == algorithm);
+    let (one, other) = (of(one)?, of(other)?);
+    let both: Vec<_> = one.points.iter().filter_map(|(x, y)| Some((*x, *y, other.at(*x)?))).collect();
+    let above = both.iter().filter(|(_, one, other)| *one > other * ALIKE).map(|(x, ..)| *x);
+    (!both.is_empty()).then(|| above.collect())
 }
 
 /// Figure 9: who has spikes.
@@ -245,7 +246,7 @@ fn transactions(study: &Study<'_>, all: &mut Vec<Verdict>) {
     use Algorithm::{Calc, VirtualHourglass, VirtualPiggyback};
     let rate = study.series(Figure::Transactions, |_, figures| figures.transactions_per_s);
     let groups: &[&[Algorithm]] = &[&[Calc], &[VirtualHourglass, VirtualPiggyback]];
-    all.extend(order(Figure::Transactions, "vHG and vPB are above CALC", groups, &rate));
+    all.extend(order(Figure::Transactions, "vHG and vPB are above CALC", groups, &rate, &[]));
     let past: Vec<_> =
         rate.iter().filter_map(|series| Some((series, series.at(16.0)? / series.at(8.0)?))).collect();
     if !past.is_empty() {
@@ -261,7 +262,7 @@ fn transactions(study: &Study<'_>, all: &mut Vec<Verdict>) {
 /// Table 4, where the machine counts.
 pub fn misses(series: &[Series]) -> Option<Verdict> {
     let printed = "cache misses: NS and Fork least, ZZ and PP most";
-    order(Figure::Trace, printed, published::MISSES_ORDER, series)
+    order(Figure::Trace, printed, published::MISSES_ORDER, series, &[])
 }
 
 #[cfg(test)]
@@ -279,7 +280,7 @@ mod tests {
     }
 
     fn differences(values: &[(Algorithm, &[(f64, f64)])]) -> Option<Vec<String>> {
-        order(Figure::Row, "", published::MEAN_ORDER, &series(values)).map(|verdict| verdict.differences)
+        order(Figure::Row, "", published::MEAN_ORDER, &series(values), &[]).map(|verdict| verdict.differences)
     }
 
     #[test]
@@ -298,6 +299,17 @@ mod tests {
         assert_eq!(unknown, Some(vec![format!("HG is above ZZ: {UNKNOWN}")]));
         // What was not measured at the same place is not compared.
         assert_eq!(differences(&[(Naive, &[(1.0, 9.0)]), (PingPong, &[(2.0, 3.0)])]), None);
+    }
+
+    #[test]
+    fn a_difference_that_quiet_ticks_do_not_have_is_told_apart() {
+        let all = series(&[(Naive, &[(1.0, 9.0), (2.0, 9.0)]), (Hourglass, &[(1.0, 5.0), (2.0, 5.0)])]);
+        let quiet = series(&[(Naive, &[(1.0, 4.0), (2.0, 8.0)]), (Hourglass, &[(1.0, 4.0), (2.0, 4.0)])]);
+        let verdict =
+            order(Figure::Row, "", published::MEAN_ORDER, &all, &quiet).expect("both were measured");
+        let expected =
+            [format!("NS is above HG at 2: {UNKNOWN}"), format!("NS is above HG at 1: {ONLY_DURING}")];
+        assert_eq!(verdict.differences, expected);
     }
 
     #[test]
