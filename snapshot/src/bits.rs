@@ -3,6 +3,9 @@
 //! A client owns whole words, as its rows begin at a multiple of [`ROWS_PER_WORD`]; so bits that only clients
 //! change need no atomic instruction.
 
+use crate::error::SnapshotError;
+use crate::memory;
+use crate::rows::Shape;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows whose bits share a word.
@@ -14,10 +17,8 @@ pub(crate) struct Bits {
 
 impl Bits {
     /// All clear.
-    pub(crate) fn new(rows: usize) -> Bits {
-        let mut words = Vec::new();
-        words.resize_with(rows.div_ceil(ROWS_PER_WORD), AtomicU64::default);
-        Bits { words }
+    pub(crate) fn new(shape: Shape) -> Result<Bits, SnapshotError> {
+        Ok(Bits { words: memory::zeros(shape.rows.div_ceil(ROWS_PER_WORD), shape)? })
     }
 
     #[inline]

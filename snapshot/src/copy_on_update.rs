@@ -105,10 +105,9 @@ impl Algorithm for CopyOnUpdate {
     const COPIES: usize = 2;
 
     fn new(shape: Shape) -> Result<CopyOnUpdate, SnapshotError> {
-        let bits = || Bits::new(shape.rows);
-        let settled = bits();
+        let (settled, locked) = (Bits::new(shape)?, Bits::new(shape)?);
         settled.fill(u64::MAX);
-        Ok(CopyOnUpdate { shape, now: Rows::new(shape)?, aside: Rows::new(shape)?, settled, locked: bits() })
+        Ok(CopyOnUpdate { shape, now: Rows::new(shape)?, aside: Rows::new(shape)?, settled, locked })
     }
 
     #[inline]

@@ -1,6 +1,9 @@
 //! One byte a row, where a bit would do: to set a bit is to read it first, and a client that writes a whole
 //! row would wait for that alone. `docs/design/0011-flags-are-bytes.md` has the measurement.
 
+use crate::error::SnapshotError;
+use crate::memory;
+use crate::rows::Shape;
 use crate::sync::atomic::{AtomicU8, Ordering};
 
 pub(crate) struct Flags {
@@ -9,10 +12,8 @@ pub(crate) struct Flags {
 
 impl Flags {
     /// All zero.
-    pub(crate) fn new(rows: usize) -> Flags {
-        let mut bytes = Vec::new();
-        bytes.resize_with(rows, AtomicU8::default);
-        Flags { bytes }
+    pub(crate) fn new(shape: Shape) -> Result<Flags, SnapshotError> {
+        Ok(Flags { bytes: memory::zeros(shape.rows, shape)? })
     }
 
     #[inline]

@@ -28,7 +28,7 @@ impl Halves {
         Ok(Halves {
             shape,
             copies: [Rows::new(shape)?, Rows::new(shape)?],
-            marks: [Flags::new(shape.rows), Flags::new(shape.rows)],
+            marks: [Flags::new(shape)?, Flags::new(shape)?],
             current: AtomicUsize::new(0),
             first: AtomicBool::new(true),
         })

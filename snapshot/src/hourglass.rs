@@ -67,7 +67,7 @@ impl Algorithm for Hourglass {
     const COPIES: usize = 2;
 
     fn new(shape: Shape) -> Result<Hourglass, SnapshotError> {
-        Ok(Hourglass { copies: Halves::new(shape)?, settled: Flags::new(shape.rows) })
+        Ok(Hourglass { copies: Halves::new(shape)?, settled: Flags::new(shape)? })
     }
 
     #[inline]

@@ -30,6 +30,14 @@ pub(crate) fn refused(shape: Shape, copies: usize) -> SnapshotError {
     SnapshotError::Memory { need_bytes: need_bytes(shape, copies), have_bytes: None }
 }
 
+/// So many zeros for an array of this shape; an error where the allocator has no memory for them.
+pub(crate) fn zeros<T: Default>(count: usize, shape: Shape) -> Result<Vec<T>, SnapshotError> {
+    let mut zeros = Vec::new();
+    zeros.try_reserve_exact(count).map_err(|_| refused(shape, 1))?;
+    zeros.resize_with(count, T::default);
+    Ok(zeros)
+}
+
 fn need_bytes(shape: Shape, copies: usize) -> u128 {
     shape.rows as u128 * shape.row_bytes() as u128 * copies as u128
 }

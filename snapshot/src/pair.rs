@@ -42,11 +42,10 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn new(shape: Shape) -> Result<Pair, SnapshotError> {
-        let flags = [Flags::new(shape.rows), Flags::new(shape.rows)];
         Ok(Pair {
             shape,
             copies: [Rows::new(shape)?, Rows::new(shape)?],
-            flags,
+            flags: [Flags::new(shape)?, Flags::new(shape)?],
             behind: AtomicBool::new(false),
         })
     }
@@ -136,7 +135,7 @@ impl Pair {
 
 #[cfg(test)]
 impl Pair {
-    /// The pass as it was published: it tests the tag, clears it and then copies. What a client writes after
+    /// The pass as it was published: it tests the flag, clears it and then copies. What a client writes after
     /// the clearing is lost under the copy. For a mutant.
     pub(crate) fn traverse_as_published(&self, upper: usize, visit: Visit<'_>) -> ControlFlow<()> {
         let mut fields = vec![0; self.shape.fields];

@@ -49,10 +49,7 @@ impl Rows {
         // Also for a copy that nobody has counted with others.
         memory::check(shape, 1)?;
         let count = rows.checked_mul(fields).ok_or_else(|| memory::refused(shape, 1))?;
-        let mut words = Vec::new();
-        words.try_reserve_exact(count).map_err(|_| memory::refused(shape, 1))?;
-        words.resize_with(count, AtomicU64::default);
-        Ok(Rows { words, fields })
+        Ok(Rows { words: memory::zeros(count, shape)?, fields })
     }
 
     /// All fields of all rows.

@@ -56,10 +56,10 @@ impl Algorithm for Zigzag {
     const COPIES: usize = 2;
 
     fn new(shape: Shape) -> Result<Zigzag, SnapshotError> {
-        let write_to = Bits::new(shape.rows);
+        let write_to = Bits::new(shape)?;
         write_to.fill(u64::MAX);
         let copies = [Rows::new(shape)?, Rows::new(shape)?];
-        Ok(Zigzag { shape, copies, newest: Bits::new(shape.rows), write_to })
+        Ok(Zigzag { shape, copies, newest: Bits::new(shape)?, write_to })
     }
 
     #[inline]

@@ -5,6 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use tarn_snapshot::vls::{self, StoreError};
 use tarn_snapshot::{
     Algorithm, Array, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Shape, SnapshotError, Zigzag,
 };
@@ -41,6 +42,17 @@ fn rows_beyond_memory_are_refused() {
         refuses::<PingPong>(rows);
         refuses::<Hourglass>(rows);
         refuses::<Piggyback>(rows);
+    }
+}
+
+#[test]
+fn a_store_of_records_beyond_memory_is_refused() {
+    for rows in [1 << 42, usize::MAX / 64, usize::MAX] {
+        let store = vls::Store::<u64>::new(Shape::new(rows, 64).unwrap(), None, vls::Keep::Shared);
+        let Some(StoreError::Memory(SnapshotError::Memory { need_bytes, .. })) = store.err() else {
+            panic!("{rows} rows are refused for what the machine has")
+        };
+        assert_eq!(need_bytes, rows as u128 * 64);
     }
 }
 

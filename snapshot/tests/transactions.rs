@@ -63,6 +63,22 @@ fn rows_and_lengths_that_do_not_exist_are_refused() {
     each!(rows_and_lengths);
 }
 
+fn beyond_memory<V: VirtualAlgorithm>() {
+    for rows in [1 << 42, usize::MAX / 64, usize::MAX] {
+        let need = rows as u128 * 64 * V::COPIES as u128;
+        let error = Store::<V>::new(Shape::new(rows, 64).unwrap()).err();
+        let Some(SnapshotError::Memory { need_bytes, have_bytes: Some(_) }) = error else {
+            panic!("{}: {error:?}", V::NAME)
+        };
+        assert_eq!(need_bytes, need, "{}", V::NAME);
+    }
+}
+
+#[test]
+fn rows_beyond_memory_are_refused() {
+    each!(beyond_memory);
+}
+
 fn own_writes<V: VirtualAlgorithm>() {
     let (store, _snapshotter) = Store::<V>::new(shape()).unwrap();
     let mut transaction = store.begin();

@@ -31,6 +31,8 @@ pub trait VirtualAlgorithm: Sized + Send + Sync {
     /// Whether each snapshot has all rows; else each but the first has those that changed since the one
     /// before.
     const FULL: bool;
+    /// Copies of the data that it has.
+    const COPIES: usize;
 
     /// All rows zero.
     fn new(shape: Shape) -> Result<Self, SnapshotError>;

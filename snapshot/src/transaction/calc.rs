@@ -64,6 +64,7 @@ impl Phase {
 impl VirtualAlgorithm for Calc {
     const NAME: &'static str = "CALC";
     const FULL: bool = true;
+    const COPIES: usize = 2;
 
     fn new(shape: Shape) -> Result<Calc, SnapshotError> {
         let rows = CopyOnUpdate::new(shape)?;

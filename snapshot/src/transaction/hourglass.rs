@@ -48,9 +48,10 @@ impl VirtualHourglass {
 impl VirtualAlgorithm for VirtualHourglass {
     const NAME: &'static str = "vHG";
     const FULL: bool = false;
+    const COPIES: usize = 2;
 
     fn new(shape: Shape) -> Result<VirtualHourglass, SnapshotError> {
-        Ok(VirtualHourglass { copies: Halves::new(shape)?, newest: Flags::new(shape.rows) })
+        Ok(VirtualHourglass { copies: Halves::new(shape)?, newest: Flags::new(shape)? })
     }
 
     fn read(&self, began: Period, row: usize, fields: &mut [u64]) {

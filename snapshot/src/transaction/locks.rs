@@ -64,10 +64,7 @@ pub(crate) struct Hold<'l> {
 
 impl Locks {
     pub(crate) fn new(shape: Shape) -> Result<Locks, SnapshotError> {
-        let mut words = Vec::new();
-        words.try_reserve_exact(shape.rows).map_err(|_| memory::refused(shape, 1))?;
-        words.resize_with(shape.rows, AtomicU64::default);
-        Ok(Locks { words })
+        Ok(Locks { words: memory::zeros(shape.rows, shape)? })
     }
 
     /// Locks a row for a transaction that began in `period`, or says why not; `must_restart` judges what it

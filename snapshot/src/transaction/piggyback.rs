@@ -41,6 +41,7 @@ impl VirtualPiggyback {
 impl VirtualAlgorithm for VirtualPiggyback {
     const NAME: &'static str = "vPB";
     const FULL: bool = true;
+    const COPIES: usize = 2;
 
     fn new(shape: Shape) -> Result<VirtualPiggyback, SnapshotError> {
         Ok(VirtualPiggyback { copies: Pair::new(shape)?, upper: AtomicUsize::new(0) })

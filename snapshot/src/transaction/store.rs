@@ -1,6 +1,7 @@
 //! A store: rows that transactions of any number of threads read and write.
 
 use crate::error::SnapshotError;
+use crate::memory;
 use crate::rows::Shape;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, yield_now};
@@ -32,6 +33,7 @@ pub struct Counts {
 impl<V: VirtualAlgorithm> Store<V> {
     /// A store of zeros, and its snapshotter.
     pub fn new(shape: Shape) -> Result<(Arc<Store<V>>, Snapshotter<V>), SnapshotError> {
+        memory::check(shape, V::COPIES)?;
         let store = Arc::new(Store {
             shape,
             algorithm: V::new(shape)?,

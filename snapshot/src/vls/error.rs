@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::error::SnapshotError;
+
 /// Why a store cannot be made, or something not be done in it. Nothing has been changed then.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StoreError {
@@ -28,9 +30,12 @@ pub enum StoreError {
         /// The key.
         key: u64,
     },
-    /// The memory is not to be had.
-    #[error("no memory for a table of {rows} rows; make it smaller")]
-    Memory {
+    /// The memory for the rows that are expected is not to be had.
+    #[error(transparent)]
+    Memory(#[from] SnapshotError),
+    /// A table has at most so many buckets as a part of a key's hash can tell apart.
+    #[error("no table is for {rows} rows; make it smaller")]
+    Rows {
         /// The rows that were expected.
         rows: usize,
     },

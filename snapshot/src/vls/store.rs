@@ -78,7 +78,7 @@ impl<M: Mask> Store<M> {
         let parts = Arc::new(Parts {
             fields: shape.fields,
             keep,
-            table: Table::new(shape.rows)?,
+            table: Table::new(shape)?,
             index: indexed_field.map(Index::new),
             remset: Remset::new(keep, shape.row_bytes()),
             scans: Scans::new(),

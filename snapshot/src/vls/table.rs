@@ -8,6 +8,8 @@ use std::sync::PoisonError;
 
 use super::error::StoreError;
 use super::mask::Mask;
+use crate::memory;
+use crate::rows::Shape;
 use crate::sync::{Mutex, MutexGuard};
 
 const RECORDS_PER_BUCKET: usize = 4;
@@ -26,19 +28,17 @@ pub(crate) struct Table<M> {
 }
 
 impl<M: Mask> Table<M> {
-    pub(crate) fn new(rows: usize) -> Result<Table<M>, StoreError> {
+    pub(crate) fn new(shape: Shape) -> Result<Table<M>, StoreError> {
+        // Of the rows; what comes on top of each is for the allocator to refuse.
+        memory::check(shape, 1)?;
         // Loom's models have a bucket for each record.
         let per_bucket = if cfg!(loom) { 1 } else { RECORDS_PER_BUCKET };
         // A bucket's number is found with 32 bits of the key's hash.
-        let count = (rows / per_bucket).max(1);
-        let memory = StoreError::Memory { rows };
+        let count = (shape.rows / per_bucket).max(1);
         if count > u32::MAX as usize {
-            return Err(memory);
+            return Err(StoreError::Rows { rows: shape.rows });
         }
-        let mut buckets = Vec::new();
-        buckets.try_reserve_exact(count).map_err(|_| memory)?;
-        buckets.resize_with(count, || Mutex::new(Bucket::new()));
-        Ok(Table { buckets: buckets.into() })
+        Ok(Table { buckets: memory::zeros(count, shape)?.into() })
     }
 
     pub(crate) fn len(&self) -> usize {

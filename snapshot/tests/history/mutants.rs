@@ -17,6 +17,7 @@ macro_rules! mutant {
         impl VirtualAlgorithm for $name {
             const NAME: &'static str = stringify!($name);
             const FULL: bool = <$inner as VirtualAlgorithm>::FULL;
+            const COPIES: usize = <$inner as VirtualAlgorithm>::COPIES;
 
             fn new(shape: Shape) -> Result<Self, SnapshotError> {
                 Ok($name(<$inner>::new(shape)?))
