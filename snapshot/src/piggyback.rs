@@ -83,7 +83,7 @@ pub(crate) mod mutants {
     use super::*;
     use crate::judge::Mutant;
 
-    /// Has the pass of the paper, which clears a tag before it copies the row.
+    /// Has the pass of the paper, which clears a flag before it copies the row.
     pub(crate) struct ClearsBeforeItCopies;
 
     impl Mutant for ClearsBeforeItCopies {
@@ -107,5 +107,7 @@ pub(crate) mod mutants {
         }
 
         fn finish(_: &Piggyback) {}
+
+        fn abandon(_: &Piggyback) {}
     }
 }

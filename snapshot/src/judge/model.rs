@@ -11,7 +11,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
-use super::mutant::{Mutated, rejects};
+use super::mutant::{Faithful, Mutated, rejects};
 use crate::{
     Algorithm, Array, Client, CopyOnUpdate, Hourglass, Naive, Piggyback, PingPong, Shape, SnapshotError,
     Zigzag, copy_on_update, hourglass, piggyback, zigzag,
@@ -114,6 +114,7 @@ models! {
     ping_pong_holds_in_every_order: PingPong,
     hourglass_holds_in_every_order: Hourglass,
     piggyback_holds_in_every_order: Piggyback,
+    a_mutant_that_does_nothing_otherwise_holds: Mutated<Faithful<Hourglass>>,
 }
 
 macro_rules! rejected {

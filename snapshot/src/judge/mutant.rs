@@ -3,12 +3,13 @@
 //!
 //! ```text
 //!   Mutated<M>  ──►  M, what is done otherwise  ──►  M::Of, the algorithm
-//!        │  take, write_field, traverse, finish          ▲
+//!        │  write_field, traverse, finish, abandon       ▲
 //!        └──────────────── all the rest ─────────────────┘
 //! ```
 //!
 //! Each stands at the end of the file of its algorithm, in a module `mutants`.
 
+use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -31,10 +32,21 @@ pub(crate) trait Mutant: Sized + Send + Sync + 'static {
         of.traverse(visit)
     }
 
-    /// For a snapshot that was given up, too.
     fn finish(of: &Self::Of) {
         of.finish();
     }
+
+    fn abandon(of: &Self::Of) {
+        of.abandon();
+    }
+}
+
+/// Does nothing otherwise: what the judges must let pass, or they would reject the mutants for being mutants.
+pub(super) struct Faithful<A>(PhantomData<A>);
+
+impl<A: Algorithm + 'static> Mutant for Faithful<A> {
+    type Of = A;
+    const NAME: &'static str = A::NAME;
 }
 
 /// The mutant as an algorithm.
@@ -75,6 +87,10 @@ impl<M: Mutant> Algorithm for Mutated<M> {
 
     fn finish(&self) {
         M::finish(&self.0);
+    }
+
+    fn abandon(&self) {
+        M::abandon(&self.0);
     }
 }
 

@@ -21,7 +21,7 @@ use rand::distr::weighted::WeightedIndex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::mutant::{Mutated, rejects};
+use super::mutant::{Faithful, Mutated, rejects};
 use crate::{
     Algorithm, Array, Client, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Shape, Snapshot,
     SnapshotError, Snapshotter, Zigzag, copy_on_update, hourglass, piggyback, zigzag,
@@ -276,6 +276,15 @@ shown_as_at_the_cut! {
     ping_pong_shows_the_array_at_the_cut: PingPong,
     hourglass_shows_the_array_at_the_cut: Hourglass,
     piggyback_shows_the_array_at_the_cut: Piggyback,
+}
+
+#[test]
+fn mutants_that_do_nothing_otherwise_pass() {
+    (0..3).for_each(|seed| {
+        check::<Mutated<Faithful<Hourglass>>>(seed, SNAPSHOTS);
+        check::<Mutated<Faithful<PingPong>>>(seed, SNAPSHOTS);
+        check::<Mutated<Faithful<Piggyback>>>(seed, SNAPSHOTS);
+    });
 }
 
 macro_rules! rejected {
