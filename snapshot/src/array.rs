@@ -1,11 +1,10 @@
 //! An array with its clients and its snapshotter: who may do what, and when, as types.
 
-use std::marker::PhantomData;
 use std::ops::{ControlFlow, Range};
 
 use crate::algorithm::Algorithm;
 use crate::bits::ROWS_PER_WORD;
-use crate::checkpoint::{CheckpointDir, CheckpointError};
+use crate::checkpoint::{CheckpointDir, CheckpointError, State};
 use crate::error::SnapshotError;
 use crate::gate::Gate;
 use crate::memory;
@@ -35,15 +34,17 @@ pub struct Turn<'c, A: Algorithm> {
 /// Takes snapshots, one after the other.
 pub struct Snapshotter<A> {
     array: Arc<Array<A>>,
+    /// What the last snapshot that ended well has shown.
+    shown: State,
 }
 
 /// A snapshot that has been taken. It may be traversed again if that failed. Given up, dropped without a
 /// whole traversal, it leaves what it has to the next one.
 pub struct Snapshot<'s, A: Algorithm> {
-    array: &'s Array<A>,
-    shown: bool,
-    // Until it is dropped, the snapshotter takes no other.
-    _snapshotter: PhantomData<&'s mut Snapshotter<A>>,
+    // Until this is dropped, it takes no other.
+    snapshotter: &'s mut Snapshotter<A>,
+    /// What the snapshotter has, once this one has been shown whole.
+    shown: Option<State>,
 }
 
 impl<A: Algorithm> Array<A> {
@@ -62,7 +63,7 @@ impl<A: Algorithm> Array<A> {
             let range = first(index)..first(index + 1);
             Client { array: array.clone(), index, range }
         });
-        Ok((clients.collect(), Snapshotter { array: array.clone() }))
+        Ok((clients.collect(), Snapshotter { array: array.clone(), shown: State::default() }))
     }
 }
 
@@ -141,6 +142,18 @@ impl<A: Algorithm> Drop for Turn<'_, A> {
 impl<A: Algorithm> Snapshotter<A> {
     /// Takes a snapshot: waits for the turns under way and then is done at once, or after copying, as the
     /// algorithm has it.
+    ///
+    /// There is one snapshot at a time: it borrows the snapshotter until it is dropped. To take another one
+    /// meanwhile does not compile:
+    ///
+    /// ```compile_fail,E0499
+    /// # use tarn_snapshot::{Array, Hourglass, Shape};
+    /// let (_clients, mut snapshotter) = Array::<Hourglass>::new(Shape::new(100, 8)?, 1)?;
+    /// let one = snapshotter.take()?;
+    /// let other = snapshotter.take()?;
+    /// drop(one);
+    /// # Ok::<(), tarn_snapshot::SnapshotError>(())
+    /// ```
     pub fn take(&mut self) -> Result<Snapshot<'_, A>, SnapshotError> {
         self.take_and(|| ())
     }
@@ -152,7 +165,7 @@ impl<A: Algorithm> Snapshotter<A> {
         at_cut();
         self.array.algorithm.take()?;
         drop(closed);
-        Ok(Snapshot { array: &self.array, shown: false, _snapshotter: PhantomData })
+        Ok(Snapshot { snapshotter: self, shown: None })
     }
 }
 
@@ -164,38 +177,43 @@ impl<A: Algorithm> Snapshot<'_, A> {
         mut visit: impl FnMut(usize, &[u64]) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut failed = None;
-        let outcome = self.array.algorithm.traverse(&mut |row, fields| match visit(row, fields) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
-            }
-        })?;
-        self.shown |= outcome.is_continue();
+        let outcome =
+            self.snapshotter.array.algorithm.traverse(&mut |row, fields| match visit(row, fields) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            })?;
+        if outcome.is_continue() {
+            self.shown = Some(State::default());
+        }
         failed.map_or(Ok(()), Err)
     }
 
     /// Ends the snapshot as a checkpoint in `dir`: complete and durable, or the one before stays and this
-    /// snapshot is given up.
+    /// snapshot is given up, even if it was traversed before.
     pub fn checkpoint(mut self, dir: &mut CheckpointDir) -> Result<(), CheckpointError> {
-        let mut writer = dir.begin()?;
-        if writer.shape() != self.array.shape {
-            return Err(CheckpointError::OtherShape { array: self.array.shape, dir: writer.shape() });
-        }
-        self.array.algorithm.dump(&mut writer)?;
-        writer.finish()?;
-        self.shown = true;
+        self.shown = None;
+        let Snapshotter { array, shown } = &*self.snapshotter;
+        let mut writer = dir.begin(array.shape, (!A::FULL).then_some(shown))?;
+        array.algorithm.dump(&mut writer)?;
+        let state = State::default();
+        writer.finish(&state)?;
+        self.shown = Some(state);
         Ok(())
     }
 }
 
 impl<A: Algorithm> Drop for Snapshot<'_, A> {
     fn drop(&mut self) {
-        if self.shown {
-            self.array.algorithm.finish();
+        let Snapshotter { array, shown } = &mut *self.snapshotter;
+        if let Some(state) = self.shown.take() {
+            array.algorithm.finish();
+            *shown = state;
         } else {
-            let _closed = self.array.gate.close();
-            self.array.algorithm.abandon();
+            let _closed = array.gate.close();
+            array.algorithm.abandon();
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Checkpoints are complete, of the instant of their snapshot, and either whole under their name or not
-//! there.
+//! there. Those of the virtual algorithms are in `transaction_checkpoints.rs`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tarn_snapshot::checkpoint::{CheckpointDir, CheckpointError, CheckpointReader};
 use tarn_snapshot::{
-    Algorithm, Array, Client, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Shape, Zigzag,
+    Algorithm, Array, Client, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Shape,
+    SnapshotError, Zigzag,
 };
 
 /// All rows of a checkpoint.
@@ -109,16 +110,88 @@ checkpoints! {
     checkpoints_of_piggyback_are_the_array_at_the_cut: Piggyback,
 }
 
+/// A checkpoint that fails after its snapshot was traversed, and one between which and the next a snapshot
+/// was traversed only.
+fn traversed<A: Algorithm>() {
+    let shape = Shape::new(100, 16).unwrap();
+    let (mut clients, mut snapshotter) = Array::<A>::new(shape, 1).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let mut dir = CheckpointDir::new(place.path(), shape);
+    snapshotter.take().unwrap().checkpoint(&mut dir).unwrap();
+    clients[0].turn().write_field(5, 1, 7).unwrap();
+    let mut snapshot = snapshotter.take().unwrap();
+    snapshot.traverse(|_, _| Ok::<_, SnapshotError>(())).unwrap();
+    std::os::unix::fs::symlink("/dev/full", place.path().join("rows.unfinished")).unwrap();
+    snapshot.checkpoint(&mut dir).unwrap_err();
+    clients[0].turn().write_field(6, 1, 8).unwrap();
+    let mut snapshot = snapshotter.take().unwrap();
+    snapshot.traverse(|_, _| Ok::<_, SnapshotError>(())).unwrap();
+    snapshot.checkpoint(&mut dir).unwrap();
+    assert_eq!(rows_of(dir.file())[4..8], [[0, 0], [0, 7], [0, 8], [0, 0]], "{}", A::NAME);
+
+    clients[0].turn().write_field(7, 1, 9).unwrap();
+    snapshotter.take().unwrap().traverse(|_, _| Ok::<_, SnapshotError>(())).unwrap();
+    match snapshotter.take().unwrap().checkpoint(&mut dir) {
+        Err(CheckpointError::NoBase { row: 0 }) if !A::FULL => {
+            assert_eq!(rows_of(dir.file())[7], [0, 0], "{}", A::NAME);
+        }
+        outcome => {
+            outcome.unwrap();
+            assert_eq!(rows_of(dir.file())[7], [0, 9], "{}", A::NAME);
+        }
+    }
+    assert_eq!(names(place.path()), ["rows.checkpoint"]);
+}
+
+#[test]
+fn what_was_traversed_is_in_the_next_checkpoint_or_that_is_refused() {
+    traversed::<Naive>();
+    traversed::<CopyOnUpdate>();
+    traversed::<Fork>();
+    traversed::<Zigzag>();
+    traversed::<PingPong>();
+    traversed::<Hourglass>();
+    traversed::<Piggyback>();
+}
+
+#[test]
+fn changes_of_one_array_are_not_laid_over_another_one() {
+    let shape = Shape::new(100, 16).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let mut dir = CheckpointDir::new(place.path(), shape);
+    let (_, mut one) = Array::<Hourglass>::new(shape, 1).unwrap();
+    let (_, mut other) = Array::<Hourglass>::new(shape, 1).unwrap();
+    one.take().unwrap().checkpoint(&mut dir).unwrap();
+    other.take().unwrap().checkpoint(&mut dir).unwrap();
+    let outcome = one.take().unwrap().checkpoint(&mut dir);
+    assert!(matches!(outcome, Err(CheckpointError::NoBase { row: 0 })), "{outcome:?}");
+    other.take().unwrap().checkpoint(&mut dir).unwrap();
+}
+
+#[test]
+fn a_full_snapshot_needs_nothing_of_the_checkpoint_before() {
+    let shape = Shape::new(100, 16).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let mut dir = CheckpointDir::new(place.path(), shape);
+    let (_clients, mut snapshotter) = Array::<Piggyback>::new(shape, 1).unwrap();
+    snapshotter.take().unwrap().checkpoint(&mut dir).unwrap();
+    fs::write(dir.file(), "damaged").unwrap();
+    snapshotter.take().unwrap().checkpoint(&mut dir).unwrap();
+    assert_eq!(rows_of(dir.file()).len(), 100);
+}
+
 #[test]
 fn a_directory_that_cannot_be_written_is_told_and_the_next_checkpoint_works() {
     let shape = Shape::new(100, 16).unwrap();
     let (mut clients, mut snapshotter) = Array::<Hourglass>::new(shape, 1).unwrap();
     clients[0].turn().write_field(5, 1, 7).unwrap();
     let place = tempfile::tempdir().unwrap();
-    let missing = place.path().join("missing");
-    let error = snapshotter.take().unwrap().checkpoint(&mut CheckpointDir::new(&missing, shape));
-    let told = format!("cannot create {}: ", missing.join("rows.unfinished").display());
-    assert!(error.unwrap_err().to_string().starts_with(&told));
+    // The last one lets nobody create a file, not even root.
+    for nowhere in [place.path().join("missing"), "/dev/null".into(), "/sys".into()] {
+        let error = snapshotter.take().unwrap().checkpoint(&mut CheckpointDir::new(&nowhere, shape));
+        let told = format!("cannot create {}: ", nowhere.join("rows.unfinished").display());
+        assert!(error.unwrap_err().to_string().starts_with(&told));
+    }
     let mut dir = CheckpointDir::new(place.path(), shape);
     snapshotter.take().unwrap().checkpoint(&mut dir).unwrap();
     assert_eq!(rows_of(dir.file())[5], [0, 7]);

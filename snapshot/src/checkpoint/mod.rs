@@ -7,7 +7,11 @@
 //! ```
 //!
 //! Until the new file is whole and durable the old one stands under its name; what fails leaves it there, and
-//! the snapshot's changes to the next one. `docs/format/rows.md` has the bytes.
+//! the snapshot's changes to the next one.
+//!
+//! Changes are laid over the state that they begin with and over no other: of a snapshot that shows what has
+//! changed, the base is the checkpoint of the snapshot before, or there is none. `docs/format/rows.md` has
+//! the bytes.
 
 mod error;
 mod format;
@@ -15,6 +19,7 @@ mod reader;
 mod writer;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use error::CheckpointError;
 pub use reader::CheckpointReader;
@@ -26,15 +31,27 @@ use crate::rows::Shape;
 pub struct CheckpointDir {
     path: PathBuf,
     shape: Shape,
-    /// Whether the file there is of this array: a base for what has changed since.
-    has_base: bool,
+    /// What the file there has, if it was written through this value.
+    has: Option<State>,
+}
+
+/// What a snapshot has shown whole; each is like no other, of this array or another one.
+#[derive(Clone, Default)]
+pub(crate) struct State(Arc<()>);
+
+impl State {
+    fn is(&self, other: &State) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 impl CheckpointDir {
     /// Checkpoints of an array of this shape go to the directory `path`, which exists. The first must be
-    /// of a snapshot that shows all rows, as the first of every array does; it replaces what is there.
+    /// of a snapshot that shows all rows, as the first of every array does; it replaces what is there. Where
+    /// snapshots show what has changed, each one that ends well must go here: after one that was traversed
+    /// only, or went elsewhere, there is nothing that the next one's changes could be laid over.
     pub fn new(path: impl Into<PathBuf>, shape: Shape) -> CheckpointDir {
-        CheckpointDir { path: path.into(), shape, has_base: false }
+        CheckpointDir { path: path.into(), shape, has: None }
     }
 
     /// The file that has the newest checkpoint, once there is one.
@@ -42,9 +59,19 @@ impl CheckpointDir {
         self.path.join("rows.checkpoint")
     }
 
-    /// Begins the next checkpoint; rows that it is not given are those of the one before.
-    pub fn begin(&mut self) -> Result<CheckpointWriter<'_>, CheckpointError> {
-        CheckpointWriter::new(self)
+    /// Begins the next checkpoint, of an array of this shape; rows that it is not given are as in `since`,
+    /// where the snapshot shows what has changed since then.
+    pub(crate) fn begin(
+        &mut self,
+        shape: Shape,
+        since: Option<&State>,
+    ) -> Result<CheckpointWriter<'_>, CheckpointError> {
+        if shape != self.shape {
+            return Err(CheckpointError::OtherShape { array: shape, dir: self.shape });
+        }
+        let is_base = |has: &State| since.is_some_and(|since| has.is(since));
+        let base = self.has.as_ref().is_some_and(is_base).then(|| CheckpointReader::open(self.file()));
+        CheckpointWriter::new(self, base.transpose()?)
     }
 
     fn path(&self) -> &Path {

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use super::CheckpointDir;
 use super::error::{CheckpointError, io_error};
 use super::format::Layout;
 use super::reader::CheckpointReader;
+use super::{CheckpointDir, State};
 use crate::rows::Shape;
 
 /// Bytes after which those written so far are synced.
@@ -36,9 +36,12 @@ pub struct CheckpointWriter<'d> {
 }
 
 impl<'d> CheckpointWriter<'d> {
-    pub(super) fn new(dir: &'d mut CheckpointDir) -> Result<CheckpointWriter<'d>, CheckpointError> {
+    /// Rows that are not given are as in `base`.
+    pub(super) fn new(
+        dir: &'d mut CheckpointDir,
+        base: Option<CheckpointReader>,
+    ) -> Result<CheckpointWriter<'d>, CheckpointError> {
         let layout = Layout { shape: dir.shape };
-        let base = dir.has_base.then(|| CheckpointReader::open(dir.file())).transpose()?;
         let unfinished = Unfinished::create(dir.unfinished())?;
         let sums = Vec::with_capacity(layout.pieces());
         let mut writer = CheckpointWriter {
@@ -80,8 +83,8 @@ impl<'d> CheckpointWriter<'d> {
         if self.next == first + rows { self.end_piece() } else { Ok(()) }
     }
 
-    /// Ends the checkpoint: it is whole and durable under its name.
-    pub fn finish(mut self) -> Result<(), CheckpointError> {
+    /// Ends the checkpoint: it is whole and durable under its name, and has `state`.
+    pub(crate) fn finish(mut self, state: &State) -> Result<(), CheckpointError> {
         let rows = self.shape().rows;
         if self.next < rows {
             self.skip_to(rows)?;
@@ -90,7 +93,7 @@ impl<'d> CheckpointWriter<'d> {
         // Last, so that what is on its way is no checkpoint.
         self.unfinished.write(&self.layout.header(), 0)?;
         self.unfinished.rename(&self.dir.file(), self.dir.path())?;
-        self.dir.has_base = true;
+        self.dir.has = Some(state.clone());
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! Takes snapshots of a store, one after the other.
 
-use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
+use crate::checkpoint::{CheckpointDir, CheckpointError, State};
 use crate::sync::Arc;
 use crate::transaction::algorithm::VirtualAlgorithm;
 use crate::transaction::store::Store;
@@ -10,29 +10,43 @@ use crate::transaction::store::Store;
 /// Takes snapshots of a store. There is one for each.
 pub struct Snapshotter<V> {
     store: Arc<Store<V>>,
+    /// What the last snapshot that ended well has shown.
+    shown: State,
 }
 
 /// A snapshot that has been taken. It may be traversed again if that failed. Given up, dropped without a
 /// whole traversal, it leaves what it has to the next one. Dropping it may wait for transactions under way.
 pub struct Snapshot<'s, V: VirtualAlgorithm> {
-    store: &'s Store<V>,
+    // Until this is dropped, it takes no other.
+    snapshotter: &'s mut Snapshotter<V>,
     settled: bool,
-    shown: bool,
-    // Until it is dropped, the snapshotter takes no other.
-    _snapshotter: PhantomData<&'s mut Snapshotter<V>>,
+    /// What the snapshotter has, once this one has been shown whole.
+    shown: Option<State>,
 }
 
 impl<V: VirtualAlgorithm> Snapshotter<V> {
     pub(crate) fn new(store: Arc<Store<V>>) -> Snapshotter<V> {
-        Snapshotter { store }
+        Snapshotter { store, shown: State::default() }
     }
 
     /// Takes a snapshot and stops nobody. It has all transactions that committed before this is called and
     /// none that begin when it has returned. vHG and vPB return at once; CALC waits for the transactions
     /// under way, for its point of consistency.
+    ///
+    /// There is one snapshot at a time: it borrows the snapshotter until it is dropped. To take another one
+    /// meanwhile does not compile:
+    ///
+    /// ```compile_fail,E0499
+    /// # use tarn_snapshot::{Shape, transaction::{Store, VirtualHourglass}};
+    /// let (_store, mut snapshotter) = Store::<VirtualHourglass>::new(Shape::new(100, 8)?)?;
+    /// let one = snapshotter.take();
+    /// let other = snapshotter.take();
+    /// drop(one);
+    /// # Ok::<(), tarn_snapshot::SnapshotError>(())
+    /// ```
     pub fn take(&mut self) -> Snapshot<'_, V> {
         self.store.algorithm.take(&self.store.periods);
-        Snapshot { store: &self.store, settled: false, shown: false, _snapshotter: PhantomData }
+        Snapshot { snapshotter: self, settled: false, shown: None }
     }
 }
 
@@ -43,20 +57,39 @@ impl<V: VirtualAlgorithm> Snapshot<'_, V> {
     pub fn traverse<E>(&mut self, mut visit: impl FnMut(usize, &[u64]) -> Result<(), E>) -> Result<(), E> {
         self.settle();
         let mut failed = None;
-        let outcome = self.store.algorithm.traverse(&mut |row, fields| match visit(row, fields) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
-            }
-        });
-        self.shown |= outcome.is_continue();
+        let outcome =
+            self.snapshotter.store.algorithm.traverse(&mut |row, fields| match visit(row, fields) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            });
+        if outcome.is_continue() {
+            self.shown = Some(State::default());
+        }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Ends the snapshot as a checkpoint in `dir`: complete and durable, or the one before stays and this
+    /// snapshot is given up, even if it was traversed before. Transactions go on meanwhile; those that began
+    /// before the cut are waited for.
+    pub fn checkpoint(mut self, dir: &mut CheckpointDir) -> Result<(), CheckpointError> {
+        self.shown = None;
+        let since = (!V::FULL).then(|| self.snapshotter.shown.clone());
+        let mut writer = dir.begin(self.snapshotter.store.shape, since.as_ref())?;
+        self.traverse(|row, fields| writer.put(row, fields))?;
+        // Not before the file is whole.
+        let state = self.shown.take().expect("a traversal without an error has shown all");
+        writer.finish(&state)?;
+        self.shown = Some(state);
+        Ok(())
     }
 
     fn settle(&mut self) {
         if !self.settled {
-            self.store.algorithm.settle(&self.store.periods);
+            let store = &self.snapshotter.store;
+            store.algorithm.settle(&store.periods);
             self.settled = true;
         }
     }
@@ -65,9 +98,11 @@ impl<V: VirtualAlgorithm> Snapshot<'_, V> {
 impl<V: VirtualAlgorithm> Drop for Snapshot<'_, V> {
     fn drop(&mut self) {
         self.settle();
-        let Store { algorithm, periods, locks, .. } = self.store;
-        if self.shown {
+        let Snapshotter { store, shown } = &mut *self.snapshotter;
+        let Store { algorithm, periods, locks, .. } = &**store;
+        if let Some(state) = self.shown.take() {
             algorithm.finish(periods);
+            *shown = state;
         } else {
             algorithm.abandon(periods, |row| locks.hold(row));
         }
