@@ -1,30 +1,23 @@
 //! Consistent snapshots of an array of rows while clients go on writing to it.
 //!
-//! An [`Array`] has rows of 8-byte fields. Each [`Client`] owns a range of rows, which it reads and writes in
-//! turns; the [`Snapshotter`] takes a snapshot between turns and then traverses it, at its leisure. How
-//! the rows of the snapshot are kept from the clients' writes is the business of an [`Algorithm`], a file
-//! each:
+//! ```text
+//!   clients      w w w w w w w | w w w w w w w w w w w w w w
+//!                              | cut
+//!   snapshotter               take ──► traverse, or checkpoint into a file ──► drop
+//! ```
 //!
-//! | algorithm | taking a snapshot | a client's write | copies of the data | each snapshot is |
-//! | --- | --- | --- | --- | --- |
-//! | [`Naive`] | copies all rows | in place | 2 | full |
-//! | [`CopyOnUpdate`] | clears a bit a row | the first of a period copies the old row aside | 2 | full |
-//! | [`Fork`] | forks the process | in place; the kernel copies a page before the first | up to 2 | full |
-//! | [`Zigzag`] | a word for 64 rows | into the copy that the snapshot does not have | 2 | full |
-//! | [`PingPong`] | swaps two pointers | twice | 3 | what has changed |
-//! | [`Hourglass`] | swaps two pointers | into the copy that the snapshot does not have | 2 | what has
-//! changed |
-//! | [`Piggyback`] | swaps two pointers | into the copy that the snapshot does not have | 2 | full |
+//! [`Array::new`] makes an array of a [`Shape`], all zeros, and gives it out as its parts:
 //!
-//! The virtual algorithms, CALC, vHG and vPB, take snapshots between transactions that may touch any row:
-//! [`transaction`].
-//!
-//! [`vls`] is another matter: a store of keyed records, many scans of which run at once, each over a snapshot
-//! of its own.
+//! - [`Client`]s, of which each owns a range of rows ([`Client::rows`]) and may go to a thread of its own. It
+//!   reads and writes in turns ([`Client::turn`]); the cut falls between turns, so keep them short.
+//! - One [`Snapshotter`], for one more thread. [`Snapshotter::take`] gives a [`Snapshot`], the rows as they
+//!   were at the cut, to look at ([`Snapshot::traverse`]) or to write into a file ([`Snapshot::checkpoint`]),
+//!   once or, if that fails, again. Until it is dropped there is no other one.
 //!
 //! ```
 //! use tarn_snapshot::{Array, Hourglass, Shape, SnapshotError};
 //!
+//! // A thousand rows of 64 bytes, eight fields each; one client.
 //! let (mut clients, mut snapshotter) = Array::<Hourglass>::new(Shape::new(1000, 64)?, 1)?;
 //! let client = &mut clients[0];
 //! client.turn().write_field(7, 0, 42)?;
@@ -38,8 +31,51 @@
 //!     Ok::<(), SnapshotError>(())
 //! })?;
 //! assert_eq!(seen, 42);
-//! # Ok::<(), tarn_snapshot::SnapshotError>(())
+//! # Ok::<(), SnapshotError>(())
 //! ```
+//!
+//! How the rows of the snapshot are kept from the clients' writes is the business of an [`Algorithm`], the
+//! type parameter of all these. Each has a file, and a page in `docs/algorithms/`:
+//!
+//! | algorithm | taking a snapshot | a client's write | copies of the data | a snapshot shows |
+//! | --- | --- | --- | --- | --- |
+//! | [`Naive`] | copies all rows | in place | 2 | all rows |
+//! | [`CopyOnUpdate`] | clears a bit a row | the first of a period copies the old row aside | 2 | all rows |
+//! | [`Fork`] | forks the process | in place; the kernel copies the page | up to 2 | all rows |
+//! | [`Zigzag`] | turns a bit a row | into the copy that the snapshot does not have | 2 | all rows |
+//! | [`PingPong`] | swaps two pointers | twice | 3 | what has changed |
+//! | [`Hourglass`] | swaps two pointers | as Zigzag | 2 | what has changed |
+//! | [`Piggyback`] | swaps two pointers | as Zigzag | 2 | all rows |
+//!
+//! "What has changed" is what was written since the snapshot before; the first one shows all rows. A snapshot
+//! that is given up, as it is dropped without a whole traversal, leaves what it has to the next one.
+//!
+//! A checkpoint is a complete file whatever the snapshot shows; [`checkpoint`] says how:
+//!
+//! ```
+//! use tarn_snapshot::checkpoint::{CheckpointDir, CheckpointError, CheckpointReader};
+//! use tarn_snapshot::{Array, Hourglass, Shape};
+//!
+//! # let place = tempfile::tempdir().expect("a directory");
+//! # let path = place.path();
+//! let shape = Shape::new(1000, 64)?;
+//! let (mut clients, mut snapshotter) = Array::<Hourglass>::new(shape, 1)?;
+//! let mut dir = CheckpointDir::new(path, shape);
+//! for value in [1, 2] {
+//!     clients[0].turn().write_field(7, 0, value)?;
+//!     snapshotter.take()?.checkpoint(&mut dir)?;
+//! }
+//! let mut sum = 0;
+//! CheckpointReader::open(dir.file())?.rows(|_, fields| sum += fields[0])?;
+//! assert_eq!(sum, 2);
+//! # Ok::<(), CheckpointError>(())
+//! ```
+//!
+//! Two more families, of types of their own:
+//!
+//! - [`transaction`]: rows that transactions of any number of threads read and write, any of them; CALC and
+//!   the virtual algorithms vHG and vPB take snapshots between transactions, and stop nobody.
+//! - [`vls`]: a store of keyed records, many scans of which run at once, each over a snapshot of its own.
 
 mod algorithm;
 mod array;
