@@ -75,7 +75,12 @@ fn line(cell: &Cell) -> Line {
         "commit": "0123456789ab",
         "seed": 1,
         "unix_ms": 951_782_400_000_u64,
-        "machine": {"processor": "A <fast> one", "cores": 2, "memory_bytes": 4_294_967_296_u64, "system": "Linux"},
+        "machine": {
+            "processor": "A <fast> one",
+            "cores": 2,
+            "memory_bytes": 4_294_967_296_u64,
+            "system": "Linux",
+        },
     });
     Line::deserialize(value).expect("the line is what the laboratory writes")
 }

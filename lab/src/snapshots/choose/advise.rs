@@ -90,9 +90,9 @@ fn recommend(best: &Prediction) -> String {
     let full = if is_full(best.algorithm) { "has all rows" } else { "has what has changed, to be merged" };
     let spike = if best.spike_grows { "grows with the data" } else { "does not grow with the data" };
     format!(
-        "recommended: {}. Of those that fit, its updates cost no more than {COSTS_ALIKE} times the least, {:.0} ns; \
-         of these its spike, {:.0} µs, is the shortest or short (up to {SPIKE_US_SHORT} µs), and {spike}; a \
-         snapshot {full}.",
+        "recommended: {}. Of those that fit, its updates cost no more than {COSTS_ALIKE} times the least, \
+         {:.0} ns; of these its spike, {:.0} µs, is the shortest or short (up to {SPIKE_US_SHORT} µs), and \
+         {spike}; a snapshot {full}.",
         best.algorithm.name(),
         best.update_ns,
         best.spike_us

@@ -52,6 +52,15 @@ impl Ranged for Places {
     }
 }
 
+/// The sign of an algorithm's points: who has the same colour in print has another sign.
+pub const fn symbol(algorithm: Algorithm) -> char {
+    match algorithm {
+        Algorithm::Naive | Algorithm::Zigzag | Algorithm::Hourglass | Algorithm::VirtualHourglass => '●',
+        Algorithm::CopyOnUpdate | Algorithm::PingPong | Algorithm::Calc => '▲',
+        Algorithm::Fork | Algorithm::Piggyback | Algorithm::VirtualPiggyback => '×',
+    }
+}
+
 /// How the values of a chart are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Axis {
@@ -105,8 +114,15 @@ pub fn lines(words: Words<'_>, axis: Axis, series: &[Series]) -> Option<String> 
     }
     svg(words.caption, SIZE, |area| match axis {
         Axis::Linear => draw_lines(area, words, &xs, series, 0.0..(max * 1.08).max(1e-9)),
-        Axis::Logarithmic => draw_lines(area, words, &xs, series, (min / 1.5..max * 1.5).log_scale()),
+        Axis::Logarithmic => draw_lines(area, words, &xs, series, decades(min, max).log_scale()),
     })
+}
+
+/// Whole powers of ten around some values.
+fn decades(min: f64, max: f64) -> std::ops::Range<f64> {
+    let low = min.log10().floor();
+    let high = max.log10().ceil().max(low + 1.0);
+    10_f64.powf(low)..10_f64.powf(high)
 }
 
 fn draw_lines<Y>(area: &Drawing<'_>, words: Words<'_>, xs: &[f64], series: &[Series], y: Y) -> Drawn
@@ -129,7 +145,12 @@ where
         let width = if series.second { 1 } else { 2 };
         chart.draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(width)))?;
         let style = if series.second { colour.stroke_width(1) } else { colour.filled() };
-        chart.draw_series(points.iter().map(|point| Circle::new(*point, 4, style)))?;
+        let points = points.into_iter();
+        match symbol(series.algorithm) {
+            '●' => chart.draw_series(points.map(|point| Circle::new(point, 4, style)))?,
+            '▲' => chart.draw_series(points.map(|point| TriangleMarker::new(point, 6, style)))?,
+            _ => chart.draw_series(points.map(|point| Cross::new(point, 4, colour.stroke_width(width))))?,
+        };
     }
     Ok(())
 }
@@ -160,8 +181,21 @@ pub fn bars(words: Words<'_>, bars: &[(Algorithm, f64)]) -> Option<String> {
     })
 }
 
-/// The update stages of a run by time; while a snapshot was under way the ground is shaded.
-pub fn trace(algorithm: Algorithm, figures: &Figures) -> Option<String> {
+/// The update stages of runs by time, each on a panel, all with the same scale of latencies; while a snapshot
+/// was under way the ground is shaded. Returns panels with what stands above them.
+pub fn traces(runs: &[(Algorithm, &Figures)]) -> Vec<(String, String)> {
+    let all: Vec<_> =
+        runs.iter().map(|(algorithm, figures)| (*algorithm, *figures, ticks(figures))).collect();
+    let latencies = || all.iter().flat_map(|(_, _, ticks)| ticks).map(|tick| tick.1);
+    let (min, max) = (latencies().fold(f64::NAN, f64::min), latencies().fold(f64::NAN, f64::max));
+    let panels = all.iter().filter_map(|(algorithm, figures, ticks)| {
+        Some((algorithm.name().to_owned(), trace(*algorithm, figures, ticks, &decades(min, max))?))
+    });
+    panels.collect()
+}
+
+/// When ticks began and how long they took, in milliseconds.
+fn ticks(figures: &Figures) -> Vec<(f64, f64)> {
     let ticks: Vec<(f64, f64)> = figures
         .trace
         .iter()
@@ -170,24 +204,30 @@ pub fn trace(algorithm: Algorithm, figures: &Figures) -> Option<String> {
         .collect();
     let longest = |few: &[(f64, f64)]| few.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
     let few = ticks.len().div_ceil(TRACE_POINTS).max(1);
-    let points: Vec<(f64, f64)> = ticks.chunks(few).filter_map(longest).collect();
-    let (end, _) = *points.last()?;
-    let max = points.iter().map(|point| point.1).fold(0.0, f64::max);
-    let min = points.iter().map(|point| point.1).fold(max, f64::min);
+    ticks.chunks(few).filter_map(longest).collect()
+}
+
+fn trace(
+    algorithm: Algorithm,
+    figures: &Figures,
+    ticks: &[(f64, f64)],
+    range: &std::ops::Range<f64>,
+) -> Option<String> {
+    let (end, _) = *ticks.last()?;
     let words = Words { caption: algorithm.name(), x: "time [ms]", y: "latency [ms]" };
     svg(words.caption, TRACE_SIZE, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin(8)
             .x_label_area_size(32)
             .y_label_area_size(58)
-            .build_cartesian_2d(0.0..end.max(1.0), (min / 1.5..max * 1.5).log_scale())?;
+            .build_cartesian_2d(0.0..end.max(1.0), range.clone().log_scale())?;
         mesh(&mut chart, words, &|at: &f64| short(*at))?;
         let spans = figures.snapshots_ms.iter().filter(|(from, to)| from.is_finite() && to.is_finite());
         chart.draw_series(spans.map(|(from, to)| {
-            let corners = [(*from, min / 1.5), (to.min(end), max * 1.5)];
+            let corners = [(*from, range.start), (to.min(end), range.end)];
             Rectangle::new(corners, RGBColor(128, 128, 128).mix(0.25).filled())
         }))?;
-        chart.draw_series(LineSeries::new(points.iter().copied(), colour(algorithm).stroke_width(1)))?;
+        chart.draw_series(LineSeries::new(ticks.iter().copied(), colour(algorithm).stroke_width(1)))?;
         Ok(())
     })
 }
@@ -256,9 +296,9 @@ mod tests {
         }
         assert_eq!(bars(words(), &[(Algorithm::Fork, f64::NAN)]), None);
         assert!(bars(words(), &[(Algorithm::Fork, 0.0), (Algorithm::Naive, 3.0)]).is_some());
-        assert_eq!(trace(Algorithm::Fork, &Figures::default()), None);
+        assert_eq!(traces(&[(Algorithm::Fork, &Figures::default())]), []);
         let odd = Figures { trace: vec![(0.0, f32::NAN), (1.0, 0.0), (2.0, 7.0)], ..Figures::default() };
-        assert!(trace(Algorithm::Fork, &odd).is_some());
+        assert_eq!(traces(&[(Algorithm::Fork, &odd), (Algorithm::Naive, &Figures::default())]).len(), 1);
     }
 
     #[test]

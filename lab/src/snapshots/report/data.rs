@@ -91,8 +91,8 @@ fn swap<A, B>((a, b): (A, B)) -> (B, A) {
     (b, a)
 }
 
-/// How fast values grow with `x`: the slope of a straight line through their logarithms, 0 for those that stay
-/// and 1 for those that are proportional. `None` for fewer than two points.
+/// How fast values grow with `x`: the slope of a straight line through their logarithms, 0 for those that
+/// stay and 1 for those that are proportional. `None` for fewer than two points.
 pub fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     let positive = |value: f64| value.is_finite() && value > 0.0;
     let logs: Vec<(f64, f64)> =

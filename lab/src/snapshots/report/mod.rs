@@ -11,6 +11,7 @@
 mod charts;
 pub(super) mod data;
 mod draw;
+mod head;
 mod model;
 mod orders;
 mod page;

@@ -2,8 +2,8 @@
 //! `snapshot/src/`, for machines that count no cache misses.
 //!
 //! A row of `r` bytes begins at a line, and a copy of it has `r / 64` lines. Lines of bits and marks count
-//! one each, though the marks of 64 rows, or the bits of 512, share it: of uniform accesses to much data hardly two find
-//! the same line in the cache.
+//! one each, though the marks of 64 rows, or the bits of 512, share it: of uniform accesses to much data
+//! hardly two find the same line in the cache.
 
 use super::super::cell::Algorithm;
 
@@ -19,8 +19,8 @@ pub struct Lines {
     pub first: usize,
     /// Of each later one.
     pub later: usize,
-    /// Of those of the first: the lines that must have come from memory before it can go on. What is only stored
-    /// need not.
+    /// Of those of the first: the lines that must have come from memory before it can go on. What is only
+    /// stored need not.
     pub awaited: usize,
     /// What they are.
     pub what: &'static str,

@@ -22,8 +22,6 @@ table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular
 th, td { padding: 0.2rem 0.6rem; border-bottom: 1px solid #8884; text-align: right; }
 th:first-child, td:first-child, td.text { text-align: left; }
 .legend span { margin-right: 1rem; white-space: nowrap; }
-.legend b { display: inline-block; width: 0.8rem; height: 0.8rem; border-radius: 50%; margin-right: 0.3rem; }
-.legend b.second { background: none !important; border: 2px solid; box-sizing: border-box; }
 .left-out { opacity: 0.75; }
 .same::before { content: '= '; font-weight: 700; color: #00865f; }
 .differs::before { content: '≠ '; font-weight: 700; color: #c9510c; }

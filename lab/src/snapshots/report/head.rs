@@ -1,0 +1,128 @@
+//! The head of the report: where, when and how it was measured, and what the colours mean.
+
+use super::super::cell::Algorithm;
+use super::super::plan::Scale;
+use super::charts::{colour, symbol};
+use super::data::Study;
+use super::page::escape;
+
+/// How the quantities are measured, as `ticks.rs`, `flood.rs` and `transactions.rs` do it.
+const QUANTITIES: &[(&str, &str)] = &[
+    (
+        "tick latency",
+        "the update stage of a tick, from when the client begins (when the tick should begin, or when the \
+         one before has ended if that was later) until its last update is done; waiting for a cut is part of \
+         it. Ticks before half of the time to the first snapshot warm up and do not count.",
+    ),
+    (
+        "quiet, during",
+        "a tick is one during a snapshot if it overlaps with the time from the trigger until the checkpoint \
+         is durable; else it is quiet.",
+    ),
+    ("longest from intended start", "from when a tick should have begun until its update stage has ended."),
+    ("mean", "over all ticks, quiet or not."),
+    (
+        "taken phase",
+        "from when the client is out until the snapshot is taken; the longest of the snapshots of a run.",
+    ),
+    (
+        "wait at the trigger",
+        "the longest that the client waited to be let in again while a snapshot was taken.",
+    ),
+    (
+        "checkpoint",
+        "from the end of the taken phase until the checkpoint is durable: traversal, dump and fsync; the \
+         median of the snapshots. The first checkpoint, which has all rows for every algorithm, does not \
+         count.",
+    ),
+    ("max throughput", "updates a second without idle stages, while snapshots are traversed and not dumped."),
+    (
+        "memory",
+        "the most resident memory of the process, with what a forked child had for itself; the program and \
+         the prepared accesses are in it.",
+    ),
+];
+
+/// What the command line says of a scale.
+pub const fn flag(scale: Scale) -> &'static str {
+    match scale {
+        Scale::Quick => " --quick",
+        Scale::Default => "",
+        Scale::Full => " --full",
+    }
+}
+
+/// Where, when and how it was measured.
+pub fn head(study: &Study<'_>) -> String {
+    let own: Vec<_> = study.results.lines.iter().filter(|line| line.seed == study.seed).collect();
+    let mut rows = Vec::new();
+    let mut row =
+        |name: &str, value: String| rows.push(format!("<dt>{name}</dt><dd>{}</dd>", escape(&value)));
+    let distinct = |texts: Vec<String>| {
+        let mut texts = texts;
+        texts.sort();
+        texts.dedup();
+        texts.join("; ")
+    };
+    row("machine", distinct(own.iter().map(|line| line.machine_text()).collect()));
+    row("commit", distinct(own.iter().map(|line| line.commit.clone()).collect()));
+    row("scale", study.scale.name().to_owned());
+    row("seed", study.seed.to_string());
+    let times = || own.iter().map(|line| line.unix_ms).filter(|ms| *ms > 0);
+    if let (Some(first), Some(last)) = (times().min(), times().max()) {
+        row("measured", format!("from {} to {}", utc(first), utc(last)));
+    }
+    let flag = flag(study.scale);
+    let path = study.results.path.display();
+    row("again by", format!("tarn lab run snapshots{flag} --seed {} --json {path}", study.seed));
+    row("drawn by", format!("tarn lab report{} --json {path}", flag));
+    let how: Vec<String> = QUANTITIES
+        .iter()
+        .map(|(name, how)| format!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(how)))
+        .collect();
+    format!(
+        "<dl>{}</dl>\n<details><summary>How each quantity is measured</summary><dl>{}</dl></details>\n{}",
+        rows.join("\n"),
+        how.join("\n"),
+        legend(&Algorithm::PHYSICAL)
+    )
+}
+
+/// The colours and signs of algorithms.
+pub fn legend(algorithms: &[Algorithm]) -> String {
+    let signs = algorithms.iter().map(|algorithm| {
+        let plotters::style::RGBColor(red, green, blue) = colour(*algorithm);
+        let sign = symbol(*algorithm);
+        let name = algorithm.name();
+        format!("<span><b style=\"color:rgb({red},{green},{blue})\">{sign}</b> {name}</span>")
+    });
+    format!("<p class=\"legend\">{}</p>", signs.collect::<Vec<_>>().join("\n"))
+}
+
+/// A moment as people write it, such as `2026-01-31 08:05 UTC`.
+fn utc(unix_ms: u64) -> String {
+    let minutes = unix_ms / 60_000;
+    let (hour, minute) = (minutes / 60 % 24, minutes % 60);
+    // Days since the first of March of year 0, in eras of 400 years.
+    let days = minutes / 1440 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let date = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    format!("{year}-{month:02}-{date:02} {hour:02}:{minute:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_those_of_the_calendar() {
+        assert_eq!(utc(0), "1970-01-01 00:00 UTC");
+        assert_eq!(utc(951_782_400_000), "2000-02-29 00:00 UTC");
+        assert_eq!(utc(1_735_689_599_000), "2024-12-31 23:59 UTC");
+    }
+}
