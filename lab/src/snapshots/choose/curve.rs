@@ -43,11 +43,22 @@ impl Curve {
         self.between(x.clamp(least, greatest))
     }
 
-    /// On the line between the nearest points; beyond the ends in proportion to `x`.
-    pub fn proportional(&self, x: f64) -> Option<f64> {
+    /// On the line between the nearest points; beyond the ends it goes on as steeply as the straight line
+    /// through all points does, if that rises.
+    pub fn linear(&self, x: f64) -> Option<f64> {
         let (least, greatest) = self.ends()?;
         let end = x.clamp(least, greatest);
-        Some(self.between(end)? * x / end)
+        Some((self.between(end)? + self.slope() * (x - end)).max(0.0))
+    }
+
+    /// How steep the straight line is that comes nearest to all points; 0 if it falls.
+    fn slope(&self) -> f64 {
+        let count = self.points.len() as f64;
+        let mean_x = self.points.iter().map(|point| point.0).sum::<f64>() / count;
+        let mean_y = self.points.iter().map(|point| point.1).sum::<f64>() / count;
+        let spread: f64 = self.points.iter().map(|point| (point.0 - mean_x).powi(2)).sum();
+        let together: f64 = self.points.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+        if spread > 0.0 { (together / spread).max(0.0) } else { 0.0 }
     }
 
     fn between(&self, x: f64) -> Option<f64> {
@@ -66,18 +77,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_lie_on_lines_between_points_and_in_proportion_or_at_rest_beyond() {
+    fn values_lie_on_lines_between_points_and_beyond_them_on_the_line_or_at_rest() {
         let curve =
             Curve::new([(4.0, 40.0), (1.0, 10.0), (2.0, 10.0), (2.0, 12.0), (2.0, 90.0), (3.0, f64::NAN)]);
         assert_eq!(curve.points(), [(1.0, 10.0), (2.0, 12.0), (4.0, 40.0)]);
         assert_eq!(curve.clamped(3.0), Some(26.0));
         assert_eq!([0.5, 1.0, 8.0].map(|x| curve.clamped(x)), [Some(10.0), Some(10.0), Some(40.0)]);
-        assert_eq!([0.5, 1.0, 8.0].map(|x| curve.proportional(x)), [Some(5.0), Some(10.0), Some(80.0)]);
+        let line = Curve::new([(1.0, 12.0), (2.0, 14.0), (4.0, 18.0)]);
+        let near =
+            |found: Option<f64>, expected: f64| (found.expect("there are points") - expected).abs() < 1e-9;
+        assert!(near(line.linear(8.0), 26.0) && near(line.linear(0.5), 11.0) && near(line.linear(3.0), 16.0));
+        assert_eq!(Curve::new([(1.0, 5.0), (2.0, 4.0)]).linear(9.0), Some(4.0));
+        assert_eq!(Curve::new([(2.0, 4.0)]).linear(9.0), Some(4.0));
         assert_eq!(
             [0.5, 2.0, 3.0, 9.0].map(|x| curve.around(x)),
             [vec![1.0], vec![2.0], vec![2.0, 4.0], vec![4.0]]
         );
         assert_eq!(Curve::new([]).clamped(1.0), None);
-        assert_eq!(Curve::new([]).proportional(1.0), None);
+        assert_eq!(Curve::new([]).linear(1.0), None);
     }
 }

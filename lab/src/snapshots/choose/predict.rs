@@ -2,7 +2,7 @@
 //!
 //! The cost of an update is that of the workload's size of data, times how it changes with the row and with
 //! the rate. Times and memory that grow with the data are taken as straight lines between the measured sizes,
-//! and in proportion beyond them.
+//! and beyond them.
 
 use super::super::cell::{Algorithm, Cell, Figures};
 use super::super::plan::Figure;
@@ -67,7 +67,7 @@ impl<'s> Measured<'s> {
         let data_bytes = workload.data_bytes();
         let [by_data, by_row, by_rate] = self.costs();
         // How much more an update costs than in the default cell, which all three curves have.
-        let row = by_row.proportional((workload.row_bytes as f64).max(by_row.ends()?.0))?;
+        let row = by_row.linear((workload.row_bytes as f64).max(by_row.ends()?.0))?;
         let by_row = row / by_row.clamped(cell.row_bytes as f64)?;
         let by_rate = by_rate.clamped(workload.updates_per_s)? / by_rate.clamped(updates_per_s(cell))?;
         let update_ns = by_data.clamped(data_bytes)? * by_row * by_rate;
@@ -83,8 +83,8 @@ impl<'s> Measured<'s> {
             core_share: update_ns * workload.updates_per_s / 1e9,
             spike_us,
             spike_grows,
-            memory_bytes: memory.proportional(data_bytes)?,
-            checkpoint_s: checkpoint.proportional(data_bytes)?,
+            memory_bytes: memory.linear(data_bytes)?,
+            checkpoint_s: checkpoint.linear(data_bytes)?,
         })
     }
 
@@ -99,7 +99,7 @@ impl<'s> Measured<'s> {
         let taken = self.curve(&figures, size, |_, figures| figures.taken_us_max());
         let grows = exponent(taken.points()).is_some_and(|exponent| exponent >= GROWS);
         let spike_us = if grows {
-            taken.proportional(if by_rows { workload.rows as f64 } else { workload.data_bytes() })?
+            taken.linear(if by_rows { workload.rows as f64 } else { workload.data_bytes() })?
         } else {
             taken.points().iter().map(|point| point.1).max_by(f64::total_cmp)?
         };

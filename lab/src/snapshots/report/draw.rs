@@ -259,8 +259,8 @@ impl Draw<'_, '_> {
         self.page.paragraph(
             "The model is not a measurement. It counts the cache lines that an update of a whole row \
              touches, as the source of each algorithm has it: the first update of a row after a snapshot \
-             was taken (for Fork, of a page), and each later one. Awaited are those that must have come from memory \
-             before the update can go on; what is only stored need not.",
+             was taken (for Fork, of a page), and each later one. Awaited are those that must have come \
+             from memory before the update can go on; what is only stored need not.",
         );
         tables::cache(self.study, &mut self.page);
         match misses {
