@@ -26,10 +26,10 @@ impl Flags {
         self.bytes[row].store(flag, order);
     }
 
-    /// Turns one flag into another; `false` if it was not the one.
+    /// Turns one flag into another; `false` if it was not the one. Orders nothing else.
     #[inline]
     pub(crate) fn swing(&self, row: usize, from: u8, to: u8) -> bool {
-        self.bytes[row].compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.bytes[row].compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// The rows whose flag is not zero.

@@ -1,7 +1,8 @@
 //! Two copies of which one takes what is written in a period, with a mark for each row, while the other one
 //! holds what was written in the period before: what Ping-Pong, Hourglass and its virtual form share.
 //!
-//! - Only clients write to the current copy and set its marks; the other one holds still.
+//! - Only clients write to the current copy and set its marks; the other one holds still. In the virtual form
+//!   the transactions of the period before may write to that one until the traversal begins.
 //! - The first snapshot shows all rows: those that were never written are zero in both copies.
 
 use std::ops::ControlFlow;
@@ -63,8 +64,9 @@ impl Halves {
         self.marks[self.current() ^ 1].set()
     }
 
-    /// Forgets which rows had changed, but not that a first snapshot has all rows. REQUIRES: no turn is under
-    /// way, and each of the rows is marked in the current copy.
+    /// Forgets which rows had changed, but not that a first snapshot has all rows. REQUIRES: each of the rows
+    /// is marked in the current copy, and no client looks at marks meanwhile: no turn is under way or, as in
+    /// the virtual form, only the snapshotter ever looks at those of the copy that holds still.
     pub(crate) fn forget(&self) {
         self.marks[self.current() ^ 1].clear();
     }

@@ -52,7 +52,9 @@ impl Pair {
 
     /// The copies change places: what was written is behind from now on.
     pub(crate) fn swapped(&self) {
-        // Release: pairs with the Acquire in `is_behind`, for whoever learns of the swap by other means.
+        // For clients and transactions of the new period the end of the taken phase orders it. Release: pairs
+        // with the Acquire in `is_behind` of a transaction of the period before, though it would find the same
+        // content without it: where a flag that it sees is old, both copies have the row alike.
         self.behind.store(true, Ordering::Release);
     }
 
@@ -70,6 +72,9 @@ impl Pair {
     }
 
     /// Has `bring` copy the row to the upper copy, unless somebody else has claimed it. Says whether it did.
+    ///
+    /// The claim decides who copies, and orders nothing. What is copied was written in the last period, which
+    /// the taken phase has ordered, or in the virtual form the wait for that period's transactions.
     fn bring_across(&self, row: usize, upper: usize, bring: impl FnOnce(&Rows)) -> bool {
         let behind = &self.flags[upper ^ 1];
         let claimed = behind.swing(row, WRITTEN, CLAIMED);

@@ -11,7 +11,7 @@ use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{WaitOptions, wait};
+use rustix::process::{WaitId, WaitIdOptions, waitid};
 use tarn_snapshot::checkpoint::{CheckpointDir, CheckpointReader};
 use tarn_snapshot::transaction::{Calc, Store, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback};
 use tarn_snapshot::{
@@ -36,7 +36,9 @@ struct Belongings {
 
 fn belongings() -> Belongings {
     let entries = |folder| fs::read_dir(folder).unwrap().count();
-    let has_children = wait(WaitOptions::NOHANG).err() != Some(Errno::CHILD);
+    // Without reaping one that somebody else forgot.
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let has_children = waitid(WaitId::All, options).err() != Some(Errno::CHILD);
     Belongings { open_files: entries("/proc/self/fd"), threads: entries("/proc/self/task"), has_children }
 }
 

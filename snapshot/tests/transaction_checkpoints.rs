@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,6 +51,25 @@ fn pay<V: VirtualAlgorithm>(store: &Store<V>, rng: &mut StdRng) {
         .unwrap_or_else(|error: TransactionError| panic!("{error}"));
 }
 
+/// All rows as they are now.
+fn newest<V: VirtualAlgorithm>(store: &Store<V>) -> Vec<u64> {
+    let balance = |row| {
+        let mut fields = [0; 2];
+        store.run(|transaction| transaction.read(row, &mut fields)).unwrap();
+        fields[0]
+    };
+    (0..ROWS).map(balance).collect()
+}
+
+/// Tells the payers to stop, also when a checkpoint is wrong.
+struct Stop<'s>(&'s AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn check<V: VirtualAlgorithm>(seed: u64) {
     let shape = Shape::new(ROWS, 16).unwrap();
     let (store, mut snapshotter) = Store::<V>::new(shape).unwrap();
@@ -69,6 +89,7 @@ fn check<V: VirtualAlgorithm>(seed: u64) {
             })
         };
         let payers: Vec<_> = (1..3).map(payer).collect();
+        let stopping = Stop(&stop);
         // The rows as the snapshots show them, each laid over those before.
         let mut merged = vec![0; ROWS];
         for number in 0..CHECKPOINTS {
@@ -76,10 +97,18 @@ fn check<V: VirtualAlgorithm>(seed: u64) {
             let mut snapshot = snapshotter.take();
             pay(&store, &mut rng);
             // The first ones, so that the base may be missing, and others.
-            let fails = number < 2 || rng.random_ratio(1, 4);
-            if fails {
-                symlink("/dev/full", &unfinished).unwrap();
-            }
+            let fails = match number {
+                0 => {
+                    // Only when all of the file is written.
+                    fs::create_dir(dir.file()).unwrap();
+                    Some(libc::EISDIR)
+                }
+                number if number == 1 || rng.random_ratio(1, 4) => {
+                    symlink("/dev/full", &unfinished).unwrap();
+                    Some(libc::ENOSPC)
+                }
+                _ => None,
+            };
             let is_shown = rng.random();
             if is_shown {
                 let show = |row: usize, fields: &[u64]| {
@@ -89,12 +118,15 @@ fn check<V: VirtualAlgorithm>(seed: u64) {
                 snapshot.traverse(show).unwrap();
             }
             match snapshot.checkpoint(&mut dir) {
-                Err(CheckpointError::Io { source, .. }) if fails => {
-                    assert_eq!(source.raw_os_error(), Some(libc::ENOSPC));
+                Err(CheckpointError::Io { source, .. }) if fails.is_some() => {
+                    assert_eq!(source.raw_os_error(), fails);
+                    if number == 0 {
+                        fs::remove_dir(dir.file()).unwrap();
+                    }
                 }
                 outcome => {
                     outcome.unwrap();
-                    assert!(!fails, "{}: nothing is written to a full disk", V::NAME);
+                    assert_eq!(fails, None, "{}", V::NAME);
                     let rows = rows_of(dir.file());
                     let sum = rows.iter().fold(0, |sum: u64, row| sum.wrapping_add(*row));
                     assert_eq!(sum, 0, "{} seed {seed}: checkpoint {number} makes no money", V::NAME);
@@ -104,15 +136,10 @@ fn check<V: VirtualAlgorithm>(seed: u64) {
             }
             assert!(!unfinished.exists(), "{}: nothing unfinished is left", V::NAME);
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         payers.into_iter().for_each(|payer| payer.join().unwrap());
     });
-    let mut newest = vec![0; ROWS];
-    for (row, newest) in newest.iter_mut().enumerate() {
-        let mut fields = [0; 2];
-        store.run(|transaction| transaction.read(row, &mut fields)).unwrap();
-        *newest = fields[0];
-    }
+    let newest = newest(&store);
     snapshotter.take().checkpoint(&mut dir).unwrap();
     assert!(rows_of(dir.file()) == newest, "{} seed {seed}: the last checkpoint has all", V::NAME);
 }

@@ -56,6 +56,7 @@ impl VirtualAlgorithm for VirtualPiggyback {
     }
 
     fn take(&self, periods: &Periods) {
+        // Before the period begins: its transactions find rows behind.
         self.copies.swapped();
         self.upper.fetch_xor(1, Ordering::Relaxed);
         periods.advance();
