@@ -53,8 +53,8 @@ impl Pair {
     /// The copies change places: what was written is behind from now on.
     pub(crate) fn swapped(&self) {
         // For clients and transactions of the new period the end of the taken phase orders it. Release: pairs
-        // with the Acquire in `is_behind` of a transaction of the period before, though it would find the same
-        // content without it: where a flag that it sees is old, both copies have the row alike.
+        // with the Acquire in `is_behind` of a transaction of the period before, though it would find the
+        // same content without it: where a flag that it sees is old, both copies have the row alike.
         self.behind.store(true, Ordering::Release);
     }
 
