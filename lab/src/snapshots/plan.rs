@@ -176,7 +176,7 @@ pub fn points(figure: Figure, scale: Scale, seed: u64) -> Vec<Point> {
             .flat_map(|&gb| {
                 let gb = if scale == Scale::Quick { gb * scale.data() } else { gb };
                 let rows = (gb * 1.024e9 / ROW_BYTES as f64) as usize;
-                let checkpoints = if scale == Scale::Quick { 3 } else { 10 };
+                let checkpoints = if scale == Scale::Quick { 3 } else { 6 };
                 let o1 = [Algorithm::PingPong, Algorithm::Hourglass, Algorithm::Piggyback];
                 some(&o1, gb, &|cell| Cell { rows, checkpoints, dump: false, ..cell })
             })

@@ -52,11 +52,11 @@ pub fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Result<Fig
     let client = clients.remove(0);
     let mut dir = CheckpointDir::new(&place.dir, shape);
     let stream = Stream::new(cell.rows, cell.skew, cell.seed);
-    // The first checkpoint is full for all and shows nothing; it is the base of those that follow.
-    if cell.dump {
-        snapshotter.take()?.checkpoint(&mut dir)?;
-    } else {
-        snapshotter.take()?.traverse(look)?;
+    // Of those that show what has changed, the first snapshot has all rows, and is the base of the next.
+    match (cell.dump, A::FULL) {
+        (true, false) => snapshotter.take()?.checkpoint(&mut dir)?,
+        (true, true) => {}
+        (false, _) => snapshotter.take()?.traverse(look)?,
     }
     let resident_bytes = process::memory(std::process::id())?.resident_bytes;
 
