@@ -247,6 +247,11 @@ impl Figures {
         self.taken_us.iter().copied().fold(0.0, f64::max)
     }
 
+    /// The median taken phase: what it takes where the machine does not disturb it.
+    pub fn taken_us_median(&self) -> f64 {
+        if self.taken_us.is_empty() { 0.0 } else { Spread::of(self.taken_us.clone()).median }
+    }
+
     /// The median access phase in milliseconds.
     pub fn overhead_ms(&self) -> f64 {
         if self.overhead_us.is_empty() { 0.0 } else { Spread::of(self.overhead_us.clone()).median / 1e3 }

@@ -83,9 +83,8 @@ fn triggers(results: &Results, scale: Scale, seed: u64, report: &mut Report) {
     for algorithm in [Algorithm::PingPong, Algorithm::Hourglass, Algorithm::Piggyback] {
         let own = points.iter().filter(|point| point.cell.algorithm == algorithm);
         let taken = own.filter_map(|point| {
-            let taken_us = &results.find(&point.cell)?.taken_us;
-            let median = Spread::of(taken_us.iter().copied()).median;
-            Some((point.x, median, taken_us.iter().copied().fold(0.0, f64::max)))
+            let figures = results.find(&point.cell)?;
+            Some((point.x, figures.taken_us_median(), figures.taken_us_max()))
         });
         let measured: Vec<_> = taken.collect();
         let name = algorithm.name();

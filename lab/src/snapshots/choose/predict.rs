@@ -7,6 +7,7 @@
 use super::super::cell::{Algorithm, Cell, Figures};
 use super::super::plan::Figure;
 use super::super::report::data::{Study, exponent};
+use super::super::report::orders::TAKEN_US_SHORT;
 use super::Workload;
 use super::curve::Curve;
 
@@ -96,8 +97,9 @@ impl<'s> Measured<'s> {
         let size: fn(&Cell) -> f64 =
             if by_rows { |cell| cell.rows as f64 } else { |cell| cell.data_bytes() as f64 };
         let figures = [Figure::Trace, Figure::Dataset, Figure::Trigger];
-        let taken = self.curve(&figures, size, |_, figures| figures.taken_us_max());
-        let grows = exponent(taken.points()).is_some_and(|exponent| exponent >= GROWS);
+        let taken = self.curve(&figures, size, |_, figures| figures.taken_us_median());
+        let visible: Vec<_> = taken.points().iter().map(|(x, y)| (*x, y.max(TAKEN_US_SHORT))).collect();
+        let grows = exponent(&visible).is_some_and(|exponent| exponent >= GROWS);
         let spike_us = if grows {
             taken.linear(if by_rows { workload.rows as f64 } else { workload.data_bytes() })?
         } else {

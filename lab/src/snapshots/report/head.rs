@@ -32,8 +32,7 @@ const QUANTITIES: &[(&str, &str)] = &[
     (
         "checkpoint",
         "from the end of the taken phase until the checkpoint is durable: traversal, dump and fsync; the \
-         median of the snapshots. The first checkpoint, which has all rows for every algorithm, does not \
-         count.",
+         median of the snapshots. The first one of PP and HG, which has all rows, does not count.",
     ),
     ("max throughput", "updates a second without idle stages, while snapshots are traversed and not dumped."),
     (

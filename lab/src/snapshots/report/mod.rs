@@ -13,7 +13,7 @@ pub(super) mod data;
 mod draw;
 mod head;
 mod model;
-mod orders;
+pub(super) mod orders;
 mod page;
 mod published;
 mod tables;

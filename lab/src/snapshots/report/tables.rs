@@ -4,6 +4,7 @@ use super::super::cell::{Algorithm, Cell, Distribution, Figures};
 use super::super::plan::Figure;
 use super::charts::short;
 use super::data::{Study, exponent};
+use super::orders::TAKEN_US_SHORT;
 use super::page::Page;
 use super::{model, published};
 use crate::report::Spread;
@@ -102,7 +103,7 @@ pub fn longest_wait(figures: &Figures) -> f64 {
 
 /// Table 2: each cell what was measured, and in brackets what was printed.
 pub fn summary(study: &Study<'_>, page: &mut Page) {
-    let taken = study.series(Figure::Dataset, |_, figures| figures.taken_us_max());
+    let taken = study.series(Figure::Dataset, |_, figures| figures.taken_us_median().max(TAKEN_US_SHORT));
     let flood = study.series(Figure::Flood, |_, figures| figures.updates_per_s / 1e6);
     let units = ["ms", "µs", "", "million updates/s", "", "÷ data"];
     let mut heads = heads(&["algorithm"]);
