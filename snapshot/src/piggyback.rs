@@ -7,7 +7,8 @@
 //! ```
 //!
 //! - Who may write and who may copy, the flags of `pair.rs` say.
-//! - A snapshot is taken only when no row is behind: the traversal before has seen to that.
+//! - A snapshot is taken only when no row is behind: the traversal before has seen to that, in a pass of its
+//!   own ahead of what it shows.
 //!
 //! Several clients. Two copies of the data and two bytes a row; the taken phase is O(1).
 
