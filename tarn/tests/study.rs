@@ -1,5 +1,5 @@
-//! `tarn lab run snapshots`, small: every figure has its cells, what was measured is not measured again, and
-//! what cannot be is refused.
+//! `tarn lab run snapshots`, small: every figure has its cells, what was measured is not measured again, what
+//! cannot be is refused; and `report` and `choose` use what was measured.
 
 #![allow(clippy::unwrap_used)]
 
@@ -53,6 +53,20 @@ fn what_was_measured_is_not_measured_again() {
     assert_eq!(measured(&results).len(), 12);
     let left: Vec<_> = std::fs::read_dir(dir.path().join("deep")).unwrap().collect();
     assert_eq!(left.len(), 1, "no checkpoint is left: {left:?}");
+
+    let (json, out) = (results.to_str().unwrap(), dir.path().join("page.html"));
+    let drawn = tarn(&["lab", "report", "--json", json, "--out", out.to_str().unwrap()]);
+    assert!(drawn.status.success(), "{drawn:?}");
+    let page = std::fs::read_to_string(out).unwrap();
+    assert!(page.contains("2 of 7 cells were measured") && page.contains("12 of 42 cells were measured"));
+    let choose =
+        ["lab", "choose", "--rows", "1000", "--row-bytes", "64", "--updates-per-s", "1000", "--json"];
+    let chosen = tarn(&[&choose[..], &[json]].concat());
+    assert!(chosen.status.success(), "{chosen:?}");
+    assert!(String::from_utf8(chosen.stdout).unwrap().contains("recommended: "));
+    let missing = tarn(&[&choose[..], &[json, "--full"]].concat());
+    assert!(!missing.status.success());
+    assert!(String::from_utf8(missing.stderr).unwrap().contains("no measurements"));
 }
 
 #[test]
