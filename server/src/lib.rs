@@ -35,6 +35,7 @@ pub mod pause;
 pub mod pidfile;
 pub mod process;
 pub mod rates;
+pub mod rdb;
 pub mod rounds;
 pub mod serve;
 pub mod shared;

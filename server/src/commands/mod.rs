@@ -8,6 +8,7 @@ mod config;
 pub mod connection;
 mod databases;
 mod debug;
+mod dump;
 mod element_scans;
 mod expiry;
 mod hashes;
@@ -58,6 +59,7 @@ const FAMILIES: &[(&str, &[Command])] = &[
     ("bitmap", bitfield::COMMANDS),
     ("generic", keys::COMMANDS),
     ("generic", expiry::COMMANDS),
+    ("generic", dump::COMMANDS),
     ("generic", scan::COMMANDS),
     ("server", scan::OF_SERVER),
     ("generic", object::COMMANDS),

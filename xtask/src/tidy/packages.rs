@@ -1,11 +1,11 @@
 //! Which package may know which, and what of it: the floors of the house.
 //!
 //! ```text
-//!   tarn       -> lab, server
+//!   tarn       -> lab, server, rdb
 //!   lab        -> resp, engine, snapshot
-//!   server     -> resp, engine, analytics
+//!   server     -> resp, rdb, engine, analytics
 //!   analytics  -> engine
-//!   resp, snapshot, engine, xtask know nobody
+//!   resp, rdb, snapshot, engine, xtask know nobody
 //! ```
 //!
 //! Nobody sees below the engine's front door: the log and the table are the engine's own.
@@ -17,12 +17,13 @@ use proc_macro2::{TokenStream, TokenTree};
 /// A package, by its folder, and those of the house that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("resp", &[]),
+    ("rdb", &[]),
     ("snapshot", &[]),
     ("engine", &[]),
     ("analytics", &["tarn-engine"]),
-    ("server", &["tarn-resp", "tarn-engine", "tarn-analytics"]),
+    ("server", &["tarn-resp", "tarn-rdb", "tarn-engine", "tarn-analytics"]),
     ("lab", &["tarn-resp", "tarn-engine", "tarn-snapshot"]),
-    ("tarn", &["tarn-lab", "tarn-server", "tarn-engine", "tarn-resp", "tarn-analytics"]),
+    ("tarn", &["tarn-lab", "tarn-server", "tarn-engine", "tarn-rdb", "tarn-resp", "tarn-analytics"]),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,179 @@
+//! Listpacks: small lists, hashes and sorted sets since Redis 7.0, and sets since 7.2.
+//!
+//! ```text
+//!   | all bytes, u32 | entries, u16 | entry … | 0xff |
+//!
+//!   entry: | form and length, or number | bytes | bytes of both, in 1 to 5, to be read backwards |
+//! ```
+//!
+//! 65535 entries mean "count them". Everything is little-endian, but for the numbers within a form.
+
+use super::{Cursor, Item, Stop, Take};
+use crate::error::BlobError;
+
+const END: u8 = 0xff;
+const UNCOUNTED: u16 = u16::MAX;
+
+pub(super) fn walk<'a>(blob: &'a [u8], take: &mut Take<'_, 'a>) -> Result<(), Stop> {
+    let mut cursor = Cursor::new(blob);
+    if cursor.u32_le()? as usize != blob.len() {
+        return Ok(BlobError::new(0, "its length is another than it says")?);
+    }
+    let count = cursor.u16_le()?;
+    let mut entries = 0_usize;
+    loop {
+        let at = cursor.at;
+        let form = cursor.byte()?;
+        if form == END {
+            break;
+        }
+        let item = item(&mut cursor, at, form)?;
+        check_length_behind(&mut cursor, at)?;
+        take(item).map_err(Stop::Taker)?;
+        entries += 1;
+    }
+    if cursor.left() > 0 {
+        return Ok(BlobError::new(cursor.at, "it goes on behind its end")?);
+    }
+    if count != UNCOUNTED && entries != usize::from(count) {
+        return Ok(BlobError::new(4, "it has another number of entries than it says")?);
+    }
+    Ok(())
+}
+
+fn item<'a>(cursor: &mut Cursor<'a>, at: usize, form: u8) -> Result<Item<'a>, BlobError> {
+    let len = match form {
+        0x00..=0x7f => return Ok(Item::Int(i64::from(form))),
+        0x80..=0xbf => usize::from(form & 0x3f),
+        0xc0..=0xdf => {
+            // Thirteen bits with a sign.
+            let bits = i64::from(form & 0x1f) << 8 | i64::from(cursor.byte()?);
+            return Ok(Item::Int(if bits < 1 << 12 { bits } else { bits - (1 << 13) }));
+        }
+        0xe0..=0xef => usize::from(form & 0x0f) << 8 | usize::from(cursor.byte()?),
+        0xf0 => cursor.u32_le()? as usize,
+        0xf1 => return cursor.int_le::<2>().map(Item::Int),
+        0xf2 => return cursor.int_le::<3>().map(Item::Int),
+        0xf3 => return cursor.int_le::<4>().map(Item::Int),
+        0xf4 => return cursor.int_le::<8>().map(Item::Int),
+        _ => return BlobError::new(at, "no entry has such a form"),
+    };
+    cursor.bytes(len).map(Item::Bytes)
+}
+
+/// Behind an entry stands its length, so that it can be read backwards as well.
+fn check_length_behind(cursor: &mut Cursor<'_>, at: usize) -> Result<(), BlobError> {
+    let (bytes, len) = length_behind(cursor.at - at);
+    if cursor.bytes(len)? == &bytes[..len] {
+        return Ok(());
+    }
+    BlobError::new(at, "behind the entry stands another length")
+}
+
+/// The length of an entry as it stands behind it: the bytes and how many they are.
+fn length_behind(len: usize) -> ([u8; 5], usize) {
+    let width = match len {
+        0..=127 => 1,
+        128..=16_382 => 2,
+        16_383..=2_097_150 => 3,
+        2_097_151..=268_435_454 => 4,
+        _ => 5,
+    };
+    let mut bytes = [0; 5];
+    for (index, byte) in bytes[..width].iter_mut().rev().enumerate() {
+        *byte = (len >> (7 * index) & 0x7f) as u8 | 0x80;
+    }
+    bytes[0] &= 0x7f;
+    (bytes, width)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::tests::{assert_only_whole, elements};
+    use crate::format::Form::Listpack;
+
+    /// A listpack of entries that each are given without the length behind.
+    pub(crate) fn listpack(entries: &[&[u8]]) -> Vec<u8> {
+        let mut body = Vec::new();
+        for entry in entries {
+            let (bytes, len) = super::length_behind(entry.len());
+            body.extend(*entry);
+            body.extend(&bytes[..len]);
+        }
+        let bytes = (body.len() as u32 + 7).to_le_bytes();
+        [&bytes[..], &(entries.len() as u16).to_le_bytes(), &body, &[0xff]].concat()
+    }
+
+    #[test]
+    fn lengths_behind_entries_are_those_of_redis() {
+        for (len, bytes) in [
+            (0, &[0][..]),
+            (127, &[127]),
+            (128, &[1, 0x80]),
+            (16_382, &[127, 0xfe]),
+            (16_383, &[0, 0xff, 0xff]),
+            (2_097_151, &[0, 0xff, 0xff, 0xff]),
+            (268_435_455, &[0, 0xff, 0xff, 0xff, 0xff]),
+        ] {
+            let (made, width) = super::length_behind(len);
+            assert_eq!(&made[..width], bytes, "{len}");
+        }
+    }
+
+    #[test]
+    fn every_form_of_an_entry_is_read() {
+        let medium = [&[0xe1, 0x2c][..], &[b'm'; 300]].concat();
+        let large = [&[0xf0, 0x01, 0x50, 0, 0][..], &[b'l'; 0x5001]].concat();
+        let blob = listpack(&[
+            b"\x00",
+            b"\x7f",
+            b"\x83abc",
+            b"\x80",
+            b"\xcf\xff",
+            b"\xd0\x00",
+            b"\xdf\xff",
+            &medium,
+            &large,
+            b"\xf1\x00\x80",
+            b"\xf2\x00\x00\x80",
+            b"\xf3\x00\x00\x00\x80",
+            b"\xf4\x00\x00\x00\x00\x00\x00\x00\x80",
+        ]);
+        let expected = [
+            "0".to_owned(),
+            "127".into(),
+            "abc".into(),
+            String::new(),
+            "4095".into(),
+            "-4096".into(),
+            "-1".into(),
+            "m".repeat(300),
+            "l".repeat(0x5001),
+            "-32768".into(),
+            "-8388608".into(),
+            "-2147483648".into(),
+            "-9223372036854775808".into(),
+        ];
+        assert_eq!(elements(Listpack, &blob), Ok(expected.to_vec()));
+        assert_only_whole(Listpack, &listpack(&[b"\x83abc", b"\x07", b"\xf1\x00\x80"]));
+        assert_only_whole(Listpack, &listpack(&[]));
+    }
+
+    #[test]
+    fn many_entries_are_counted() {
+        let mut blob = listpack(&vec![&b"\x07"[..]; 70_000]);
+        blob[4..6].copy_from_slice(&[0xff; 2]);
+        assert_eq!(elements(Listpack, &blob).map(|all| all.len()), Ok(70_000));
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        let blob = listpack(&[b"\x83abc", b"\x07"]);
+        // All bytes, the count, the length behind, forms that there are not, an end within.
+        for (at, byte) in [(0, 1), (4, 3), (10, 5), (10, 0x84), (6, 0xf5), (6, 0xfe), (6, 0xff)] {
+            let mut other = blob.clone();
+            other[at] = byte;
+            assert!(elements(Listpack, &other).is_err(), "byte {at}");
+        }
+    }
+}

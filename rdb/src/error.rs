@@ -1,0 +1,136 @@
+//! Why bytes are not read: where it is, and what is wrong.
+
+use std::io;
+
+/// A file, or a value by itself, that is not read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It cannot be read at all.
+    #[error("cannot read on at byte {offset}: {source}")]
+    Io {
+        /// How much has been read.
+        offset: u64,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It ends too soon.
+    #[error("ends at byte {offset}, within {part}")]
+    Truncated {
+        /// Where it ends.
+        offset: u64,
+        /// What should stand there.
+        part: &'static str,
+    },
+    /// It is something else.
+    #[error("is no RDB file: it does not begin with REDIS and four digits")]
+    Foreign,
+    /// It is of the future, or of no version at all.
+    #[error("is an RDB file of version {0}; versions 1 to 11 are read")]
+    Version(u16),
+    /// It makes no sense.
+    #[error("is damaged at byte {offset}: {damage}")]
+    Damaged {
+        /// Where what makes no sense begins; for a whole collection in one string, where the string does.
+        offset: u64,
+        /// What is wrong.
+        damage: Damage,
+    },
+    /// It holds what Tarn does not, and the caller did not ask to leave that out, or it cannot be left out.
+    #[error("holds {what} at byte {offset} (type {number}), key \"{key}\", which Tarn cannot hold; {remedy}")]
+    Unsupported {
+        /// Where its type stands.
+        offset: u64,
+        /// Its key, escaped and cut where it is long; empty for a value by itself.
+        key: String,
+        /// What it is.
+        what: String,
+        /// The number of its type.
+        number: u8,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// All of it makes sense, but it is not what was written.
+    #[error(
+        "is damaged somewhere before byte {offset}: its checksum is {computed:#018x}, not {stored:#018x}"
+    )]
+    Checksum {
+        /// Where the checksum stands.
+        offset: u64,
+        /// What stands there.
+        stored: u64,
+        /// That of the bytes before.
+        computed: u64,
+    },
+    /// There is something behind its end.
+    #[error("goes on behind its end, at byte {offset}")]
+    Trailing {
+        /// Where it should end.
+        offset: u64,
+    },
+}
+
+/// What makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// A length begins with another byte.
+    #[error("no length begins with {0:#04x}")]
+    Length(u8),
+    /// Where a count or a number has to stand there is a mark for strings in another form.
+    #[error("{0:#04x} stands for a string, not for a number")]
+    NoNumber(u8),
+    /// A string has another form.
+    #[error("no string begins with {0:#04x}")]
+    StringForm(u8),
+    /// A string is longer than a key can hold.
+    #[error("a string of {0} bytes is longer than 512 MiB")]
+    StringTooLong(u64),
+    /// A compressed string does not become what it should.
+    #[error("a compressed string does not become the {0} bytes that it says")]
+    Compressed(u64),
+    /// There is no such type, nor such an opcode.
+    #[error("there is no type {0}")]
+    Type(u8),
+    /// A collection in one string makes no sense.
+    #[error("a {form} makes no sense at its byte {at}: {problem}")]
+    Blob {
+        /// What it is.
+        form: &'static str,
+        /// Where in the string, decompressed.
+        at: usize,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// A member or a field is there twice.
+    #[error("the same member or field stands there twice")]
+    Duplicate,
+    /// A field is there without a value, or a member without a score.
+    #[error("the last field or member has no value or score")]
+    Unpaired,
+    /// A score is none.
+    #[error("a score is not a number")]
+    Score,
+    /// A node of a list is neither an element nor a listpack.
+    #[error("a node of a list is of kind {0}, not 1 or 2")]
+    Node(u64),
+    /// A node of a list has no bytes.
+    #[error("a node of a list is empty")]
+    EmptyNode,
+    /// A part of a module's data is of an unknown kind.
+    #[error("a part of a module's data is of kind {0}, not 0 to 5")]
+    Module(u64),
+}
+
+/// Where and why a collection in one string makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlobError {
+    /// Where in the string.
+    pub at: usize,
+    /// What is wrong.
+    pub problem: &'static str,
+}
+
+impl BlobError {
+    pub(crate) fn new<T>(at: usize, problem: &'static str) -> Result<T, BlobError> {
+        Err(BlobError { at, problem })
+    }
+}

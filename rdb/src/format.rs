@@ -1,0 +1,166 @@
+//! The numbers of the format: opcodes, types of values, limits. `docs/format/rdb.md` has them in words.
+
+use std::ops::RangeInclusive;
+
+/// Every file begins so; four digits with the version follow.
+pub(crate) const MAGIC: &[u8; 5] = b"REDIS";
+/// Versions that are read.
+pub(crate) const VERSIONS: RangeInclusive<u16> = 1..=VERSION_READ_MAX;
+/// The newest version that is read: that of Redis 7.2 and Valkey 8.
+pub const VERSION_READ_MAX: u16 = 11;
+/// The version that is written: every Redis since 5 loads it, as do Valkey, KeyDB and Dragonfly.
+pub const VERSION_WRITTEN: u16 = 9;
+/// From this version on a checksum stands at the end.
+pub(crate) const VERSION_WITH_CHECKSUM: u16 = 5;
+
+/// Longest string, decompressed: what a Tarn key can hold.
+pub const STRING_BYTES_MAX: u64 = 512 << 20;
+
+/// What stands before a key, or instead of one.
+pub(crate) mod op {
+    /// Valkey, in clusters: a slot's number, keys and expiries.
+    pub(crate) const SLOT_INFO: u8 = 244;
+    /// A library of functions: its source.
+    pub(crate) const FUNCTION2: u8 = 245;
+    /// The same in the release candidates of Redis 7.0: name, engine, perhaps a description, source.
+    pub(crate) const FUNCTION: u8 = 246;
+    /// Data of a module that belongs to no key.
+    pub(crate) const MODULE_AUX: u8 = 247;
+    /// How long the next key was not used, in seconds.
+    pub(crate) const IDLE: u8 = 248;
+    /// How often the next key is used, one byte.
+    pub(crate) const FREQ: u8 = 249;
+    /// A field about the file: name and value.
+    pub(crate) const AUX: u8 = 250;
+    /// How many keys the database has, and how many of them expire.
+    pub(crate) const RESIZEDB: u8 = 251;
+    /// When the next key expires, in milliseconds.
+    pub(crate) const EXPIRETIME_MS: u8 = 252;
+    /// When the next key expires, in seconds.
+    pub(crate) const EXPIRETIME: u8 = 253;
+    /// The database of the keys that follow.
+    pub(crate) const SELECTDB: u8 = 254;
+    /// The end; the checksum follows.
+    pub(crate) const EOF: u8 = 255;
+}
+
+/// What precedes a value in the data of a module.
+pub(crate) mod module_op {
+    pub(crate) const EOF: u64 = 0;
+    pub(crate) const SINT: u64 = 1;
+    pub(crate) const UINT: u64 = 2;
+    pub(crate) const FLOAT: u64 = 3;
+    pub(crate) const DOUBLE: u64 = 4;
+    pub(crate) const STRING: u64 = 5;
+}
+
+/// What a key holds, as far as Tarn holds it, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A byte string.
+    String,
+    /// A list of byte strings.
+    List,
+    /// A set of byte strings.
+    Set,
+    /// Byte strings with scores.
+    ZSet,
+    /// Fields with values.
+    Hash,
+}
+
+/// How a value stands in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    /// One string.
+    String,
+    /// A count, then strings: elements, members, fields and values in turn.
+    Plain(Kind),
+    /// A count, then members each with a score in decimal digits.
+    ZSetAscii,
+    /// A count, then members each with a score of eight bytes.
+    ZSetBinary,
+    /// One string that holds the whole collection in the form that it has in Redis's memory.
+    Blob(Kind, Form),
+    /// A count, then strings each of which is a ziplist.
+    Quicklist,
+    /// A count, then nodes: a number that says what, then a string that is an element or a listpack.
+    Quicklist2,
+}
+
+/// A form of small collections in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Zipmap,
+    Ziplist,
+    Intset,
+    Listpack,
+}
+
+/// What Tarn does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    /// A stream, in the form of Redis 5 (1), 7.0 (2) or 7.2 (3).
+    Stream(u8),
+    /// A value of a module that only the module can read.
+    Module,
+    /// A value of a module whose parts say what they are.
+    Module2,
+}
+
+/// What a type stands for.
+pub(crate) enum Type {
+    Held(Encoding),
+    Foreign(Foreign),
+}
+
+/// Type 0 … 5: how plain values are written.
+pub(crate) const fn plain_type(kind: Kind) -> u8 {
+    match kind {
+        Kind::String => 0,
+        Kind::List => 1,
+        Kind::Set => 2,
+        Kind::Hash => 4,
+        Kind::ZSet => 5,
+    }
+}
+
+impl Type {
+    pub(crate) fn of(number: u8) -> Option<Type> {
+        Some(Type::Held(match number {
+            0 => Encoding::String,
+            1 => Encoding::Plain(Kind::List),
+            2 => Encoding::Plain(Kind::Set),
+            3 => Encoding::ZSetAscii,
+            4 => Encoding::Plain(Kind::Hash),
+            5 => Encoding::ZSetBinary,
+            6 => return Some(Type::Foreign(Foreign::Module)),
+            7 => return Some(Type::Foreign(Foreign::Module2)),
+            9 => Encoding::Blob(Kind::Hash, Form::Zipmap),
+            10 => Encoding::Blob(Kind::List, Form::Ziplist),
+            11 => Encoding::Blob(Kind::Set, Form::Intset),
+            12 => Encoding::Blob(Kind::ZSet, Form::Ziplist),
+            13 => Encoding::Blob(Kind::Hash, Form::Ziplist),
+            14 => Encoding::Quicklist,
+            15 => return Some(Type::Foreign(Foreign::Stream(1))),
+            16 => Encoding::Blob(Kind::Hash, Form::Listpack),
+            17 => Encoding::Blob(Kind::ZSet, Form::Listpack),
+            18 => Encoding::Quicklist2,
+            19 => return Some(Type::Foreign(Foreign::Stream(2))),
+            20 => Encoding::Blob(Kind::Set, Form::Listpack),
+            21 => return Some(Type::Foreign(Foreign::Stream(3))),
+            _ => return None,
+        }))
+    }
+}
+
+impl Encoding {
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Encoding::String => Kind::String,
+            Encoding::Plain(kind) | Encoding::Blob(kind, _) => kind,
+            Encoding::ZSetAscii | Encoding::ZSetBinary => Kind::ZSet,
+            Encoding::Quicklist | Encoding::Quicklist2 => Kind::List,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Which members or fields a collection had so far, so that none comes twice.
+//!
+//! A name is remembered as 128 bits of two hashes that are seeded anew in each process: two names with the
+//! same bits are not to be met, nor to be found by who makes a file.
+
+use foldhash::quality::RandomState;
+use hashbrown::HashTable;
+use std::hash::{BuildHasher, Hasher};
+
+/// Beyond so many, the memory is given back after a collection.
+const KEPT_MAX: usize = 1 << 16;
+
+/// The names of one collection.
+#[derive(Default)]
+pub(crate) struct Names {
+    seen: HashTable<[u64; 2]>,
+    seeds: [RandomState; 2],
+}
+
+impl Names {
+    /// Begins another collection.
+    pub(crate) fn clear(&mut self) {
+        self.seen.clear();
+        if self.seen.capacity() > KEPT_MAX {
+            self.seen = HashTable::new();
+        }
+    }
+
+    /// Whether the name is there for the first time.
+    pub(crate) fn is_first(&mut self, name: &[u8]) -> bool {
+        let bits = [0, 1].map(|index| {
+            let mut hasher = self.seeds[index].build_hasher();
+            hasher.write(name);
+            hasher.finish()
+        });
+        if self.seen.find(bits[0], |other| *other == bits).is_some() {
+            return false;
+        }
+        self.seen.insert_unique(bits[0], bits, |other| other[0]);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_first_once_and_again_in_the_next_collection() {
+        let mut names = Names::default();
+        for round in 0..2 {
+            for number in 0..KEPT_MAX * 2 {
+                assert!(names.is_first(number.to_string().as_bytes()), "{number} in round {round}");
+            }
+            assert!(!names.is_first(b"7"));
+            assert!(names.is_first(b"") && !names.is_first(b""));
+            names.clear();
+            assert!(names.seen.capacity() <= KEPT_MAX);
+        }
+    }
+}

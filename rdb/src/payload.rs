@@ -1,0 +1,80 @@
+//! A value by itself, as `DUMP` answers with it and `RESTORE` takes it.
+//!
+//! ```text
+//!   | type | value | version, u16 little-endian | checksum of all before, u64 little-endian |
+//! ```
+
+use crate::crc::crc64;
+use crate::error::{Damage, ReadError};
+use crate::format::{Kind, Type, VERSION_READ_MAX, VERSION_WRITTEN, plain_type};
+use crate::reader;
+use crate::sink::{Sink, ValueWriter};
+use crate::source::{BUFFER_BYTES, Source, damaged};
+use crate::value::{self, Scratch};
+use crate::visitor::Visitor;
+
+const VERSION_BYTES: usize = 2;
+const FOOTER_BYTES: usize = VERSION_BYTES + 8;
+
+/// A payload that is not read.
+#[derive(Debug, thiserror::Error)]
+pub enum PayloadError {
+    /// It has no room for its last ten bytes.
+    #[error("a payload of {0} bytes is too short")]
+    Short(usize),
+    /// It is of a version that is not read.
+    #[error("a payload of version {0}; versions up to 11 are read")]
+    Version(u16),
+    /// It is not what was written.
+    #[error("the checksum of a payload is wrong")]
+    Checksum,
+    /// It makes no sense, or Tarn cannot hold it.
+    #[error("a payload {0}")]
+    Value(#[from] ReadError),
+}
+
+/// Reads a payload; how many elements the value has, 1 for a string, 0 for an empty collection, which is no
+/// value.
+pub fn read(payload: &[u8], visitor: &mut dyn Visitor) -> Result<u64, PayloadError> {
+    let short = || PayloadError::Short(payload.len());
+    let (body, footer) = payload.split_last_chunk::<FOOTER_BYTES>().ok_or_else(short)?;
+    let [low, high, stored @ ..] = *footer;
+    let version = u16::from_le_bytes([low, high]);
+    if version > VERSION_READ_MAX {
+        return Err(PayloadError::Version(version));
+    }
+    // Unlike that of a file, this checksum is never left out.
+    if crc64(&payload[..body.len() + VERSION_BYTES]) != u64::from_le_bytes(stored) {
+        return Err(PayloadError::Checksum);
+    }
+    Ok(read_body(body, visitor)?)
+}
+
+fn read_body(body: &[u8], visitor: &mut dyn Visitor) -> Result<u64, ReadError> {
+    let mut source = Source::new(body, body.len().min(BUFFER_BYTES));
+    let number = source.byte("the type of a value")?;
+    let encoding = match Type::of(number).ok_or_else(|| damaged(0, Damage::Type(number)))? {
+        Type::Held(encoding) => encoding,
+        Type::Foreign(foreign) => return Err(reader::refuse(&mut source, foreign, 0, number, b"")),
+    };
+    let count = value::read(encoding, &mut source, &mut Scratch::default(), visitor)?;
+    if source.is_at_end()? { Ok(count) } else { Err(ReadError::Trailing { offset: source.offset() }) }
+}
+
+/// The payload of a value of `len` elements, 1 for a string, which `write` writes and finishes.
+///
+/// Panics if `len` is 0: there are no empty collections.
+pub fn write(
+    kind: Kind,
+    len: u64,
+    write: impl FnOnce(ValueWriter<'_, Vec<u8>>) -> std::io::Result<()>,
+) -> Vec<u8> {
+    let mut sink = Sink::new(Vec::new());
+    let written = (|| {
+        sink.bytes(&[plain_type(kind)])?;
+        write(ValueWriter::begin(&mut sink, kind, len)?)?;
+        sink.bytes(&VERSION_WRITTEN.to_le_bytes())?;
+        sink.finish()
+    })();
+    written.expect("a vector takes whatever is written to it")
+}

@@ -1,0 +1,287 @@
+//! Reading a file: key after key, each with what was said of it before.
+//!
+//! ```text
+//!   REDIS0011 | AUX … | SELECTDB 0 | EXPIRETIME_MS | type key value | type key value | … | EOF | crc
+//!   └───────────────── next_key ────────────────────────────┘ └ read_value
+//! ```
+//!
+//! The checksum comes last: until `next_key` has answered `None`, what was read may be damaged all the same.
+
+use crate::error::{Damage, ReadError};
+use crate::format::{Encoding, Foreign, Kind, MAGIC, Type, VERSION_WITH_CHECKSUM, VERSIONS, op};
+use crate::skip;
+use crate::source::{BUFFER_BYTES, Source, damaged};
+use crate::value::{self, Scratch};
+use crate::visitor::Visitor;
+use std::io::Read;
+
+/// How much of a key is shown in an error.
+const KEY_SHOWN_BYTES: usize = 64;
+
+/// What becomes of keys that Tarn cannot hold: streams, and values of modules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsupported {
+    /// The file is refused at the first one.
+    Refuse,
+    /// They are left out and counted. Modules of Redis before 4.0 are refused still: only the module knows
+    /// where its value ends.
+    Skip,
+}
+
+/// A key that is there, but for its name and its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The logical database. Any number; whether there is such a database only the caller knows.
+    pub database: u64,
+    /// What it holds.
+    pub kind: Kind,
+    /// When it expires, in milliseconds since the Unix epoch; 0 for times before. It may be long past.
+    pub expiry_ms: Option<u64>,
+}
+
+/// How much was left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// Keys that hold an empty collection, which no Redis means to write and every Redis leaves out.
+    pub empty: u64,
+    /// Streams.
+    pub streams: u64,
+    /// Values of modules.
+    pub modules: u64,
+    /// Data of modules that belongs to no key.
+    pub module_fields: u64,
+    /// Libraries of functions.
+    pub functions: u64,
+}
+
+/// Reads a file.
+///
+/// After an error there is nothing more to be had of it.
+pub struct Reader<R> {
+    source: Source<R>,
+    unsupported: Unsupported,
+    version: u16,
+    database: u64,
+    key: Vec<u8>,
+    /// How the value of the last key stands there, while nobody has read it.
+    unread: Option<Encoding>,
+    scratch: Scratch,
+    made_by: Option<String>,
+    skipped: Skipped,
+    ended: bool,
+}
+
+impl<R: Read> Reader<R> {
+    /// Begins to read; `input` needs no buffer of its own.
+    pub fn new(input: R, unsupported: Unsupported) -> Result<Reader<R>, ReadError> {
+        let mut source = Source::new(input, BUFFER_BYTES);
+        let version = read_version(&mut source)?;
+        Ok(Reader {
+            source,
+            unsupported,
+            version,
+            database: 0,
+            key: Vec::new(),
+            unread: None,
+            scratch: Scratch::default(),
+            made_by: None,
+            skipped: Skipped::default(),
+            ended: false,
+        })
+    }
+
+    /// The version of the format.
+    pub fn version(&self) -> u16 {
+        self.version
+    }
+
+    /// The version of the server that wrote the file, once its first key is there; at most 64 bytes of it.
+    pub fn made_by(&self) -> Option<&str> {
+        self.made_by.as_deref()
+    }
+
+    /// How many bytes have been read.
+    pub fn offset(&self) -> u64 {
+        self.source.offset()
+    }
+
+    /// What has been left out so far.
+    pub fn skipped(&self) -> Skipped {
+        self.skipped
+    }
+
+    /// The name of the key that `next_key` found last.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Goes on to the next key; `None` when all have been there and the checksum is right. A value that
+    /// nobody has read is passed over.
+    pub fn next_key(&mut self) -> Result<Option<Head>, ReadError> {
+        if self.unread.is_some() {
+            self.read_value(&mut ())?;
+        }
+        let mut expiry_ms = None;
+        while !self.ended {
+            let offset = self.source.offset();
+            let number = self.source.byte("the type of a key")?;
+            match number {
+                op::EOF => self.end()?,
+                op::EXPIRETIME => {
+                    let seconds = i32::from_le_bytes(self.source.array("an expiry")?);
+                    expiry_ms = Some(u64::try_from(seconds).unwrap_or(0) * 1000);
+                }
+                op::EXPIRETIME_MS => {
+                    let ms = i64::from_le_bytes(self.source.array("an expiry")?);
+                    expiry_ms = Some(u64::try_from(ms).unwrap_or(0));
+                }
+                op::SLOT_INFO..=op::SELECTDB => self.read_opcode(number)?,
+                _ => {
+                    let found = Type::of(number).ok_or_else(|| damaged(offset, Damage::Type(number)))?;
+                    self.source.string(&mut self.key)?;
+                    match found {
+                        Type::Held(encoding) => {
+                            self.unread = Some(encoding);
+                            let (database, kind) = (self.database, encoding.kind());
+                            return Ok(Some(Head { database, kind, expiry_ms }));
+                        }
+                        Type::Foreign(foreign) => self.skip_foreign(foreign, offset, number)?,
+                    }
+                    expiry_ms = None;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads the value of the key that `next_key` found last; how many elements it has, 1 for a string.
+    ///
+    /// 0 says that the key is to be left out: the collection is empty, which is counted. So is a value that
+    /// was read before.
+    pub fn read_value(&mut self, visitor: &mut dyn Visitor) -> Result<u64, ReadError> {
+        let Some(encoding) = self.unread.take() else { return Ok(0) };
+        let count = value::read(encoding, &mut self.source, &mut self.scratch, visitor)?;
+        self.skipped.empty += u64::from(count == 0);
+        Ok(count)
+    }
+
+    /// Refuses bytes behind the end, as there are where an append-only file goes on with commands. A stream
+    /// that stays open is waited for.
+    pub fn expect_end(&mut self) -> Result<(), ReadError> {
+        if self.source.is_at_end()? {
+            return Ok(());
+        }
+        Err(ReadError::Trailing { offset: self.source.offset() })
+    }
+
+    /// What stands between keys and is neither an expiry nor the end.
+    fn read_opcode(&mut self, number: u8) -> Result<(), ReadError> {
+        let source = &mut self.source;
+        match number {
+            op::SELECTDB => self.database = source.number()?,
+            op::RESIZEDB => skip::numbers(source, 2)?,
+            op::AUX => self.read_field()?,
+            op::FREQ => _ = source.byte("how often a key is used")?,
+            op::IDLE => skip::numbers(source, 1)?,
+            op::SLOT_INFO => skip::numbers(source, 3)?,
+            op::MODULE_AUX => {
+                // Which module, then that a number follows, then the number: before or behind the keys.
+                skip::numbers(source, 3)?;
+                skip::module_parts(source)?;
+                self.skipped.module_fields += 1;
+            }
+            op::FUNCTION => {
+                skip::early_function(source)?;
+                self.skipped.functions += 1;
+            }
+            op::FUNCTION2 => {
+                source.skip_string()?;
+                self.skipped.functions += 1;
+            }
+            _ => unreachable!("expiries and the end are read where keys are looked for"),
+        }
+        Ok(())
+    }
+
+    /// A field about the file. None changes what the keys mean.
+    fn read_field(&mut self) -> Result<(), ReadError> {
+        self.source.string(&mut self.key)?;
+        if self.key != b"redis-ver" {
+            return self.source.skip_string();
+        }
+        self.source.string(&mut self.key)?;
+        self.made_by = Some(shown(&self.key));
+        Ok(())
+    }
+
+    fn skip_foreign(&mut self, foreign: Foreign, offset: u64, number: u8) -> Result<(), ReadError> {
+        match (foreign, self.unsupported) {
+            (Foreign::Stream(form), Unsupported::Skip) => {
+                skip::stream(&mut self.source, form)?;
+                self.skipped.streams += 1;
+            }
+            (Foreign::Module2, Unsupported::Skip) => {
+                self.source.number()?;
+                skip::module_parts(&mut self.source)?;
+                self.skipped.modules += 1;
+            }
+            _ => return Err(refuse(&mut self.source, foreign, offset, number, &self.key)),
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), ReadError> {
+        self.ended = true;
+        if self.version < VERSION_WITH_CHECKSUM {
+            return Ok(());
+        }
+        let (computed, offset) = (self.source.crc(), self.source.offset());
+        let stored = u64::from_le_bytes(self.source.array("the checksum")?);
+        // 0 says that the writer was told to compute none.
+        if stored == 0 || stored == computed {
+            return Ok(());
+        }
+        Err(ReadError::Checksum { offset, stored, computed })
+    }
+}
+
+fn read_version<R: Read>(source: &mut Source<R>) -> Result<u16, ReadError> {
+    let foreign = |error| match error {
+        ReadError::Truncated { .. } => ReadError::Foreign,
+        error => error,
+    };
+    let magic: [u8; 5] = source.array("REDIS").map_err(foreign)?;
+    let digits: [u8; 4] = source.array("the version").map_err(foreign)?;
+    if magic != *MAGIC || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(ReadError::Foreign);
+    }
+    let version = digits.iter().fold(0, |version, digit| version * 10 + u16::from(digit - b'0'));
+    if VERSIONS.contains(&version) { Ok(version) } else { Err(ReadError::Version(version)) }
+}
+
+/// The error for what is not held, of which the type and the key have been read.
+pub(crate) fn refuse<R: Read>(
+    source: &mut Source<R>,
+    foreign: Foreign,
+    offset: u64,
+    number: u8,
+    key: &[u8],
+) -> ReadError {
+    let what = match foreign {
+        Foreign::Stream(_) => "a stream".to_owned(),
+        Foreign::Module | Foreign::Module2 => match source.number() {
+            Ok(id) => format!("a value of the module type {}", skip::module_name(id)),
+            Err(error) => return error,
+        },
+    };
+    let remedy = match foreign {
+        Foreign::Module => "delete the key and save again",
+        _ => "delete the key and save again, or have such keys left out",
+    };
+    ReadError::Unsupported { offset, key: shown(key), what, number, remedy }
+}
+
+/// The beginning of some bytes, printable.
+fn shown(bytes: &[u8]) -> String {
+    bytes[..bytes.len().min(KEY_SHOWN_BYTES)].escape_ascii().to_string()
+}

@@ -1,0 +1,148 @@
+//! Bytes to anywhere through a buffer of bounded size, with their checksum; and what every part of a file is
+//! made of: lengths, strings, values.
+
+use crate::crc::Crc;
+use crate::format::Kind;
+use std::io::{self, Write};
+
+/// How much is written at once.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Longest string that is tried as a number: -2147483648.
+const NUMBER_BYTES_MAX: usize = 11;
+
+/// Where bytes go.
+pub(crate) struct Sink<W> {
+    output: W,
+    buffer: Vec<u8>,
+    crc: Crc,
+}
+
+impl<W: Write> Sink<W> {
+    pub(crate) fn new(output: W) -> Sink<W> {
+        Sink { output, buffer: Vec::new(), crc: Crc::new() }
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
+            self.flush()?;
+            if bytes.len() > BUFFER_BYTES {
+                self.crc.update(bytes);
+                return self.output.write_all(bytes);
+            }
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    pub(crate) fn number(&mut self, number: u64) -> io::Result<()> {
+        match number {
+            0..=0x3f => self.bytes(&[number as u8]),
+            0x40..=0x3fff => self.bytes(&(number as u16 | 0x4000).to_be_bytes()),
+            _ => match u32::try_from(number) {
+                Ok(number) => {
+                    self.bytes(&[0x80])?;
+                    self.bytes(&number.to_be_bytes())
+                }
+                Err(_) => {
+                    self.bytes(&[0x81])?;
+                    self.bytes(&number.to_be_bytes())
+                }
+            },
+        }
+    }
+
+    /// A string; as a number where it is the decimal form of one of 32 bits, which every version reads.
+    pub(crate) fn string(&mut self, string: &[u8]) -> io::Result<()> {
+        let Some(number) = small_number(string) else {
+            self.number(string.len() as u64)?;
+            return self.bytes(string);
+        };
+        if let Ok(number) = i8::try_from(number) {
+            self.bytes(&[0xc0, number as u8])
+        } else if let Ok(number) = i16::try_from(number) {
+            self.bytes(&[0xc1])?;
+            self.bytes(&number.to_le_bytes())
+        } else {
+            self.bytes(&[0xc2])?;
+            self.bytes(&number.to_le_bytes())
+        }
+    }
+
+    /// Writes the checksum of all before it, and everything out.
+    pub(crate) fn finish(mut self) -> io::Result<W> {
+        self.flush()?;
+        let crc = self.crc.value();
+        self.output.write_all(&crc.to_le_bytes())?;
+        self.output.flush()?;
+        Ok(self.output)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.crc.update(&self.buffer);
+        self.output.write_all(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+/// The number that a string is the only decimal form of.
+fn small_number(string: &[u8]) -> Option<i32> {
+    if string.len() > NUMBER_BYTES_MAX {
+        return None;
+    }
+    let number = std::str::from_utf8(string).ok()?.parse().ok()?;
+    (itoa::Buffer::new().format(number).as_bytes() == string).then_some(number)
+}
+
+/// Writes one value, element by element.
+#[must_use = "a value is whole when it is finished"]
+pub struct ValueWriter<'w, W> {
+    sink: &'w mut Sink<W>,
+    kind: Kind,
+    /// How many elements have to come yet.
+    left: u64,
+}
+
+impl<'w, W: Write> ValueWriter<'w, W> {
+    /// Begins a value behind its type and key. A string is a value of one element.
+    pub(crate) fn begin(sink: &'w mut Sink<W>, kind: Kind, len: u64) -> io::Result<ValueWriter<'w, W>> {
+        assert!(len > 0 && (kind != Kind::String || len == 1), "a value has elements, a string is one");
+        if kind != Kind::String {
+            sink.number(len)?;
+        }
+        Ok(ValueWriter { sink, kind, left: len })
+    }
+
+    /// The string itself, the next element of a list, or a member of a set.
+    pub fn element(&mut self, element: &[u8]) -> io::Result<()> {
+        self.count(matches!(self.kind, Kind::String | Kind::List | Kind::Set));
+        self.sink.string(element)
+    }
+
+    /// A field of a hash.
+    pub fn field(&mut self, field: &[u8], value: &[u8]) -> io::Result<()> {
+        self.count(self.kind == Kind::Hash);
+        self.sink.string(field)?;
+        self.sink.string(value)
+    }
+
+    /// A member of a sorted set.
+    pub fn scored(&mut self, member: &[u8], score: f64) -> io::Result<()> {
+        self.count(self.kind == Kind::ZSet && !score.is_nan());
+        self.sink.string(member)?;
+        self.sink.bytes(&score.to_le_bytes())
+    }
+
+    /// Ends the value.
+    ///
+    /// Panics if it has fewer elements than it was begun with: what follows would be read as its elements.
+    pub fn finish(self) {
+        assert_eq!(self.left, 0, "a value has as many elements as it was begun with");
+    }
+
+    fn count(&mut self, fits: bool) {
+        assert!(fits && self.left > 0, "elements are of the value's kind and as many as it was begun with");
+        self.left -= 1;
+    }
+}

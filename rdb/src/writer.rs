@@ -1,0 +1,75 @@
+//! Writing a file of version 9: plain types only, so that every Redis since 5 loads it, and its kin.
+//!
+//! ```text
+//!   REDIS0009 | AUX … | SELECTDB n | RESIZEDB keys expiring | [EXPIRETIME_MS] type key value | … | EOF | crc
+//! ```
+
+use crate::format::{Kind, MAGIC, VERSION_WRITTEN, op, plain_type};
+use crate::sink::{Sink, ValueWriter};
+use std::io::{self, Write};
+
+/// Writes a file.
+pub struct Writer<W> {
+    sink: Sink<W>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a file; `output` needs no buffer of its own.
+    pub fn new(output: W) -> io::Result<Writer<W>> {
+        let mut sink = Sink::new(output);
+        sink.bytes(MAGIC)?;
+        sink.bytes(format!("{VERSION_WRITTEN:04}").as_bytes())?;
+        Ok(Writer { sink })
+    }
+
+    /// The fields about the file that every Redis writes: which version it says it is, when it is written, in
+    /// seconds since the Unix epoch, and how much memory the data takes.
+    pub fn about(&mut self, redis_version: &str, created_s: u64, memory_bytes: u64) -> io::Result<()> {
+        self.field("redis-ver", redis_version)?;
+        self.field("redis-bits", "64")?;
+        self.field("ctime", &created_s.to_string())?;
+        self.field("used-mem", &memory_bytes.to_string())
+    }
+
+    /// Another field about the file, which readers that do not know it pass over.
+    pub fn field(&mut self, name: &str, value: &str) -> io::Result<()> {
+        self.sink.bytes(&[op::AUX])?;
+        self.sink.string(name.as_bytes())?;
+        self.sink.string(value.as_bytes())
+    }
+
+    /// The keys that follow are of this database. How many they are, and how many of them expire, is a hint:
+    /// what loads them makes room for so many.
+    pub fn begin_database(&mut self, database: u64, keys: u64, expiring: u64) -> io::Result<()> {
+        self.sink.bytes(&[op::SELECTDB])?;
+        self.sink.number(database)?;
+        self.sink.bytes(&[op::RESIZEDB])?;
+        self.sink.number(keys)?;
+        self.sink.number(expiring)
+    }
+
+    /// Begins a key with a value of `len` elements, 1 for a string; it has to be finished before the next.
+    ///
+    /// Panics if `len` is 0: there are no empty collections.
+    pub fn begin_value(
+        &mut self,
+        key: &[u8],
+        expiry_ms: Option<u64>,
+        kind: Kind,
+        len: u64,
+    ) -> io::Result<ValueWriter<'_, W>> {
+        if let Some(expiry_ms) = expiry_ms {
+            self.sink.bytes(&[op::EXPIRETIME_MS])?;
+            self.sink.bytes(&expiry_ms.to_le_bytes())?;
+        }
+        self.sink.bytes(&[plain_type(kind)])?;
+        self.sink.string(key)?;
+        ValueWriter::begin(&mut self.sink, kind, len)
+    }
+
+    /// Ends the file and writes everything out; making it durable is the caller's business.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.sink.bytes(&[op::EOF])?;
+        self.sink.finish()
+    }
+}

@@ -1,0 +1,148 @@
+//! `DUMP` and `RESTORE`: a value as bytes that any Redis understands, and back.
+
+use crate::command::{Command, Flags, KeySpec, row};
+use crate::context::Context;
+use crate::error::CommandError;
+use crate::parse::{self, ExpiryForm};
+use crate::rdb::{ChangeBuilder, rdb_kind, value_len, write_value};
+use tarn_engine::record::{Change, UnixMs};
+use tarn_rdb::ReadError;
+use tarn_rdb::payload::{self, PayloadError};
+use tarn_resp::request::Args;
+
+const BUSY_KEY: CommandError = CommandError::text("BUSYKEY Target key name already exists.");
+const BAD_FOOTER: CommandError = CommandError::text("ERR DUMP payload version or checksum are wrong");
+const BAD_FORMAT: CommandError = CommandError::text("ERR Bad data format");
+const NEGATIVE_TTL: CommandError = CommandError::text("ERR Invalid TTL value, must be >= 0");
+const NEGATIVE_IDLETIME: CommandError = CommandError::text("ERR Invalid IDLETIME value, must be >= 0");
+const BAD_FREQ: CommandError = CommandError::text("ERR Invalid FREQ value, must be >= 0 and <= 255");
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[
+    row("dump", 2, Flags::READONLY, "2.6.0", "Returns a value as bytes, as RESTORE takes it.", dump)
+        .keys(&[KeySpec::one(&["RO", "access"])])
+        .complexity("O(N) for N elements and their bytes"),
+    row(
+        "restore",
+        -4,
+        Flags::WRITE.with(Flags::DENYOOM),
+        "2.6.0",
+        "Makes a key of bytes that DUMP has returned.",
+        restore,
+    )
+    .keys(&[KeySpec::one(&["OW", "update"])])
+    .categories(&["@keyspace", "@dangerous"])
+    .complexity("O(N*log(N)) for N elements of a sorted set, O(N) for others, and their bytes"),
+];
+
+fn dump<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let Some(entry) = cx.entry(args.at(1)) else {
+        cx.reply.null();
+        return Ok(());
+    };
+    let value = entry.value();
+    cx.reply.bulk(&payload::write(rdb_kind(entry.kind()), value_len(value), |out| write_value(value, out)));
+    Ok(())
+}
+
+/// What stands behind the payload.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct RestoreOptions {
+    replace: bool,
+    /// `ABSTTL`: the TTL is a point in time.
+    absolute: bool,
+    /// `IDLETIME` or `FREQ` was there, which are checked and not kept: when a key was used is not noted.
+    idle: bool,
+    freq: bool,
+}
+
+impl RestoreOptions {
+    fn parse(args: Args<'_>) -> Result<RestoreOptions, CommandError> {
+        let mut options = RestoreOptions::default();
+        let mut words = args.tail(4).iter();
+        while let Some(word) = words.next() {
+            if word.eq_ignore_ascii_case(b"replace") {
+                options.replace = true;
+            } else if word.eq_ignore_ascii_case(b"absttl") {
+                options.absolute = true;
+            } else if word.eq_ignore_ascii_case(b"idletime") && !options.freq {
+                let seconds = parse::integer(words.next().ok_or(CommandError::Syntax)?)?;
+                options.idle = true;
+                if seconds < 0 {
+                    return Err(NEGATIVE_IDLETIME);
+                }
+            } else if word.eq_ignore_ascii_case(b"freq") && !options.idle {
+                let freq = parse::integer(words.next().ok_or(CommandError::Syntax)?)?;
+                options.freq = true;
+                if !(0..=255).contains(&freq) {
+                    return Err(BAD_FREQ);
+                }
+            } else {
+                return Err(CommandError::Syntax);
+            }
+        }
+        Ok(options)
+    }
+
+    /// When the key expires by its TTL, of which 0 says never.
+    fn expiry(&self, ttl: i64, now: UnixMs) -> Result<Option<UnixMs>, CommandError> {
+        if ttl == 0 {
+            return Ok(None);
+        }
+        let form = if self.absolute { ExpiryForm::AtMillis } else { ExpiryForm::Millis };
+        let at = form.resolve(ttl, now).and_then(|at| UnixMs::try_from(at).ok());
+        at.map(Some).ok_or_else(|| parse::invalid_expiry("restore"))
+    }
+}
+
+fn restore<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let options = RestoreOptions::parse(args)?;
+    let key = args.at(1);
+    let is_there = cx.entry(key).is_some();
+    if is_there && !options.replace {
+        return Err(BUSY_KEY);
+    }
+    let ttl = parse::integer(args.at(2))?;
+    if ttl < 0 {
+        return Err(NEGATIVE_TTL);
+    }
+    let mut builder = ChangeBuilder::default();
+    payload::read(args.at(3), &mut builder).map_err(|error| refusal(&error))?;
+    let expiry = options.expiry(ttl, cx.now())?;
+    let change = builder.finish(expiry).ok_or(BAD_FORMAT)?;
+    if expiry.is_none_or(|at| at > cx.now()) {
+        cx.write(key, change);
+    } else if is_there {
+        cx.write(key, Change::Delete);
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+/// Redis's words; what only Tarn refuses is told by name.
+fn refusal(error: &PayloadError) -> CommandError {
+    match error {
+        PayloadError::Short(_) | PayloadError::Version(_) | PayloadError::Checksum => BAD_FOOTER,
+        PayloadError::Value(ReadError::Unsupported { what, number, .. }) => CommandError::owned(format!(
+            "ERR Bad data format: {what} (type {number}), which Tarn cannot hold"
+        )),
+        PayloadError::Value(_) => BAD_FORMAT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ttl_is_a_time_from_now_or_a_point_in_time() {
+        let (relative, absolute) =
+            (RestoreOptions::default(), RestoreOptions { absolute: true, ..RestoreOptions::default() });
+        assert_eq!(relative.expiry(0, 100), Ok(None));
+        assert_eq!(absolute.expiry(0, 100), Ok(None));
+        assert_eq!(relative.expiry(5, 100), Ok(Some(105)));
+        assert_eq!(absolute.expiry(5, 100), Ok(Some(5)));
+        assert_eq!(absolute.expiry(i64::MAX, 100), Ok(Some(i64::MAX as u64)));
+        assert_eq!(relative.expiry(i64::MAX, 100), Err(parse::invalid_expiry("restore")));
+    }
+}

@@ -1,0 +1,172 @@
+//! Between the store and Redis's RDB format: what an entry is written as, and what a value that was read
+//! becomes.
+//!
+//! ```text
+//!   Entry ──write_value──> tarn_rdb::ValueWriter
+//!   tarn_rdb::Reader ──elements──> ChangeBuilder ──finish──> Change
+//! ```
+
+use std::io::{self, Write};
+use tarn_engine::record::{Change, Kind, UnixMs};
+use tarn_engine::value::{ImageBuilder, ValueRef};
+use tarn_rdb::{ValueWriter, Visitor};
+
+/// The format's word for a kind.
+pub const fn rdb_kind(kind: Kind) -> tarn_rdb::Kind {
+    match kind {
+        Kind::String => tarn_rdb::Kind::String,
+        Kind::List => tarn_rdb::Kind::List,
+        Kind::Set => tarn_rdb::Kind::Set,
+        Kind::ZSet => tarn_rdb::Kind::ZSet,
+        Kind::Hash => tarn_rdb::Kind::Hash,
+    }
+}
+
+const fn engine_kind(kind: tarn_rdb::Kind) -> Kind {
+    match kind {
+        tarn_rdb::Kind::String => Kind::String,
+        tarn_rdb::Kind::List => Kind::List,
+        tarn_rdb::Kind::Set => Kind::Set,
+        tarn_rdb::Kind::ZSet => Kind::ZSet,
+        tarn_rdb::Kind::Hash => Kind::Hash,
+    }
+}
+
+/// How many elements a value is written with.
+pub fn value_len(value: ValueRef<'_>) -> u64 {
+    let len = match value {
+        ValueRef::String(_) => 1,
+        ValueRef::List(list) => list.len(),
+        ValueRef::Set(set) => set.len(),
+        ValueRef::ZSet(zset) => zset.len(),
+        ValueRef::Hash(hash) => hash.len(),
+    };
+    len as u64
+}
+
+/// Writes a value that was begun with its kind and length.
+pub fn write_value<W: Write>(value: ValueRef<'_>, mut out: ValueWriter<'_, W>) -> io::Result<()> {
+    match value {
+        ValueRef::String(string) => out.element(string)?,
+        ValueRef::List(list) => list.iter_from(0).try_for_each(|element| out.element(element))?,
+        ValueRef::Set(set) => set.iter().try_for_each(|member| out.element(member))?,
+        ValueRef::ZSet(zset) => {
+            zset.iter_from(0).try_for_each(|(member, score)| out.scored(member, score))?
+        }
+        ValueRef::Hash(hash) => hash.iter().try_for_each(|(field, value)| out.field(field, value))?,
+    }
+    out.finish();
+    Ok(())
+}
+
+/// Makes a change of a value while it is read: a string, or the image of a collection, each in the memory in
+/// which the change carries it.
+#[derive(Default)]
+pub struct ChangeBuilder {
+    built: Option<Built>,
+}
+
+enum Built {
+    String(Vec<u8>),
+    Collection(Kind, ImageBuilder),
+}
+
+impl ChangeBuilder {
+    /// The change that puts the value, with this expiry; `None` for an empty collection, which is no value.
+    pub fn finish(self, expiry: Option<UnixMs>) -> Option<Change<'static>> {
+        match self.built? {
+            Built::String(value) => Some(Change::Put { value: value.into(), expiry }),
+            Built::Collection(_, image) if image.is_empty() => None,
+            Built::Collection(kind, image) => {
+                Some(Change::Image { kind, elements: image.finish().into(), expiry, sticky: false })
+            }
+        }
+    }
+
+    /// The image to which elements of the value that was begun are added.
+    fn image(&mut self) -> &mut ImageBuilder {
+        match &mut self.built {
+            Some(Built::Collection(_, image)) => image,
+            _ => unreachable!("a reader hands out elements of collections that it has begun"),
+        }
+    }
+}
+
+impl Visitor for ChangeBuilder {
+    fn begin(&mut self, kind: tarn_rdb::Kind) {
+        let kind = engine_kind(kind);
+        self.built = Some(match kind {
+            Kind::String => Built::String(Vec::new()),
+            kind => Built::Collection(kind, ImageBuilder::new(kind)),
+        });
+    }
+
+    fn string(&mut self, string: &[u8]) {
+        self.built = Some(Built::String(string.to_vec()));
+    }
+
+    fn element(&mut self, element: &[u8]) {
+        self.image().push_element(element);
+    }
+
+    fn field(&mut self, field: &[u8], value: &[u8]) {
+        self.image().push_field(field, value);
+    }
+
+    fn scored(&mut self, member: &[u8], score: f64) {
+        self.image().push_scored(member, score);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use tarn_engine::Entry;
+    use tarn_engine::record::Lsn;
+    use tarn_engine::value::elements_of;
+    use tarn_rdb::payload;
+
+    fn image(kind: Kind, len: usize) -> Change<'static> {
+        let mut image = ImageBuilder::new(kind);
+        for number in 0..len {
+            let name = format!("name {number}");
+            match kind {
+                Kind::Hash => image.push_field(name.as_bytes(), b"value"),
+                Kind::ZSet => image.push_scored(name.as_bytes(), number as f64 / 8.0),
+                _ => image.push_element(name.as_bytes()),
+            }
+        }
+        Change::Image { kind, elements: image.finish().into(), expiry: Some(7), sticky: false }
+    }
+
+    #[test]
+    fn an_entry_comes_back_through_the_format_as_it_was() {
+        let string = Change::Put { value: b"text"[..].into(), expiry: Some(7) };
+        let kinds = [Kind::List, Kind::Set, Kind::ZSet, Kind::Hash];
+        let collections = kinds.into_iter().flat_map(|kind| [1, 20, 3000].map(|len| image(kind, len)));
+        for change in collections.chain([string]) {
+            let entry = Entry::create(b"key", &change, Lsn(1)).unwrap();
+            let value = entry.value();
+            let bytes =
+                payload::write(rdb_kind(entry.kind()), value_len(value), |out| write_value(value, out));
+            let mut builder = ChangeBuilder::default();
+            assert_eq!(payload::read(&bytes, &mut builder).unwrap(), value_len(value));
+            let read = Entry::create(b"key", &builder.finish(Some(7)).unwrap(), Lsn(1)).unwrap();
+            assert_eq!((read.kind(), read.expiry()), (entry.kind(), Some(7)));
+            assert_eq!(elements_of(read.value()), elements_of(value));
+            if let (ValueRef::String(read), ValueRef::String(was)) = (read.value(), value) {
+                assert_eq!(read, was);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_and_an_empty_collection_are_no_change() {
+        assert_eq!(ChangeBuilder::default().finish(None), None);
+        let mut empty = ChangeBuilder::default();
+        empty.begin(tarn_rdb::Kind::Set);
+        assert_eq!(empty.finish(None), None);
+    }
+}
