@@ -242,6 +242,12 @@ impl Figures {
         (quiet + during) / (self.quiet.count + self.during.count).max(1) as f64
     }
 
+    /// The same without what ticks waited at triggers: of each snapshot, the tick that waited longest.
+    pub fn mean_unwaited_us(&self) -> f64 {
+        let waited: f64 = self.waits_us.iter().sum();
+        self.mean_us() - waited / (self.quiet.count + self.during.count).max(1) as f64
+    }
+
     /// The longest taken phase.
     pub fn taken_us_max(&self) -> f64 {
         self.taken_us.iter().copied().fold(0.0, f64::max)
@@ -362,4 +368,20 @@ pub fn run(cell: &str, place: &str) -> Result<()> {
     let figures = cell.measure(&place)?;
     println!("{}", serde_json::to_string(&figures).expect("figures are plain data"));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_without_waits_is_over_the_same_ticks() {
+        let figures = Figures {
+            quiet: Distribution::of(vec![10.0; 2]),
+            during: Distribution::of(vec![20.0, 80.0]),
+            waits_us: vec![0.0, 60.0],
+            ..Figures::default()
+        };
+        assert_eq!((figures.mean_us(), figures.mean_unwaited_us()), (30.0, 15.0));
+    }
 }

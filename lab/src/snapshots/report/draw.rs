@@ -24,8 +24,10 @@ pub fn report(study: &Study<'_>) -> String {
     let counted = |_: &Cell, figures: &Figures| {
         figures.cache_misses.map_or(f64::NAN, |misses| misses as f64 / figures.updates as f64)
     };
-    let misses = orders::misses(&study.series(Figure::Trace, counted));
-    let differ = verdicts.iter().chain(&misses).filter(|verdict| !verdict.differences.is_empty()).count();
+    let misses = orders::misses(study.series(Figure::Trace, counted));
+    let count = |of: fn(&Verdict) -> bool| verdicts.iter().chain(&misses).filter(|own| of(own)).count();
+    let differ = count(|verdict| !verdict.differences.is_empty());
+    let unclear = count(|verdict| verdict.differences.is_empty() && !verdict.unclear.is_empty());
     let of = verdicts.len() + usize::from(misses.is_some());
     let mut draw = Draw { study, verdicts: std::mem::take(&mut verdicts), page: Page::default() };
     draw.traces();
@@ -37,9 +39,10 @@ pub fn report(study: &Study<'_>) -> String {
     draw.beyond();
     draw.summaries(misses);
     let summary = format!(
-        "<p>Of {of} orders and shapes that the study printed and that could be compared, {} hold here and \
-         {differ} do not; each section says which, and why where that is known.</p>",
-        of - differ
+        "<p>Of {of} orders and shapes that the study printed and that could be compared, {} hold here, \
+         {differ} do not, and {unclear} differ by no more than the noise of this run; each section says \
+         which, and why where that is known.</p>",
+        of - differ - unclear
     );
     draw.page.finish("Snapshots of an array of rows", &(head(study) + &summary))
 }
@@ -68,12 +71,20 @@ impl Draw<'_, '_> {
     }
 
     fn verdict(&mut self, verdict: &Verdict) {
-        if verdict.differences.is_empty() {
-            self.page.classed("p", "same", &format!("Printed: {}. Ours is the same.", verdict.printed));
-        } else {
-            self.page.classed("p", "differs", &format!("Printed: {}. Ours differs:", verdict.printed));
-            let lines = verdict.differences.iter().map(|line| format!("<li>{}</li>", escape(line)));
-            self.page.html(&format!("<ul>{}</ul>", lines.collect::<String>()));
+        let (class, ours) = match (verdict.differences.is_empty(), verdict.unclear.is_empty()) {
+            (true, true) => ("same", "is the same."),
+            (true, false) => ("unclear", "is not told apart from it:"),
+            (false, _) => ("differs", "differs:"),
+        };
+        self.page.classed("p", class, &format!("Printed: {}. Ours {ours}", verdict.printed));
+        let lines: String = verdict
+            .differences
+            .iter()
+            .chain(&verdict.unclear)
+            .map(|line| format!("<li>{}</li>", escape(line)))
+            .collect();
+        if !lines.is_empty() {
+            self.page.html(&format!("<ul>{lines}</ul>"));
         }
     }
 

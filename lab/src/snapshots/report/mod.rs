@@ -3,19 +3,23 @@
 //! ```text
 //!   results.jsonl ─► data (a scale, a seed) ─► charts, tables, orders ─► draw ─► page: one file of HTML
 //!                                                        ▲
-//!                               published, model: what ours is held against
+//!              published, model, noise: what ours is held against
 //! ```
 //!
 //! What was not measured is left out, and the page says so.
 
 mod charts;
+mod checkpoints;
 pub(super) mod data;
 mod draw;
 mod head;
 mod model;
+mod noise;
 pub(super) mod orders;
 mod page;
 mod published;
+mod reasons;
+mod spikes;
 mod tables;
 
 use std::path::PathBuf;

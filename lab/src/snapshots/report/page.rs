@@ -24,6 +24,7 @@ th:first-child, td:first-child, td.text { text-align: left; }
 .legend span { margin-right: 1rem; white-space: nowrap; }
 .left-out { opacity: 0.75; }
 .same::before { content: '= '; font-weight: 700; color: #00865f; }
+.unclear::before { content: '≈ '; font-weight: 700; color: #8a6d00; }
 .differs::before { content: '≠ '; font-weight: 700; color: #c9510c; }
 .wide { overflow-x: auto; }
 @media (prefers-color-scheme: dark) {
