@@ -5,6 +5,7 @@ use crate::log::{Appender, Group, LogError, Validity};
 use crate::record::{Batch, Lsn, UnixMs, Write};
 use crate::session::{Exclusive, Latched, Session, World};
 use crate::table::{Garbage, Table};
+use crate::watch::Watches;
 use crossbeam_channel::{Receiver, Sender};
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub struct Engine {
     unlogged: AtomicU64,
     /// Which records of the log have been replaced.
     validity: Arc<Validity>,
+    /// Missing keys that somebody watches.
+    watches: Arc<Watches>,
     clock: Arc<dyn Clock>,
     reaper: Sender<Discarded>,
     expired: AtomicU64,
@@ -72,13 +75,14 @@ impl Engine {
         validity: Arc<Validity>,
         clock: Arc<dyn Clock>,
     ) -> (Arc<Engine>, Background) {
-        let world = World { tables, log };
+        let world = World { swaps: vec![0; tables.len()], tables, log };
         let (reaper, discarded) = crossbeam_channel::unbounded();
         let pending_frees = Arc::new(AtomicU64::new(0));
         let engine = Arc::new(Engine {
             gates: (0..=workers).map(|_| Gate(RwLock::new(world.clone()))).collect(),
             unlogged: AtomicU64::new(0),
             validity: validity.clone(),
+            watches: Arc::default(),
             clock,
             reaper,
             expired: AtomicU64::new(0),
@@ -156,6 +160,19 @@ impl Engine {
 
     pub(crate) fn note_expired(&self, keys: usize) {
         self.expired.fetch_add(keys as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn watches(&self) -> &Arc<Watches> {
+        &self.watches
+    }
+
+    /// How many missing keys are watched.
+    pub fn missing_keys_watched(&self) -> usize {
+        self.watches.registered()
+    }
+
+    pub(crate) fn now(&self) -> UnixMs {
+        self.clock.unix_ms()
     }
 
     pub(crate) fn last_lsn(&self, world: &World) -> Lsn {

@@ -8,8 +8,8 @@
 //!   Engine::enter ──> Session::latch ──> Latched::get … ──> Latched::commit ──> Latched::release
 //! ```
 //!
-//! Floors, from the ground up: `record`, `io`, `value`, `table`, `log`, then `session`, `recovery` and
-//! `engine`, where they meet.
+//! Floors, from the ground up: `record`, `io`, `value`, `table`, `log`, `overlay` and `watch`, then
+//! `session`, `recovery` and `engine`, where they meet.
 
 // Tests damage files and wait as they like; the product goes through `io`.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
@@ -17,13 +17,16 @@
 pub mod engine;
 pub mod io;
 pub mod log;
+mod overlay;
 pub mod record;
 pub mod recovery;
 pub mod repair;
 pub mod session;
 pub mod table;
 pub mod value;
+mod watch;
 
 pub use engine::Engine;
 pub use log::{Appender, Durable, Group, Log, LogError, LogOptions, OpenError, SyncMode};
 pub use table::{Entry, KeyHash, ScanBudget};
+pub use watch::Watch;

@@ -11,6 +11,7 @@
 
 use crate::engine::{CommitError, Engine};
 use crate::log::{Appender, Group};
+use crate::overlay::Overlay;
 use crate::record::{Batch, Change, Lsn, UnixMs, Write};
 use crate::table::{Entry, KeyHash, Retired, Segment, Table};
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
@@ -18,11 +19,16 @@ use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+mod databases;
+mod transaction;
+
 /// What the gate protects: which table is which database, and the log they are written to.
 #[derive(Clone)]
 pub struct World {
     /// The table of each logical database.
     pub(crate) tables: Vec<Arc<Table>>,
+    /// How often each logical database has changed places with another.
+    pub(crate) swaps: Vec<u64>,
     /// Where commits go; `None` while nothing is logged.
     pub(crate) log: Option<Appender>,
 }
@@ -144,6 +150,8 @@ pub struct Latched<'s> {
     lookups: Cell<(u64, u64)>,
     /// Where replaced records are kept for a while; `None`: they are marked at once.
     outdated: Option<&'s Outdated>,
+    /// What the transaction that runs has changed so far.
+    overlay: Option<Box<Overlay>>,
 }
 
 impl World {
@@ -163,6 +171,7 @@ impl World {
             met_expired: Cell::new(false),
             lookups: Cell::default(),
             outdated: None,
+            overlay: None,
         };
         match keys {
             [] => {}
@@ -221,23 +230,51 @@ impl<'e> Exclusive<'e> {
         self.worlds[0].latch(self.engine, keys, access, now)
     }
 
-    /// Commits writes that flush or swap whole databases. Their memory is freed in the background.
+    /// Appends `batch` to the log as one atomic group and applies it, whatever it writes. Returns the `Lsn`
+    /// of its last write. On an error nothing has changed. The memory of flushed databases is freed in the
+    /// background.
     pub fn commit(&mut self, batch: &Batch<'_>, group: &mut Group) -> Result<Lsn, CommitError> {
-        let first = self.engine.append(&self.worlds[0], batch, group, false)?;
-        for write in batch {
-            match write {
+        let mut lsn = self.engine.append(&self.worlds[0], batch, group, false)?;
+        let is_key = |write: &Write<'_>| matches!(write, Write::Key { .. });
+        for run in batch.chunk_by(|a, b| is_key(a) && is_key(b)) {
+            match &run[0] {
                 Write::Flush { db } => self.flush(*db),
-                Write::Swap { a, b } => {
-                    for world in &mut self.worlds {
-                        world.tables.swap(*a as usize, *b as usize);
-                    }
-                }
-                Write::Key { .. } => {
-                    debug_assert!(false, "changes of keys are committed by the latches of the keys")
-                }
+                Write::Swap { a, b } => self.swap(*a, *b),
+                Write::Key { .. } => self.apply(run, lsn),
             }
+            lsn = lsn.after(run.len() as u64);
         }
-        Ok(Lsn(first.0 + batch.len() as u64 - 1))
+        Ok(Lsn(lsn.0 - 1))
+    }
+
+    /// Applies changes of keys. Those who come in see all of them or none, as the gate is closed.
+    fn apply(&self, writes: &[Write<'_>], first: Lsn) {
+        let place = |write: &Write<'_>| match write {
+            Write::Key { db, key, .. } => Some((*db, KeyHash::of(key))),
+            _ => None,
+        };
+        let keys: Vec<_> = writes.iter().filter_map(place).collect();
+        let mut latched = self.latch(&keys, Access::Write, self.engine.now());
+        latched.apply(writes, first);
+        latched.release();
+    }
+
+    fn swap(&mut self, a: u8, b: u8) {
+        let (tables, now) = (&self.worlds[0].tables, self.engine.now());
+        self.engine.watches().mark_those(|db, key| {
+            let other = if db == a { b } else { a };
+            let hash = KeyHash::of(key);
+            let moves = db == a || db == b;
+            moves && {
+                let (_, segment) = tables[other as usize].read_of(hash);
+                segment.find(hash, key).is_some_and(|entry| !entry.is_expired(now))
+            }
+        });
+        for world in &mut self.worlds {
+            world.tables.swap(a as usize, b as usize);
+            world.swaps[a as usize] += 1;
+            world.swaps[b as usize] += 1;
+        }
     }
 
     fn flush(&mut self, db: Option<u8>) {
@@ -289,14 +326,6 @@ impl<'s> Latched<'s> {
         self.world.tables.len()
     }
 
-    /// The table of a database, for commands that look at keys which they did not declare, one segment at a
-    /// time. What they see counts as seen up to now: call `see_all` behind it.
-    ///
-    /// REQUIRES: this command has latched no key, or the store is its own.
-    pub fn table(&self, db: u8) -> &'s Table {
-        &self.world.tables[db as usize]
-    }
-
     /// Says that the command looked at many keys.
     pub fn see_all(&self) {
         self.see(self.engine.last_lsn(self.world));
@@ -339,6 +368,14 @@ impl<'s> Latched<'s> {
     /// As `get`, where the hash is known.
     #[inline]
     pub fn get_hashed(&self, db: u8, hash: KeyHash, key: &[u8]) -> Option<&Entry> {
+        if let Some(overlay) = &self.overlay
+            && let Some(shadow) = overlay.find(db, hash, key)
+        {
+            let (found, missed) = self.lookups.get();
+            let there = u64::from(shadow.entry().is_some());
+            self.lookups.set((found + there, missed + 1 - there));
+            return shadow.entry();
+        }
         let position = self.position(db, hash).expect("a command looks only at keys that it declared");
         let segment = self.held.as_slice()[position].latch.segment();
         let (found, missed) = self.lookups.get();
@@ -372,12 +409,19 @@ impl<'s> Latched<'s> {
     /// each other.
     pub fn peek<T>(&self, db: u8, key: &[u8], look: impl FnOnce(Option<&Entry>) -> T) -> T {
         let hash = KeyHash::of(key);
-        if self.position(db, hash).is_some() {
-            return look(self.get_hashed(db, hash, key));
+        let mut below = db;
+        if let Some(overlay) = &self.overlay {
+            match (overlay.find(db, hash, key), overlay.below(db)) {
+                (Some(shadow), _) => return look(shadow.entry()),
+                (None, None) => return look(None),
+                (None, Some(other)) => below = other,
+            }
         }
-        let table = &self.world.tables[db as usize];
-        let segment = table.read(table.index_of(hash));
-        look(segment.find(hash, key).filter(|entry| !entry.is_expired(self.now)))
+        self.with_segment(below, hash, |segment| {
+            let entry = segment.find(hash, key).filter(|entry| !entry.is_expired(self.now));
+            self.see(entry.map_or(segment.removed(), Entry::lsn));
+            look(entry)
+        })
     }
 
     /// Deletes those of the latched keys that are expired, so that a write meets only live entries. Returns
@@ -408,9 +452,15 @@ impl<'s> Latched<'s> {
     /// REQUIRES: the keys are latched for writing. On an error nothing has changed.
     pub fn commit(&mut self, batch: &Batch<'_>, group: &mut Group) -> Result<Lsn, CommitError> {
         let first = self.engine.append(self.world, batch, group, self.outdated.is_some())?;
+        Ok(self.apply(batch, first))
+    }
+
+    /// Applies changes of keys that the log has taken, the first of them as `first`. Returns the `Lsn` of the
+    /// last.
+    fn apply(&mut self, writes: &[Write<'_>], first: Lsn) -> Lsn {
         let mut retired = Retired::default();
         let mut lsn = first;
-        for write in batch {
+        for write in writes {
             let Write::Key { db, key, change } = write else {
                 debug_assert!(false, "databases are flushed and swapped behind a closed gate");
                 continue;
@@ -424,6 +474,9 @@ impl<'s> Latched<'s> {
             let (effect, fits) = segment.apply(hash, key, change, lsn, &mut retired);
             debug_assert!(fits, "a command checks the kind before it changes an entry: {change:?}");
             self.world.tables[*db as usize].note(held.index, effect.keys, effect.expiry);
+            if effect.keys > 0 {
+                self.engine.watches().note_created(*db, key);
+            }
             lsn = lsn.after(1);
         }
         if self.world.log.is_some() {
@@ -435,7 +488,7 @@ impl<'s> Latched<'s> {
         self.engine.discard_values(retired.garbage);
         let last = Lsn(lsn.0 - 1);
         self.see(last);
-        Ok(last)
+        last
     }
 
     /// Tells when the next entry of the one latched segment is due. Used by the expirer.
@@ -464,6 +517,7 @@ impl<'s> Latched<'s> {
             met_expired: Cell::new(false),
             lookups: Cell::default(),
             outdated: None,
+            overlay: None,
         }
     }
 

@@ -2,9 +2,12 @@
 
 use crate::address::Address;
 use crate::blocking::BlockRequest;
+use crate::command::Flags;
+use crate::error::CommandError;
+use crate::transaction::{Transaction, Watching};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::Instant;
 use tarn_resp::reply::Protocol;
@@ -54,6 +57,12 @@ pub struct Client {
     pub after: After,
     /// Whether a command that has waited runs again in this client's stead.
     pub waits: bool,
+    /// What `MULTI` has queued; `None` outside of a transaction.
+    pub transaction: Option<Box<Transaction>>,
+    /// The keys that are watched.
+    pub watching: Watching,
+    /// Whether a transaction runs: commands that would wait answer as if their time were over.
+    pub denies_waiting: bool,
 }
 
 impl Client {
@@ -67,7 +76,60 @@ impl Client {
             reply_mode: ReplyMode::On,
             after: After::GoOn,
             waits: false,
+            transaction: None,
+            watching: Watching::default(),
+            denies_waiting: false,
         }
+    }
+
+    /// Selects a database.
+    pub fn select(&mut self, db: u8) {
+        self.db = db;
+        self.handle.info.lock().db = db;
+    }
+
+    /// Forgets the transaction, if there is one, and the watched keys.
+    pub fn discard(&mut self) {
+        self.transaction = None;
+        self.handle.queued.store(-1, Ordering::Relaxed);
+        self.unwatch();
+    }
+
+    /// Forgets the watched keys.
+    pub fn unwatch(&mut self) {
+        self.watching = Watching::default();
+        self.note_queued_bytes();
+    }
+
+    /// Tells others how much memory the transaction and the watched keys take, and returns it.
+    pub fn note_queued_bytes(&self) -> u64 {
+        let of_queue = self.transaction.as_ref().map_or(0, |transaction| transaction.bytes());
+        let bytes = of_queue + self.watching.bytes();
+        self.handle.queued_bytes.store(bytes, Ordering::Relaxed);
+        bytes as u64
+    }
+
+    /// Makes of a refusal before a command ran what the client is told: the transaction that the command was
+    /// to belong to cannot run any more, and that which `EXEC` was to run is over.
+    #[cold]
+    pub fn reject(&mut self, flags: Flags, error: CommandError) -> CommandError {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.aborted = true;
+        }
+        if !flags.has(Flags::EXEC) {
+            return error;
+        }
+        self.discard();
+        let text = error.to_string();
+        let text = text.strip_prefix("ERR ").unwrap_or(&text);
+        CommandError::owned(format!("EXECABORT Transaction discarded because of: {text}"))
+    }
+
+    /// Closes the connection without a reply, and tells the operator why.
+    pub fn close_for(&mut self, why: &str) {
+        let ClientHandle { id, addr, .. } = &*self.handle;
+        tracing::warn!("closing client {id} at {addr}: {why}");
+        self.after = After::Close;
     }
 }
 
@@ -94,6 +156,10 @@ pub struct ClientHandle {
     pub output_bytes: AtomicUsize,
     /// Bytes of an incomplete request.
     pub query_bytes: AtomicUsize,
+    /// Requests that `MULTI` has queued; -1 outside of a transaction.
+    pub queued: AtomicI64,
+    /// Bytes of them and of watched keys.
+    pub queued_bytes: AtomicUsize,
     killed: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
@@ -127,6 +193,8 @@ impl ClientHandle {
             last_slot: AtomicUsize::new(usize::MAX),
             output_bytes: AtomicUsize::new(0),
             query_bytes: AtomicUsize::new(0),
+            queued: AtomicI64::new(-1),
+            queued_bytes: AtomicUsize::new(0),
             killed: AtomicBool::new(false),
             waker: Mutex::new(None),
         }
@@ -137,6 +205,14 @@ impl ClientHandle {
         self.since
             .elapsed()
             .saturating_sub(std::time::Duration::from_millis(self.last_command_ms.load(Ordering::Relaxed)))
+    }
+
+    /// Bytes of memory that its buffers hold.
+    pub fn memory_bytes(&self) -> usize {
+        [&self.query_bytes, &self.output_bytes, &self.queued_bytes]
+            .iter()
+            .map(|bytes| bytes.load(Ordering::Relaxed))
+            .sum()
     }
 
     /// Asks the connection to close.

@@ -57,6 +57,13 @@ impl Flags {
     pub const PROTECTED: Flags = Flags(1 << 18);
     /// Takes as long as its arguments are: timed by sample, as fast ones are.
     pub const STEADY: Flags = Flags(1 << 19);
+    /// Is not queued by `MULTI`.
+    pub const AT_ONCE: Flags = Flags(1 << 20);
+    /// Runs what `MULTI` has queued.
+    pub const EXEC: Flags = Flags(1 << 21);
+    /// Within a transaction it needs the store for itself: it looks at keys that it cannot declare, one
+    /// segment at a time, or at what must not be waited for by who holds latches.
+    pub const ALONE_IN_EXEC: Flags = Flags(1 << 22);
 
     /// Whether all flags of `other` are in this set.
     pub const fn has(self, other: Flags) -> bool {
@@ -324,6 +331,25 @@ impl Command {
     /// Whether a request with `len` arguments, the name among them, is long enough and not too long.
     pub const fn accepts(&self, len: usize) -> bool {
         if self.arity >= 0 { len == self.arity as usize } else { len >= self.arity.unsigned_abs() as usize }
+    }
+
+    /// The keys that a request declares. None if its arguments are not right, as it will be refused before it
+    /// looks at any.
+    pub fn declared_keys<'a>(&self, db: u8, databases: usize, args: Args<'a>) -> Keys<'a> {
+        let mut keys = Keys::new();
+        for spec in self.keys {
+            if spec.is_first_only() {
+                keys.push((db, args.at(1)));
+            } else if !spec.visit(args, |index| keys.push((db, args.at(index)))) {
+                // The command will refuse these arguments before it looks at any key.
+                keys.clear();
+                break;
+            }
+        }
+        if let Some(more_keys) = self.more_keys {
+            more_keys(db, databases, args, &mut keys);
+        }
+        keys
     }
 
     /// The subcommand of this name.

@@ -107,7 +107,7 @@ impl<'c, 'a> Context<'c, 'a> {
 
     /// Lets the client wait until one of `keys`, of the selected database, is given something of this kind,
     /// or for the timeout (`None`: for ever). The command that asks for it writes no reply; it runs again
-    /// then.
+    /// then. Within a transaction nobody waits: the reply is that of a wait that is over.
     pub fn wait_for<'k>(
         &mut self,
         kind: Kind,
@@ -115,6 +115,10 @@ impl<'c, 'a> Context<'c, 'a> {
         timeout: Option<Duration>,
         args: Args<'_>,
     ) {
+        if self.client.denies_waiting {
+            self.reply.null_array();
+            return;
+        }
         let keys = keys.into_iter().map(Box::from).collect();
         let request = BlockRequest { kind: Some(kind), keys, timeout, args: OwnedArgs::from(args) };
         self.client.after = After::Block(Box::new(request));
@@ -122,6 +126,10 @@ impl<'c, 'a> Context<'c, 'a> {
 
     /// Lets the client wait until the time is over (`None`: for ever), which is answered with 0.
     pub fn wait_for_replicas(&mut self, timeout: Option<Duration>, args: Args<'_>) {
+        if self.client.denies_waiting {
+            self.reply.integer(0);
+            return;
+        }
         let request = BlockRequest { kind: None, keys: Vec::new(), timeout, args: OwnedArgs::from(args) };
         self.client.after = After::Block(Box::new(request));
     }

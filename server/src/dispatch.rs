@@ -1,7 +1,8 @@
 //! From a request to a reply: look up, check, latch, run, commit.
 
+use crate::call::Call;
 use crate::client::{After, Client, ReplyMode};
-use crate::command::{Command, Flags, Keys};
+use crate::command::{Command, Flags};
 use crate::commands::{self, Found};
 use crate::config::DebugAccess;
 use crate::context::Context;
@@ -12,10 +13,9 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 use tarn_engine::Group;
 use tarn_engine::KeyHash;
-use tarn_engine::record::{Batch, Lsn, UnixMs, Write};
+use tarn_engine::record::{Batch, Lsn, UnixMs};
 use tarn_engine::session::{Access, Latched, Session};
 use tarn_resp::reply::Writer;
 use tarn_resp::request::Args;
@@ -42,14 +42,6 @@ pub struct Executor<'e> {
     pub serving: bool,
 }
 
-/// One of so many calls of a quick command is timed.
-const SAMPLE: u64 = 16;
-/// Commands that are quick if their arguments are short.
-const QUICK: Flags = Flags::FAST.with(Flags::STEADY);
-/// Arguments, and bytes of them, that can be stored in some microseconds.
-const SHORT_ARGS: usize = 16;
-const SHORT_BYTES: usize = 64 << 10;
-
 impl Executor<'_> {
     /// Runs one request and appends the reply to `out`. Returns the newest `Lsn` that the reply reveals.
     pub fn run(&mut self, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) -> Lsn {
@@ -57,7 +49,7 @@ impl Executor<'_> {
         let command = commands::find(&args[0]);
         let result = match command {
             Some(found) => self.check_and_run(found, client, args, out),
-            None => Err(unknown(args)),
+            None => Err(client.reject(Flags::NONE, unknown(args))),
         };
         let seen = match result {
             Ok(seen) => seen,
@@ -95,25 +87,34 @@ impl Executor<'_> {
         args: Args<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Lsn, CommandError> {
-        let (command, slot) = self.resolve(found, client, args)?;
+        let resolved = self.resolve(found, client, args);
+        let (command, slot) = resolved.map_err(|error| client.reject(Flags::NONE, error))?;
         let refusal = if !command.accepts(args.len()) {
             Some(wrong_number(found.command, command, args))
         } else if !client.authenticated && !command.flags.has(Flags::NO_AUTH) {
             Some(CommandError::text("NOAUTH Authentication required."))
+        } else if client.transaction.is_some() {
+            self.refuse_to_queue(command)
         } else {
             None
         };
         if let Some(refusal) = refusal {
             stats::add(&self.server.stats.workers[self.worker].commands[slot].rejected, 1);
-            return Err(refusal);
+            return Err(client.reject(command.flags, refusal));
         }
-        let writes = command.flags.has(Flags::WRITE);
+        let writes = command.flags.has(Flags::WRITE)
+            || command.flags.has(Flags::EXEC)
+                && client.transaction.as_ref().is_some_and(|queue| queue.writes());
         let waits = writes && !self.has_room || self.server.pause.holds(writes, self.now).is_some();
         if waits && !command.flags.has(Flags::ADMIN) && !self.serving {
             client.after = After::Postpone(args.to_owned());
             return Ok(Lsn::ZERO);
         }
-        match self.run_timed(command, slot, client, args, out) {
+        if client.transaction.is_some() && !command.flags.has(Flags::AT_ONCE) {
+            self.queue(command, slot, client, args, out);
+            return Ok(Lsn::ZERO);
+        }
+        match self.run_counted(command, slot, client, args, out) {
             // Nothing has changed: it can be run again.
             Err(CommandError::LogBehind) if !self.serving => {
                 client.after = After::Postpone(args.to_owned());
@@ -153,9 +154,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Runs a command and counts it. Fast commands with short arguments are timed by sample: reading a clock
-    /// costs as much as some of them.
-    fn run_timed(
+    fn run_counted(
         &mut self,
         command: &'static Command,
         slot: usize,
@@ -163,42 +162,17 @@ impl Executor<'_> {
         args: Args<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Lsn, CommandError> {
-        let counter = &self.server.stats.workers[self.worker].commands[slot];
-        let calls = counter.calls.load(Ordering::Relaxed);
-        counter.calls.store(calls + 1, Ordering::Relaxed);
         client.handle.last_slot.store(slot, Ordering::Relaxed);
-        let slow_us = self.server.live.slow_us();
-        let short = args.len() <= SHORT_ARGS && args.total_bytes() < SHORT_BYTES;
-        let quick = short && command.flags.has_any(QUICK);
-        let weight = if quick && !(0..1000).contains(&slow_us) { SAMPLE } else { 1 };
-        let began = calls.is_multiple_of(weight).then(Instant::now);
-        let alone = command.flags.has(Flags::EXCLUSIVE) || command.alone_if.is_some_and(|needs| needs(args));
-        let result = if alone {
-            self.run_exclusive(command, client, args, out)
-        } else {
-            self.run_latched(command, client, args, out)
-        };
-        if let Some(began) = began {
-            let took = began.elapsed();
-            let nanos = took.as_nanos() as u64;
-            stats::add(&counter.nanos, nanos * weight);
-            if self.server.live.tracks_latency() {
-                counter.latencies.note(nanos, weight);
+        let call = Call { server: self.server, worker: self.worker, now: self.now, command, slot };
+        call.run(client, args, |client| {
+            let alone = command.flags.has_any(Flags::EXCLUSIVE.with(Flags::EXEC))
+                || command.alone_if.is_some_and(|needs| needs(args));
+            match alone {
+                false => self.run_latched(command, client, args, out),
+                true if command.flags.has(Flags::EXEC) => self.exec(client, out),
+                true => self.run_exclusive(command, client, args, out),
             }
-            if slow_us >= 0
-                && took.as_micros() >= slow_us as u128
-                && !command.flags.has(Flags::SKIP_SLOWLOG)
-                && !matches!(client.after, After::Block(_))
-            {
-                let name = client.handle.info.lock().name.clone();
-                let (took_us, addr) = (took.as_micros() as u64, client.handle.addr.clone());
-                self.server.slowlog.push(args, self.now / 1000, took_us, addr, name);
-            }
-        }
-        if result.is_err() {
-            stats::add(&counter.failed, 1);
-        }
-        result
+        })
     }
 
     /// Makes sure that the worker is inside the gate, if the store is there.
@@ -215,7 +189,7 @@ impl Executor<'_> {
         args: Args<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Lsn, CommandError> {
-        let keys = declared_keys(command, client.db, self.server.databases, args);
+        let keys = command.declared_keys(client.db, self.server.databases, args);
         let session = match &self.session {
             Some(session) => session,
             None => {
@@ -253,14 +227,19 @@ impl Executor<'_> {
             // As in Redis, the look-ups of writing commands are not counted.
             self.note_lookups(lookups);
         }
-        if !batch.is_empty() {
-            stats::add(&self.server.stats.workers[self.worker].changes, batch.len() as u64);
-            crate::blocking::serve_ready(self, &batch);
-        }
+        self.after_commit(&batch);
         Ok(seen)
     }
 
-    fn note_lookups(&self, (hits, misses): (u64, u64)) {
+    /// Counts what was committed and serves those who wait for it.
+    pub(crate) fn after_commit(&mut self, batch: &Batch<'_>) {
+        if !batch.is_empty() {
+            stats::add(&self.server.stats.workers[self.worker].changes, batch.len() as u64);
+            crate::blocking::serve_ready(self, batch);
+        }
+    }
+
+    pub(crate) fn note_lookups(&self, (hits, misses): (u64, u64)) {
         let stats = &self.server.stats.workers[self.worker];
         stats::add(&stats.hits, hits);
         stats::add(&stats.misses, misses);
@@ -274,7 +253,7 @@ impl Executor<'_> {
         args: Args<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Lsn, CommandError> {
-        let keys = declared_keys(command, client.db, self.server.databases, args);
+        let keys = command.declared_keys(client.db, self.server.databases, args);
         self.session = None;
         let Some(engine) = self.server.engine() else {
             return Err(self.loading());
@@ -287,27 +266,17 @@ impl Executor<'_> {
         let mut batch = Batch::new();
         run_in(command, &latched, &mut batch, client, self.server, args, out)?;
         let mut seen = latched.seen();
-        match batch.first() {
-            None => latched.release(),
-            Some(Write::Key { .. }) => {
-                seen = seen.max(latched.commit(&batch, self.group)?);
-                latched.release();
-            }
-            Some(Write::Flush { .. } | Write::Swap { .. }) => {
-                latched.release();
-                seen = seen.max(alone.commit(&batch, self.group)?);
-            }
+        latched.release();
+        if !batch.is_empty() {
+            seen = seen.max(alone.commit(&batch, self.group)?);
         }
         drop(alone);
-        if !batch.is_empty() {
-            stats::add(&self.server.stats.workers[self.worker].changes, batch.len() as u64);
-            crate::blocking::serve_ready(self, &batch);
-        }
+        self.after_commit(&batch);
         Ok(seen)
     }
 
     /// What clients are told while the data is being loaded.
-    fn loading(&self) -> CommandError {
+    pub(crate) fn loading(&self) -> CommandError {
         let loading = &self.server.loading;
         let (read, bytes) =
             (loading.bytes_read.load(Ordering::Relaxed), loading.bytes.load(Ordering::Relaxed));
@@ -326,14 +295,18 @@ impl Executor<'_> {
         out: &mut Vec<u8>,
     ) -> Result<Lsn, CommandError> {
         let session = self.server.empty_store.enter(0);
-        let latched = session.latch(&[], Access::Read, self.now);
+        let keys = command.declared_keys(client.db, self.server.databases, args);
+        let hashed: SmallVec<[(u8, KeyHash); 1]> =
+            keys.iter().map(|(db, key)| (*db, KeyHash::of(key))).collect();
+        let latched = session.latch(&hashed, Access::Read, self.now);
         let mut batch = Batch::new();
         run_in(command, &latched, &mut batch, client, self.server, args, out)?;
         Ok(Lsn::ZERO)
     }
 }
 
-fn run_in<'a>(
+/// Runs the function of a command.
+pub(crate) fn run_in<'a>(
     command: &'static Command,
     latched: &Latched<'_>,
     batch: &mut Batch<'a>,
@@ -354,23 +327,6 @@ fn full_name(parent: &'static Command, command: &'static Command) -> Cow<'static
     } else {
         format!("{}|{}", parent.name, command.name).into()
     }
-}
-
-fn declared_keys<'a>(command: &Command, db: u8, databases: usize, args: Args<'a>) -> Keys<'a> {
-    let mut keys = Keys::new();
-    for spec in command.keys {
-        if spec.is_first_only() {
-            keys.push((db, args.at(1)));
-        } else if !spec.visit(args, |index| keys.push((db, args.at(index)))) {
-            // The command will refuse these arguments before it looks at any key.
-            keys.clear();
-            break;
-        }
-    }
-    if let Some(more_keys) = command.more_keys {
-        more_keys(db, databases, args, &mut keys);
-    }
-    keys
 }
 
 /// Longest part of a client's words that an error repeats.

@@ -51,7 +51,14 @@ pub const COMMANDS: &[Command] = &[row(
     sub("setname", 3, PLAIN, "2.6.9", "Names the connection.", setname),
     sub("tracking", -3, PLAIN, "6.0.0", "Refused: there is no client-side caching.", tracking),
     sub("trackinginfo", 2, PLAIN, "6.2.0", "Says that nothing is tracked.", trackinginfo),
-    sub("unblock", -3, ADMIN, "5.0.0", "Ends the waiting of a blocked client.", unblock),
+    sub(
+        "unblock",
+        -3,
+        ADMIN.with(Flags::ALONE_IN_EXEC),
+        "5.0.0",
+        "Ends the waiting of a blocked client.",
+        unblock,
+    ),
     sub("unpause", 2, ADMIN, "6.2.0", "Lets held commands go on.", unpause),
 ])];
 
@@ -92,18 +99,19 @@ fn setname<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
 /// One line of `CLIENT LIST`.
 fn describe(client: &ClientHandle) -> String {
     let info = client.info.lock().clone();
-    let flags = match (info.blocked, client.addr.is_unix()) {
-        (false, false) => "N",
-        (true, false) => "b",
-        (false, true) => "U",
-        (true, true) => "bU",
-    };
+    let queued = client.queued.load(Ordering::Relaxed);
+    let signs = [(queued >= 0, 'x'), (info.blocked, 'b'), (client.addr.is_unix(), 'U')];
+    let mut flags: String = signs.into_iter().filter_map(|(holds, sign)| holds.then_some(sign)).collect();
+    if flags.is_empty() {
+        flags.push('N');
+    }
+    let queued_bytes = client.queued_bytes.load(Ordering::Relaxed);
     let mut line = String::new();
     let _ = write!(
         line,
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi=-1 \
-         qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem={} \
-         events=r cmd={} user=default redir=-1 resp={}",
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 \
+         multi={queued} qbuf={} qbuf-free=0 argv-mem=0 multi-mem={queued_bytes} rbs=0 rbp=0 obl=0 oll=0 \
+         omem={} tot-mem={} events=r cmd={} user=default redir=-1 resp={}",
         client.id,
         client.addr,
         client.local_addr,
@@ -115,7 +123,7 @@ fn describe(client: &ClientHandle) -> String {
         info.db,
         client.query_bytes.load(Ordering::Relaxed),
         client.output_bytes.load(Ordering::Relaxed),
-        client.query_bytes.load(Ordering::Relaxed) + client.output_bytes.load(Ordering::Relaxed),
+        client.memory_bytes(),
         crate::commands::name_of_slot(client.last_slot.load(Ordering::Relaxed)).unwrap_or("NULL".into()),
         info.protocol,
     );

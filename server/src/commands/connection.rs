@@ -30,8 +30,8 @@ pub const COMMANDS: &[Command] = &[
     ),
     row("auth", -2, ANY_TIME, "1.0.0", "Says the password.", auth),
     row("hello", -1, ANY_TIME, "6.0.0", "Chooses the protocol and introduces the server.", hello),
-    row("quit", -1, ANY_TIME, "1.0.0", "Closes the connection.", quit),
-    row("reset", 1, ANY_TIME, "6.2.0", "Makes the connection as if it were new.", reset),
+    row("quit", -1, ANY_TIME.with(Flags::AT_ONCE), "1.0.0", "Closes the connection.", quit),
+    row("reset", 1, ANY_TIME.with(Flags::AT_ONCE), "6.2.0", "Makes the connection as if it were new.", reset),
     row(
         "select",
         2,
@@ -62,12 +62,16 @@ fn quit<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn select<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+/// The database that a `SELECT` selects, among `databases`.
+pub fn selected(args: Args<'_>, databases: usize) -> Result<u8, CommandError> {
     let db = crate::parse::int(args.at(1))?;
-    let databases = cx.keys.databases();
     let db = usize::try_from(db).ok().filter(|db| *db < databases).ok_or(CommandError::DbOutOfRange)?;
-    cx.client.db = db as u8;
-    cx.client.handle.info.lock().db = db as u8;
+    Ok(db as u8)
+}
+
+fn select<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let db = selected(args, cx.keys.databases())?;
+    cx.client.select(db);
     cx.reply.ok();
     Ok(())
 }
@@ -184,6 +188,7 @@ fn introduce(cx: &mut Context<'_, '_>) {
 }
 
 fn reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    cx.client.discard();
     cx.client.db = 0;
     cx.client.reply_mode = ReplyMode::On;
     cx.client.authenticated = !cx.server.live.needs_password();

@@ -9,7 +9,8 @@ use std::time::Duration;
 use tarn_engine::ScanBudget;
 use tarn_resp::request::Args;
 
-const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
+const FLAGS: Flags =
+    Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::ALONE_IN_EXEC);
 
 const fn sub(name: &'static str, arity: i32, summary: &'static str, run: crate::command::Run) -> Command {
     row(name, arity, FLAGS, "1.0.0", summary, run)
@@ -80,16 +81,14 @@ fn digest<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError>
     let mut all = Digest::default();
     let now = cx.now();
     for db in 0..cx.keys.databases() as u8 {
-        let table = cx.keys.table(db);
-        if table.is_empty() {
+        if cx.keys.keys(db) == 0 {
             continue;
         }
         all.mix(&u32::from(db).to_be_bytes());
-        table.scan(0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
+        cx.keys.scan(db, 0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
             if !entry.is_expired(now) {
                 all.merge(&of_entry(entry, true));
             }
-            false
         });
     }
     cx.keys.see_all();

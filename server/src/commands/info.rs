@@ -22,7 +22,7 @@ use tarn_resp::request::Args;
 pub const COMMANDS: &[Command] = &[row(
     "info",
     -1,
-    Flags::LOADING.with(Flags::STALE),
+    Flags::LOADING.with(Flags::STALE).with(Flags::ALONE_IN_EXEC),
     "1.0.0",
     "Returns what there is to know about the server.",
     info,
@@ -285,9 +285,9 @@ fn errorstats(report: &mut Report, cx: &Context<'_, '_>) {
 
 fn keyspace(report: &mut Report, cx: &Context<'_, '_>) {
     for db in 0..cx.keys.databases() {
-        let table = cx.keys.table(db as u8);
-        if !table.is_empty() {
-            let (keys, expires) = (table.len(), table.expiring());
+        let keys = cx.keys.keys(db as u8);
+        if keys > 0 {
+            let expires = cx.keys.expiring(db as u8);
             let ttl_ms = if expires == 0 { 0 } else { mean_ttl_ms(cx, db as u8) };
             report.put(format_args!("db{db}:keys={keys},expires={expires},avg_ttl={ttl_ms}\r\n"));
         }
@@ -321,10 +321,7 @@ fn allocator_name() -> String {
 }
 
 fn client_bytes(server: &Shared) -> usize {
-    let of = |client: &crate::client::ClientHandle| {
-        client.query_bytes.load(Ordering::Relaxed) + client.output_bytes.load(Ordering::Relaxed)
-    };
-    server.clients.all().iter().map(|client| of(client)).sum()
+    server.clients.all().iter().map(|client| client.memory_bytes()).sum()
 }
 
 /// Bytes of records that are not on disk yet.

@@ -79,7 +79,13 @@ fn brpoplpush<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
 
 fn move_or_wait<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, wanted: &Move<'a>) -> Result<(), CommandError> {
     let timeout = parse::timeout(args.at(args.len() - 1), cx.now())?;
-    if !wanted.run(cx)? {
+    if wanted.run(cx)? {
+        return Ok(());
+    }
+    if cx.client.denies_waiting {
+        // Redis answers another null here than when the time is over.
+        cx.reply.null();
+    } else {
         cx.wait_for(Kind::List, [wanted.source], timeout, args);
     }
     Ok(())

@@ -30,6 +30,7 @@ mod set_algebra;
 mod sets;
 mod sort;
 mod strings;
+mod transactions;
 mod zset_algebra;
 mod zset_bounds;
 mod zset_pops;
@@ -66,6 +67,7 @@ const FAMILIES: &[(&str, &[Command])] = &[
     ("generic", sort::COMMANDS),
     ("server", databases::COMMANDS),
     ("generic", replicas::COMMANDS),
+    ("transactions", transactions::COMMANDS),
     ("hash", hashes::COMMANDS),
     ("list", lists::COMMANDS),
     ("list", lists_blocking::COMMANDS),

@@ -9,21 +9,23 @@ use tarn_engine::{Entry, ScanBudget};
 use tarn_resp::reply::Writer;
 use tarn_resp::request::Args;
 
+const SWEEPS: Flags = Flags::READONLY.with(Flags::ALONE_IN_EXEC);
+
 /// The rows about keys.
 pub const COMMANDS: &[Command] = &[
-    row("keys", 2, Flags::READONLY, "1.0.0", "Returns all keys that match a pattern.", keys)
+    row("keys", 2, SWEEPS, "1.0.0", "Returns all keys that match a pattern.", keys)
         .categories(&["@keyspace", "@dangerous"])
         .complexity("O(N) for N keys in the database"),
-    row("scan", -2, Flags::READONLY, "2.8.0", "Returns some keys and where to go on.", scan)
+    row("scan", -2, SWEEPS, "2.8.0", "Returns some keys and where to go on.", scan)
         .complexity("O(1) for each call, O(N) for a whole round over N keys"),
-    row("randomkey", 1, Flags::READONLY, "1.0.0", "Returns a key drawn by chance.", randomkey),
+    row("randomkey", 1, SWEEPS, "1.0.0", "Returns a key drawn by chance.", randomkey),
 ];
 
 /// The row about the database.
 pub const OF_SERVER: &[Command] = &[row(
     "dbsize",
     1,
-    Flags::READONLY.with(Flags::FAST),
+    SWEEPS.with(Flags::FAST),
     "1.0.0",
     "Returns the number of keys in the database.",
     dbsize,
@@ -60,12 +62,11 @@ fn walk(
     let (mut found, mut replies) = (0, Vec::new());
     let mut writer = Writer::new(&mut replies, cx.reply.protocol());
     let now = cx.now();
-    let next = cx.keys.table(cx.db).scan(cursor, &mut budget, |entry| {
+    let next = cx.keys.scan(cx.db, cursor, &mut budget, |entry| {
         if !entry.is_expired(now) && filter.admits(entry) {
             writer.bulk(entry.key());
             found += 1;
         }
-        false
     });
     cx.keys.see_all();
     (next, found, replies)
@@ -108,9 +109,7 @@ fn scan<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
 }
 
 fn randomkey<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    let now = cx.now();
-    let draw = |entry: &Entry| (!entry.is_expired(now)).then(|| entry.key().to_vec());
-    let key = cx.keys.table(cx.db).sample(rand::random::<u64>, draw);
+    let key = cx.keys.sample(cx.db, rand::random::<u64>);
     cx.keys.see_all();
     match key {
         Some(key) => cx.reply.bulk(&key),
@@ -120,8 +119,8 @@ fn randomkey<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandErr
 }
 
 fn dbsize<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    let len = cx.keys.table(cx.db).len();
+    let keys = cx.keys.keys(cx.db);
     cx.keys.see_all();
-    cx.reply.integer(len as i64);
+    cx.reply.integer(keys as i64);
     Ok(())
 }

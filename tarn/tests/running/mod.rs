@@ -116,6 +116,36 @@ impl<S: Read + Write> Client<S> {
             return line.trim_end().to_owned();
         }
     }
+
+    /// The whole reply as it is on the wire, arrays and all, but for its line breaks, which are blanks.
+    pub fn whole(&mut self, command: &str) -> String {
+        self.send(command);
+        self.reply()
+    }
+
+    pub fn send(&mut self, command: &str) {
+        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
+    }
+
+    /// The next reply, as `whole` returns it.
+    pub fn reply(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        let line = line.trim_end().to_owned();
+        let len: i64 = line.get(1..).and_then(|len| len.parse().ok()).unwrap_or(-1);
+        match line.chars().next() {
+            Some('$') if len >= 0 => {
+                let mut content = vec![0; len as usize + 2];
+                self.0.read_exact(&mut content).unwrap();
+                format!("${}", content[..len as usize].escape_ascii())
+            }
+            Some('*') if len >= 0 => {
+                let elements: Vec<String> = (0..len).map(|_| self.reply()).collect();
+                format!("*[{}]", elements.join(" "))
+            }
+            _ => line,
+        }
+    }
 }
 
 pub fn eventually<T>(mut what: impl FnMut() -> Option<T>) -> T {

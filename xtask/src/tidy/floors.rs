@@ -4,7 +4,7 @@
 //! ```text
 //!   engine  session  recovery  repair      know table, log and view together
 //!   checkpoint
-//!   view
+//!   view  overlay  watch
 //!   table | log                    never each other
 //!   value
 //!   io
@@ -24,7 +24,7 @@ const FLOORS: &[&[&str]] = &[
     &["io"],
     &["value"],
     &["table", "log"],
-    &["view"],
+    &["view", "overlay", "watch"],
     &["checkpoint"],
     &["engine", "session", "recovery", "repair", "options"],
 ];

@@ -1,0 +1,142 @@
+//! What a transaction has changed so far, while neither the log nor the table knows of it.
+//!
+//! ```text
+//!   command ──reads──> overlay: copies of the entries that it has changed ──(not there)──> table
+//!      └──its batch──> applied to the copies, and kept for the one group that the log gets at the end
+//! ```
+//!
+//! A command answers with changes and does not see them applied; the next command of the same transaction has
+//! to. So each changed key has a copy of its entry here, which the changes were applied to by the same code
+//! as they will be in the table. The copy of a large collection shares its nodes until they are written to.
+//! The `Lsn`s in the copies are made up; they end with the overlay.
+
+use crate::record::{Change, Lsn, UnixMs};
+use crate::table::{Applied, Entry, KeyHash, Retired};
+use hashbrown::HashTable;
+
+/// The keys that a transaction has changed, of all databases.
+pub(crate) struct Overlay {
+    databases: Vec<Database>,
+    /// Given to the newest change.
+    lsn: Lsn,
+}
+
+/// The changed keys of one database.
+struct Database {
+    /// The database whose table shows wherever there is no shadow; `None`: it was flushed.
+    below: Option<u8>,
+    shadows: HashTable<Shadow>,
+}
+
+/// A key as the transaction sees it.
+pub(crate) struct Shadow {
+    key: Box<[u8]>,
+    entry: Option<Entry>,
+    below: Below,
+}
+
+/// What the table has at a key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Below {
+    Nothing,
+    Entry,
+    /// An entry whose time is over. Who writes to the key must delete it before.
+    Expired,
+}
+
+impl Shadow {
+    /// The entry, if the key is there.
+    pub(crate) fn entry(&self) -> Option<&Entry> {
+        self.entry.as_ref()
+    }
+
+    /// Keys more than the table has, of one; an expired one counts until it is deleted.
+    fn keys_more(&self) -> i64 {
+        let is_there = self.entry.is_some() || self.below == Below::Expired;
+        i64::from(is_there) - i64::from(self.below != Below::Nothing)
+    }
+}
+
+fn rehash(shadow: &Shadow) -> u64 {
+    KeyHash::of(&shadow.key).0
+}
+
+impl Overlay {
+    /// An overlay without changes. No entry below has a newer record than `newest`.
+    pub(crate) fn new(databases: usize, newest: Lsn) -> Overlay {
+        let database = |db| Database { below: Some(db as u8), shadows: HashTable::new() };
+        Overlay { databases: (0..databases).map(database).collect(), lsn: newest }
+    }
+
+    /// The key as the transaction sees it, if it was shadowed.
+    pub(crate) fn find(&self, db: u8, hash: KeyHash, key: &[u8]) -> Option<&Shadow> {
+        self.databases[db as usize].shadows.find(hash.0, |shadow| *shadow.key == *key)
+    }
+
+    /// The database whose table shows where nothing is shadowed; `None`: nothing does.
+    pub(crate) fn below(&self, db: u8) -> Option<u8> {
+        self.databases[db as usize].below
+    }
+
+    /// Shadows a key, of which the table has `entry`. REQUIRES: it has no shadow yet.
+    pub(crate) fn shadow(&mut self, db: u8, hash: KeyHash, key: &[u8], entry: Option<&Entry>, now: UnixMs) {
+        let below = match entry {
+            None => Below::Nothing,
+            Some(entry) if entry.is_expired(now) => Below::Expired,
+            Some(_) => Below::Entry,
+        };
+        let entry = entry.filter(|_| below == Below::Entry).cloned();
+        let shadow = Shadow { key: key.into(), entry, below };
+        self.databases[db as usize].shadows.insert_unique(hash.0, shadow, rehash);
+    }
+
+    /// Applies a change to a shadow. Returns whether the table has an expired entry there that has to be
+    /// deleted before.
+    ///
+    /// REQUIRES: the key has a shadow.
+    pub(crate) fn apply(&mut self, db: u8, hash: KeyHash, key: &[u8], change: &Change<'_>) -> bool {
+        self.lsn = self.lsn.after(1);
+        let shadows = &mut self.databases[db as usize].shadows;
+        let shadow = shadows.find_mut(hash.0, |shadow| *shadow.key == *key);
+        let shadow = shadow.expect("a key is shadowed before it is changed");
+        // What the copy no longer needs is not what the log no longer needs: that is told by the table.
+        let mut retired = Retired::default();
+        match (&mut shadow.entry, change) {
+            (entry, Change::Delete) => *entry = None,
+            (None, change) => shadow.entry = Entry::create(key, change, self.lsn),
+            (Some(entry), change) => match entry.apply(change, self.lsn, &mut retired) {
+                Ok(Applied::Kept) => {}
+                Ok(Applied::Emptied) => shadow.entry = None,
+                Err(_) => debug_assert!(false, "a command checks the kind before it changes an entry"),
+            },
+        }
+        let deletes_before = shadow.below == Below::Expired;
+        if deletes_before {
+            shadow.below = Below::Entry;
+        }
+        deletes_before
+    }
+
+    /// A database has lost all its keys; `None`: every database has.
+    pub(crate) fn flush(&mut self, db: Option<u8>) {
+        let all = 0..self.databases.len();
+        for database in &mut self.databases[db.map_or(all, |db| db as usize..db as usize + 1)] {
+            *database = Database { below: None, shadows: HashTable::new() };
+        }
+    }
+
+    /// Two databases have changed places.
+    pub(crate) fn swap(&mut self, a: u8, b: u8) {
+        self.databases.swap(a as usize, b as usize);
+    }
+
+    /// The entries of a database that are shadowed and there.
+    pub(crate) fn entries(&self, db: u8) -> impl Iterator<Item = &Entry> {
+        self.databases[db as usize].shadows.iter().filter_map(Shadow::entry)
+    }
+
+    /// How many keys the database has more than the table below.
+    pub(crate) fn keys_more(&self, db: u8) -> i64 {
+        self.databases[db as usize].shadows.iter().map(Shadow::keys_more).sum()
+    }
+}

@@ -1,0 +1,114 @@
+//! Several commands as one: each sees what those before it changed, and the log gets one group.
+//!
+//! ```text
+//!   Session::latch ────────┐                  ┌─ run a command ─ stage its batch ─┐
+//!                          ├──> begin ──────> └──────────── for each ─────────────┘ ──> end ──> commit
+//!   Exclusive::transact ───┘      (behind a closed gate: prepare the keys of each command first)
+//! ```
+//!
+//! Behind a closed gate no latch is held from command to command, as databases may be flushed and swapped
+//! there: the keys of each command are copied to the overlay before it runs.
+
+use super::{Exclusive, Holding, Latched, Segment};
+use crate::overlay::Overlay;
+use crate::record::{Batch, Change, UnixMs, Write};
+use crate::table::{Entry, KeyHash};
+use crate::watch::Watch;
+
+impl Exclusive<'_> {
+    /// Begins a transaction that sees the whole store.
+    pub fn transact(&self, now: UnixMs) -> Latched<'_> {
+        let mut latched = self.latch(&[], super::Access::Write, now);
+        latched.begin();
+        latched
+    }
+}
+
+impl Latched<'_> {
+    /// Begins a transaction: from now on, keys are shown as the batches that were staged leave them.
+    pub fn begin(&mut self) {
+        let newest = self.engine.last_lsn(self.world);
+        self.overlay = Some(Box::new(Overlay::new(self.world.tables.len(), newest)));
+    }
+
+    /// Ends it. What was staged is still to be committed, as one batch.
+    pub fn end(&mut self) {
+        self.overlay = None;
+    }
+
+    /// Makes keys ready for a command of a transaction behind a closed gate.
+    ///
+    /// REQUIRES: it was begun by `Exclusive::transact`.
+    pub fn prepare(&mut self, keys: &[(u8, &[u8])]) {
+        for &(db, key) in keys {
+            self.shadow(db, key);
+        }
+    }
+
+    /// Lets the commands that follow see `batch`, and adds it to `staged`.
+    ///
+    /// REQUIRES: a transaction has begun.
+    pub fn stage<'a>(&mut self, batch: Batch<'a>, staged: &mut Batch<'a>) {
+        for write in batch {
+            match &write {
+                Write::Key { db, key, change } => {
+                    self.shadow(*db, key);
+                    let overlay = self.overlay.as_mut().expect("a transaction has begun");
+                    if overlay.apply(*db, KeyHash::of(key), key, change) {
+                        staged.push(Write::Key { db: *db, key: key.clone(), change: Change::Delete });
+                    }
+                }
+                Write::Flush { db } => self.overlay.as_mut().expect("a transaction has begun").flush(*db),
+                Write::Swap { a, b } => self.overlay.as_mut().expect("a transaction has begun").swap(*a, *b),
+            }
+            staged.push(write);
+        }
+    }
+
+    /// Copies a key to the overlay, if it is not there yet. Its newest record counts as seen.
+    fn shadow(&mut self, db: u8, key: &[u8]) {
+        let hash = KeyHash::of(key);
+        let mut overlay = self.overlay.take().expect("a transaction has begun");
+        if overlay.find(db, hash, key).is_none() {
+            match overlay.below(db) {
+                None => overlay.shadow(db, hash, key, None, self.now),
+                Some(below) => self.with_segment(below, hash, |segment| {
+                    let entry = segment.find(hash, key);
+                    self.see(entry.map_or(segment.removed(), Entry::lsn));
+                    overlay.shadow(db, hash, key, entry, self.now);
+                }),
+            }
+        }
+        self.overlay = Some(overlay);
+    }
+
+    /// Hands a segment to `look`: one that is latched, or behind a closed gate any.
+    pub(super) fn with_segment<T>(&self, db: u8, hash: KeyHash, look: impl FnOnce(&Segment) -> T) -> T {
+        match self.position(db, hash) {
+            Some(position) => look(self.held.as_slice()[position].latch.segment()),
+            None => {
+                debug_assert!(matches!(self.held, Holding::None), "a command latches all its keys at once");
+                look(&self.world.tables[db as usize].read_of(hash).1)
+            }
+        }
+    }
+
+    /// Watches a key.
+    ///
+    /// REQUIRES: `key` is among the keys that were latched.
+    pub fn watch(&self, db: u8, key: &[u8]) -> Watch {
+        let lsn = self.get(db, key).map(Entry::lsn);
+        Watch::new(self.engine.watches(), db, key, lsn, self.world.swaps[db as usize])
+    }
+
+    /// Whether nothing has happened to a key since it was watched.
+    ///
+    /// REQUIRES: it is among the keys that were latched, or the gate is closed.
+    pub fn is_unchanged(&self, watch: &Watch) -> bool {
+        let live = self.with_segment(watch.db(), watch.hash(), |segment| {
+            let entry = segment.find(watch.hash(), watch.key());
+            entry.filter(|entry| !entry.is_expired(self.now)).map(Entry::lsn)
+        });
+        watch.holds(live, self.world.swaps[watch.db() as usize])
+    }
+}
