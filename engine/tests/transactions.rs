@@ -221,38 +221,52 @@ fn states(transactions: &[Vec<Write<'static>>]) -> Vec<Contents> {
 }
 
 /// Commits one transaction after the other until the disk dies. Returns how many are known to be durable.
-fn live(disk: &SimDisk, transactions: &[Vec<Write<'static>>]) -> usize {
+/// With `torn`, each write is a group by itself, which the test must notice.
+fn live(disk: &SimDisk, transactions: &[Vec<Write<'static>>], torn: bool) -> usize {
     let Ok((engine, _background, log)) = open(disk) else { return 0 };
     for (done, transaction) in transactions.iter().enumerate() {
-        let batch: Batch<'_> = transaction.iter().cloned().collect();
-        if engine.close_gate().commit(&batch, &mut Group::new()).is_err() || log.sync().is_err() {
-            return done;
+        for group in transaction.chunks(if torn { 1 } else { transaction.len() }) {
+            let batch: Batch<'_> = group.iter().cloned().collect();
+            if engine.close_gate().commit(&batch, &mut Group::new()).is_err() || log.sync().is_err() {
+                return done;
+            }
         }
     }
     transactions.len()
 }
 
-#[test]
-fn after_a_crash_at_any_call_a_transaction_is_there_whole_or_not_at_all() {
-    for seed in 0..6 {
-        let transactions = transactions(seed);
-        let states = states(&transactions);
-        let whole = SimDisk::new(seed, SimOptions::default());
-        assert_eq!(live(&whole, &transactions), transactions.len());
-        for crash_at in 1..=whole.calls() {
-            let crash_at = Some(crash_at);
-            let disk = SimDisk::new(seed, SimOptions { crash_at, ..SimOptions::default() });
-            let durable = live(&disk, &transactions);
-            for crash in [Crash::Kill, Crash::PowerLoss] {
-                let left = disk.crash(crash, seed, SimOptions::default());
-                let (engine, _background, log) = open(&left).unwrap();
-                let found = contents_of(&engine);
-                let legal = states[durable..].contains(&found);
-                assert!(legal, "seed {seed}, {crash:?} at {crash_at:?}: {durable} are durable, {found:?}");
-                drop(log);
+/// Crashes at every call. Returns the first state that is not one after a whole transaction.
+fn illegal_state(seed: u64, torn: bool) -> Option<String> {
+    let transactions = transactions(seed);
+    let states = states(&transactions);
+    let whole = SimDisk::new(seed, SimOptions::default());
+    assert_eq!(live(&whole, &transactions, torn), transactions.len());
+    for crash_at in 1..=whole.calls() {
+        let crash_at = Some(crash_at);
+        let disk = SimDisk::new(seed, SimOptions { crash_at, ..SimOptions::default() });
+        let durable = live(&disk, &transactions, torn);
+        for crash in [Crash::Kill, Crash::PowerLoss] {
+            let left = disk.crash(crash, seed, SimOptions::default());
+            let (engine, _background, _log) = open(&left).unwrap();
+            let found = contents_of(&engine);
+            if !states[durable..].contains(&found) {
+                return Some(format!("{crash:?} at {crash_at:?}: {durable} are durable, {found:?}"));
             }
         }
     }
+    None
+}
+
+#[test]
+fn after_a_crash_at_any_call_a_transaction_is_there_whole_or_not_at_all() {
+    for seed in 0..6 {
+        assert_eq!(illegal_state(seed, false), None, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_transaction_in_several_groups_would_be_found_torn() {
+    assert!(illegal_state(0, true).is_some());
 }
 
 fn watch(engine: &Engine, db: u8, key: &str) -> Watch {
