@@ -1,10 +1,12 @@
 //! The store: tables, log and the background work between them. The only place that knows them together.
 
+use crate::checkpoint::{Loaded, Source};
 use crate::io::Clock;
 use crate::log::{Appender, Group, LogError, Validity};
 use crate::record::{Batch, Lsn, UnixMs, Write};
 use crate::session::{Exclusive, Latched, Session, World};
-use crate::table::{Garbage, Table};
+use crate::table::{Freed, Garbage, Readers, Table};
+use crate::view::{View, ViewError, ViewOptions, Views};
 use crate::watch::Watches;
 use crossbeam_channel::{Receiver, Sender};
 use parking_lot::RwLock;
@@ -27,6 +29,11 @@ pub(crate) enum Discarded {
     Value(Garbage),
     /// A flushed database. Its records are older than the record of the flush, which says enough.
     Table(#[expect(dead_code, reason = "held to be dropped elsewhere")] Arc<Table>),
+    /// What a view has left.
+    View(
+        #[expect(dead_code, reason = "held to be dropped elsewhere")] Vec<Arc<Table>>,
+        #[expect(dead_code, reason = "held to be dropped elsewhere")] Freed,
+    ),
 }
 
 #[repr(align(64))]
@@ -43,6 +50,7 @@ pub struct Engine {
     watches: Arc<Watches>,
     clock: Arc<dyn Clock>,
     reaper: Sender<Discarded>,
+    views: Arc<Views>,
     expired: AtomicU64,
     pending_frees: Arc<AtomicU64>,
     active_expire: AtomicBool,
@@ -56,14 +64,22 @@ pub struct Background {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Gate number of the expirer; workers follow it.
-const EXPIRER: usize = 0;
+/// The gate of background threads; those of workers follow it.
+const BACKGROUND: usize = 0;
 
 impl Engine {
     /// A store of `databases` empty databases for `workers` threads, without a log.
     pub fn unlogged(databases: usize, workers: usize, clock: Arc<dyn Clock>) -> (Arc<Engine>, Background) {
         let tables = (0..databases).map(|_| Arc::default()).collect();
-        Engine::new(tables, workers, None, Arc::new(Validity::new()), clock)
+        Engine::loaded(Loaded { tables, cut: Lsn::ZERO, keys: 0 }, workers, clock)
+    }
+
+    /// A store of what a checkpoint held, without a log.
+    pub fn loaded(loaded: Loaded, workers: usize, clock: Arc<dyn Clock>) -> (Arc<Engine>, Background) {
+        let (engine, background) =
+            Engine::new(loaded.tables, workers, None, Arc::new(Validity::new()), clock);
+        engine.unlogged.store(loaded.cut.0, Ordering::Release);
+        (engine, background)
     }
 
     /// A store of these databases for `workers` threads, logged to `log` if there is one. `validity` knows
@@ -78,11 +94,17 @@ impl Engine {
         let world = World { swaps: vec![0; tables.len()], tables, log };
         let (reaper, discarded) = crossbeam_channel::unbounded();
         let pending_frees = Arc::new(AtomicU64::new(0));
+        let (views_reaper, views_pending) = (reaper.clone(), pending_frees.clone());
+        let discard = Box::new(move |tables, freed| {
+            views_pending.fetch_add(1, Ordering::Relaxed);
+            let _ = views_reaper.send(Discarded::View(tables, freed));
+        });
         let engine = Arc::new(Engine {
             gates: (0..=workers).map(|_| Gate(RwLock::new(world.clone()))).collect(),
             unlogged: AtomicU64::new(0),
             validity: validity.clone(),
             watches: Arc::default(),
+            views: Arc::new(Views::new(clock.clone(), discard)),
             clock,
             reaper,
             expired: AtomicU64::new(0),
@@ -101,6 +123,7 @@ impl Engine {
                         std::thread::park_timeout(cycle);
                         let Some(engine) = engine.upgrade() else { return };
                         cycle = Duration::from_millis(engine.expiry_cycle_ms.load(Ordering::Relaxed));
+                        engine.views.enforce_limits();
                         if engine.active_expire.load(Ordering::Relaxed) {
                             engine.expire_due(engine.clock.unix_ms());
                         }
@@ -178,27 +201,47 @@ impl Engine {
     pub(crate) fn last_lsn(&self, world: &World) -> Lsn {
         match &world.log {
             Some(log) => log.last(),
-            None => Lsn(self.unlogged.load(Ordering::Relaxed)),
+            // A read-modify-write: whoever numbers after it has seen what its caller did before: `view/cuts`.
+            None => Lsn(self.unlogged.fetch_add(0, Ordering::AcqRel)),
         }
     }
 
-    /// Gives `batch` its `Lsn`s and appends it to the log if there is one. Returns the first. With `gathers`
-    /// it is sent off by `Session`.
+    /// Gives `batch` its `Lsn`s and appends it to the log if there is one. Returns the first, and the views
+    /// that see what was there before. With `gathers` it is sent off by `Session`.
     pub(crate) fn append(
         &self,
         world: &World,
         batch: &Batch<'_>,
         group: &mut Group,
         gathers: bool,
-    ) -> Result<Lsn, CommitError> {
-        let Some(log) = &world.log else {
-            return Ok(Lsn(1 + self.unlogged.fetch_add(batch.len() as u64, Ordering::Relaxed)));
+    ) -> Result<(Lsn, Readers), CommitError> {
+        let first = if let Some(log) = &world.log {
+            group.clear();
+            for write in batch {
+                group.push(write);
+            }
+            if gathers { log.append_to_gather(group)? } else { log.append(group)? }
+        } else {
+            Lsn(1 + self.unlogged.fetch_add(batch.len() as u64, Ordering::AcqRel))
         };
-        group.clear();
-        for write in batch {
-            group.push(write);
-        }
-        Ok(if gathers { log.append_to_gather(group)? } else { log.append(group)? })
+        Ok((first, self.views.before(first, || self.last_lsn(world))))
+    }
+
+    /// Opens views, all at one instant: the newest change so far. It waits for nobody but a command that has
+    /// the store for itself.
+    pub fn open_views(&self, options: &[ViewOptions]) -> Result<Vec<View>, ViewError> {
+        let world = self.gates[BACKGROUND].0.read();
+        self.views.open(options, &world.tables, || self.last_lsn(&world))
+    }
+
+    /// Opens one view.
+    pub fn open_view(&self, options: ViewOptions) -> Result<View, ViewError> {
+        Ok(self.open_views(&[options])?.remove(0))
+    }
+
+    /// The open views, and what is kept for them.
+    pub fn views(&self) -> &Views {
+        &self.views
     }
 
     /// Which records of the log have been replaced.
@@ -226,12 +269,12 @@ impl Engine {
     /// Deletes the keys that are due at `now`, one segment at a time. Stops early if the log refuses writes.
     pub fn expire_due(&self, now: UnixMs) {
         let mut group = Group::default();
-        let databases = self.gates[EXPIRER].0.read().tables.len();
+        let databases = self.gates[BACKGROUND].0.read().tables.len();
         for db in 0..databases {
             let mut from = 0;
             loop {
                 // The gate is left after each segment, so that closing it waits for one segment at most.
-                let world = self.gates[EXPIRER].0.read();
+                let world = self.gates[BACKGROUND].0.read();
                 let Some(index) = world.tables[db].next_due(from, now) else { break };
                 from = index + 1;
                 if self.expire_segment(&world, db as u8, index, now, &mut group).is_err() {
@@ -263,6 +306,29 @@ impl Engine {
         }
         latched.set_due(next);
         Ok(())
+    }
+}
+
+impl Source for Engine {
+    fn view(&self) -> Result<View, ViewError> {
+        self.open_view(ViewOptions::once("checkpoint"))
+    }
+
+    fn alone(&self, work: &mut dyn FnMut(&[Arc<Table>], Lsn)) {
+        let alone = self.close_gate();
+        let world = &alone.worlds[0];
+        work(&world.tables, self.last_lsn(world));
+    }
+
+    fn settle(&self, cut: Lsn) -> Result<Option<u128>, LogError> {
+        let log = self.gates[BACKGROUND].0.read().log.clone();
+        let Some(log) = log else { return Ok(None) };
+        log.sync_up_to(cut)?;
+        Ok(Some(log.log_id()))
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &*self.clock
     }
 }
 

@@ -8,12 +8,13 @@
 //!   Engine::enter ──> Session::latch ──> Latched::get … ──> Latched::commit ──> Latched::release
 //! ```
 //!
-//! Floors, from the ground up: `record`, `io`, `value`, `table`, `log`, `overlay` and `watch`, then
-//! `session`, `recovery` and `engine`, where they meet.
+//! Floors, from the ground up: `record`, `io`, `value`, `table`, `log`, `view`, `checkpoint`, `overlay` and
+//! `watch`, then `session`, `recovery` and `engine`, where they meet.
 
 // Tests damage files and wait as they like; the product goes through `io`.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+pub mod checkpoint;
 pub mod engine;
 pub mod io;
 pub mod log;
@@ -24,9 +25,11 @@ pub mod repair;
 pub mod session;
 pub mod table;
 pub mod value;
+pub mod view;
 mod watch;
 
 pub use engine::Engine;
 pub use log::{Appender, Durable, Group, Log, LogError, LogOptions, OpenError, SyncMode};
 pub use table::{Entry, KeyHash, ScanBudget};
+pub use view::{View, ViewOptions};
 pub use watch::Watch;

@@ -11,10 +11,11 @@
 //! that would cost as much; with very many cores a router would win. Records that concern whole databases are
 //! a meeting point: all replayers stop there and one of them does the work.
 
+use crate::checkpoint::{Checkpoint, Checkpoints, Loaded};
 use crate::io::Disk;
 use crate::log::{Block, Damage, Log, LogOptions, OpenError, Reader, Recovered, Validity};
 use crate::record::{Bytes, Change, Lsn, Write};
-use crate::table::{KeyHash, Retired, Table};
+use crate::table::{KeyHash, Readers, Retired, Table};
 use crossbeam_channel::{Receiver, Sender};
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
@@ -111,6 +112,8 @@ fn change_databases(tables: &mut [Arc<Table>], write: &Write<'_>) {
 
 struct Replay {
     tables: Mutex<Vec<Arc<Table>>>,
+    /// What is not newer is in the tables already.
+    base: Lsn,
     meeting: Meeting,
     misfit: Mutex<Option<Misfit>>,
 }
@@ -122,6 +125,14 @@ pub struct Progress {
     pub bytes_read: AtomicU64,
     /// Bytes of the log in all.
     pub bytes: AtomicU64,
+}
+
+impl Progress {
+    /// Notes that `read` of `bytes` have been read.
+    pub fn note(&self, read: u64, bytes: u64) {
+        self.bytes_read.store(read, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
 }
 
 /// What opening found.
@@ -138,46 +149,99 @@ pub struct Opened {
     pub replayed: Replayed,
 }
 
-/// Opens the log of `options`, or makes one, and replays it into `databases` tables with `threads` threads.
+/// Opens the log of `options`, or makes one, and replays it into `databases` tables with `threads` threads:
+/// on top of the checkpoint, if there is one that it goes on from.
 pub fn open(
     disk: Arc<dyn Disk>,
-    options: LogOptions,
+    mut options: LogOptions,
+    checkpoints: Option<&Checkpoints>,
     databases: usize,
     threads: usize,
     progress: &Progress,
 ) -> Result<Opened, OpenError> {
     let directories = options.directories.clone();
+    let checkpoint = checkpoints.and_then(Checkpoints::current);
+    options.base = checkpoint.as_ref().map_or(Lsn::ZERO, |checkpoint| checkpoint.cut);
     let mut reader: Reader = Log::open(disk, options)?;
+    let loaded = match checkpoints {
+        Some(checkpoints) if is_continued(&reader, checkpoint.as_ref(), checkpoints)? => {
+            let note = |read, bytes| progress.note(read, bytes);
+            let failed = |error| OpenError::Checkpoint(Box::new(error));
+            let loaded = checkpoints.load(databases, threads, &note).map_err(failed)?;
+            checkpoints.continue_with(reader.log_id()).map_err(failed)?;
+            loaded
+        }
+        _ => None,
+    };
+    let Loaded { tables, cut, .. } =
+        loaded.unwrap_or_else(|| Loaded { tables: empty(databases), cut: Lsn::ZERO, keys: 0 });
     let next = || {
         let block = reader.next_block()?;
         let read = reader.progress();
-        progress.bytes_read.store(read.bytes_read(), Ordering::Relaxed);
-        progress.bytes.store(read.bytes_total, Ordering::Relaxed);
+        progress.note(read.bytes_read(), read.bytes_total);
         Ok(block.map(Arc::new))
     };
     let validity = Arc::new(Validity::new());
-    let (tables, replayed) = replay(next, databases, threads, |lsns| validity.invalidate(lsns))?;
+    let (tables, replayed) = replay(next, tables, cut, threads, |lsns| validity.invalidate(lsns))?;
     if let Some(misfit) = replayed.misfit {
         return Err(OpenError::from(misfit.damage).with_remedy(&directories));
     }
     let (log, recovered) = reader.into_log()?;
+    if recovered.last < cut {
+        let last = recovered.last;
+        return Err(OpenError::Unrelated(format!(
+            "the log ends with record {last}, before the checkpoint, which has all up to {cut}: files of it \
+             are missing; restore them, or start with --appendonly no to use the checkpoint alone"
+        )));
+    }
     Ok(Opened { tables, log, validity, recovered, replayed })
 }
 
-/// Replays `blocks` into `databases` tables with `threads` threads. `invalidate` is told the `Lsn`s whose
-/// records have been replaced.
+/// So many databases without keys.
+pub(crate) fn empty(databases: usize) -> Vec<Arc<Table>> {
+    (0..databases).map(|_| Arc::default()).collect()
+}
+
+/// Whether a log goes on from the checkpoint; an error if they do not belong together.
+fn is_continued(
+    reader: &Reader,
+    checkpoint: Option<&Checkpoint>,
+    checkpoints: &Checkpoints,
+) -> Result<bool, OpenError> {
+    let directory = checkpoints.directory().display();
+    match checkpoint {
+        None if reader.base() == Lsn::ZERO => Ok(false),
+        None => Err(OpenError::Unrelated(format!(
+            "the log goes on from a checkpoint with all up to record {}, and there is none in {directory}: \
+             restore it",
+            reader.base()
+        ))),
+        Some(checkpoint) if checkpoint.log == Some(reader.log_id()) => Ok(true),
+        // The second: the first start with a log ended before it could say so in the manifest.
+        Some(checkpoint)
+            if reader.is_new() || checkpoint.log.is_none() && reader.base() == checkpoint.cut =>
+        {
+            Ok(true)
+        }
+        Some(_) => Err(OpenError::Unrelated(format!(
+            "the checkpoint in {directory} was not taken with this log, so one of the two is older: start \
+             with --appendonly no to use the checkpoint alone, or move it away to use the log alone"
+        ))),
+    }
+}
+
+/// Replays what is newer than `base` in `blocks` into `tables`, which are as of then, with `threads` threads.
+/// `invalidate` is told the `Lsn`s whose records have been replaced.
 pub fn replay(
     mut blocks: impl FnMut() -> Result<Option<Arc<Block>>, OpenError>,
-    databases: usize,
+    tables: Vec<Arc<Table>>,
+    base: Lsn,
     threads: usize,
     invalidate: impl Fn(&[Lsn]) + Sync,
 ) -> Result<(Vec<Arc<Table>>, Replayed), OpenError> {
     let threads = threads.max(1);
-    let replay = Replay {
-        tables: Mutex::new((0..databases).map(|_| Arc::new(Table::default())).collect()),
-        meeting: Meeting::of(threads),
-        misfit: Mutex::default(),
-    };
+    let replay =
+        Replay { tables: Mutex::new(tables), base, meeting: Meeting::of(threads), misfit: Mutex::default() };
     let mut records = 0;
     std::thread::scope(|scope| {
         let mut senders: Vec<Sender<Arc<Block>>> = Vec::with_capacity(threads);
@@ -231,6 +295,9 @@ impl Replay {
                     Write::Flush { db } => db.unwrap_or(0),
                     Write::Swap { a, b } => a.max(b),
                 };
+                if record.lsn <= self.base {
+                    continue;
+                }
                 if highest as usize >= tables.len() {
                     return Err(block.too_few_databases(highest, tables.len()));
                 }
@@ -267,6 +334,7 @@ impl Replay {
         gathered: &mut Gathered<'_>,
         retired: &mut Retired,
     ) {
+        let nobody = Readers::default();
         let ours = || gathered.runs.iter().filter(|run| run.ours);
         if let Some(db) = ours().map(|run| run.db).next() {
             tables[db as usize].fetch(ours().filter(|run| run.db == db).map(|run| run.hash));
@@ -277,7 +345,7 @@ impl Replay {
             let (index, mut segment) = table.write_of(hash);
             let mut crowded = false;
             for (lsn, change) in changes.by_ref().take(records) {
-                let (effect, fits) = segment.apply(hash, &key, &change, lsn, retired);
+                let (effect, fits) = segment.apply(hash, &key, &change, lsn, &nobody, retired);
                 table.note(index, effect.keys, effect.expiry);
                 crowded |= effect.keys > 0 && table.is_crowded(segment.len());
                 if !fits {

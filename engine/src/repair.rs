@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use crate::io::Disk;
 use crate::log::{Log, OpenError, Reader};
-use crate::recovery::replay;
+use crate::record::Lsn;
+use crate::recovery::{empty, replay};
 
 pub use crate::log::{Damage, FileSurvey, Lost, Remedy, Survey};
 
@@ -52,9 +53,11 @@ fn examine(
     keeps_locks: bool,
 ) -> Result<(Survey, Reader), OpenError> {
     let mut reader = Log::examine(disk.clone(), directories, keeps_locks)?;
-    let (tables, replayed) = replay(|| Ok(reader.next_block()?.map(Arc::new)), DATABASES, threads, |_| {})?;
+    let (tables, replayed) =
+        replay(|| Ok(reader.next_block()?.map(Arc::new)), empty(DATABASES), Lsn::ZERO, threads, |_| {})?;
     drop(tables);
-    if let Some(misfit) = replayed.misfit {
+    // What a log that goes on from a checkpoint changes is not all here.
+    if let Some(misfit) = replayed.misfit.filter(|_| reader.base() == Lsn::ZERO) {
         // The locks of the first reading would refuse the second.
         drop(reader);
         reader = Log::examine(disk.clone(), directories, keeps_locks)?;

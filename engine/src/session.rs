@@ -13,7 +13,7 @@ use crate::engine::{CommitError, Engine};
 use crate::log::{Appender, Group};
 use crate::overlay::Overlay;
 use crate::record::{Batch, Change, Lsn, UnixMs, Write};
-use crate::table::{Entry, KeyHash, Retired, Segment, Table};
+use crate::table::{Entry, KeyHash, Readers, Retired, Segment, Table};
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -234,13 +234,13 @@ impl<'e> Exclusive<'e> {
     /// of its last write. On an error nothing has changed. The memory of flushed databases is freed in the
     /// background.
     pub fn commit(&mut self, batch: &Batch<'_>, group: &mut Group) -> Result<Lsn, CommitError> {
-        let mut lsn = self.engine.append(&self.worlds[0], batch, group, false)?;
+        let (mut lsn, readers) = self.engine.append(&self.worlds[0], batch, group, false)?;
         let is_key = |write: &Write<'_>| matches!(write, Write::Key { .. });
         for run in batch.chunk_by(|a, b| is_key(a) && is_key(b)) {
             match &run[0] {
                 Write::Flush { db } => self.flush(*db),
                 Write::Swap { a, b } => self.swap(*a, *b),
-                Write::Key { .. } => self.apply(run, lsn),
+                Write::Key { .. } => self.apply(run, lsn, &readers),
             }
             lsn = lsn.after(run.len() as u64);
         }
@@ -248,14 +248,14 @@ impl<'e> Exclusive<'e> {
     }
 
     /// Applies changes of keys. Those who come in see all of them or none, as the gate is closed.
-    fn apply(&self, writes: &[Write<'_>], first: Lsn) {
+    fn apply(&self, writes: &[Write<'_>], first: Lsn, readers: &Readers) {
         let place = |write: &Write<'_>| match write {
             Write::Key { db, key, .. } => Some((*db, KeyHash::of(key))),
             _ => None,
         };
         let keys: Vec<_> = writes.iter().filter_map(place).collect();
         let mut latched = self.latch(&keys, Access::Write, self.engine.now());
-        latched.apply(writes, first);
+        latched.apply(writes, first, readers);
         latched.release();
     }
 
@@ -451,13 +451,13 @@ impl<'s> Latched<'s> {
     ///
     /// REQUIRES: the keys are latched for writing. On an error nothing has changed.
     pub fn commit(&mut self, batch: &Batch<'_>, group: &mut Group) -> Result<Lsn, CommitError> {
-        let first = self.engine.append(self.world, batch, group, self.outdated.is_some())?;
-        Ok(self.apply(batch, first))
+        let (first, readers) = self.engine.append(self.world, batch, group, self.outdated.is_some())?;
+        Ok(self.apply(batch, first, &readers))
     }
 
-    /// Applies changes of keys that the log has taken, the first of them as `first`. Returns the `Lsn` of the
-    /// last.
-    fn apply(&mut self, writes: &[Write<'_>], first: Lsn) -> Lsn {
+    /// Applies changes of keys that the log has taken, the first of them as `first`, and keeps what
+    /// `readers` still need. Returns the `Lsn` of the last.
+    fn apply(&mut self, writes: &[Write<'_>], first: Lsn, readers: &Readers) -> Lsn {
         let mut retired = Retired::default();
         let mut lsn = first;
         for write in writes {
@@ -471,9 +471,14 @@ impl<'s> Latched<'s> {
             let Latch::Write(segment) = &mut held.latch else {
                 panic!("a command that writes latches for writing");
             };
-            let (effect, fits) = segment.apply(hash, key, change, lsn, &mut retired);
+            let table = &self.world.tables[*db as usize];
+            let (effect, fits) = if readers.is_empty() {
+                segment.apply(hash, key, change, lsn, readers, &mut retired)
+            } else {
+                segment.apply(hash, key, change, lsn, &table.waiting(readers, hash), &mut retired)
+            };
             debug_assert!(fits, "a command checks the kind before it changes an entry: {change:?}");
-            self.world.tables[*db as usize].note(held.index, effect.keys, effect.expiry);
+            table.note(held.index, effect.keys, effect.expiry);
             if effect.keys > 0 {
                 self.engine.watches().note_created(*db, key);
             }
@@ -485,6 +490,7 @@ impl<'s> Latched<'s> {
                 None => self.engine.validity().invalidate(&retired.lsns),
             }
         }
+        self.engine.views().note_kept(retired.kept);
         self.engine.discard_values(retired.garbage);
         let last = Lsn(lsn.0 - 1);
         self.see(last);

@@ -17,7 +17,7 @@ const BLOCK_HEADER: usize = 64;
 
 fn open(disk: &SimDisk, databases: usize, threads: usize) -> Result<Opened, OpenError> {
     let options = LogOptions::new(vec!["/log".into()]);
-    recovery::open(Arc::new(disk.clone()), options, databases, threads, &Progress::default())
+    recovery::open(Arc::new(disk.clone()), options, None, databases, threads, &Progress::default())
 }
 
 /// A log of three blocks, a put in each; the last put is to database 9.

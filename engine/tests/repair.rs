@@ -27,7 +27,7 @@ fn directories(count: usize) -> Vec<PathBuf> {
 fn open(disk: &SimDisk, count: usize) -> Result<Opened, OpenError> {
     let mut options = LogOptions::new(directories(count));
     options.file_bytes = 2 << 10;
-    recovery::open(Arc::new(disk.clone()), options, 16, 2, &Progress::default())
+    recovery::open(Arc::new(disk.clone()), options, None, 16, 2, &Progress::default())
 }
 
 fn begin(disk: &SimDisk, count: usize) -> Result<Repair, OpenError> {

@@ -24,7 +24,7 @@ fn open(directories: &[&std::path::Path], threads: usize) -> Store {
     let clock = Arc::new(ManualClock::new(1_000_000));
     let mut options = LogOptions::new(directories.iter().map(|path| path.to_path_buf()).collect());
     options.mode = SyncMode::No;
-    let opened = recovery::open(Arc::new(OsDisk), options, 16, threads, &Progress::default()).unwrap();
+    let opened = recovery::open(Arc::new(OsDisk), options, None, 16, threads, &Progress::default()).unwrap();
     let shared: Arc<dyn Clock> = clock.clone();
     let appender = Some(opened.log.appender());
     let (engine, background) = Engine::new(opened.tables, 2, appender, opened.validity, shared);
@@ -282,6 +282,8 @@ fn a_replayer_that_panics_leaves_nobody_waiting() {
     // One of the two gives up, on its way to the flush where all meet.
     let invalidate =
         |_: &[Lsn]| assert!(!first.swap(false, std::sync::atomic::Ordering::Relaxed), "on purpose");
-    let replay = std::panic::AssertUnwindSafe(|| recovery::replay(blocks, 16, 2, invalidate));
+    let replay = std::panic::AssertUnwindSafe(|| {
+        recovery::replay(blocks, (0..16).map(|_| Arc::default()).collect(), Lsn::ZERO, 2, invalidate)
+    });
     assert!(std::panic::catch_unwind(replay).is_err(), "the panic is passed on");
 }

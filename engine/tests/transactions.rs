@@ -196,7 +196,7 @@ fn open(disk: &SimDisk) -> Result<(Arc<Engine>, Background, Log), OpenError> {
     options.mode = SyncMode::No;
     options.file_bytes = 4_096;
     let disk = Arc::new(disk.clone());
-    let opened = recovery::open(disk, options, DATABASES as usize, 2, &Progress::default())?;
+    let opened = recovery::open(disk, options, None, DATABASES as usize, 2, &Progress::default())?;
     let appender = Some(opened.log.appender());
     let clock = Arc::new(ManualClock::new(NOW));
     let (engine, background) = Engine::new(opened.tables, 1, appender, opened.validity, clock);

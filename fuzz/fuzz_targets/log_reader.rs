@@ -75,7 +75,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn open(disk: &SimDisk, options: &LogOptions, threads: usize) -> Result<Opened, OpenError> {
-    recovery::open(Arc::new(disk.clone()), options.clone(), DATABASES, threads, &Progress::default())
+    recovery::open(Arc::new(disk.clone()), options.clone(), None, DATABASES, threads, &Progress::default())
 }
 
 /// Repairs what can be repaired; says whether a start takes the log now.

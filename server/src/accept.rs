@@ -98,8 +98,8 @@ impl Acceptor {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = self.signals.terminate.recv() => tracing::info!("Received SIGTERM"),
-                _ = self.signals.interrupt.recv() => tracing::info!("Received SIGINT"),
+                _ = self.signals.terminate.recv() => self.stop_by_signal("SIGTERM"),
+                _ = self.signals.interrupt.recv() => self.stop_by_signal("SIGINT"),
                 () = server.stop.notified() => {}
                 _ = ticks.tick() => {
                     rounds.make(&server);
@@ -129,6 +129,11 @@ impl Acceptor {
             }
             return Ok(());
         }
+    }
+
+    fn stop_by_signal(&self, signal: &str) {
+        tracing::info!("Received {signal}");
+        self.server.shut_down(self.server.saves_by_rule());
     }
 
     fn deal(&mut self, stream: Stream, peer: Address) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tarn_engine::SyncMode;
 use tarn_engine::value::EncodingLimits;
 use tarn_engine::value::limits::set_current;
+use tarn_engine::view::ViewLimits;
 
 /// Brings a changed configuration into force. `Err` names the directive that the system does not allow, and
 /// why; then nothing has changed.
@@ -30,6 +31,7 @@ pub fn apply(server: &Shared, old: &Config, new: &Config) -> Result<(), (&'stati
         if new.hz != old.hz {
             set_expiry_cycle(store, new.hz);
         }
+        set_view_limits(store, new);
         if new.appendfsync != old.appendfsync {
             set_sync_mode(store, new.appendfsync);
         }
@@ -63,12 +65,18 @@ pub fn open_doors(server: &Shared, store: Store) {
     server.config.apply_current(|config| {
         set_sync_mode(&store, config.appendfsync);
         set_expiry_cycle(&store, config.hz);
+        set_view_limits(&store, config);
         server.set_store(store);
     });
 }
 
 fn set_expiry_cycle(store: &Store, hz: u32) {
     store.engine.set_expiry_cycle(Duration::from_secs(1) / hz);
+}
+
+fn set_view_limits(store: &Store, config: &Config) {
+    let retained_bytes = config.view_memory_limit_bytes;
+    store.engine.views().set_limits(ViewLimits { retained_bytes, age: Duration::ZERO });
 }
 
 fn set_sync_mode(store: &Store, appendfsync: AppendFsync) {

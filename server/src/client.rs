@@ -4,6 +4,7 @@ use crate::address::Address;
 use crate::blocking::BlockRequest;
 use crate::command::Flags;
 use crate::error::CommandError;
+use crate::saver::Ticket;
 use crate::transaction::{Transaction, Watching};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -63,6 +64,8 @@ pub struct Client {
     pub watching: Watching,
     /// Whether a transaction runs: commands that would wait answer as if their time were over.
     pub denies_waiting: bool,
+    /// The checkpoint that its `SAVE` waits for.
+    pub save: Option<Ticket>,
 }
 
 impl Client {
@@ -79,6 +82,7 @@ impl Client {
             transaction: None,
             watching: Watching::default(),
             denies_waiting: false,
+            save: None,
         }
     }
 

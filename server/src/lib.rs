@@ -39,6 +39,7 @@ pub mod process;
 pub mod rates;
 pub mod rdb;
 pub mod rounds;
+pub mod saver;
 pub mod serve;
 pub mod shared;
 pub mod slowlog;

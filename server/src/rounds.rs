@@ -27,6 +27,7 @@ impl Rounds {
         });
         stats.note_memory(process::Heap::now().allocated);
         self.look_at_log(server);
+        server.saver.look(server, &server.config.snapshot());
     }
 
     /// Tells when the log fails and when it works again.

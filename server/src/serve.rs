@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   main thread: bind ── accept ─────────────────────── signal or SHUTDOWN ── stop workers ── close the log
-//!   loader:               └─ open the log, replay ─ doors open
+//!   loader:               └─ load, replay ───────── doors open: from now on takes the checkpoints
 //!   workers:              └─ LOADING … ───────────┴─ serve ─────────────────────────────── close connections
 //! ```
 
@@ -13,6 +13,7 @@ use crate::listen::{ListenError, Listeners};
 use crate::logging;
 use crate::pidfile::PidFile;
 use crate::process;
+use crate::saver::{self, Urgency};
 use crate::shared::{OpenLog, Shared, Store};
 use crate::worker;
 use parking_lot::Mutex;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Instant;
+use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
 use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::OsDisk;
 use tarn_engine::recovery;
@@ -65,6 +67,12 @@ pub enum ServeError {
     /// The log could not be opened.
     #[error(transparent)]
     Log(#[from] OpenError),
+    /// The checkpoint could not be opened.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The last checkpoint was not taken.
+    #[error("the last checkpoint was not taken: {0}; what changed since the one before is lost")]
+    LastCheckpoint(CheckpointError),
     /// The log could not be closed: what was written last may be lost.
     #[error("the log was not closed in order: {0}")]
     Close(#[from] LogError),
@@ -117,8 +125,9 @@ pub fn serve(loaded: Loaded) -> Result<(), ServeError> {
         let (server, config) = (server.clone(), config.clone());
         spawn("tarn-loader".to_owned(), move || {
             let loaded = load(&server, &config, &durable);
-            if loaded.is_err() {
-                server.shut_down();
+            match (&loaded, server.store()) {
+                (Ok(_), Some(store)) => server.saver.run(&server, &store.engine, &store.checkpoints),
+                _ => server.shut_down(false),
             }
             loaded
         })?
@@ -130,13 +139,30 @@ pub fn serve(loaded: Loaded) -> Result<(), ServeError> {
     for worker in workers {
         join(worker).map_err(|source| ServeError::System { what: "a worker failed", source })?;
     }
+    server.saver.stop(&server);
     let background = join(loader)?;
     drop(background);
-    if let Some(Store { log: Some(log), .. }) = server.store()
+    let Some(store) = server.store() else { return Ok(()) };
+    let saved = save_at_end(&server, store);
+    if let Some(log) = &store.log
         && let Some(log) = log.log.lock().take()
     {
         log.close()?;
         tracing::info!("The log is on disk. Bye");
+    }
+    saved
+}
+
+/// Takes a last checkpoint if one is wanted and anything has changed. REQUIRES: nobody takes one.
+fn save_at_end(server: &Shared, store: &Store) -> Result<(), ServeError> {
+    let has_changed = saver::changes(server) != server.saver.status().changes_saved;
+    let is_saved = store.checkpoints.current().is_some() && !has_changed;
+    if server.saves_at_end() && !is_saved {
+        tracing::info!("Taking a last checkpoint");
+        store.checkpoints.progress().resume();
+        let taken = saver::take(server, &store.engine, &store.checkpoints, Urgency::Last);
+        let taken = taken.map_err(ServeError::LastCheckpoint)?;
+        tracing::info!("Checkpoint: {} keys, {:.1} MB", taken.keys, taken.bytes as f64 / 1e6);
     }
     Ok(())
 }
@@ -182,18 +208,31 @@ fn prepare_directories(config: &Config) -> Result<(), ServeError> {
 /// Opens the log, replays it and opens the doors.
 fn load(server: &Shared, config: &Config, workers: &[Arc<Notify>]) -> Result<Option<Background>, ServeError> {
     let began = Instant::now();
+    let checkpoints = Arc::new(Checkpoints::open(Arc::new(OsDisk), &config.checkpoint_dir())?);
+    if let Some(checkpoint) = checkpoints.current() {
+        server.saver.note_loaded(checkpoint.unix_ms);
+    }
     if !config.appendonly {
-        let (engine, background) = Engine::unlogged(config.databases, config.threads(), server.clock.clone());
-        apply::open_doors(server, Store { engine, log: None });
-        tracing::info!("Ready to accept connections");
+        let note = |read, bytes| server.loading.note(read, bytes);
+        let loaded = checkpoints.load(config.databases, config.threads(), &note)?;
+        let (engine, background) = match loaded {
+            Some(loaded) => {
+                let seconds = began.elapsed().as_secs_f64();
+                tracing::info!("Loaded {} keys of a checkpoint in {seconds:.3} s", loaded.keys);
+                Engine::loaded(loaded, config.threads(), server.clock.clone())
+            }
+            None => Engine::unlogged(config.databases, config.threads(), server.clock.clone()),
+        };
+        open_doors(server, Store { engine, log: None, checkpoints });
         return Ok(Some(background));
     }
     let mut options = LogOptions::new(config.log_dirs());
     options.mode = apply::sync_mode(config.appendfsync);
     options.flushes_in_flight = config.log_flushes_in_flight;
     options.backlog_bytes_limit = config.log_backlog_limit_bytes;
+    let (databases, threads) = (config.databases, config.threads());
     let opened =
-        recovery::open(Arc::new(OsDisk), options, config.databases, config.threads(), &server.loading)?;
+        recovery::open(Arc::new(OsDisk), options, Some(&checkpoints), databases, threads, &server.loading)?;
     let seconds = began.elapsed().as_secs_f64();
     tracing::info!("Loaded {} records in {seconds:.3} s", opened.replayed.records);
     let durable = opened.log.durable();
@@ -213,9 +252,13 @@ fn load(server: &Shared, config: &Config, workers: &[Arc<Notify>]) -> Result<Opt
     );
     let always = AtomicBool::new(config.appendfsync == AppendFsync::Always);
     let log = OpenLog { log: Mutex::new(Some(opened.log)), durable, appender, always };
-    apply::open_doors(server, Store { engine, log: Some(log) });
-    tracing::info!("Ready to accept connections");
+    open_doors(server, Store { engine, log: Some(log), checkpoints });
     Ok(Some(background))
+}
+
+fn open_doors(server: &Shared, store: Store) {
+    apply::open_doors(server, store);
+    tracing::info!("Ready to accept connections");
 }
 
 fn spawn<T: Send + 'static>(

@@ -8,12 +8,14 @@ use crate::config::ConfigStore;
 use crate::live::Live;
 use crate::pause::Pause;
 use crate::rates::Rates;
+use crate::saver::Saver;
 use crate::slowlog::SlowLog;
 use crate::stats::Stats;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
+use tarn_engine::checkpoint::Checkpoints;
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, SystemClock};
 use tarn_engine::record::Lsn;
@@ -26,6 +28,8 @@ pub struct Store {
     pub engine: Arc<Engine>,
     /// The log; `None` with `appendonly no`.
     pub log: Option<OpenLog>,
+    /// Its checkpoints.
+    pub checkpoints: Arc<Checkpoints>,
 }
 
 impl Store {
@@ -74,8 +78,12 @@ pub struct Shared {
     pub started: Instant,
     /// Twenty random bytes in hexadecimal: this run of the server.
     pub run_id: String,
+    /// Who takes checkpoints.
+    pub saver: Saver,
     store: OnceLock<Store>,
     stopping: AtomicBool,
+    /// Whether the server takes a checkpoint before it ends.
+    saves_at_end: AtomicBool,
     /// How far loading has come.
     pub loading: Progress,
     /// What commands that need no key see while the data is being loaded.
@@ -107,8 +115,10 @@ impl Shared {
             clock: Arc::new(SystemClock::new()),
             started: Instant::now(),
             run_id: format!("{:08x}{:032x}", rand::random::<u32>(), rand::random::<u128>()),
+            saver: Saver::new(SystemClock::new().unix_ms()),
             store: OnceLock::new(),
             stopping: AtomicBool::new(false),
+            saves_at_end: AtomicBool::new(false),
             loading: Progress::default(),
             empty_store,
             acceptor,
@@ -148,8 +158,19 @@ impl Shared {
         }
     }
 
-    /// Asks the server to stop.
-    pub fn shut_down(&self) {
+    /// Whether there are rules to take checkpoints by; then one is taken at the end, too.
+    pub fn saves_by_rule(&self) -> bool {
+        !self.config.snapshot().save.rules.is_empty()
+    }
+
+    /// Whether the server takes a checkpoint before it ends.
+    pub fn saves_at_end(&self) -> bool {
+        self.saves_at_end.load(Ordering::Relaxed)
+    }
+
+    /// Asks the server to stop, after a last checkpoint if it `saves`.
+    pub fn shut_down(&self, saves: bool) {
+        self.saves_at_end.store(saves, Ordering::Relaxed);
         self.stopping.store(true, Ordering::Relaxed);
         self.stop.notify_one();
     }

@@ -65,6 +65,20 @@ impl Appender {
         Ok(first)
     }
 
+    /// Makes durable what has been appended up to `lsn`, whatever the mode. Waits for the disk.
+    pub fn sync_up_to(&self, lsn: Lsn) -> Result<(), LogError> {
+        while self.pipeline.durable.lsn() < lsn {
+            self.pipeline.hurry();
+            self.pipeline.durable.wait_a_while_for(lsn)?;
+        }
+        Ok(())
+    }
+
+    /// Which log it is; 0 for none.
+    pub fn log_id(&self) -> u128 {
+        self.pipeline.template.log_id
+    }
+
     /// The `Lsn` of the newest record.
     pub fn last(&self) -> Lsn {
         Lsn(self.pipeline.active.lock().next.0 - 1)

@@ -57,6 +57,12 @@ pub enum OpenError {
         /// How many there are.
         databases: usize,
     },
+    /// The checkpoint and the log tell different stories.
+    #[error("{0}")]
+    Unrelated(String),
+    /// The checkpoint that the log builds on cannot be read.
+    #[error(transparent)]
+    Checkpoint(Box<dyn std::error::Error + Send + Sync>),
     /// The disk refused.
     #[error(transparent)]
     Disk(#[from] DiskError),

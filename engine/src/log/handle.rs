@@ -61,11 +61,9 @@ impl Log {
     /// Makes durable what has been appended so far, whatever the mode, and returns the newest of it. Waits
     /// for the disk.
     pub fn sync(&self) -> Result<Lsn, LogError> {
-        let last = self.appender().last();
-        while self.pipeline.durable.lsn() < last {
-            self.pipeline.hurry();
-            self.pipeline.durable.wait_a_while_for(last)?;
-        }
+        let appender = self.appender();
+        let last = appender.last();
+        appender.sync_up_to(last)?;
         Ok(last)
     }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::io::{Clock, SystemClock};
+use crate::record::Lsn;
 
 /// When records become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub struct LogOptions {
     /// Bytes accepted but not yet written above which callers should wait before they append more. When twice
     /// as many wait, more are refused.
     pub backlog_bytes_limit: usize,
+    /// Where a log begins that is made now: behind this record, which a checkpoint has.
+    pub base: Lsn,
     /// What time it is, for the status.
     pub clock: Arc<dyn Clock>,
 }
@@ -55,6 +58,7 @@ impl LogOptions {
             file_bytes: 64 << 20,
             flushes_in_flight: 4,
             backlog_bytes_limit: 64 << 20,
+            base: Lsn::ZERO,
             clock: Arc::new(SystemClock::new()),
         }
     }

@@ -76,6 +76,8 @@ pub struct Recovered {
     pub closed: bool,
     /// Whether there was no log before.
     pub created: bool,
+    /// The log begins behind this record; not 0 if it goes on where a checkpoint ends.
+    pub base: Lsn,
 }
 
 /// How far the merge has come.
@@ -121,6 +123,10 @@ impl Reader {
             state.durable = newest.opened_after;
         }
         state.recovered.created = headers.is_empty();
+        // The first epoch begins behind the base of the log, be it that nothing was ever written in it.
+        let oldest = headers.iter().min_by_key(|header| header.epoch);
+        state.recovered.base = oldest.map_or(options.base, |header| Lsn(header.first.0.saturating_sub(1)));
+        state.last = state.recovered.base;
         let bytes_read = Arc::new(AtomicU64::new(0));
         let mut bytes_total = 0;
         for source in &mut sources {
@@ -132,6 +138,21 @@ impl Reader {
         }
         let progress = OpenProgress { bytes_read, bytes_total };
         Ok(Reader { disk, options, directories, sources, progress, state, examines, stop: None })
+    }
+
+    /// Which log it is.
+    pub fn log_id(&self) -> u128 {
+        self.directories.log_id
+    }
+
+    /// Whether there was no log before.
+    pub fn is_new(&self) -> bool {
+        self.state.recovered.created
+    }
+
+    /// The log begins behind this record: 0, or the cut of a checkpoint that it needs.
+    pub fn base(&self) -> Lsn {
+        self.state.recovered.base
     }
 
     /// How much has been read.

@@ -18,6 +18,7 @@
 //! holds no other.
 
 use super::entry::{Entry, touch_all};
+use super::remset::VIEWS;
 use super::segment::{KeyHash, Segment};
 use crate::record::UnixMs;
 use crate::value::POSITION_BITS;
@@ -38,11 +39,11 @@ const COUNTERS: usize = 16;
 /// The due time of a segment in which nothing expires.
 const NEVER: u64 = u64::MAX;
 /// The last position of a scan.
-const LAST_POSITION: u64 = (1 << POSITION_BITS) - 1;
+pub(super) const LAST_POSITION: u64 = (1 << POSITION_BITS) - 1;
 
 /// A latched segment and, beside the latch, when the first of its entries is due.
-struct Cell {
-    segment: RwLock<Segment>,
+pub(super) struct Cell {
+    pub(super) segment: RwLock<Segment>,
     /// ≤ the earliest expiry in the segment. Lowered under the latch by whoever sets an expiry; raised by the
     /// expirer under it.
     due: AtomicU64,
@@ -62,6 +63,8 @@ pub struct Table {
     /// Held by the one thread that is making the table larger.
     growing: Mutex<()>,
     keys: [Counter; COUNTERS],
+    /// For each view, the positions that it has read: see `visit.rs`.
+    pub(super) passed: [AtomicU64; VIEWS],
 }
 
 impl Default for Table {
@@ -71,6 +74,7 @@ impl Default for Table {
             segments: AtomicUsize::new(1),
             growing: Mutex::new(()),
             keys: [const { Counter(AtomicI64::new(0)) }; COUNTERS],
+            passed: [const { AtomicU64::new(0) }; VIEWS],
         }
     }
 }
@@ -81,14 +85,14 @@ fn new_page() -> Page {
 
 /// Which of `n` segments `hash` belongs to.
 #[inline]
-const fn index_among(n: usize, hash: KeyHash) -> usize {
+pub(super) const fn index_among(n: usize, hash: KeyHash) -> usize {
     let mask = n.next_power_of_two() - 1;
     let index = hash.0 as usize & mask;
     if index < n { index } else { index & (mask >> 1) }
 }
 
 impl Table {
-    fn cell(&self, index: usize) -> &Cell {
+    pub(super) fn cell(&self, index: usize) -> &Cell {
         let page = index / PAGE;
         let level = (usize::BITS - page.leading_zeros()) as usize;
         let first = if level == 0 { 0 } else { 1 << (level - 1) };
@@ -307,7 +311,7 @@ impl Table {
 }
 
 /// How many low bits of the hash all entries of segment `index` among `n` share.
-const fn depth_of(n: usize, index: usize) -> u32 {
+pub(super) const fn depth_of(n: usize, index: usize) -> u32 {
     let bits = n.next_power_of_two().trailing_zeros();
     let half = n.next_power_of_two() / 2;
     // Segments that have been split in this round, and those split off, are told apart by all bits.
@@ -349,13 +353,14 @@ mod tests {
 
     use super::*;
     use crate::record::{Change, Lsn};
-    use crate::table::Retired;
+    use crate::table::{Readers, Retired};
     use std::collections::BTreeMap;
 
     fn change(table: &Table, key: &[u8], change: &Change<'_>, lsn: u64) {
         let hash = KeyHash::of(key);
         let (index, mut segment) = table.write_of(hash);
-        let (effect, fits) = segment.apply(hash, key, change, Lsn(lsn), &mut Retired::default());
+        let (effect, fits) =
+            segment.apply(hash, key, change, Lsn(lsn), &Readers::default(), &mut Retired::default());
         assert!(fits);
         table.note(index, effect.keys, effect.expiry);
         let crowded = table.is_crowded(segment.len());

@@ -13,9 +13,11 @@
 
 use smallvec::SmallVec;
 
+use super::remset::Retained;
 use crate::record::{BYTES_MAX, Change, Kind, Lsn, Side, UnixMs};
 use crate::value::block::Header;
 use crate::value::body::Body;
+use crate::value::stored::Stored;
 use crate::value::{Garbage, ValueRef, limits};
 
 /// What became of an entry.
@@ -39,6 +41,15 @@ pub struct Retired {
     pub lsns: SmallVec<[Lsn; 4]>,
     /// Large values to be walked and dropped where no client waits.
     pub garbage: Vec<Garbage>,
+    /// Versions that were kept for views.
+    pub kept: Retained,
+}
+
+/// An entry as it was before a change.
+pub(super) struct OldVersion {
+    pub(super) entry: Entry,
+    /// Bytes that it holds beyond what the changed entry does; an estimate for nodes.
+    pub(super) bytes: usize,
 }
 
 /// A key and its value.
@@ -187,6 +198,36 @@ impl Entry {
         Ok(Applied::Kept)
     }
 
+    /// As `apply`, but what was there before is kept, at the cost of a bounded copy: a value that is replaced
+    /// as a whole is moved, nodes are shared, and what is in one allocation is copied.
+    pub(super) fn apply_and_keep(
+        &mut self,
+        change: &Change<'_>,
+        lsn: Lsn,
+        retired: &mut Retired,
+    ) -> Result<(Applied, OldVersion), Mismatch> {
+        let (new, applied) = match change {
+            Change::Put { .. } | Change::Image { .. } => {
+                (Entry::create(self.key(), change, lsn).ok_or(Mismatch)?, Applied::Kept)
+            }
+            Change::Delete => {
+                let empty = Body::empty(&Header::new(self.kind(), Lsn::ZERO), self.key());
+                (Entry { body: empty }, Applied::Emptied)
+            }
+            _ => {
+                let entry = self.clone();
+                let bytes = self.body.bytes_of_path();
+                let applied = self.apply(change, lsn, retired)?;
+                return Ok((applied, OldVersion { entry, bytes }));
+            }
+        };
+        let entry = std::mem::replace(self, new);
+        entry.retire_records(retired);
+        retired.garbage.extend(entry.body.records_of_nodes());
+        let bytes = entry.body.bytes_about();
+        Ok((applied, OldVersion { entry, bytes }))
+    }
+
     /// Reports all records and nodes of an entry that is deleted or overwritten.
     pub fn retire(self, retired: &mut Retired) {
         self.retire_records(retired);
@@ -316,6 +357,21 @@ impl Entry {
             self.body.block_mut().set_header(&Header { base: Some(lsn), ..header });
         }
         Ok(())
+    }
+
+    /// How the entry is stored.
+    pub(crate) fn stored(&self) -> Stored<'_> {
+        self.body.stored()
+    }
+
+    /// The entry of these bytes, as `stored` gave them; `None` if they are none.
+    pub(crate) fn from_stored(bytes: &[u8]) -> Option<Entry> {
+        Body::from_stored(bytes).map(|body| Entry { body })
+    }
+
+    /// The entry of a block and the elements of its nodes; `None` if they are none.
+    pub(crate) fn from_stored_nodes(head: &[u8], elements: &[u8]) -> Option<Entry> {
+        Body::from_stored_nodes(head, elements).map(|body| Entry { body })
     }
 
     /// The nodes of a large collection.

@@ -3,9 +3,13 @@
 
 pub mod directory;
 pub mod entry;
+pub mod remset;
 pub mod segment;
+pub mod visit;
 
 pub use crate::value::Garbage;
 pub use directory::{ScanBudget, Table};
 pub use entry::{Applied, Entry, Mismatch, Retired};
+pub use remset::{Freed, Reader, Readers, Retained, VIEWS};
 pub use segment::{Effect, KeyHash, Segment};
+pub use visit::{END, Part, Visitor};

@@ -3,9 +3,11 @@
 //! Invariants, under the latch:
 //! - every entry's hash belongs to this segment (`directory.rs` says which);
 //! - `expiring` counts the entries that have an expiry;
-//! - `removed` ≥ the `Lsn` of every removal from this segment.
+//! - `removed` ≥ the `Lsn` of every removal from this segment;
+//! - `remset` has a version for each view that has not passed a key yet and saw another entry of it.
 
 use super::entry::{Applied, Entry, Retired, touch_all};
+use super::remset::{Readers, Remset};
 use crate::record::{Change, Lsn, UnixMs};
 use crate::value::POSITION_BITS;
 use hashbrown::HashTable;
@@ -55,6 +57,7 @@ pub struct Segment {
     entries: HashTable<Entry>,
     expiring: usize,
     removed: Lsn,
+    remset: Remset,
 }
 
 /// What a change did to the number of keys and to the due time of a segment.
@@ -101,18 +104,28 @@ impl Segment {
     }
 
     /// The entries, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> + Clone {
         self.entries.iter()
     }
 
-    /// Applies `change` to `key` at `lsn`. A change that does not fit what is there (only a damaged log
-    /// has one) is dropped and `false` stands in the result.
+    pub(super) fn remset(&self) -> &Remset {
+        &self.remset
+    }
+
+    pub(super) fn remset_mut(&mut self) -> &mut Remset {
+        &mut self.remset
+    }
+
+    /// Applies `change` to `key` at `lsn` and keeps what was there for those of `readers` that see it. A
+    /// change that does not fit what is there (only a damaged log has one) is dropped and `false` stands in
+    /// the result.
     pub fn apply(
         &mut self,
         hash: KeyHash,
         key: &[u8],
         change: &Change<'_>,
         lsn: Lsn,
+        readers: &Readers,
         retired: &mut Retired,
     ) -> (Effect, bool) {
         if self.entries.len() == self.entries.capacity() {
@@ -136,12 +149,21 @@ impl Segment {
             Slot::Occupied(mut occupied) => {
                 let entry = occupied.get_mut();
                 let expiring = entry.expiry().is_some();
-                let applied = match change {
-                    Change::Delete => Applied::Emptied,
-                    _ => match entry.apply(change, lsn, retired) {
+                let needed = if readers.is_empty() { 0 } else { readers.seeing(entry.lsn()) };
+                let applied = if needed != 0 {
+                    let Ok((applied, version)) = entry.apply_and_keep(change, lsn, retired) else {
+                        return (effect, false);
+                    };
+                    retired.kept.add(version.bytes);
+                    self.remset.push(version.entry, needed, lsn, version.bytes);
+                    applied
+                } else if *change == Change::Delete {
+                    Applied::Emptied
+                } else {
+                    match entry.apply(change, lsn, retired) {
                         Ok(applied) => applied,
                         Err(_) => return (effect, false),
-                    },
+                    }
                 };
                 self.expiring -= usize::from(expiring);
                 if applied == Applied::Emptied {
@@ -159,6 +181,18 @@ impl Segment {
         (effect, true)
     }
 
+    /// Puts in an entry that was stored; `false`, and nothing has changed, if its key is there already.
+    pub(crate) fn insert(&mut self, hash: KeyHash, entry: Entry) -> bool {
+        match self.entries.entry(hash.inner(), |other| other.key() == entry.key(), rehash) {
+            Slot::Occupied(_) => false,
+            Slot::Vacant(vacant) => {
+                self.expiring += usize::from(entry.expiry().is_some());
+                vacant.insert(entry);
+                true
+            }
+        }
+    }
+
     /// Gives memory back when three quarters of a once full segment are empty.
     fn shrink(&mut self) {
         if self.entries.capacity() > 64 && self.entries.len() * 4 < self.entries.capacity() {
@@ -172,14 +206,18 @@ impl Segment {
         touch_all(self.entries.iter());
         let mut moved: Vec<Entry> = Vec::with_capacity(self.entries.len() / 2);
         moved.extend(self.entries.extract_if(|entry| KeyHash::of(entry.key()).0 & bit != 0));
-        let mut target =
-            Segment { entries: HashTable::with_capacity(moved.len()), expiring: 0, removed: self.removed };
+        let mut target = Segment {
+            entries: HashTable::with_capacity(moved.len()),
+            removed: self.removed,
+            ..Segment::default()
+        };
         for entry in moved {
             let expires = usize::from(entry.expiry().is_some());
             self.expiring -= expires;
             target.expiring += expires;
             target.entries.insert_unique(rehash(&entry), entry, rehash);
         }
+        target.remset = self.remset.split(bit);
         self.entries.shrink_to_fit(rehash);
         target
     }

@@ -11,6 +11,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::packed::{Buffer, LSN_BYTES, Varint, fill, lsn_at, lsn_bytes, varint_at};
+use super::stored::checked_run;
 use crate::record::{Kind, Lsn, UnixMs};
 
 /// The flag: an expiry is there.
@@ -84,6 +85,27 @@ impl Block {
         Block::new(header, key, &PACKED_EMPTY)
     }
 
+    /// The block of these bytes; `None` if its head or its key is none. What the payload holds is not looked
+    /// at.
+    pub(crate) fn checked(bytes: &[u8]) -> Option<Block> {
+        Block::key_of(bytes)?;
+        Some(Block(bytes.into()))
+    }
+
+    /// The key of the block of these bytes; `None` if its head or its key is none.
+    pub(crate) fn key_of(bytes: &[u8]) -> Option<&[u8]> {
+        let flags = *bytes.first()?;
+        Kind::from_u8(flags & KIND)?;
+        let known = KIND | EXPIRY | BASE | EXPIRY_LSN | STICKY;
+        (flags & !known == 0).then_some(())?;
+        Some(checked_run(bytes, head_len(flags))?.0)
+    }
+
+    /// All its bytes.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// Bytes of the allocation.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
@@ -154,9 +176,7 @@ impl Block {
     /// Bytes in front of the key's length.
     #[inline]
     fn head_len(&self) -> usize {
-        let flags = self.0[0];
-        let set = |flag: u8, bytes: usize| if flags & flag != 0 { bytes } else { 0 };
-        OPTIONAL_AT + set(EXPIRY, 8) + set(BASE, LSN_BYTES) + set(EXPIRY_LSN, LSN_BYTES)
+        head_len(self.0[0])
     }
 
     #[inline]
@@ -192,6 +212,15 @@ impl Block {
         let start = self.key_range().end;
         PackedMut { block: self, start }
     }
+}
+
+/// Bytes in front of the key's length of a block with these flags.
+#[inline]
+const fn head_len(flags: u8) -> usize {
+    const fn set(flags: u8, flag: u8, bytes: usize) -> usize {
+        if flags & flag != 0 { bytes } else { 0 }
+    }
+    OPTIONAL_AT + set(flags, EXPIRY, 8) + set(flags, BASE, LSN_BYTES) + set(flags, EXPIRY_LSN, LSN_BYTES)
 }
 
 /// The count and the elements of a packed payload.

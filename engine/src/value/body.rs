@@ -24,6 +24,9 @@ pub(crate) enum Body {
     Large(Box<Large>),
 }
 
+/// Bytes of the nodes from a root to a leaf, about.
+const PATH_BYTES: usize = 4096;
+
 const _: () = assert!(size_of::<Body>() == 16, "the two forms are told apart by the block's pointer");
 
 /// A collection of which the elements are in nodes; the block's payload is empty.
@@ -62,6 +65,11 @@ impl Body {
             Body::Small(_) => None,
             Body::Large(large) => Some(&large.nodes),
         }
+    }
+
+    /// A collection of these nodes. REQUIRES: the block has no payload.
+    pub(crate) fn of_nodes(block: Block, nodes: Nodes) -> Body {
+        Body::Large(Box::new(Large { block, nodes }))
     }
 
     /// A string.
@@ -133,6 +141,27 @@ impl Body {
             Body::Large(large) => size_of::<Large>() + large.nodes.bytes(),
         };
         size_of::<Body>() + self.block().len() + large
+    }
+
+    /// As `bytes`, but those of nodes are estimated by one leaf.
+    pub(crate) fn bytes_about(&self) -> usize {
+        let large = match self {
+            Body::Small(_) => 0,
+            Body::Large(large) => size_of::<Large>() + large.nodes.bytes_about(),
+        };
+        size_of::<Body>() + self.block().len() + large
+    }
+
+    /// About how many bytes a clone costs that differs in one element.
+    pub(crate) fn bytes_of_path(&self) -> usize {
+        let large = if self.nodes().is_some() { size_of::<Large>() + PATH_BYTES } else { 0 };
+        size_of::<Body>() + self.block().len() + large
+    }
+
+    /// The nodes as garbage, only for the records that it reports: others go on to use them.
+    pub(crate) fn records_of_nodes(&self) -> Option<Garbage> {
+        let nodes = self.nodes()?.clone();
+        Some(Garbage::nodes(Box::new(nodes), self.block().header().base))
     }
 
     /// The `Lsn`s of packed elements, where they have any; those in nodes are reported by their [`Garbage`].
@@ -284,7 +313,7 @@ impl Body {
         let mut block = std::mem::take(self.block_mut());
         let len = block.payload().len();
         block.splice_payload(0..len, &[]);
-        *self = Body::Large(Box::new(Large { block, nodes }));
+        *self = Body::of_nodes(block, nodes);
     }
 
     /// Notes whether Redis leaves the small encoding now that this element was put.

@@ -8,6 +8,7 @@
 
 use super::ValueRef;
 use super::packed::{Varint, lsn_bytes};
+use super::stored::checked_run;
 use crate::record::{BYTES_MAX, Kind, Lsn};
 
 /// Builds an image element by element.
@@ -166,18 +167,9 @@ impl<'a> ImageItems<'a> {
     }
 
     fn run(&mut self) -> Option<&'a [u8]> {
-        let mut len = 0;
-        for shift in (0..35).step_by(7) {
-            let byte = *self.bytes.get(self.at)?;
-            self.at += 1;
-            len |= usize::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                let run = self.bytes.get(self.at..)?.get(..len).filter(|_| len <= BYTES_MAX)?;
-                self.at += len;
-                return Some(run);
-            }
-        }
-        None
+        let (run, end) = checked_run(self.bytes, self.at)?;
+        self.at = end;
+        (run.len() <= BYTES_MAX).then_some(run)
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) mod packed;
 mod promises;
 pub(crate) mod scattered;
 pub mod set;
+pub(crate) mod stored;
 pub(crate) mod tree;
 pub mod zset;
 

@@ -59,6 +59,17 @@ impl Nodes {
             }
     }
 
+    /// As `bytes`, by the number of elements and the first leaf.
+    pub(crate) fn bytes_about(&self) -> usize {
+        size_of::<Nodes>()
+            + match self {
+                Nodes::List(tree) => tree.bytes_about(),
+                Nodes::Set(tree) => tree.bytes_about(),
+                Nodes::ZSet(trees) => trees.index.bytes_about() + trees.ranking.bytes_about(),
+                Nodes::Hash(tree) => tree.bytes_about(),
+            }
+    }
+
     pub(crate) fn value(&self) -> ValueRef<'_> {
         match self {
             Nodes::List(tree) => ValueRef::List(ListRef { form: Form::Tree(tree) }),

@@ -69,7 +69,7 @@ fn write(options: &LogOptions, groups: &[Vec<Write<'static>>], close: bool) -> F
     let mut lives = groups.chunks(groups.len().div_ceil(LIVES)).peekable();
     while let Some(life) = lives.next() {
         let shared = Arc::new(disk.clone());
-        let opened = recovery::open(shared, options.clone(), DATABASES, 1, &Progress::default());
+        let opened = recovery::open(shared, options.clone(), None, DATABASES, 1, &Progress::default());
         let log = opened.expect("a log that was written is opened").log;
         for writes in life {
             let mut group = Group::new();

@@ -5,6 +5,7 @@
 
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::command::{Command, Flags, row};
 use crate::commands;
@@ -13,9 +14,11 @@ use crate::context::Context;
 use crate::error::CommandError;
 use crate::latency;
 use crate::process::{self, Heap};
+use crate::saver;
 use crate::shared::{Shared, Store};
 use crate::stats::{CommandTotals, Totals};
 use tarn_engine::Entry;
+use tarn_engine::view::OpenView;
 use tarn_resp::request::Args;
 
 /// The rows of this family.
@@ -32,11 +35,12 @@ pub const COMMANDS: &[Command] = &[row(
 type Section = fn(&mut Report, &Context<'_, '_>);
 
 /// Name, title, whether it is shown without being asked for, and what writes it.
-const SECTIONS: [(&str, &str, bool, Section); 13] = [
+const SECTIONS: [(&str, &str, bool, Section); 14] = [
     ("server", "Server", true, server),
     ("clients", "Clients", true, clients),
     ("memory", "Memory", true, memory),
     ("persistence", "Persistence", true, persistence),
+    ("views", "Views", true, views),
     ("stats", "Stats", true, stats),
     ("replication", "Replication", true, replication),
     ("cpu", "CPU", true, cpu),
@@ -163,17 +167,12 @@ fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
     let store = cx.server.store();
     let log = store.and_then(|store| store.log.as_ref());
     let config = cx.server.config.snapshot();
-    let started_s = cx.server.clock.unix_ms() / 1000 - cx.server.started.elapsed().as_secs();
     report.line("loading", u8::from(store.is_none()));
     report.line("async_loading", 0);
     if store.is_none() {
         loading(report, cx);
     }
-    report.line("rdb_changes_since_last_save", cx.server.stats.sum(|worker| &worker.changes));
-    report.line("rdb_bgsave_in_progress", 0);
-    report.line("rdb_last_save_time", started_s);
-    report.line("rdb_last_bgsave_status", "ok");
-    report.line("rdb_saves", 0);
+    checkpoints(report, cx, store);
     report.line("aof_enabled", u8::from(config.appendonly));
     report.line("aof_rewrite_in_progress", 0);
     report.line("aof_last_bgrewrite_status", "ok");
@@ -187,6 +186,57 @@ fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
         report.line("log_dirs", config.log_dirs().len());
         report.line("log_durable_lsn", log.durable.lsn().0);
         report.line("log_backlog_bytes", backlog_bytes(cx.server));
+    }
+}
+
+fn checkpoints(report: &mut Report, cx: &Context<'_, '_>, store: Option<&Store>) {
+    let status = cx.server.saver.status();
+    let running = status.running_since.map(|since| since.elapsed());
+    let took = |last: Option<Duration>| last.map_or(-1, |took| took.as_secs() as i64);
+    report.line("rdb_changes_since_last_save", saver::changes(cx.server) - status.changes_saved);
+    report.line("rdb_bgsave_in_progress", u8::from(running.is_some()));
+    report.line("rdb_last_save_time", status.last_save_unix_s);
+    report.line("rdb_last_bgsave_status", if matches!(status.last, Some(Err(_))) { "err" } else { "ok" });
+    report.line("rdb_last_bgsave_time_sec", took(status.last.as_ref().map(|_| status.last_took)));
+    report.line("rdb_current_bgsave_time_sec", took(running));
+    report.line("rdb_saves", status.saves);
+    let views = store.map(|store| store.engine.views().status()).unwrap_or_default();
+    report.line("rdb_last_cow_size", views.retained_bytes_peak);
+    if let (Some(store), Some(_)) = (store, running) {
+        let progress = store.checkpoints.progress();
+        let (percent, bytes) = saver::progress(&store.checkpoints);
+        report.line("current_save_keys_processed", progress.keys.load(Ordering::Relaxed));
+        report.line("current_save_keys_total", progress.keys_total.load(Ordering::Relaxed));
+        report.line("checkpoint_progress_perc", format_args!("{percent:.2}"));
+        report.line("checkpoint_bytes_written", bytes);
+    }
+    match &status.last {
+        Some(Err(why)) => report.line("checkpoint_failure", why),
+        Some(Ok(taken)) => {
+            report.line("checkpoint_last_keys", taken.keys);
+            report.line("checkpoint_last_bytes", taken.bytes);
+            report.line("checkpoint_last_cut_usec", taken.cut.as_micros());
+            report.line("checkpoint_last_read_msec", taken.read.as_millis());
+            report.line("checkpoint_last_msec", taken.all.as_millis());
+        }
+        None => {}
+    }
+}
+
+fn views(report: &mut Report, cx: &Context<'_, '_>) {
+    let status = cx.keys.engine().views().status();
+    report.line("views_open", status.open.len());
+    report.line("views_opened", status.opened);
+    report.line("views_cancelled", status.cancelled);
+    report.line("views_retained_records", status.retained.records);
+    report.line("views_retained_bytes", status.retained.bytes);
+    report.line("views_retained_bytes_peak", status.retained_bytes_peak);
+    for (number, view) in status.open.iter().enumerate() {
+        let OpenView { purpose, cut, age, progress_permille, pinned } = view;
+        let pinned = u8::from(*pinned);
+        let (age_ms, percent) = (age.as_millis(), *progress_permille as f64 / 10.0);
+        let line = format!("purpose={purpose},cut={cut},age_ms={age_ms},read_perc={percent},pinned={pinned}");
+        report.line(&format!("view{number}"), line);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod bitfield;
 mod bits;
+mod checkpoints;
 mod client;
 pub mod command;
 mod config;
@@ -48,6 +49,7 @@ use tarn_resp::request::Args;
 const FAMILIES: &[(&str, &[Command])] = &[
     ("connection", connection::COMMANDS),
     ("connection", client::COMMANDS),
+    ("server", checkpoints::COMMANDS),
     ("server", server::COMMANDS),
     ("server", config::COMMANDS),
     ("server", info::COMMANDS),

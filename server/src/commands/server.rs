@@ -1,4 +1,4 @@
-//! Commands about the server: `TIME`, `LASTSAVE`, `SHUTDOWN`, `SLOWLOG`, `MEMORY`.
+//! Commands about the server: `TIME`, `SHUTDOWN`, `SLOWLOG`, `MEMORY`.
 
 use crate::client::After;
 use crate::command::{Command, Flags, KeySpec, row};
@@ -14,15 +14,6 @@ const ADMIN: Flags = ANY_TIME.with(Flags::ADMIN);
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
     row("time", 1, ANY_TIME.with(Flags::FAST), "2.6.0", "Returns the time of the server.", time),
-    row(
-        "lastsave",
-        1,
-        ANY_TIME.with(Flags::FAST),
-        "1.0.0",
-        "Returns when the data was last known to be safe: the start, until there are checkpoints.",
-        lastsave,
-    )
-    .categories(&["@admin", "@dangerous"]),
     row(
         "shutdown",
         -1,
@@ -61,12 +52,6 @@ fn time<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn lastsave<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    let age_ms = cx.server.started.elapsed().as_millis() as u64;
-    cx.reply.integer((cx.server.clock.unix_ms().saturating_sub(age_ms) / 1000) as i64);
-    Ok(())
-}
-
 fn shutdown<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let (mut save, mut nosave, mut abort) = (false, false, false);
     for word in args.tail(1) {
@@ -84,8 +69,12 @@ fn shutdown<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     if abort {
         return Err(CommandError::text("ERR No shutdown in progress."));
     }
+    let saves = match (save, nosave) {
+        (false, false) => cx.server.saves_by_rule(),
+        (save, _) => save,
+    };
     cx.client.after = After::Close;
-    cx.server.shut_down();
+    cx.server.shut_down(saves);
     Ok(())
 }
 

@@ -96,6 +96,28 @@ choice! {
 }
 
 choice! {
+    /// How a checkpoint gets the store as of one instant.
+    SnapshotAlgorithm {
+        /// All of it is read through a view.
+        Piggyback = "piggyback",
+        /// What has changed since the last checkpoint is read, and merged with that.
+        Hourglass = "hourglass",
+        /// A child process writes it: the baseline to compare with.
+        Fork = "fork",
+    }
+}
+
+choice! {
+    /// How hard checkpoints work.
+    CheckpointPace {
+        /// They rest most of the time.
+        Quiet = "quiet",
+        /// They do not rest.
+        Fast = "fast",
+    }
+}
+
+choice! {
     /// Who may use `DEBUG`.
     DebugAccess {
         /// Nobody.

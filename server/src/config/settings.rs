@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::directives::directives;
-use super::kinds::{AppendFsync, DebugAccess, LogCompaction, LogLevel, OutputBufferLimits, Phase, SaveRules};
+use super::kinds::{
+    AppendFsync, CheckpointPace, DebugAccess, LogCompaction, LogLevel, OutputBufferLimits, Phase, SaveRules,
+    SnapshotAlgorithm,
+};
 use super::shape::Value;
 
 /// Where the data is if nobody says otherwise, relative to the working directory.
@@ -57,6 +60,12 @@ pub struct Config {
     pub appendfsync: AppendFsync,
     /// When checkpoints are taken.
     pub save: SaveRules,
+    /// How a checkpoint gets the store as of one instant.
+    pub snapshot_algorithm: SnapshotAlgorithm,
+    /// How hard checkpoints work.
+    pub checkpoint_pace: CheckpointPace,
+    /// Bytes of old versions kept for views, past which the oldest is cancelled; 0 for no limit.
+    pub view_memory_limit_bytes: usize,
     /// Directories of the log as configured; see [`Config::log_dirs`].
     pub(super) log_dir_setting: Vec<PathBuf>,
     /// Flushes of one log directory that may be on their way to the device at once.
@@ -118,6 +127,11 @@ impl Config {
         self.log_dir_setting.iter().map(|path| self.dir.join(path)).collect()
     }
 
+    /// Directory of the checkpoints.
+    pub fn checkpoint_dir(&self) -> PathBuf {
+        self.dir.join("checkpoints")
+    }
+
     /// File for messages, below `dir` if relative; `None`: standard error.
     pub fn logfile_path(&self) -> Option<PathBuf> {
         self.below_dir(&self.logfile)
@@ -167,6 +181,9 @@ impl Config {
             appendonly: false,
             appendfsync: AppendFsync::default(),
             save: SaveRules::default(),
+            snapshot_algorithm: SnapshotAlgorithm::default(),
+            checkpoint_pace: CheckpointPace::default(),
+            view_memory_limit_bytes: 0,
             log_dir_setting: Vec::new(),
             log_flushes_in_flight: 0,
             log_backlog_limit_bytes: 0,

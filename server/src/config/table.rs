@@ -2,7 +2,9 @@
 //! it.
 
 use super::directives::{BYTES_MAX, Directive, Home, INT_MAX, int, memory};
-use super::kinds::{AppendFsync, ClientClass, DebugAccess, LogCompaction, LogLevel, Stored};
+use super::kinds::{
+    AppendFsync, CheckpointPace, ClientClass, DebugAccess, LogCompaction, LogLevel, SnapshotAlgorithm, Stored,
+};
 use super::settings::Config;
 use super::shape::Shape;
 
@@ -16,7 +18,6 @@ macro_rules! field {
     };
 }
 
-const NO_CHECKPOINTS: &str = "no checkpoints are taken yet";
 const NO_COMPACTION: &str = "the log is not compacted yet";
 const EXPIRES_ALL: &str = "every turn of the background work deletes all keys that are due";
 const NO_LATENCY_EVENTS: &str = "events of high latency are not kept yet";
@@ -87,8 +88,15 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::run_time("appendfsync", Shape::Choice(AppendFsync::NAMES), "everysec", field!(appendfsync),
         "flush the log every second, always before replying, or when the system decides"),
     Directive::run_time("save", Shape::List, "", field!(save),
-        "checkpoint after so many seconds with so many changes; \"\" for none")
-            .without_effect(NO_CHECKPOINTS),
+        "checkpoint after so many seconds with so many changes; \"\" for none"),
+    Directive::run_time("snapshot-algorithm", Shape::Choice(SnapshotAlgorithm::NAMES), "piggyback",
+        field!(snapshot_algorithm),
+        "what a checkpoint reads: piggyback all, hourglass what has changed, fork all in a child process"),
+    Directive::run_time("checkpoint-pace", Shape::Choice(CheckpointPace::NAMES), "quiet",
+        field!(checkpoint_pace),
+        "whether checkpoints rest two thirds of the time, or work as fast as they can"),
+    Directive::run_time("view-memory-limit", memory(0, BYTES_MAX), "0", field!(view_memory_limit_bytes),
+        "old versions kept for views past which the oldest is cancelled; 0 for none"),
     Directive::at_start("log-dir", Shape::Paths, "", field!(log_dir_setting),
         "directories of the log, one per device; empty for DIR/log"),
     Directive::at_start("log-flushes-in-flight", int(1, 64), "4", field!(log_flushes_in_flight),

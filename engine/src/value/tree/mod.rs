@@ -154,6 +154,20 @@ impl<O: Order> Tree<O> {
         self.root.for_each_leaf(visit);
     }
 
+    /// Bytes of memory below the root, if all elements are as those in the first leaf.
+    pub(crate) fn bytes_about(&self) -> usize {
+        let mut link = &self.root;
+        loop {
+            match link {
+                Link::Branch(branch) => link = &branch.children[0].link,
+                Link::Leaf(leaf) => {
+                    let elements = packed::items(O::LAYOUT, leaf).count().max(1);
+                    return (leaf.len() + ARC_BYTES) * self.count.div_ceil(elements);
+                }
+            }
+        }
+    }
+
     /// Bytes of memory below the root.
     pub(crate) fn bytes(&self) -> usize {
         self.root.bytes()

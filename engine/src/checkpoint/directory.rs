@@ -1,0 +1,283 @@
+//! The directory of checkpoints: taking the next one, and which one a start would load.
+//!
+//! ```text
+//!   checkpoint-8.tarn.new ──complete, synced──> checkpoint-8.tarn ──> MANIFEST names it ──> 7 is removed
+//! ```
+//!
+//! Whatever fails or ends in between, the manifest names a whole checkpoint: the old one or the new one. What
+//! is left of others is removed by the next start.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::error::CheckpointError;
+use super::format::{FileHeader, FileKind};
+use super::load::{Loaded, load};
+use super::manifest::{Checkpoint, MANIFEST, file_name};
+use super::merge::merge;
+use super::reader::FileReader;
+use super::take::{Base, Progress, Source, TakeOptions, dump};
+use super::writer::{self, Totals};
+use crate::io::{Disk, DiskLock};
+use crate::record::{Lsn, UnixMs};
+
+const LOCK_FILE: &str = "checkpoint.lock";
+/// Ends the name of a file that is not complete.
+const UNFINISHED: &str = ".new";
+/// Ends the name of a file of changes.
+const CHANGES: &str = ".changes";
+
+/// How a checkpoint gets the store as of one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// A child process, which has all memory as it was: the baseline.
+    Fork,
+    /// Only what has changed since the last checkpoint is read from the store, and merged with that.
+    Hourglass,
+    /// All is read from the store.
+    Piggyback,
+}
+
+/// What taking a checkpoint took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Taken {
+    /// Keys in it.
+    pub keys: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Until its cut was taken.
+    pub cut: Duration,
+    /// Until all that it needs of the store was read.
+    pub read: Duration,
+    /// In all.
+    pub all: Duration,
+}
+
+/// The checkpoints of one directory.
+pub struct Checkpoints {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    _lock: Box<dyn DiskLock>,
+    /// What the manifest names.
+    current: Mutex<Option<Checkpoint>>,
+    /// The store at the last checkpoint that this process took. Held while one is being taken.
+    base: Mutex<Option<Base>>,
+    number: AtomicU64,
+    progress: Progress,
+}
+
+impl Checkpoints {
+    /// Opens a directory, which is made if there is none, and removes what is left of checkpoints that were
+    /// not completed.
+    pub fn open(disk: Arc<dyn Disk>, directory: &Path) -> Result<Checkpoints, CheckpointError> {
+        disk.create_dir_all(directory)?;
+        let lock = disk.lock(&directory.join(LOCK_FILE))?;
+        let lock = lock.ok_or_else(|| CheckpointError::InUse(directory.to_path_buf()))?;
+        let current = Checkpoint::read(&*disk, directory)?;
+        let keep = current.as_ref().map(Checkpoint::file_name);
+        for name in disk.list(directory)? {
+            let ours = name.starts_with("checkpoint-") || name.starts_with(MANIFEST);
+            if ours && name != MANIFEST && Some(&name) != keep.as_ref() {
+                disk.remove(&directory.join(name))?;
+            }
+        }
+        let number = AtomicU64::new(current.as_ref().map_or(0, |checkpoint| checkpoint.number));
+        Ok(Checkpoints {
+            disk,
+            directory: directory.to_path_buf(),
+            _lock: lock,
+            current: Mutex::new(current),
+            base: Mutex::default(),
+            number,
+            progress: Progress::default(),
+        })
+    }
+
+    /// The checkpoint that a start would load.
+    pub fn current(&self) -> Option<Checkpoint> {
+        self.current.lock().clone()
+    }
+
+    /// Notes that this log goes on where the checkpoint ends. REQUIRES: there is one.
+    pub(crate) fn continue_with(&self, log: u128) -> Result<(), CheckpointError> {
+        let mut current = self.current.lock();
+        let Some(checkpoint) = &mut *current else { return Ok(()) };
+        let linked = Checkpoint { log: Some(log), ..checkpoint.clone() };
+        linked.publish(&*self.disk, &self.directory)?;
+        *checkpoint = linked;
+        Ok(())
+    }
+
+    /// Where the checkpoints are.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// How far the one that is being taken has come.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Loads the current checkpoint, if there is one, into `databases` tables with `threads` threads.
+    /// `progress` is told how many bytes have been read, and of how many.
+    pub fn load(
+        &self,
+        databases: usize,
+        threads: usize,
+        progress: &dyn Fn(u64, u64),
+    ) -> Result<Option<Loaded>, CheckpointError> {
+        let Some(checkpoint) = self.current() else { return Ok(None) };
+        let reader = FileReader::open(&*self.disk, &self.directory.join(checkpoint.file_name()))?;
+        load(reader, databases, threads, progress).map(Some)
+    }
+
+    /// Takes a checkpoint of `source`. On an error the last one is as it was.
+    pub fn take(
+        &self,
+        source: &dyn Source,
+        algorithm: Algorithm,
+        options: TakeOptions,
+        unix_ms: UnixMs,
+    ) -> Result<Taken, CheckpointError> {
+        let Some(mut base) = self.base.try_lock() else { return Err(CheckpointError::Busy) };
+        self.progress.calm_down();
+        let began = source.clock().monotonic();
+        let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
+        let path = self.directory.join(file_name(number));
+        let mut taking =
+            Taking { checkpoints: self, source, options, unix_ms, began, taken: Taken::default() };
+        let unfinished = with_ending(&path, UNFINISHED);
+        let changes = with_ending(&path, CHANGES);
+        let taken = match (algorithm, &*base, self.current()) {
+            (Algorithm::Hourglass, Some(base), Some(last)) => {
+                taking.changes_merged(&changes, base, &last, &unfinished)
+            }
+            (Algorithm::Fork, ..) => taking.forked(&unfinished),
+            _ => taking.full(&unfinished),
+        };
+        let outcome = taken.and_then(|(next_base, totals)| {
+            let (cut, keys) = (next_base.cut, totals.keys);
+            let checkpoint = Checkpoint { number, cut, keys, unix_ms, log: source.settle(cut)? };
+            self.publish(&unfinished, &path, &checkpoint)?;
+            *base = Some(next_base);
+            Ok(totals)
+        });
+        // What is left over, if anything; the next start tries again where this fails.
+        let _ = self.disk.remove(&changes);
+        let totals = outcome.inspect_err(|_| _ = self.disk.remove(&unfinished))?;
+        let Taken { cut, read, .. } = taking.taken;
+        Ok(Taken {
+            keys: totals.keys,
+            bytes: totals.bytes,
+            cut,
+            read,
+            all: source.clock().monotonic().saturating_sub(began),
+        })
+    }
+
+    /// Makes a complete file the checkpoint, and removes the one before.
+    fn publish(
+        &self,
+        unfinished: &Path,
+        path: &Path,
+        checkpoint: &Checkpoint,
+    ) -> Result<(), CheckpointError> {
+        self.disk.rename(unfinished, path)?;
+        let published = self
+            .disk
+            .sync_dir(&self.directory)
+            .and_then(|()| checkpoint.publish(&*self.disk, &self.directory));
+        if let Err(error) = published {
+            // The manifest may or may not name the new file: both are there, so either is right.
+            return Err(error.into());
+        }
+        let last = self.current.lock().replace(checkpoint.clone());
+        if let Some(last) = last {
+            let _ = self.disk.remove(&self.directory.join(last.file_name()));
+        }
+        Ok(())
+    }
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// A checkpoint that is being taken.
+struct Taking<'t> {
+    checkpoints: &'t Checkpoints,
+    source: &'t dyn Source,
+    options: TakeOptions,
+    unix_ms: UnixMs,
+    began: Duration,
+    taken: Taken,
+}
+
+impl Taking<'_> {
+    fn header(&self, kind: FileKind, cut: Lsn, base: Lsn, databases: usize) -> FileHeader {
+        FileHeader { kind, databases: databases as u32, cut, base, unix_ms: self.unix_ms }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.source.clock().monotonic().saturating_sub(self.began)
+    }
+
+    /// Writes all of a view, or what has changed since `base`, to a new file.
+    fn dump(&mut self, path: &Path, base: Option<&Base>) -> Result<(Base, Totals), CheckpointError> {
+        let Checkpoints { disk, progress, .. } = self.checkpoints;
+        let view = self.source.view()?;
+        self.taken.cut = self.elapsed();
+        progress.begin((0..view.databases()).map(|db| view.keys(db as u8) as u64).sum());
+        let (next_base, cut, databases) = (Base::of(&view), view.cut(), view.databases());
+        let file = disk.create(path)?;
+        let (kind, since) = base.map_or((FileKind::Full, Lsn::ZERO), |base| (FileKind::Changes, base.cut));
+        let header = self.header(kind, cut, since, databases);
+        let pace = self.options.pace;
+        let totals = writer::write(&file, &header, self.options.writers, &progress.bytes, |blocks| {
+            let dumped = dump(view, base, pace, progress, self.source.clock(), blocks);
+            self.taken.read = self.elapsed();
+            dumped
+        })?;
+        Ok((next_base, totals))
+    }
+
+    /// As Piggyback: all is read.
+    fn full(&mut self, path: &Path) -> Result<(Base, Totals), CheckpointError> {
+        self.dump(path, None)
+    }
+
+    /// As Hourglass: what has changed is read, and merged into the last full checkpoint.
+    fn changes_merged(
+        &mut self,
+        changes: &Path,
+        base: &Base,
+        last: &Checkpoint,
+        path: &Path,
+    ) -> Result<(Base, Totals), CheckpointError> {
+        if last.cut != base.cut {
+            return self.full(path);
+        }
+        let (next_base, _) = self.dump(changes, Some(base))?;
+        let Checkpoints { disk, progress, directory, .. } = self.checkpoints;
+        let mut full = FileReader::open(&**disk, &directory.join(last.file_name()))?;
+        let mut changes = FileReader::open(&**disk, changes)?;
+        let header = self.header(FileKind::Full, next_base.cut, Lsn::ZERO, changes.header.databases as usize);
+        let file = disk.create(path)?;
+        let totals = writer::write(&file, &header, self.options.writers, &progress.bytes, |blocks| {
+            let gives_up = |failed: bool| failed || progress.is_stopped();
+            merge(&mut full, &mut changes, blocks, gives_up)
+        })?;
+        Ok((next_base, totals))
+    }
+
+    /// As `fork(2)`.
+    fn forked(&mut self, path: &Path) -> Result<(Base, Totals), CheckpointError> {
+        self.full(path)
+    }
+}

@@ -1,0 +1,65 @@
+//! Why a checkpoint was not taken, or not read.
+
+use std::path::PathBuf;
+
+use crate::io::DiskError;
+use crate::log::LogError;
+use crate::view::{Cancelled, ViewError};
+
+/// What went wrong. The last checkpoint is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// One is being taken already.
+    #[error("a checkpoint is being taken already")]
+    Busy,
+    /// The server is stopping, or somebody does not want it any more.
+    #[error("the checkpoint was given up")]
+    Stopped,
+    /// The disk refused.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The log does not take what a checkpoint would build on.
+    #[error("a checkpoint must not be ahead of the log: {0}")]
+    Log(#[from] LogError),
+    /// There was no view to be had.
+    #[error(transparent)]
+    NoView(#[from] ViewError),
+    /// The view was cancelled.
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
+    /// Another server uses the directory.
+    #[error("{} is in use by another server", .0.display())]
+    InUse(PathBuf),
+    /// The bytes are not those of a checkpoint.
+    #[error(
+        "the checkpoint is damaged in {} at byte {offset}: {what}; restore the file, or move its directory \
+         away to start without it", path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// Another version of this program wrote it.
+    #[error("{}: {reason}; another version of this program wrote it: start that one", path.display())]
+    TooNew {
+        /// The file.
+        path: PathBuf,
+        /// What is not known here.
+        reason: String,
+    },
+    /// It tells of more databases than there are.
+    #[error("{} tells of database {db}, and there are only {databases}: start with --databases {} or more",
+        path.display(), u32::from(*db) + 1)]
+    TooFewDatabases {
+        /// The file.
+        path: PathBuf,
+        /// The database, from 0.
+        db: u8,
+        /// How many there are.
+        databases: usize,
+    },
+}

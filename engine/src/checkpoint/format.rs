@@ -1,0 +1,148 @@
+//! The bytes of a checkpoint: see `docs/format/checkpoint.md`.
+//!
+//! ```text
+//! file:    [header 64] [block] [block] … [last block: totals]
+//! header:  magic 8 | version 4 | kind 4 | databases 4 | 0 4 | cut 8 | base 8 | unix ms 8 | 0 12 | crc 4
+//! block:   mark 4 | sequence 4 | flags 4 | records 4 | body length 8 | crc of these and the body 4 | body
+//! ```
+
+use crate::record::{Lsn, UnixMs};
+
+pub(super) const FILE_MAGIC: [u8; 8] = *b"TARNCKP\n";
+pub(super) const FORMAT_VERSION: u32 = 1;
+pub(super) const FILE_HEADER_BYTES: usize = 64;
+pub(super) const BLOCK_MARK: [u8; 4] = *b"CKB\n";
+pub(super) const BLOCK_HEADER_BYTES: usize = 28;
+/// A block is sealed when its body has so many bytes.
+pub(super) const BLOCK_BYTES: usize = 1 << 20;
+/// The longest body that is believed: one entry of 512 MB with its key, and what was gathered before it.
+pub(super) const BODY_BYTES_MAX: u64 = 3 << 30;
+
+/// The last block of a file.
+pub(super) const LAST: u32 = 1;
+/// The collection at the end of this block goes on in the next.
+pub(super) const CONTINUES: u32 = 1 << 1;
+
+/// What a record of a block is.
+pub(super) mod tag {
+    /// `[db 1][whole 1][first position 8][position behind the last 8]`: what follows is of this range.
+    pub(crate) const RANGE: u8 = 1;
+    /// `[length varint][block]`: an entry in one piece.
+    pub(crate) const ENTRY: u8 = 2;
+    /// `[length varint][block]`: a collection in nodes, of which the leaves follow.
+    pub(crate) const NODES: u8 = 3;
+    /// `[length varint][elements]`: a leaf.
+    pub(crate) const LEAF: u8 = 4;
+    /// There are no more leaves.
+    pub(crate) const END: u8 = 5;
+}
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileKind {
+    /// Everything.
+    Full = 0,
+    /// What has changed since another cut.
+    Changes = 1,
+}
+
+/// The head of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileHeader {
+    pub(super) kind: FileKind,
+    pub(super) databases: u32,
+    /// What it holds is as of here.
+    pub(super) cut: Lsn,
+    /// What it does not hold is as it was here; 0 for a full one.
+    pub(super) base: Lsn,
+    pub(super) unix_ms: UnixMs,
+}
+
+/// A head that cannot be read.
+pub(super) enum HeaderError {
+    Damaged(&'static str),
+    Version(u32),
+}
+
+impl FileHeader {
+    pub(super) fn encode(&self) -> [u8; FILE_HEADER_BYTES] {
+        let mut bytes = [0; FILE_HEADER_BYTES];
+        bytes[..8].copy_from_slice(&FILE_MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&(self.kind as u32).to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.databases.to_le_bytes());
+        for (at, number) in [(24, self.cut.0), (32, self.base.0), (40, self.unix_ms)] {
+            bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        let crc = crc32c::crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<FileHeader, HeaderError> {
+        let bytes: &[u8; FILE_HEADER_BYTES] =
+            bytes.first_chunk().ok_or(HeaderError::Damaged("the file is shorter than its header"))?;
+        if bytes[..8] != FILE_MAGIC || u32_at(bytes, 60) != crc32c::crc32c(&bytes[..60]) {
+            return Err(HeaderError::Damaged("no header of a checkpoint"));
+        }
+        if u32_at(bytes, 8) != FORMAT_VERSION {
+            return Err(HeaderError::Version(u32_at(bytes, 8)));
+        }
+        let kind = match u32_at(bytes, 12) {
+            0 => FileKind::Full,
+            1 => FileKind::Changes,
+            _ => return Err(HeaderError::Damaged("an unknown kind of checkpoint")),
+        };
+        let (cut, base) = (Lsn(u64_at(bytes, 24)), Lsn(u64_at(bytes, 32)));
+        Ok(FileHeader { kind, databases: u32_at(bytes, 16), cut, base, unix_ms: u64_at(bytes, 40) })
+    }
+}
+
+/// The head of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BlockHeader {
+    pub(super) sequence: u32,
+    pub(super) flags: u32,
+    pub(super) records: u32,
+    pub(super) body_bytes: u64,
+    crc: u32,
+}
+
+impl BlockHeader {
+    /// Writes the head of the block that is `bytes`, of which the first [`BLOCK_HEADER_BYTES`] are room for
+    /// it.
+    pub(super) fn seal(bytes: &mut [u8], sequence: u32, flags: u32, records: u32) {
+        let body_bytes = (bytes.len() - BLOCK_HEADER_BYTES) as u64;
+        bytes[..4].copy_from_slice(&BLOCK_MARK);
+        for (at, number) in [(4, sequence), (8, flags), (12, records)] {
+            bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+        }
+        bytes[16..24].copy_from_slice(&body_bytes.to_le_bytes());
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..24]), &bytes[BLOCK_HEADER_BYTES..]);
+        bytes[24..28].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    pub(super) fn decode(bytes: &[u8; BLOCK_HEADER_BYTES]) -> Option<BlockHeader> {
+        let header = BlockHeader {
+            sequence: u32_at(bytes, 4),
+            flags: u32_at(bytes, 8),
+            records: u32_at(bytes, 12),
+            body_bytes: u64_at(bytes, 16),
+            crc: u32_at(bytes, 24),
+        };
+        (bytes[..4] == BLOCK_MARK && header.body_bytes <= BODY_BYTES_MAX).then_some(header)
+    }
+
+    /// Whether these are the bytes that were sealed.
+    pub(super) fn fits(&self, head: &[u8; BLOCK_HEADER_BYTES], body: &[u8]) -> bool {
+        self.crc == crc32c::crc32c_append(crc32c::crc32c(&head[..24]), body)
+    }
+}
+
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("the caller has so many bytes"))
+}
+
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("the caller has so many bytes"))
+}

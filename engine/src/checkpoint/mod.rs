@@ -1,0 +1,21 @@
+//! Checkpoints: the whole store in a file, while clients go on. `docs/format/checkpoint.md` has the bytes.
+//!
+//! ```text
+//!   view ──step──> entries ──> blocks of 1 MB ──> writer threads: checksum, write, sync ──> manifest
+//! ```
+
+mod directory;
+mod error;
+mod format;
+mod load;
+mod manifest;
+mod merge;
+mod reader;
+mod take;
+mod writer;
+
+pub use directory::{Algorithm, Checkpoints, Taken};
+pub use error::CheckpointError;
+pub use load::Loaded;
+pub use manifest::Checkpoint;
+pub use take::{Pace, Progress, Source, TakeOptions};

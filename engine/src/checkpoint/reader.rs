@@ -1,0 +1,225 @@
+//! Reading a file of a checkpoint, block by block. Nothing in it is trusted.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::error::CheckpointError;
+use super::format::{
+    BLOCK_HEADER_BYTES, BlockHeader, CONTINUES, FILE_HEADER_BYTES, FileHeader, HeaderError, LAST, tag, u64_at,
+};
+use crate::io::{Disk, DiskFile};
+use crate::value::stored::checked_run;
+
+/// A block of which the checksum is right.
+pub(super) struct Block {
+    pub(super) body: Vec<u8>,
+    /// Where in the file the body begins.
+    pub(super) offset: u64,
+    pub(super) records: u32,
+    /// Whether the collection at its end goes on in the next block.
+    pub(super) continues: bool,
+}
+
+/// A file that is being read.
+pub(super) struct FileReader {
+    file: Arc<dyn DiskFile>,
+    pub(super) header: FileHeader,
+    at: u64,
+    sequence: u32,
+    /// Keys in all, once the last block has been read.
+    keys: Option<u64>,
+}
+
+pub(super) fn damaged(path: &Path, offset: u64, what: impl Into<String>) -> CheckpointError {
+    CheckpointError::Damaged { path: path.to_path_buf(), offset, what: what.into() }
+}
+
+impl FileReader {
+    pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<FileReader, CheckpointError> {
+        let file = disk.open(path)?;
+        let mut head = [0; FILE_HEADER_BYTES];
+        let read = file.read_full_at(&mut head, 0)?;
+        let header = FileHeader::decode(&head[..read]).map_err(|error| match error {
+            HeaderError::Damaged(what) => damaged(path, 0, what),
+            HeaderError::Version(version) => CheckpointError::TooNew {
+                path: path.to_path_buf(),
+                reason: format!("format version {version} is not known here"),
+            },
+        })?;
+        Ok(FileReader { file, header, at: FILE_HEADER_BYTES as u64, sequence: 0, keys: None })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// How far it has been read, and how long it is.
+    pub(super) fn progress(&self) -> Result<(u64, u64), CheckpointError> {
+        Ok((self.at, self.file.len()?))
+    }
+
+    /// Keys that the file says it holds. REQUIRES: there are no more blocks.
+    pub(super) fn keys(&self) -> u64 {
+        self.keys.expect("the last block has been read")
+    }
+
+    /// The next block; `None` at the end of a whole file. A file without its end was not completed.
+    pub(super) fn next_block(&mut self) -> Result<Option<Block>, CheckpointError> {
+        if self.keys.is_some() {
+            return Ok(None);
+        }
+        let at = self.at;
+        let fail = |what: &str| Err(damaged(self.file.path(), at, what));
+        let mut head = [0; BLOCK_HEADER_BYTES];
+        if self.file.read_full_at(&mut head, at)? < BLOCK_HEADER_BYTES {
+            return fail("the file ends here without its last block");
+        }
+        let Some(header) = BlockHeader::decode(&head) else { return fail("no block begins here") };
+        let offset = at + BLOCK_HEADER_BYTES as u64;
+        // Before the room for it is taken: there may be nothing behind a length.
+        if header.body_bytes > self.file.len()?.saturating_sub(offset) {
+            return fail("the file ends within this block");
+        }
+        let mut body = vec![0; header.body_bytes as usize];
+        let read = self.file.read_full_at(&mut body, offset)?;
+        if read < body.len() || !header.fits(&head, &body) || header.sequence != self.sequence {
+            return fail("the checksum of this block is wrong");
+        }
+        self.at = offset + header.body_bytes;
+        self.sequence += 1;
+        if header.flags & LAST != 0 {
+            if body.len() != 8 || self.at != self.file.len()? {
+                return fail("the last block is not the end of the file");
+            }
+            self.keys = Some(u64_at(&body, 0));
+            return Ok(None);
+        }
+        let continues = header.flags & CONTINUES != 0;
+        Ok(Some(Block { body, offset, records: header.records, continues }))
+    }
+}
+
+/// One record of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Record<'a> {
+    Range { db: u8, whole: bool, from: u64, end: u64 },
+    Entry(&'a [u8]),
+    Nodes(&'a [u8]),
+    Leaf(&'a [u8]),
+    End,
+}
+
+impl Record<'_> {
+    /// The record at `at` of a body, and where it ends.
+    fn read(body: &[u8], at: usize) -> Option<(Record<'_>, usize)> {
+        let (tag, at) = (*body.get(at)?, at + 1);
+        Some(match tag {
+            tag::RANGE => {
+                let bytes = body.get(at..at + 18)?;
+                let whole = match bytes[1] {
+                    0 => false,
+                    1 => true,
+                    _ => return None,
+                };
+                let (from, end) = (u64_at(bytes, 2), u64_at(bytes, 10));
+                (Record::Range { db: bytes[0], whole, from, end }, at + 18)
+            }
+            tag::END => (Record::End, at),
+            _ => {
+                let (piece, end) = checked_run(body, at)?;
+                let record = match tag {
+                    tag::ENTRY => Record::Entry(piece),
+                    tag::NODES => Record::Nodes(piece),
+                    tag::LEAF => Record::Leaf(piece),
+                    _ => return None,
+                };
+                (record, end)
+            }
+        })
+    }
+}
+
+/// The records of blocks that belong together.
+pub(super) struct Records<'b> {
+    path: PathBuf,
+    blocks: &'b [Block],
+    at: usize,
+    left: u32,
+}
+
+impl<'b> Records<'b> {
+    pub(super) fn of(path: &Path, blocks: &'b [Block]) -> Records<'b> {
+        let left = blocks.first().map_or(0, |block| block.records);
+        Records { path: path.to_path_buf(), blocks, at: 0, left }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The error that the record before is what it cannot be.
+    pub(super) fn damaged(&self, what: &str) -> CheckpointError {
+        let offset = self.blocks.first().map_or(0, |block| block.offset + self.at as u64);
+        damaged(&self.path, offset, what)
+    }
+
+    fn fail(&mut self, what: &str) -> Option<Result<Record<'b>, CheckpointError>> {
+        let error = self.damaged(what);
+        (self.blocks, self.left) = (&[], 0);
+        Some(Err(error))
+    }
+}
+
+impl<'b> Iterator for Records<'b> {
+    type Item = Result<Record<'b>, CheckpointError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.left == 0 {
+            let (first, rest) = self.blocks.split_first()?;
+            if self.at != first.body.len() {
+                return self.fail("a block holds more than its records");
+            }
+            self.blocks = rest;
+            self.at = 0;
+            self.left = rest.first().map_or(0, |block| block.records);
+        }
+        self.left -= 1;
+        match self.blocks.first().and_then(|block| Record::read(&block.body, self.at)) {
+            Some((record, end)) => {
+                self.at = end;
+                Some(Ok(record))
+            }
+            None => self.fail("no record begins here"),
+        }
+    }
+}
+
+/// All records of a file, one after the other.
+pub(super) struct Stream<'r> {
+    reader: &'r mut FileReader,
+    block: Option<Block>,
+    at: usize,
+}
+
+impl<'r> Stream<'r> {
+    pub(super) fn of(reader: &'r mut FileReader) -> Stream<'r> {
+        Stream { reader, block: None, at: 0 }
+    }
+
+    /// The next record; `None` at the end of the file.
+    pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, CheckpointError> {
+        while self.block.as_ref().is_none_or(|block| self.at == block.body.len()) {
+            self.block = self.reader.next_block()?;
+            self.at = 0;
+            if self.block.is_none() {
+                return Ok(None);
+            }
+        }
+        let block = self.block.as_ref().expect("there is one, or the end was reached");
+        let Some((record, end)) = Record::read(&block.body, self.at) else {
+            return Err(damaged(self.reader.path(), block.offset + self.at as u64, "no record begins here"));
+        };
+        self.at = end;
+        Ok(Some(record))
+    }
+}

@@ -1,0 +1,186 @@
+//! Taking a checkpoint through a view: what is written, and at which pace.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::error::CheckpointError;
+use super::writer::Blocks;
+use crate::io::Clock;
+use crate::log::LogError;
+use crate::record::Lsn;
+use crate::table::{Entry, Table, Visitor};
+use crate::view::{View, ViewError};
+
+/// How hard a checkpoint works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// It rests two thirds of the time, so that clients notice little of it.
+    Quiet,
+    /// As fast as it can.
+    Fast,
+}
+
+/// A quiet checkpoint rests so many times as long as it worked.
+const REST: u32 = 2;
+/// It works so long before it rests.
+const WORK: Duration = Duration::from_micros(500);
+
+/// How a checkpoint is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct TakeOptions {
+    /// How hard it works.
+    pub pace: Pace,
+    /// Threads that write, beside the one that reads the store.
+    pub writers: usize,
+}
+
+/// What checkpoints are taken of.
+pub trait Source {
+    /// Opens a view that is read once.
+    fn view(&self) -> Result<View, ViewError>;
+
+    /// Has `work` see all tables and the newest `Lsn` while nobody changes or latches them.
+    fn alone(&self, work: &mut dyn FnMut(&[Arc<Table>], Lsn));
+
+    /// Makes durable what was written up to `cut`, if it is logged: a log must not end before a checkpoint.
+    /// Returns which log that is.
+    fn settle(&self, cut: Lsn) -> Result<Option<u128>, LogError>;
+
+    /// The time.
+    fn clock(&self) -> &dyn Clock;
+}
+
+/// How far a checkpoint has come; shared with those who ask.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Keys that have been looked at.
+    pub keys: AtomicU64,
+    /// Keys that there were at the beginning.
+    pub keys_total: AtomicU64,
+    /// Bytes written.
+    pub bytes: AtomicU64,
+    stopped: AtomicBool,
+    hurried: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Progress {
+    pub(super) fn begin(&self, keys_total: u64) {
+        self.keys.store(0, Ordering::Relaxed);
+        self.keys_total.store(keys_total, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Lets the one that is being taken, and all later ones, be given up: the server stops.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.hurry();
+    }
+
+    /// Lets later ones be taken again.
+    pub fn resume(&self) {
+        self.stopped.store(false, Ordering::Relaxed);
+    }
+
+    /// Lets the one that is being taken go on without rests: somebody waits for its end.
+    pub fn hurry(&self) {
+        *self.hurried.lock() = true;
+        self.changed.notify_all();
+    }
+
+    /// Ends the hurry.
+    pub(super) fn calm_down(&self) {
+        *self.hurried.lock() = false;
+    }
+
+    /// Whether it is of no use to go on.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    fn rest(&self, time: Duration) {
+        let mut hurried = self.hurried.lock();
+        self.changed.wait_while_for(&mut hurried, |hurried| !*hurried, time);
+    }
+}
+
+/// The store as it was at a checkpoint, as far as it matters for the next.
+pub(super) struct Base {
+    pub(super) cut: Lsn,
+    /// A database that has another table by now was flushed or swapped.
+    tables: Vec<Weak<Table>>,
+}
+
+impl Base {
+    pub(super) fn of(view: &View) -> Base {
+        let tables = (0..view.databases()).map(|db| Arc::downgrade(view.table(db as u8))).collect();
+        Base { cut: view.cut(), tables }
+    }
+
+    /// Whether this database has the table that it had.
+    fn has(&self, view: &View, db: u8) -> bool {
+        self.tables.get(usize::from(db)).is_some_and(|table| std::ptr::eq(table.as_ptr(), &**view.table(db)))
+    }
+}
+
+/// Puts entries into blocks.
+struct Dump<'w, 'f> {
+    blocks: &'w mut Blocks<'f>,
+    db: u8,
+    /// What is not newer than this is left out, but for ranges in which keys were removed since.
+    since: Lsn,
+    whole: bool,
+    keys: u64,
+}
+
+impl Visitor for Dump<'_, '_> {
+    fn part(&mut self, from: u64, end: u64, removed: Lsn) {
+        self.whole = self.since == Lsn::ZERO || removed > self.since;
+        self.blocks.range(self.db, self.whole, from, end);
+    }
+
+    fn visit(&mut self, entry: &Entry) {
+        self.keys += 1;
+        if self.whole || entry.lsn() > self.since {
+            self.blocks.entry(entry);
+        }
+    }
+}
+
+/// Walks `view` and puts it into `blocks`: all, or what has changed since `base`.
+pub(super) fn dump(
+    mut view: View,
+    base: Option<&Base>,
+    pace: Pace,
+    progress: &Progress,
+    clock: &dyn Clock,
+    blocks: &mut Blocks<'_>,
+) -> Result<(), CheckpointError> {
+    let mut work_began = clock.monotonic();
+    loop {
+        let db = view.next_db();
+        let since = match base {
+            Some(base) if usize::from(db) < view.databases() && base.has(&view, db) => base.cut,
+            _ => Lsn::ZERO,
+        };
+        let mut dump = Dump { blocks, db, since, whole: true, keys: 0 };
+        let walked = view.step(&mut dump)?;
+        progress.keys.fetch_add(dump.keys, Ordering::Relaxed);
+        blocks.settle();
+        if walked.is_none() || blocks.has_failed() {
+            // What has failed says so itself.
+            return Ok(());
+        }
+        if progress.is_stopped() {
+            return Err(CheckpointError::Stopped);
+        }
+        let worked = clock.monotonic().saturating_sub(work_began);
+        if pace == Pace::Quiet && worked > WORK {
+            progress.rest(worked * REST);
+            work_began = clock.monotonic();
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Writing a file of a checkpoint: records gather in blocks, which other threads sum up and write.
+//!
+//! ```text
+//!   Blocks ──sealed block──> channel ──> writer 1: crc, write_at      buffers come back by another channel
+//!                                   └──> writer 2
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{Scope, ScopedJoinHandle};
+
+use crossbeam_channel::{Receiver, Sender};
+
+use super::format::FILE_HEADER_BYTES;
+use super::format::{BLOCK_BYTES, BLOCK_HEADER_BYTES, BlockHeader, CONTINUES, FileHeader, LAST, tag};
+use super::reader::Record;
+use crate::io::{DiskFile, DiskResult};
+use crate::table::Entry;
+use crate::value::packed::Varint;
+use crate::value::stored::Stored;
+
+/// Blocks that may wait to be written.
+const BLOCKS_QUEUED: usize = 4;
+/// A writer syncs after so many bytes of its own, so that the last sync has little to do, and the device no
+/// flood to work off while others wait for it.
+const SYNC_BYTES: u64 = 16 << 20;
+
+/// A block on its way to the file.
+struct Sealed {
+    bytes: Vec<u8>,
+    offset: u64,
+    sequence: u32,
+    flags: u32,
+    records: u32,
+}
+
+/// What a file holds in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) keys: u64,
+    pub(super) bytes: u64,
+}
+
+/// The blocks of a file.
+pub(super) struct Blocks<'f> {
+    sealed: Sender<Sealed>,
+    returned: Receiver<Vec<u8>>,
+    failed: &'f AtomicBool,
+    /// The block that is being filled; room for its head is at its front.
+    bytes: Vec<u8>,
+    records: u32,
+    sequence: u32,
+    /// Where the block goes.
+    offset: u64,
+    /// Collections in nodes, by pointer: they are written when no latch is held.
+    large: Vec<Entry>,
+    totals: Totals,
+}
+
+impl Blocks<'_> {
+    /// Says of which positions of which database the next entries are. `whole`: of these, what is not written
+    /// is gone; else it is as it was.
+    pub(super) fn range(&mut self, db: u8, whole: bool, from: u64, end: u64) {
+        self.bytes.extend_from_slice(&[tag::RANGE, db, u8::from(whole)]);
+        self.bytes.extend_from_slice(&from.to_le_bytes());
+        self.bytes.extend_from_slice(&end.to_le_bytes());
+        self.records += 1;
+    }
+
+    /// Adds an entry. Quick, and waits for nothing: to be called under a latch.
+    pub(super) fn entry(&mut self, entry: &Entry) {
+        self.totals.keys += 1;
+        match entry.stored() {
+            Stored::Whole(block) => self.piece(tag::ENTRY, block),
+            Stored::Nodes(..) => self.large.push(entry.clone()),
+        }
+    }
+
+    /// Adds a record of another file as it stands. REQUIRES: no latch.
+    pub(super) fn copy(&mut self, record: &Record<'_>) {
+        match record {
+            Record::Range { db, whole, from, end } => self.range(*db, *whole, *from, *end),
+            Record::Entry(block) => {
+                self.totals.keys += 1;
+                self.piece(tag::ENTRY, block);
+                self.seal_if_full(0);
+            }
+            Record::Nodes(block) => {
+                self.totals.keys += 1;
+                self.piece(tag::NODES, block);
+            }
+            Record::Leaf(leaf) => {
+                self.piece(tag::LEAF, leaf);
+                self.seal_if_full(CONTINUES);
+            }
+            Record::End => self.end(),
+        }
+    }
+
+    /// Writes what was kept by pointer, and sends off the block if it is large enough. REQUIRES: no latch.
+    pub(super) fn settle(&mut self) {
+        for entry in std::mem::take(&mut self.large) {
+            if let Stored::Nodes(block, nodes) = entry.stored() {
+                self.piece(tag::NODES, block);
+                nodes.for_each_stored_leaf(&mut |leaf| {
+                    self.piece(tag::LEAF, leaf);
+                    self.seal_if_full(CONTINUES);
+                });
+                self.end();
+            }
+        }
+        self.seal_if_full(0);
+    }
+
+    fn end(&mut self) {
+        self.bytes.push(tag::END);
+        self.records += 1;
+    }
+
+    /// Whether it is of no use to go on: the disk has refused.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    fn piece(&mut self, tag: u8, piece: &[u8]) {
+        self.bytes.push(tag);
+        self.bytes.extend_from_slice(Varint::new(piece.len()).as_slice());
+        self.bytes.extend_from_slice(piece);
+        self.records += 1;
+    }
+
+    fn seal_if_full(&mut self, flags: u32) {
+        if self.bytes.len() >= BLOCK_BYTES {
+            self.seal(flags);
+        }
+    }
+
+    fn seal(&mut self, flags: u32) {
+        let mut next = self.returned.try_recv().unwrap_or_default();
+        next.clear();
+        next.resize(BLOCK_HEADER_BYTES, 0);
+        let bytes = std::mem::replace(&mut self.bytes, next);
+        let (offset, records, sequence) = (self.offset, self.records, self.sequence);
+        self.offset += bytes.len() as u64;
+        self.records = 0;
+        self.sequence += 1;
+        // Writers that have given up take nothing any more; `failed` says so.
+        let _ = self.sealed.send(Sealed { bytes, offset, sequence, flags, records });
+    }
+
+    fn finish(mut self) -> Totals {
+        self.settle();
+        if self.records > 0 {
+            self.seal(0);
+        }
+        self.totals.bytes = self.offset;
+        self.bytes.extend_from_slice(&self.totals.keys.to_le_bytes());
+        self.seal(LAST);
+        self.totals
+    }
+}
+
+/// Writes a file with what `fill` puts into it, with `threads` threads beside this one, and makes its bytes
+/// durable. `written` counts them. `fill` says whether the file is complete.
+pub(super) fn write<E>(
+    file: &Arc<dyn DiskFile>,
+    header: &FileHeader,
+    threads: usize,
+    written: &AtomicU64,
+    fill: impl FnOnce(&mut Blocks<'_>) -> Result<(), E>,
+) -> Result<Totals, E>
+where
+    E: From<crate::io::DiskError>,
+{
+    file.write_all_at(&header.encode(), 0)?;
+    let failed = AtomicBool::new(false);
+    let totals = std::thread::scope(|scope| {
+        let (sealed, blocks) = crossbeam_channel::bounded(BLOCKS_QUEUED);
+        let (give_back, returned) = crossbeam_channel::bounded(BLOCKS_QUEUED);
+        let writer = Writer { file, blocks, give_back, failed: &failed, written };
+        let writers: Vec<_> = (0..threads.max(1)).map(|_| writer.clone().start(scope)).collect();
+        drop(writer);
+        let mut blocks = Blocks {
+            sealed,
+            returned,
+            failed: &failed,
+            bytes: vec![0; BLOCK_HEADER_BYTES],
+            records: 0,
+            sequence: 0,
+            offset: FILE_HEADER_BYTES as u64,
+            large: Vec::new(),
+            totals: Totals::default(),
+        };
+        let filled = fill(&mut blocks);
+        let totals = filled.map(|()| blocks.finish());
+        for writer in writers {
+            writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        totals
+    })?;
+    file.sync_data()?;
+    Ok(totals)
+}
+
+#[derive(Clone)]
+struct Writer<'f> {
+    file: &'f Arc<dyn DiskFile>,
+    blocks: Receiver<Sealed>,
+    give_back: Sender<Vec<u8>>,
+    failed: &'f AtomicBool,
+    written: &'f AtomicU64,
+}
+
+impl<'f> Writer<'f> {
+    fn start<'s>(self, scope: &'s Scope<'s, 'f>) -> ScopedJoinHandle<'s, DiskResult<()>> {
+        let thread = std::thread::Builder::new().name("tarn-checkpoint".to_owned());
+        let run = move || {
+            let outcome = self.run();
+            if outcome.is_err() {
+                self.failed.store(true, Ordering::Relaxed);
+                // Whoever fills must not wait for room.
+                self.blocks.iter().for_each(drop);
+            }
+            outcome
+        };
+        thread.spawn_scoped(scope, run).expect("the system can start one more thread for a checkpoint")
+    }
+
+    fn run(&self) -> DiskResult<()> {
+        let mut unsynced = 0;
+        for mut block in &self.blocks {
+            BlockHeader::seal(&mut block.bytes, block.sequence, block.flags, block.records);
+            self.file.write_all_at(&block.bytes, block.offset)?;
+            let bytes = block.bytes.len() as u64;
+            self.written.fetch_add(bytes, Ordering::Relaxed);
+            unsynced += bytes;
+            if unsynced >= SYNC_BYTES {
+                self.file.sync_data()?;
+                unsynced = 0;
+            }
+            // A buffer that grew with one giant entry is not kept.
+            if block.bytes.capacity() <= 4 * BLOCK_BYTES {
+                let _ = self.give_back.try_send(block.bytes);
+            }
+        }
+        Ok(())
+    }
+}

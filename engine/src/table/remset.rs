@@ -1,0 +1,140 @@
+//! What writers leave behind for views: the old versions of entries that some view has not read yet.
+//!
+//! ```text
+//!   entry of lsn 7 ──write at lsn 12──> entry of lsn 12, and a version (lsn 7, until 12) in the remset
+//!                                       for the views with 7 <= cut < 12 that have not passed its position
+//! ```
+//!
+//! A version says itself whom it concerns: a view with cut `s` sees it if and only if its `Lsn` ≤ `s` <
+//! `until`. The bits beside it say who has still to read it; whoever reads it last takes it away. A bit may
+//! be outdated, when its view was closed and the bit taken by a new one: `until` ≤ the new cut tells.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::entry::Entry;
+use super::segment::KeyHash;
+use crate::record::Lsn;
+
+/// Views that can be open at the same time: one bit each.
+pub const VIEWS: usize = 64;
+
+/// A view as tables know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reader {
+    /// Its number, below [`VIEWS`].
+    pub bit: u8,
+    /// It sees what was written up to here.
+    pub cut: Lsn,
+}
+
+/// Views that may need what a write is going to replace.
+#[derive(Clone, Debug, Default)]
+pub struct Readers(pub Vec<Reader>);
+
+impl Readers {
+    /// Whether there is none, as nearly always.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The bits of those that see an entry of this `Lsn`.
+    pub(super) fn seeing(&self, lsn: Lsn) -> u64 {
+        self.0.iter().filter(|reader| lsn <= reader.cut).fold(0, |bits, reader| bits | 1 << reader.bit)
+    }
+}
+
+/// How many versions are kept, and their bytes: exact for what is in one allocation, an estimate for nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retained {
+    /// Versions.
+    pub records: usize,
+    /// Bytes that they hold beyond what the newest entries do.
+    pub bytes: usize,
+}
+
+impl Retained {
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.records += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// An entry as it was.
+struct Version {
+    /// The bits of the views that have to read it.
+    readers: u64,
+    /// The `Lsn` of the write that replaced it.
+    until: Lsn,
+    bytes: usize,
+    entry: Arc<Entry>,
+}
+
+/// The versions of a segment, in no order.
+#[derive(Default)]
+pub(super) struct Remset(Vec<Version>);
+
+impl Remset {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn push(&mut self, entry: Entry, readers: u64, until: Lsn, bytes: usize) {
+        debug_assert!(readers != 0 && entry.lsn() < until, "a version is older, and somebody needs it");
+        self.0.push(Version { readers, until, bytes, entry: Arc::new(entry) });
+    }
+
+    /// The versions within `positions` that `reader` sees.
+    pub(super) fn seen_by(&self, reader: Reader, positions: &Range<u64>) -> Vec<Arc<Entry>> {
+        let sees = |version: &&Version| {
+            version.readers & 1 << reader.bit != 0
+                && (version.entry.lsn() <= reader.cut && reader.cut < version.until)
+                && positions.contains(&position_of(version))
+        };
+        self.0.iter().filter(sees).map(|version| version.entry.clone()).collect()
+    }
+
+    /// Takes the bit of a view from the versions within `positions`, and these from here if nobody else has
+    /// to read them: they are `freed`.
+    pub(super) fn release(&mut self, bit: u8, positions: &Range<u64>, freed: &mut Freed) {
+        self.0.retain_mut(|version| {
+            if version.readers & 1 << bit != 0 && positions.contains(&position_of(version)) {
+                version.readers &= !(1 << bit);
+            }
+            if version.readers == 0 {
+                freed.retained.add(version.bytes);
+                freed.entries.push(version.entry.clone());
+            }
+            version.readers != 0
+        });
+        if self.0.is_empty() {
+            self.0 = Vec::new();
+        }
+    }
+
+    /// Moves the versions of keys whose hash has `bit` to the returned remset.
+    pub(super) fn split(&mut self, bit: u64) -> Remset {
+        let moves = |version: &mut Version| KeyHash::of(version.entry.key()).0 & bit != 0;
+        Remset(self.0.extract_if(.., moves).collect())
+    }
+}
+
+fn position_of(version: &Version) -> u64 {
+    KeyHash::of(version.entry.key()).position()
+}
+
+/// Versions that were taken from remsets. They are to be dropped without a latch: that may take long.
+#[derive(Default)]
+pub struct Freed {
+    /// How much it was.
+    pub retained: Retained,
+    pub(super) entries: Vec<Arc<Entry>>,
+}
+
+impl Freed {
+    /// Whether nothing was taken.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}

@@ -1,0 +1,144 @@
+//! How a view goes through a table: in the order of positions, a small part of a segment under each latch.
+//!
+//! ```text
+//!   positions   0 ─────────────── passed[b] ──────────────────────────── 2^53
+//!               read by view b     |           not read by it yet
+//!                                  └ a write behind here keeps the old version for b
+//! ```
+//!
+//! A key's position never changes, however the table grows, so one number a view says which keys it has
+//! read. It moves on only under the latch of the one segment in which it moves: whoever holds the latch of
+//! another segment finds its keys on the same side of it whenever he looks.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::RwLockUpgradableReadGuard;
+
+use super::directory::{LAST_POSITION, Table, depth_of, index_among};
+use super::entry::{Entry, touch_all};
+use super::remset::{Freed, Reader, Readers};
+use super::segment::{KeyHash, Segment};
+use crate::record::Lsn;
+
+/// Entries that are read under one latch. More are only read where they have one position.
+const PART_ENTRIES: usize = 128;
+/// The number of positions: where a walk ends.
+pub const END: u64 = LAST_POSITION + 1;
+
+/// Who reads a part of a table. Called under the latch of a segment, but for entries changed since.
+pub trait Visitor {
+    /// A part begins, of these positions; the newest removal of a key from its segment was at `removed`.
+    fn part(&mut self, from: u64, end: u64, removed: Lsn) {
+        let _ = (from, end, removed);
+    }
+
+    /// An entry as of the cut.
+    fn visit(&mut self, entry: &Entry);
+}
+
+impl<F: FnMut(&Entry)> Visitor for F {
+    fn visit(&mut self, entry: &Entry) {
+        self(entry);
+    }
+}
+
+/// A part of a table that a view has read.
+pub struct Part {
+    /// Where the next part begins; [`END`] behind the last.
+    pub next: u64,
+    /// The versions that the view sees in this part: those entries have been changed since.
+    pub versions: Vec<Arc<Entry>>,
+    /// What nobody needs any more.
+    pub freed: Freed,
+}
+
+impl Table {
+    /// Those of `readers` that have not passed this key yet. REQUIRES: its segment is latched.
+    pub(crate) fn waiting(&self, readers: &Readers, hash: KeyHash) -> Readers {
+        let position = hash.position();
+        let waits = |reader: &&Reader| self.passed[reader.bit as usize].load(Ordering::Relaxed) <= position;
+        Readers(readers.0.iter().filter(waits).copied().collect())
+    }
+
+    /// Has a view begin at the first position. REQUIRES: no writer knows of it yet.
+    pub(crate) fn begin(&self, bit: u8) {
+        self.passed[bit as usize].store(0, Ordering::Relaxed);
+    }
+
+    /// The positions that a view has read.
+    pub(crate) fn read_by(&self, bit: u8) -> u64 {
+        self.passed[bit as usize].load(Ordering::Relaxed)
+    }
+
+    /// Hands the entries that `reader` sees from position `from` on to `visitor`, some dozens of them, under
+    /// the latch of their segment; those that were changed since are in the returned part. With `passes` the
+    /// view needs nothing of the part any more.
+    pub(crate) fn visit(&self, from: u64, reader: Reader, passes: bool, visitor: &mut impl Visitor) -> Part {
+        loop {
+            let hash = KeyHash::at(from);
+            let index = self.index_of(hash);
+            let segment = self.cell(index).segment.upgradable_read();
+            let n = self.segments();
+            if index_among(n, hash) != index {
+                continue;
+            }
+            let end = (from | (LAST_POSITION >> depth_of(n, index))) + 1;
+            let next = segment.visit(from..end, reader.cut, visitor);
+            let versions = segment.remset().seen_by(reader, &(from..next));
+            let mut freed = Freed::default();
+            if passes {
+                self.passed[reader.bit as usize].store(next, Ordering::Relaxed);
+                if !segment.remset().is_empty() {
+                    let mut segment = RwLockUpgradableReadGuard::upgrade(segment);
+                    segment.remset_mut().release(reader.bit, &(from..next), &mut freed);
+                }
+            }
+            return Part { next, versions, freed };
+        }
+    }
+
+    /// Takes back what was kept for a view from position `from` on. REQUIRES: no writer keeps versions for it
+    /// any more, once it has taken a latch.
+    pub(crate) fn release(&self, mut from: u64, bit: u8) -> Freed {
+        let mut freed = Freed::default();
+        while from < END {
+            let hash = KeyHash::at(from);
+            let index = self.index_of(hash);
+            let mut segment = self.write(index);
+            let n = self.segments();
+            if index_among(n, hash) == index {
+                let end = (from | (LAST_POSITION >> depth_of(n, index))) + 1;
+                segment.remset_mut().release(bit, &(from..end), &mut freed);
+                from = end;
+            }
+        }
+        freed
+    }
+}
+
+impl Segment {
+    /// Visits entries that were there at `cut`, those of the first positions in `range`. Returns how far it
+    /// went: up to the end of the range, or up to a position before which there are enough.
+    fn visit(&self, range: Range<u64>, cut: Lsn, visitor: &mut impl Visitor) -> u64 {
+        touch_all(self.iter());
+        let placed = self.iter().map(|entry| (KeyHash::of(entry.key()).position(), entry));
+        let mut found: Vec<(u64, &Entry)> =
+            placed.filter(|(at, entry)| range.contains(at) && entry.lsn() <= cut).collect();
+        let mut end = range.end;
+        if found.len() > PART_ENTRIES {
+            let (before, first, _) = found.select_nth_unstable_by_key(PART_ENTRIES, |(at, _)| *at);
+            // Equal positions go together: all of the first, if there is nothing before it.
+            let bound = first.0;
+            end = if before.iter().any(|(at, _)| *at < bound) { bound } else { bound + 1 };
+        }
+        visitor.part(range.start, end, self.removed());
+        found
+            .into_iter()
+            .filter(|(at, _)| *at < end)
+            .map(|(_, entry)| entry)
+            .for_each(|entry| visitor.visit(entry));
+        end
+    }
+}

@@ -1,0 +1,210 @@
+//! The instants that views see: which cuts are in force, for a writer the price of one load if there are
+//! none.
+//!
+//! A view sees what was written up to its *cut*, the newest `Lsn` at the moment it was opened. The rule that
+//! everything rests on: **a writer whose `Lsn` is after a cut knows of that cut**, and so keeps what it
+//! replaces; a writer whose `Lsn` is not after it holds its latches until it has applied, and so is seen.
+//!
+//! ```text
+//!   opener   active |= bit ──> at[bit] = PENDING ──> at[bit] = newest Lsn      by whoever comes first
+//!   writer   Lsn = next Lsn ──> active? ──> at[bit]: PENDING → settle it; cut ≥ Lsn → not concerned
+//! ```
+//!
+//! Whoever finds a cut pending reads the newest `Lsn` after the bit was set, and all take the value of the
+//! first. Numbering is one critical section, or one atomic counter, for all: so whoever gets a number after
+//! the one that became the cut was numbered after that look, and sees the bit. It needs no lock that writers
+//! share beyond the one that numbers them, and nobody waits for an opener that was put to sleep.
+
+use crate::record::Lsn;
+use crate::table::{Reader, Readers, VIEWS};
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// There is no view of this number.
+const CLOSED: u64 = u64::MAX;
+/// The cut is not settled yet. The bits below are the number of the opening, then that of the view whose cut
+/// all views of this opening take.
+const PENDING: u64 = 1 << 63;
+/// Bits of a view's number.
+const VIEW_BITS: u32 = VIEWS.trailing_zeros();
+
+/// The cuts in force.
+pub(super) struct Cuts {
+    /// The bits of the open views.
+    active: AtomicU64,
+    /// The cut of each view.
+    at: Box<[AtomicU64]>,
+    /// Openings so far: so nobody takes a cut that is pending now for one that was pending before.
+    openings: AtomicU64,
+}
+
+impl Cuts {
+    pub(super) fn new() -> Cuts {
+        let at = (0..VIEWS).map(|_| AtomicU64::new(CLOSED)).collect();
+        Cuts { active: AtomicU64::new(0), at, openings: AtomicU64::new(0) }
+    }
+
+    /// Takes a cut for these views, one for all. `newest` is asked for the newest `Lsn` given out.
+    ///
+    /// REQUIRES: they are closed; nobody else opens or closes them.
+    pub(super) fn open(&self, bits: &[u8], newest: impl Fn() -> Lsn) -> Lsn {
+        let Some(leader) = bits.first() else { return newest() };
+        let mask = bits.iter().fold(0, |mask, bit| mask | 1 << bit);
+        self.active.fetch_or(mask, Ordering::AcqRel);
+        let opening = self.openings.fetch_add(1, Ordering::Relaxed);
+        let pending = PENDING | opening << VIEW_BITS | u64::from(*leader);
+        for bit in bits {
+            // Release: who finds it pending, sees the bit set before it asks for the newest `Lsn`.
+            self.at[*bit as usize].store(pending, Ordering::Release);
+        }
+        let cuts = bits.iter().map(|bit| self.settled(*bit, &newest)).collect::<Vec<_>>();
+        cuts[0].expect("nobody else closes a view")
+    }
+
+    /// Ends a view; writers take no notice of it from now on, once they have taken a latch.
+    pub(super) fn close(&self, bit: u8) {
+        self.active.fetch_and(!(1 << bit), Ordering::AcqRel);
+        self.at[bit as usize].store(CLOSED, Ordering::Release);
+    }
+
+    /// The views that see what was there before the write that has got `lsn`.
+    ///
+    /// REQUIRES: the caller holds the latches of what it is going to write.
+    #[inline]
+    pub(super) fn before(&self, lsn: Lsn, newest: impl Fn() -> Lsn) -> Readers {
+        // Acquire, and the numbering before: see the head of this file.
+        let active = self.active.load(Ordering::Acquire);
+        if active == 0 { Readers::default() } else { self.of(active, lsn, newest) }
+    }
+
+    #[cold]
+    fn of(&self, mut active: u64, lsn: Lsn, newest: impl Fn() -> Lsn) -> Readers {
+        let mut readers = Readers::default();
+        while active != 0 {
+            let bit = active.trailing_zeros() as u8;
+            active &= active - 1;
+            if let Some(cut) = self.settled(bit, &newest)
+                && cut < lsn
+            {
+                readers.0.push(Reader { bit, cut });
+            }
+        }
+        readers
+    }
+
+    /// The cut of a view; `None` if it is closed, or will be after every `Lsn` that has been given out yet.
+    fn settled(&self, bit: u8, newest: &impl Fn() -> Lsn) -> Option<Lsn> {
+        let place = &self.at[bit as usize];
+        let found = place.load(Ordering::Acquire);
+        if found < PENDING {
+            return Some(Lsn(found));
+        }
+        if found == CLOSED {
+            return None;
+        }
+        let leader = (found & (VIEWS as u64 - 1)) as u8;
+        let settled = if leader == bit { newest() } else { self.settled(leader, newest)? };
+        match place.compare_exchange(found, settled.0, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Some(settled),
+            // Somebody else was first.
+            Err(now) if now < PENDING => Some(Lsn(now)),
+            Err(_) => None,
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// The counter that numbers writes where there is no log, as the engine uses it.
+    struct Store {
+        cuts: Cuts,
+        newest: AtomicU64,
+    }
+
+    impl Store {
+        /// Whether a write keeps what a view of this bit saw, and its number.
+        fn write(&self, bit: u8) -> (Lsn, Option<Lsn>) {
+            let lsn = Lsn(self.newest.fetch_add(1, Ordering::AcqRel) + 1);
+            let readers = self.cuts.before(lsn, || self.newest());
+            (lsn, readers.0.iter().find(|reader| reader.bit == bit).map(|reader| reader.cut))
+        }
+
+        fn newest(&self) -> Lsn {
+            Lsn(self.newest.fetch_add(0, Ordering::AcqRel))
+        }
+
+        fn open(&self, bits: &[u8]) -> Lsn {
+            self.cuts.open(bits, || self.newest())
+        }
+    }
+
+    fn few_views() -> Arc<Store> {
+        let at = (0..3).map(|_| AtomicU64::new(CLOSED)).collect();
+        let cuts = Cuts { active: AtomicU64::new(0), at, openings: AtomicU64::new(0) };
+        Arc::new(Store { cuts, newest: AtomicU64::new(5) })
+    }
+
+    fn assert_right(cut: Lsn, (lsn, seen): (Lsn, Option<Lsn>)) {
+        assert_eq!(seen, (lsn > cut).then_some(cut), "{lsn} knows of {cut} exactly if it is after it");
+    }
+
+    #[test]
+    fn a_writer_knows_of_a_cut_exactly_if_it_is_after_it() {
+        loom::model(|| {
+            let store = few_views();
+            let writers = [(); 2].map(|()| {
+                let store = store.clone();
+                thread::spawn(move || store.write(1))
+            });
+            let cut = store.open(&[1]);
+            for writer in writers {
+                assert_right(cut, writer.join().expect("a writer does not panic"));
+            }
+        });
+    }
+
+    #[test]
+    fn views_that_are_opened_together_have_one_cut() {
+        loom::model(|| {
+            let store = few_views();
+            let writer = {
+                let store = store.clone();
+                thread::spawn(move || (store.write(0), store.write(1)))
+            };
+            let cut = store.open(&[1, 0]);
+            let (first, second) = writer.join().expect("a writer does not panic");
+            assert_right(cut, first);
+            assert_right(cut, second);
+            assert_eq!(store.cuts.settled(0, &|| store.newest()), Some(cut));
+        });
+    }
+
+    #[test]
+    fn a_bit_that_is_used_again_has_its_own_cut() {
+        loom::model(|| {
+            let store = few_views();
+            let writer = {
+                let store = store.clone();
+                thread::spawn(move || store.write(1))
+            };
+            let first = store.open(&[1]);
+            store.cuts.close(1);
+            store.newest.fetch_add(1, Ordering::AcqRel);
+            let second = store.open(&[1]);
+            let (lsn, seen) = writer.join().expect("a writer does not panic");
+            assert!(second > first);
+            match seen {
+                // What is kept for the first view hurts nobody: the second does not see it.
+                Some(cut) if cut == first => assert!(lsn <= second),
+                seen => assert_eq!(seen, (lsn > second).then_some(second)),
+            }
+        });
+    }
+}

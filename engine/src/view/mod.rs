@@ -1,0 +1,15 @@
+//! Views: the whole store as of one instant, read bit by bit while writers go on.
+//!
+//! ```text
+//!   open ──> cut s ──> part after part, each under one short latch ──> close
+//!                      writers keep what they replace behind the walk, for as long as a view needs it
+//! ```
+//!
+//! Checkpoints, exports, a replica's copy and queries are consumers of views, and of nothing else.
+
+mod cuts;
+mod register;
+mod walk;
+
+pub use register::{OpenView, ViewError, ViewLimits, ViewOptions, Views, ViewsStatus};
+pub use walk::{Cancelled, View, Walked};

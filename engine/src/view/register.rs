@@ -1,0 +1,316 @@
+//! Which views are open, what is kept for them, and which of them cost too much.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+
+use super::cuts::Cuts;
+use super::walk::View;
+use crate::io::Clock;
+use crate::record::Lsn;
+use crate::table::{END, Freed, Reader, Readers, Retained, Table, VIEWS};
+
+/// Why no view could be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ViewError {
+    /// All are in use.
+    #[error("{VIEWS} views are open, as many as there can be; wait until one is closed, see INFO views")]
+    TooMany,
+}
+
+/// What a view is for.
+#[derive(Clone, Copy, Debug)]
+pub struct ViewOptions {
+    /// A word for `INFO` and errors: "checkpoint", "export" …
+    pub purpose: &'static str,
+    /// Whether it may be read more than once: then all versions are kept until it is closed.
+    pub pinned: bool,
+    /// Whether it may become older than `ViewLimits::age`.
+    pub lasting: bool,
+}
+
+impl ViewOptions {
+    /// A view that is read once and may take its time.
+    pub const fn once(purpose: &'static str) -> ViewOptions {
+        ViewOptions { purpose, pinned: false, lasting: true }
+    }
+
+    /// A view that may be read more than once.
+    pub const fn pinned(purpose: &'static str) -> ViewOptions {
+        ViewOptions { purpose, pinned: true, lasting: false }
+    }
+}
+
+/// What views may cost. Past a limit the oldest is cancelled; writers never wait for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ViewLimits {
+    /// Bytes of old versions; 0: no limit.
+    pub retained_bytes: usize,
+    /// Age of a view that is not lasting; zero: no limit.
+    pub age: Duration,
+}
+
+/// An open view, as all see it.
+pub(super) struct Opened {
+    pub(super) bit: u8,
+    pub(super) cut: Lsn,
+    pub(super) options: ViewOptions,
+    pub(super) tables: Vec<Arc<Table>>,
+    since: Duration,
+    /// The database that it is at.
+    pub(super) db: AtomicU8,
+    /// Set before writers are told to take no more notice of it.
+    pub(super) cancelled: AtomicBool,
+}
+
+impl Opened {
+    pub(super) fn reader(&self) -> Reader {
+        Reader { bit: self.bit, cut: self.cut }
+    }
+
+    /// What has been read, in thousandths; 0 while nothing is, and for pinned views.
+    fn progress_permille(&self) -> u64 {
+        let at = usize::from(self.db.load(Ordering::Relaxed));
+        let (mut read, mut all) = (0, 0);
+        for (db, table) in self.tables.iter().enumerate() {
+            let keys = table.len() as u64;
+            all += keys;
+            if db < at {
+                read += keys;
+            } else if db == at && !self.options.pinned {
+                read += (u128::from(keys) * u128::from(table.read_by(self.bit)) / u128::from(END)) as u64;
+            }
+        }
+        (read * 1000).checked_div(all).unwrap_or(0)
+    }
+}
+
+/// An open view, for `INFO`.
+#[derive(Clone, Debug)]
+pub struct OpenView {
+    /// What it is for.
+    pub purpose: &'static str,
+    /// What it sees.
+    pub cut: Lsn,
+    /// Since when it is open.
+    pub age: Duration,
+    /// Thousandths that have been read.
+    pub progress_permille: u64,
+    /// Whether it is pinned.
+    pub pinned: bool,
+}
+
+/// How views are doing.
+#[derive(Clone, Debug, Default)]
+pub struct ViewsStatus {
+    /// The open ones, the oldest first.
+    pub open: Vec<OpenView>,
+    /// Versions kept now.
+    pub retained: Retained,
+    /// The most bytes that were kept since the last view was opened while none was.
+    pub retained_bytes_peak: usize,
+    /// Views opened so far.
+    pub opened: u64,
+    /// Views cancelled so far.
+    pub cancelled: u64,
+}
+
+/// Takes what is to be freed where no client waits.
+pub type Discard = Box<dyn Fn(Vec<Arc<Table>>, Freed) + Send + Sync>;
+
+/// All views of a store.
+pub struct Views {
+    cuts: Cuts,
+    open: Mutex<Vec<Arc<Opened>>>,
+    /// The bits that no view has.
+    free: Mutex<u64>,
+    records: AtomicUsize,
+    bytes: AtomicUsize,
+    bytes_peak: AtomicUsize,
+    opened: AtomicU64,
+    cancelled: AtomicU64,
+    limits: RwLock<ViewLimits>,
+    clock: Arc<dyn Clock>,
+    discard: Discard,
+}
+
+impl Views {
+    /// No views yet.
+    pub fn new(clock: Arc<dyn Clock>, discard: Discard) -> Views {
+        Views {
+            cuts: Cuts::new(),
+            open: Mutex::default(),
+            free: Mutex::new(u64::MAX),
+            records: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            bytes_peak: AtomicUsize::new(0),
+            opened: AtomicU64::new(0),
+            cancelled: AtomicU64::new(0),
+            limits: RwLock::new(ViewLimits { retained_bytes: 0, age: Duration::ZERO }),
+            clock,
+            discard,
+        }
+    }
+
+    /// Opens views with these options, all at one instant, of these tables. `newest` is asked for the newest
+    /// `Lsn` given out.
+    ///
+    /// REQUIRES: nobody changes which table is which database meanwhile.
+    pub fn open(
+        self: &Arc<Self>,
+        options: &[ViewOptions],
+        tables: &[Arc<Table>],
+        newest: impl Fn() -> Lsn,
+    ) -> Result<Vec<View>, ViewError> {
+        // Held all the time: so one opening is over before the next begins.
+        let mut free = self.free.lock();
+        if (free.count_ones() as usize) < options.len() {
+            return Err(ViewError::TooMany);
+        }
+        let mut bits = Vec::with_capacity(options.len());
+        for _ in options {
+            bits.push(free.trailing_zeros() as u8);
+            *free &= *free - 1;
+        }
+        for (bit, table) in bits.iter().flat_map(|bit| tables.iter().map(move |table| (bit, table))) {
+            table.begin(*bit);
+        }
+        if self.records.load(Ordering::Relaxed) == 0 {
+            self.bytes_peak.store(0, Ordering::Relaxed);
+        }
+        let cut = self.cuts.open(&bits, newest);
+        drop(free);
+        let since = self.clock.monotonic();
+        let open = |(bit, options): (u8, &ViewOptions)| {
+            let opened = Opened {
+                bit,
+                cut,
+                options: *options,
+                tables: tables.to_vec(),
+                since,
+                db: AtomicU8::new(0),
+                cancelled: AtomicBool::new(false),
+            };
+            View::new(self.clone(), Arc::new(opened))
+        };
+        let views: Vec<View> = bits.into_iter().zip(options).map(open).collect();
+        self.open.lock().extend(views.iter().map(|view| view.opened().clone()));
+        self.opened.fetch_add(views.len() as u64, Ordering::Relaxed);
+        Ok(views)
+    }
+
+    /// The views that see what was there before the write that has got `lsn`.
+    ///
+    /// REQUIRES: the caller holds the latches of what it is going to write.
+    #[inline]
+    pub fn before(&self, lsn: Lsn, newest: impl Fn() -> Lsn) -> Readers {
+        self.cuts.before(lsn, newest)
+    }
+
+    /// Counts what a writer kept.
+    pub(crate) fn note_kept(&self, kept: Retained) {
+        if kept.records > 0 {
+            self.records.fetch_add(kept.records, Ordering::Relaxed);
+            let bytes = self.bytes.fetch_add(kept.bytes, Ordering::Relaxed) + kept.bytes;
+            self.bytes_peak.fetch_max(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts what is kept no more.
+    pub(super) fn note_freed(&self, freed: Retained) {
+        if freed.records > 0 {
+            self.records.fetch_sub(freed.records, Ordering::Relaxed);
+            self.bytes.fetch_sub(freed.bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends a view whose owner is done with it: gives back its versions, then its bit.
+    pub(super) fn close(&self, opened: &Opened, finished: bool) {
+        self.open.lock().retain(|other| other.bit != opened.bit);
+        self.cuts.close(opened.bit);
+        if !finished {
+            self.give_back(opened);
+        }
+        (self.discard)(opened.tables.clone(), Freed::default());
+        *self.free.lock() |= 1 << opened.bit;
+    }
+
+    /// Takes back what was kept for a view of which writers take no more notice.
+    fn give_back(&self, opened: &Opened) {
+        for table in &opened.tables {
+            let from = if opened.options.pinned { 0 } else { table.read_by(opened.bit) };
+            let freed = table.release(from, opened.bit);
+            self.note_freed(freed.retained);
+            if !freed.is_empty() {
+                (self.discard)(Vec::new(), freed);
+            }
+        }
+    }
+
+    /// Changes the limits.
+    pub fn set_limits(&self, limits: ViewLimits) {
+        *self.limits.write() = limits;
+    }
+
+    /// Cancels views that are past a limit: those that are too old, then the oldest while too much is kept.
+    /// To be called from time to time. Returns what was cancelled.
+    pub fn enforce_limits(&self) -> Vec<OpenView> {
+        let limits = *self.limits.read();
+        let now = self.clock.monotonic();
+        let is_too_old = |opened: &Opened| {
+            let age = now.saturating_sub(opened.since);
+            !opened.options.lasting && !limits.age.is_zero() && age > limits.age
+        };
+        let mut cancelled = Vec::new();
+        loop {
+            let kept = self.bytes.load(Ordering::Relaxed);
+            let too_much = limits.retained_bytes != 0 && kept > limits.retained_bytes;
+            let next = {
+                let open = self.open.lock();
+                let mut may_go = open.iter().filter(|opened| !opened.cancelled.load(Ordering::Relaxed));
+                may_go.find(|opened| too_much || is_too_old(opened)).cloned()
+            };
+            let Some(opened) = next else { return cancelled };
+            cancelled.push(self.status_of(&opened));
+            self.cancelled.fetch_add(1, Ordering::Relaxed);
+            // Before writers stop to keep versions: who reads what was overwritten then, sees this too.
+            opened.cancelled.store(true, Ordering::Release);
+            self.cuts.close(opened.bit);
+            self.give_back(&opened);
+        }
+    }
+
+    fn status_of(&self, opened: &Opened) -> OpenView {
+        OpenView {
+            purpose: opened.options.purpose,
+            cut: opened.cut,
+            age: self.clock.monotonic().saturating_sub(opened.since),
+            progress_permille: opened.progress_permille(),
+            pinned: opened.options.pinned,
+        }
+    }
+
+    /// How views are doing.
+    pub fn status(&self) -> ViewsStatus {
+        let open: Vec<Arc<Opened>> = self.open.lock().clone();
+        ViewsStatus {
+            open: open.iter().map(|opened| self.status_of(opened)).collect(),
+            retained: Retained {
+                records: self.records.load(Ordering::Relaxed),
+                bytes: self.bytes.load(Ordering::Relaxed),
+            },
+            retained_bytes_peak: self.bytes_peak.load(Ordering::Relaxed),
+            opened: self.opened.load(Ordering::Relaxed),
+            cancelled: self.cancelled.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl fmt::Debug for Views {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Views").field("status", &self.status()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,126 @@
+//! Reading a view.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::register::{Opened, Views};
+use crate::record::Lsn;
+use crate::table::{END, Entry, Table, Visitor};
+
+/// The view was past a limit and has been cancelled; what was read last counts for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the view for the {0} was cancelled: it was past a limit of age or of memory for old versions")]
+pub struct Cancelled(pub &'static str);
+
+/// What one step of a walk has read: a range of a database's positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walked {
+    /// The logical database, as of the cut.
+    pub db: u8,
+    /// The first position.
+    pub from: u64,
+    /// The one behind the last.
+    pub end: u64,
+}
+
+/// The store as of one instant. Closed when it is dropped.
+pub struct View {
+    views: Arc<Views>,
+    opened: Arc<Opened>,
+    /// Where the walk goes on.
+    db: usize,
+    from: u64,
+}
+
+impl View {
+    pub(super) fn new(views: Arc<Views>, opened: Arc<Opened>) -> View {
+        View { views, opened, db: 0, from: 0 }
+    }
+
+    pub(super) fn opened(&self) -> &Arc<Opened> {
+        &self.opened
+    }
+
+    /// The newest change that it sees.
+    pub fn cut(&self) -> Lsn {
+        self.opened.cut
+    }
+
+    /// Number of logical databases.
+    pub fn databases(&self) -> usize {
+        self.opened.tables.len()
+    }
+
+    /// Keys of a database, about: as many as there are now.
+    pub fn keys(&self, db: u8) -> usize {
+        self.opened.tables[db as usize].len()
+    }
+
+    /// The table of a database.
+    pub(crate) fn table(&self, db: u8) -> &Arc<Table> {
+        &self.opened.tables[db as usize]
+    }
+
+    /// Hands the entries of the next part of the store to `visitor`, and says what part that is; `None` at
+    /// the end. A view that is not pinned can be walked once: what was read is not kept any longer.
+    ///
+    /// `visitor` is called under a latch: it must be quick, must not wait, and must not call the store.
+    pub fn step(&mut self, visitor: &mut impl Visitor) -> Result<Option<Walked>, Cancelled> {
+        while self.db < self.opened.tables.len() {
+            if self.from == END {
+                self.db += 1;
+                self.from = 0;
+                self.opened.db.store(self.db as u8, Ordering::Relaxed);
+                continue;
+            }
+            let (db, from) = (self.db as u8, self.from);
+            let end = self.read(db, from, !self.opened.options.pinned, visitor)?;
+            self.from = end;
+            return Ok(Some(Walked { db, from, end }));
+        }
+        Ok(None)
+    }
+
+    /// As `step`, from any position of any database: for pinned views. Returns the position behind the part,
+    /// `None` at the end.
+    pub fn read_at(&self, db: u8, from: u64, visitor: &mut impl Visitor) -> Result<Option<u64>, Cancelled> {
+        debug_assert!(self.opened.options.pinned, "only a pinned view keeps what was read");
+        let end = self.read(db, from, false, visitor)?;
+        Ok((end != END).then_some(end))
+    }
+
+    fn read(&self, db: u8, from: u64, passes: bool, visitor: &mut impl Visitor) -> Result<u64, Cancelled> {
+        let table = &self.opened.tables[db as usize];
+        let part = table.visit(from, self.opened.reader(), passes, visitor);
+        self.views.note_freed(part.freed.retained);
+        // Acquire, behind the latch: if a writer had not kept what this part lacks, this is set already.
+        if self.opened.cancelled.load(Ordering::Acquire) {
+            return Err(Cancelled(self.opened.options.purpose));
+        }
+        part.versions.iter().for_each(|version| visitor.visit(version));
+        Ok(part.next)
+    }
+
+    /// The entries as of the cut, one by one, of the rest of the walk; for tests and small stores.
+    pub fn for_each(mut self, mut visit: impl FnMut(u8, &Entry)) -> Result<(), Cancelled> {
+        loop {
+            let db = self.next_db();
+            let mut visitor = |entry: &Entry| visit(db, entry);
+            if self.step(&mut visitor)?.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The database of the next step; the number of databases if there is none.
+    pub fn next_db(&self) -> u8 {
+        (self.db + usize::from(self.from == END)) as u8
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        let finished = !self.opened.options.pinned && self.db >= self.opened.tables.len();
+        self.views.close(&self.opened, finished);
+    }
+}

@@ -1,0 +1,322 @@
+//! Checkpoints of a store that goes on changing: what a start loads is what the store held at the cut, by
+//! every algorithm, after a crash at any call of the disk, and never what somebody spoilt.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tarn_engine::checkpoint::{Algorithm, CheckpointError, Checkpoints, Pace, TakeOptions};
+use tarn_engine::engine::{Background, Engine};
+use tarn_engine::io::{Crash, Disk, Fault, ManualClock, OsDisk, SimDisk, SimOptions};
+use tarn_engine::log::Group;
+use tarn_engine::record::{Batch, Change, Lsn, Side, Write};
+use tarn_engine::session::Access;
+use tarn_engine::table::{KeyHash, ScanBudget, Table};
+use tarn_engine::value::{ValueRef, elements_of};
+use tarn_engine::{Entry, ViewOptions};
+
+const DATABASES: usize = 3;
+const FAST: TakeOptions = TakeOptions { pace: Pace::Fast, writers: 2 };
+const ALL: [Algorithm; 3] = [Algorithm::Piggyback, Algorithm::Hourglass, Algorithm::Fork];
+
+type Copy = BTreeMap<(u8, Vec<u8>), String>;
+
+fn describe(entry: &Entry) -> String {
+    let value = match entry.value() {
+        ValueRef::String(value) => value.to_vec(),
+        ValueRef::List(list) => list.iter_from(0).collect::<Vec<_>>().join(&b','),
+        // In the order of their hashes, which another process has in another order.
+        other => {
+            let mut bytes = elements_of(other);
+            bytes.sort_unstable();
+            bytes
+        }
+    };
+    let (expiry, lsn) = (entry.expiry(), entry.lsn());
+    format!("{:?} {} {} {expiry:?} {lsn}", entry.kind(), entry.encoding(), value.escape_ascii())
+}
+
+fn copy(tables: &[Arc<Table>]) -> Copy {
+    let mut copy = Copy::new();
+    for (db, table) in tables.iter().enumerate() {
+        table.assert_invariants();
+        table.scan(0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
+            copy.insert((db as u8, entry.key().to_vec()), describe(entry));
+            false
+        });
+    }
+    copy
+}
+
+struct Store {
+    engine: Arc<Engine>,
+    _background: Background,
+}
+
+fn store() -> Store {
+    let (engine, background) = Engine::unlogged(DATABASES, 2, Arc::new(ManualClock::new(1_000)));
+    engine.set_active_expire(false);
+    Store { engine, _background: background }
+}
+
+impl Store {
+    fn commit(&self, worker: usize, db: u8, key: &[u8], change: Change<'_>) {
+        let session = self.engine.enter(worker);
+        let mut latched = session.latch(&[(db, KeyHash::of(key))], Access::Write, 0);
+        let batch = Batch::from_iter([Write::Key { db, key: key.into(), change }]);
+        latched.commit(&batch, &mut Group::default()).unwrap();
+        latched.release();
+    }
+
+    /// Some changes of every kind of value; keys are of one kind each, by their number.
+    fn change_at_random(&self, worker: usize, changes: usize, random: &mut impl Rng) {
+        for _ in 0..changes {
+            let number = random.random_range(0..2_000u32);
+            let key = format!("key:{number}").into_bytes();
+            let name = format!("element:{}", random.random_range(0..400)).into_bytes();
+            let value = vec![b'a' + (number % 26) as u8; random.random_range(0..90)];
+            let change = match (number % 5, random.random_range(0..12)) {
+                (_, 0) => Change::Delete,
+                (0, 1) => Change::Put { value: value.into(), expiry: Some(random.random_range(1..9_999)) },
+                (0, 2) => Change::Patch { offset: random.random_range(0..40), bytes: value.into() },
+                (0, _) => Change::Put { value: value.into(), expiry: None },
+                (1, _) => Change::ListPush { side: Side::Back, element: value.into() },
+                (2, _) => Change::SetAdd { member: name.into() },
+                (3, _) => {
+                    Change::ZSetPut { member: name.into(), score: f64::from(random.random_range(0..9)) }
+                }
+                _ => Change::HashPut { field: name.into(), value: value.into() },
+            };
+            // One large collection of each kind.
+            let key = if random.random_range(0..3) == 0 {
+                format!("large:{}", number % 5).into_bytes()
+            } else {
+                key
+            };
+            self.commit(worker, random.random_range(0..DATABASES as u8), &key, change);
+        }
+        match random.random_range(0..12) {
+            0 => self.exclusive(Write::Flush { db: Some(1) }),
+            1 => self.exclusive(Write::Swap { a: 0, b: 2 }),
+            _ => {}
+        }
+    }
+
+    fn exclusive(&self, write: Write<'static>) {
+        self.engine.close_gate().commit(&Batch::from_iter([write]), &mut Group::default()).unwrap();
+    }
+
+    /// The store as of now, through a view.
+    fn copy(&self) -> (Lsn, Copy) {
+        let view = self.engine.open_view(ViewOptions::once("test")).unwrap();
+        let (cut, mut copy) = (view.cut(), Copy::new());
+        view.for_each(|db, entry| _ = copy.insert((db, entry.key().to_vec()), describe(entry))).unwrap();
+        (cut, copy)
+    }
+}
+
+fn load(checkpoints: &Checkpoints, threads: usize) -> Option<(Lsn, Copy)> {
+    let loaded = checkpoints.load(DATABASES, threads, &|_, _| {}).unwrap()?;
+    Some((loaded.cut, copy(&loaded.tables)))
+}
+
+#[test]
+fn what_is_loaded_is_what_the_store_held_whatever_the_algorithm() {
+    let directory = tempfile::tempdir().unwrap();
+    for first in ALL {
+        let path = directory.path().join(format!("{first:?}"));
+        let store = store();
+        let mut random = SmallRng::seed_from_u64(first as u64);
+        for round in 0..12 {
+            let checkpoints = Checkpoints::open(Arc::new(OsDisk), &path).unwrap();
+            let algorithm = if round < 4 { first } else { ALL[random.random_range(0..3)] };
+            for _ in 0..3 {
+                store.change_at_random(0, [3, 3_000, 40_000][round % 3], &mut random);
+                let taken = checkpoints.take(&*store.engine, algorithm, FAST, 7).unwrap();
+                let (cut, expected) = store.copy();
+                let current = checkpoints.current().unwrap();
+                assert_eq!((current.cut, current.keys, current.unix_ms), (cut, expected.len() as u64, 7));
+                assert_eq!(taken.keys, expected.len() as u64);
+                let (loaded_cut, loaded) = load(&checkpoints, 1 + round % 3).unwrap();
+                assert_eq!(loaded_cut, cut);
+                assert!(loaded == expected, "round {round} of {first:?}: {algorithm:?} loads the same");
+            }
+        }
+        let files = OsDisk.list(&path).unwrap().len();
+        assert_eq!(files, 3, "one checkpoint, its manifest and the lock");
+        let status = store.engine.views().status();
+        assert_eq!((status.open.len(), status.retained.records), (0, 0));
+    }
+}
+
+#[test]
+fn a_checkpoint_is_of_one_instant_while_others_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store();
+    // Pairs that are always changed together: in a checkpoint they are equal.
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = SmallRng::seed_from_u64(1);
+            let mut group = Group::default();
+            let mut number = 0u64;
+            while !stop.load(Ordering::Relaxed) {
+                number += 1;
+                let pair = random.random_range(0..5_000);
+                let keys = ["left", "right"].map(|side| format!("{side}:{pair}").into_bytes());
+                let session = store.engine.enter(0);
+                let hashes: Vec<_> = keys.iter().map(|key| (0, KeyHash::of(key))).collect();
+                let mut latched = session.latch(&hashes, Access::Write, 0);
+                let put = |key: Vec<u8>| Write::Key {
+                    db: 0,
+                    key: key.into(),
+                    change: Change::Put { value: number.to_string().into_bytes().into(), expiry: None },
+                };
+                let batch: Batch<'_> = keys.into_iter().map(put).collect();
+                latched.commit(&batch, &mut group).unwrap();
+                latched.release();
+            }
+        });
+        let checkpoints = Checkpoints::open(Arc::new(OsDisk), directory.path()).unwrap();
+        for round in 0..60 {
+            let pace = if round % 10 == 0 { Pace::Quiet } else { Pace::Fast };
+            let options = TakeOptions { pace, writers: 1 + round % 2 };
+            checkpoints.take(&*store.engine, ALL[round % 3], options, 0).unwrap();
+            let (_, loaded) = load(&checkpoints, 2).unwrap();
+            let value = |description: &String| description.split(' ').nth(2).map(str::to_owned);
+            for ((db, key), left) in &loaded {
+                if let Some(pair) = key.strip_prefix(b"left:") {
+                    let right = &loaded[&(*db, [b"right:", pair].concat())];
+                    assert_eq!(value(left), value(right), "round {round}: {}", key.escape_ascii());
+                }
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_crash_at_any_call_leaves_the_old_checkpoint_or_the_new_one() {
+    let directory = PathBuf::from("/data/checkpoints");
+    for algorithm in [Algorithm::Piggyback, Algorithm::Hourglass] {
+        let store = store();
+        let mut random = SmallRng::seed_from_u64(3);
+        store.change_at_random(0, 4_000, &mut random);
+        let mut tried = 0;
+        for crash in [Crash::PowerLoss, Crash::Kill] {
+            for at in 1.. {
+                let disk = SimDisk::new(at, SimOptions::default());
+                let checkpoints = Checkpoints::open(Arc::new(disk.clone()), &directory).unwrap();
+                let options = TakeOptions { pace: Pace::Fast, writers: 1 };
+                checkpoints.take(&*store.engine, algorithm, options, 0).unwrap();
+                let old = load(&checkpoints, 1).unwrap();
+                store.change_at_random(0, 50, &mut random);
+                let crash_at = Some(disk.calls() + at);
+                disk.set_options(SimOptions { crash_at, ..SimOptions::default() });
+                let outcome = checkpoints.take(&*store.engine, algorithm, options, 0);
+                let new = store.copy();
+                let is_over = !disk.is_dead();
+                drop(checkpoints);
+                let disk = disk.crash(crash, at, SimOptions::default());
+                let checkpoints = Checkpoints::open(Arc::new(disk), &directory).unwrap();
+                let back = load(&checkpoints, 1).unwrap();
+                assert!(
+                    back == new || back == old && outcome.is_err(),
+                    "{algorithm:?}, {crash:?} at call {at}"
+                );
+                tried += 1;
+                if is_over {
+                    break;
+                }
+            }
+        }
+        assert!(tried > 20, "{tried} crashes");
+    }
+}
+
+#[test]
+fn a_disk_that_refuses_leaves_the_last_checkpoint_and_nothing_else() {
+    let directory = PathBuf::from("/data");
+    let store = store();
+    let mut random = SmallRng::seed_from_u64(4);
+    store.change_at_random(0, 4_000, &mut random);
+    let disk = SimDisk::new(1, SimOptions::default());
+    let checkpoints = Checkpoints::open(Arc::new(disk.clone()), &directory).unwrap();
+    checkpoints.take(&*store.engine, Algorithm::Piggyback, FAST, 0).unwrap();
+    let (mut last, mut files) = (load(&checkpoints, 1), disk.paths());
+    let mut refused = 0;
+    for round in 0..40 {
+        for algorithm in [Algorithm::Piggyback, Algorithm::Hourglass] {
+            store.change_at_random(0, 50, &mut random);
+            let used: usize = files.iter().map(|path| disk.contents(path).unwrap().len()).sum();
+            disk.set_options(match round % 2 {
+                0 => SimOptions {
+                    capacity_bytes: Some((used + round * 8_000) as u64),
+                    ..SimOptions::default()
+                },
+                _ => SimOptions {
+                    faults_per_mille: vec![(Fault::ALL[round / 2 % Fault::ALL.len()], 150)],
+                    ..SimOptions::default()
+                },
+            });
+            let outcome = checkpoints.take(&*store.engine, algorithm, FAST, 0);
+            disk.set_options(SimOptions::default());
+            match outcome {
+                Ok(_) => (last, files) = (load(&checkpoints, 1), disk.paths()),
+                Err(error) => {
+                    assert!(matches!(error, CheckpointError::Disk(_)), "{error}");
+                    refused += 1;
+                    assert_eq!(load(&checkpoints, 1), last, "round {round}");
+                    assert!(round % 2 == 1 || disk.paths().len() <= files.len() + 1, "{:?}", disk.paths());
+                }
+            }
+            assert_eq!(store.engine.views().status().retained.records, 0);
+        }
+    }
+    assert!(refused > 20, "{refused} refused");
+    checkpoints.take(&*store.engine, Algorithm::Hourglass, FAST, 0).unwrap();
+    assert_eq!(load(&checkpoints, 1), Some(store.copy()), "the next one works");
+}
+
+#[test]
+fn spoilt_bytes_are_refused_with_their_place() {
+    let directory = PathBuf::from("/data");
+    let store = store();
+    store.change_at_random(0, 300, &mut SmallRng::seed_from_u64(5));
+    let disk = SimDisk::new(1, SimOptions::default());
+    let checkpoints = Checkpoints::open(Arc::new(disk.clone()), &directory).unwrap();
+    checkpoints.take(&*store.engine, Algorithm::Piggyback, FAST, 0).unwrap();
+    let name = |name: &str| directory.join(name);
+    let file = disk.paths().into_iter().find(|path| path.extension().is_some_and(|e| e == "tarn")).unwrap();
+    let len = disk.contents(&file).unwrap().len();
+    for at in (0..len).step_by(1 + len / 3_000) {
+        disk.spoil(&file, at, |byte| byte ^ 0x10);
+        let error = checkpoints.load(DATABASES, 2, &|_, _| {}).err();
+        disk.spoil(&file, at, |byte| byte ^ 0x10);
+        let error = error.unwrap_or_else(|| panic!("byte {at} is spoilt, and nobody noticed"));
+        assert!(error.to_string().contains(&*file.to_string_lossy()), "{error}");
+    }
+    drop(checkpoints);
+    let manifest = disk.contents(&name("MANIFEST")).unwrap().len();
+    for at in 0..manifest {
+        disk.spoil(&name("MANIFEST"), at, |byte| byte ^ 1);
+        assert!(Checkpoints::open(Arc::new(disk.clone()), &directory).is_err(), "byte {at} of the manifest");
+        disk.spoil(&name("MANIFEST"), at, |byte| byte ^ 1);
+    }
+    assert!(Checkpoints::open(Arc::new(disk.clone()), &directory).is_ok());
+}
+
+#[test]
+fn two_servers_do_not_share_a_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Checkpoints::open(Arc::new(OsDisk), directory.path()).unwrap();
+    let error = Checkpoints::open(Arc::new(OsDisk), Path::new(directory.path())).err().unwrap();
+    assert!(matches!(error, CheckpointError::InUse(_)));
+    drop(first);
+    assert!(Checkpoints::open(Arc::new(OsDisk), directory.path()).is_ok());
+}

@@ -1,0 +1,376 @@
+//! Views against a copy of the tables taken at the same instant, and against money that must not get lost.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tarn_engine::engine::{Background, Engine};
+use tarn_engine::io::{Clock, ManualClock};
+use tarn_engine::log::Group;
+use tarn_engine::record::{Batch, Change, Kind, Side, Write};
+use tarn_engine::session::Access;
+use tarn_engine::table::{END, KeyHash, ScanBudget};
+use tarn_engine::value::{ImageBuilder, ValueRef, elements_of};
+use tarn_engine::view::{ViewLimits, Views};
+use tarn_engine::{Entry, View, ViewOptions};
+
+const DATABASES: usize = 3;
+
+struct Store {
+    engine: Arc<Engine>,
+    clock: Arc<ManualClock>,
+    _background: Background,
+}
+
+/// What a store holds: for each database and key, all that a client could see of it.
+type Copy = BTreeMap<(u8, Vec<u8>), String>;
+
+fn describe(entry: &Entry) -> String {
+    let value = match entry.value() {
+        ValueRef::String(value) => value.to_vec(),
+        other => elements_of(other),
+    };
+    let (expiry, lsn) = (entry.expiry(), entry.lsn());
+    format!("{:?} {} {} {expiry:?} {lsn}", entry.kind(), entry.encoding(), value.escape_ascii())
+}
+
+fn store() -> Store {
+    let clock = Arc::new(ManualClock::new(1_000_000));
+    let (engine, background) = Engine::unlogged(DATABASES, 4, clock.clone());
+    engine.set_active_expire(false);
+    Store { engine, clock, _background: background }
+}
+
+impl Store {
+    fn commit(&self, worker: usize, batch: &Batch<'_>) {
+        let session = self.engine.enter(worker);
+        let keys: Vec<_> = batch
+            .iter()
+            .map(|write| match write {
+                Write::Key { db, key, .. } => (*db, KeyHash::of(key)),
+                other => panic!("{other:?} concerns no key"),
+            })
+            .collect();
+        let mut latched = session.latch(&keys, Access::Write, self.clock.unix_ms());
+        latched.commit(batch, &mut Group::default()).unwrap();
+        latched.release();
+    }
+
+    fn exclusive(&self, write: Write<'static>) {
+        let batch = Batch::from_iter([write]);
+        self.engine.close_gate().commit(&batch, &mut Group::default()).unwrap();
+    }
+
+    /// What all tables hold now: the oracle.
+    fn copy(&self) -> Copy {
+        let session = self.engine.enter(0);
+        let latched = session.latch(&[], Access::Read, 0);
+        let mut copy = Copy::new();
+        for db in 0..DATABASES as u8 {
+            latched.table(db).scan(0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
+                copy.insert((db, entry.key().to_vec()), describe(entry));
+                false
+            });
+        }
+        copy
+    }
+
+    fn kind(&self, db: u8, key: &[u8]) -> Option<Kind> {
+        let session = self.engine.enter(0);
+        let latched = session.latch(&[(db, KeyHash::of(key))], Access::Read, 0);
+        latched.get(db, key).map(Entry::kind)
+    }
+
+    fn views(&self) -> &Views {
+        self.engine.views()
+    }
+
+    fn assert_nothing_kept(&self) {
+        let status = self.views().status();
+        assert_eq!((status.open.len(), status.retained.records, status.retained.bytes), (0, 0, 0));
+    }
+}
+
+fn key_of(number: u64) -> Vec<u8> {
+    format!("key:{number}").into_bytes()
+}
+
+/// A change that fits what the key holds.
+fn change_for(kind: Option<Kind>, random: &mut impl Rng) -> Change<'static> {
+    let name = |random: &mut dyn FnMut() -> u64| format!("e{}", random() % 300).into_bytes().into();
+    let mut draw = || random.random::<u64>();
+    let side = if draw().is_multiple_of(2) { Side::Front } else { Side::Back };
+    let value = vec![b'a' + (draw() % 26) as u8; (draw() % 60) as usize];
+    let kind =
+        kind.unwrap_or([Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash][draw() as usize % 5]);
+    match (draw() % 10, kind) {
+        (0, _) => Change::Delete,
+        (1, _) => Change::Put { value: value.into(), expiry: Some(1_000_000 + draw() % 100) },
+        (2, kind) if kind != Kind::String => {
+            let mut image = ImageBuilder::new(Kind::Set);
+            (0..draw() % 200 + 1).for_each(|i| image.push_element(&i.to_le_bytes()));
+            Change::Image { kind: Kind::Set, elements: image.finish().into(), expiry: None, sticky: false }
+        }
+        (_, Kind::String) if draw().is_multiple_of(2) => {
+            Change::Patch { offset: draw() % 50, bytes: value.into() }
+        }
+        (_, Kind::String) => Change::Put { value: value.into(), expiry: None },
+        (_, Kind::List) => Change::ListPush { side, element: value.into() },
+        (3, Kind::Set) => Change::SetRemove { member: name(&mut draw) },
+        (_, Kind::Set) => Change::SetAdd { member: name(&mut draw) },
+        (3, Kind::ZSet) => Change::ZSetRemove { member: name(&mut draw) },
+        (_, Kind::ZSet) => Change::ZSetPut { member: name(&mut draw), score: (draw() % 9) as f64 },
+        (3, Kind::Hash) => Change::HashRemove { field: name(&mut draw) },
+        (_, Kind::Hash) => Change::HashPut { field: name(&mut draw), value: value.into() },
+    }
+}
+
+impl Store {
+    /// One change, or several as one group, of keys below `keys`.
+    fn write_at_random(&self, keys: u64, random: &mut impl Rng) {
+        let count = if random.random_range(0..8) == 0 { random.random_range(2..6) } else { 1 };
+        let mut batch = Batch::new();
+        for _ in 0..count {
+            let (db, key) = (random.random_range(0..DATABASES as u8), key_of(random.random_range(0..keys)));
+            if batch.iter().any(|write| matches!(write, Write::Key { key: other, .. } if **other == *key)) {
+                continue;
+            }
+            let kind = self.kind(db, &key);
+            batch.push(Write::Key { db, key: key.into(), change: change_for(kind, random) });
+        }
+        self.commit(0, &batch);
+        match random.random_range(0..2_000) {
+            0 => self.exclusive(Write::Flush { db: Some(random.random_range(0..DATABASES as u8)) }),
+            1 => self.exclusive(Write::Flush { db: None }),
+            2..4 => self.exclusive(Write::Swap { a: 0, b: random.random_range(0..DATABASES as u8) }),
+            4..10 => {
+                self.clock.advance(10);
+                self.engine.expire_due(self.clock.unix_ms());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A view that is being read, and what it has to find.
+struct Reading {
+    view: View,
+    expected: Arc<Copy>,
+    found: Copy,
+    pinned: bool,
+}
+
+impl Reading {
+    /// Reads a part; whether there is more.
+    fn step(&mut self) -> bool {
+        if self.pinned {
+            self.read_all();
+            return true;
+        }
+        let mut part = Vec::new();
+        let walked =
+            self.view.step(&mut |entry: &Entry| part.push((entry.key().to_vec(), describe(entry)))).unwrap();
+        for (key, description) in part {
+            let db = walked.unwrap().db;
+            assert!(self.found.insert((db, key), description).is_none(), "an entry is read once");
+        }
+        walked.is_some()
+    }
+
+    /// Reads a pinned view from front to back.
+    fn read_all(&mut self) {
+        let mut found = Copy::new();
+        for db in 0..DATABASES as u8 {
+            let mut from = Some(0);
+            while let Some(at) = from {
+                from = self
+                    .view
+                    .read_at(db, at, &mut |entry: &Entry| {
+                        assert!(found.insert((db, entry.key().to_vec()), describe(entry)).is_none());
+                    })
+                    .unwrap();
+                assert!(from.is_none_or(|next| next > at && next < END));
+            }
+        }
+        self.found = found;
+        self.check();
+    }
+
+    fn check(&self) {
+        for (key, description) in self.expected.iter() {
+            assert_eq!(self.found.get(key), Some(description), "{key:?} is read as it was");
+        }
+        assert_eq!(self.found.len(), self.expected.len(), "nothing else is read");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_view_sees_what_a_copy_of_the_tables_held(seed: u64, keys in 1u64..2_500, often in 1u32..200) {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let store = store();
+        for _ in 0..keys {
+            store.write_at_random(keys, &mut random);
+        }
+        let mut readings: Vec<Reading> = Vec::new();
+        for _ in 0..3_000 {
+            store.write_at_random(keys, &mut random);
+            if readings.len() < 8 && random.random_range(0..often) == 0 {
+                let options: Vec<_> = (0..random.random_range(1..3))
+                    .map(|_| match random.random_range(0..4) {
+                        0 => ViewOptions::pinned("test"),
+                        _ => ViewOptions::once("test"),
+                    })
+                    .collect();
+                let views = store.engine.open_views(&options).unwrap();
+                let expected = Arc::new(store.copy());
+                readings.extend(views.into_iter().zip(options).map(|(view, options)| {
+                    Reading { view, expected: expected.clone(), found: Copy::new(), pinned: options.pinned }
+                }));
+            }
+            if !readings.is_empty() {
+                let which = random.random_range(0..readings.len());
+                if random.random_range(0..150) == 0 {
+                    // Closed early.
+                    readings.swap_remove(which);
+                } else if random.random_range(0..if readings[which].pinned { 100 } else { 4 }) == 0
+                    && !readings[which].step()
+                {
+                    readings.swap_remove(which).check();
+                }
+            }
+        }
+        for mut reading in readings {
+            if reading.pinned {
+                reading.read_all();
+            } else {
+                while reading.step() {}
+                reading.check();
+            }
+        }
+        store.assert_nothing_kept();
+    }
+}
+
+#[test]
+fn what_is_past_a_limit_is_cancelled_and_gives_everything_back() {
+    let store = store();
+    let mut random = SmallRng::seed_from_u64(1);
+    for _ in 0..5_000 {
+        store.write_at_random(2_000, &mut random);
+    }
+    let limits = |retained_bytes, age| store.views().set_limits(ViewLimits { retained_bytes, age });
+    let mut oldest = store.engine.open_view(ViewOptions::once("checkpoint")).unwrap();
+    let mut newer = store.engine.open_view(ViewOptions::pinned("query")).unwrap();
+    assert!(oldest.step(&mut |_: &Entry| {}).unwrap().is_some());
+    limits(10_000, Duration::ZERO);
+    while store.views().status().retained.bytes <= 10_000 {
+        store.write_at_random(2_000, &mut random);
+    }
+    let cancelled = store.views().enforce_limits();
+    assert_eq!(cancelled[0].purpose, "checkpoint", "the oldest is the first to go");
+    assert!(oldest.step(&mut |_: &Entry| {}).is_err());
+    drop(oldest);
+    limits(0, Duration::from_millis(50));
+    let lasting = store.engine.open_view(ViewOptions::once("checkpoint")).unwrap();
+    store.clock.advance(51);
+    store.views().enforce_limits();
+    assert!(newer.step(&mut |_: &Entry| {}).is_err(), "too old");
+    drop(newer);
+    lasting.for_each(|_, _| {}).unwrap();
+    store.assert_nothing_kept();
+    assert_eq!(store.views().status().cancelled, 2);
+}
+
+#[test]
+fn no_more_views_are_opened_than_there_are_bits() {
+    let store = store();
+    let views = store.engine.open_views(&[ViewOptions::once("test"); 60]).unwrap();
+    assert!(store.engine.open_views(&[ViewOptions::once("test"); 5]).is_err());
+    drop(views);
+    assert_eq!(store.engine.open_views(&[ViewOptions::once("test"); 64]).unwrap().len(), 64);
+    store.assert_nothing_kept();
+}
+
+/// Accounts whose sum never changes, as hashes, strings and fields of one large hash.
+#[test]
+fn the_sum_of_all_accounts_is_exact_in_every_view() {
+    const ACCOUNTS: u64 = 3_000;
+    const START: i64 = 1_000;
+    let rounds: u64 = if cfg!(debug_assertions) { 400 } else { 10_000 };
+    let store = store();
+    let account = |number: u64| format!("account:{number}").into_bytes();
+    let put = |number: u64, balance: i64| Write::Key {
+        db: (number % 2) as u8,
+        key: account(number).into(),
+        change: Change::Put { value: balance.to_string().into_bytes().into(), expiry: None },
+    };
+    for number in 0..ACCOUNTS {
+        store.commit(0, &Batch::from_iter([put(number, START)]));
+    }
+    let (stop, transfers) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for worker in 0..3 {
+            let (store, stop, transfers) = (&store, &stop, &transfers);
+            scope.spawn(move || {
+                let mut random = SmallRng::seed_from_u64(worker as u64);
+                let mut group = Group::default();
+                while !stop.load(Ordering::Relaxed) {
+                    let (a, b) = (random.random_range(0..ACCOUNTS), random.random_range(0..ACCOUNTS));
+                    if a == b {
+                        continue;
+                    }
+                    let keys = [a, b].map(|number| ((number % 2) as u8, KeyHash::of(&account(number))));
+                    let session = store.engine.enter(worker);
+                    let mut latched = session.latch(&keys, Access::Write, 0);
+                    let balance = |number: u64| match latched.get((number % 2) as u8, &account(number)) {
+                        Some(entry) => balance_of(entry),
+                        None => 0,
+                    };
+                    let amount = random.random_range(-50..50);
+                    let (of_a, of_b) = (balance(a) - amount, balance(b) + amount);
+                    let mut batch = Batch::from_iter([put(a, of_a), put(b, of_b)]);
+                    if random.random_range(0..10) == 0 {
+                        // One moves all that it has: the account is gone, and comes back with the next
+                        // transfer.
+                        batch = Batch::from_iter([put(a, 0), put(b, of_a + of_b)]);
+                        if let Write::Key { change, .. } = &mut batch[0] {
+                            *change = Change::Delete;
+                        }
+                    }
+                    latched.commit(&batch, &mut group).unwrap();
+                    latched.release();
+                    transfers.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for round in 0..rounds {
+            let mut view = store.engine.open_view(ViewOptions::once("sum")).unwrap();
+            let mut sum = 0;
+            while view.step(&mut |entry: &Entry| sum += balance_of(entry)).unwrap().is_some() {
+                if round.is_multiple_of(3) {
+                    std::thread::yield_now();
+                }
+            }
+            assert_eq!(sum, ACCOUNTS as i64 * START, "view {round}");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(transfers.load(Ordering::Relaxed) > rounds, "there was something to see");
+    store.assert_nothing_kept();
+}
+
+fn balance_of(entry: &Entry) -> i64 {
+    match entry.value() {
+        ValueRef::String(text) => std::str::from_utf8(text).unwrap().parse().unwrap(),
+        _ => panic!("accounts are strings"),
+    }
+}

@@ -1,0 +1,69 @@
+//! `SAVE`, `BGSAVE` and `LASTSAVE`.
+
+use crate::client::After;
+use crate::command::{Command, Flags, row};
+use crate::context::Context;
+use crate::error::CommandError;
+use tarn_resp::request::Args;
+
+const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_MULTI);
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[
+    row("bgsave", -1, ADMIN, "1.0.0", "Starts a checkpoint and returns at once.", bgsave),
+    row(
+        "lastsave",
+        1,
+        Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
+        "1.0.0",
+        "Returns when the last checkpoint was taken; the start, if there was none before.",
+        lastsave,
+    )
+    .categories(&["@admin", "@dangerous"]),
+    row("save", 1, ADMIN, "1.0.0", "Takes a checkpoint and returns when it is on disk.", save)
+        .complexity("O(N) where N is the number of keys; other clients do not wait"),
+];
+
+const BUSY: CommandError = CommandError::text("ERR Background save already in progress");
+
+fn bgsave<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    match args.get(1) {
+        None => {
+            cx.server.saver.start().map_err(|_| BUSY)?;
+            cx.reply.simple("Background saving started");
+        }
+        Some(word) if args.len() == 2 && word.eq_ignore_ascii_case(b"schedule") => {
+            let waits = cx.server.saver.schedule();
+            cx.reply.simple(if waits { "Background saving scheduled" } else { "Background saving started" });
+        }
+        Some(_) => return Err(CommandError::Syntax),
+    }
+    Ok(())
+}
+
+fn save<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let ticket = match cx.client.save.take() {
+        Some(ticket) => ticket,
+        None => {
+            let ticket = cx.server.saver.start().map_err(|_| BUSY)?;
+            if let Some(store) = cx.server.store() {
+                store.checkpoints.progress().hurry();
+            }
+            ticket
+        }
+    };
+    match cx.server.saver.outcome(ticket) {
+        Some(Ok(())) => cx.reply.ok(),
+        Some(Err(why)) => return Err(CommandError::owned(format!("ERR {why}"))),
+        None => {
+            cx.client.save = Some(ticket);
+            cx.client.after = After::Postpone(args.to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn lastsave<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    cx.reply.integer(cx.server.saver.status().last_save_unix_s as i64);
+    Ok(())
+}

@@ -1,0 +1,249 @@
+//! Checkpoints: one thread takes them; commands, rules and the end of the server ask it.
+//!
+//! ```text
+//!   SAVE, BGSAVE, the rules of `save` ──request──> [ state ] <──waits── tarn-saver: take, note the outcome
+//!   SAVE asks now and then whether its request has been answered; no worker waits
+//! ```
+
+use crate::config::{CheckpointPace, Config, SnapshotAlgorithm};
+use crate::shared::Shared;
+use parking_lot::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+use tarn_engine::Engine;
+use tarn_engine::checkpoint::{Algorithm, CheckpointError, Checkpoints, Pace, TakeOptions, Taken};
+
+/// After a failure the rules wait so long before they try again.
+const RETRY: Duration = Duration::from_secs(5);
+/// How often the operator is told how far a checkpoint has come.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
+/// Threads that write a checkpoint, beside the one that reads the store.
+const WRITERS: usize = 1;
+
+/// A checkpoint that was asked for. They are answered in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(u64);
+
+/// How checkpoints stand.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// Since when one is being taken.
+    pub running_since: Option<Instant>,
+    /// When the data was last saved, or loaded.
+    pub last_save_unix_s: u64,
+    /// Writes that the last checkpoint has, of all since the start.
+    pub changes_saved: u64,
+    /// What the last attempt came to; `None` before the first.
+    pub last: Option<Result<Taken, String>>,
+    /// Checkpoints taken.
+    pub saves: u64,
+    /// How long the last attempt took.
+    pub last_took: Duration,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    status: Status,
+    /// Requests so far, and how many of them have been answered.
+    asked: u64,
+    answered: u64,
+    /// Another is wanted as soon as this one is done.
+    scheduled: bool,
+    stopping: bool,
+    last_attempt: Option<Instant>,
+    last_told: Option<Instant>,
+}
+
+/// Who takes checkpoints.
+#[derive(Debug)]
+pub struct Saver {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// One is being taken already.
+#[derive(Debug)]
+pub struct Busy;
+
+impl Saver {
+    /// A saver whose data is as of now.
+    pub fn new(unix_ms: u64) -> Saver {
+        let status = Status { last_save_unix_s: unix_ms / 1000, ..Status::default() };
+        Saver { state: Mutex::new(State { status, ..State::default() }), changed: Condvar::new() }
+    }
+
+    /// Asks for a checkpoint.
+    pub fn start(&self) -> Result<Ticket, Busy> {
+        let mut state = self.state.lock();
+        if state.asked > state.answered || state.stopping {
+            return Err(Busy);
+        }
+        Ok(self.ask(&mut state))
+    }
+
+    /// Asks for a checkpoint behind the one that is being taken. `true` if there is one.
+    pub fn schedule(&self) -> bool {
+        let mut state = self.state.lock();
+        let busy = state.asked > state.answered;
+        if busy {
+            state.scheduled = true;
+        } else {
+            self.ask(&mut state);
+        }
+        busy
+    }
+
+    fn ask(&self, state: &mut State) -> Ticket {
+        state.asked += 1;
+        state.status.running_since = Some(Instant::now());
+        state.last_attempt = Some(Instant::now());
+        self.changed.notify_all();
+        Ticket(state.asked)
+    }
+
+    /// What the checkpoint of a ticket came to; `None` while it is being taken.
+    pub fn outcome(&self, ticket: Ticket) -> Option<Result<(), String>> {
+        let state = self.state.lock();
+        let last = state.status.last.as_ref().filter(|_| state.answered >= ticket.0)?;
+        Some(last.as_ref().map(drop).map_err(Clone::clone))
+    }
+
+    /// How checkpoints stand.
+    pub fn status(&self) -> Status {
+        self.state.lock().status.clone()
+    }
+
+    /// Notes when what was loaded was saved.
+    pub fn note_loaded(&self, unix_ms: u64) {
+        self.state.lock().status.last_save_unix_s = unix_ms / 1000;
+    }
+
+    /// Takes checkpoints until the server stops.
+    pub fn run(&self, server: &Shared, engine: &Engine, checkpoints: &Checkpoints) {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopping {
+                return;
+            }
+            if state.asked == state.answered {
+                self.changed.wait(&mut state);
+                continue;
+            }
+            drop(state);
+            let (changes, began) = (changes(server), Instant::now());
+            let outcome = take(server, engine, checkpoints, Urgency::Background);
+            state = self.state.lock();
+            self.answer(&mut state, server, changes, began, outcome);
+        }
+    }
+
+    fn answer(
+        &self,
+        state: &mut State,
+        server: &Shared,
+        changes: u64,
+        began: Instant,
+        outcome: Result<Taken, CheckpointError>,
+    ) {
+        let status = &mut state.status;
+        status.last_took = began.elapsed();
+        status.running_since = None;
+        match &outcome {
+            Ok(Taken { keys, bytes, .. }) => {
+                tracing::info!(
+                    "Checkpoint: {keys} keys, {:.1} MB in {:.2} s",
+                    *bytes as f64 / 1e6,
+                    status.last_took.as_secs_f64()
+                );
+                status.saves += 1;
+                status.changes_saved = changes;
+                status.last_save_unix_s = server.clock.unix_ms() / 1000;
+            }
+            Err(CheckpointError::Stopped) => tracing::info!("Checkpoint: given up, the server is stopping"),
+            Err(error) => tracing::error!("Checkpoint failed: {error}; the last one is as it was"),
+        }
+        status.last = Some(outcome.map_err(|error| error.to_string()));
+        state.answered = state.asked;
+        state.last_told = None;
+        if std::mem::take(&mut state.scheduled) {
+            self.ask(state);
+        }
+    }
+
+    /// Asks for a checkpoint if a rule of `save` says so, and tells how far the one has come that is being
+    /// taken. Called some times a second.
+    pub fn look(&self, server: &Shared, config: &Config) {
+        let Some(checkpoints) = server.store().map(|store| &store.checkpoints) else { return };
+        let mut state = self.state.lock();
+        if let Some(since) = state.status.running_since {
+            let told = state.last_told.unwrap_or(since);
+            if told.elapsed() >= TOLD_EVERY {
+                state.last_told = Some(Instant::now());
+                let (percent, bytes) = progress(checkpoints);
+                tracing::info!("Checkpoint: {percent:.0} % read, {:.1} MB written", bytes as f64 / 1e6);
+            }
+            return;
+        }
+        let changes = changes(server) - state.status.changes_saved;
+        let age_s = (server.clock.unix_ms() / 1000).saturating_sub(state.status.last_save_unix_s);
+        let due =
+            config.save.rules.iter().find(|rule| age_s >= rule.after_s && changes >= rule.changes.max(1));
+        let failed = matches!(state.status.last, Some(Err(_)));
+        let waits = failed && state.last_attempt.is_some_and(|at| at.elapsed() < RETRY);
+        if let Some(rule) = due.filter(|_| !waits && !state.stopping) {
+            tracing::info!("{changes} changes in {} seconds: taking a checkpoint", rule.after_s);
+            self.ask(&mut state);
+        }
+    }
+
+    /// Lets the thread end that takes checkpoints; what it is taking is given up.
+    pub fn stop(&self, server: &Shared) {
+        self.state.lock().stopping = true;
+        self.changed.notify_all();
+        if let Some(store) = server.store() {
+            store.checkpoints.progress().stop();
+        }
+    }
+}
+
+/// Writes since the start.
+pub fn changes(server: &Shared) -> u64 {
+    server.stats.sum(|worker| &worker.changes)
+}
+
+/// How far the checkpoint has come that is being taken: per cent of the keys, and bytes.
+pub fn progress(checkpoints: &Checkpoints) -> (f64, u64) {
+    use std::sync::atomic::Ordering::Relaxed;
+    let progress = checkpoints.progress();
+    let (keys, total) = (progress.keys.load(Relaxed), progress.keys_total.load(Relaxed));
+    let percent = if total == 0 { 100.0 } else { 100.0 * keys as f64 / total as f64 };
+    (percent.min(100.0), progress.bytes.load(Relaxed))
+}
+
+/// Whether anything else is to be considered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Urgency {
+    /// Clients are being served: `checkpoint-pace` says how hard it may work.
+    Background,
+    /// Nobody is being served any more.
+    Last,
+}
+
+/// Takes a checkpoint as the configuration says.
+pub fn take(
+    server: &Shared,
+    engine: &Engine,
+    checkpoints: &Checkpoints,
+    urgency: Urgency,
+) -> Result<Taken, CheckpointError> {
+    let config = server.config.snapshot();
+    let algorithm = match config.snapshot_algorithm {
+        SnapshotAlgorithm::Fork => Algorithm::Fork,
+        SnapshotAlgorithm::Hourglass => Algorithm::Hourglass,
+        SnapshotAlgorithm::Piggyback => Algorithm::Piggyback,
+    };
+    let pace = match (urgency, config.checkpoint_pace) {
+        (Urgency::Background, CheckpointPace::Quiet) => Pace::Quiet,
+        _ => Pace::Fast,
+    };
+    checkpoints.take(engine, algorithm, TakeOptions { pace, writers: WRITERS }, server.clock.unix_ms())
+}
