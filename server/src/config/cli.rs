@@ -257,11 +257,13 @@ mod tests {
             loaded.warnings,
             ["'activedefrag yes' is accepted, but has no effect: there is no active defragmentation"]
         );
-        let args = ["--save", "60", "1", "--save", "30", "1", "--list-compress-depth", "2"];
+        let args = ["--log-compaction", "none", "--list-compress-depth", "2"];
         let warnings = parse(&args).unwrap().warnings;
         assert_eq!(warnings.len(), 2, "one for each directive: {warnings:?}");
-        assert!(warnings[0].starts_with("'save 60 1 30 1' is accepted, but has no effect: no checkpoints"));
-        assert!(parse(&["--save", "", "--list-compress-depth", "0"]).unwrap().warnings.is_empty());
+        assert!(warnings[0].starts_with("'log-compaction none' is accepted, but has no effect: the log"));
+        assert!(
+            parse(&["--log-compaction", "vtc", "--list-compress-depth", "0"]).unwrap().warnings.is_empty()
+        );
     }
 
     #[test]
