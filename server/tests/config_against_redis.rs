@@ -123,8 +123,16 @@ fn tarn_config(store: &ConfigStore, pattern: &str) -> BTreeMap<String, String> {
 }
 
 /// Directives that Redis does not have.
-const ONLY_TARN: [&str; 5] =
-    ["log-backlog-limit", "log-compaction", "log-dir", "log-flushes-in-flight", "threads"];
+const ONLY_TARN: [&str; 8] = [
+    "checkpoint-pace",
+    "log-backlog-limit",
+    "log-compaction",
+    "log-dir",
+    "log-flushes-in-flight",
+    "snapshot-algorithm",
+    "threads",
+    "view-memory-limit",
+];
 
 /// Directives with other defaults here, or that the test sets for its own redis-server.
 const OTHER_DEFAULT: [&str; 6] = ["appendonly", "bind", "dir", "port", "save", "unixsocket"];

@@ -104,9 +104,11 @@ fn test(root: &Path, _: &Ci) -> Count {
 /// library in all that is compiled so, which therefore has a place of its own.
 fn models(root: &Path, _: &Ci) -> Count {
     let target = target(root).join("models");
-    let what = ["--package", "tarn-snapshot", "--lib", "--test", "history", "model::"];
+    let packages = ["--package", "tarn-snapshot", "--package", "tarn-engine"];
+    let what = ["--lib", "--test", "history", "model::"];
     tests(
         command(root, "cargo", &["test", "--quiet"])
+            .args(packages)
             .args(what)
             .arg("--target-dir")
             .arg(target)
