@@ -19,6 +19,7 @@ use crate::table::{KeyHash, Readers, Retired, Table};
 use crossbeam_channel::{Receiver, Sender};
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -160,41 +161,97 @@ pub fn open(
     progress: &Progress,
 ) -> Result<Opened, OpenError> {
     let directories = options.directories.clone();
+    options.base = base_of(checkpoints);
+    let mut reader = Log::open(disk, options)?;
+    let validity = Arc::new(Validity::new());
+    let (loaded, replayed) = load(&mut reader, checkpoints, databases, threads, progress, &validity)
+        .map_err(|error| error.with_remedy(&directories))?;
+    if let Some(checkpoints) = checkpoints {
+        checkpoints.continue_with(reader.log_id()).map_err(|error| OpenError::Checkpoint(Box::new(error)))?;
+    }
+    let (log, recovered) = reader.into_log()?;
+    Ok(Opened { tables: loaded.tables, log, validity, recovered, replayed })
+}
+
+/// Reads what `open` would load and changes nothing: the checkpoint, and the log in `directories` if there is
+/// one.
+pub fn read(
+    disk: Arc<dyn Disk>,
+    directories: Vec<PathBuf>,
+    checkpoints: &Checkpoints,
+    databases: usize,
+    threads: usize,
+    progress: &Progress,
+) -> Result<Loaded, OpenError> {
+    if !Log::is_in(&*disk, &directories)? {
+        let loaded = load_checkpoint(checkpoints, databases, threads, progress)?;
+        return Ok(loaded.unwrap_or_else(|| nothing(databases)));
+    }
+    let mut options = LogOptions::new(directories.clone());
+    options.base = base_of(Some(checkpoints));
+    let mut reader = Log::read(disk, options)?;
+    let validity = Validity::new();
+    let (loaded, _) = load(&mut reader, Some(checkpoints), databases, threads, progress, &validity)
+        .map_err(|error| error.with_remedy(&directories))?;
+    Ok(loaded)
+}
+
+/// Where a log would begin that is made now.
+fn base_of(checkpoints: Option<&Checkpoints>) -> Lsn {
+    checkpoints.and_then(Checkpoints::current).map_or(Lsn::ZERO, |checkpoint| checkpoint.cut)
+}
+
+/// Reads a log to its end, on top of the checkpoint if there is one that it goes on from.
+fn load(
+    reader: &mut Reader,
+    checkpoints: Option<&Checkpoints>,
+    databases: usize,
+    threads: usize,
+    progress: &Progress,
+    validity: &Validity,
+) -> Result<(Loaded, Replayed), OpenError> {
     let checkpoint = checkpoints.and_then(Checkpoints::current);
-    options.base = checkpoint.as_ref().map_or(Lsn::ZERO, |checkpoint| checkpoint.cut);
-    let mut reader: Reader = Log::open(disk, options)?;
     let loaded = match checkpoints {
-        Some(checkpoints) if is_continued(&reader, checkpoint.as_ref(), checkpoints)? => {
-            let note = |read, bytes| progress.note(read, bytes);
-            let failed = |error| OpenError::Checkpoint(Box::new(error));
-            let loaded = checkpoints.load(databases, threads, &note).map_err(failed)?;
-            checkpoints.continue_with(reader.log_id()).map_err(failed)?;
-            loaded
+        Some(checkpoints) if is_continued(reader, checkpoint.as_ref(), checkpoints)? => {
+            load_checkpoint(checkpoints, databases, threads, progress)?
         }
         _ => None,
     };
-    let Loaded { tables, cut, .. } =
-        loaded.unwrap_or_else(|| Loaded { tables: empty(databases), cut: Lsn::ZERO, keys: 0 });
+    let Loaded { tables, cut, .. } = loaded.unwrap_or_else(|| nothing(databases));
     let next = || {
         let block = reader.next_block()?;
         let read = reader.progress();
         progress.note(read.bytes_read(), read.bytes_total);
         Ok(block.map(Arc::new))
     };
-    let validity = Arc::new(Validity::new());
     let (tables, replayed) = replay(next, tables, cut, threads, |lsns| validity.invalidate(lsns))?;
     if let Some(misfit) = replayed.misfit {
-        return Err(OpenError::from(misfit.damage).with_remedy(&directories));
+        return Err(misfit.damage.into());
     }
-    let (log, recovered) = reader.into_log()?;
-    if recovered.last < cut {
-        let last = recovered.last;
+    let last = reader.last();
+    if last < cut {
         return Err(OpenError::Unrelated(format!(
             "the log ends with record {last}, before the checkpoint, which has all up to {cut}: files of it \
              are missing; restore them, or start with --appendonly no to use the checkpoint alone"
         )));
     }
-    Ok(Opened { tables, log, validity, recovered, replayed })
+    let keys = tables.iter().map(|table| table.len() as u64).sum();
+    Ok((Loaded { tables, cut: last, keys }, replayed))
+}
+
+fn load_checkpoint(
+    checkpoints: &Checkpoints,
+    databases: usize,
+    threads: usize,
+    progress: &Progress,
+) -> Result<Option<Loaded>, OpenError> {
+    let note = |read, bytes| progress.note(read, bytes);
+    checkpoints.load(databases, threads, &note).map_err(|error| OpenError::Checkpoint(Box::new(error)))
+}
+
+/// So many databases, all of them empty, at the beginning of time.
+fn nothing(databases: usize) -> Loaded {
+    Loaded { tables: empty(databases), cut: Lsn::ZERO, keys: 0 }
 }
 
 /// So many databases without keys.

@@ -46,4 +46,5 @@ pub mod slowlog;
 pub mod stats;
 pub mod stream;
 pub mod transaction;
+pub mod transfer;
 pub mod worker;

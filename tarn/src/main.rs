@@ -1,7 +1,10 @@
-//! The `tarn` program: `tarn serve` is the server, `tarn log` checks and repairs its log, `tarn demo` shows
-//! it, `tarn lab` measures it.
+//! The `tarn` program: `tarn serve` is the server, `tarn log` checks and repairs its log, `tarn import` and
+//! `tarn export` exchange data with Redis, `tarn demo` shows it, `tarn lab` measures it.
 
+mod export;
+mod import;
 mod log;
+mod transfer;
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -31,6 +34,10 @@ enum Command {
     Demo(tarn_lab::demo::DemoArgs),
     /// Check and repair the log of a server that does not run.
     Log(log::LogCli),
+    /// Read an RDB file of Redis into the data directory of a server that does not run.
+    Import(import::ImportArgs),
+    /// Write the data of a server that does not run to an RDB file.
+    Export(export::ExportArgs),
     /// Measure Tarn and redis-server side by side.
     Lab(tarn_lab::LabCli),
 }
@@ -40,6 +47,8 @@ fn main() -> ExitCode {
         Command::Serve { args } => serve(args),
         Command::Demo(args) => tarn_lab::demo::run(&args),
         Command::Log(cli) => log::run(cli),
+        Command::Import(args) => import::run(args),
+        Command::Export(args) => export::run(args),
         Command::Lab(cli) => tarn_lab::run(cli),
     }
 }

@@ -206,6 +206,11 @@ fn log_files(names: &[String]) -> Vec<String> {
     names.iter().filter(|name| file_number(name).is_some()).cloned().collect()
 }
 
+/// Whether a file of this name says that its directory is one of a log.
+pub(super) fn belongs_to_log(name: &str) -> bool {
+    name == IDENTITY_FILE || name == REPAIR_FILE || file_number(name).is_some()
+}
+
 fn no_identity(path: &Path) -> Damage {
     Damage::new(path.join(IDENTITY_FILE), 0, "it is missing where there are log files".to_string())
 }

@@ -155,6 +155,11 @@ impl Reader {
         self.state.recovered.base
     }
 
+    /// The newest record that has been read, or the base before the first.
+    pub fn last(&self) -> Lsn {
+        self.state.last
+    }
+
     /// How much has been read.
     pub fn progress(&self) -> OpenProgress {
         self.progress.clone()

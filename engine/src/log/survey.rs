@@ -1,15 +1,16 @@
 //! What stands in a log's directories, without opening it to write: what a start would keep, what it would
 //! lose, and why it would refuse.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::error::{Damage, OpenError};
+use super::error::{Damage, OpenError, Remedy};
 use super::handle::Log;
-use super::identity::Directories;
+use super::identity::{Directories, belongs_to_log};
 use super::options::LogOptions;
 use super::reader::{Reader, Recovered};
-use crate::io::Disk;
+use crate::io::{Disk, DiskResult};
 use crate::record::Lsn;
 
 /// What was found in a log that was examined.
@@ -71,6 +72,34 @@ impl Log {
         let options = LogOptions::new(directories.to_vec());
         let directories = Directories::look(&*disk, directories, keeps_locks)?;
         Reader::begin(disk, options, directories, true)
+    }
+}
+
+impl Log {
+    /// Begins to read a log as a start does, refusing what it refuses, but changes nothing. The directories
+    /// stay locked until the reader is dropped.
+    pub fn read(disk: Arc<dyn Disk>, options: LogOptions) -> Result<Reader, OpenError> {
+        let given = options.directories.clone();
+        let directories = Directories::look(&*disk, &given, true)?;
+        if directories.is_under_repair {
+            return Err(OpenError::UnderRepair { path: given[0].clone(), remedy: Remedy(given) });
+        }
+        if let Some((_, damage)) = directories.lost_identities.first() {
+            return Err(OpenError::from(damage.clone()).with_remedy(&given));
+        }
+        Reader::begin(disk, options, directories, false)
+    }
+
+    /// Whether any of these directories has to do with a log.
+    pub fn is_in(disk: &dyn Disk, directories: &[PathBuf]) -> DiskResult<bool> {
+        for path in directories {
+            match disk.list(path) {
+                Ok(names) if names.iter().any(|name| belongs_to_log(name)) => return Ok(true),
+                Err(error) if error.source.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(false)
     }
 }
 

@@ -1,0 +1,43 @@
+//! `tarn export`: the data of a server becomes an RDB file of Redis.
+
+use crate::transfer::{PlaceArgs, ended, rate};
+use clap::{ArgAction, Args, builder::BoolishValueParser};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tarn_server::transfer::{self, Exported};
+
+/// Writes the data of a server that does not run to an RDB file, which every Redis since 5, Valkey, KeyDB and
+/// Dragonfly load.
+///
+/// What is written is what a start would load: the checkpoint, and the log that goes on from it. The file has
+/// its name when it is whole and on disk, and replaces one that has it. Exits with 0 if it is, 1 if the data
+/// is refused, 2 if the disk failed; then there is the file that was there before, or none.
+#[derive(Args)]
+pub struct ExportArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// As for `tarn serve`: with `no` the checkpoint alone is read, not the log.
+    #[arg(
+        long, value_name = "yes|no", default_value = "yes",
+        action = ArgAction::Set, value_parser = BoolishValueParser::new()
+    )]
+    appendonly: bool,
+    /// The file.
+    #[arg(value_name = "DUMP.rdb")]
+    file: PathBuf,
+}
+
+/// Runs `tarn export`.
+pub fn run(args: ExportArgs) -> ExitCode {
+    ended(|report| {
+        let exported = transfer::export(&args.place.place(), args.appendonly, &args.file, report)?;
+        let Exported { keys, bytes, read, all } = exported;
+        println!("exported {}", rate(keys, all));
+        println!(
+            "reading the data took {:.2} s, the file has {:.1} MB",
+            read.as_secs_f64(),
+            bytes as f64 / 1e6
+        );
+        Ok(())
+    })
+}

@@ -1,0 +1,56 @@
+//! `tarn import`: an RDB file of Redis becomes the data of a server.
+
+use crate::transfer::{PlaceArgs, ended, rate};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tarn_server::transfer::{self, Imported};
+
+/// Reads an RDB file of Redis, Valkey or KeyDB into the data directory of a server that does not run.
+///
+/// The whole file is read and checked; then it becomes a checkpoint, which the next `tarn serve` loads. The
+/// directory must hold neither a checkpoint nor a log. Keys that have expired are left out, as Redis leaves
+/// them out when it loads a file. Exits with 0 if the data is there, 1 if the file or the directory is
+/// refused, 2 if the disk failed; then the directory holds what it held before.
+#[derive(Args)]
+pub struct ImportArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Leave streams and values of modules out, which Tarn cannot hold, and tell how many they were; without,
+    /// the first one ends the import.
+    #[arg(long)]
+    skip_unsupported: bool,
+    /// The file.
+    #[arg(value_name = "DUMP.rdb")]
+    file: PathBuf,
+}
+
+/// Runs `tarn import`.
+pub fn run(args: ImportArgs) -> ExitCode {
+    ended(|report| {
+        let imported = transfer::import(&args.place.place(), &args.file, args.skip_unsupported, report)?;
+        say(&imported);
+        Ok(())
+    })
+}
+
+fn say(imported: &Imported) {
+    let Imported { keys, expired, skipped, checkpoint_bytes, read, all } = imported;
+    println!("imported {}", rate(*keys, *all));
+    println!(
+        "reading the file took {:.2} s, the checkpoint has {:.1} MB",
+        read.as_secs_f64(),
+        *checkpoint_bytes as f64 / 1e6
+    );
+    let left_out = [
+        (*expired, "keys that had expired"),
+        (skipped.empty, "empty collections"),
+        (skipped.streams, "streams"),
+        (skipped.modules, "values of modules"),
+        (skipped.module_fields, "pieces of data of modules"),
+        (skipped.functions, "libraries of functions"),
+    ];
+    for (count, what) in left_out.into_iter().filter(|(count, _)| *count > 0) {
+        println!("left out: {count} {what}");
+    }
+}
