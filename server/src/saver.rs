@@ -23,6 +23,16 @@ const WRITERS: usize = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
+/// Whether anything else is to be considered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Urgency {
+    /// Clients are being served: `checkpoint-pace` says how hard it may work.
+    #[default]
+    Background,
+    /// Somebody waits for it.
+    Awaited,
+}
+
 /// How checkpoints stand.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
@@ -46,6 +56,8 @@ struct State {
     /// Requests so far, and how many of them have been answered.
     asked: u64,
     answered: u64,
+    /// That of the last request.
+    urgency: Urgency,
     /// Another is wanted as soon as this one is done.
     scheduled: bool,
     stopping: bool,
@@ -72,12 +84,12 @@ impl Saver {
     }
 
     /// Asks for a checkpoint.
-    pub fn start(&self) -> Result<Ticket, Busy> {
+    pub fn start(&self, urgency: Urgency) -> Result<Ticket, Busy> {
         let mut state = self.state.lock();
         if state.asked > state.answered || state.stopping {
             return Err(Busy);
         }
-        Ok(self.ask(&mut state))
+        Ok(self.ask(&mut state, urgency))
     }
 
     /// Asks for a checkpoint behind the one that is being taken. `true` if there is one.
@@ -87,13 +99,14 @@ impl Saver {
         if busy {
             state.scheduled = true;
         } else {
-            self.ask(&mut state);
+            self.ask(&mut state, Urgency::Background);
         }
         busy
     }
 
-    fn ask(&self, state: &mut State) -> Ticket {
+    fn ask(&self, state: &mut State, urgency: Urgency) -> Ticket {
         state.asked += 1;
+        state.urgency = urgency;
         state.status.running_since = Some(Instant::now());
         state.last_attempt = Some(Instant::now());
         self.changed.notify_all();
@@ -128,9 +141,10 @@ impl Saver {
                 self.changed.wait(&mut state);
                 continue;
             }
+            let urgency = state.urgency;
             drop(state);
             let (changes, began) = (changes(server), Instant::now());
-            let outcome = take(server, engine, checkpoints, Urgency::Background);
+            let outcome = take(server, engine, checkpoints, urgency);
             state = self.state.lock();
             self.answer(&mut state, server, changes, began, outcome);
         }
@@ -165,7 +179,7 @@ impl Saver {
         state.answered = state.asked;
         state.last_told = None;
         if std::mem::take(&mut state.scheduled) {
-            self.ask(state);
+            self.ask(state, Urgency::Background);
         }
     }
 
@@ -191,7 +205,7 @@ impl Saver {
         let waits = failed && state.last_attempt.is_some_and(|at| at.elapsed() < RETRY);
         if let Some(rule) = due.filter(|_| !waits && !state.stopping) {
             tracing::info!("{changes} changes in {} seconds: taking a checkpoint", rule.after_s);
-            self.ask(&mut state);
+            self.ask(&mut state, Urgency::Background);
         }
     }
 
@@ -217,15 +231,6 @@ pub fn progress(checkpoints: &Checkpoints) -> (f64, u64) {
     let (keys, total) = (progress.keys.load(Relaxed), progress.keys_total.load(Relaxed));
     let percent = if total == 0 { 100.0 } else { 100.0 * keys as f64 / total as f64 };
     (percent.min(100.0), progress.bytes.load(Relaxed))
-}
-
-/// Whether anything else is to be considered.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Urgency {
-    /// Clients are being served: `checkpoint-pace` says how hard it may work.
-    Background,
-    /// Nobody is being served any more.
-    Last,
 }
 
 /// Takes a checkpoint as the configuration says.

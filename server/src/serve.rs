@@ -153,14 +153,12 @@ pub fn serve(loaded: Loaded) -> Result<(), ServeError> {
     saved
 }
 
-/// Takes a last checkpoint if one is wanted and anything has changed. REQUIRES: nobody takes one.
+/// Takes a last checkpoint if one is wanted and the last is not as of now. REQUIRES: nobody takes one.
 fn save_at_end(server: &Shared, store: &Store) -> Result<(), ServeError> {
-    let has_changed = saver::changes(server) != server.saver.status().changes_saved;
-    let is_saved = store.checkpoints.current().is_some() && !has_changed;
-    if server.saves_at_end() && !is_saved {
+    if server.saves_at_end() && !store.checkpoints.has_all_of(&*store.engine) {
         tracing::info!("Taking a last checkpoint");
         store.checkpoints.progress().resume();
-        let taken = saver::take(server, &store.engine, &store.checkpoints, Urgency::Last);
+        let taken = saver::take(server, &store.engine, &store.checkpoints, Urgency::Awaited);
         let taken = taken.map_err(ServeError::LastCheckpoint)?;
         tracing::info!("Checkpoint: {} keys, {:.1} MB", taken.keys, taken.bytes as f64 / 1e6);
     }

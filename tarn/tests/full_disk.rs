@@ -8,43 +8,12 @@
 
 mod running;
 
-use running::{Client, Folder, LIMIT, eventually, free_port};
+use running::{Client, Folder, LIMIT, SmallDisk, eventually, free_port};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-/// A file system in memory; dropping it takes it away.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    /// `None` if this process must not mount.
-    fn mount(folder: &Folder, options: &str) -> Option<SmallDisk> {
-        let path = folder.path("small");
-        std::fs::create_dir(&path).unwrap();
-        let mount = ["-t", "tmpfs", "-o", options, "tmpfs"];
-        let mounted = Command::new("mount").args(mount).arg(&path).stderr(Stdio::null()).status();
-        if mounted.is_ok_and(|status| status.success()) {
-            return Some(SmallDisk(path));
-        }
-        // Nobody shall think that this was tested.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: no file system can be mounted here");
-        None
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
 
 /// The one line with which a server refuses this directory.
 fn refusal(dir: &str) -> String {
@@ -61,7 +30,7 @@ fn a_directory_that_cannot_be_used_is_refused_in_one_line() {
     assert!(refusal("/nosuch/folder").contains("cannot use data directory /nosuch/folder: No such file"));
     assert!(refusal(file.to_str().unwrap()).contains("not a directory; create it, or name another"));
     assert!(refusal("/proc").contains("cannot use log directory /proc/"));
-    let Some(disk) = SmallDisk::mount(&folder, "ro") else { return };
+    let Some(disk) = SmallDisk::mount(&folder, "small", "ro") else { return };
     let expected = format!("cannot use log directory {}/log: Read-only file system", disk.path());
     assert!(refusal(disk.path()).contains(&expected));
 }
@@ -101,7 +70,7 @@ fn a_full_disk_refuses_writes_until_there_is_room_and_loses_nothing() {
     // The first file of the log has 4 MiB under `always`, 64 MiB else; there is room for no second one.
     for (mode, room_mib) in [("always", 12), ("everysec", 72)] {
         let (folder, port) = (Folder::new(), free_port());
-        let Some(disk) = SmallDisk::mount(&folder, "size=200m") else { return };
+        let Some(disk) = SmallDisk::mount(&folder, "small", "size=200m") else { return };
         let filler = disk.0.join("filler");
         let file = File::create(&filler).unwrap();
         fallocate(file, FallocateFlags::empty(), 0, (200 - room_mib) << 20).unwrap();

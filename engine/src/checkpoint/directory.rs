@@ -112,6 +112,13 @@ impl Checkpoints {
         Ok(())
     }
 
+    /// Whether the current checkpoint has all that `source` has.
+    pub fn has_all_of(&self, source: &dyn Source) -> bool {
+        let mut last = Lsn::ZERO;
+        source.alone(&mut |_, lsn| last = lsn);
+        self.current().is_some_and(|checkpoint| checkpoint.cut == last)
+    }
+
     /// Where the checkpoints are.
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -144,7 +151,6 @@ impl Checkpoints {
         unix_ms: UnixMs,
     ) -> Result<Taken, CheckpointError> {
         let Some(mut base) = self.base.try_lock() else { return Err(CheckpointError::Busy) };
-        self.progress.calm_down();
         let began = source.clock().monotonic();
         let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
         let path = self.directory.join(file_name(number));

@@ -63,7 +63,7 @@ pub struct Progress {
     /// Bytes written.
     pub bytes: AtomicU64,
     stopped: AtomicBool,
-    hurried: Mutex<bool>,
+    resting: Mutex<()>,
     changed: Condvar,
 }
 
@@ -77,23 +77,13 @@ impl Progress {
     /// Lets the one that is being taken, and all later ones, be given up: the server stops.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
-        self.hurry();
+        let _resting = self.resting.lock();
+        self.changed.notify_all();
     }
 
     /// Lets later ones be taken again.
     pub fn resume(&self) {
         self.stopped.store(false, Ordering::Relaxed);
-    }
-
-    /// Lets the one that is being taken go on without rests: somebody waits for its end.
-    pub fn hurry(&self) {
-        *self.hurried.lock() = true;
-        self.changed.notify_all();
-    }
-
-    /// Ends the hurry.
-    pub(super) fn calm_down(&self) {
-        *self.hurried.lock() = false;
     }
 
     /// Whether it is of no use to go on.
@@ -102,8 +92,10 @@ impl Progress {
     }
 
     fn rest(&self, time: Duration) {
-        let mut hurried = self.hurried.lock();
-        self.changed.wait_while_for(&mut hurried, |hurried| !*hurried, time);
+        let mut resting = self.resting.lock();
+        if !self.is_stopped() {
+            self.changed.wait_for(&mut resting, time);
+        }
     }
 }
 

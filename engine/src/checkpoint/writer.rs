@@ -153,9 +153,9 @@ impl Blocks<'_> {
         if self.records > 0 {
             self.seal(0);
         }
-        self.totals.bytes = self.offset;
         self.bytes.extend_from_slice(&self.totals.keys.to_le_bytes());
         self.seal(LAST);
+        self.totals.bytes = self.offset;
         self.totals
     }
 }

@@ -4,6 +4,7 @@ use crate::client::After;
 use crate::command::{Command, Flags, row};
 use crate::context::Context;
 use crate::error::CommandError;
+use crate::saver::Urgency;
 use tarn_resp::request::Args;
 
 const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_MULTI);
@@ -29,7 +30,7 @@ const BUSY: CommandError = CommandError::text("ERR Background save already in pr
 fn bgsave<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     match args.get(1) {
         None => {
-            cx.server.saver.start().map_err(|_| BUSY)?;
+            cx.server.saver.start(Urgency::Background).map_err(|_| BUSY)?;
             cx.reply.simple("Background saving started");
         }
         Some(word) if args.len() == 2 && word.eq_ignore_ascii_case(b"schedule") => {
@@ -44,13 +45,7 @@ fn bgsave<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
 fn save<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let ticket = match cx.client.save.take() {
         Some(ticket) => ticket,
-        None => {
-            let ticket = cx.server.saver.start().map_err(|_| BUSY)?;
-            if let Some(store) = cx.server.store() {
-                store.checkpoints.progress().hurry();
-            }
-            ticket
-        }
+        None => cx.server.saver.start(Urgency::Awaited).map_err(|_| BUSY)?,
     };
     match cx.server.saver.outcome(ticket) {
         Some(Ok(())) => cx.reply.ok(),

@@ -73,12 +73,88 @@ impl Server {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
+
+    /// Waits until it has ended by itself.
+    pub fn wait(mut self) -> ExitStatus {
+        eventually(|| self.child.try_wait().unwrap())
+    }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A server of the program in a folder of its own, one after the other.
+pub struct Running {
+    pub folder: Folder,
+    pub port: u16,
+    pub server: Option<Server>,
+    /// Arguments beside those that every server here gets.
+    pub args: Vec<String>,
+}
+
+impl Running {
+    pub fn start(args: &[&str]) -> Running {
+        let args = args.iter().map(|arg| arg.to_string()).collect();
+        let mut running = Running { folder: Folder::new(), port: free_port(), server: None, args };
+        running.restart();
+        running
+    }
+
+    /// Kills the server, if it runs, and starts another on the same data.
+    pub fn restart(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.kill();
+        }
+        let port = self.port.to_string();
+        let mut args = vec!["--port", &port, "--enable-debug-command", "yes"];
+        args.extend(self.args.iter().map(String::as_str));
+        self.server = Some(self.folder.serve(&args));
+        while self.connect().ask("PING") != "+PONG" {}
+    }
+
+    /// As `restart`, with other arguments.
+    pub fn restart_with(&mut self, args: &[&str]) {
+        self.args = args.iter().map(|arg| arg.to_string()).collect();
+        self.restart();
+    }
+
+    pub fn connect(&self) -> Connection {
+        Client::tcp("127.0.0.1", self.port)
+    }
+}
+
+pub type Connection = Client<TcpStream>;
+
+/// A file system in memory; dropping it takes it away.
+pub struct SmallDisk(pub PathBuf);
+
+impl SmallDisk {
+    /// `None` if this process must not mount.
+    pub fn mount(folder: &Folder, name: &str, options: &str) -> Option<SmallDisk> {
+        let path = folder.path(name);
+        std::fs::create_dir(&path).unwrap();
+        let mount = ["-t", "tmpfs", "-o", options, "tmpfs"];
+        let mounted = Command::new("mount").args(mount).arg(&path).stderr(Stdio::null()).status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(SmallDisk(path));
+        }
+        // Nobody shall think that this was tested.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: no file system can be mounted here");
+        None
+    }
+
+    pub fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
@@ -121,6 +197,19 @@ impl<S: Read + Write> Client<S> {
     pub fn whole(&mut self, command: &str) -> String {
         self.send(command);
         self.reply()
+    }
+
+    /// As `whole`; `None` if the server has gone.
+    pub fn try_ask(&mut self, command: &str) -> Option<String> {
+        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).ok()?;
+        self.try_reply()
+    }
+
+    /// As `reply`, of one that is a line; `None` if the server has gone.
+    pub fn try_reply(&mut self) -> Option<String> {
+        let mut line = String::new();
+        self.0.read_line(&mut line).ok()?;
+        line.ends_with('\n').then(|| line.trim_end().to_owned())
     }
 
     pub fn send(&mut self, command: &str) {

@@ -11,49 +11,13 @@ mod differential;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use running::{Client, Folder, LIMIT, Server, free_port};
-use std::net::TcpStream;
+use running::{Connection, LIMIT, Running};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 const ACCOUNTS: usize = 20;
 const BALANCE: i64 = 100;
 const SUM: i64 = ACCOUNTS as i64 * BALANCE;
-
-type Connection = Client<TcpStream>;
-
-/// A server of the program in a folder of its own.
-struct Running {
-    folder: Folder,
-    port: u16,
-    server: Option<Server>,
-    args: Vec<String>,
-}
-
-impl Running {
-    fn start(args: &[&str]) -> Running {
-        let args = args.iter().map(|arg| arg.to_string()).collect();
-        let mut running = Running { folder: Folder::new(), port: free_port(), server: None, args };
-        running.restart();
-        running
-    }
-
-    /// Kills the server, if it runs, and starts another on the same data.
-    fn restart(&mut self) {
-        if let Some(server) = self.server.take() {
-            server.kill();
-        }
-        let port = self.port.to_string();
-        let mut args = vec!["--port", &port, "--enable-debug-command", "yes"];
-        args.extend(self.args.iter().map(String::as_str));
-        self.server = Some(self.folder.serve(&args));
-        while self.connect().ask("PING") != "+PONG" {}
-    }
-
-    fn connect(&self) -> Connection {
-        Client::tcp("127.0.0.1", self.port)
-    }
-}
 
 fn account(number: usize) -> String {
     format!("account:{number}")
