@@ -154,12 +154,9 @@ fn a_checkpoint_taken_without_the_log_is_refused_and_either_can_be_used_alone() 
     assert_eq!(client.ask("SAVE"), "+OK");
     let without = digest(&mut client);
 
-    assert_refused(
-        &mut running,
-        "was not taken with this log, so one of the two is older: start with \
-                                  --appendonly no to use the checkpoint alone, or move it away to use the log \
-                                  alone",
-    );
+    let reason = "was not taken with this log, so one of the two is older: start with --appendonly no to use \
+                  the checkpoint alone, or move it away to use the log alone";
+    assert_refused(&mut running, reason);
     running.restart();
     assert_eq!(digest(&mut running.connect()), without, "the checkpoint alone, as the message says");
     running.server.take().unwrap().kill();
