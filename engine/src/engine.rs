@@ -314,10 +314,8 @@ impl Source for Engine {
         self.open_view(ViewOptions::once("checkpoint"))
     }
 
-    fn alone(&self, work: &mut dyn FnMut(&[Arc<Table>], Lsn)) {
-        let alone = self.close_gate();
-        let world = &alone.worlds[0];
-        work(&world.tables, self.last_lsn(world));
+    fn newest(&self) -> Lsn {
+        self.last_lsn(&self.gates[BACKGROUND].0.read())
     }
 
     fn settle(&self, cut: Lsn) -> Result<Option<u128>, LogError> {

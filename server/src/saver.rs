@@ -17,7 +17,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// How often the operator is told how far a checkpoint has come.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
 /// Threads that write a checkpoint, beside the one that reads the store.
-const WRITERS: usize = 1;
+const WRITERS: usize = 2;
 
 /// A checkpoint that was asked for. They are answered in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -242,7 +242,6 @@ pub fn take(
 ) -> Result<Taken, CheckpointError> {
     let config = server.config.snapshot();
     let algorithm = match config.snapshot_algorithm {
-        SnapshotAlgorithm::Fork => Algorithm::Fork,
         SnapshotAlgorithm::Hourglass => Algorithm::Hourglass,
         SnapshotAlgorithm::Piggyback => Algorithm::Piggyback,
     };

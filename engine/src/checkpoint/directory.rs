@@ -34,8 +34,6 @@ const CHANGES: &str = ".changes";
 /// How a checkpoint gets the store as of one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// A child process, which has all memory as it was: the baseline.
-    Fork,
     /// Only what has changed since the last checkpoint is read from the store, and merged with that.
     Hourglass,
     /// All is read from the store.
@@ -114,9 +112,8 @@ impl Checkpoints {
 
     /// Whether the current checkpoint has all that `source` has.
     pub fn has_all_of(&self, source: &dyn Source) -> bool {
-        let mut last = Lsn::ZERO;
-        source.alone(&mut |_, lsn| last = lsn);
-        self.current().is_some_and(|checkpoint| checkpoint.cut == last)
+        let newest = source.newest();
+        self.current().is_some_and(|checkpoint| checkpoint.cut == newest)
     }
 
     /// Where the checkpoints are.
@@ -162,7 +159,6 @@ impl Checkpoints {
             (Algorithm::Hourglass, Some(base), Some(last)) => {
                 taking.changes_merged(&changes, base, &last, &unfinished)
             }
-            (Algorithm::Fork, ..) => taking.forked(&unfinished),
             _ => taking.full(&unfinished),
         };
         let outcome = taken.and_then(|(next_base, totals)| {
@@ -280,10 +276,5 @@ impl Taking<'_> {
             merge(&mut full, &mut changes, blocks, gives_up)
         })?;
         Ok((next_base, totals))
-    }
-
-    /// As `fork(2)`.
-    fn forked(&mut self, path: &Path) -> Result<(Base, Totals), CheckpointError> {
-        self.full(path)
     }
 }

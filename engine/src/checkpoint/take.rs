@@ -42,8 +42,8 @@ pub trait Source {
     /// Opens a view that is read once.
     fn view(&self) -> Result<View, ViewError>;
 
-    /// Has `work` see all tables and the newest `Lsn` while nobody changes or latches them.
-    fn alone(&self, work: &mut dyn FnMut(&[Arc<Table>], Lsn));
+    /// The newest change.
+    fn newest(&self) -> Lsn;
 
     /// Makes durable what was written up to `cut`, if it is logged: a log must not end before a checkpoint.
     /// Returns which log that is.

@@ -5,6 +5,7 @@
 //!                                   └──> writer 2
 //! ```
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -14,7 +15,7 @@ use crossbeam_channel::{Receiver, Sender};
 use super::format::FILE_HEADER_BYTES;
 use super::format::{BLOCK_BYTES, BLOCK_HEADER_BYTES, BlockHeader, CONTINUES, FileHeader, LAST, tag};
 use super::reader::Record;
-use crate::io::{DiskFile, DiskResult};
+use crate::io::{DiskError, DiskFile, DiskResult};
 use crate::table::Entry;
 use crate::value::packed::Varint;
 use crate::value::stored::Stored;
@@ -170,7 +171,7 @@ pub(super) fn write<E>(
     fill: impl FnOnce(&mut Blocks<'_>) -> Result<(), E>,
 ) -> Result<Totals, E>
 where
-    E: From<crate::io::DiskError>,
+    E: From<DiskError>,
 {
     file.write_all_at(&header.encode(), 0)?;
     let failed = AtomicBool::new(false);
@@ -178,7 +179,17 @@ where
         let (sealed, blocks) = crossbeam_channel::bounded(BLOCKS_QUEUED);
         let (give_back, returned) = crossbeam_channel::bounded(BLOCKS_QUEUED);
         let writer = Writer { file, blocks, give_back, failed: &failed, written };
-        let writers: Vec<_> = (0..threads.max(1)).map(|_| writer.clone().start(scope)).collect();
+        let mut writers = Vec::new();
+        for _ in 0..threads.max(1) {
+            match writer.clone().start(scope) {
+                Ok(started) => writers.push(started),
+                Err(error) if writers.is_empty() => {
+                    return Err(DiskError::new("start a thread that writes", file.path(), error).into());
+                }
+                // Fewer will do.
+                Err(_) => break,
+            }
+        }
         drop(writer);
         let mut blocks = Blocks {
             sealed,
@@ -212,7 +223,7 @@ struct Writer<'f> {
 }
 
 impl<'f> Writer<'f> {
-    fn start<'s>(self, scope: &'s Scope<'s, 'f>) -> ScopedJoinHandle<'s, DiskResult<()>> {
+    fn start<'s>(self, scope: &'s Scope<'s, 'f>) -> io::Result<ScopedJoinHandle<'s, DiskResult<()>>> {
         let thread = std::thread::Builder::new().name("tarn-checkpoint".to_owned());
         let run = move || {
             let outcome = self.run();
@@ -223,7 +234,7 @@ impl<'f> Writer<'f> {
             }
             outcome
         };
-        thread.spawn_scoped(scope, run).expect("the system can start one more thread for a checkpoint")
+        thread.spawn_scoped(scope, run)
     }
 
     fn run(&self) -> DiskResult<()> {

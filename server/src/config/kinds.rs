@@ -102,8 +102,6 @@ choice! {
         Piggyback = "piggyback",
         /// What has changed since the last checkpoint is read, and merged with that.
         Hourglass = "hourglass",
-        /// A child process writes it: the baseline to compare with.
-        Fork = "fork",
     }
 }
 
