@@ -55,6 +55,8 @@ impl Flags {
 
     /// Obeyed only as far as `enable-debug-command` allows.
     pub const PROTECTED: Flags = Flags(1 << 18);
+    /// Refused while the data is being loaded beside the old one, as only replicas of Redis do.
+    pub const NO_ASYNC_LOADING: Flags = Flags(1 << 23);
     /// Takes as long as its arguments are: timed by sample, as fast ones are.
     pub const STEADY: Flags = Flags(1 << 19);
     /// Is not queued by `MULTI`.

@@ -152,17 +152,13 @@ pub(super) fn dump(
     blocks: &mut Blocks<'_>,
 ) -> Result<(), CheckpointError> {
     let mut work_began = clock.monotonic();
-    loop {
-        let db = view.next_db();
-        let since = match base {
-            Some(base) if usize::from(db) < view.databases() && base.has(&view, db) => base.cut,
-            _ => Lsn::ZERO,
-        };
+    while let Some(db) = view.next_db() {
+        let since = base.filter(|base| base.has(&view, db)).map_or(Lsn::ZERO, |base| base.cut);
         let mut dump = Dump { blocks, db, since, whole: true, keys: 0 };
-        let walked = view.step(&mut dump)?;
+        view.step(&mut dump)?;
         progress.keys.fetch_add(dump.keys, Ordering::Relaxed);
         blocks.settle();
-        if walked.is_none() || blocks.has_failed() {
+        if blocks.has_failed() {
             // What has failed says so itself.
             return Ok(());
         }
@@ -175,4 +171,5 @@ pub(super) fn dump(
             work_began = clock.monotonic();
         }
     }
+    Ok(())
 }

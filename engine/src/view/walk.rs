@@ -103,24 +103,22 @@ impl View {
 
     /// The entries as of the cut, one by one, of the rest of the walk; for tests and small stores.
     pub fn for_each(mut self, mut visit: impl FnMut(u8, &Entry)) -> Result<(), Cancelled> {
-        loop {
-            let db = self.next_db();
-            let mut visitor = |entry: &Entry| visit(db, entry);
-            if self.step(&mut visitor)?.is_none() {
-                return Ok(());
-            }
+        while let Some(db) = self.next_db() {
+            self.step(&mut |entry: &Entry| visit(db, entry))?;
         }
+        Ok(())
     }
 
-    /// The database of the next step; the number of databases if there is none.
-    pub fn next_db(&self) -> u8 {
-        (self.db + usize::from(self.from == END)) as u8
+    /// The database of the next step; `None` if there is none.
+    pub fn next_db(&self) -> Option<u8> {
+        let db = self.db + usize::from(self.from == END);
+        (db < self.databases()).then_some(db as u8)
     }
 }
 
 impl Drop for View {
     fn drop(&mut self) {
-        let finished = !self.opened.options.pinned && self.db >= self.opened.tables.len();
+        let finished = !self.opened.options.pinned && self.next_db().is_none();
         self.views.close(&self.opened, finished);
     }
 }

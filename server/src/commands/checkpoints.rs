@@ -7,7 +7,7 @@ use crate::error::CommandError;
 use crate::saver::Urgency;
 use tarn_resp::request::Args;
 
-const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_MULTI);
+const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING);
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
@@ -21,8 +21,15 @@ pub const COMMANDS: &[Command] = &[
         lastsave,
     )
     .categories(&["@admin", "@dangerous"]),
-    row("save", 1, ADMIN, "1.0.0", "Takes a checkpoint and returns when it is on disk.", save)
-        .complexity("O(N) where N is the number of keys; other clients do not wait"),
+    row(
+        "save",
+        1,
+        ADMIN.with(Flags::NO_MULTI),
+        "1.0.0",
+        "Takes a checkpoint and returns when it is on disk.",
+        save,
+    )
+    .complexity("O(N) where N is the number of keys; other clients do not wait"),
 ];
 
 const BUSY: CommandError = CommandError::text("ERR Background save already in progress");

@@ -56,6 +56,7 @@ const FLAG_NAMES: &[(Flags, &str)] = &[
     (Flags::SKIP_SLOWLOG, "skip_slowlog"),
     (Flags::FAST, "fast"),
     (Flags::NO_AUTH, "no_auth"),
+    (Flags::NO_ASYNC_LOADING, "no_async_loading"),
     (Flags::NO_MULTI, "no_multi"),
     (Flags::MOVABLEKEYS, "movablekeys"),
     (Flags::ALLOW_BUSY, "allow_busy"),

@@ -119,8 +119,7 @@ fn write(
         let mut writer = Writer::new(&mut file.file)?;
         writer.about(REDIS_VERSION, clock.unix_ms() / 1000, Heap::now().allocated)?;
         let (mut keys, mut selected) = (0, None);
-        loop {
-            let db = view.next_db();
+        while let Some(db) = view.next_db() {
             let mut outcome = Ok(());
             let walked = view.step(&mut |entry: &Entry| {
                 if outcome.is_err() {
@@ -134,12 +133,13 @@ fn write(
                 outcome = std::mem::replace(&mut outcome, Ok(())).and_then(|()| put(&mut writer, entry));
             });
             outcome?;
-            let Ok(Some(_)) = walked else {
-                writer.finish()?;
-                return Ok(walked.map(|_| keys));
-            };
+            if let Err(cancelled) = walked {
+                return Ok(Err(cancelled));
+            }
             report(Stage::Writing { keys, keys_total });
         }
+        writer.finish()?;
+        Ok(Ok(keys))
     })();
     Ok(written.map_err(failed)??)
 }
