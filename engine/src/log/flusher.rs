@@ -102,12 +102,7 @@ impl Pipeline {
         let mut active = self.active.lock();
         active.in_air -= u64::from(carried);
         loop {
-            let ends = match active.state {
-                State::Closing => active.count == 0,
-                State::Closed | State::Unlogged => true,
-                _ => false,
-            };
-            if ends {
+            if active.is_over() {
                 // The others may have gone back to wait while this one let the last records gather.
                 self.work.notify_all();
                 return None;
@@ -117,6 +112,11 @@ impl Pipeline {
                 if let Some(taken) = self.take(&mut active, lane, 0) {
                     active.in_air += u64::from(taken.count);
                     return Some(taken);
+                }
+                if active.is_over() {
+                    // The log was closed while records gathered, and they went with somebody else's block:
+                    // nobody is left who would end a wait.
+                    continue;
                 }
                 // This directory waits for its next file. Another may have room; if none has, the preparer
                 // must know.

@@ -349,6 +349,15 @@ impl Active {
         }
     }
 
+    /// Whether nothing will be written any more by flights.
+    pub(super) fn is_over(&self) -> bool {
+        match self.state {
+            State::Closing => self.count == 0,
+            State::Closed | State::Unlogged => true,
+            State::Running | State::Failed(..) => false,
+        }
+    }
+
     /// Finds the place of the next block in a directory, in the next file if it has to be.
     fn place(&mut self, lane: usize, align: usize) -> Option<(Arc<LogFile>, u64, u64)> {
         let bytes = self.buffer.len();
