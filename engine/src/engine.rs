@@ -30,10 +30,7 @@ pub(crate) enum Discarded {
     /// A flushed database. Its records are older than the record of the flush, which says enough.
     Table(#[expect(dead_code, reason = "held to be dropped elsewhere")] Arc<Table>),
     /// What a view has left.
-    View(
-        #[expect(dead_code, reason = "held to be dropped elsewhere")] Vec<Arc<Table>>,
-        #[expect(dead_code, reason = "held to be dropped elsewhere")] Freed,
-    ),
+    View(#[expect(dead_code, reason = "held to be dropped elsewhere")] Freed),
 }
 
 #[repr(align(64))]
@@ -95,9 +92,9 @@ impl Engine {
         let (reaper, discarded) = crossbeam_channel::unbounded();
         let pending_frees = Arc::new(AtomicU64::new(0));
         let (views_reaper, views_pending) = (reaper.clone(), pending_frees.clone());
-        let discard = Box::new(move |tables, freed| {
+        let discard = Box::new(move |freed| {
             views_pending.fetch_add(1, Ordering::Relaxed);
-            let _ = views_reaper.send(Discarded::View(tables, freed));
+            let _ = views_reaper.send(Discarded::View(freed));
         });
         let engine = Arc::new(Engine {
             gates: (0..=workers).map(|_| Gate(RwLock::new(world.clone()))).collect(),

@@ -162,6 +162,7 @@ pub fn open(
 ) -> Result<Opened, OpenError> {
     let directories = options.directories.clone();
     options.base = base_of(checkpoints);
+    refuse_without_its_log(&*disk, &directories, checkpoints)?;
     let mut reader = Log::open(disk, options)?;
     let validity = Arc::new(Validity::new());
     let (loaded, replayed) = load(&mut reader, checkpoints, databases, threads, progress, &validity)
@@ -259,6 +260,27 @@ pub(crate) fn empty(databases: usize) -> Vec<Arc<Table>> {
     (0..databases).map(|_| Arc::default()).collect()
 }
 
+/// A checkpoint that was taken with a log is older than the store was, so no new log begins at it unasked.
+fn refuse_without_its_log(
+    disk: &dyn Disk,
+    directories: &[PathBuf],
+    checkpoints: Option<&Checkpoints>,
+) -> Result<(), OpenError> {
+    let Some(checkpoints) = checkpoints else { return Ok(()) };
+    let had_log = checkpoints.current().is_some_and(|checkpoint| checkpoint.log.is_some());
+    if !had_log || Log::is_in(disk, directories)? {
+        return Ok(());
+    }
+    let directories: Vec<_> = directories.iter().map(|path| path.display().to_string()).collect();
+    Err(OpenError::Unrelated(format!(
+        "the checkpoint in {} was taken with a log, and there is none in {}: restore it (is the device \
+         mounted?), or start with --appendonly no to use the checkpoint alone; after a SAVE there, a new log \
+         can go on from it",
+        checkpoints.directory().display(),
+        directories.join(", ")
+    )))
+}
+
 /// Whether a log goes on from the checkpoint; an error if they do not belong together.
 fn is_continued(
     reader: &Reader,
@@ -274,12 +296,8 @@ fn is_continued(
             reader.base()
         ))),
         Some(checkpoint) if checkpoint.log == Some(reader.log_id()) => Ok(true),
-        // The second: the first start with a log ended before it could say so in the manifest.
-        Some(checkpoint)
-            if reader.is_new() || checkpoint.log.is_none() && reader.base() == checkpoint.cut =>
-        {
-            Ok(true)
-        }
+        // A new log, or one whose first start ended before it could say so in the manifest.
+        Some(checkpoint) if checkpoint.log.is_none() && reader.base() == checkpoint.cut => Ok(true),
         Some(_) => Err(OpenError::Unrelated(format!(
             "the checkpoint in {directory} was not taken with this log, so one of the two is older: start \
              with --appendonly no to use the checkpoint alone, or move it away to use the log alone"

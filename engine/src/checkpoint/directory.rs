@@ -104,6 +104,9 @@ impl Checkpoints {
     pub(crate) fn continue_with(&self, log: u128) -> Result<(), CheckpointError> {
         let mut current = self.current.lock();
         let Some(checkpoint) = &mut *current else { return Ok(()) };
+        if checkpoint.log == Some(log) {
+            return Ok(());
+        }
         let linked = Checkpoint { log: Some(log), ..checkpoint.clone() };
         linked.publish(&*self.disk, &self.directory)?;
         *checkpoint = linked;

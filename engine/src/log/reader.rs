@@ -145,11 +145,6 @@ impl Reader {
         self.directories.log_id
     }
 
-    /// Whether there was no log before.
-    pub fn is_new(&self) -> bool {
-        self.state.recovered.created
-    }
-
     /// The log begins behind this record: 0, or the cut of a checkpoint that it needs.
     pub fn base(&self) -> Lsn {
         self.state.recovered.base

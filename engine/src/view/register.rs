@@ -119,7 +119,7 @@ pub struct ViewsStatus {
 }
 
 /// Takes what is to be freed where no client waits.
-pub type Discard = Box<dyn Fn(Vec<Arc<Table>>, Freed) + Send + Sync>;
+pub type Discard = Box<dyn Fn(Freed) + Send + Sync>;
 
 /// All views of a store.
 pub struct Views {
@@ -234,7 +234,6 @@ impl Views {
         if !finished {
             self.give_back(opened);
         }
-        (self.discard)(opened.tables.clone(), Freed::default());
         *self.free.lock() |= 1 << opened.bit;
     }
 
@@ -245,7 +244,7 @@ impl Views {
             let freed = table.release(from, opened.bit);
             self.note_freed(freed.retained);
             if !freed.is_empty() {
-                (self.discard)(Vec::new(), freed);
+                (self.discard)(freed);
             }
         }
     }

@@ -166,6 +166,37 @@ fn a_checkpoint_taken_without_the_log_is_refused_and_either_can_be_used_alone() 
 }
 
 #[test]
+fn a_log_that_is_away_is_missed_and_no_new_one_begins_at_the_checkpoint() {
+    let mut running = Running::start(&ALWAYS);
+    let mut client = running.connect();
+    fill(&mut client, 1);
+    assert_eq!(client.ask("SAVE"), "+OK");
+    let saved = digest(&mut client);
+    fill(&mut client, 2);
+    let written = digest(&mut client);
+    running.server.take().unwrap().kill();
+    rename(&running.folder, "log", "away");
+    assert_refused_again(&mut running, "was taken with a log, and there is none in ");
+    let log = running.folder.path("log").to_str().unwrap().to_owned();
+    assert!(
+        !files(&running.folder).keys().any(|name| name.starts_with(&log)),
+        "no log was begun in its place"
+    );
+    rename(&running.folder, "away", "log");
+    running.restart();
+    assert_eq!(digest(&mut running.connect()), written);
+
+    running.server.take().unwrap().kill();
+    rename(&running.folder, "log", "away");
+    running.restart_with(&NO_LOG);
+    let mut client = running.connect();
+    assert_eq!(digest(&mut client), saved, "the checkpoint alone, as the message says");
+    assert_eq!(client.ask("SAVE"), "+OK");
+    running.restart_with(&ALWAYS);
+    assert_eq!(digest(&mut running.connect()), saved, "a new log goes on from it, as the message says");
+}
+
+#[test]
 fn shutdown_saves_what_came_from_the_log_too() {
     let mut running = Running::start(&ALWAYS);
     let mut client = running.connect();
