@@ -311,6 +311,12 @@ impl Source for Engine {
         self.open_view(ViewOptions::once("checkpoint"))
     }
 
+    fn standing(&self, look: &mut dyn FnMut(Lsn, &[Arc<Table>])) {
+        let exclusive = self.close_gate();
+        let world = &exclusive.worlds[BACKGROUND];
+        look(self.last_lsn(world), &world.tables);
+    }
+
     fn newest(&self) -> Lsn {
         self.last_lsn(&self.gates[BACKGROUND].0.read())
     }

@@ -22,7 +22,7 @@ use tarn_engine::{Entry, ViewOptions};
 
 const DATABASES: usize = 3;
 const FAST: TakeOptions = TakeOptions { pace: Pace::Fast, writers: 2 };
-const ALL: [Algorithm; 2] = [Algorithm::Piggyback, Algorithm::Hourglass];
+const ALL: [Algorithm; 3] = [Algorithm::Piggyback, Algorithm::Hourglass, Algorithm::Fork];
 
 type Copy = BTreeMap<(u8, Vec<u8>), String>;
 
@@ -134,7 +134,7 @@ fn what_is_loaded_is_what_the_store_held_whatever_the_algorithm() {
         let mut random = SmallRng::seed_from_u64(first as u64);
         for round in 0..12 {
             let checkpoints = Checkpoints::open(Arc::new(OsDisk), &path).unwrap();
-            let algorithm = if round < 4 { first } else { ALL[random.random_range(0..2)] };
+            let algorithm = if round < 4 { first } else { ALL[random.random_range(0..ALL.len())] };
             for _ in 0..3 {
                 store.change_at_random(0, [3, 3_000, 40_000][round % 3], &mut random);
                 let taken = checkpoints.take(&*store.engine, algorithm, FAST, 7).unwrap();
@@ -186,7 +186,7 @@ fn a_checkpoint_is_of_one_instant_while_others_write() {
         for round in 0..60 {
             let pace = if round % 10 == 0 { Pace::Quiet } else { Pace::Fast };
             let options = TakeOptions { pace, writers: 1 + round / 2 % 2 };
-            checkpoints.take(&*store.engine, ALL[round % 2], options, 0).unwrap();
+            checkpoints.take(&*store.engine, ALL[round % ALL.len()], options, 0).unwrap();
             let (_, loaded) = load(&checkpoints, 2).unwrap();
             let value = |description: &String| description.split(' ').nth(2).map(str::to_owned);
             for ((db, key), left) in &loaded {

@@ -244,6 +244,7 @@ pub fn take(
     let algorithm = match config.snapshot_algorithm {
         SnapshotAlgorithm::Hourglass => Algorithm::Hourglass,
         SnapshotAlgorithm::Piggyback => Algorithm::Piggyback,
+        SnapshotAlgorithm::Fork => Algorithm::Fork,
     };
     let pace = match (urgency, config.checkpoint_pace) {
         (Urgency::Background, CheckpointPace::Quiet) => Pace::Quiet,

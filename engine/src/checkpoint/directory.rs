@@ -15,6 +15,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::error::CheckpointError;
+use super::fork::fork;
 use super::format::{FileHeader, FileKind};
 use super::load::{Loaded, load};
 use super::manifest::{Checkpoint, MANIFEST, file_name};
@@ -38,6 +39,8 @@ pub enum Algorithm {
     Hourglass,
     /// All is read from the store.
     Piggyback,
+    /// A child process has all, and writes it.
+    Fork,
 }
 
 /// What taking a checkpoint took.
@@ -53,6 +56,8 @@ pub struct Taken {
     pub read: Duration,
     /// In all.
     pub all: Duration,
+    /// Bytes of memory that a child process had for itself at its end, if there was one.
+    pub child_bytes: Option<u64>,
 }
 
 /// The checkpoints of one directory.
@@ -162,6 +167,7 @@ impl Checkpoints {
             (Algorithm::Hourglass, Some(base), Some(last)) => {
                 taking.changes_merged(&changes, base, &last, &unfinished)
             }
+            (Algorithm::Fork, ..) => taking.forked(&unfinished),
             _ => taking.full(&unfinished),
         };
         let outcome = taken.and_then(|(next_base, totals)| {
@@ -174,13 +180,14 @@ impl Checkpoints {
         // What is left over, if anything; the next start tries again where this fails.
         let _ = self.disk.remove(&changes);
         let totals = outcome.inspect_err(|_| _ = self.disk.remove(&unfinished))?;
-        let Taken { cut, read, .. } = taking.taken;
+        let Taken { cut, read, child_bytes, .. } = taking.taken;
         Ok(Taken {
             keys: totals.keys,
             bytes: totals.bytes,
             cut,
             read,
             all: source.clock().monotonic().saturating_sub(began),
+            child_bytes,
         })
     }
 
@@ -255,6 +262,25 @@ impl Taking<'_> {
     /// As Piggyback: all is read.
     fn full(&mut self, path: &Path) -> Result<(Base, Totals), CheckpointError> {
         self.dump(path, None)
+    }
+
+    /// A child process reads and writes all.
+    fn forked(&mut self, path: &Path) -> Result<(Base, Totals), CheckpointError> {
+        let Checkpoints { disk, progress, .. } = self.checkpoints;
+        let file = disk.create(path)?;
+        let forked = fork(self.source, &*file)?;
+        self.taken.cut = self.elapsed();
+        progress.begin(forked.keys);
+        progress.forks.fetch_add(1, Ordering::Relaxed);
+        progress.last_fork_us.store(forked.took.as_micros() as u64, Ordering::Relaxed);
+        let base = Base::at(forked.cut, &forked.tables);
+        let header = self.header(FileKind::Full, base.cut, Lsn::ZERO, forked.tables.len());
+        file.write_all_at(&header.encode(), 0)?;
+        let (totals, child_bytes) = forked.finish(&*file, progress)?;
+        self.taken.read = self.elapsed();
+        self.taken.child_bytes = Some(child_bytes);
+        file.sync_data()?;
+        Ok((base, totals))
     }
 
     /// As Hourglass: what has changed is read, and merged into the last full checkpoint.

@@ -27,6 +27,15 @@ pub enum CheckpointError {
     /// The view was cancelled.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
+    /// There is nothing that a child process could write to.
+    #[error("a child process cannot write a checkpoint here: the disk has no descriptors")]
+    NoDescriptor,
+    /// No child process could be made, or looked after.
+    #[error("cannot fork a process that writes the checkpoint: {0}; snapshot-algorithm piggyback needs none")]
+    Fork(std::io::Error),
+    /// The child process did not do what it was made for.
+    #[error("the process that wrote the checkpoint {0}")]
+    Child(String),
     /// Another server uses the directory.
     #[error("{} is in use by another server", .0.display())]
     InUse(PathBuf),

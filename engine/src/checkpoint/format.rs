@@ -112,13 +112,19 @@ impl BlockHeader {
     /// Writes the head of the block that is `bytes`, of which the first [`BLOCK_HEADER_BYTES`] are room for
     /// it.
     pub(super) fn seal(bytes: &mut [u8], sequence: u32, flags: u32, records: u32) {
-        let body_bytes = (bytes.len() - BLOCK_HEADER_BYTES) as u64;
+        BlockHeader::seal_with(bytes, &[], sequence, flags, records);
+    }
+
+    /// As `seal`, for a block that goes on with `tail` behind `bytes`.
+    pub(super) fn seal_with(bytes: &mut [u8], tail: &[u8], sequence: u32, flags: u32, records: u32) {
+        let body_bytes = (bytes.len() - BLOCK_HEADER_BYTES + tail.len()) as u64;
         bytes[..4].copy_from_slice(&BLOCK_MARK);
         for (at, number) in [(4, sequence), (8, flags), (12, records)] {
             bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
         }
         bytes[16..24].copy_from_slice(&body_bytes.to_le_bytes());
         let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..24]), &bytes[BLOCK_HEADER_BYTES..]);
+        let crc = crc32c::crc32c_append(crc, tail);
         bytes[24..28].copy_from_slice(&crc.to_le_bytes());
     }
 

@@ -6,6 +6,7 @@
 
 mod directory;
 mod error;
+mod fork;
 mod format;
 mod load;
 mod manifest;

@@ -42,6 +42,9 @@ pub trait Source {
     /// Opens a view that is read once.
     fn view(&self) -> Result<View, ViewError>;
 
+    /// Calls `look` with the newest change and the tables, once, while nobody else is inside the store.
+    fn standing(&self, look: &mut dyn FnMut(Lsn, &[Arc<Table>]));
+
     /// The newest change.
     fn newest(&self) -> Lsn;
 
@@ -62,6 +65,10 @@ pub struct Progress {
     pub keys_total: AtomicU64,
     /// Bytes written.
     pub bytes: AtomicU64,
+    /// Child processes made so far.
+    pub forks: AtomicU64,
+    /// Microseconds that the last fork took.
+    pub last_fork_us: AtomicU64,
     stopped: AtomicBool,
     resting: Mutex<()>,
     changed: Condvar,
@@ -91,7 +98,7 @@ impl Progress {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    fn rest(&self, time: Duration) {
+    pub(super) fn rest(&self, time: Duration) {
         let mut resting = self.resting.lock();
         if !self.is_stopped() {
             self.changed.wait_for(&mut resting, time);
@@ -110,6 +117,10 @@ impl Base {
     pub(super) fn of(view: &View) -> Base {
         let tables = (0..view.databases()).map(|db| Arc::downgrade(view.table(db as u8))).collect();
         Base { cut: view.cut(), tables }
+    }
+
+    pub(super) fn at(cut: Lsn, tables: &[Arc<Table>]) -> Base {
+        Base { cut, tables: tables.iter().map(Arc::downgrade).collect() }
     }
 
     /// Whether this database has the table that it had.

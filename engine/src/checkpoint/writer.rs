@@ -24,7 +24,7 @@ use crate::value::stored::Stored;
 const BLOCKS_QUEUED: usize = 4;
 /// A writer syncs after so many bytes of its own, so that the last sync has little to do, and the device no
 /// flood to work off while others wait for it.
-const SYNC_BYTES: u64 = 16 << 20;
+pub(super) const SYNC_BYTES: u64 = 16 << 20;
 
 /// A block on its way to the file.
 struct Sealed {

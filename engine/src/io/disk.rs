@@ -11,6 +11,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -120,6 +121,12 @@ pub trait DiskFile: Send + Sync + Debug {
 
     /// Cuts or extends the file with zeros and gives back what was reserved behind.
     fn set_len(&self, bytes: u64) -> DiskResult<()>;
+
+    /// What a child process can write to that shares nothing else with us; `None` where there is no such
+    /// thing, as in a simulation.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Writes all of `bytes`.
     fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> DiskResult<()> {

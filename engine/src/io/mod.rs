@@ -1,6 +1,7 @@
 //! Files, time and chance: all that the store takes from the operating system, behind traits that a test can
 //! replace.
 
+pub(crate) mod child;
 #[expect(clippy::disallowed_methods, reason = "the one door to what clippy.toml forbids elsewhere")]
 pub mod clock;
 pub mod disk;

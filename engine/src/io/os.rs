@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -137,6 +138,10 @@ impl DiskFile for OsFile {
 
     fn set_len(&self, bytes: u64) -> DiskResult<()> {
         self.file.set_len(bytes).map_err(|error| self.failed("cut", error))
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
     }
 }
 

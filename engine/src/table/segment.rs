@@ -108,6 +108,12 @@ impl Segment {
         self.entries.iter()
     }
 
+    /// The entries, in no order, brought into the processor's cache side by side.
+    pub(crate) fn iter_fetched(&self) -> impl Iterator<Item = &Entry> {
+        touch_all(self.entries.iter());
+        self.entries.iter()
+    }
+
     pub(super) fn remset(&self) -> &Remset {
         &self.remset
     }

@@ -99,6 +99,15 @@ impl Table {
         }
     }
 
+    /// The segment of a position, without its latch, and the position behind its last.
+    ///
+    /// REQUIRES: nobody grows the table.
+    pub(crate) fn standing(&self, from: u64) -> (*const Segment, u64) {
+        let index = self.index_of(KeyHash::at(from));
+        let end = (from | (LAST_POSITION >> depth_of(self.segments(), index))) + 1;
+        (self.cell(index).segment.data_ptr(), end)
+    }
+
     /// Takes back what was kept for a view from position `from` on. REQUIRES: no writer keeps versions for it
     /// any more, once it has taken a latch.
     pub(crate) fn release(&self, mut from: u64, bit: u8) -> Freed {

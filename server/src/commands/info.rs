@@ -18,6 +18,7 @@ use crate::saver;
 use crate::shared::{Shared, Store};
 use crate::stats::{CommandTotals, Totals};
 use tarn_engine::Entry;
+use tarn_engine::checkpoint::Progress;
 use tarn_engine::view::OpenView;
 use tarn_resp::request::Args;
 
@@ -201,7 +202,8 @@ fn checkpoints(report: &mut Report, cx: &Context<'_, '_>, store: Option<&Store>)
     report.line("rdb_current_bgsave_time_sec", took(running));
     report.line("rdb_saves", status.saves);
     let views = store.map(|store| store.engine.views().status()).unwrap_or_default();
-    report.line("rdb_last_cow_size", views.retained_bytes_peak);
+    let child_bytes = status.last.as_ref().and_then(|last| last.as_ref().ok()?.child_bytes);
+    report.line("rdb_last_cow_size", child_bytes.unwrap_or(views.retained_bytes_peak as u64));
     if let (Some(store), Some(_)) = (store, running) {
         let progress = store.checkpoints.progress();
         let (percent, bytes) = saver::progress(&store.checkpoints);
@@ -271,8 +273,12 @@ fn stats(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("keyspace_misses", misses);
     report.line("pubsub_channels", 0);
     report.line("pubsub_patterns", 0);
-    report.line("latest_fork_usec", 0);
-    report.line("total_forks", 0);
+    let forks = cx.server.store().map_or((0, 0), |store| {
+        let Progress { forks, last_fork_us, .. } = store.checkpoints.progress();
+        (forks.load(Ordering::Relaxed), last_fork_us.load(Ordering::Relaxed))
+    });
+    report.line("latest_fork_usec", forks.1);
+    report.line("total_forks", forks.0);
     report.line("total_error_replies", cx.server.stats.errors.lock().values().sum::<u64>());
 }
 

@@ -102,6 +102,8 @@ choice! {
         Piggyback = "piggyback",
         /// What has changed since the last checkpoint is read, and merged with that.
         Hourglass = "hourglass",
+        /// A child process has all of it, and writes it.
+        Fork = "fork",
     }
 }
 

@@ -91,7 +91,8 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "checkpoint after so many seconds with so many changes; \"\" for none"),
     Directive::run_time("snapshot-algorithm", Shape::Choice(SnapshotAlgorithm::NAMES), "piggyback",
         field!(snapshot_algorithm),
-        "what a checkpoint reads: piggyback all, hourglass what has changed since the last"),
+        "how a checkpoint gets the data: piggyback reads all, hourglass what has changed since the last, and \
+         fork has a child process write all"),
     Directive::run_time("checkpoint-pace", Shape::Choice(CheckpointPace::NAMES), "quiet",
         field!(checkpoint_pace),
         "whether checkpoints rest two thirds of the time, or work as fast as they can"),

@@ -114,3 +114,8 @@ fn a_kill_amid_a_piggyback_checkpoint_finds_a_whole_one() {
 fn a_kill_amid_an_hourglass_checkpoint_finds_a_whole_one() {
     kills_find_whole_checkpoints("hourglass", 20_261_122);
 }
+
+#[test]
+fn a_kill_amid_a_checkpoint_by_fork_finds_a_whole_one() {
+    kills_find_whole_checkpoints("fork", 20_261_123);
+}

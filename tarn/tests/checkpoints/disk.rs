@@ -26,7 +26,7 @@ fn assert_works_again(client: &mut Connection) {
 
 #[test]
 fn a_file_in_the_way_fails_checkpoints_until_it_is_gone() {
-    for algorithm in ["piggyback", "hourglass"] {
+    for algorithm in ["piggyback", "hourglass", "fork"] {
         let mut running = Running::start(&["--appendonly", "no", "--snapshot-algorithm", algorithm]);
         let mut client = running.connect();
         fill(&mut client, 1);
@@ -72,7 +72,7 @@ fn a_file_in_the_way_fails_checkpoints_until_it_is_gone() {
 
 #[test]
 fn a_full_disk_fails_checkpoints_until_there_is_room() {
-    for algorithm in ["piggyback", "hourglass"] {
+    for algorithm in ["piggyback", "hourglass", "fork"] {
         let folder = Folder::new();
         let Some(disk) = SmallDisk::mount(&folder, "checkpoints", "size=8m") else { return };
         let args = ["--appendonly", "no", "--snapshot-algorithm", algorithm].map(str::to_owned);

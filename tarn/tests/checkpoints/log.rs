@@ -46,7 +46,7 @@ fn rename(folder: &Folder, from: &str, to: &str) {
 
 #[test]
 fn a_restart_goes_on_from_the_checkpoint_and_misses_nothing_of_the_log() {
-    for algorithm in ["piggyback", "hourglass"] {
+    for algorithm in ["piggyback", "hourglass", "fork"] {
         let args = [&ALWAYS[..], &["--snapshot-algorithm", algorithm]].concat();
         let mut running = Running::start(&args);
         for stage in 0..3 {

@@ -12,6 +12,7 @@ mod running;
 
 mod crashes;
 mod disk;
+mod fork;
 mod log;
 mod waiting;
 
@@ -182,7 +183,8 @@ fn whatever_algorithm_follows_whatever_other_each_checkpoint_is_whole() {
     let running = Running::start(&["--appendonly", "no"]);
     let mut client = running.connect();
     fill_many(&mut client);
-    let algorithms = ["piggyback", "hourglass", "hourglass", "piggyback", "hourglass"];
+    let algorithms =
+        ["piggyback", "hourglass", "hourglass", "fork", "hourglass", "piggyback", "fork", "fork"];
     for (stage, algorithm) in algorithms.into_iter().enumerate() {
         assert_eq!(client.ask(&format!("CONFIG SET snapshot-algorithm {algorithm}")), "+OK");
         let pace = ["fast", "quiet"][stage % 2];
