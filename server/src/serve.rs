@@ -88,6 +88,12 @@ pub enum ServeError {
 
 /// Serves until a signal or `SHUTDOWN`. `Ok`: everything that was acknowledged is on disk.
 pub fn serve(loaded: Loaded) -> Result<(), ServeError> {
+    serve_beside(loaded, |_| {})
+}
+
+/// As [`serve`], for those who work on the store in the same process: `tell` gets what the threads share, before
+/// anything is loaded.
+pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(), ServeError> {
     let config = &loaded.config;
     prepare_directories(config)?;
     logging::init(config).map_err(|(path, source)| ServeError::LogFile { path, source })?;
@@ -105,6 +111,7 @@ pub fn serve(loaded: Loaded) -> Result<(), ServeError> {
     let store = ConfigStore::new(loaded.config.clone(), loaded.file.clone());
     let (acceptor, moves) = AcceptorHandle::new();
     let server = Arc::new(Shared::new(Arc::new(store), acceptor));
+    tell(&server);
     apply::set_encoding_limits(config);
     fit_clients(&server, config);
     let durable: Vec<Arc<Notify>> = (0..threads).map(|_| Arc::default()).collect();
