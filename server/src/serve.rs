@@ -91,8 +91,8 @@ pub fn serve(loaded: Loaded) -> Result<(), ServeError> {
     serve_beside(loaded, |_| {})
 }
 
-/// As [`serve`], for those who work on the store in the same process: `tell` gets what the threads share, before
-/// anything is loaded.
+/// As [`serve`], for those who work on the store in the same process: `tell` gets what the threads share,
+/// before anything is loaded.
 pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(), ServeError> {
     let config = &loaded.config;
     prepare_directories(config)?;
