@@ -38,6 +38,7 @@ pub mod pidfile;
 pub mod process;
 pub mod rates;
 pub mod rdb;
+pub mod rdb_file;
 pub mod rounds;
 pub mod saver;
 pub mod serve;

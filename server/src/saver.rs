@@ -5,7 +5,8 @@
 //!   SAVE asks now and then whether its request has been answered; no worker waits
 //! ```
 
-use crate::config::{CheckpointPace, Config, SnapshotAlgorithm};
+use crate::config::{CheckpointFormat, CheckpointPace, Config, SnapshotAlgorithm};
+use crate::rdb_file;
 use crate::shared::Shared;
 use parking_lot::{Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -250,5 +251,9 @@ pub fn take(
         (Urgency::Background, CheckpointPace::Quiet) => Pace::Quiet,
         _ => Pace::Fast,
     };
+    if config.checkpoint_format == CheckpointFormat::Rdb {
+        let (path, unix_ms) = (config.rdb_path(), server.clock.unix_ms());
+        return rdb_file::save(engine, &path, pace, checkpoints.progress(), unix_ms);
+    }
     checkpoints.take(engine, algorithm, TakeOptions { pace, writers: WRITERS }, server.clock.unix_ms())
 }

@@ -8,26 +8,27 @@
 
 use crate::accept::{Acceptor, AcceptorHandle, Signals};
 use crate::apply;
-use crate::config::{AppendFsync, Config, ConfigStore, Loaded};
+use crate::config::{AppendFsync, CheckpointFormat, Config, ConfigStore, Loaded};
 use crate::listen::{ListenError, Listeners};
 use crate::logging;
 use crate::pidfile::PidFile;
 use crate::process;
 use crate::saver::{self, Urgency};
 use crate::shared::{OpenLog, Shared, Store};
+use crate::transfer::{self, Stage, TransferError};
 use crate::worker;
 use parking_lot::Mutex;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Instant, UNIX_EPOCH};
 use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
 use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::OsDisk;
 use tarn_engine::recovery;
-use tarn_engine::{LogError, LogOptions, OpenError};
+use tarn_engine::{Log, LogError, LogOptions, OpenError};
 use thiserror::Error;
 use tokio::sync::{Notify, mpsc};
 
@@ -73,6 +74,9 @@ pub enum ServeError {
     /// The last checkpoint was not taken.
     #[error("the last checkpoint was not taken: {0}; what changed since the one before is lost")]
     LastCheckpoint(CheckpointError),
+    /// The RDB file could not be loaded.
+    #[error("{0}; or move the file away to start without it")]
+    Rdb(#[from] TransferError),
     /// The log could not be closed: what was written last may be lost.
     #[error("the log was not closed in order: {0}")]
     Close(#[from] LogError),
@@ -162,7 +166,10 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
 
 /// Takes a last checkpoint if one is wanted and the last is not as of now. REQUIRES: nobody takes one.
 fn save_at_end(server: &Shared, store: &Store) -> Result<(), ServeError> {
-    if server.saves_at_end() && !store.checkpoints.has_all_of(&*store.engine) {
+    // Of an RDB file nobody remembers which change was its last.
+    let is_saved = server.config.snapshot().checkpoint_format == CheckpointFormat::Tarn
+        && store.checkpoints.has_all_of(&*store.engine);
+    if server.saves_at_end() && !is_saved {
         tracing::info!("Taking a last checkpoint");
         store.checkpoints.progress().resume();
         let taken = saver::take(server, &store.engine, &store.checkpoints, Urgency::Awaited);
@@ -217,6 +224,16 @@ fn load(server: &Shared, config: &Config, workers: &[Arc<Notify>]) -> Result<Opt
     if let Some(checkpoint) = checkpoints.current() {
         server.saver.note_loaded(checkpoint.unix_ms);
     }
+    let is_rdb = config.checkpoint_format == CheckpointFormat::Rdb;
+    let rdb_file = Some(config.rdb_path()).filter(|path| path.exists());
+    let loads_rdb = is_rdb && !config.appendonly && checkpoints.current().is_none();
+    if let Some(path) = rdb_file.as_ref().filter(|_| !loads_rdb && (is_rdb || is_new(config, &checkpoints))) {
+        tracing::warn!(
+            "{path} is not loaded: only 'checkpoint-format rdb' with 'appendonly no' loads it, where there \
+             is no checkpoint; to begin with it otherwise: tarn import --dir NEW-DIRECTORY {path}",
+            path = path.display()
+        );
+    }
     if !config.appendonly {
         let note = |read, bytes| server.loading.note(read, bytes);
         let loaded = checkpoints.load(config.databases, config.threads(), &note)?;
@@ -226,7 +243,13 @@ fn load(server: &Shared, config: &Config, workers: &[Arc<Notify>]) -> Result<Opt
                 tracing::info!("Loaded {} keys of a checkpoint in {seconds:.3} s", loaded.keys);
                 Engine::loaded(loaded, config.threads(), server.clock.clone())
             }
-            None => Engine::unlogged(config.databases, config.threads(), server.clock.clone()),
+            None => {
+                let new = Engine::unlogged(config.databases, config.threads(), server.clock.clone());
+                if let Some(path) = rdb_file.filter(|_| loads_rdb) {
+                    load_rdb(server, config, &new.0, &path)?;
+                }
+                new
+            }
         };
         open_doors(server, Store { engine, log: None, checkpoints });
         return Ok(Some(background));
@@ -259,6 +282,28 @@ fn load(server: &Shared, config: &Config, workers: &[Arc<Notify>]) -> Result<Opt
     let log = OpenLog { log: Mutex::new(Some(opened.log)), durable, appender, always };
     open_doors(server, Store { engine, log: Some(log), checkpoints });
     Ok(Some(background))
+}
+
+/// Whether there is neither a checkpoint nor a log.
+fn is_new(config: &Config, checkpoints: &Checkpoints) -> bool {
+    checkpoints.current().is_none() && matches!(Log::is_in(&OsDisk, &config.log_dirs()), Ok(false))
+}
+
+/// Loads the RDB file into an empty store.
+fn load_rdb(server: &Shared, config: &Config, engine: &Engine, path: &Path) -> Result<(), ServeError> {
+    let (began, now) = (Instant::now(), server.clock.unix_ms());
+    let (keys, expired) = transfer::load(engine, path, config.databases, now, &mut |stage| {
+        if let Stage::Reading { bytes, bytes_total, .. } = stage {
+            server.loading.note(bytes, bytes_total);
+        }
+    })?;
+    let saved = path.metadata().and_then(|metadata| metadata.modified()).ok();
+    if let Some(age) = saved.and_then(|saved| saved.duration_since(UNIX_EPOCH).ok()) {
+        server.saver.note_loaded(age.as_millis() as u64);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    tracing::info!("Loaded {keys} keys of {} in {seconds:.3} s, {expired} had expired", path.display());
+    Ok(())
 }
 
 fn open_doors(server: &Shared, store: Store) {

@@ -12,7 +12,7 @@ mod export;
 mod import;
 
 pub use export::{Exported, export};
-pub use import::{Imported, import};
+pub use import::{Imported, import, load};
 
 use std::fmt;
 use std::io;

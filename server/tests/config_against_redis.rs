@@ -123,7 +123,8 @@ fn tarn_config(store: &ConfigStore, pattern: &str) -> BTreeMap<String, String> {
 }
 
 /// Directives that Redis does not have.
-const ONLY_TARN: [&str; 8] = [
+const ONLY_TARN: [&str; 9] = [
+    "checkpoint-format",
     "checkpoint-pace",
     "log-backlog-limit",
     "log-compaction",

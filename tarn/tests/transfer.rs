@@ -423,3 +423,130 @@ fn an_export_replaces_a_file_when_the_new_one_is_whole() {
     });
     assert_eq!(digests[0], digests[1]);
 }
+
+/// Starts a server that writes RDB files; its port.
+fn serve_rdb(folder: &Folder, more: &[&str]) -> (running::Server, String) {
+    let port = free_port().to_string();
+    let args = ["--port", &port, "--enable-debug-command", "yes", "--checkpoint-format", "rdb"];
+    (folder.serve(&[&args[..], more].concat()), port)
+}
+
+const NO_LOG: [&str; 2] = ["--appendonly", "no"];
+
+#[test]
+fn what_save_writes_as_an_rdb_file_redis_loads_and_so_does_the_next_start() {
+    if !Redis::is_installed() {
+        return;
+    }
+    let keys = 9_000;
+    let (folder, back) = (Folder::new(), Folder::new());
+    for (stage, algorithm) in ["piggyback", "fork"].into_iter().enumerate() {
+        let (server, port) =
+            serve_rdb(&folder, &[&NO_LOG[..], &["--snapshot-algorithm", algorithm]].concat());
+        let mut client = connected(&port);
+        if stage == 0 {
+            fill(&mut client, keys);
+            assert_eq!(ask(&mut client, "SAVE"), "OK");
+        } else {
+            assert_eq!(ask(&mut client, "BGSAVE"), "Background saving started");
+            eventually(|| ask(&mut client, "INFO persistence").contains("rdb_saves:1").then_some(()));
+        }
+        let info = ask(&mut client, "INFO");
+        for line in ["rdb_last_bgsave_status:ok", "rdb_changes_since_last_save:0", "total_forks:0"] {
+            assert!(info.contains(line), "{line}: {info}");
+        }
+        let bytes = std::fs::metadata(folder.path("dump.rdb")).unwrap().len();
+        assert!(info.contains(&format!("checkpoint_last_keys:{keys}")), "{info}");
+        assert!(info.contains(&format!("checkpoint_last_bytes:{bytes}")), "{info}");
+        let names = files(&folder.path("")).into_keys().collect::<Vec<_>>();
+        assert_eq!(
+            names,
+            [folder.path("dump.rdb"), folder.path("messages")],
+            "no checkpoint of another kind"
+        );
+        std::fs::copy(folder.path("dump.rdb"), back.path("dump.rdb")).unwrap();
+        let mut redis = Redis::start(&back);
+        assert_same(&mut redis.client, &mut client, keys);
+        server.kill();
+    }
+    // What the end writes, too.
+    let (server, port) = serve_rdb(&folder, &[&NO_LOG[..], &["--save", "3600 1"]].concat());
+    let mut client = connected(&port);
+    assert_eq!(ask(&mut client, "SET added at-the-end"), "OK");
+    let digest = ask(&mut client, "DEBUG DIGEST");
+    assert!(server.terminate().success());
+    std::fs::copy(folder.path("dump.rdb"), back.path("dump.rdb")).unwrap();
+    assert_eq!(ask(&mut Redis::start(&back).client, "DEBUG DIGEST"), digest);
+    let (_server, port) = serve_rdb(&folder, &NO_LOG);
+    assert_eq!(ask(&mut connected(&port), "DEBUG DIGEST"), digest);
+}
+
+#[test]
+fn an_rdb_file_that_cannot_be_written_leaves_the_last_and_says_why() {
+    let folder = Folder::new();
+    let (_server, port) = serve_rdb(&folder, &[&NO_LOG[..], &["--dbfilename", "named.rdb"]].concat());
+    let mut client = connected(&port);
+    assert_eq!(ask(&mut client, "SET a 1"), "OK");
+    assert_eq!(ask(&mut client, "SAVE"), "OK");
+    let (last, time) = (std::fs::read(folder.path("named.rdb")).unwrap(), ask(&mut client, "LASTSAVE"));
+    std::fs::create_dir(folder.path("named.rdb.tmp")).unwrap();
+    assert_eq!(ask(&mut client, "SET a 2"), "OK");
+    let refusal = ask(&mut client, "SAVE");
+    assert!(refusal.contains("cannot create ") && refusal.contains("named.rdb.tmp"), "{refusal}");
+    let info = ask(&mut client, "INFO persistence");
+    assert!(info.contains("rdb_last_bgsave_status:err") && info.contains("rdb_saves:1"), "{info}");
+    assert_eq!(ask(&mut client, "LASTSAVE"), time);
+    assert_eq!(std::fs::read(folder.path("named.rdb")).unwrap(), last);
+    assert!(folder.messages().contains("Checkpoint failed: cannot create "), "{}", folder.messages());
+    std::fs::remove_dir(folder.path("named.rdb.tmp")).unwrap();
+    assert_eq!(ask(&mut client, "SAVE"), "OK");
+    assert_ne!(std::fs::read(folder.path("named.rdb")).unwrap(), last);
+    let refusal = folder.refusal(&["--port", "0", "--dbfilename", "a/b"]);
+    assert!(refusal.contains("just a filename"), "{refusal}");
+}
+
+#[test]
+fn a_full_disk_leaves_the_last_rdb_file() {
+    let folder = Folder::new();
+    let Some(disk) = running::SmallDisk::mount(&folder, "small", "size=4m") else { return };
+    let port = free_port().to_string();
+    let args = ["--port", &port, "--checkpoint-format", "rdb", "--appendonly", "no", "--dir", disk.path()];
+    let _server = folder.serve(&args);
+    let mut client = connected(&port);
+    assert_eq!(ask(&mut client, "SETRANGE a 1000000 x"), "(integer) 1000001");
+    assert_eq!(ask(&mut client, "SAVE"), "OK");
+    let last = std::fs::read(disk.0.join("dump.rdb")).unwrap();
+    assert_eq!(ask(&mut client, "SETRANGE b 3000000 x"), "(integer) 3000001");
+    let refusal = ask(&mut client, "SAVE");
+    assert!(refusal.contains("cannot write ") && refusal.contains("No space left on device"), "{refusal}");
+    assert_eq!(std::fs::read(disk.0.join("dump.rdb")).unwrap(), last);
+    assert!(!disk.0.join("dump.rdb.tmp").exists());
+    assert_eq!(ask(&mut client, "DEL b"), "(integer) 1");
+    assert_eq!(ask(&mut client, "SAVE"), "OK");
+}
+
+#[test]
+fn a_start_loads_an_rdb_file_only_where_nothing_else_is_and_says_so_if_not() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("dump.rdb"), small_file(&[0])).unwrap();
+    let size = |more: &[&str], format: &str| {
+        let port = free_port().to_string();
+        let args = ["--port", &port, "--checkpoint-format", format];
+        let server = folder.serve(&[&args[..], more].concat());
+        let size = ask(&mut connected(&port), "DBSIZE");
+        server.kill();
+        (size, folder.messages().contains("dump.rdb is not loaded: "))
+    };
+    let (nothing, loaded) = ("(integer) 0".to_owned(), "(integer) 2".to_owned());
+    assert_eq!(size(&NO_LOG, "rdb"), (loaded, false));
+    assert_eq!(size(&NO_LOG, "tarn"), (nothing.clone(), true));
+    assert_eq!(size(&[], "rdb"), (nothing.clone(), true));
+    assert_eq!(size(&[], "tarn"), (nothing, false), "there is a log by now");
+    // A file that is spoilt is no reason to begin with nothing.
+    let mut spoilt = small_file(&[0]);
+    *spoilt.last_mut().unwrap() ^= 1;
+    std::fs::write(folder.path("dump.rdb"), spoilt).unwrap();
+    let port = free_port().to_string();
+    let refusal = folder.refusal(&["--port", &port, "--appendonly", "no", "--checkpoint-format", "rdb"]);
+    assert!(refusal.contains("dump.rdb: ") && refusal.contains("move the file away"), "{refusal}");
+}

@@ -19,4 +19,4 @@ pub use directory::{Algorithm, Checkpoints, Taken};
 pub use error::CheckpointError;
 pub use load::Loaded;
 pub use manifest::Checkpoint;
-pub use take::{Pace, Progress, Source, TakeOptions};
+pub use take::{Pace, Pacer, Progress, Source, TakeOptions};

@@ -75,7 +75,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    pub(super) fn begin(&self, keys_total: u64) {
+    /// One is begun that has so many keys.
+    pub fn begin(&self, keys_total: u64) {
         self.keys.store(0, Ordering::Relaxed);
         self.keys_total.store(keys_total, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
@@ -103,6 +104,34 @@ impl Progress {
         if !self.is_stopped() {
             self.changed.wait_for(&mut resting, time);
         }
+    }
+}
+
+/// Has a checkpoint keep its pace.
+pub struct Pacer<'p> {
+    pace: Pace,
+    progress: &'p Progress,
+    clock: &'p dyn Clock,
+    work_began: Duration,
+}
+
+impl<'p> Pacer<'p> {
+    /// Work begins.
+    pub fn new(pace: Pace, progress: &'p Progress, clock: &'p dyn Clock) -> Pacer<'p> {
+        Pacer { pace, progress, clock, work_began: clock.monotonic() }
+    }
+
+    /// To be called behind each part, without a latch. An error if the checkpoint is to be given up.
+    pub fn rest_if_due(&mut self) -> Result<(), CheckpointError> {
+        if self.progress.is_stopped() {
+            return Err(CheckpointError::Stopped);
+        }
+        let worked = self.clock.monotonic().saturating_sub(self.work_began);
+        if self.pace == Pace::Quiet && worked > WORK {
+            self.progress.rest(worked * REST);
+            self.work_began = self.clock.monotonic();
+        }
+        Ok(())
     }
 }
 
@@ -162,7 +191,7 @@ pub(super) fn dump(
     clock: &dyn Clock,
     blocks: &mut Blocks<'_>,
 ) -> Result<(), CheckpointError> {
-    let mut work_began = clock.monotonic();
+    let mut pacer = Pacer::new(pace, progress, clock);
     while let Some(db) = view.next_db() {
         let since = base.filter(|base| base.has(&view, db)).map_or(Lsn::ZERO, |base| base.cut);
         let mut dump = Dump { blocks, db, since, whole: true, keys: 0 };
@@ -173,14 +202,7 @@ pub(super) fn dump(
             // What has failed says so itself.
             return Ok(());
         }
-        if progress.is_stopped() {
-            return Err(CheckpointError::Stopped);
-        }
-        let worked = clock.monotonic().saturating_sub(work_began);
-        if pace == Pace::Quiet && worked > WORK {
-            progress.rest(worked * REST);
-            work_began = clock.monotonic();
-        }
+        pacer.rest_if_due()?;
     }
     Ok(())
 }

@@ -56,6 +56,11 @@ impl View {
         self.opened.tables[db as usize].len()
     }
 
+    /// Keys of a database with an expiry, about: as many as there are now. Latches each segment for a moment.
+    pub fn expiring(&self, db: u8) -> usize {
+        self.opened.tables[db as usize].expiring()
+    }
+
     /// The table of a database.
     pub(crate) fn table(&self, db: u8) -> &Arc<Table> {
         &self.opened.tables[db as usize]

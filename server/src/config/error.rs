@@ -44,6 +44,9 @@ pub enum ValueError {
         /// The names it knows.
         names: &'static [&'static str],
     },
+    /// A path, or nothing, where the name of a file is asked for.
+    #[error("it can't be a path, just a filename")]
+    NotFileName,
     /// `save` takes pairs of seconds (at least 1) and changes.
     #[error("Invalid save parameters")]
     SaveRules,

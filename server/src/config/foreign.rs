@@ -17,7 +17,10 @@ pub(super) const REFUSED_ORDERS: &[(&str, &str)] = &[
     ("sentinel", "there is no sentinel mode; remove the line"),
 ];
 
-const NO_RDB: Home = Home::Inert("there are no RDB files yet");
+const ONE_WAY: Home = Home::Inert(
+    "RDB files are written uncompressed, with a checksum and one sync at the end, and checked when read",
+);
+const NO_STOP: Home = Home::Inert("a checkpoint that fails stops no commands");
 const NO_AOF: Home =
     Home::Inert("the log has its own files and is compacted in its own way, see log-dir and log-compaction");
 const NO_REPLICATION: Home = Home::Inert("there is no replication yet");
@@ -86,13 +89,12 @@ pub(super) static FOREIGN: &[D] = &[
     fixed("socket-mark-id", int(0, u32::MAX as i64), "0", only("sockets cannot be marked; leave it 0")),
 
     // Files of Redis's persistence.
-    fixed("dbfilename", TEXT, "dump.rdb", NO_RDB).protected(),
-    inert("rdbcompression", BIT, "yes", NO_RDB),
-    fixed("rdbchecksum", BIT, "yes", NO_RDB),
-    inert("rdb-del-sync-files", BIT, "no", NO_RDB),
-    inert("rdb-save-incremental-fsync", BIT, "yes", NO_RDB),
-    inert("sanitize-dump-payload", Shape::Choice(&["no", "yes", "clients"]), "no", NO_RDB),
-    inert("stop-writes-on-bgsave-error", BIT, "yes", NO_RDB),
+    inert("rdbcompression", BIT, "yes", ONE_WAY),
+    fixed("rdbchecksum", BIT, "yes", ONE_WAY),
+    inert("rdb-del-sync-files", BIT, "no", NO_REPLICATION),
+    inert("rdb-save-incremental-fsync", BIT, "yes", ONE_WAY),
+    inert("sanitize-dump-payload", Shape::Choice(&["no", "yes", "clients"]), "no", ONE_WAY),
+    inert("stop-writes-on-bgsave-error", BIT, "yes", NO_STOP),
     fixed("appendfilename", TEXT, "appendonly.aof", NO_AOF),
     fixed("appenddirname", TEXT, "appendonlydir", NO_AOF),
     inert("no-appendfsync-on-rewrite", BIT, "no", NO_AOF),

@@ -108,6 +108,16 @@ choice! {
 }
 
 choice! {
+    /// What checkpoints are written as.
+    CheckpointFormat {
+        /// As Tarn's own files, which a log goes on from.
+        Tarn = "tarn",
+        /// As an RDB file, which every Redis loads.
+        Rdb = "rdb",
+    }
+}
+
+choice! {
     /// How hard checkpoints work.
     CheckpointPace {
         /// They rest most of the time.
@@ -167,6 +177,25 @@ impl Stored for Vec<u8> {
     fn store(&mut self, value: Value, _: Phase) -> Result<(), ValueError> {
         let Value::Text(text) = value else { return Err(ValueError::ArgumentCount) };
         *self = text;
+        Ok(())
+    }
+}
+
+/// The name of a file in the data directory.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FileName(pub Vec<u8>);
+
+impl Stored for FileName {
+    fn to_value(&self) -> Value {
+        Value::Text(self.0.clone())
+    }
+
+    fn store(&mut self, value: Value, _: Phase) -> Result<(), ValueError> {
+        let Value::Text(text) = value else { return Err(ValueError::ArgumentCount) };
+        if text.contains(&b'/') || [&b""[..], b".", b".."].contains(&&*text) {
+            return Err(ValueError::NotFileName);
+        }
+        self.0 = text;
         Ok(())
     }
 }

@@ -21,8 +21,8 @@ pub use directives::{Directive, directives, find_directive, nearest_name};
 pub use error::{LoadError, RewriteError, SetError, Source, ValueError};
 pub use file::read_config;
 pub use kinds::{
-    AppendFsync, CheckpointPace, ClientClass, DebugAccess, LogCompaction, LogLevel, OutputBufferLimit,
-    OutputBufferLimits, SaveRule, SaveRules, SnapshotAlgorithm,
+    AppendFsync, CheckpointFormat, CheckpointPace, ClientClass, DebugAccess, FileName, LogCompaction,
+    LogLevel, OutputBufferLimit, OutputBufferLimits, SaveRule, SaveRules, SnapshotAlgorithm,
 };
 pub use rewrite::rewrite_text;
 pub use settings::Config;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::directives::directives;
 use super::kinds::{
-    AppendFsync, CheckpointPace, DebugAccess, LogCompaction, LogLevel, OutputBufferLimits, Phase, SaveRules,
-    SnapshotAlgorithm,
+    AppendFsync, CheckpointFormat, CheckpointPace, DebugAccess, FileName, LogCompaction, LogLevel,
+    OutputBufferLimits, Phase, SaveRules, SnapshotAlgorithm,
 };
 use super::shape::Value;
 
@@ -62,6 +62,10 @@ pub struct Config {
     pub save: SaveRules,
     /// How a checkpoint gets the store as of one instant.
     pub snapshot_algorithm: SnapshotAlgorithm,
+    /// What checkpoints are written as.
+    pub checkpoint_format: CheckpointFormat,
+    /// The RDB file, in `dir`.
+    pub(super) dbfilename: FileName,
     /// How hard checkpoints work.
     pub checkpoint_pace: CheckpointPace,
     /// Bytes of old versions kept for views, past which the oldest is cancelled; 0 for no limit.
@@ -132,6 +136,12 @@ impl Config {
         self.dir.join("checkpoints")
     }
 
+    /// The RDB file that `checkpoint-format rdb` writes.
+    pub fn rdb_path(&self) -> PathBuf {
+        use std::os::unix::ffi::OsStrExt;
+        self.dir.join(std::ffi::OsStr::from_bytes(&self.dbfilename.0))
+    }
+
     /// File for messages, below `dir` if relative; `None`: standard error.
     pub fn logfile_path(&self) -> Option<PathBuf> {
         self.below_dir(&self.logfile)
@@ -182,6 +192,8 @@ impl Config {
             appendfsync: AppendFsync::default(),
             save: SaveRules::default(),
             snapshot_algorithm: SnapshotAlgorithm::default(),
+            checkpoint_format: CheckpointFormat::default(),
+            dbfilename: FileName::default(),
             checkpoint_pace: CheckpointPace::default(),
             view_memory_limit_bytes: 0,
             log_dir_setting: Vec::new(),

@@ -3,7 +3,8 @@
 
 use super::directives::{BYTES_MAX, Directive, Home, INT_MAX, int, memory};
 use super::kinds::{
-    AppendFsync, CheckpointPace, ClientClass, DebugAccess, LogCompaction, LogLevel, SnapshotAlgorithm, Stored,
+    AppendFsync, CheckpointFormat, CheckpointPace, ClientClass, DebugAccess, LogCompaction, LogLevel,
+    SnapshotAlgorithm, Stored,
 };
 use super::settings::Config;
 use super::shape::Shape;
@@ -93,6 +94,12 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         field!(snapshot_algorithm),
         "how a checkpoint gets the data: piggyback reads all, hourglass what has changed since the last, and \
          fork has a child process write all"),
+    Directive::run_time("checkpoint-format", Shape::Choice(CheckpointFormat::NAMES), "tarn",
+        field!(checkpoint_format),
+        "what SAVE, BGSAVE and rules write: a checkpoint; or the RDB file 'dbfilename', whatever the \
+         algorithm, which a start loads only where there is neither a checkpoint nor a log"),
+    Directive::at_start("dbfilename", Shape::Text, "dump.rdb", field!(dbfilename),
+        "name of the RDB file in dir, for checkpoint-format rdb").protected(),
     Directive::run_time("checkpoint-pace", Shape::Choice(CheckpointPace::NAMES), "quiet",
         field!(checkpoint_pace),
         "whether checkpoints rest two thirds of the time, or work as fast as they can"),

@@ -4,23 +4,17 @@
 //!   checkpoint, log ──> tables ──view──> tarn_rdb::Writer ──> dump.rdb.tmp ──sync, rename──> dump.rdb
 //! ```
 
-use super::{Place, Stage, TransferError, disk, file_failed};
-use crate::commands::connection::REDIS_VERSION;
-use crate::process::Heap;
-use crate::rdb::{rdb_kind, value_len, write_value};
-use std::fs::File;
-use std::io;
-use std::path::{Path, PathBuf};
+use super::{Place, Stage, TransferError, disk};
+use crate::rdb_file::{self, NewFile};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tarn_engine::ViewOptions;
 use tarn_engine::checkpoint::Loaded;
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, SystemClock};
 use tarn_engine::recovery::{self, Progress};
-use tarn_engine::session::Access;
-use tarn_engine::{Entry, ViewOptions};
-use tarn_rdb::Writer;
 
 /// How often it is told how far reading has come.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
@@ -94,8 +88,7 @@ fn reading<E: Send>(
     })
 }
 
-/// Writes all keys; how many. Expired ones that nobody has deleted are among them: who loads the file deletes
-/// them.
+/// Writes all keys; how many.
 fn write(
     loaded: Loaded,
     clock: &Arc<SystemClock>,
@@ -103,83 +96,12 @@ fn write(
     report: &mut dyn FnMut(Stage),
 ) -> Result<u64, TransferError> {
     let keys_total = loaded.keys;
-    let databases = loaded.tables.len();
     let (engine, _background) = Engine::loaded(loaded, 1, clock.clone());
     // The counts that stand before the keys of a database are to be right.
     engine.set_active_expire(false);
-    let counts: Vec<(u64, u64)> = {
-        let session = engine.enter(0);
-        let latched = session.latch(&[], Access::Read, clock.unix_ms());
-        let counts = |db| (latched.keys(db) as u64, latched.expiring(db) as u64);
-        (0..databases).map(|db| counts(db as u8)).collect()
-    };
-    let failed = file_failed("write", &file.unfinished);
-    let mut view = engine.open_view(ViewOptions::once("export"))?;
-    let written = (|| {
-        let mut writer = Writer::new(&mut file.file)?;
-        writer.about(REDIS_VERSION, clock.unix_ms() / 1000, Heap::now().allocated)?;
-        let (mut keys, mut selected) = (0, None);
-        while let Some(db) = view.next_db() {
-            let mut outcome = Ok(());
-            let walked = view.step(&mut |entry: &Entry| {
-                if outcome.is_err() {
-                    return;
-                }
-                if selected.replace(db) != Some(db) {
-                    let (keys, expiring) = counts[usize::from(db)];
-                    outcome = writer.begin_database(u64::from(db), keys, expiring);
-                }
-                keys += 1;
-                outcome = std::mem::replace(&mut outcome, Ok(())).and_then(|()| put(&mut writer, entry));
-            });
-            outcome?;
-            if let Err(cancelled) = walked {
-                return Ok(Err(cancelled));
-            }
-            report(Stage::Writing { keys, keys_total });
-        }
-        writer.finish()?;
-        Ok(Ok(keys))
-    })();
-    Ok(written.map_err(failed)??)
-}
-
-fn put<W: io::Write>(writer: &mut Writer<W>, entry: &Entry) -> io::Result<()> {
-    let (kind, value) = (rdb_kind(entry.kind()), entry.value());
-    write_value(value, writer.begin_value(entry.key(), entry.expiry(), kind, value_len(value))?)
-}
-
-/// A file that has its name when it is whole and durable; until then it ends in `.tmp`, and is removed if it
-/// does not come to that.
-struct NewFile {
-    path: PathBuf,
-    unfinished: PathBuf,
-    file: File,
-}
-
-impl NewFile {
-    fn create(path: &Path) -> Result<NewFile, TransferError> {
-        let mut name = path.as_os_str().to_owned();
-        name.push(".tmp");
-        let unfinished = PathBuf::from(name);
-        let file = File::create(&unfinished).map_err(file_failed("create", &unfinished))?;
-        Ok(NewFile { path: path.to_path_buf(), unfinished, file })
-    }
-
-    /// Gives it its name; how long it is.
-    fn publish(self) -> Result<u64, TransferError> {
-        let synced = self.file.sync_all().and_then(|()| self.file.metadata());
-        let bytes = synced.map_err(file_failed("write", &self.unfinished))?.len();
-        std::fs::rename(&self.unfinished, &self.path).map_err(file_failed("replace", &self.path))?;
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        disk().sync_dir(folder.unwrap_or(Path::new(".")))?;
-        Ok(bytes)
-    }
-}
-
-impl Drop for NewFile {
-    fn drop(&mut self) {
-        // Without effect once it has its name; a part of a file that cannot be removed harms nobody.
-        let _ = std::fs::remove_file(&self.unfinished);
-    }
+    let view = engine.open_view(ViewOptions::once("export"))?;
+    rdb_file::write(view, clock.unix_ms(), file, &mut |keys, _| {
+        report(Stage::Writing { keys, keys_total });
+        Ok(())
+    })
 }

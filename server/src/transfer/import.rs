@@ -92,6 +92,22 @@ pub fn import(
     })
 }
 
+/// Reads the RDB file `path` into a store that is empty. What is not supported is refused. Returns how many
+/// keys there are, and how many were left out because they had expired.
+pub fn load(
+    engine: &Engine,
+    path: &Path,
+    databases: usize,
+    now: UnixMs,
+    report: &mut dyn FnMut(Stage),
+) -> Result<(u64, u64), TransferError> {
+    let file = File::open(path).map_err(file_failed("open", path))?;
+    let bytes_total = file.metadata().map_err(file_failed("read", path))?.len();
+    let mut import = Import { path, bytes_total, databases, loader: Loader::new(engine, now), expired: 0 };
+    import.read(file, Unsupported::Refuse, report)?;
+    Ok((import.loader.keys, import.expired))
+}
+
 /// Opens the checkpoints of a data directory that has none.
 fn open_empty(place: &Place, disk: &Arc<dyn Disk>) -> Result<Checkpoints, TransferError> {
     let checkpoints = place.open_checkpoints(disk)?;
