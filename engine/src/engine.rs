@@ -124,6 +124,7 @@ impl Engine {
                         if engine.active_expire.load(Ordering::Relaxed) {
                             engine.expire_due(engine.clock.unix_ms());
                         }
+                        engine.shrink_tables();
                     }
                 }
             }),
@@ -281,6 +282,21 @@ impl Engine {
         }
     }
 
+    /// Gives back segments of tables that have lost most of their keys, some hundreds at most.
+    pub fn shrink_tables(&self) {
+        let databases = self.gates[BACKGROUND].0.read().tables.len();
+        for db in 0..databases {
+            for _ in 0..SHRINKS_AT_ONCE {
+                // The gate is left again and again, so that closing it waits for a few segments at most.
+                let world = self.gates[BACKGROUND].0.read();
+                if !world.tables[db].is_sparse() {
+                    break;
+                }
+                world.tables[db].shrink(8);
+            }
+        }
+    }
+
     fn expire_segment(
         &self,
         world: &World,
@@ -332,6 +348,9 @@ impl Source for Engine {
         &*self.clock
     }
 }
+
+/// How often in one turn the expirer makes a table smaller.
+const SHRINKS_AT_ONCE: usize = 64;
 
 /// How often the expirer looks for keys that are due, in milliseconds, unless it is told otherwise.
 const EXPIRY_CYCLE_MS: u64 = 20;

@@ -149,6 +149,14 @@ impl Store {
             0 => self.exclusive(Write::Flush { db: Some(random.random_range(0..DATABASES as u8)) }),
             1 => self.exclusive(Write::Flush { db: None }),
             2..4 => self.exclusive(Write::Swap { a: 0, b: random.random_range(0..DATABASES as u8) }),
+            10..13 => {
+                // So few keys are left that the tables shrink.
+                for number in (0..keys).filter(|number| !number.is_multiple_of(9)) {
+                    let delete = |db| Write::Key { db, key: key_of(number).into(), change: Change::Delete };
+                    self.commit(0, &(0..DATABASES as u8).map(delete).collect());
+                }
+                self.engine.shrink_tables();
+            }
             4..10 => {
                 self.clock.advance(10);
                 self.engine.expire_due(self.clock.unix_ms());

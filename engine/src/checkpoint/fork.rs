@@ -24,7 +24,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::error::CheckpointError;
-use super::format::{BLOCK_BYTES, BLOCK_HEADER_BYTES, BlockHeader, CONTINUES, FILE_HEADER_BYTES, LAST, tag};
+use super::format::{BLOCK_BYTES, BLOCK_HEADER_BYTES, BlockHead, CONTINUES, FILE_HEADER_BYTES, LAST, tag};
 use super::take::{Progress, Source};
 use super::writer::{SYNC_BYTES, Totals};
 use crate::io::child::{Child, Ended, Numbers};
@@ -136,8 +136,8 @@ fn write(tables: &[Arc<Table>], buffer: &mut [u8], file: BorrowedFd<'_>, numbers
         numbers,
         buffer,
         len: BLOCK_HEADER_BYTES,
-        records: 0,
-        sequence: 0,
+        head: BlockHead::default(),
+        db: 0,
         offset,
         unsynced: 0,
         keys: 0,
@@ -167,8 +167,10 @@ struct Blocks<'c> {
     /// The block that is being filled; room for its head is at its front.
     buffer: &'c mut [u8],
     len: usize,
-    records: u32,
-    sequence: u32,
+    /// What is said of it so far.
+    head: BlockHead,
+    /// The database of what comes next.
+    db: u8,
     /// Where the block goes.
     offset: u64,
     /// Bytes written since the last sync.
@@ -193,7 +195,7 @@ impl Blocks<'_> {
                 from = end;
             }
         }
-        if self.records > 0 {
+        if self.head.records > 0 {
             self.seal(0, &[])?;
         }
         let keys = self.keys.to_le_bytes();
@@ -202,10 +204,11 @@ impl Blocks<'_> {
     }
 
     fn range(&mut self, db: u8, from: u64, end: u64) -> Result<(), Failure> {
+        self.db = db;
         self.put(&[tag::RANGE, db, 1]);
         self.put(&from.to_le_bytes());
         self.put(&end.to_le_bytes());
-        self.records += 1;
+        self.head.records += 1;
         self.seal_if_full(0)
     }
 
@@ -224,15 +227,15 @@ impl Blocks<'_> {
         });
         outcome?;
         self.put(&[tag::END]);
-        self.records += 1;
+        self.head.records += 1;
         self.seal_if_full(0)
     }
 
     /// Adds a record; `flags` are those of the block if it ends here.
-    fn piece(&mut self, tag: u8, piece: &[u8], flags: u32) -> Result<(), Failure> {
+    fn piece(&mut self, tag: u8, piece: &[u8], flags: u8) -> Result<(), Failure> {
         self.put(&[tag]);
         self.put(Varint::new(piece.len()).as_slice());
-        self.records += 1;
+        self.head.records += 1;
         if piece.len() > PIECE_BYTES / 2 {
             return self.seal(flags, piece);
         }
@@ -246,14 +249,14 @@ impl Blocks<'_> {
         self.len += bytes.len();
     }
 
-    fn seal_if_full(&mut self, flags: u32) -> Result<(), Failure> {
+    fn seal_if_full(&mut self, flags: u8) -> Result<(), Failure> {
         if self.len >= BLOCK_BYTES { self.seal(flags, &[]) } else { Ok(()) }
     }
 
     /// Writes the block, of which `tail` is the end.
-    fn seal(&mut self, flags: u32, tail: &[u8]) -> Result<(), Failure> {
+    fn seal(&mut self, flags: u8, tail: &[u8]) -> Result<(), Failure> {
         let (block, _) = self.buffer.split_at_mut(self.len);
-        BlockHeader::seal_with(block, tail, self.sequence, flags, self.records);
+        BlockHead { flags, ..self.head }.seal(block, tail);
         for bytes in [&*block, tail] {
             write_all_at(self.file, bytes, self.offset)
                 .map_err(|error| Failure { code: NOT_WRITTEN, error })?;
@@ -266,8 +269,7 @@ impl Blocks<'_> {
         }
         self.numbers[BYTES].store(self.offset, Ordering::Release);
         self.len = BLOCK_HEADER_BYTES;
-        self.records = 0;
-        self.sequence += 1;
+        self.head = BlockHead { sequence: self.head.sequence + 1, db: self.db, ..BlockHead::default() };
         Ok(())
     }
 }

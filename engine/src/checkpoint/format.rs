@@ -3,7 +3,8 @@
 //! ```text
 //! file:    [header 64] [block] [block] … [last block: totals]
 //! header:  magic 8 | version 4 | kind 4 | databases 4 | 0 4 | cut 8 | base 8 | unix ms 8 | 0 12 | crc 4
-//! block:   mark 4 | sequence 4 | flags 4 | records 4 | body length 8 | crc of these and the body 4 | body
+//! block:   mark 4 | sequence 4 | flags 1 | database 1 | 0 2 | records 4 | body length 8
+//!          | crc of these and the body 4 | body
 //! ```
 
 use crate::record::{Lsn, UnixMs};
@@ -19,9 +20,9 @@ pub(super) const BLOCK_BYTES: usize = 1 << 20;
 pub(super) const BODY_BYTES_MAX: u64 = 3 << 30;
 
 /// The last block of a file.
-pub(super) const LAST: u32 = 1;
+pub(super) const LAST: u8 = 1;
 /// The collection at the end of this block goes on in the next.
-pub(super) const CONTINUES: u32 = 1 << 1;
+pub(super) const CONTINUES: u8 = 1 << 1;
 
 /// What a record of a block is.
 pub(super) mod tag {
@@ -98,41 +99,46 @@ impl FileHeader {
     }
 }
 
+/// What is said of a block before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct BlockHead {
+    pub(super) sequence: u32,
+    pub(super) flags: u8,
+    /// The database of its first records.
+    pub(super) db: u8,
+    pub(super) records: u32,
+}
+
 /// The head of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockHeader {
-    pub(super) sequence: u32,
-    pub(super) flags: u32,
-    pub(super) records: u32,
+    pub(super) head: BlockHead,
     pub(super) body_bytes: u64,
     crc: u32,
 }
 
-impl BlockHeader {
+impl BlockHead {
     /// Writes the head of the block that is `bytes`, of which the first [`BLOCK_HEADER_BYTES`] are room for
-    /// it.
-    pub(super) fn seal(bytes: &mut [u8], sequence: u32, flags: u32, records: u32) {
-        BlockHeader::seal_with(bytes, &[], sequence, flags, records);
-    }
-
-    /// As `seal`, for a block that goes on with `tail` behind `bytes`.
-    pub(super) fn seal_with(bytes: &mut [u8], tail: &[u8], sequence: u32, flags: u32, records: u32) {
+    /// it, and `tail` behind them.
+    pub(super) fn seal(self, bytes: &mut [u8], tail: &[u8]) {
+        let BlockHead { sequence, flags, db, records } = self;
         let body_bytes = (bytes.len() - BLOCK_HEADER_BYTES + tail.len()) as u64;
         bytes[..4].copy_from_slice(&BLOCK_MARK);
-        for (at, number) in [(4, sequence), (8, flags), (12, records)] {
-            bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
-        }
+        bytes[4..8].copy_from_slice(&sequence.to_le_bytes());
+        bytes[8..12].copy_from_slice(&[flags, db, 0, 0]);
+        bytes[12..16].copy_from_slice(&records.to_le_bytes());
         bytes[16..24].copy_from_slice(&body_bytes.to_le_bytes());
         let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..24]), &bytes[BLOCK_HEADER_BYTES..]);
         let crc = crc32c::crc32c_append(crc, tail);
         bytes[24..28].copy_from_slice(&crc.to_le_bytes());
     }
+}
 
+impl BlockHeader {
     pub(super) fn decode(bytes: &[u8; BLOCK_HEADER_BYTES]) -> Option<BlockHeader> {
+        let [flags, db, ..] = u32_at(bytes, 8).to_le_bytes();
         let header = BlockHeader {
-            sequence: u32_at(bytes, 4),
-            flags: u32_at(bytes, 8),
-            records: u32_at(bytes, 12),
+            head: BlockHead { sequence: u32_at(bytes, 4), flags, db, records: u32_at(bytes, 12) },
             body_bytes: u64_at(bytes, 16),
             crc: u32_at(bytes, 24),
         };

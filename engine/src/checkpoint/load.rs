@@ -1,18 +1,27 @@
 //! From a checkpoint to the tables, on all cores: no two blocks hold the same key, so their order does not
 //! matter.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, Sender};
+use smallvec::SmallVec;
 
 use super::error::CheckpointError;
+use super::format::BLOCK_BYTES;
 use super::reader::{Block, FileReader, Record, Records, damaged};
 use crate::record::Lsn;
-use crate::table::{Entry, KeyHash, Table};
+use crate::table::{END, Entry, KeyHash, Table};
 
-/// Runs of blocks that may wait for a loader.
+/// Runs of blocks that may wait for a loader, and buffers that may wait to be filled again.
 const RUNS_QUEUED: usize = 4;
+/// Entries that are gathered, so that their segments are looked up side by side.
+const GATHERED: usize = 16;
+/// From so many keys it is told how many there are in all.
+const TELLING: u64 = 256;
+/// A checkpoint has at least so many bytes a key.
+const KEY_BYTES_MIN: u64 = 10;
 
 /// What was loaded.
 pub struct Loaded {
@@ -33,35 +42,35 @@ pub(super) fn load(
 ) -> Result<Loaded, CheckpointError> {
     let tables: Vec<Arc<Table>> = (0..databases).map(|_| Arc::default()).collect();
     let path = reader.path().to_path_buf();
+    let (_, bytes) = reader.progress()?;
     let loaded = AtomicU64::new(0);
-    let load_runs = |runs: Receiver<(u8, Vec<Block>)>| {
-        for (db, run) in runs {
-            let keys = load_run(&tables, db, Records::of(&path, &run))?;
-            loaded.fetch_add(keys, Ordering::Relaxed);
+    let loading = Loading { path: &path, tables: &tables, keys_max: bytes / KEY_BYTES_MIN };
+    let load_runs = |runs: Receiver<Vec<Block>>, give_back: Sender<Vec<u8>>| {
+        for run in runs {
+            loaded.fetch_add(loading.load_run(&run)?, Ordering::Relaxed);
+            for block in run.into_iter().filter(|block| block.body.capacity() <= 2 * BLOCK_BYTES) {
+                let _ = give_back.try_send(block.body);
+            }
         }
         Ok::<(), CheckpointError>(())
     };
     std::thread::scope(|scope| {
-        let (sender, runs) = crossbeam_channel::bounded(RUNS_QUEUED);
+        let (sender, runs) = crossbeam_channel::bounded::<Vec<Block>>(RUNS_QUEUED);
+        let (give_back, bodies) = crossbeam_channel::bounded(RUNS_QUEUED);
         let loaders: Vec<_> = (0..threads.max(1))
             .map(|_| {
-                let (load_runs, runs) = (&load_runs, runs.clone());
-                scope.spawn(move || load_runs(runs))
+                let (load_runs, runs, give_back) = (&load_runs, runs.clone(), give_back.clone());
+                scope.spawn(move || load_runs(runs, give_back))
             })
             .collect();
         drop(runs);
-        let (mut run, mut db) = (Vec::new(), 0);
-        while let Some(block) = reader.next_block()? {
+        let mut run = Vec::new();
+        while let Some(block) = reader.next_block(bodies.try_recv().unwrap_or_default())? {
             let (read, bytes) = reader.progress()?;
             progress(read, bytes);
-            let continues = block.continues;
+            let continues = block.continues();
             run.push(block);
-            if continues {
-                continue;
-            }
-            let begins_in = db;
-            db = last_database(&path, &run, db)?;
-            if sender.send((begins_in, std::mem::take(&mut run))).is_err() {
+            if !continues && sender.send(std::mem::take(&mut run)).is_err() {
                 // All loaders have given up; they say why.
                 break;
             }
@@ -80,68 +89,120 @@ pub(super) fn load(
     Ok(Loaded { tables, cut: reader.header.cut, keys })
 }
 
-/// The database that the next block begins in.
-fn last_database(path: &std::path::Path, run: &[Block], mut db: u8) -> Result<u8, CheckpointError> {
-    for record in Records::of(path, run) {
-        if let Record::Range { db: next, .. } = record? {
-            db = next;
-        }
-    }
-    Ok(db)
+/// What loaders share.
+struct Loading<'l> {
+    path: &'l Path,
+    tables: &'l [Arc<Table>],
+    /// There cannot be more in the file.
+    keys_max: u64,
 }
 
-/// Loads blocks that belong together; the number of keys.
-fn load_run(tables: &[Arc<Table>], mut db: u8, mut records: Records<'_>) -> Result<u64, CheckpointError> {
-    let mut keys = 0;
-    while let Some(record) = records.next() {
-        let entry = match record? {
-            Record::Range { db: next, .. } => {
-                db = next;
-                continue;
-            }
-            Record::Entry(bytes) => Entry::from_stored(bytes),
-            Record::Nodes(head) => {
-                let mut elements = Vec::new();
-                loop {
-                    match records.next() {
-                        Some(Ok(Record::Leaf(leaf))) => elements.extend_from_slice(leaf),
-                        Some(Ok(Record::End)) => break,
-                        Some(Err(error)) => return Err(error),
-                        _ => return Err(records.damaged("a collection has no end")),
-                    }
-                }
-                Entry::from_stored_nodes(head, &elements)
-            }
-            Record::Leaf(_) | Record::End => return Err(records.damaged("a leaf belongs to no collection")),
-        };
-        let Some(entry) = entry else { return Err(records.damaged("this is no entry")) };
-        let Some(table) = tables.get(db as usize) else {
-            let databases = tables.len();
-            return Err(CheckpointError::TooFewDatabases {
-                path: records.path().to_path_buf(),
+impl Loading<'_> {
+    fn table(&self, db: u8) -> Result<&Table, CheckpointError> {
+        self.tables.get(usize::from(db)).map(|table| &**table).ok_or_else(|| {
+            CheckpointError::TooFewDatabases {
+                path: self.path.to_path_buf(),
                 db,
-                databases,
-            });
-        };
-        if !insert(table, entry) {
-            return Err(records.damaged("this key was there before"));
-        }
-        keys += 1;
+                databases: self.tables.len(),
+            }
+        })
     }
-    Ok(keys)
+
+    /// Loads blocks that belong together; the number of keys.
+    fn load_run(&self, run: &[Block]) -> Result<u64, CheckpointError> {
+        run.iter().try_for_each(|block| block.check(self.path))?;
+        let mut db = run.first().map_or(0, Block::db);
+        let mut records = Records::of(self.path, run);
+        let mut gathered = SmallVec::new();
+        let (mut keys, mut density) = (0, Density::default());
+        while let Some(record) = records.next() {
+            let entry = match record? {
+                Record::Range { db: next, from, .. } => {
+                    if next != db {
+                        insert(self.table(db)?, &mut gathered, &records)?;
+                        (db, density) = (next, Density::default());
+                    }
+                    density.note(from, keys);
+                    continue;
+                }
+                Record::Entry(bytes) => Entry::from_stored(bytes),
+                Record::Nodes(head) => Entry::from_stored_nodes(head, &elements_of(&mut records)?),
+                Record::Leaf(_) | Record::End => {
+                    return Err(records.damaged("a leaf belongs to no collection"));
+                }
+            };
+            let Some(entry) = entry else { return Err(records.damaged("this is no entry")) };
+            gathered.push((KeyHash::of(entry.key()), entry));
+            keys += 1;
+            if gathered.len() == GATHERED {
+                insert(self.table(db)?, &mut gathered, &records)?;
+            }
+        }
+        let table = self.table(db)?;
+        insert(table, &mut gathered, &records)?;
+        table.make_room(density.keys_of_all().min(self.keys_max) as usize);
+        Ok(keys)
+    }
 }
 
-fn insert(table: &Table, entry: Entry) -> bool {
-    let (hash, expiry) = (KeyHash::of(entry.key()), entry.expiry());
-    let (index, mut segment) = table.write_of(hash);
-    if !segment.insert(hash, entry) {
-        return false;
+/// How many keys there are from one position on: positions are spread evenly, so a part tells of all.
+#[derive(Default)]
+struct Density {
+    first: Option<(u64, u64)>,
+    last: (u64, u64),
+}
+
+impl Density {
+    /// So many keys stand before a range that begins at `position`.
+    fn note(&mut self, position: u64, keys: u64) {
+        self.first.get_or_insert((position, keys));
+        self.last = (position, keys);
     }
-    table.note(index, 1, expiry);
-    let crowded = table.is_crowded(segment.len());
-    drop(segment);
-    if crowded {
-        table.grow(4);
+
+    fn keys_of_all(&self) -> u64 {
+        let (from, before) = self.first.unwrap_or_default();
+        let (to, keys) = self.last;
+        // Few keys tell little, and are large: growing costs little beside them.
+        if keys - before < TELLING {
+            return 0;
+        }
+        let all = u128::from(keys - before) * u128::from(END);
+        all.checked_div(u128::from(to.saturating_sub(from))).and_then(|all| all.try_into().ok()).unwrap_or(0)
     }
-    true
+}
+
+/// The elements in the leaves up to the end of a collection.
+fn elements_of(records: &mut Records<'_>) -> Result<Vec<u8>, CheckpointError> {
+    let mut elements = Vec::new();
+    loop {
+        match records.next() {
+            Some(Ok(Record::Leaf(leaf))) => elements.extend_from_slice(leaf),
+            Some(Ok(Record::End)) => return Ok(elements),
+            Some(Err(error)) => return Err(error),
+            _ => return Err(records.damaged("a collection has no end")),
+        }
+    }
+}
+
+/// Inserts what was gathered.
+fn insert(
+    table: &Table,
+    gathered: &mut SmallVec<[(KeyHash, Entry); GATHERED]>,
+    records: &Records<'_>,
+) -> Result<(), CheckpointError> {
+    table.fetch(gathered.iter().map(|(hash, _)| *hash));
+    for (hash, entry) in gathered.drain(..) {
+        let expiry = entry.expiry();
+        let (index, mut segment) = table.write_of(hash);
+        if !segment.insert(hash, entry) {
+            return Err(records.damaged("a key was there before"));
+        }
+        table.note(index, 1, expiry);
+        let crowded = table.is_crowded(segment.len());
+        drop(segment);
+        if crowded {
+            table.grow(4);
+        }
+    }
+    Ok(())
 }

@@ -10,14 +10,37 @@ use super::format::{
 use crate::io::{Disk, DiskFile};
 use crate::value::stored::checked_run;
 
-/// A block of which the checksum is right.
+/// A block as it was read: see [`Block::check`].
 pub(super) struct Block {
     pub(super) body: Vec<u8>,
     /// Where in the file the body begins.
-    pub(super) offset: u64,
-    pub(super) records: u32,
+    offset: u64,
+    head: [u8; BLOCK_HEADER_BYTES],
+    header: BlockHeader,
+}
+
+impl Block {
+    /// Whether the checksum is right. Until then nothing of it is to be believed.
+    pub(super) fn check(&self, path: &Path) -> Result<(), CheckpointError> {
+        if self.header.fits(&self.head, &self.body) {
+            return Ok(());
+        }
+        Err(damaged(path, self.offset - BLOCK_HEADER_BYTES as u64, "the checksum of this block is wrong"))
+    }
+
+    /// The database of its first records.
+    pub(super) const fn db(&self) -> u8 {
+        self.header.head.db
+    }
+
     /// Whether the collection at its end goes on in the next block.
-    pub(super) continues: bool,
+    pub(super) const fn continues(&self) -> bool {
+        self.header.head.flags & CONTINUES != 0
+    }
+
+    const fn records(&self) -> u32 {
+        self.header.head.records
+    }
 }
 
 /// A file that is being read.
@@ -63,8 +86,9 @@ impl FileReader {
         self.keys.expect("the last block has been read")
     }
 
-    /// The next block; `None` at the end of a whole file. A file without its end was not completed.
-    pub(super) fn next_block(&mut self) -> Result<Option<Block>, CheckpointError> {
+    /// The next block, its body in `body`; `None` at the end of a whole file. A file without its end was not
+    /// completed.
+    pub(super) fn next_block(&mut self, mut body: Vec<u8>) -> Result<Option<Block>, CheckpointError> {
         if self.keys.is_some() {
             return Ok(None);
         }
@@ -80,22 +104,26 @@ impl FileReader {
         if header.body_bytes > self.file.len()?.saturating_sub(offset) {
             return fail("the file ends within this block");
         }
-        let mut body = vec![0; header.body_bytes as usize];
-        let read = self.file.read_full_at(&mut body, offset)?;
-        if read < body.len() || !header.fits(&head, &body) || header.sequence != self.sequence {
-            return fail("the checksum of this block is wrong");
+        // What was in it is overwritten, not cleared.
+        body.resize(header.body_bytes as usize, 0);
+        if self.file.read_full_at(&mut body, offset)? < body.len() {
+            return fail("the file ends within this block");
+        }
+        if header.head.sequence != self.sequence {
+            return fail("this is not the block that follows");
         }
         self.at = offset + header.body_bytes;
         self.sequence += 1;
-        if header.flags & LAST != 0 {
-            if body.len() != 8 || self.at != self.file.len()? {
-                return fail("the last block is not the end of the file");
-            }
-            self.keys = Some(u64_at(&body, 0));
-            return Ok(None);
+        let block = Block { body, offset, head, header };
+        if header.head.flags & LAST == 0 {
+            return Ok(Some(block));
         }
-        let continues = header.flags & CONTINUES != 0;
-        Ok(Some(Block { body, offset, records: header.records, continues }))
+        block.check(self.file.path())?;
+        if block.body.len() != 8 || self.at != self.file.len()? {
+            return fail("the last block is not the end of the file");
+        }
+        self.keys = Some(u64_at(&block.body, 0));
+        Ok(None)
     }
 }
 
@@ -149,12 +177,8 @@ pub(super) struct Records<'b> {
 
 impl<'b> Records<'b> {
     pub(super) fn of(path: &Path, blocks: &'b [Block]) -> Records<'b> {
-        let left = blocks.first().map_or(0, |block| block.records);
+        let left = blocks.first().map_or(0, Block::records);
         Records { path: path.to_path_buf(), blocks, at: 0, left }
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// The error that the record before is what it cannot be.
@@ -181,7 +205,7 @@ impl<'b> Iterator for Records<'b> {
             }
             self.blocks = rest;
             self.at = 0;
-            self.left = rest.first().map_or(0, |block| block.records);
+            self.left = rest.first().map_or(0, Block::records);
         }
         self.left -= 1;
         match self.blocks.first().and_then(|block| Record::read(&block.body, self.at)) {
@@ -209,11 +233,11 @@ impl<'r> Stream<'r> {
     /// The next record; `None` at the end of the file.
     pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, CheckpointError> {
         while self.block.as_ref().is_none_or(|block| self.at == block.body.len()) {
-            self.block = self.reader.next_block()?;
+            let body = self.block.take().map(|block| block.body).unwrap_or_default();
+            let Some(block) = self.reader.next_block(body)? else { return Ok(None) };
+            block.check(self.reader.path())?;
+            self.block = Some(block);
             self.at = 0;
-            if self.block.is_none() {
-                return Ok(None);
-            }
         }
         let block = self.block.as_ref().expect("there is one, or the end was reached");
         let Some((record, end)) = Record::read(&block.body, self.at) else {

@@ -13,7 +13,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use crossbeam_channel::{Receiver, Sender};
 
 use super::format::FILE_HEADER_BYTES;
-use super::format::{BLOCK_BYTES, BLOCK_HEADER_BYTES, BlockHeader, CONTINUES, FileHeader, LAST, tag};
+use super::format::{BLOCK_BYTES, BLOCK_HEADER_BYTES, BlockHead, CONTINUES, FileHeader, LAST, tag};
 use super::reader::Record;
 use crate::io::{DiskError, DiskFile, DiskResult};
 use crate::table::Entry;
@@ -30,9 +30,7 @@ pub(super) const SYNC_BYTES: u64 = 16 << 20;
 struct Sealed {
     bytes: Vec<u8>,
     offset: u64,
-    sequence: u32,
-    flags: u32,
-    records: u32,
+    head: BlockHead,
 }
 
 /// What a file holds in all.
@@ -49,8 +47,10 @@ pub(super) struct Blocks<'f> {
     failed: &'f AtomicBool,
     /// The block that is being filled; room for its head is at its front.
     bytes: Vec<u8>,
-    records: u32,
-    sequence: u32,
+    /// What is said of it so far.
+    head: BlockHead,
+    /// The database of what comes next.
+    db: u8,
     /// Where the block goes.
     offset: u64,
     /// Collections in nodes, by pointer: they are written when no latch is held.
@@ -62,10 +62,11 @@ impl Blocks<'_> {
     /// Says of which positions of which database the next entries are. `whole`: of these, what is not written
     /// is gone; else it is as it was.
     pub(super) fn range(&mut self, db: u8, whole: bool, from: u64, end: u64) {
+        self.db = db;
         self.bytes.extend_from_slice(&[tag::RANGE, db, u8::from(whole)]);
         self.bytes.extend_from_slice(&from.to_le_bytes());
         self.bytes.extend_from_slice(&end.to_le_bytes());
-        self.records += 1;
+        self.head.records += 1;
     }
 
     /// Adds an entry. Quick, and waits for nothing: to be called under a latch.
@@ -115,7 +116,7 @@ impl Blocks<'_> {
 
     fn end(&mut self) {
         self.bytes.push(tag::END);
-        self.records += 1;
+        self.head.records += 1;
     }
 
     /// Whether it is of no use to go on: the disk has refused.
@@ -127,31 +128,30 @@ impl Blocks<'_> {
         self.bytes.push(tag);
         self.bytes.extend_from_slice(Varint::new(piece.len()).as_slice());
         self.bytes.extend_from_slice(piece);
-        self.records += 1;
+        self.head.records += 1;
     }
 
-    fn seal_if_full(&mut self, flags: u32) {
+    fn seal_if_full(&mut self, flags: u8) {
         if self.bytes.len() >= BLOCK_BYTES {
             self.seal(flags);
         }
     }
 
-    fn seal(&mut self, flags: u32) {
+    fn seal(&mut self, flags: u8) {
         let mut next = self.returned.try_recv().unwrap_or_default();
         next.clear();
         next.resize(BLOCK_HEADER_BYTES, 0);
         let bytes = std::mem::replace(&mut self.bytes, next);
-        let (offset, records, sequence) = (self.offset, self.records, self.sequence);
+        let (offset, head) = (self.offset, BlockHead { flags, ..self.head });
         self.offset += bytes.len() as u64;
-        self.records = 0;
-        self.sequence += 1;
+        self.head = BlockHead { sequence: head.sequence + 1, db: self.db, ..BlockHead::default() };
         // Writers that have given up take nothing any more; `failed` says so.
-        let _ = self.sealed.send(Sealed { bytes, offset, sequence, flags, records });
+        let _ = self.sealed.send(Sealed { bytes, offset, head });
     }
 
     fn finish(mut self) -> Totals {
         self.settle();
-        if self.records > 0 {
+        if self.head.records > 0 {
             self.seal(0);
         }
         self.bytes.extend_from_slice(&self.totals.keys.to_le_bytes());
@@ -196,8 +196,8 @@ where
             returned,
             failed: &failed,
             bytes: vec![0; BLOCK_HEADER_BYTES],
-            records: 0,
-            sequence: 0,
+            head: BlockHead::default(),
+            db: 0,
             offset: FILE_HEADER_BYTES as u64,
             large: Vec::new(),
             totals: Totals::default(),
@@ -240,7 +240,7 @@ impl<'f> Writer<'f> {
     fn run(&self) -> DiskResult<()> {
         let mut unsynced = 0;
         for mut block in &self.blocks {
-            BlockHeader::seal(&mut block.bytes, block.sequence, block.flags, block.records);
+            block.head.seal(&mut block.bytes, &[]);
             self.file.write_all_at(&block.bytes, block.offset)?;
             let bytes = block.bytes.len() as u64;
             self.written.fetch_add(bytes, Ordering::Relaxed);

@@ -10,12 +10,15 @@
 //!           |________________|            the next to split is 1, into 1 and 5
 //! ```
 //!
-//! Segments are allocated in pages that never move, so a reference to one stays good while the table grows.
-//! Whoever latched a segment looks at `n` again: a split changes it while holding that latch, so what is seen
-//! then stays true until the unlatch.
+//! A table that has lost most of its keys goes the same way back: the last segment is merged into the one
+//! that it was split from.
 //!
-//! Latch order: by database, then by index of the segment; a split latches its two segments in that order and
-//! holds no other.
+//! Segments are allocated in pages that never move, so a reference to one stays good while the table grows
+//! and shrinks. Whoever latched a segment looks at `n` again: a split and a merge change it while holding
+//! that latch, so what is seen then stays true until the unlatch.
+//!
+//! Latch order: by database, then by index of the segment; a split and a merge latch their two segments in
+//! that order and hold no other.
 
 use super::entry::{Entry, touch_all};
 use super::remset::VIEWS;
@@ -60,7 +63,7 @@ pub struct Table {
     levels: [OnceLock<Box<[OnceLock<Page>]>>; LEVELS],
     /// Number of segments, at least 1.
     segments: AtomicUsize,
-    /// Held by the one thread that is making the table larger.
+    /// Held by the one thread that is making the table larger or smaller.
     growing: Mutex<()>,
     keys: [Counter; COUNTERS],
     /// For each view, the positions that it has read: see `visit.rs`.
@@ -218,16 +221,63 @@ impl Table {
             if self.len() <= n * ENTRIES_PER_SEGMENT {
                 return;
             }
-            let bit = (n + 1).next_power_of_two() / 2;
-            let (low, high) = (self.cell(n - bit), self.cell(n));
-            let mut from = low.segment.write();
-            let mut to = high.segment.write();
-            *to = from.split(bit as u64);
-            high.due.store(low.due.load(Ordering::Relaxed), Ordering::Relaxed);
-            let moved = to.len() as i64;
-            self.keys[(n - bit) % COUNTERS].0.fetch_sub(moved, Ordering::Relaxed);
-            self.keys[n % COUNTERS].0.fetch_add(moved, Ordering::Relaxed);
-            self.segments.store(n + 1, Ordering::Release);
+            self.split(n);
+        }
+    }
+
+    /// Makes segments for so many keys, with room in each: they are going to be inserted. REQUIRES: the caller
+    /// holds no latch.
+    pub(crate) fn make_room(&self, keys: usize) {
+        if keys <= self.segments() * ENTRIES_PER_SEGMENT {
+            return;
+        }
+        let _growing = self.growing.lock();
+        while keys > self.segments() * ENTRIES_PER_SEGMENT {
+            self.split(self.segments());
+        }
+        (0..self.segments()).for_each(|index| self.write(index).make_room(ENTRIES_PER_SEGMENT));
+    }
+
+    /// Splits the next of `n` segments. REQUIRES: the caller holds `growing`.
+    fn split(&self, n: usize) {
+        let bit = (n + 1).next_power_of_two() / 2;
+        let (low, high) = (self.cell(n - bit), self.cell(n));
+        let mut from = low.segment.write();
+        let mut to = high.segment.write();
+        *to = from.split(bit as u64);
+        high.due.store(low.due.load(Ordering::Relaxed), Ordering::Relaxed);
+        let moved = to.len() as i64;
+        self.keys[(n - bit) % COUNTERS].0.fetch_sub(moved, Ordering::Relaxed);
+        self.keys[n % COUNTERS].0.fetch_add(moved, Ordering::Relaxed);
+        self.segments.store(n + 1, Ordering::Release);
+    }
+
+    /// Whether so many keys are gone that segments can be given back. Far from `is_crowded`, so that a table
+    /// does not go to and fro.
+    pub fn is_sparse(&self) -> bool {
+        let n = self.segments();
+        n > 1 && self.len() < n * (ENTRIES_PER_SEGMENT / 4)
+    }
+
+    /// Merges the last segment into the one that it was split from, until the table is no longer sparse, at
+    /// most `steps` times; does nothing while another thread grows it. REQUIRES: the caller holds no latch.
+    pub fn shrink(&self, steps: usize) {
+        let Some(_growing) = self.growing.try_lock() else { return };
+        for _ in 0..steps {
+            if !self.is_sparse() {
+                return;
+            }
+            let n = self.segments();
+            let first = n - 1 - n.next_power_of_two() / 2;
+            let (low, high) = (self.cell(first), self.cell(n - 1));
+            let mut to = low.segment.write();
+            let mut from = high.segment.write();
+            let moved = from.len() as i64;
+            to.merge(std::mem::take(&mut *from));
+            low.due.fetch_min(high.due.swap(NEVER, Ordering::Relaxed), Ordering::Relaxed);
+            self.keys[(n - 1) % COUNTERS].0.fetch_sub(moved, Ordering::Relaxed);
+            self.keys[first % COUNTERS].0.fetch_add(moved, Ordering::Relaxed);
+            self.segments.store(n - 1, Ordering::Release);
         }
     }
 
@@ -458,6 +508,84 @@ mod tests {
             }
         });
         assert_eq!(table.len(), 60_000);
+        table.assert_invariants();
+    }
+
+    #[test]
+    fn a_table_that_lost_its_keys_gives_segments_back_and_loses_nothing() {
+        let table = Table::default();
+        let name = |i: usize| format!("key:{i}");
+        for i in 0..50_000usize {
+            let put = Change::Put { value: b"v"[..].into(), expiry: i.is_multiple_of(100).then_some(1_000) };
+            change(&table, name(i).as_bytes(), &put, 1);
+        }
+        let grown = table.segments();
+        (5_000..50_000).for_each(|i| change(&table, name(i).as_bytes(), &Change::Delete, 2));
+        table.shrink(usize::MAX);
+        table.assert_invariants();
+        assert!(!table.is_sparse() && table.segments() < grown / 2, "{} of {grown}", table.segments());
+        (0..5_000).for_each(|i| {
+            let hash = KeyHash::of(name(i).as_bytes());
+            assert!(table.read_of(hash).1.find(hash, name(i).as_bytes()).is_some());
+        });
+        let mut due = 0;
+        let mut from = 0;
+        while let Some(index) = table.next_due(from, 2_000) {
+            due += table.read(index).expired(2_000).0.len();
+            from = index + 1;
+        }
+        assert_eq!(due, 50, "the due times went with the keys");
+        (0..5_000).for_each(|i| change(&table, name(i).as_bytes(), &Change::Delete, 3));
+        table.shrink(usize::MAX);
+        assert_eq!(table.segments(), 1);
+        assert!(table.read(0).removed() == Lsn(3), "the newest removal is remembered");
+    }
+
+    #[test]
+    fn room_that_was_made_is_enough() {
+        let table = Table::default();
+        put(&table, "first");
+        table.make_room(20_000);
+        let segments = table.segments();
+        (0..19_999).for_each(|i| put(&table, &format!("key:{i}")));
+        assert_eq!(table.segments(), segments, "nothing had to grow");
+        table.assert_invariants();
+    }
+
+    #[test]
+    fn workers_insert_and_delete_while_the_table_grows_and_shrinks() {
+        let table = Table::default();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..3)
+                .map(|worker| {
+                    let table = &table;
+                    scope.spawn(move || {
+                        for round in 0..5 {
+                            let name = |i: usize| format!("{worker}:{round}:{i}");
+                            (0..6_000).for_each(|i| put(table, &name(i)));
+                            for i in 0..6_000 {
+                                let hash = KeyHash::of(name(i).as_bytes());
+                                assert!(table.read_of(hash).1.find(hash, name(i).as_bytes()).is_some());
+                                if i >= 10 {
+                                    change(table, name(i).as_bytes(), &Change::Delete, 2);
+                                }
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let (table, done) = (&table, &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    table.shrink(3);
+                    std::thread::yield_now();
+                }
+            });
+            workers.into_iter().for_each(|worker| worker.join().unwrap());
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(table.len(), 150);
         table.assert_invariants();
     }
 

@@ -118,6 +118,10 @@ impl Remset {
         let moves = |version: &mut Version| KeyHash::of(version.entry.key()).0 & bit != 0;
         Remset(self.0.extract_if(.., moves).collect())
     }
+
+    pub(super) fn merge(&mut self, other: Remset) {
+        self.0.extend(other.0);
+    }
 }
 
 fn position_of(version: &Version) -> u64 {

@@ -199,6 +199,11 @@ impl Segment {
         }
     }
 
+    /// Makes room for so many entries in all.
+    pub(super) fn make_room(&mut self, entries: usize) {
+        self.entries.reserve(entries.saturating_sub(self.entries.len()), rehash);
+    }
+
     /// Gives memory back when three quarters of a once full segment are empty.
     fn shrink(&mut self) {
         if self.entries.capacity() > 64 && self.entries.len() * 4 < self.entries.capacity() {
@@ -226,6 +231,20 @@ impl Segment {
         target.remset = self.remset.split(bit);
         self.entries.shrink_to_fit(rehash);
         target
+    }
+
+    /// Takes in what `other` has: one step of the table's shrinking.
+    pub(super) fn merge(&mut self, other: Segment) {
+        let Segment { entries, expiring, removed, remset } = other;
+        touch_all(self.entries.iter());
+        touch_all(entries.iter());
+        self.entries.reserve(entries.len(), rehash);
+        for entry in entries {
+            self.entries.insert_unique(rehash(&entry), entry, rehash);
+        }
+        self.expiring += expiring;
+        self.removed = self.removed.max(removed);
+        self.remset.merge(remset);
     }
 
     /// The keys that are expired at `now`, and the earliest expiry among the others.
