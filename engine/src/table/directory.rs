@@ -225,8 +225,8 @@ impl Table {
         }
     }
 
-    /// Makes segments for so many keys, with room in each: they are going to be inserted. REQUIRES: the caller
-    /// holds no latch.
+    /// Makes segments for so many keys, with room in each: they are going to be inserted. REQUIRES: the
+    /// caller holds no latch.
     pub(crate) fn make_room(&self, keys: usize) {
         if keys <= self.segments() * ENTRIES_PER_SEGMENT {
             return;
