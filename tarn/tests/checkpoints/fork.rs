@@ -9,8 +9,8 @@ use super::running::{Connection, LIMIT, Running, eventually};
 use super::{
     MANY_KEYS, assert_one_checkpoint, digest, field, fill, fill_many, names, number, wait_until_saved,
 };
-use std::io::Read;
 use rustix::process::{Pid, Signal, kill_process};
+use std::io::Read;
 
 const FORK: [&str; 4] = ["--appendonly", "no", "--snapshot-algorithm", "fork"];
 
