@@ -1,12 +1,14 @@
 //! `tarn lab list`, `run EXPERIMENT`, `report` and `choose`.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use crate::error::Result;
-use crate::experiment::{durability, memory, recovery, throughput};
+use crate::experiment::{durability, memory, recovery, store, throughput};
 use crate::interrupt;
+use crate::process;
 use crate::report::{Report, table};
 use crate::setting::{Options, Setting};
 use crate::snapshots;
@@ -30,10 +32,10 @@ enum Command {
         /// Where to measure, as JSON.
         place: String,
     },
-    /// Draws what was measured of snapshots, beside what the study printed, as one file of HTML.
+    /// Draws what was measured, beside what the study printed, as one file of HTML.
     Report {
         #[command(flatten)]
-        own: snapshots::report::Options,
+        own: ReportOptions,
     },
     /// Says which snapshot algorithm fits a workload, by what was measured.
     Choose {
@@ -75,11 +77,63 @@ enum Experiment {
         #[command(flatten)]
         own: recovery::Options,
     },
+    /// What a checkpoint costs those who use the store meanwhile, beside redis-server.
+    Store {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        own: store::Options,
+    },
     /// Algorithms that take snapshots of an array of rows: the comparative study, figure by figure.
     Snapshots {
         #[command(flatten)]
         own: snapshots::Options,
     },
+}
+
+/// The experiments that are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Drawn {
+    /// `tarn lab run snapshots`
+    Snapshots,
+    /// `tarn lab run store`
+    Store,
+}
+
+/// What a report is told.
+#[derive(Debug, Clone, Args)]
+struct ReportOptions {
+    /// The experiment.
+    #[arg(value_enum, default_value = "snapshots")]
+    experiment: Drawn,
+    /// The file of results. By default that of the experiment.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// The file to write. By default one beside the default file of results.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// What was measured with `--quick`; by default the scale of the newest result.
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// What was measured with `--full`.
+    #[arg(long)]
+    full: bool,
+}
+
+fn report(own: &ReportOptions) -> Result<()> {
+    let results = match own.experiment {
+        Drawn::Snapshots => snapshots::RESULTS,
+        Drawn::Store => store::RESULTS,
+    };
+    let json = own.json.clone().unwrap_or_else(|| results.into());
+    let out = own.out.clone().unwrap_or_else(|| Path::new(results).with_extension("html"));
+    match own.experiment {
+        Drawn::Snapshots => {
+            let (quick, full) = (own.quick, own.full);
+            snapshots::report::run(&snapshots::report::Options { json, out, quick, full })
+        }
+        Drawn::Store => store::report::run(&json, &out, own.quick),
+    }
 }
 
 /// What came of an experiment that ran to its end.
@@ -124,7 +178,7 @@ pub fn execute(cli: LabCli) -> Result<Conclusion> {
             Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
         }
         Command::Report { own } => {
-            snapshots::report::run(&own)?;
+            report(&own)?;
             Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
         }
         Command::Choose { own } => {
@@ -141,6 +195,7 @@ fn list() {
     table.add_row(["durability", durability::QUESTION]);
     table.add_row(["memory", memory::QUESTION]);
     table.add_row(["recovery", recovery::QUESTION]);
+    table.add_row(["store", store::QUESTION]);
     table.add_row(["snapshots", snapshots::QUESTION]);
     println!("{table}");
 }
@@ -165,6 +220,17 @@ fn run_experiment(experiment: Experiment) -> Result<Conclusion> {
         Experiment::Recovery { options, own } => {
             let (setting, mut report) = prepare("recovery", options)?;
             recovery::run(&setting, &own, &mut report)?;
+            finish(&setting, report, 0)
+        }
+        Experiment::Store { mut options, own } => {
+            let path = store::results_path(options.json.as_ref())?;
+            options.json = Some(path.clone());
+            if options.server_cores.is_empty() {
+                // What takes the checkpoint must find a core, even while the worker has one.
+                options.server_cores = process::cores_allowed();
+            }
+            let (setting, mut report) = prepare("store", options)?;
+            store::run(&setting, &own, &path, &mut report)?;
             finish(&setting, report, 0)
         }
         Experiment::Snapshots { own } => {

@@ -1,6 +1,7 @@
 //! What `/proc` knows about a process (memory, processor time), and pinning to cores.
 
 use std::fs;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -82,6 +83,16 @@ pub fn machine_cpu_time() -> Result<Duration> {
     Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
+/// The processor time that the host gave to others while this machine wanted it, over all cores; nothing
+/// where nobody counts it. Its grain is 10 ms.
+pub fn stolen_time() -> Duration {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = stat.lines().next().unwrap_or_default();
+    // User, nice, system, idle, iowait, irq, softirq, steal.
+    let ticks = line.split_whitespace().nth(8).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
 /// The processor time that the calling thread has used so far.
 pub fn thread_cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -130,6 +141,62 @@ impl Drop for Pinned {
         // Going back to what was allowed before cannot fail, unless the machine lost a core meanwhile.
         let _ = pin_thread(&self.before);
     }
+}
+
+/// While this lives, the calling thread comes before all others on its core as soon as it wants to run, if it
+/// may, and wakes up on time.
+#[derive(Debug)]
+pub struct Preferred {
+    granted: bool,
+}
+
+impl Preferred {
+    /// Asks for it. Without the privilege, or without the program `chrt`, the thread stays as it was.
+    pub fn ask() -> Preferred {
+        // Sleeps end this many nanoseconds late at most, where the system's default is 50 µs.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZero::new(1000));
+        // Processes that it starts do not inherit this.
+        Preferred { granted: schedule(&["--fifo", "--reset-on-fork", "--pid", "1"]) }
+    }
+
+    /// Whether it was granted.
+    pub fn is_granted(&self) -> bool {
+        self.granted
+    }
+}
+
+impl Drop for Preferred {
+    fn drop(&mut self) {
+        if self.granted {
+            // Giving up a preference is always allowed.
+            schedule(&["--other", "--pid", "0"]);
+        }
+    }
+}
+
+/// Has `chrt` change how the calling thread is scheduled. Returns whether it did.
+fn schedule(words: &[&str]) -> bool {
+    let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+    let chrt =
+        Command::new("chrt").args(words).arg(thread).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    chrt.is_ok_and(|status| status.success())
+}
+
+/// The processes whose parent is `pid`.
+pub fn children(pid: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let parent = |number: u32| {
+        let stat = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+        stat[stat.rfind(')')? + 1..].split_whitespace().nth(1)?.parse::<u32>().ok()
+    };
+    numbers.filter(|number| parent(*number) == Some(pid)).collect()
+}
+
+/// Lets the highest resident set size of a process (`VmHWM`) begin anew from what it is now.
+pub fn forget_peak(pid: u32) -> Result<()> {
+    let path = format!("/proc/{pid}/clear_refs");
+    fs::write(&path, "5").doing(|| path.clone())
 }
 
 #[cfg(test)]

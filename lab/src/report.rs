@@ -63,7 +63,14 @@ impl Bound {
         }
     }
 
-    fn text(self, unit: &str) -> String {
+    /// The bound itself.
+    pub fn value(self) -> f64 {
+        let (Bound::AtLeast(bound) | Bound::AtMost(bound)) = self;
+        bound
+    }
+
+    /// The bound in words.
+    pub fn text(self, unit: &str) -> String {
         match self {
             Bound::AtLeast(bound) => format!("≥ {bound}{unit}"),
             Bound::AtMost(bound) => format!("≤ {bound}{unit}"),
@@ -84,6 +91,13 @@ pub struct Goal {
     pub bound: Bound,
     /// What the reader must know to judge it, or nothing.
     pub note: String,
+}
+
+impl Goal {
+    /// Whether the figure keeps the bound.
+    pub fn is_met(&self) -> bool {
+        self.bound.is_met(self.figure)
+    }
 }
 
 /// Collects what an experiment tells.
@@ -135,7 +149,7 @@ impl Report {
         }
         let mut table = table(&["goal", "figure", "bound", "met", "note"]);
         for goal in &self.goals {
-            let met = if goal.bound.is_met(goal.figure) { "yes" } else { "NO" };
+            let met = if goal.is_met() { "yes" } else { "NO" };
             table.add_row(vec![
                 Cell::new(&goal.what),
                 number_cell(format!("{:.2}{}", goal.figure, goal.unit)),
@@ -146,9 +160,9 @@ impl Report {
         }
         println!("{table}");
         let goals = std::mem::take(&mut self.goals);
-        let missed = goals.iter().filter(|goal| !goal.bound.is_met(goal.figure)).count();
+        let missed = goals.iter().filter(|goal| !goal.is_met()).count();
         for goal in goals {
-            let met = goal.bound.is_met(goal.figure);
+            let met = goal.is_met();
             let mut figures = serde_json::to_value(&goal).expect("a goal is plain data");
             figures["met"] = met.into();
             self.run(Run {

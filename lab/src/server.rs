@@ -87,6 +87,8 @@ pub struct Plan {
     pub threads: usize,
     /// Directories of the log. Only Tarn understands more than one; empty: its own choice under `dir`.
     pub log_dirs: Vec<PathBuf>,
+    /// More directives, each with its value.
+    pub directives: Vec<(&'static str, String)>,
 }
 
 impl Plan {
@@ -100,6 +102,7 @@ impl Plan {
             persistence: Persistence::None,
             threads: 1,
             log_dirs: Vec::new(),
+            directives: Vec::new(),
         }
     }
 
@@ -134,6 +137,9 @@ impl Plan {
                 push("aof-use-rdb-preamble", &["no"]);
                 push("auto-aof-rewrite-percentage", &["0"]);
             }
+        }
+        for (directive, value) in &self.directives {
+            push(directive, &[value.as_str()]);
         }
         if self.product == Product::Tarn {
             words.insert(0, "serve".to_owned());

@@ -132,7 +132,7 @@ impl Setting {
     pub fn load_time_ms(&self) -> u64 {
         match self.until() {
             Until::Time { warmup, measured } => (warmup + measured).as_millis() as u64,
-            Until::Requests(_) => 0,
+            Until::Requests(_) | Until::Told => 0,
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use tarn_lab::load::{Arg, Group, KeyChoice, Keys, Load, LoadResult, Mix, Pace, Request, Until};
+use tarn_lab::load::{Arg, Cue, Group, KeyChoice, Keys, Load, LoadResult, Mix, Pace, Request, Until};
 
 /// The length of a `PING`.
 const PING_BYTES: usize = b"*1\r\n$4\r\nPING\r\n".len();
@@ -126,4 +126,44 @@ fn a_tally_tells_what_was_sent_and_what_was_acknowledged_when_the_server_was_kil
     // was sent.
     let acknowledged: u32 = tally.acknowledged.iter().sum();
     assert!((8..=10).contains(&acknowledged), "{:?}", tally.acknowledged);
+}
+
+/// An open loop in beats of 2 ms with a cue: its first phase ends when the stall may begin.
+fn beats(stall: Duration) -> LoadResult {
+    let address = server_that_stalls(stall);
+    let mix = Mix::of(Request::new(&[Arg::Text("PING")]), Keys::new(KeyChoice::Uniform, 1));
+    let pace = Pace::Beats { rate: 2000.0, beat: Duration::from_millis(2) };
+    let groups = vec![Group { name: "pings", connections: 1, pace, mix }];
+    let cue = Arc::new(Cue::default());
+    let mut load = Load::new(address, groups, Until::Told, 1);
+    load.cue = Some(cue.clone());
+    let began = Instant::now();
+    let mut is_second = false;
+    load.run(|_| {
+        if !is_second && began.elapsed() > Duration::from_millis(200) {
+            is_second = true;
+            cue.next();
+        }
+        if began.elapsed() > Duration::from_millis(1500) {
+            cue.end();
+        }
+    })
+    .unwrap()
+}
+
+#[test]
+fn beats_count_a_stall_for_all_that_was_due_in_it_and_in_its_phase() {
+    let result = beats(STALL);
+    let [before, after] = &result.watched.phases[..] else { panic!("{:?}", result.watched.phases.len()) };
+    let half = (STALL / 2).as_nanos() as u64;
+    let long = |phase: &tarn_lab::load::Phase| phase.latency_ns.count_between(half, u64::MAX);
+    // 2000 a second over the first half of the stall; other machines' noise only adds.
+    assert!(long(after) > 300, "{} of {}", long(after), after.requests);
+    assert!(after.latency_ns.max() >= STALL.as_nanos() as u64 * 9 / 10);
+    assert!(after.served_ns.max() >= STALL.as_nanos() as u64 * 9 / 10);
+    assert!(before.requests > 0 && before.elapsed >= Duration::from_millis(200));
+    let moments: u64 = result.watched.timeline.iter().map(|moment| u64::from(moment.requests)).sum();
+    assert_eq!(moments, before.requests + after.requests);
+    // The generator's own lateness does not have the server's stall in it: requests went out meanwhile.
+    assert!(after.late_ns.value_at_quantile(0.5) < half);
 }

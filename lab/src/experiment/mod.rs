@@ -3,4 +3,5 @@
 pub mod durability;
 pub mod memory;
 pub mod recovery;
+pub mod store;
 pub mod throughput;

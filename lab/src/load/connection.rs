@@ -9,6 +9,13 @@ use std::time::Duration;
 use super::replies::Replies;
 use crate::error::{IoContext, LabError, Result};
 
+/// When a request, or a batch of them, was meant to begin and when it did, in nanoseconds since the start.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begun {
+    pub(super) due: u64,
+    pub(super) sent: u64,
+}
+
 /// A non-blocking connection.
 ///
 /// Times are nanoseconds since the start of the load. In a closed loop a batch is one entry of `begun`; in an
@@ -21,7 +28,7 @@ pub(super) struct Connection {
     /// Requests that were sent, or are in `out`, and not answered yet.
     pub(super) awaited: u32,
     /// When the requests not answered yet were meant to begin, oldest first.
-    pub(super) begun: VecDeque<u64>,
+    pub(super) begun: VecDeque<Begun>,
     /// The keys of the requests not answered yet, oldest first, if a tally is kept; `None` for what it leaves
     /// out.
     pub(super) named: VecDeque<Option<u32>>,

@@ -2,6 +2,7 @@
 //! loop.
 
 mod connection;
+mod cue;
 mod keys;
 mod plan;
 mod replies;
@@ -9,9 +10,12 @@ mod request;
 mod result;
 mod run;
 mod tally;
+mod watch;
 
+pub use cue::Cue;
 pub use keys::{KeyChoice, Keys, ScrambledZipfian, Zipfian, scatter};
 pub use plan::{Group, Load, Pace, Until};
 pub use request::{Arg, Mix, Request, key_text};
 pub use result::{GroupResult, LoadResult};
 pub use tally::Tally;
+pub use watch::{MOMENT, Moment, Phase, Watched};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::cue::Cue;
 use super::request::Mix;
 
 /// How a group paces its requests.
@@ -19,6 +20,15 @@ pub enum Pace {
     Open {
         /// Requests a second, above 0.
         rate: f64,
+    },
+    /// So many requests a second over all connections, those of each beat due together at its start, on as
+    /// many connections as there are. Between beats the generator sleeps, so that it leaves its core to
+    /// others.
+    Beats {
+        /// Requests a second, above 0.
+        rate: f64,
+        /// The time from one beat to the next.
+        beat: Duration,
     },
 }
 
@@ -47,6 +57,8 @@ pub enum Until {
     },
     /// When each group, closed loops only, has sent so many requests and has all replies.
     Requests(u64),
+    /// When the cue of the load says so. All of it is measured.
+    Told,
 }
 
 /// A load to run.
@@ -64,6 +76,8 @@ pub struct Load {
     pub watched_pid: Option<u32>,
     /// Above 0, a `Tally` is kept of the requests that ask for it, whose keys have numbers below this.
     pub tallied_keys: u64,
+    /// Tells the load of phases, by which it is measured apart, and when to end.
+    pub cue: Option<Arc<Cue>>,
     /// Once this is set, a broken connection is the end of the load and no error: somebody killed the server.
     pub killed: Option<Arc<AtomicBool>>,
 }
@@ -71,7 +85,7 @@ pub struct Load {
 impl Load {
     /// A load on the server at `address`.
     pub fn new(address: SocketAddr, groups: Vec<Group>, until: Until, seed: u64) -> Load {
-        Load { address, groups, until, seed, watched_pid: None, tallied_keys: 0, killed: None }
+        Load { address, groups, until, seed, watched_pid: None, tallied_keys: 0, cue: None, killed: None }
     }
 
     /// True if the server may be gone.

@@ -42,6 +42,15 @@ pub enum Arg {
         /// The numbers are below this.
         below: u64,
     },
+    /// A number that follows from that of the key.
+    Derived {
+        /// What comes before the digits.
+        prefix: &'static str,
+        /// How many digits.
+        digits: usize,
+        /// The number, of the key's.
+        of: fn(u64) -> u64,
+    },
 }
 
 /// What replaces some bytes of a template.
@@ -50,6 +59,7 @@ enum Slot {
     Key { at: usize, digits: usize, scattered: bool },
     Value { at: usize, length: usize },
     Number { at: usize, digits: usize, below: u64 },
+    Derived { at: usize, digits: usize, of: fn(u64) -> u64 },
 }
 
 /// A request with its places to patch.
@@ -73,7 +83,9 @@ impl Request {
             .iter()
             .map(|argument| match argument {
                 Arg::Text(text) => (*text).to_owned(),
-                Arg::Key { prefix, digits, .. } | Arg::Number { prefix, digits, .. } => {
+                Arg::Key { prefix, digits, .. }
+                | Arg::Number { prefix, digits, .. }
+                | Arg::Derived { prefix, digits, .. } => {
                     format!("{prefix}{:0>digits$}", "")
                 }
                 Arg::Value(length) => "x".repeat(*length),
@@ -96,6 +108,7 @@ impl Request {
                 Arg::Number { digits, below, .. } => {
                     slots.push(Slot::Number { at: end - digits, digits, below })
                 }
+                Arg::Derived { digits, of, .. } => slots.push(Slot::Derived { at: end - digits, digits, of }),
             }
             end += 2;
         }
@@ -125,6 +138,9 @@ impl Request {
                 }
                 Slot::Number { at, digits, below: limit } => {
                     write_digits(&mut request[at..at + digits], below(rng, limit));
+                }
+                Slot::Derived { at, digits, of } => {
+                    write_digits(&mut request[at..at + digits], of(key));
                 }
             }
         }
@@ -261,6 +277,19 @@ mod tests {
         assert!(
             text.contains(&key_text("user", 19, true, 0)) && text.contains(&key_text("user", 19, true, 1))
         );
+    }
+
+    #[test]
+    fn derived_numbers_follow_from_the_key() {
+        let part = |of: fn(u64) -> u64| Arg::Derived { prefix: "f", digits: 2, of };
+        let request = Request::new(&[part(|number| number / 10), part(|number| number % 10)]);
+        let mut source = Source::new(Mix::of(request, Keys::new(KeyChoice::Sequential, 100)), 1);
+        let mut out = Vec::new();
+        (0..25).for_each(|_| {
+            out.clear();
+            source.append(&mut out);
+        });
+        assert_eq!(String::from_utf8_lossy(&out), "*2\r\n$3\r\nf02\r\n$3\r\nf04\r\n");
     }
 
     #[test]

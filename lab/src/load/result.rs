@@ -5,6 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::tally::Tally;
+use super::watch::Watched;
 use crate::error::{LabError, Result};
 
 /// What one group measured.
@@ -48,6 +49,8 @@ pub struct LoadResult {
     pub others_busy: f64,
     /// What became of the tallied requests, if any were, in the warm-up too.
     pub tally: Tally,
+    /// What was seen phase by phase, if the load had a cue.
+    pub watched: Watched,
 }
 
 impl LoadResult {

@@ -15,11 +15,12 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 
-use super::connection::Connection;
+use super::connection::{Begun, Connection};
 use super::plan::{Load, Pace, Until};
 use super::request::Source;
 use super::result::{GroupResult, LoadResult};
 use super::tally::Tally;
+use super::watch::Watch;
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
 use crate::process;
@@ -33,7 +34,7 @@ const SPIN_WITHIN: Duration = Duration::from_micros(200);
 /// Without any reply for this long, the load gives the server up.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 /// Latencies above this are recorded as this.
-const LATENCY_NS_MAX: u64 = 600_000_000_000;
+pub(super) const LATENCY_NS_MAX: u64 = 600_000_000_000;
 
 /// A group at work.
 struct Worker {
@@ -45,12 +46,21 @@ struct Worker {
     /// When the next request is due, and the time between two (open loops), in ns.
     due: f64,
     interval: f64,
+    /// What is due within a beat is due at its start (ns; 0 where there are none).
+    beat: f64,
     /// Its connections are `first .. first + count`; `turn` is the one to use next (open loops).
     first: usize,
     count: usize,
     turn: usize,
     requests: u64,
     latency_ns: Histogram<u64>,
+}
+
+impl Worker {
+    /// When the next request is due, in ns; infinity in a closed loop.
+    fn due_ns(&self) -> f64 {
+        if self.beat > 0.0 { (self.due / self.beat).floor() * self.beat } else { self.due }
+    }
 }
 
 struct Runner {
@@ -61,6 +71,7 @@ struct Runner {
     measuring: bool,
     buffer: Vec<u8>,
     tally: Tally,
+    watch: Option<Watch>,
 }
 
 impl Load {
@@ -70,7 +81,7 @@ impl Load {
         let mut runner = Runner::new(&self)?;
         let (measure_from, measure_to) = match self.until {
             Until::Time { warmup, measured } => (warmup, warmup + measured),
-            Until::Requests(_) => (Duration::ZERO, Duration::MAX),
+            Until::Requests(_) | Until::Told => (Duration::ZERO, Duration::MAX),
         };
         runner.started = Instant::now();
         let mut opening: Option<Usage> = None;
@@ -84,7 +95,8 @@ impl Load {
                 opening = Some(Usage::now(self.watched_pid)?);
                 runner.measuring = true;
             }
-            if now >= measure_to || runner.is_done() {
+            let told = runner.watch.as_mut().is_some_and(|watch| watch.look(now.as_nanos() as u64));
+            if told || now >= measure_to || runner.is_done() {
                 break;
             }
             if now - last_tick > SLEEP_LIMIT {
@@ -140,6 +152,7 @@ impl Runner {
             measuring: false,
             buffer: vec![0; READ_BYTES],
             tally: Tally::new(load.tallied_keys),
+            watch: load.cue.clone().map(Watch::new),
         };
         for (index, group) in load.groups.iter().enumerate() {
             let first = runner.connections.len();
@@ -151,7 +164,7 @@ impl Runner {
                 runner.connections.push(connection);
             }
             let interval = match group.pace {
-                Pace::Open { rate } => 1e9 / rate,
+                Pace::Open { rate } | Pace::Beats { rate, .. } => 1e9 / rate,
                 Pace::Closed { .. } => f64::INFINITY,
             };
             runner.workers.push(Worker {
@@ -161,6 +174,7 @@ impl Runner {
                 left: if let Until::Requests(limit) = load.until { limit } else { u64::MAX },
                 due: if interval.is_finite() { 0.0 } else { f64::INFINITY },
                 interval,
+                beat: if let Pace::Beats { beat, .. } = group.pace { beat.as_nanos() as f64 } else { 0.0 },
                 first,
                 count: group.connections,
                 turn: 0,
@@ -193,10 +207,18 @@ impl Runner {
     /// Sends what is due, waits a little, and takes the replies. Returns how many.
     fn turn(&mut self, events: &mut Vec<Event>, now: Duration) -> Result<u32> {
         self.send_due()?;
-        let next_due = self.workers.iter().map(|worker| worker.due).fold(f64::INFINITY, f64::min);
+        let next = self.workers.iter().min_by(|a, b| a.due_ns().total_cmp(&b.due_ns()));
+        let (next_due, in_beats) =
+            next.map_or((f64::INFINITY, false), |next| (next.due_ns(), next.beat > 0.0));
         let sleep = if next_due.is_finite() {
             let wait = Duration::from_nanos(next_due as u64).saturating_sub(now);
-            if wait < SPIN_WITHIN { Duration::ZERO } else { wait.min(SLEEP_LIMIT) - SPIN_WITHIN / 2 }
+            if in_beats {
+                wait.min(SLEEP_LIMIT)
+            } else if wait < SPIN_WITHIN {
+                Duration::ZERO
+            } else {
+                wait.min(SLEEP_LIMIT) - SPIN_WITHIN / 2
+            }
         } else {
             SLEEP_LIMIT
         };
@@ -238,7 +260,7 @@ impl Runner {
             note_sent(&mut self.tally, connection, key);
         }
         connection.awaited += batch;
-        connection.begun.push_back(now_ns);
+        connection.begun.push_back(Begun { due: now_ns, sent: now_ns });
         self.flush(index)
     }
 
@@ -248,16 +270,21 @@ impl Runner {
             if !self.workers[worker].due.is_finite() {
                 continue;
             }
-            let now = self.now_ns() as f64;
+            let now_ns = self.now_ns();
+            let now = now_ns as f64;
             let worker = &mut self.workers[worker];
             let begin_turn = worker.turn;
             let mut sent = 0;
-            while worker.due <= now {
+            while worker.due_ns() <= now {
+                let due = worker.due_ns() as u64;
                 let connection = &mut self.connections[worker.first + worker.turn];
                 let key = worker.source.append(&mut connection.out);
                 note_sent(&mut self.tally, connection, key);
                 connection.awaited += 1;
-                connection.begun.push_back(worker.due as u64);
+                connection.begun.push_back(Begun { due, sent: now_ns });
+                if let Some(watch) = &mut self.watch {
+                    watch.sent(due, now_ns);
+                }
                 worker.due += worker.interval;
                 worker.turn = (worker.turn + 1) % worker.count;
                 sent += 1;
@@ -303,17 +330,23 @@ impl Runner {
             worker.requests += u64::from(ended);
         }
         match worker.pace {
-            Pace::Open { .. } => {
-                for begun in connection.begun.drain(..ended as usize) {
+            Pace::Open { .. } | Pace::Beats { .. } => {
+                for Begun { due, sent } in connection.begun.drain(..ended as usize) {
                     if self.measuring {
-                        worker.latency_ns.saturating_record(now_ns.saturating_sub(begun).max(1));
+                        worker.latency_ns.saturating_record(now_ns.saturating_sub(due).max(1));
+                    }
+                    if let Some(watch) = &mut self.watch {
+                        watch.answered(now_ns, due, sent, 1);
                     }
                 }
             }
             Pace::Closed { .. } if connection.awaited == 0 => {
                 let begun = connection.begun.pop_front().expect("a batch was awaited");
                 if self.measuring {
-                    worker.latency_ns.saturating_record(now_ns.saturating_sub(begun).max(1));
+                    worker.latency_ns.saturating_record(now_ns.saturating_sub(begun.due).max(1));
+                }
+                if let (Some(watch), Pace::Closed { pipeline }) = (&mut self.watch, worker.pace) {
+                    watch.answered(now_ns, begun.due, begun.sent, pipeline);
                 }
                 self.send_batch(index, now_ns)?;
             }
@@ -325,6 +358,7 @@ impl Runner {
     fn finish(self, from: &Usage, to: &Usage) -> Result<LoadResult> {
         let elapsed = to.at - from.at;
         let seconds = elapsed.as_secs_f64().max(1e-9);
+        let now_ns = self.now_ns();
         let connections = &self.connections;
         let groups = self.workers.into_iter().enumerate().map(|(index, worker)| {
             let mine = || connections.iter().filter(move |connection| connection.group == index);
@@ -346,6 +380,7 @@ impl Runner {
             server_busy: server / seconds,
             others_busy: ((to.machine - from.machine).as_secs_f64() - server - generator).max(0.0) / seconds,
             tally: self.tally,
+            watched: self.watch.map(|watch| watch.finish(now_ns)).unwrap_or_default(),
         })
     }
 }

@@ -5,7 +5,8 @@ use serde_json::json;
 
 use super::cell::{Algorithm, Cell, Distribution, Figures, Task};
 use super::plan::{Figure, Scale, points};
-use super::results::{EXPERIMENT, Line, Results};
+use super::results::{EXPERIMENT, Results};
+use crate::results::Line;
 
 /// The file of results that the fixture seems to come from.
 pub const PATH: &str = "results.jsonl";
@@ -67,7 +68,7 @@ pub fn results(of: &[Figure], scale: Scale) -> Results {
     Results { path: PATH.into(), lines }
 }
 
-fn line(cell: &Cell) -> Line {
+fn line(cell: &Cell) -> Line<Cell, Figures> {
     let value = json!({
         "experiment": EXPERIMENT,
         "parameters": cell,

@@ -30,4 +30,4 @@ pub const QUESTION: &str =
     "What do snapshots of an array of rows cost, by algorithm? (the comparative study)";
 
 /// Where results are kept unless said otherwise.
-const RESULTS: &str = "lab-results/snapshots.jsonl";
+pub const RESULTS: &str = "lab-results/snapshots.jsonl";

@@ -1,84 +1,10 @@
-//! The file of results: a line of JSON for each cell that was measured, so that a run can go on where it was
-//! stopped, and a report be drawn without measuring again.
-
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use serde::Deserialize;
+//! The study's file of results.
 
 use super::cell::{Cell, Figures};
-use crate::error::{IoContext, LabError, Result};
+use crate::results;
 
 /// The experiment's name in the lines.
 pub const EXPERIMENT: &str = "snapshots";
 
 /// All that was measured.
-#[derive(Debug, Default)]
-pub struct Results {
-    /// Where they came from.
-    pub path: PathBuf,
-    /// A line each, the newest last.
-    pub lines: Vec<Line>,
-}
-
-/// One measurement.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Line {
-    experiment: String,
-    /// What was measured.
-    #[serde(rename = "parameters")]
-    pub cell: Cell,
-    /// What came of it.
-    pub figures: Figures,
-    /// The commit that measured it.
-    pub commit: String,
-    /// The machine.
-    pub machine: serde_json::Value,
-    /// What chance began with in the run that measured it; a repeat's cell has another one.
-    #[serde(default)]
-    pub seed: u64,
-    /// When, in milliseconds since 1970; 0 if the line does not say.
-    #[serde(default)]
-    pub unix_ms: u64,
-}
-
-impl Line {
-    /// The machine in words.
-    pub fn machine_text(&self) -> String {
-        let text = |name: &str| self.machine[name].as_str().unwrap_or("unknown").to_owned();
-        let number = |name: &str| self.machine[name].as_f64().unwrap_or_default();
-        format!(
-            "{}, {} cores, {:.1} GiB of memory, {}",
-            text("processor"),
-            number("cores"),
-            number("memory_bytes") / f64::from(1 << 30),
-            text("system")
-        )
-    }
-}
-
-impl Results {
-    /// Reads a file; one that is not there has no results.
-    pub fn read(path: &Path) -> Result<Results> {
-        let text = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(error).doing(|| path.display().to_string()),
-        };
-        let mut lines = Vec::new();
-        for (number, text) in text.lines().enumerate() {
-            let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {
-                let place = format!("{}, line {}", path.display(), number + 1);
-                LabError::Arguments(format!("{place}: {error}; is it a file of the laboratory's results?"))
-            })?;
-            // Goals, and other experiments' lines, have other shapes.
-            lines.extend(Line::deserialize(value).ok().filter(|line| line.experiment == EXPERIMENT));
-        }
-        Ok(Results { path: path.to_owned(), lines })
-    }
-
-    /// The newest figures of a cell.
-    pub fn find(&self, cell: &Cell) -> Option<&Figures> {
-        self.lines.iter().rev().find(|line| line.cell == *cell).map(|line| &line.figures)
-    }
-}
+pub type Results = results::Results<Cell, Figures>;

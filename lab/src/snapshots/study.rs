@@ -87,7 +87,7 @@ pub fn run(options: &Options) -> Result<usize> {
     if let Some(parent) = options.json.parent() {
         std::fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
     }
-    let mut results = Results::read(&options.json)?;
+    let mut results = Results::read(&options.json, EXPERIMENT)?;
     let mut report = Report::new(EXPERIMENT, options.seed, Some(&options.json))?;
     let mut todo: Vec<&Cell> = Vec::new();
     for Point { cell, .. } in &points {
@@ -108,7 +108,7 @@ pub fn run(options: &Options) -> Result<usize> {
         options.json.display()
     );
     measure(&todo, &place, &tarn, &mut report)?;
-    results = Results::read(&options.json)?;
+    results = Results::read(&options.json, EXPERIMENT)?;
     print_defaults(&results, options);
     goals::judge(&results, options.scale(), options.seed, &mut report);
     eprintln!("drawn by: tarn lab report --json {}", options.json.display());

@@ -14,7 +14,7 @@ use tarn_snapshot::Shape;
 
 use super::report::data::Study;
 use super::report::scales;
-use super::results::Results;
+use super::results::{EXPERIMENT, Results};
 use super::study::nothing_measured;
 use crate::error::{LabError, Result};
 use crate::report::{number_cell, table};
@@ -115,7 +115,7 @@ fn bytes(text: &str) -> std::result::Result<u64, String> {
 /// Advises, on the standard output.
 pub fn run(options: &Options) -> Result<()> {
     let workload = options.workload()?;
-    let results = Results::read(&options.json)?;
+    let results = Results::read(&options.json, EXPERIMENT)?;
     let study = Study::newest(&results, scales(options.quick, options.full))
         .ok_or_else(|| nothing_measured(&options.json))?;
     let advice = advise(&study, &workload);

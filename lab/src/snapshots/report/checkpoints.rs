@@ -5,10 +5,10 @@
 
 use super::super::cell::{Algorithm, Figures};
 use super::super::plan::Figure;
-use super::charts::short;
 use super::data::{Series, Study, exponent};
 use super::orders::Verdict;
 use super::reasons::UNKNOWN;
+use crate::drawing::short;
 
 /// What grows with such an exponent is linear.
 const LINEAR: std::ops::RangeInclusive<f64> = 0.7..=1.3;

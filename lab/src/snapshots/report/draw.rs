@@ -2,12 +2,12 @@
 
 use super::super::cell::{Algorithm, Cell, Figures};
 use super::super::plan::{Figure, Point};
-use super::charts::{Axis, Words, bars, lines, traces};
 use super::data::{Series, Study};
 use super::head::{flag, head, legend};
+use super::looks::{look, traces};
 use super::orders::{self, Verdict};
-use super::page::{Page, escape};
 use super::{published, tables};
+use crate::drawing::{Axis, Look, Page, Words, bars, escape, lines};
 
 /// Waits are drawn on a logarithmic axis; who did not wait stands here.
 const LEAST_WAIT_US: f64 = 0.1;
@@ -16,6 +16,10 @@ struct Draw<'s, 'r> {
     study: &'s Study<'r>,
     verdicts: Vec<Verdict>,
     page: Page,
+}
+
+fn bar(algorithm: Algorithm, value: f64) -> (&'static str, Look, f64) {
+    (algorithm.name(), look(algorithm), value)
 }
 
 /// The page.
@@ -221,7 +225,7 @@ impl Draw<'_, '_> {
             let measured = self.study.measured(Figure::Flood);
             let rates: Vec<_> = measured
                 .iter()
-                .map(|(point, figures)| (point.cell.algorithm, figures.updates_per_s / 1e3))
+                .map(|(point, figures)| bar(point.cell.algorithm, figures.updates_per_s / 1e3))
                 .collect();
             let caption = "maximum throughput";
             let words = Words { caption, x: "algorithm", y: "updates a millisecond" };
@@ -245,7 +249,7 @@ impl Draw<'_, '_> {
             let reads = figure == Figure::Reads;
             let mean = |(point, figures): &(Point, &Figures)| {
                 let of = if reads { figures.reads_quiet } else { figures.quiet };
-                (point.cell.algorithm, of.mean / 1e3)
+                bar(point.cell.algorithm, of.mean / 1e3)
             };
             let means: Vec<_> = self.study.measured(figure).iter().map(mean).collect();
             let caption = if reads { "mean read stage, quiet" } else { "mean update stage, quiet" };

@@ -2,9 +2,9 @@
 
 use super::super::cell::Algorithm;
 use super::super::plan::Scale;
-use super::charts::{colour, symbol};
 use super::data::Study;
-use super::page::escape;
+use super::looks::look;
+use crate::drawing::{escape, utc};
 
 /// How the quantities are measured, as `ticks.rs`, `flood.rs` and `transactions.rs` do it.
 const QUANTITIES: &[(&str, &str)] = &[
@@ -90,38 +90,8 @@ pub fn head(study: &Study<'_>) -> String {
 /// The colours and signs of algorithms.
 pub fn legend(algorithms: &[Algorithm]) -> String {
     let signs = algorithms.iter().map(|algorithm| {
-        let plotters::style::RGBColor(red, green, blue) = colour(*algorithm);
-        let sign = symbol(*algorithm);
         let name = algorithm.name();
-        format!("<span><b style=\"color:rgb({red},{green},{blue})\">{sign}</b> {name}</span>")
+        look(*algorithm).legend(name)
     });
     format!("<p class=\"legend\">{}</p>", signs.collect::<Vec<_>>().join("\n"))
-}
-
-/// A moment as people write it, such as `2026-01-31 08:05 UTC`.
-fn utc(unix_ms: u64) -> String {
-    let minutes = unix_ms / 60_000;
-    let (hour, minute) = (minutes / 60 % 24, minutes % 60);
-    // Days since the first of March of year 0, in eras of 400 years.
-    let days = minutes / 1440 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let date = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year + u64::from(month <= 2);
-    format!("{year}-{month:02}-{date:02} {hour:02}:{minute:02} UTC")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn moments_are_those_of_the_calendar() {
-        assert_eq!(utc(0), "1970-01-01 00:00 UTC");
-        assert_eq!(utc(951_782_400_000), "2000-02-29 00:00 UTC");
-        assert_eq!(utc(1_735_689_599_000), "2024-12-31 23:59 UTC");
-    }
 }

@@ -8,15 +8,14 @@
 //!
 //! What was not measured is left out, and the page says so.
 
-mod charts;
 mod checkpoints;
 pub(super) mod data;
 mod draw;
 mod head;
+mod looks;
 mod model;
 mod noise;
 pub(super) mod orders;
-mod page;
 mod published;
 mod reasons;
 mod spikes;
@@ -25,27 +24,22 @@ mod tables;
 use std::path::PathBuf;
 
 use super::plan::Scale;
-use super::results::Results;
+use super::results::{EXPERIMENT, Results};
 use super::study::nothing_measured;
 use crate::error::{IoContext, LabError, Result};
 use data::Study;
 pub(super) use tables::is_full;
 
 /// What the report is told.
-#[derive(Debug, Clone, clap::Args)]
-#[group(skip)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// The file of results.
-    #[arg(long, value_name = "FILE", default_value = super::RESULTS)]
     pub json: PathBuf,
     /// The file to write.
-    #[arg(long, value_name = "FILE", default_value = "lab-results/snapshots.html")]
     pub out: PathBuf,
     /// What was measured with `--quick`; by default the scale of the newest result.
-    #[arg(long, conflicts_with = "full")]
     pub quick: bool,
     /// What was measured with `--full`.
-    #[arg(long)]
     pub full: bool,
 }
 
@@ -60,7 +54,7 @@ pub(super) fn scales(quick: bool, full: bool) -> &'static [Scale] {
 
 /// Draws the report.
 pub fn run(options: &Options) -> Result<()> {
-    let results = Results::read(&options.json)?;
+    let results = Results::read(&options.json, EXPERIMENT)?;
     if results.lines.is_empty() {
         return Err(nothing_measured(&options.json));
     }

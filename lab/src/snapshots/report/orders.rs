@@ -2,11 +2,11 @@
 
 use super::super::cell::{Algorithm, Cell, Figures};
 use super::super::plan::Figure;
-use super::charts::short;
 use super::data::{Series, Study, exponent};
 use super::noise::{ALIKE, Noise};
 use super::reasons::{Measured, UNKNOWN};
 use super::{checkpoints, published, spikes};
+use crate::drawing::short;
 use Algorithm::{Fork, Hourglass, Piggyback};
 
 /// What grows with an exponent below does not grow.

@@ -12,10 +12,10 @@
 
 use super::super::cell::Figures;
 use super::super::plan::Figure;
-use super::charts::short;
 use super::data::Study;
 use super::orders::Verdict;
 use super::{published, tables};
+use crate::drawing::short;
 
 /// A spike is so many times the median tick.
 const SPIKE: f64 = 3.0;

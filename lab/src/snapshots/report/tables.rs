@@ -2,11 +2,10 @@
 
 use super::super::cell::{Algorithm, Cell, Distribution, Figures};
 use super::super::plan::Figure;
-use super::charts::short;
 use super::data::{Study, exponent};
 use super::orders::TAKEN_US_SHORT;
-use super::page::Page;
 use super::{model, published};
+use crate::drawing::{Page, short};
 use crate::report::Spread;
 
 /// What stands where nothing was measured.

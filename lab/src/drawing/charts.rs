@@ -7,27 +7,46 @@ use std::error::Error;
 use plotters::coord::ranged1d::{AsRangedCoord, DefaultFormatting, KeyPointHint, Ranged, ValueFormatter};
 use plotters::prelude::*;
 
-use super::super::cell::{Algorithm, Figures};
-use super::data::Series;
-
 type Drawing<'s> = DrawingArea<SVGBackend<'s>, plotters::coord::Shift>;
 type Drawn = Result<(), Box<dyn Error>>;
 
 const SIZE: (u32, u32) = (460, 300);
 const TRACE_SIZE: (u32, u32) = (460, 150);
-/// Ticks of a trace are drawn as so many points at most, each the longest of its neighbours.
+/// A trace is drawn with so many points at most.
 const TRACE_POINTS: usize = 800;
 
-/// The colour of an algorithm, which can be seen on light and dark.
-pub const fn colour(algorithm: Algorithm) -> RGBColor {
-    match algorithm {
-        Algorithm::Naive => RGBColor(128, 128, 128),
-        Algorithm::CopyOnUpdate | Algorithm::Calc => RGBColor(213, 94, 0),
-        Algorithm::Fork => RGBColor(214, 70, 130),
-        Algorithm::Zigzag => RGBColor(184, 134, 11),
-        Algorithm::PingPong => RGBColor(0, 158, 115),
-        Algorithm::Hourglass | Algorithm::VirtualHourglass => RGBColor(45, 130, 200),
-        Algorithm::Piggyback | Algorithm::VirtualPiggyback => RGBColor(142, 91, 208),
+/// How a line looks: who has the same colour in print has another sign.
+#[derive(Debug, Clone, Copy)]
+pub struct Look {
+    /// Can be seen on light and dark.
+    pub colour: RGBColor,
+    /// The sign of its points: `●`, `▲` or `×`.
+    pub sign: char,
+}
+
+impl Look {
+    /// Its sign in its colour, and a name, as HTML.
+    pub fn legend(self, name: &str) -> String {
+        let RGBColor(red, green, blue) = self.colour;
+        let sign = self.sign;
+        format!(
+            "<span><b style=\"color:rgb({red},{green},{blue})\">{sign}</b> {}</span>",
+            super::escape(name)
+        )
+    }
+}
+
+/// What a line of a figure shows.
+pub trait Curve {
+    /// How it looks.
+    fn look(&self) -> Look;
+
+    /// Its points in the order of `x`.
+    fn points(&self) -> &[(f64, f64)];
+
+    /// Whether its points are hollow and its line thin.
+    fn is_second(&self) -> bool {
+        false
     }
 }
 
@@ -49,15 +68,6 @@ impl Ranged for Places {
 
     fn range(&self) -> std::ops::Range<f64> {
         -0.5..self.0 as f64 - 0.5
-    }
-}
-
-/// The sign of an algorithm's points: who has the same colour in print has another sign.
-pub const fn symbol(algorithm: Algorithm) -> char {
-    match algorithm {
-        Algorithm::Naive | Algorithm::Zigzag | Algorithm::Hourglass | Algorithm::VirtualHourglass => '●',
-        Algorithm::CopyOnUpdate | Algorithm::PingPong | Algorithm::Calc => '▲',
-        Algorithm::Fork | Algorithm::Piggyback | Algorithm::VirtualPiggyback => '×',
     }
 }
 
@@ -101,11 +111,11 @@ fn trimmed(text: String) -> String {
 }
 
 /// Lines with points; the values of `x` stand at equal distances, as the study's do.
-pub fn lines(words: Words<'_>, axis: Axis, series: &[Series]) -> Option<String> {
-    let mut xs: Vec<f64> = series.iter().flat_map(|series| &series.points).map(|point| point.0).collect();
+pub fn lines<C: Curve>(words: Words<'_>, axis: Axis, series: &[C]) -> Option<String> {
+    let mut xs: Vec<f64> = series.iter().flat_map(Curve::points).map(|point| point.0).collect();
     xs.sort_by(f64::total_cmp);
     xs.dedup();
-    let values = || series.iter().flat_map(|series| &series.points).map(|point| point.1);
+    let values = || series.iter().flat_map(Curve::points).map(|point| point.1);
     let shown = |value: f64| value.is_finite() && (axis == Axis::Linear || value > 0.0);
     let max = values().filter(|value| shown(*value)).fold(f64::NAN, f64::max);
     let min = values().filter(|value| shown(*value)).fold(f64::NAN, f64::min);
@@ -119,14 +129,15 @@ pub fn lines(words: Words<'_>, axis: Axis, series: &[Series]) -> Option<String> 
 }
 
 /// Whole powers of ten around some values.
-fn decades(min: f64, max: f64) -> std::ops::Range<f64> {
+pub fn decades(min: f64, max: f64) -> std::ops::Range<f64> {
     let low = min.log10().floor();
     let high = max.log10().ceil().max(low + 1.0);
     10_f64.powf(low)..10_f64.powf(high)
 }
 
-fn draw_lines<Y>(area: &Drawing<'_>, words: Words<'_>, xs: &[f64], series: &[Series], y: Y) -> Drawn
+fn draw_lines<C, Y>(area: &Drawing<'_>, words: Words<'_>, xs: &[f64], series: &[C], y: Y) -> Drawn
 where
+    C: Curve,
     Y: AsRangedCoord<Value = f64>,
     Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
@@ -140,13 +151,13 @@ where
     mesh(&mut chart, words, &name)?;
     for series in series {
         let place = |x: f64| xs.iter().position(|other| *other == x).unwrap_or_default() as f64;
-        let points: Vec<(f64, f64)> = series.points.iter().map(|(x, y)| (place(*x), *y)).collect();
-        let colour = colour(series.algorithm);
-        let width = if series.second { 1 } else { 2 };
+        let points: Vec<(f64, f64)> = series.points().iter().map(|(x, y)| (place(*x), *y)).collect();
+        let Look { colour, sign } = series.look();
+        let width = if series.is_second() { 1 } else { 2 };
         chart.draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(width)))?;
-        let style = if series.second { colour.stroke_width(1) } else { colour.filled() };
+        let style = if series.is_second() { colour.stroke_width(1) } else { colour.filled() };
         let points = points.into_iter();
-        match symbol(series.algorithm) {
+        match sign {
             '●' => chart.draw_series(points.map(|point| Circle::new(point, 4, style)))?,
             '▲' => chart.draw_series(points.map(|point| TriangleMarker::new(point, 6, style)))?,
             _ => chart.draw_series(points.map(|point| Cross::new(point, 4, colour.stroke_width(width))))?,
@@ -156,9 +167,9 @@ where
 }
 
 /// A bar for each.
-pub fn bars(words: Words<'_>, bars: &[(Algorithm, f64)]) -> Option<String> {
-    let bars: Vec<_> = bars.iter().filter(|bar| bar.1.is_finite()).collect();
-    let max = bars.iter().map(|bar| bar.1).fold(f64::NAN, f64::max);
+pub fn bars(words: Words<'_>, bars: &[(&str, Look, f64)]) -> Option<String> {
+    let bars: Vec<_> = bars.iter().filter(|bar| bar.2.is_finite()).collect();
+    let max = bars.iter().map(|bar| bar.2).fold(f64::NAN, f64::max);
     if !max.is_finite() {
         return None;
     }
@@ -169,52 +180,32 @@ pub fn bars(words: Words<'_>, bars: &[(Algorithm, f64)]) -> Option<String> {
             .x_label_area_size(38)
             .y_label_area_size(58)
             .build_cartesian_2d(across, 0.0..(max * 1.08).max(1e-9))?;
-        let name = |place: &f64| {
-            bars.get(place.round() as usize).map(|bar| bar.0.name().to_owned()).unwrap_or_default()
-        };
+        let name =
+            |place: &f64| bars.get(place.round() as usize).map(|bar| bar.0.to_owned()).unwrap_or_default();
         mesh(&mut chart, words, &name)?;
-        chart.draw_series(bars.iter().enumerate().map(|(place, (algorithm, value))| {
+        chart.draw_series(bars.iter().enumerate().map(|(place, (_, look, value))| {
             let place = place as f64;
-            Rectangle::new([(place - 0.32, 0.0), (place + 0.32, *value)], colour(*algorithm).filled())
+            Rectangle::new([(place - 0.32, 0.0), (place + 0.32, *value)], look.colour.filled())
         }))?;
         Ok(())
     })
 }
 
-/// The update stages of runs by time, each on a panel, all with the same scale of latencies; while a snapshot
-/// was under way the ground is shaded. Returns panels with what stands above them.
-pub fn traces(runs: &[(Algorithm, &Figures)]) -> Vec<(String, String)> {
-    let all: Vec<_> =
-        runs.iter().map(|(algorithm, figures)| (*algorithm, *figures, ticks(figures))).collect();
-    let latencies = || all.iter().flat_map(|(_, _, ticks)| ticks).map(|tick| tick.1);
-    let (min, max) = (latencies().fold(f64::NAN, f64::min), latencies().fold(f64::NAN, f64::max));
-    let panels = all.iter().filter_map(|(algorithm, figures, ticks)| {
-        Some((algorithm.name().to_owned(), trace(*algorithm, figures, ticks, &decades(min, max))?))
-    });
-    panels.collect()
-}
-
-/// When ticks began and how long they took, in milliseconds.
-fn ticks(figures: &Figures) -> Vec<(f64, f64)> {
-    let ticks: Vec<(f64, f64)> = figures
-        .trace
-        .iter()
-        .map(|(ms, us)| (f64::from(*ms), f64::from(*us) / 1e3))
-        .filter(|(at, took)| at.is_finite() && took.is_finite() && *took > 0.0)
-        .collect();
-    let longest = |few: &[(f64, f64)]| few.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
-    let few = ticks.len().div_ceil(TRACE_POINTS).max(1);
-    ticks.chunks(few).filter_map(longest).collect()
-}
-
-fn trace(
-    algorithm: Algorithm,
-    figures: &Figures,
-    ticks: &[(f64, f64)],
+/// Values by time, on a logarithmic axis; the ground of some spans of time is shaded. More points than can be
+/// seen are drawn as the greatest of their neighbours.
+pub fn trace(
+    words: Words<'_>,
+    look: Look,
+    points: &[(f64, f64)],
+    spans: &[(f64, f64)],
     range: &std::ops::Range<f64>,
 ) -> Option<String> {
-    let (end, _) = *ticks.last()?;
-    let words = Words { caption: algorithm.name(), x: "time [ms]", y: "latency [ms]" };
+    let is_shown = |point: &&(f64, f64)| point.0.is_finite() && point.1.is_finite() && point.1 > 0.0;
+    let points: Vec<(f64, f64)> = points.iter().filter(is_shown).copied().collect();
+    let greatest = |few: &[(f64, f64)]| few.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
+    let few = points.len().div_ceil(TRACE_POINTS).max(1);
+    let points: Vec<(f64, f64)> = points.chunks(few).filter_map(greatest).collect();
+    let (end, _) = *points.last()?;
     svg(words.caption, TRACE_SIZE, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin(8)
@@ -222,12 +213,12 @@ fn trace(
             .y_label_area_size(58)
             .build_cartesian_2d(0.0..end.max(1.0), range.clone().log_scale())?;
         mesh(&mut chart, words, &|at: &f64| short(*at))?;
-        let spans = figures.snapshots_ms.iter().filter(|(from, to)| from.is_finite() && to.is_finite());
+        let spans = spans.iter().filter(|(from, to)| from.is_finite() && to.is_finite());
         chart.draw_series(spans.map(|(from, to)| {
             let corners = [(*from, range.start), (to.min(end), range.end)];
             Rectangle::new(corners, RGBColor(128, 128, 128).mix(0.25).filled())
         }))?;
-        chart.draw_series(LineSeries::new(ticks.iter().copied(), colour(algorithm).stroke_width(1)))?;
+        chart.draw_series(LineSeries::new(points.iter().copied(), look.colour.stroke_width(1)))?;
         Ok(())
     })
 }
@@ -264,7 +255,7 @@ fn svg(label: &str, size: (u32, u32), draw: impl FnOnce(&Drawing<'_>) -> Drawn) 
     let drawn = draw(&area).and_then(|()| Ok(area.present()?));
     drop(area);
     drawn.ok()?;
-    let named = format!("<svg role=\"img\" aria-label=\"{}\"", super::page::escape(label));
+    let named = format!("<svg role=\"img\" aria-label=\"{}\"", super::escape(label));
     Some(text.replacen("<svg", &named, 1).replace("\"#000000\"", "\"currentColor\""))
 }
 
@@ -276,17 +267,24 @@ mod tests {
         Words { caption: "a < b", x: "x", y: "y" }
     }
 
+    struct Points(Vec<(f64, f64)>);
+
+    impl Curve for Points {
+        fn look(&self) -> Look {
+            LOOK
+        }
+
+        fn points(&self) -> &[(f64, f64)] {
+            &self.0
+        }
+    }
+
+    const LOOK: Look = Look { colour: RGBColor(0, 158, 115), sign: '▲' };
+
     #[test]
     fn a_chart_of_nothing_is_no_chart_and_odd_numbers_do_no_harm() {
-        let of = |points: &[(f64, f64)]| {
-            vec![Series {
-                algorithm: Algorithm::Naive,
-                name: "NS".to_owned(),
-                second: false,
-                points: points.to_vec(),
-            }]
-        };
-        assert_eq!(lines(words(), Axis::Linear, &[]), None);
+        let of = |points: &[(f64, f64)]| [Points(points.to_vec())];
+        assert_eq!(lines::<Points>(words(), Axis::Linear, &[]), None);
         assert_eq!(lines(words(), Axis::Logarithmic, &of(&[(1.0, 0.0)])), None);
         for axis in [Axis::Linear, Axis::Logarithmic] {
             for points in [&[(1.0, 5.0)][..], &[(1.0, 5.0), (2.0, 5e6)], &[(0.0, 1e-9), (1.0, 0.0)]] {
@@ -294,11 +292,12 @@ mod tests {
                 assert!(drawn.contains("aria-label=\"a &lt; b\"") && drawn.contains("</svg>"), "{drawn}");
             }
         }
-        assert_eq!(bars(words(), &[(Algorithm::Fork, f64::NAN)]), None);
-        assert!(bars(words(), &[(Algorithm::Fork, 0.0), (Algorithm::Naive, 3.0)]).is_some());
-        assert_eq!(traces(&[(Algorithm::Fork, &Figures::default())]), []);
-        let odd = Figures { trace: vec![(0.0, f32::NAN), (1.0, 0.0), (2.0, 7.0)], ..Figures::default() };
-        assert_eq!(traces(&[(Algorithm::Fork, &odd), (Algorithm::Naive, &Figures::default())]).len(), 1);
+        assert_eq!(bars(words(), &[("one", LOOK, f64::NAN)]), None);
+        assert!(bars(words(), &[("one", LOOK, 0.0), ("two", LOOK, 3.0)]).is_some());
+        let drawn =
+            |points: &[(f64, f64)]| trace(words(), LOOK, points, &[(0.0, f64::NAN)], &decades(1.0, 9.0));
+        assert_eq!(drawn(&[(0.0, f64::NAN), (1.0, 0.0)]), None);
+        assert!(drawn(&[(0.0, f64::NAN), (1.0, 0.0), (2.0, 7.0)]).is_some());
     }
 
     #[test]

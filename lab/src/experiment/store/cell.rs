@@ -1,0 +1,327 @@
+//! A cell: what is measured at a time, and what comes of it.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::server::Product;
+use crate::ycsb;
+
+/// Who takes the checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Variant {
+    /// Tarn with `snapshot-algorithm fork`.
+    Fork,
+    /// Tarn with `snapshot-algorithm hourglass`.
+    Hourglass,
+    /// Tarn with `snapshot-algorithm piggyback`.
+    Piggyback,
+    /// The real one.
+    RedisServer,
+}
+
+impl Variant {
+    /// All, in the order of the report.
+    pub const ALL: [Variant; 4] =
+        [Variant::Fork, Variant::Hourglass, Variant::Piggyback, Variant::RedisServer];
+
+    /// Its name in tables, lines and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Variant::Fork => "fork",
+            Variant::Hourglass => "hourglass",
+            Variant::Piggyback => "piggyback",
+            Variant::RedisServer => "redis-server",
+        }
+    }
+
+    /// The server that it is.
+    pub const fn product(self) -> Product {
+        match self {
+            Variant::RedisServer => Product::RedisServer,
+            _ => Product::Tarn,
+        }
+    }
+
+    /// Whether a process of its own writes, which shares its memory with the server's.
+    pub const fn forks(self) -> bool {
+        matches!(self, Variant::Fork | Variant::RedisServer)
+    }
+}
+
+/// How hard a checkpoint works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pace {
+    /// `checkpoint-pace quiet`, the default.
+    Quiet,
+    /// `checkpoint-pace fast`; a forked child works so in any case.
+    Fast,
+}
+
+impl Pace {
+    /// Its name, as the directive takes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Pace::Quiet => "quiet",
+            Pace::Fast => "fast",
+        }
+    }
+}
+
+/// The parts of the experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// Closed loop, 50 % updates, uniform: throughput with and without a checkpoint.
+    Saturated,
+    /// Open loop at half of saturation, 50 % updates, uniform: latency with and without a checkpoint.
+    Latency,
+    /// Figures 13 to 17: closed loop of 256 connections, Zipfian, a checkpoint 10 s after the last.
+    Figures,
+    /// All records overwritten while a checkpoint is taken: memory.
+    Overwrite,
+    /// A checkpoint of a server that has nothing else to do, and a start from it.
+    Time,
+    /// Giant collections: open and closed loop.
+    Giants,
+}
+
+impl Part {
+    /// All, in the order in which they are measured.
+    pub const ALL: [Part; 6] =
+        [Part::Saturated, Part::Latency, Part::Figures, Part::Overwrite, Part::Time, Part::Giants];
+
+    /// Its name, as `--only` takes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Part::Saturated => "saturated",
+            Part::Latency => "latency",
+            Part::Figures => "figures",
+            Part::Overwrite => "overwrite",
+            Part::Time => "time",
+            Part::Giants => "giants",
+        }
+    }
+}
+
+/// What the store holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Hashes of ten fields of 100 bytes.
+    Records,
+    /// Lists of 250 elements of 200 bytes.
+    Lists,
+    /// Hashes of 500 fields of 100 bytes.
+    Hash500,
+    /// Hashes of 10,000 fields of 100 bytes.
+    Hash10k,
+    /// A hash of 5 M fields of 100 bytes.
+    Hash5m,
+    /// A string of 512 MB.
+    String,
+}
+
+impl Kind {
+    /// The giants.
+    pub const GIANTS: [Kind; 5] = [Kind::Lists, Kind::Hash500, Kind::Hash10k, Kind::Hash5m, Kind::String];
+
+    /// What one of its `Data::count` is.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Kind::Records => "records",
+            Kind::Lists => "lists of 250 x 200 B",
+            Kind::Hash500 => "hashes of 500 fields",
+            Kind::Hash10k => "hashes of 10,000 fields",
+            Kind::Hash5m => "fields of one hash",
+            Kind::String => "MB of one string",
+        }
+    }
+}
+
+/// What the store holds, and how much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Data {
+    /// What.
+    pub kind: Kind,
+    /// How many of its units.
+    pub count: u64,
+}
+
+impl Data {
+    /// Bytes of the values.
+    pub const fn value_bytes(self) -> u64 {
+        self.count
+            * match self.kind {
+                Kind::Records => ycsb::VALUE_BYTES,
+                Kind::Lists => 250 * 200,
+                Kind::Hash500 => 500 * 100,
+                Kind::Hash10k => 10_000 * 100,
+                Kind::Hash5m => 100,
+                Kind::String => 1 << 20,
+            }
+    }
+
+    /// Memory that a server may need for it, with what is around the values, before any checkpoint: on the
+    /// safe side.
+    pub const fn need_bytes(self) -> u64 {
+        let around = match self.kind {
+            // redis-server's allocator has classes of 1,280 and 1,536 bytes.
+            Kind::Records => self.count * 450,
+            Kind::Hash500 | Kind::Hash10k | Kind::Hash5m => self.value_bytes(),
+            Kind::Lists | Kind::String => self.value_bytes() / 8,
+        };
+        self.value_bytes() + around + (64 << 20)
+    }
+}
+
+impl fmt::Display for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", crate::report::thousands(self.count as f64), self.kind.unit())
+    }
+}
+
+/// What is measured at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The part.
+    pub part: Part,
+    /// Whose checkpoint.
+    pub variant: Variant,
+    /// How hard it works.
+    pub pace: Pace,
+    /// What the store holds.
+    pub data: Data,
+    /// Updates among the requests.
+    pub update_percent: u32,
+    /// Whether it was measured with `--quick`.
+    pub quick: bool,
+}
+
+impl Cell {
+    /// The share of the data that may be in memory twice.
+    const fn twice(&self) -> f64 {
+        match self.part {
+            Part::Overwrite => 1.0,
+            _ => 0.5,
+        }
+    }
+
+    /// Memory that its server needs at most, on the safe side.
+    pub fn need_bytes(&self) -> u64 {
+        (self.data.need_bytes() as f64 * (1.0 + self.twice())) as u64
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.part.name(), self.variant.name())?;
+        if !self.variant.forks() {
+            write!(f, " {}", self.pace.name())?;
+        }
+        write!(f, ", {}", self.data)?;
+        if self.part == Part::Figures {
+            write!(f, ", {} % updates", self.update_percent)?;
+        }
+        Ok(())
+    }
+}
+
+/// Requests of one stretch of time, or of several.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// How long, in seconds.
+    pub seconds: f64,
+    /// Requests answered a second.
+    pub rate: f64,
+    /// Latency from when a request was due, in microseconds: median.
+    pub p50_us: f64,
+    /// 99 of 100.
+    pub p99_us: f64,
+    /// 999 of 1000.
+    pub p999_us: f64,
+    /// The longest.
+    pub max_us: f64,
+    /// The longest from when a request was sent.
+    pub served_max_us: f64,
+    /// How late the generator sent: 999 of 1000.
+    pub late_p999_us: f64,
+    /// The latest.
+    pub late_max_us: f64,
+    /// Processor time that the host took away, in milliseconds, over all cores.
+    pub stolen_ms: f64,
+}
+
+/// A checkpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Taken {
+    /// From the request for it until `LASTSAVE` showed it.
+    pub seconds: f64,
+    /// What the server says of the cut: opening a view, or the call of `fork`; in microseconds.
+    pub cut_us: Option<f64>,
+    /// Bytes of the files in the data directory afterwards.
+    pub file_bytes: u64,
+    /// When, in milliseconds since the start of the load.
+    pub from_ms: f64,
+}
+
+/// Memory around a checkpoint, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Peak {
+    /// Before.
+    pub before: u64,
+    /// The most: of a server that forks, the proportional sizes of both processes together, sampled; else the
+    /// highest resident size.
+    pub most: u64,
+    /// `used_memory` before, as the server tells it.
+    pub used_before: u64,
+    /// The most of it, sampled.
+    pub used_most: u64,
+    /// Samples.
+    pub samples: u64,
+}
+
+/// What came of a cell. What does not concern its part stays empty.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    /// Requests a second of the closed loop before.
+    pub saturation: f64,
+    /// Requests a second that were due.
+    pub due_rate: f64,
+    /// The stretches without a checkpoint, one by one.
+    pub without: Vec<Stretch>,
+    /// Those with one.
+    pub during: Vec<Stretch>,
+    /// All stretches without a checkpoint together.
+    pub without_all: Stretch,
+    /// All with one together.
+    pub during_all: Stretch,
+    /// All of it, but for the warm-up.
+    pub all: Stretch,
+    /// In a closed loop: requests a second without a checkpoint, stretch by stretch.
+    pub rates_without: Vec<f64>,
+    /// With one.
+    pub rates_during: Vec<f64>,
+    /// The checkpoints.
+    pub taken: Vec<Taken>,
+    /// Memory.
+    pub peak: Peak,
+    /// Records overwritten while the checkpoint was taken, by records that there are.
+    pub overwritten: f64,
+    /// Seconds from starts until `PING` was answered.
+    pub recovered_s: Vec<f64>,
+    /// Processor time of the generator, by elapsed time.
+    pub generator_busy: f64,
+    /// Of the server, without a child.
+    pub server_busy: f64,
+    /// Of all others, a child of the server among them.
+    pub others_busy: f64,
+    /// Whether the generator came before others on its core.
+    pub generator_preferred: bool,
+    /// By time: milliseconds since the start, requests, longest latency and latest sending in microseconds.
+    pub timeline: Vec<(u32, u32, f32, f32)>,
+}

@@ -1,0 +1,168 @@
+//! When checkpoints are taken while a load runs: a thread of its own asks for them and tells the load which
+//! stretch begins.
+//!
+//! ```text
+//!   phase   0 warm-up | 1 without | 2 checkpoint | 3 without | 4 checkpoint | 5 without
+//! ```
+//!
+//! It looks at `LASTSAVE`, which costs the server next to nothing, and asks for more only when a checkpoint
+//! has ended, so that asking is no part of what is measured.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::cell::Taken;
+use super::trial::Trial;
+use crate::client::{self, Client};
+use crate::error::{LabError, Result};
+use crate::interrupt;
+use crate::load::Cue;
+
+/// How often it looks whether a checkpoint has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How often it asks whether a checkpoint has failed.
+const ASK_EVERY: Duration = Duration::from_secs(2);
+/// No checkpoint may take longer.
+const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// When checkpoints are taken.
+#[derive(Debug, Clone, Copy)]
+pub struct Script {
+    /// Left out.
+    pub warmup: Duration,
+    /// Without a checkpoint, before the first one.
+    pub first: Duration,
+    /// Between two: as long as the last one took, but not less …
+    pub rest_least: Duration,
+    /// … nor more than this.
+    pub rest_most: Duration,
+    /// No more checkpoints than this.
+    pub checkpoints: u32,
+    /// No checkpoint begins after this time, but for the first.
+    pub time: Duration,
+    /// Whether a rest comes after the last one.
+    pub rests_at_end: bool,
+}
+
+/// A stretch that the load measured as a phase.
+#[derive(Debug, Clone, Copy)]
+pub struct Act {
+    /// Its number.
+    pub phase: usize,
+    /// The checkpoint that was taken in it.
+    pub taken: Option<Taken>,
+}
+
+struct Conductor<'t> {
+    trial: &'t Trial,
+    client: Client,
+    cue: &'t Cue,
+    began: Instant,
+    acts: Vec<Act>,
+}
+
+/// Plays the script. The load is still running afterwards.
+pub fn conduct(trial: &Trial, cue: &Cue, script: &Script) -> Result<Vec<Act>> {
+    let client = trial.server.client()?;
+    let mut conductor = Conductor { trial, client, cue, began: Instant::now(), acts: Vec::new() };
+    conductor.pause(script.warmup)?;
+    conductor.rest(script.first)?;
+    let mut taken = 0;
+    while taken < script.checkpoints {
+        let took = conductor.checkpoint()?;
+        taken += 1;
+        let passed = conductor.began.elapsed();
+        let rest = took.clamp(script.rest_least, script.rest_most);
+        let is_last = taken == script.checkpoints || passed + rest >= script.time;
+        if !is_last || script.rests_at_end {
+            conductor.rest(rest)?;
+        }
+        if is_last {
+            break;
+        }
+    }
+    Ok(conductor.acts)
+}
+
+impl Conductor<'_> {
+    fn rest(&mut self, time: Duration) -> Result<()> {
+        let phase = self.cue.next();
+        self.acts.push(Act { phase, taken: None });
+        self.pause(time)
+    }
+
+    fn pause(&self, time: Duration) -> Result<()> {
+        let began = Instant::now();
+        while let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
+            self.check()?;
+            sleep(left.min(Duration::from_millis(20)));
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        interrupt::check()?;
+        if self.cue.has_ended() {
+            return Err(LabError::Reply("the load ended before its checkpoints".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Takes a checkpoint in a stretch of its own. Returns how long it took.
+    fn checkpoint(&mut self) -> Result<Duration> {
+        let before = wait_for_a_new_second(&mut self.client)?;
+        let phase = self.cue.next();
+        let (from, from_ms) = (Instant::now(), self.began.elapsed().as_secs_f64() * 1e3);
+        self.client.call(&["BGSAVE"])?;
+        let mut asked = from;
+        while last_save(&mut self.client)? == before {
+            self.check()?;
+            if asked.elapsed() > ASK_EVERY {
+                asked = Instant::now();
+                look_for_failure(&mut self.client, from)?;
+            }
+            sleep(LOOK_EVERY);
+        }
+        let took = from.elapsed();
+        let taken =
+            Taken { seconds: took.as_secs_f64(), from_ms, ..self.trial.last_checkpoint(&mut self.client)? };
+        self.acts.push(Act { phase, taken: Some(taken) });
+        Ok(took)
+    }
+}
+
+fn last_save(client: &mut Client) -> Result<i64> {
+    client::integer(&client.call(&["LASTSAVE"])?)
+}
+
+/// Waits until the second of the last checkpoint is over, so that the next one shows. Returns that second.
+fn wait_for_a_new_second(client: &mut Client) -> Result<i64> {
+    let before = last_save(client)?;
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
+    while now() <= before {
+        interrupt::check()?;
+        sleep(LOOK_EVERY);
+    }
+    Ok(before)
+}
+
+fn look_for_failure(client: &mut Client, from: Instant) -> Result<()> {
+    let info = client::text(&client.call(&["INFO", "persistence"])?)?;
+    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
+    let failed =
+        field("rdb_bgsave_in_progress:") == Some("0") && field("rdb_last_bgsave_status:") == Some("err");
+    if failed || from.elapsed() > PATIENCE {
+        let why = field("checkpoint_failure:").unwrap_or("see its log");
+        return Err(LabError::Reply(format!("the checkpoint failed or does not end: {why}")));
+    }
+    Ok(())
+}
+
+/// Takes a checkpoint of a server that has nothing else to do.
+pub fn checkpoint_alone(trial: &Trial) -> Result<Taken> {
+    let cue = Cue::default();
+    let client = trial.server.client()?;
+    let mut conductor = Conductor { trial, client, cue: &cue, began: Instant::now(), acts: Vec::new() };
+    conductor.checkpoint()?;
+    Ok(conductor.acts.pop().and_then(|act| act.taken).expect("a checkpoint was taken"))
+}

@@ -1,0 +1,289 @@
+//! Measures one cell on a server that has its data.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::cell::{Cell, Figures, Kind, Part, Stretch};
+use super::conduct::{Act, Script, checkpoint_alone, conduct};
+use super::trial::Trial;
+use super::{memory, requests};
+use crate::error::Result;
+use crate::load::{Cue, Group, KeyChoice, Load, LoadResult, MOMENT, Mix, Moment, Pace, Phase, Until};
+use crate::process::{Pinned, Preferred};
+use crate::setting::Setting;
+
+/// Connections of the parts that are not the paper's.
+const CONNECTIONS: usize = 50;
+/// The loading threads of the paper.
+const PAPER_CONNECTIONS: usize = 256;
+/// Requests of an open loop that are due within this are sent together.
+const BEAT: Duration = Duration::from_micros(200);
+/// The open loop runs at this share of what the closed one reached.
+const OPEN_SHARE: f64 = 0.5;
+/// Time from a checkpoint's end to the next in figures 13 to 17, as `save 10 1` has it.
+const SAVE_EVERY: Duration = Duration::from_secs(10);
+/// Requests in a batch where records are overwritten.
+const OVERWRITE_PIPELINE: u32 = 16;
+
+/// How long and how often.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// Left out at the beginning of a load.
+    pub warmup: Duration,
+    /// A stretch without a checkpoint, at least.
+    pub stretch: Duration,
+    /// Where figures 13 to 17 stop.
+    pub figures: Duration,
+    /// Checkpoints of a cell, at most.
+    pub repeats: u32,
+}
+
+impl Times {
+    /// Those of a setting.
+    pub fn of(setting: &Setting) -> Times {
+        let quick = setting.options.quick;
+        let seconds = setting.options.seconds.unwrap_or(if quick { 0.3 } else { 3.0 }).clamp(0.05, 3600.0);
+        let stretch = Duration::from_secs_f64(seconds);
+        Times { warmup: stretch / 3, stretch, figures: stretch * 5, repeats: setting.repeats() }
+    }
+
+    /// Stretches with and without a checkpoint by turns.
+    fn by_turns(&self) -> Script {
+        Script {
+            warmup: self.warmup,
+            first: self.stretch,
+            rest_least: self.stretch,
+            rest_most: self.stretch * 3,
+            checkpoints: self.repeats,
+            time: self.stretch * 12,
+            rests_at_end: true,
+        }
+    }
+
+    /// As `save 10 1` would have it.
+    fn as_rules_have_it(&self) -> Script {
+        let every = if self.stretch < Duration::from_secs(1) { self.stretch } else { SAVE_EVERY };
+        Script {
+            warmup: self.warmup,
+            first: self.stretch / 3,
+            rest_least: every,
+            rest_most: every,
+            checkpoints: u32::MAX,
+            time: self.figures,
+            rests_at_end: false,
+        }
+    }
+}
+
+/// Measures a cell.
+pub fn measure(setting: &Setting, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
+    trial.set_pace(cell.pace)?;
+    let times = Times::of(setting);
+    let lab = Lab { setting, trial, seed: setting.seed };
+    let uniform = || requests::records(cell.data, cell.update_percent, KeyChoice::Uniform);
+    match cell.part {
+        Part::Saturated => lab.closed(CONNECTIONS, 1, uniform(), &times.by_turns(), false),
+        Part::Latency => lab.open(uniform(), &times),
+        Part::Figures => {
+            let mix = requests::records(cell.data, cell.update_percent, KeyChoice::Zipfian);
+            lab.closed(PAPER_CONNECTIONS, 1, mix, &times.as_rules_have_it(), true)
+        }
+        Part::Overwrite => lab.overwrite(cell, &times),
+        Part::Giants => {
+            let mut figures = lab.open(requests::writes(cell.data), &times)?;
+            let script = Script { checkpoints: 1, ..times.by_turns() };
+            let closed = lab.closed(CONNECTIONS, 1, requests::writes(cell.data), &script, false)?;
+            (figures.rates_without, figures.rates_during) = (closed.rates_without, closed.rates_during);
+            Ok(figures)
+        }
+        Part::Time => time(trial, times.repeats),
+    }
+}
+
+/// Checkpoints of a server that has nothing else to do, and starts from the last of them.
+fn time(trial: &mut Trial, repeats: u32) -> Result<Figures> {
+    let mut figures = Figures::default();
+    for _ in 0..repeats {
+        figures.taken.push(checkpoint_alone(trial)?);
+    }
+    for _ in 0..repeats {
+        figures.recovered_s.push(trial.recover()?);
+    }
+    Ok(figures)
+}
+
+struct Lab<'l> {
+    setting: &'l Setting,
+    trial: &'l Trial,
+    seed: u64,
+}
+
+impl Lab<'_> {
+    /// A closed loop with checkpoints.
+    fn closed(
+        &self,
+        connections: usize,
+        pipeline: u32,
+        mix: Mix,
+        script: &Script,
+        memory: bool,
+    ) -> Result<Figures> {
+        let group = Group { name: "closed", connections, pace: Pace::Closed { pipeline }, mix };
+        let mut figures = self.play(group, script, memory)?;
+        figures.rates_without = figures.without.iter().map(|stretch| stretch.rate).collect();
+        figures.rates_during = figures.during.iter().map(|stretch| stretch.rate).collect();
+        Ok(figures)
+    }
+
+    /// An open loop with checkpoints, at half of what the closed loop reaches just before.
+    fn open(&self, mix: Mix, times: &Times) -> Result<Figures> {
+        let saturation = self.saturation(mix.clone(), times)?;
+        let rate = (saturation * OPEN_SHARE).max(1.0);
+        let group =
+            Group { name: "open", connections: CONNECTIONS, pace: Pace::Beats { rate, beat: BEAT }, mix };
+        let figures = self.play(group, &times.by_turns(), false)?;
+        Ok(Figures { saturation, due_rate: rate, ..figures })
+    }
+
+    fn saturation(&self, mix: Mix, times: &Times) -> Result<f64> {
+        let group =
+            Group { name: "closed", connections: CONNECTIONS, pace: Pace::Closed { pipeline: 1 }, mix };
+        let until = Until::Time { warmup: times.warmup, measured: times.stretch };
+        let load = Load::new(self.trial.server.address(), vec![group], until, self.seed);
+        let _pinned = Pinned::to(&self.setting.load_cores)?;
+        let _preferred = Preferred::ask();
+        Ok(load.run(|_| ())?.check()?.rate())
+    }
+
+    /// Overwrites records while one checkpoint is taken.
+    fn overwrite(&self, cell: &Cell, times: &Times) -> Result<Figures> {
+        let script =
+            Script { checkpoints: 1, first: times.stretch / 3, rests_at_end: false, ..times.by_turns() };
+        let pace = Pace::Closed { pipeline: OVERWRITE_PIPELINE };
+        let group =
+            Group { name: "closed", connections: CONNECTIONS, pace, mix: requests::overwrite(cell.data) };
+        let figures = self.play(group, &script, true)?;
+        let requests = figures.during_all.rate * figures.during_all.seconds;
+        Ok(Figures { overwritten: requests / cell.data.count as f64, ..figures })
+    }
+
+    /// Runs a load while checkpoints are taken as the script says.
+    fn play(&self, group: Group, script: &Script, memory: bool) -> Result<Figures> {
+        let trial = self.trial;
+        let cue = Arc::new(Cue::default());
+        let mut load = Load::new(trial.server.address(), vec![group], Until::Told, self.seed);
+        load.cue = Some(cue.clone());
+        load.watched_pid = Some(trial.server.pid());
+        let is_over = AtomicBool::new(false);
+        let (result, acts, peak, preferred) = thread::scope(|scope| {
+            let conductor = scope.spawn(|| {
+                let acts = conduct(trial, &cue, script);
+                cue.end();
+                acts
+            });
+            let watcher = memory.then(|| scope.spawn(|| memory::watch(trial, &is_over)));
+            let pinned = Pinned::to(&self.setting.load_cores);
+            let preferred = Preferred::ask();
+            let result = pinned.and_then(|_pinned| load.run(|_| ()));
+            cue.end();
+            is_over.store(true, Ordering::Relaxed);
+            let is_preferred = preferred.is_granted();
+            drop(preferred);
+            let acts = conductor.join().expect("the conductor does not panic");
+            let peak = watcher.map(|watcher| watcher.join().expect("the watcher does not panic"));
+            (result, acts, peak, is_preferred)
+        });
+        // If the load failed, the conductor only says that it ended.
+        let result = result?.check()?;
+        let mut figures = figures(&result, &acts?);
+        figures.peak = peak.transpose()?.unwrap_or_default();
+        figures.generator_preferred = preferred;
+        Ok(figures)
+    }
+}
+
+/// What a load says of the acts that it met.
+fn figures(result: &LoadResult, acts: &[Act]) -> Figures {
+    let phase = |act: &&Act| result.watched.phases.get(act.phase);
+    let split = |checkpoint: bool| acts.iter().filter(move |act| act.taken.is_some() == checkpoint);
+    let [without, during] =
+        [false, true].map(|checkpoint| split(checkpoint).filter_map(|act| phase(&act)).collect::<Vec<_>>());
+    let each = |phases: &[&Phase]| phases.iter().map(|phase| together(&[*phase])).collect();
+    let all: Vec<_> = without.iter().chain(&during).copied().collect();
+    Figures {
+        without: each(&without),
+        during: each(&during),
+        without_all: together(&without),
+        during_all: together(&during),
+        all: together(&all),
+        taken: acts.iter().filter_map(|act| act.taken).collect(),
+        generator_busy: result.generator_busy,
+        server_busy: result.server_busy,
+        others_busy: result.others_busy,
+        timeline: timeline(&result.watched.timeline),
+        ..Figures::default()
+    }
+}
+
+/// Phases as one stretch.
+fn together(phases: &[&Phase]) -> Stretch {
+    let mut all = Phase::new();
+    for phase in phases {
+        all.elapsed += phase.elapsed;
+        all.requests += phase.requests;
+        all.stolen += phase.stolen;
+        let pairs = [
+            (&mut all.latency_ns, &phase.latency_ns),
+            (&mut all.served_ns, &phase.served_ns),
+            (&mut all.late_ns, &phase.late_ns),
+        ];
+        for (own, other) in pairs {
+            own.add(other).expect("all have the same bounds");
+        }
+    }
+    let us = |ns: u64| ns as f64 / 1e3;
+    let seconds = all.elapsed.as_secs_f64();
+    Stretch {
+        seconds,
+        rate: all.requests as f64 / seconds.max(1e-9),
+        p50_us: us(all.latency_ns.value_at_quantile(0.5)),
+        p99_us: us(all.latency_ns.value_at_quantile(0.99)),
+        p999_us: us(all.latency_ns.value_at_quantile(0.999)),
+        max_us: us(all.latency_ns.max()),
+        served_max_us: us(all.served_ns.max()),
+        late_p999_us: us(all.late_ns.value_at_quantile(0.999)),
+        late_max_us: us(all.late_ns.max()),
+        stolen_ms: all.stolen.as_secs_f64() * 1e3,
+    }
+}
+
+fn timeline(moments: &[Moment]) -> Vec<(u32, u32, f32, f32)> {
+    let us = |ns: u64| ns as f32 / 1e3;
+    let line = |(place, moment): (usize, &Moment)| {
+        let ms = place as u32 * MOMENT.as_millis() as u32;
+        (ms, moment.requests, us(moment.latency_ns_max), us(moment.late_ns_max))
+    };
+    moments.iter().enumerate().map(line).collect()
+}
+
+/// About how long a cell takes, for the progress bar, in seconds.
+pub fn seconds(setting: &Setting, cell: &Cell) -> f64 {
+    let times = Times::of(setting);
+    let gigabytes = cell.data.value_bytes() as f64 / 1e9;
+    let stretch = times.stretch.as_secs_f64();
+    let checkpoint = 0.2 + gigabytes * if cell.pace == super::cell::Pace::Quiet { 10.0 } else { 5.0 };
+    let repeats = f64::from(times.repeats);
+    match cell.part {
+        Part::Saturated => (stretch + checkpoint) * repeats + stretch,
+        Part::Latency => (stretch + checkpoint) * repeats + 2.0 * stretch,
+        Part::Figures => times.figures.as_secs_f64().max(checkpoint) + stretch,
+        Part::Overwrite => stretch + checkpoint * 1.5,
+        Part::Time => repeats * gigabytes * 6.0 + repeats * 0.5,
+        Part::Giants => {
+            let fill = if cell.data.kind == Kind::String { 2.0 } else { gigabytes * 8.0 };
+            fill + (stretch + checkpoint) * (repeats + 1.0) + 2.0 * stretch
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! `tarn lab report store`: draws what was measured, beside what the study printed, and says which goals are
+//! met.
+
+mod looks;
+mod published;
+mod sections;
+
+use std::path::Path;
+
+use super::{EXPERIMENT, Results};
+use crate::error::{IoContext, LabError, Result};
+
+/// Draws the report of a file of results. `quick` chooses what was measured with `--quick`; by default the
+/// newest result decides.
+pub fn run(json: &Path, out: &Path, quick: bool) -> Result<()> {
+    let results = Results::read(json, EXPERIMENT)?;
+    let Some(newest) = results.lines.last() else {
+        return Err(LabError::Arguments(format!(
+            "{} has no measurements of checkpoints; make some with: tarn lab run store --json {}",
+            json.display(),
+            json.display()
+        )));
+    };
+    let quick = quick || newest.cell.quick;
+    if let Some(parent) = out.parent() {
+        std::fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
+    }
+    std::fs::write(out, sections::page(&results, quick)).doing(|| out.display().to_string())?;
+    println!("{}", out.display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

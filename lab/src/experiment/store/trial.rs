@@ -1,0 +1,109 @@
+//! A server on trial: started, filled, asked, started again.
+
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::cell::{Data, Kind, Pace, Taken, Variant};
+use super::requests;
+use crate::client::{self, Client};
+use crate::device;
+use crate::error::Result;
+use crate::interrupt;
+use crate::load::{Group, Load, Pace as LoadPace, Until};
+use crate::server::{Persistence, Plan, Product, Server};
+use crate::setting::Setting;
+
+/// The longest that a start may take.
+const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// A server with its data.
+#[derive(Debug)]
+pub struct Trial {
+    /// Whose checkpoints.
+    pub variant: Variant,
+    /// What it holds.
+    pub data: Data,
+    /// Its version.
+    pub version: String,
+    /// The server. Declared before the directory: it must be gone before its files are.
+    pub server: Server,
+    plan: Plan,
+    dir: TempDir,
+}
+
+/// Whether the variant is there: an older Tarn may refuse an algorithm. Returns its words if it does.
+pub fn refusal(setting: &Setting, variant: Variant) -> Result<Option<String>> {
+    if variant.product() == Product::RedisServer {
+        return Ok(None);
+    }
+    let (plan, _dir) = setting.plan(Product::Tarn, Persistence::None)?;
+    let server = plan.start()?;
+    let reply = server.client()?.ask(&["CONFIG", "SET", "snapshot-algorithm", variant.name()])?;
+    Ok(reply.is_error().then(|| reply.to_string()))
+}
+
+impl Trial {
+    /// Starts a server and fills it.
+    pub fn start(setting: &Setting, variant: Variant, data: Data) -> Result<Trial> {
+        let (mut plan, dir) = setting.plan(variant.product(), Persistence::None)?;
+        plan.directives = match variant.product() {
+            Product::Tarn => vec![("snapshot-algorithm", variant.name().to_owned())],
+            // Ours does not compress either: the same bytes for all.
+            Product::RedisServer => vec![("rdbcompression", "no".to_owned())],
+        };
+        let server = plan.start()?;
+        let version = server.version()?;
+        let trial = Trial { variant, data, version, server, plan, dir };
+        trial.fill(setting)?;
+        Ok(trial)
+    }
+
+    fn fill(&self, setting: &Setting) -> Result<()> {
+        if self.data.kind == Kind::String {
+            return requests::fill_string(&mut self.server.client()?, self.data.count);
+        }
+        let (mix, count) = requests::fill(self.data);
+        let group = Group { name: "fill", connections: 8, pace: LoadPace::Closed { pipeline: 32 }, mix };
+        let load = Load::new(self.server.address(), vec![group], Until::Requests(count), setting.seed);
+        load.run(|_| ())?.check()?;
+        Ok(())
+    }
+
+    /// Sets how hard checkpoints work.
+    pub fn set_pace(&self, pace: Pace) -> Result<()> {
+        if self.variant.product() == Product::Tarn {
+            self.server.client()?.call(&["CONFIG", "SET", "checkpoint-pace", pace.name()])?;
+        }
+        Ok(())
+    }
+
+    /// What the server tells of the checkpoint that has just ended.
+    pub fn last_checkpoint(&self, client: &mut Client) -> Result<Taken> {
+        let (section, name) = match self.variant.product() {
+            Product::Tarn if !self.variant.forks() => ("persistence", "checkpoint_last_cut_usec:"),
+            Product::Tarn | Product::RedisServer => ("stats", "latest_fork_usec:"),
+        };
+        let info = client::text(&client.call(&["INFO", section])?)?;
+        let cut = info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+        // Files may go away while they are counted: a merge tidies up.
+        let file_bytes = device::files_below(self.dir.path()).map(|(_, bytes)| bytes).unwrap_or_default();
+        Ok(Taken { cut_us: cut, file_bytes, ..Taken::default() })
+    }
+
+    /// Kills the server and starts it again from its last checkpoint. Returns the seconds until it answers.
+    pub fn recover(&mut self) -> Result<f64> {
+        let keys = self.server.key_count()?;
+        self.server.kill()?;
+        let (files, _) = device::files_below(self.dir.path())?;
+        device::read_through(&files)?;
+        interrupt::check()?;
+        self.server = self.plan.launch()?;
+        let took = self.server.wait_until_ready(PATIENCE)?;
+        let back = self.server.key_count()?;
+        if back != keys {
+            return Err(self.server.complaint(format!("came back with {back} of {keys} keys")));
+        }
+        Ok(took.as_secs_f64())
+    }
+}

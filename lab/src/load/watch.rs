@@ -1,0 +1,175 @@
+//! A load looked at phase by phase and moment by moment, and the generator itself: how late it sent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use super::cue::Cue;
+use super::run::LATENCY_NS_MAX;
+use crate::process;
+
+/// A moment of a timeline is so long.
+pub const MOMENT: Duration = Duration::from_millis(20);
+
+/// What came of a phase. A request belongs to the phase in which its reply came.
+#[derive(Debug, Clone)]
+pub struct Phase {
+    /// How long it was.
+    pub elapsed: Duration,
+    /// Requests answered.
+    pub requests: u64,
+    /// From when a request was due until its reply had come.
+    pub latency_ns: Histogram<u64>,
+    /// From when a request was sent until its reply had come.
+    pub served_ns: Histogram<u64>,
+    /// From when a request was due until it was sent: what the generator, or who took its core, has done.
+    pub late_ns: Histogram<u64>,
+    /// Processor time that the host gave to others, over all cores.
+    pub stolen: Duration,
+}
+
+impl Phase {
+    /// A phase in which nothing has happened.
+    pub fn new() -> Phase {
+        let histogram = || Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("the bounds are valid");
+        Phase {
+            elapsed: Duration::ZERO,
+            requests: 0,
+            latency_ns: histogram(),
+            served_ns: histogram(),
+            late_ns: histogram(),
+            stolen: Duration::ZERO,
+        }
+    }
+}
+
+impl Default for Phase {
+    fn default() -> Phase {
+        Phase::new()
+    }
+}
+
+/// The requests whose replies came in one [`MOMENT`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// How many.
+    pub requests: u32,
+    /// The longest latency, from when the request was due.
+    pub latency_ns_max: u64,
+    /// The latest sending, from when the request was due.
+    pub late_ns_max: u64,
+}
+
+/// What was seen of a load that has a cue.
+#[derive(Debug, Clone, Default)]
+pub struct Watched {
+    /// By number of the phase.
+    pub phases: Vec<Phase>,
+    /// From the start of the load on.
+    pub timeline: Vec<Moment>,
+}
+
+/// Sees a load. Times are nanoseconds since its start.
+#[derive(Debug)]
+pub(super) struct Watch {
+    cue: Arc<Cue>,
+    at: usize,
+    since_ns: u64,
+    stolen: Duration,
+    watched: Watched,
+}
+
+impl Watch {
+    pub(super) fn new(cue: Arc<Cue>) -> Watch {
+        let watched = Watched { phases: vec![Phase::new()], timeline: Vec::new() };
+        Watch { cue, at: 0, since_ns: 0, stolen: process::stolen_time(), watched }
+    }
+
+    /// Looks at the cue. Returns whether the load is to end.
+    pub(super) fn look(&mut self, now_ns: u64) -> bool {
+        let phase = self.cue.phase();
+        if phase != self.at {
+            self.close(now_ns);
+            while self.watched.phases.len() <= phase {
+                self.watched.phases.push(Phase::new());
+            }
+            self.at = phase;
+        }
+        self.cue.has_ended()
+    }
+
+    fn close(&mut self, now_ns: u64) {
+        let stolen = process::stolen_time();
+        let phase = &mut self.watched.phases[self.at];
+        phase.elapsed += Duration::from_nanos(now_ns - self.since_ns);
+        phase.stolen += stolen.saturating_sub(self.stolen);
+        (self.since_ns, self.stolen) = (now_ns, stolen);
+    }
+
+    pub(super) fn sent(&mut self, due_ns: u64, now_ns: u64) {
+        let late = now_ns.saturating_sub(due_ns);
+        self.watched.phases[self.at].late_ns.saturating_record(late.max(1));
+        let moment = self.moment(now_ns);
+        moment.late_ns_max = moment.late_ns_max.max(late);
+    }
+
+    /// Notes `requests` replies that came together, one of which was due and sent at these times.
+    pub(super) fn answered(&mut self, now_ns: u64, due_ns: u64, sent_ns: u64, requests: u32) {
+        let latency = now_ns.saturating_sub(due_ns);
+        let phase = &mut self.watched.phases[self.at];
+        phase.requests += u64::from(requests);
+        phase.latency_ns.saturating_record(latency.max(1));
+        phase.served_ns.saturating_record(now_ns.saturating_sub(sent_ns).max(1));
+        let moment = self.moment(now_ns);
+        moment.requests += requests;
+        moment.latency_ns_max = moment.latency_ns_max.max(latency);
+    }
+
+    fn moment(&mut self, now_ns: u64) -> &mut Moment {
+        let place = (u128::from(now_ns) / MOMENT.as_nanos()) as usize;
+        if self.watched.timeline.len() <= place {
+            self.watched.timeline.resize(place + 1, Moment::default());
+        }
+        &mut self.watched.timeline[place]
+    }
+
+    pub(super) fn finish(mut self, now_ns: u64) -> Watched {
+        self.close(now_ns);
+        self.watched
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_belongs_to_the_phase_and_the_moment_in_which_it_came() {
+        const MS: u64 = 1_000_000;
+        let cue = Arc::new(Cue::default());
+        let mut watch = Watch::new(cue.clone());
+        watch.sent(MS, 2 * MS);
+        watch.answered(5 * MS, MS, 2 * MS, 1);
+        watch.sent(6 * MS, 6 * MS);
+        assert_eq!(cue.next(), 1);
+        assert!(!watch.look(10 * MS));
+        watch.answered(50 * MS, 6 * MS, 6 * MS, 3);
+        cue.end();
+        assert!(watch.look(60 * MS));
+        let Watched { phases, timeline } = watch.finish(60 * MS);
+        let near = |histogram: &Histogram<u64>, ms: u64| {
+            assert!(histogram.max().abs_diff(ms * MS) <= ms * MS / 500, "{}", histogram.max());
+        };
+        assert_eq!(phases.iter().map(|phase| phase.requests).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(phases[0].elapsed, Duration::from_millis(10));
+        assert_eq!(phases[1].elapsed, Duration::from_millis(50));
+        near(&phases[0].latency_ns, 4);
+        near(&phases[0].served_ns, 3);
+        near(&phases[0].late_ns, 1);
+        near(&phases[1].latency_ns, 44);
+        let longest: Vec<_> = timeline.iter().map(|moment| moment.latency_ns_max / MS).collect();
+        assert_eq!(longest, [4, 0, 44]);
+        assert_eq!((timeline[2].requests, timeline[0].late_ns_max), (3, MS));
+    }
+}

@@ -1,0 +1,112 @@
+//! `tarn lab run store`, small: checkpoints are taken and measured, what was measured is not measured again,
+//! and `report store` draws it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn tarn(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tarn")).args(words).output().unwrap()
+}
+
+/// Runs a part of the experiment. Returns what it says.
+fn run(results: &Path, more: &[&str]) -> String {
+    let dir = results.parent().unwrap().to_str().unwrap();
+    let json = results.to_str().unwrap();
+    let words = ["lab", "run", "store", "--quick", "--scale", "0.1", "--seconds", "0.1", "--seed", "7"];
+    let output = tarn(&[&words[..], &["--sizes", "1", "--dir", dir, "--json", json], more].concat());
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{told}");
+    told
+}
+
+fn measured(results: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(results).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|line| line["case"] != "goal").collect()
+}
+
+#[test]
+fn checkpoints_are_taken_under_load_and_not_measured_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("store.jsonl");
+    let some = ["--servers", "tarn", "--variants", "piggyback", "--only", "latency,overwrite,time"];
+    let told = run(&results, &some);
+    assert!(told.contains("4 cells to measure"), "{told}");
+    let lines = measured(&results);
+    assert_eq!(lines.len(), 4);
+    for line in &lines {
+        let figures = &line["figures"];
+        let taken = figures["taken"].as_array().unwrap();
+        assert_eq!(taken.len(), 1, "{line}");
+        assert!(taken[0]["seconds"].as_f64().unwrap() > 0.0, "{line}");
+        assert!(taken[0]["cut_us"].as_f64().is_some(), "{line}");
+        // At least the values of 1000 records, not compressed.
+        assert!(taken[0]["file_bytes"].as_u64().unwrap() > 1_000_000, "{line}");
+        match line["parameters"]["part"].as_str().unwrap() {
+            "latency" => {
+                assert!(figures["saturation"].as_f64().unwrap() > 0.0, "{line}");
+                assert_eq!(figures["without"].as_array().unwrap().len(), 2, "{line}");
+                let requests: u64 = figures["timeline"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|moment| moment[1].as_u64().unwrap())
+                    .sum();
+                assert!(requests > 0, "{line}");
+            }
+            "overwrite" => assert!(figures["peak"]["most"].as_u64().unwrap() > 1 << 20, "{line}"),
+            "time" => assert!(figures["recovered_s"][0].as_f64().unwrap() > 0.0, "{line}"),
+            other => panic!("{other}"),
+        }
+    }
+    let series = std::fs::read_to_string(results.with_extension("csv")).unwrap();
+    assert!(
+        series.starts_with("part,variant,pace")
+            && series.contains("\nlatency,piggyback,quiet,records,1000,50,")
+    );
+    let told = run(&results, &some);
+    assert!(told.contains("0 cells to measure"), "{told}");
+    assert_eq!(measured(&results).len(), 4);
+
+    let out = dir.path().join("store.html");
+    let drawn = tarn(&[
+        "lab",
+        "report",
+        "store",
+        "--json",
+        results.to_str().unwrap(),
+        "--out",
+        out.to_str().unwrap(),
+    ]);
+    assert!(drawn.status.success(), "{drawn:?}");
+    let page = std::fs::read_to_string(&out).unwrap();
+    assert!(page.contains("piggyback quiet, 1 000 records") && page.contains("<svg"));
+    assert!(page.contains("Not measured: tarn lab run store --only giants"));
+    std::fs::remove_file(&results).unwrap();
+    let missing = tarn(&["lab", "report", "store", "--json", results.to_str().unwrap()]);
+    assert!(String::from_utf8(missing.stderr).unwrap().contains("no measurements of checkpoints"));
+    let mut left: Vec<_> =
+        std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["store.csv", "store.html"]);
+}
+
+#[test]
+fn giants_are_written_to_while_checkpoints_are_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("store.jsonl");
+    run(&results, &["--variants", "hourglass,redis-server", "--only", "giants"]);
+    let lines = measured(&results);
+    let of = |name: &str| lines.iter().filter(|line| line["server"] == name).count();
+    assert_eq!(of("hourglass"), 5);
+    assert!([0, 5].contains(&of("redis-server")));
+    for line in &lines {
+        let figures = &line["figures"];
+        assert!(figures["rates_during"][0].as_f64().is_some(), "{line}");
+        assert_eq!(figures["taken"].as_array().unwrap().len(), 1, "{line}");
+    }
+}
