@@ -81,7 +81,7 @@ pub enum Part {
     Latency,
     /// Figures 13 to 17: closed loop of 256 connections, Zipfian, a checkpoint 10 s after the last.
     Figures,
-    /// All records overwritten while a checkpoint is taken: memory.
+    /// All records written to while a checkpoint is taken: memory.
     Overwrite,
     /// A checkpoint of a server that has nothing else to do, and a start from it.
     Time,
@@ -310,7 +310,7 @@ pub struct Figures {
     pub taken: Vec<Taken>,
     /// Memory.
     pub peak: Peak,
-    /// Records overwritten while the checkpoint was taken, by records that there are.
+    /// Records written to while the checkpoint was taken, by records that there are.
     pub overwritten: f64,
     /// Seconds from starts until `PING` was answered.
     pub recovered_s: Vec<f64>,

@@ -109,9 +109,9 @@ pub fn records(data: Data, update_percent: u32, choice: KeyChoice) -> Mix {
     Mix::weighted(&parts, Keys::new(choice, data.count))
 }
 
-/// Overwrites whole records, one after the other.
+/// Writes a field of each record, one record after the other.
 pub fn overwrite(data: Data) -> Mix {
-    Mix::of(ycsb::insert(), Keys::new(KeyChoice::Sequential, data.count))
+    Mix::of(ycsb::update(), Keys::new(KeyChoice::Sequential, data.count))
 }
 
 /// Writes that hit giants.

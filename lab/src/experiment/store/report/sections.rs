@@ -424,9 +424,10 @@ impl Draw<'_> {
             return;
         }
         self.page.paragraph(
-            "Whole records are written one after the other, as fast as the server takes them, until the \
-             checkpoint ends. Of who forks, memory is the sum of the proportional sizes (PSS) of the server \
-             and of its child, sampled; of the others it is the highest resident size that the kernel saw.",
+            "A field of one record after the other is written, as fast as the server takes it, until the \
+             checkpoint ends; to keep the old record, a server has to keep all of it, or its page. Of who \
+             forks, memory is the sum of the proportional sizes (PSS) of the server and of its child, \
+             sampled; of the others it is the highest resident size that the kernel saw.",
         );
         let heads = [
             "variant",
