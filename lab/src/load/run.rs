@@ -14,6 +14,9 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::fd::OwnedFd;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 
 use super::connection::{Begun, Connection};
 use super::plan::{Load, Pace, Until};
@@ -25,6 +28,8 @@ use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
 use crate::process;
 
+/// The token of the timer among those of connections.
+const TIMER: u64 = u64::MAX;
 /// One read takes at most this much.
 const READ_BYTES: usize = 256 << 10;
 /// The longest sleep of the loop: it looks for Ctrl-C and for the end of the measurement this often.
@@ -65,6 +70,8 @@ impl Worker {
 
 struct Runner {
     poller: OwnedFd,
+    /// Wakes the loop when a beat is due: the poller itself only sleeps for whole milliseconds.
+    timer: OwnedFd,
     connections: Vec<Connection>,
     workers: Vec<Worker>,
     started: Instant,
@@ -144,8 +151,13 @@ impl Usage {
 impl Runner {
     fn new(load: &Load) -> Result<Runner> {
         let poller = epoll::create(epoll::CreateFlags::CLOEXEC).doing(|| "create a poller".to_owned())?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)
+            .doing(|| "create a timer".to_owned())?;
+        epoll::add(&poller, &timer, EventData::new_u64(TIMER), EventFlags::IN | EventFlags::ET)
+            .doing(|| "watch a timer".to_owned())?;
         let mut runner = Runner {
             poller,
+            timer,
             connections: Vec::new(),
             workers: Vec::new(),
             started: Instant::now(),
@@ -213,7 +225,7 @@ impl Runner {
         let sleep = if next_due.is_finite() {
             let wait = Duration::from_nanos(next_due as u64).saturating_sub(now);
             if in_beats {
-                wait.min(SLEEP_LIMIT)
+                self.wake_after(wait)?
             } else if wait < SPIN_WITHIN {
                 Duration::ZERO
             } else {
@@ -231,6 +243,9 @@ impl Runner {
         }
         let mut ended = 0;
         for event in events.drain(..) {
+            if event.data.u64() == TIMER {
+                continue;
+            }
             let index = event.data.u64() as usize;
             let flags = event.flags;
             if flags.contains(EventFlags::OUT) {
@@ -241,6 +256,18 @@ impl Runner {
             }
         }
         Ok(ended)
+    }
+
+    /// Has the timer end the next wait after `wait`. Returns how long the poller is to wait at most.
+    fn wake_after(&self, wait: Duration) -> Result<Duration> {
+        if wait.is_zero() || wait >= SLEEP_LIMIT {
+            return Ok(wait.min(SLEEP_LIMIT));
+        }
+        let once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let at = Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as _ };
+        let when = Itimerspec { it_interval: once, it_value: at };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &when).doing(|| "set a timer".to_owned())?;
+        Ok(SLEEP_LIMIT)
     }
 
     /// Appends and writes the next batch of a connection in a closed loop.
