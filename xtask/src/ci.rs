@@ -100,20 +100,23 @@ fn test(root: &Path, _: &Ci) -> Count {
     tests(&mut command(root, "cargo", &["test", "--quiet", "--workspace", "--no-fail-fast"]))
 }
 
-/// Model checking: the tests in modules called `model`. loom's types stand in for the atomics of the standard
-/// library in all that is compiled so, which therefore has a place of its own.
+/// Model checking: the tests in modules called `model`, by loom in all orders, by shuttle in many. Their
+/// types stand in for locks and atomics in all that is compiled so, which therefore has places of its own.
 fn models(root: &Path, _: &Ci) -> Count {
-    let target = target(root).join("models");
-    let packages = ["--package", "tarn-snapshot", "--package", "tarn-engine"];
-    let what = ["--lib", "--test", "history", "model::"];
-    tests(
-        command(root, "cargo", &["test", "--quiet"])
-            .args(packages)
-            .args(what)
-            .arg("--target-dir")
-            .arg(target)
-            .env("RUSTFLAGS", "--cfg loom"),
-    )
+    let check = |checker: &str, what: &[&str]| {
+        let target = target(root).join(if checker == "loom" { "models" } else { checker });
+        tests(
+            command(root, "cargo", &["test", "--quiet", "--lib"])
+                .args(what)
+                .arg("model::")
+                .arg("--target-dir")
+                .arg(target)
+                .env("RUSTFLAGS", format!("--cfg {checker}")),
+        )
+    };
+    let loom =
+        check("loom", &["--package", "tarn-snapshot", "--package", "tarn-engine", "--test", "history"]);
+    loom.and(check("shuttle", &["--package", "tarn-engine"]))
 }
 
 /// What miri, which runs a program step by step and knows what it may not do, says to the tests of the

@@ -21,14 +21,15 @@
 //! that order and hold no other.
 
 use super::entry::{Entry, touch_all};
+use super::latch::{
+    AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 use super::remset::VIEWS;
 use super::segment::{KeyHash, Segment};
 use crate::record::UnixMs;
 use crate::value::POSITION_BITS;
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 /// Entries a segment has on average before the table grows by one. Segments that wait for their split have up
 /// to twice as many: 800 still fit the 1,024 slots of a `hashbrown` table, and 400 fit 512.

@@ -3,6 +3,7 @@
 
 pub mod directory;
 pub mod entry;
+pub(crate) mod latch;
 pub mod remset;
 pub mod segment;
 pub mod visit;

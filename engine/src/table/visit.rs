@@ -12,12 +12,10 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-use parking_lot::RwLockUpgradableReadGuard;
 
 use super::directory::{LAST_POSITION, Table, depth_of, index_among};
 use super::entry::{Entry, touch_all};
+use super::latch::{Ordering, RwLockUpgradableReadGuard};
 use super::remset::{Freed, Reader, Readers};
 use super::segment::{KeyHash, Segment};
 use crate::record::Lsn;

@@ -18,10 +18,10 @@
 use crate::record::Lsn;
 use crate::table::{Reader, Readers, VIEWS};
 
+#[cfg(not(loom))]
+use crate::table::latch::{AtomicU64, Ordering};
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// There is no view of this number.
 const CLOSED: u64 = u64::MAX;
@@ -56,7 +56,8 @@ impl Cuts {
         self.active.fetch_or(mask, Ordering::AcqRel);
         let opening = self.openings.fetch_add(1, Ordering::Relaxed);
         let pending = PENDING | opening << VIEW_BITS | u64::from(*leader);
-        for bit in bits {
+        // The leader last: once it can be settled, all of them must be known to be pending.
+        for bit in bits.iter().rev() {
             // Release: who finds it pending, sees the bit set before it asks for the newest `Lsn`.
             self.at[*bit as usize].store(pending, Ordering::Release);
         }
@@ -106,7 +107,12 @@ impl Cuts {
             return None;
         }
         let leader = (found & (VIEWS as u64 - 1)) as u8;
-        let settled = if leader == bit { newest() } else { self.settled(leader, newest)? };
+        let settled = if leader == bit { Some(newest()) } else { self.settled(leader, newest) };
+        let Some(settled) = settled else {
+            // The leader is closed already, so its opening is over, and all of its cuts were settled.
+            let now = place.load(Ordering::Acquire);
+            return (now < PENDING).then_some(Lsn(now));
+        };
         match place.compare_exchange(found, settled.0, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Some(settled),
             // Somebody else was first.
@@ -183,12 +189,11 @@ mod model {
             let store = few_views();
             let writer = {
                 let store = store.clone();
-                thread::spawn(move || (store.write(0), store.write(1)))
+                thread::spawn(move || [0, 1, 0, 1].map(|bit| store.write(bit)))
             };
             let cut = store.open(&[1, 0]);
-            let (first, second) = writer.join().expect("a writer does not panic");
-            assert_right(cut, first);
-            assert_right(cut, second);
+            let writes = writer.join().expect("a writer does not panic");
+            writes.into_iter().for_each(|write| assert_right(cut, write));
             assert_eq!(store.cuts.settled(0, &|| store.newest()), Some(cut));
         });
     }

@@ -8,6 +8,8 @@
 //! Checkpoints, exports, a replica's copy and queries are consumers of views, and of nothing else.
 
 mod cuts;
+#[cfg(all(test, shuttle))]
+mod model;
 mod register;
 mod walk;
 

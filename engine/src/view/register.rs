@@ -2,15 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-
-use parking_lot::{Mutex, RwLock};
 
 use super::cuts::Cuts;
 use super::walk::View;
 use crate::io::Clock;
 use crate::record::Lsn;
+use crate::table::latch::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
 use crate::table::{END, Freed, Reader, Readers, Retained, Table, VIEWS};
 
 /// Why no view could be opened.

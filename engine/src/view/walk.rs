@@ -1,10 +1,10 @@
 //! Reading a view.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::register::{Opened, Views};
 use crate::record::Lsn;
+use crate::table::latch::Ordering;
 use crate::table::{END, Entry, Table, Visitor};
 
 /// The view was past a limit and has been cancelled; what was read last counts for nothing.

@@ -1,0 +1,191 @@
+//! Writers, views and a table that grows and shrinks, in random orders of their steps: tables and views as
+//! they are, on the locks and atomics of shuttle.
+//!
+//! ```text
+//!   3 writers: move amounts between keys, which come and go      the sum of all is the same
+//!   2 readers: open views, read them, close some early           in every view
+//!   1 that splits and merges segments                            nothing is kept at the end
+//! ```
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use shuttle::thread;
+
+use super::{ViewOptions, Views};
+use crate::io::SystemClock;
+use crate::record::{Change, Lsn};
+use crate::table::latch::{AtomicU64, Ordering, RwLockWriteGuard};
+use crate::table::{Entry, KeyHash, Retired, Segment, Table};
+use crate::value::ValueRef;
+
+const KEYS: u64 = 5;
+const BALANCE: u64 = 10;
+const SUM: u64 = KEYS * BALANCE;
+
+struct Store {
+    tables: [Arc<Table>; 1],
+    views: Arc<Views>,
+    newest: AtomicU64,
+}
+
+fn key_of(number: u64) -> Vec<u8> {
+    format!("account:{number}").into_bytes()
+}
+
+fn amount_in(entry: &Entry) -> u64 {
+    let ValueRef::String(text) = entry.value() else { panic!("accounts are strings") };
+    std::str::from_utf8(text).unwrap().parse().unwrap()
+}
+
+impl Store {
+    fn filled() -> Arc<Store> {
+        let views = Arc::new(Views::new(Arc::new(SystemClock::new()), Box::new(|_| {})));
+        let store = Store { tables: [Arc::default()], views, newest: AtomicU64::new(0) };
+        for number in 0..KEYS {
+            let mut latched = store.latch([number, number]);
+            store.put(&mut latched, number, BALANCE, Lsn(number + 1));
+        }
+        store.newest.store(KEYS, Ordering::Relaxed);
+        Arc::new(store)
+    }
+
+    fn newest(&self) -> Lsn {
+        Lsn(self.newest.fetch_add(0, Ordering::AcqRel))
+    }
+
+    /// Latches the segments of two keys, as a session does.
+    fn latch(&self, numbers: [u64; 2]) -> Vec<(usize, RwLockWriteGuard<'_, Segment>)> {
+        let table = &self.tables[0];
+        loop {
+            let places = || numbers.map(|number| table.index_of(KeyHash::of(&key_of(number))));
+            let mut wanted = places().to_vec();
+            wanted.sort_unstable();
+            wanted.dedup();
+            let latched: Vec<_> = wanted.iter().map(|index| (*index, table.write(*index))).collect();
+            if places().iter().all(|index| wanted.contains(index)) {
+                return latched;
+            }
+        }
+    }
+
+    /// Sets what a key has; a key without anything is deleted.
+    fn put(
+        &self,
+        latched: &mut [(usize, RwLockWriteGuard<'_, Segment>)],
+        number: u64,
+        amount: u64,
+        lsn: Lsn,
+    ) {
+        let (table, key) = (&self.tables[0], key_of(number));
+        let hash = KeyHash::of(&key);
+        let index = table.index_of(hash);
+        let (_, segment) = latched.iter_mut().find(|(other, _)| *other == index).expect("it is latched");
+        let text = amount.to_string().into_bytes();
+        let change = match amount {
+            0 => Change::Delete,
+            _ => Change::Put { value: text.into(), expiry: None },
+        };
+        let readers = table.waiting(&self.views.before(lsn, || self.newest()), hash);
+        let mut retired = Retired::default();
+        let (effect, fits) = segment.apply(hash, &key, &change, lsn, &readers, &mut retired);
+        assert!(fits);
+        table.note(index, effect.keys, effect.expiry);
+        self.views.note_kept(retired.kept);
+    }
+
+    /// Moves `share` of what one key has to another: two records, one group.
+    fn transfer(&self, from: u64, to: u64, share: u64) {
+        let mut latched = self.latch([from, to]);
+        let balance = |number: u64| {
+            let key = key_of(number);
+            let hash = KeyHash::of(&key);
+            latched.iter().find_map(|(_, segment)| segment.find(hash, &key)).map_or(0, amount_in)
+        };
+        let (of_from, of_to) = (balance(from), balance(to));
+        let amount = of_from.min(share);
+        let first = Lsn(1 + self.newest.fetch_add(2, Ordering::AcqRel));
+        self.put(&mut latched, from, of_from - amount, first);
+        self.put(&mut latched, to, of_to + amount, first.after(1));
+    }
+
+    fn open(&self, options: &[ViewOptions]) -> Vec<super::View> {
+        self.views.open(options, &self.tables, || self.newest()).unwrap()
+    }
+
+    fn read_once(&self) {
+        let mut view = self.open(&[ViewOptions::once("test")]).remove(0);
+        let mut sum = 0;
+        while view.step(&mut |entry: &Entry| sum += amount_in(entry)).unwrap().is_some() {}
+        assert_eq!(sum, SUM);
+    }
+
+    /// One that is closed early and one that is read twice, of the same instant.
+    fn read_pinned(&self) {
+        let mut views = self.open(&[ViewOptions::once("test"), ViewOptions::pinned("test")]);
+        let (pinned, mut once) = (views.pop().unwrap(), views.pop().unwrap());
+        once.step(&mut |_: &Entry| {}).unwrap();
+        for _ in 0..2 {
+            let (mut sum, mut from) = (0, Some(0));
+            while let Some(at) = from {
+                from = pinned.read_at(0, at, &mut |entry: &Entry| sum += amount_in(entry)).unwrap();
+            }
+            assert_eq!(sum, SUM);
+            if let Some(db) = once.next_db() {
+                assert_eq!(db, 0);
+            }
+        }
+    }
+}
+
+fn history() {
+    let store = Store::filled();
+    let mut threads = Vec::new();
+    for writer in 0..3 {
+        let store = store.clone();
+        threads.push(thread::spawn(move || {
+            // The second may take all that there is: the key is gone.
+            store.transfer(writer, (writer + 1) % KEYS, 3);
+            store.transfer((writer + 3) % KEYS, writer, SUM);
+        }));
+    }
+    for reader in 0..2 {
+        let store = store.clone();
+        threads.push(thread::spawn(move || {
+            if reader == 0 {
+                store.read_once();
+                store.read_once();
+            } else {
+                store.read_pinned();
+            }
+        }));
+    }
+    {
+        let store = store.clone();
+        threads.push(thread::spawn(move || {
+            // Room for 1,200 keys takes three segments; of so few keys one is enough.
+            store.tables[0].make_room(1_200);
+            store.tables[0].shrink(1);
+            store.tables[0].make_room(1_200);
+            store.tables[0].shrink(2);
+        }));
+    }
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    store.tables[0].assert_invariants();
+    store.read_once();
+    let status = store.views.status();
+    assert_eq!((status.open.len(), status.retained.records, status.retained.bytes), (0, 0, 0));
+}
+
+#[test]
+fn every_view_has_the_sum_in_random_orders() {
+    shuttle::check_random(history, 20_000);
+}
+
+#[test]
+fn every_view_has_the_sum_whoever_is_held_up() {
+    shuttle::check_pct(history, 20_000, 4);
+}
