@@ -8,7 +8,7 @@
 //! It is what Redis does, and what the other algorithms are compared with. The file is as theirs. The child
 //! works as fast as it can, in one thread.
 //!
-//! With the gate closed no command runs, nothing expires and no table grows: all of these are inside of it.
+//! With the gate closed no command runs, nothing expires, no table grows or shrinks: all of it is inside.
 //! Outside, views are read and given up, which changes nothing of a segment but what it keeps for views; and
 //! the reaper frees what no table has any more. The child looks at neither.
 
