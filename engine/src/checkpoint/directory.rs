@@ -21,7 +21,7 @@ use super::load::{Loaded, load};
 use super::manifest::{Checkpoint, MANIFEST, file_name};
 use super::merge::merge;
 use super::reader::FileReader;
-use super::take::{Base, Progress, Source, TakeOptions, dump};
+use super::take::{Base, Pacer, Progress, Source, TakeOptions, dump};
 use super::writer::{self, Totals};
 use crate::io::{Disk, DiskLock};
 use crate::record::{Lsn, UnixMs};
@@ -251,7 +251,7 @@ impl Taking<'_> {
         let (kind, since) = base.map_or((FileKind::Full, Lsn::ZERO), |base| (FileKind::Changes, base.cut));
         let header = self.header(kind, cut, since, databases);
         let pace = self.options.pace;
-        let totals = writer::write(&file, &header, self.options.writers, &progress.bytes, |blocks| {
+        let totals = writer::write(&file, &header, self.options, &progress.bytes, |blocks| {
             let dumped = dump(view, base, pace, progress, self.source.clock(), blocks);
             self.taken.read = self.elapsed();
             dumped
@@ -300,9 +300,9 @@ impl Taking<'_> {
         let mut changes = FileReader::open(&**disk, changes)?;
         let header = self.header(FileKind::Full, next_base.cut, Lsn::ZERO, changes.header.databases as usize);
         let file = disk.create(path)?;
-        let totals = writer::write(&file, &header, self.options.writers, &progress.bytes, |blocks| {
-            let gives_up = |failed: bool| failed || progress.is_stopped();
-            merge(&mut full, &mut changes, blocks, gives_up)
+        let totals = writer::write(&file, &header, self.options, &progress.bytes, |blocks| {
+            let mut pacer = Pacer::new(self.options.pace, progress, self.source.clock());
+            merge(&mut full, &mut changes, blocks, || pacer.rest_if_due())
         })?;
         Ok((next_base, totals))
     }

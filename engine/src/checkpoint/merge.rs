@@ -100,12 +100,12 @@ impl Changes<'_> {
     }
 }
 
-/// Writes what `full` and `changes` say together.
+/// Writes what `full` and `changes` say together. `goes_on` is asked now and then.
 pub(super) fn merge(
     full: &mut FileReader,
     changes: &mut FileReader,
     out: &mut Blocks<'_>,
-    gives_up: impl Fn(bool) -> bool,
+    mut goes_on: impl FnMut() -> Result<(), CheckpointError>,
 ) -> Result<(), CheckpointError> {
     let mut full = Stream::of(full);
     let stream = Stream::of(changes);
@@ -116,9 +116,11 @@ pub(super) fn merge(
     while let Some(record) = full.next()? {
         match record {
             Record::Range { db: next, from, .. } => {
-                if gives_up(out.has_failed()) {
-                    return Err(CheckpointError::Stopped);
+                if out.has_failed() {
+                    // What has failed says so itself.
+                    return Ok(());
                 }
+                goes_on()?;
                 changes.write_up_to(next, from, out)?;
                 if next != db {
                     db = next;

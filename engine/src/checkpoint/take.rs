@@ -17,16 +17,17 @@ use crate::view::{View, ViewError};
 /// How hard a checkpoint works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// It rests two thirds of the time, so that clients notice little of it.
+    /// It rests three quarters of the time, and what writes it gives way to all others, so that clients
+    /// notice little of it.
     Quiet,
     /// As fast as it can.
     Fast,
 }
 
 /// A quiet checkpoint rests so many times as long as it worked.
-const REST: u32 = 2;
+const REST: u32 = 3;
 /// It works so long before it rests.
-const WORK: Duration = Duration::from_micros(500);
+const WORK: Duration = Duration::from_micros(100);
 
 /// How a checkpoint is taken.
 #[derive(Clone, Copy, Debug)]

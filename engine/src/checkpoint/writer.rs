@@ -15,6 +15,8 @@ use crossbeam_channel::{Receiver, Sender};
 use super::format::FILE_HEADER_BYTES;
 use super::format::{BLOCK_BYTES, BLOCK_HEADER_BYTES, BlockHead, CONTINUES, FileHeader, LAST, tag};
 use super::reader::Record;
+use super::take::{Pace, TakeOptions};
+use crate::io::os::give_way;
 use crate::io::{DiskError, DiskFile, DiskResult};
 use crate::table::Entry;
 use crate::value::packed::Varint;
@@ -161,12 +163,12 @@ impl Blocks<'_> {
     }
 }
 
-/// Writes a file with what `fill` puts into it, with `threads` threads beside this one, and makes its bytes
-/// durable. `written` counts them. `fill` says whether the file is complete.
+/// Writes a file with what `fill` puts into it, as `options` say, and makes its bytes durable. `written`
+/// counts them. `fill` says whether the file is complete.
 pub(super) fn write<E>(
     file: &Arc<dyn DiskFile>,
     header: &FileHeader,
-    threads: usize,
+    options: TakeOptions,
     written: &AtomicU64,
     fill: impl FnOnce(&mut Blocks<'_>) -> Result<(), E>,
 ) -> Result<Totals, E>
@@ -178,9 +180,9 @@ where
     let totals = std::thread::scope(|scope| {
         let (sealed, blocks) = crossbeam_channel::bounded(BLOCKS_QUEUED);
         let (give_back, returned) = crossbeam_channel::bounded(BLOCKS_QUEUED);
-        let writer = Writer { file, blocks, give_back, failed: &failed, written };
+        let writer = Writer { file, pace: options.pace, blocks, give_back, failed: &failed, written };
         let mut writers = Vec::new();
-        for _ in 0..threads.max(1) {
+        for _ in 0..options.writers.max(1) {
             match writer.clone().start(scope) {
                 Ok(started) => writers.push(started),
                 Err(error) if writers.is_empty() => {
@@ -216,6 +218,7 @@ where
 #[derive(Clone)]
 struct Writer<'f> {
     file: &'f Arc<dyn DiskFile>,
+    pace: Pace,
     blocks: Receiver<Sealed>,
     give_back: Sender<Vec<u8>>,
     failed: &'f AtomicBool,
@@ -226,6 +229,9 @@ impl<'f> Writer<'f> {
     fn start<'s>(self, scope: &'s Scope<'s, 'f>) -> io::Result<ScopedJoinHandle<'s, DiskResult<()>>> {
         let thread = std::thread::Builder::new().name("tarn-checkpoint".to_owned());
         let run = move || {
+            if self.pace == Pace::Quiet {
+                give_way();
+            }
             let outcome = self.run();
             if outcome.is_err() {
                 self.failed.store(true, Ordering::Relaxed);

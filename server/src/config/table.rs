@@ -102,7 +102,7 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "name of the RDB file in dir, for checkpoint-format rdb").protected(),
     Directive::run_time("checkpoint-pace", Shape::Choice(CheckpointPace::NAMES), "quiet",
         field!(checkpoint_pace),
-        "whether checkpoints rest two thirds of the time, or work as fast as they can"),
+        "whether checkpoints rest most of the time and give way to clients, or work as fast as they can"),
     Directive::run_time("view-memory-limit", memory(0, BYTES_MAX), "0", field!(view_memory_limit_bytes),
         "old versions kept for views past which the oldest is cancelled; 0 for none"),
     Directive::at_start("log-dir", Shape::Paths, "", field!(log_dir_setting),
