@@ -261,7 +261,7 @@ fn transfers_between_latched_keys_keep_the_sum() {
 
 fn balance(latched: &tarn_engine::session::Latched<'_>, key: &str) -> i64 {
     match latched.get(0, key.as_bytes()).map(|entry| entry.value()) {
-        Some(ValueRef::String(text)) => std::str::from_utf8(text).unwrap().parse().unwrap(),
+        Some(ValueRef::String(text)) => std::str::from_utf8(&text.to_bytes()).unwrap().parse().unwrap(),
         _ => panic!("{key} is a string"),
     }
 }

@@ -378,7 +378,7 @@ fn the_sum_of_all_accounts_is_exact_in_every_view() {
 
 fn balance_of(entry: &Entry) -> i64 {
     match entry.value() {
-        ValueRef::String(text) => std::str::from_utf8(text).unwrap().parse().unwrap(),
+        ValueRef::String(text) => std::str::from_utf8(&text.to_bytes()).unwrap().parse().unwrap(),
         _ => panic!("accounts are strings"),
     }
 }

@@ -69,6 +69,17 @@ impl<W: Write> Sink<W> {
         }
     }
 
+    /// A string of `len` bytes, in pieces. REQUIRES: it is too long for a number.
+    pub(crate) fn long_string<'p>(
+        &mut self,
+        len: usize,
+        mut pieces: impl Iterator<Item = &'p [u8]>,
+    ) -> io::Result<()> {
+        assert!(len > NUMBER_BYTES_MAX, "a short string may have to be written as a number");
+        self.number(len as u64)?;
+        pieces.try_for_each(|piece| self.bytes(piece))
+    }
+
     /// Writes the checksum of all before it, and everything out.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         self.flush()?;
@@ -118,6 +129,14 @@ impl<'w, W: Write> ValueWriter<'w, W> {
     pub fn element(&mut self, element: &[u8]) -> io::Result<()> {
         self.count(matches!(self.kind, Kind::String | Kind::List | Kind::Set));
         self.sink.string(element)
+    }
+
+    /// As `element`, of `len` bytes that come in pieces.
+    ///
+    /// Panics if there are not more than some bytes: what may be a number must be looked at in one piece.
+    pub fn long_element<'p>(&mut self, len: usize, pieces: impl Iterator<Item = &'p [u8]>) -> io::Result<()> {
+        self.count(matches!(self.kind, Kind::String | Kind::List | Kind::Set));
+        self.sink.long_string(len, pieces)
     }
 
     /// A field of a hash.

@@ -35,6 +35,21 @@ pub(crate) fn blob(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// A type, a length and that many bytes, which stand in several places.
+pub(crate) fn blob_of_pieces<'p>(
+    out: &mut Vec<u8>,
+    kind: u8,
+    len: usize,
+    pieces: impl Iterator<Item = &'p [u8]>,
+) {
+    out.reserve(len + HEADER_BYTES_MAX + 2);
+    header(out, kind, len as u64);
+    let end = out.len() + len;
+    pieces.for_each(|piece| out.extend_from_slice(piece));
+    assert_eq!(out.len(), end, "the pieces are as long as was said before them");
+    out.extend_from_slice(b"\r\n");
+}
+
 /// A type and a text. The text must not end the line early: its line ends become spaces.
 pub(crate) fn line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {
     out.reserve(text.len() + 3);

@@ -5,11 +5,12 @@ use crate::client::{After, Client};
 use crate::error::CommandError;
 use crate::shared::Shared;
 use std::borrow::Cow;
+use std::ops::Range;
 use std::time::Duration;
 use tarn_engine::Entry;
 use tarn_engine::record::{BYTES_MAX, Batch, Bytes, Change, Kind, UnixMs, Write};
 use tarn_engine::session::Latched;
-use tarn_engine::value::{HashRef, ListRef, SetRef, ValueRef, ZSetRef};
+use tarn_engine::value::{HashRef, ListRef, SetRef, StringRef, ValueRef, ZSetRef};
 use tarn_resp::reply::Writer;
 use tarn_resp::request::{Args, OwnedArgs};
 
@@ -45,7 +46,7 @@ impl<'c, 'a> Context<'c, 'a> {
     }
 
     /// The string at `key`; `None` if the key is missing.
-    pub fn string(&self, key: &[u8]) -> Result<Option<&'c [u8]>, CommandError> {
+    pub fn string(&self, key: &[u8]) -> Result<Option<StringRef<'c>>, CommandError> {
         match self.entry(key).map(Entry::value) {
             None => Ok(None),
             Some(ValueRef::String(value)) => Ok(Some(value)),
@@ -86,6 +87,21 @@ impl<'c, 'a> Context<'c, 'a> {
             None => Ok(None),
             Some(ValueRef::ZSet(value)) => Ok(Some(value)),
             Some(_) => Err(CommandError::WrongType),
+        }
+    }
+
+    /// Replies with a string.
+    #[inline]
+    pub fn reply_string(&mut self, string: StringRef<'_>) {
+        self.reply_part(string, 0..string.len());
+    }
+
+    /// Replies with a part of a string. REQUIRES: it ends in there.
+    #[inline]
+    pub fn reply_part(&mut self, string: StringRef<'_>, range: Range<usize>) {
+        match string.whole() {
+            Some(bytes) => self.reply.bulk(&bytes[range]),
+            None => self.reply.bulk_of_pieces(range.len(), string.pieces(range)),
         }
     }
 

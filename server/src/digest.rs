@@ -19,13 +19,24 @@ pub struct Digest([u8; 20]);
 impl Digest {
     /// Takes in `bytes`; the order of calls matters.
     pub fn mix(&mut self, bytes: &[u8]) {
-        self.add(bytes);
+        self.mix_pieces(std::iter::once(bytes));
+    }
+
+    /// As `mix`, with bytes that stand in several places.
+    fn mix_pieces<'p>(&mut self, pieces: impl Iterator<Item = &'p [u8]>) {
+        let mut hash = Sha1::new();
+        pieces.for_each(|piece| hash.update(piece));
+        self.add_hash(&hash);
         self.0 = Sha1::from(self.0).digest().bytes();
     }
 
     /// Takes in `bytes`; the order of calls does not matter.
     pub fn add(&mut self, bytes: &[u8]) {
-        self.0.iter_mut().zip(Sha1::from(bytes).digest().bytes()).for_each(|(a, b)| *a ^= b);
+        self.add_hash(&Sha1::from(bytes));
+    }
+
+    fn add_hash(&mut self, hash: &Sha1) {
+        self.0.iter_mut().zip(hash.digest().bytes()).for_each(|(a, b)| *a ^= b);
     }
 
     /// Takes in another digest; the order of calls does not matter.
@@ -64,7 +75,7 @@ pub fn of_entry(entry: &Entry, with_key: bool) -> Digest {
     }
     digest.mix(&number_of(entry.kind()).to_be_bytes());
     match entry.value() {
-        ValueRef::String(value) => digest.mix(value),
+        ValueRef::String(value) => digest.mix_pieces(value.pieces(0..value.len())),
         ValueRef::List(list) => list.iter_from(0).for_each(|element| digest.mix(element)),
         ValueRef::Set(set) => set.iter().for_each(|member| digest.add(member)),
         ValueRef::ZSet(zset) => {

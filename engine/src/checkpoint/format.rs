@@ -21,7 +21,7 @@ pub(super) const BODY_BYTES_MAX: u64 = 3 << 30;
 
 /// The last block of a file.
 pub(super) const LAST: u8 = 1;
-/// The collection at the end of this block goes on in the next.
+/// The large value at the end of this block goes on in the next.
 pub(super) const CONTINUES: u8 = 1 << 1;
 
 /// What a record of a block is.
@@ -30,7 +30,7 @@ pub(super) mod tag {
     pub(crate) const RANGE: u8 = 1;
     /// `[length varint][block]`: an entry in one piece.
     pub(crate) const ENTRY: u8 = 2;
-    /// `[length varint][block]`: a collection in nodes, of which the leaves follow.
+    /// `[length varint][block]`: a value in nodes, of which the leaves follow.
     pub(crate) const NODES: u8 = 3;
     /// `[length varint][elements]`: a leaf.
     pub(crate) const LEAF: u8 = 4;

@@ -79,7 +79,7 @@ pub(super) fn load(
         for loader in loaders {
             loader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
-        if run.is_empty() { Ok(()) } else { Err(damaged(&path, 0, "the last collection has no end")) }
+        if run.is_empty() { Ok(()) } else { Err(damaged(&path, 0, "the last large value has no end")) }
     })?;
     let keys = loaded.into_inner();
     if keys != reader.keys() {
@@ -126,9 +126,9 @@ impl Loading<'_> {
                     continue;
                 }
                 Record::Entry(bytes) => Entry::from_stored(bytes),
-                Record::Nodes(head) => Entry::from_stored_nodes(head, &elements_of(&mut records)?),
+                Record::Nodes(head) => Entry::from_stored_nodes(head, &leaves_of(&mut records)?),
                 Record::Leaf(_) | Record::End => {
-                    return Err(records.damaged("a leaf belongs to no collection"));
+                    return Err(records.damaged("a leaf belongs to no value"));
                 }
             };
             let Some(entry) = entry else { return Err(records.damaged("this is no entry")) };
@@ -171,15 +171,15 @@ impl Density {
     }
 }
 
-/// The elements in the leaves up to the end of a collection.
-fn elements_of(records: &mut Records<'_>) -> Result<Vec<u8>, CheckpointError> {
-    let mut elements = Vec::new();
+/// The leaves up to the end of a large value.
+fn leaves_of<'b>(records: &mut Records<'b>) -> Result<Vec<&'b [u8]>, CheckpointError> {
+    let mut leaves = Vec::new();
     loop {
         match records.next() {
-            Some(Ok(Record::Leaf(leaf))) => elements.extend_from_slice(leaf),
-            Some(Ok(Record::End)) => return Ok(elements),
+            Some(Ok(Record::Leaf(leaf))) => leaves.push(leaf),
+            Some(Ok(Record::End)) => return Ok(leaves),
             Some(Err(error)) => return Err(error),
-            _ => return Err(records.damaged("a collection has no end")),
+            _ => return Err(records.damaged("a large value has no end")),
         }
     }
 }

@@ -33,7 +33,7 @@ impl Block {
         self.header.head.db
     }
 
-    /// Whether the collection at its end goes on in the next block.
+    /// Whether the large value at its end goes on in the next block.
     pub(super) const fn continues(&self) -> bool {
         self.header.head.flags & CONTINUES != 0
     }

@@ -55,7 +55,7 @@ pub(super) struct Blocks<'f> {
     db: u8,
     /// Where the block goes.
     offset: u64,
-    /// Collections in nodes, by pointer: they are written when no latch is held.
+    /// Large values, by pointer: they are written when no latch is held.
     large: Vec<Entry>,
     totals: Totals,
 }

@@ -132,7 +132,7 @@ impl Entry {
 
     /// Bytes of the allocation, known without a look at it.
     #[inline]
-    fn block_len(&self) -> usize {
+    pub(super) fn block_len(&self) -> usize {
         self.body.block().len()
     }
 
@@ -157,8 +157,10 @@ impl Entry {
     /// What `OBJECT ENCODING` replies; the limits that were in force at each write decide, as in Redis.
     pub fn encoding(&self) -> &'static str {
         match (self.kind(), self.body.block().sticky()) {
-            (Kind::String, false) => limits::string_encoding(self.body.block().payload()),
-            (Kind::String, true) => "raw",
+            (Kind::String, false) if self.body.nodes().is_none() => {
+                limits::string_encoding(self.body.block().payload())
+            }
+            (Kind::String, _) => "raw",
             (Kind::List, _) => "quicklist",
             (Kind::Set, false) => "intset",
             (Kind::ZSet | Kind::Hash, false) => "listpack",
@@ -279,20 +281,14 @@ impl Entry {
     fn patch(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Mismatch> {
         self.expect(Kind::String)?;
         let offset = usize::try_from(offset).map_err(|_| Mismatch)?;
-        let end = offset.checked_add(bytes.len()).filter(|end| *end <= BYTES_MAX).ok_or(Mismatch)?;
+        offset.checked_add(bytes.len()).filter(|end| *end <= BYTES_MAX).ok_or(Mismatch)?;
         let mut header = self.body.block().header();
         if header.lsn != Lsn::ZERO && (!header.sticky || header.base.is_none()) {
             (header.sticky, header.base) = (true, header.base.or(Some(header.lsn)));
             self.body.block_mut().set_header(&header);
         }
         self.body.block_mut().set_sticky();
-        let len = self.body.block().payload().len();
-        if end > len {
-            let zeros = vec![0; offset.saturating_sub(len)];
-            self.body.block_mut().splice_payload(offset.min(len)..len, &[&zeros, bytes]);
-        } else {
-            self.body.block_mut().payload_mut()[offset..end].copy_from_slice(bytes);
-        }
+        self.body.patch(offset, bytes);
         Ok(())
     }
 
@@ -369,12 +365,12 @@ impl Entry {
         Body::from_stored(bytes).map(|body| Entry { body })
     }
 
-    /// The entry of a block and the elements of its nodes; `None` if they are none.
-    pub(crate) fn from_stored_nodes(head: &[u8], elements: &[u8]) -> Option<Entry> {
-        Body::from_stored_nodes(head, elements).map(|body| Entry { body })
+    /// The entry of a block and the leaves of its nodes; `None` if they are none.
+    pub(crate) fn from_stored_nodes(head: &[u8], leaves: &[&[u8]]) -> Option<Entry> {
+        Body::from_stored_nodes(head, leaves).map(|body| Entry { body })
     }
 
-    /// The nodes of a large collection.
+    /// The nodes of a large value.
     #[cfg(test)]
     pub(crate) fn nodes(&self) -> Option<&crate::value::nodes::Nodes> {
         self.body.nodes()
@@ -411,7 +407,7 @@ mod tests {
 
     fn string(entry: &Entry) -> &[u8] {
         match entry.value() {
-            ValueRef::String(value) => value,
+            ValueRef::String(value) => value.whole().unwrap(),
             _ => panic!("the entry is a string"),
         }
     }

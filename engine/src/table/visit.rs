@@ -22,6 +22,9 @@ use crate::record::Lsn;
 
 /// Entries that are read under one latch. More are only read where they have one position.
 const PART_ENTRIES: usize = 128;
+/// What is in one allocation may be copied under the latch; of longer entries fewer are read, so that these
+/// are about as many bytes.
+const PART_BYTES: usize = 256 << 10;
 /// The number of positions: where a walk ends.
 pub const END: u64 = LAST_POSITION + 1;
 
@@ -134,8 +137,10 @@ impl Segment {
         let mut found: Vec<(u64, &Entry)> =
             placed.filter(|(at, entry)| range.contains(at) && entry.lsn() <= cut).collect();
         let mut end = range.end;
-        if found.len() > PART_ENTRIES {
-            let (before, first, _) = found.select_nth_unstable_by_key(PART_ENTRIES, |(at, _)| *at);
+        let bytes: usize = found.iter().map(|(_, entry)| entry.block_len()).sum();
+        let most = (found.len() * PART_BYTES / bytes.max(1)).clamp(1, PART_ENTRIES);
+        if found.len() > most {
+            let (before, first, _) = found.select_nth_unstable_by_key(most, |(at, _)| *at);
             // Equal positions go together: all of the first, if there is nothing before it.
             let bound = first.0;
             end = if before.iter().any(|(at, _)| *at < bound) { bound } else { bound + 1 };

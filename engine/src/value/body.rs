@@ -1,13 +1,17 @@
-//! All that one key holds, block and nodes: the operations on elements in either form, and the move from
-//! packed to nodes.
+//! All that one key holds, block and nodes: the operations on either form, and the move from one allocation
+//! to nodes.
 //!
 //! A collection moves when it outgrows [`PACKED_BYTES_MAX`] or [`PACKED_COUNT_MAX`], and stays in nodes until
-//! the key goes: what shrank tends to grow again, and a scan that began in nodes can go on.
+//! the key goes: what shrank tends to grow again, and a scan that began in nodes can go on. A string moves
+//! when it becomes longer than [`WHOLE_BYTES_MAX`], and a new one that is put in its place may be small
+//! again.
 
 use super::block::{Block, Header, PACKED_EMPTY, packed_parts};
+use super::chunks::{Chunks, ZEROS};
 use super::form::Form;
 use super::nodes::{Garbage, Nodes, PACKED_BYTES_MAX, PACKED_COUNT_MAX};
 use super::packed::{self, HASH, LIST, Layout, SET, ZSET};
+use super::string::WHOLE_BYTES_MAX;
 use super::tree::Order;
 use super::{HashRef, ListRef, SetRef, ValueRef, ZSetRef, hash, image, limits, list, set, zset};
 use crate::record::{Kind, Lsn, Side};
@@ -20,16 +24,13 @@ const BLOCK_BYTES_LARGE: usize = 256 << 10;
 pub(crate) enum Body {
     /// All is in the block.
     Small(Block),
-    /// A large collection.
+    /// A large collection, or a giant string.
     Large(Box<Large>),
 }
 
-/// Bytes of the nodes from a root to a leaf, about.
-const PATH_BYTES: usize = 4096;
-
 const _: () = assert!(size_of::<Body>() == 16, "the two forms are told apart by the block's pointer");
 
-/// A collection of which the elements are in nodes; the block's payload is empty.
+/// A collection of which the elements are in nodes, or a string in chunks; the block's payload is empty.
 #[derive(Clone)]
 pub(crate) struct Large {
     block: Block,
@@ -58,7 +59,7 @@ impl Body {
         }
     }
 
-    /// The nodes of a large collection.
+    /// The nodes of a large value.
     #[inline]
     pub(crate) fn nodes(&self) -> Option<&Nodes> {
         match self {
@@ -67,14 +68,19 @@ impl Body {
         }
     }
 
-    /// A collection of these nodes. REQUIRES: the block has no payload.
+    /// A value of these nodes. REQUIRES: the block has no payload.
     pub(crate) fn of_nodes(block: Block, nodes: Nodes) -> Body {
         Body::Large(Box::new(Large { block, nodes }))
     }
 
     /// A string.
     pub(crate) fn string(header: &Header, key: &[u8], value: &[u8]) -> Body {
-        Body::Small(Block::new(header, key, value))
+        if value.len() <= WHOLE_BYTES_MAX {
+            return Body::Small(Block::new(header, key, value));
+        }
+        let mut chunks = Chunks::default();
+        chunks.write(0, value);
+        Body::of_nodes(Block::new(header, key, &[]), Nodes::String(chunks))
     }
 
     /// Nothing yet.
@@ -115,20 +121,50 @@ impl Body {
     /// Makes this string another one in the memory that it has; `false`, and nothing has changed, if that is
     /// not to be done.
     pub(crate) fn overwrite(&mut self, header: &Header, value: &[u8]) -> bool {
-        let len = self.block().payload().len();
-        if self.block().kind() != Kind::String || len != value.len() && self.block().len() > BLOCK_BYTES_LARGE
-        {
-            return false;
+        let (block, nodes) = self.parts_mut();
+        let len = block.payload().len();
+        match nodes {
+            Some(Nodes::String(chunks)) if chunks.len() == value.len() => chunks.write(0, value),
+            None if block.kind() == Kind::String
+                && value.len() <= WHOLE_BYTES_MAX
+                && (len == value.len() || block.len() <= BLOCK_BYTES_LARGE) =>
+            {
+                block.splice_payload(0..len, &[value]);
+            }
+            _ => return false,
         }
-        self.block_mut().set_header(header);
-        self.block_mut().splice_payload(0..len, &[value]);
+        block.set_header(header);
         true
+    }
+
+    /// Writes `bytes` at `offset` of this string; zeros come between them and an end that is before.
+    pub(crate) fn patch(&mut self, offset: usize, bytes: &[u8]) {
+        let (block, nodes) = self.parts_mut();
+        if let Some(Nodes::String(chunks)) = nodes {
+            return chunks.write(offset, bytes);
+        }
+        let (len, end) = (block.payload().len(), offset + bytes.len());
+        if end > WHOLE_BYTES_MAX {
+            let mut chunks = Chunks::default();
+            chunks.write(0, block.payload());
+            chunks.write(offset, bytes);
+            self.set_nodes(Nodes::String(chunks));
+        } else if end > len {
+            let zeros = &ZEROS[..offset.saturating_sub(len)];
+            block.splice_payload(offset.min(len)..len, &[zeros, bytes]);
+        } else {
+            block.payload_mut()[offset..end].copy_from_slice(bytes);
+        }
     }
 
     /// What takes long to free, if anything.
     pub(crate) fn discard(self) -> Option<Garbage> {
         match self {
-            Body::Large(large) => Some(Garbage::nodes(Box::new(large.nodes), large.block.header().base)),
+            Body::Large(large) => {
+                let is_quick =
+                    matches!(&large.nodes, Nodes::String(chunks) if chunks.len() <= BLOCK_BYTES_LARGE);
+                (!is_quick).then(|| Garbage::nodes(Box::new(large.nodes), large.block.header().base))
+            }
             Body::Small(block) if block.len() > BLOCK_BYTES_LARGE => Some(Garbage::block(block)),
             Body::Small(_) => None,
         }
@@ -143,7 +179,7 @@ impl Body {
         size_of::<Body>() + self.block().len() + large
     }
 
-    /// As `bytes`, but those of nodes are estimated by one leaf.
+    /// As `bytes`, but those of nodes are estimated by what one look tells.
     pub(crate) fn bytes_about(&self) -> usize {
         let large = match self {
             Body::Small(_) => 0,
@@ -154,13 +190,14 @@ impl Body {
 
     /// About how many bytes a clone costs that differs in one element.
     pub(crate) fn bytes_of_path(&self) -> usize {
-        let large = if self.nodes().is_some() { size_of::<Large>() + PATH_BYTES } else { 0 };
+        let large = self.nodes().map_or(0, |nodes| size_of::<Large>() + nodes.bytes_of_path());
         size_of::<Body>() + self.block().len() + large
     }
 
-    /// The nodes as garbage, only for the records that it reports: others go on to use them.
+    /// The nodes as garbage, only for the records that it reports: others go on to use them. Those of a
+    /// string have none.
     pub(crate) fn records_of_nodes(&self) -> Option<Garbage> {
-        let nodes = self.nodes()?.clone();
+        let nodes = self.nodes().filter(|nodes| !matches!(nodes, Nodes::String(_)))?.clone();
         Some(Garbage::nodes(Box::new(nodes), self.block().header().base))
     }
 
@@ -180,7 +217,7 @@ impl Body {
         }
         let payload = self.block().payload();
         match self.block().kind() {
-            Kind::String => ValueRef::String(payload),
+            Kind::String => ValueRef::String(payload.into()),
             Kind::List => ValueRef::List(ListRef { form: packed_form(LIST, payload) }),
             Kind::Set => ValueRef::Set(SetRef { form: packed_form(SET, payload) }),
             Kind::ZSet => ValueRef::ZSet(ZSetRef {

@@ -1,12 +1,13 @@
 //! What a key can hold, as data structures: no log, no latch, no I/O.
 //!
-//! A small collection is *packed*: its elements stand one behind the other in the one allocation of its
-//! entry. A large one lives in a tree of bounded copy-on-write nodes, whose leaves hold the same bytes. So
-//! one set of functions on bytes serves both, and a clone of a large collection costs nothing until one of
-//! the two is written to.
+//! A small string stands in the one allocation of its entry, and so does a small collection, which is
+//! *packed*: its elements stand one behind the other. Large ones live in trees of bounded copy-on-write
+//! nodes, so that a clone costs nothing until one of the two is written to, and then a path of nodes. The
+//! leaves of collections hold the bytes that packed ones do: one set of functions serves both.
 
 pub(crate) mod block;
 pub(crate) mod body;
+pub(crate) mod chunks;
 pub(crate) mod form;
 pub mod hash;
 pub mod image;
@@ -21,6 +22,7 @@ mod promises;
 pub(crate) mod scattered;
 pub mod set;
 pub(crate) mod stored;
+pub(crate) mod string;
 pub(crate) mod tree;
 pub mod zset;
 
@@ -30,6 +32,7 @@ pub use limits::EncodingLimits;
 pub use list::ListRef;
 pub use nodes::Garbage;
 pub use set::SetRef;
+pub use string::StringRef;
 pub use zset::ZSetRef;
 
 use std::hash::{BuildHasher, Hasher};
@@ -38,8 +41,8 @@ use std::sync::LazyLock;
 /// A value, borrowed from its entry.
 #[derive(Clone, Copy)]
 pub enum ValueRef<'a> {
-    /// A string's bytes.
-    String(&'a [u8]),
+    /// A string.
+    String(StringRef<'a>),
     /// A list.
     List(ListRef<'a>),
     /// A set.

@@ -1,4 +1,4 @@
-//! Collections against plain models, by random changes that carry them over the bound between packed and
+//! Values against plain models, by random changes that carry them over the bound between one allocation and
 //! nodes, both ways in number of elements.
 
 #![allow(clippy::unwrap_used)]
@@ -9,7 +9,10 @@ use std::collections::{HashMap, VecDeque};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::chunks::CHUNK_BYTES;
 use super::nodes::Nodes;
+use super::stored::Stored;
+use super::string::WHOLE_BYTES_MAX;
 use super::zset::compare;
 use super::{ValueRef, elements_of, packed, position_of};
 use crate::record::{Change, Kind, Lsn, Side};
@@ -86,6 +89,7 @@ pub(crate) fn assert_nodes(nodes: &Nodes) {
             && packed::items(layout, right).all(|item| position_of(item.name) >= *separator)
     }
     match nodes {
+        Nodes::String(_) => {}
         Nodes::List(tree) => tree.assert_invariants(&|_, (), _| true),
         Nodes::Set(tree) => tree.assert_invariants(&by_position::<6, false>),
         Nodes::Hash(tree) => tree.assert_invariants(&by_position::<6, true>),
@@ -165,6 +169,82 @@ fn list_check(subject: &Subject, model: &VecDeque<Vec<u8>>) {
     assert!(list.iter_from(middle).eq(model.iter().skip(middle)));
     assert!(list.rev_iter_from(middle).eq(model.iter().take(middle + 1).rev()));
     (0..=model.len()).for_each(|i| assert_eq!(list.get(i), model.get(i).map(|element| &element[..])));
+}
+
+/// A number of bytes, often about that of some chunks.
+fn string_len() -> impl Strategy<Value = usize> {
+    let about =
+        |chunks: usize| (0..5usize).prop_map(move |more| (chunks * CHUNK_BYTES + more).saturating_sub(2));
+    prop_oneof![
+        4 => 0..200usize,
+        2 => about(0),
+        4 => about(1),
+        2 => about(2),
+        2 => about(3),
+        1 => (32..35usize).prop_flat_map(about),
+        2 => 0..4 * CHUNK_BYTES,
+        1 => 0..40 * CHUNK_BYTES,
+    ]
+}
+
+/// What is done to a string.
+#[derive(Clone, Debug)]
+enum StringStep {
+    Put(usize),
+    /// At this offset.
+    Patch(usize, usize),
+    Append(usize),
+    /// An expiry: the value stays.
+    Expire,
+    /// Keeps a clone, as a view does.
+    Keep,
+}
+
+fn string_steps() -> impl Strategy<Value = Vec<StringStep>> {
+    let step = prop_oneof![
+        1 => string_len().prop_map(StringStep::Put),
+        4 => (string_len(), string_len()).prop_map(|(at, len)| StringStep::Patch(at, len)),
+        3 => string_len().prop_map(StringStep::Append),
+        1 => Just(StringStep::Expire),
+        2 => Just(StringStep::Keep),
+    ];
+    vec(step, 1..30)
+}
+
+/// Bytes of which no two runs are alike.
+fn text(number: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (number * 31 + at % 251 + at / 251 + 1) as u8).collect()
+}
+
+fn string_check(entry: &Entry, model: &[u8], marks: &[usize]) {
+    let ValueRef::String(string) = entry.value() else { panic!("it is a string") };
+    assert_eq!(string.len(), model.len());
+    assert!(string.to_vec() == model && string.to_bytes() == model);
+    assert_eq!(string.whole().is_some(), entry.nodes().is_none());
+    assert!(entry.nodes().is_some() || model.len() <= WHOLE_BYTES_MAX, "what is giant is in chunks");
+    let mut marks: Vec<usize> = marks.iter().map(|mark| mark % (model.len() + 1)).collect();
+    marks.extend([0, model.len()]);
+    marks.sort_unstable();
+    for pair in marks.windows(2) {
+        assert_eq!(string.get(pair[0]), model.get(pair[0]).copied());
+        let pieces: Vec<&[u8]> = string.pieces(pair[0]..pair[1]).collect();
+        assert!(pieces.iter().all(|piece| (1..=CHUNK_BYTES).contains(&piece.len())));
+        assert!(pieces.concat() == model[pair[0]..pair[1]], "{pair:?}");
+    }
+    assert_eq!(string.get(model.len()), None);
+}
+
+/// The entry as a file of a checkpoint gives it back.
+fn through_a_file(entry: &Entry) -> Entry {
+    match entry.stored() {
+        Stored::Whole(bytes) => Entry::from_stored(bytes).unwrap(),
+        Stored::Nodes(head, nodes) => {
+            let mut leaves = Vec::new();
+            nodes.for_each_stored_leaf(&mut |leaf| leaves.push(leaf.to_vec()));
+            let leaves: Vec<&[u8]> = leaves.iter().map(Vec::as_slice).collect();
+            Entry::from_stored_nodes(head, &leaves).unwrap()
+        }
+    }
 }
 
 /// A choice and two numbers to make a change of; where `grow` is high, most changes add.
@@ -276,6 +356,47 @@ proptest! {
                 model_list(&mut model, &change);
             }
             list_check(&subject, &model);
+        }
+    }
+
+    #[test]
+    fn strings_are_as_their_model_and_what_a_view_keeps_stays(
+        steps in string_steps(),
+        marks in vec(0..80 * CHUNK_BYTES, 8),
+    ) {
+        let (mut subject, mut model, mut kept) = (Subject::default(), Vec::new(), Vec::new());
+        for (number, step) in steps.iter().enumerate() {
+            let patch = match *step {
+                StringStep::Keep => {
+                    kept.extend(subject.entry.clone().map(|entry| (entry, model.clone())));
+                    continue;
+                }
+                StringStep::Expire if subject.entry.is_none() => continue,
+                StringStep::Expire => {
+                    subject.apply(&Change::Expire(Some(9)));
+                    continue;
+                }
+                StringStep::Put(len) => {
+                    model = text(number, len);
+                    subject.apply(&Change::Put { value: cow(&model), expiry: None });
+                    continue;
+                }
+                StringStep::Patch(at, len) => (at, text(number, len)),
+                StringStep::Append(len) => (model.len(), text(number, len)),
+            };
+            let (at, bytes) = patch;
+            subject.apply(&Change::Patch { offset: at as u64, bytes: cow(&bytes) });
+            model.resize(model.len().max(at + bytes.len()), 0);
+            model[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
+        kept.extend(subject.entry.map(|entry| (entry, model)));
+        for (entry, model) in &kept {
+            string_check(entry, model, &marks);
+            let read = through_a_file(entry);
+            string_check(&read, model, &marks);
+            let header = |entry: &Entry| (entry.lsn(), entry.base(), entry.expiry());
+            prop_assert_eq!(header(&read), header(entry));
+            prop_assert_eq!(read.encoding(), entry.encoding());
         }
     }
 

@@ -1,12 +1,14 @@
-//! Large collections, whatever their kind, and what is left of them.
+//! Large values, whatever their kind, and what is left of them.
 
 use super::block::Block;
+use super::chunks::Chunks;
 use super::form::Form;
 use super::hash::HashRef;
 use super::list::{ListOrder, ListRef};
 use super::packed::{self, HASH, Item, LIST, SET, ZSET};
 use super::scattered::{HashOrder, SetOrder};
 use super::set::SetRef;
+use super::string::StringRef;
 use super::tree::{Link, Order, Tree};
 use super::zset::{ZSetRef, ZSetTrees};
 use super::{ValueRef, scattered};
@@ -16,10 +18,13 @@ use crate::record::{Kind, Lsn};
 pub(crate) const PACKED_BYTES_MAX: usize = 2048;
 /// Elements that stay packed.
 pub(crate) const PACKED_COUNT_MAX: usize = 128;
+/// Bytes of the nodes from a collection's root to a leaf, about.
+const PATH_BYTES: usize = 4096;
 
-/// A large collection. Its clone is another owner of the same nodes.
+/// A large collection, or a giant string. Its clone is another owner of the same nodes.
 #[derive(Clone)]
 pub(crate) enum Nodes {
+    String(Chunks),
     List(Tree<ListOrder>),
     Set(Tree<SetOrder>),
     ZSet(ZSetTrees),
@@ -27,8 +32,8 @@ pub(crate) enum Nodes {
 }
 
 impl Nodes {
-    /// Packed elements as nodes; `None` for a string, which has none. Of elements with one name, the last
-    /// counts.
+    /// Packed elements as nodes; `None` for a string, which has no elements. Of elements with one name, the
+    /// last counts.
     pub(crate) fn build(kind: Kind, bytes: &[u8]) -> Option<Nodes> {
         Some(match kind {
             Kind::String => return None,
@@ -39,8 +44,10 @@ impl Nodes {
         })
     }
 
+    /// Elements; a string's bytes.
     pub(crate) fn count(&self) -> usize {
         match self {
+            Nodes::String(chunks) => chunks.len(),
             Nodes::List(tree) => tree.len(),
             Nodes::Set(tree) => tree.len(),
             Nodes::ZSet(trees) => trees.index.len(),
@@ -52,6 +59,7 @@ impl Nodes {
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Nodes>()
             + match self {
+                Nodes::String(chunks) => chunks.bytes(),
                 Nodes::List(tree) => tree.bytes(),
                 Nodes::Set(tree) => tree.bytes(),
                 Nodes::ZSet(trees) => trees.index.bytes() + trees.ranking.bytes(),
@@ -59,10 +67,11 @@ impl Nodes {
             }
     }
 
-    /// As `bytes`, by the number of elements and the first leaf.
+    /// As `bytes`, by the number of elements and the first leaf, or by the length.
     pub(crate) fn bytes_about(&self) -> usize {
         size_of::<Nodes>()
             + match self {
+                Nodes::String(chunks) => chunks.bytes_about(),
                 Nodes::List(tree) => tree.bytes_about(),
                 Nodes::Set(tree) => tree.bytes_about(),
                 Nodes::ZSet(trees) => trees.index.bytes_about() + trees.ranking.bytes_about(),
@@ -70,8 +79,17 @@ impl Nodes {
             }
     }
 
+    /// About how many bytes a write to one place copies, where all is shared.
+    pub(crate) fn bytes_of_path(&self) -> usize {
+        match self {
+            Nodes::String(chunks) => chunks.bytes_of_path(),
+            _ => PATH_BYTES,
+        }
+    }
+
     pub(crate) fn value(&self) -> ValueRef<'_> {
         match self {
+            Nodes::String(chunks) => ValueRef::String(StringRef::of_chunks(chunks)),
             Nodes::List(tree) => ValueRef::List(ListRef { form: Form::Tree(tree) }),
             Nodes::Set(tree) => ValueRef::Set(SetRef { form: Form::Tree(tree) }),
             Nodes::ZSet(trees) => ValueRef::ZSet(ZSetRef {
@@ -85,7 +103,7 @@ impl Nodes {
     /// Takes out an element by its name; the `Lsn` that it had.
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Lsn> {
         match self {
-            Nodes::List(_) => None,
+            Nodes::String(_) | Nodes::List(_) => None,
             Nodes::Set(tree) => tree.remove(name),
             Nodes::ZSet(trees) => trees.remove(name),
             Nodes::Hash(tree) => tree.remove(name),
@@ -94,7 +112,7 @@ impl Nodes {
 
     fn for_each_lsn(&self, visit: &mut impl FnMut(Lsn)) {
         match self {
-            Nodes::List(_) => {}
+            Nodes::String(_) | Nodes::List(_) => {}
             Nodes::Set(tree) => visit_lsns(tree, visit),
             Nodes::ZSet(trees) => visit_lsns(&trees.index, visit),
             Nodes::Hash(tree) => visit_lsns(tree, visit),
@@ -116,11 +134,11 @@ pub struct Garbage(Rest);
 
 /// What is freed with it.
 enum Rest {
-    /// A whole collection, and the image that began it, which is reported elsewhere.
+    /// A whole value, and the image that began it, which is reported elsewhere.
     Nodes { nodes: Box<Nodes>, base: Option<Lsn> },
     /// Parts of a list.
     Cut(#[allow(dead_code, reason = "held to be dropped")] Vec<Link<ListOrder>>),
-    /// A large string.
+    /// A giant key.
     Block(#[allow(dead_code, reason = "held to be dropped")] Block),
 }
 

@@ -6,7 +6,9 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use super::chunks::{CHUNK_BYTES, Chunks};
 use super::nodes::Nodes;
+use super::string::WHOLE_BYTES_MAX;
 use super::{Scanned, ValueRef, elements_of};
 use crate::record::{Change, Lsn, Side};
 use crate::table::{Entry, Retired};
@@ -52,6 +54,7 @@ fn list_of_len(len: usize) -> Entry {
 
 fn addresses(entry: &Entry) -> HashSet<usize> {
     match entry.nodes().unwrap() {
+        Nodes::String(chunks) => chunks.nodes().into_keys().collect(),
         Nodes::List(tree) => tree.addresses(),
         Nodes::Set(tree) => tree.addresses(),
         Nodes::Hash(tree) => tree.addresses(),
@@ -112,6 +115,72 @@ fn a_write_leaves_a_clone_as_it_was_and_copies_only_its_paths() {
             assert_eq!(addresses(&entry), before);
         }
     }
+}
+
+fn chunks(entry: &Entry) -> &Chunks {
+    match entry.nodes() {
+        Some(Nodes::String(chunks)) => chunks,
+        _ => panic!("a giant string is in chunks"),
+    }
+}
+
+#[test]
+fn a_write_to_a_giant_string_copies_a_bounded_path_if_a_clone_is_there_and_else_nothing() {
+    let patch =
+        |offset: usize, len: usize| Change::Patch { offset: offset as u64, bytes: vec![b'x'; len].into() };
+    for chunk_count in [2, 31, 32, 33, 1_500] {
+        let len = chunk_count * CHUNK_BYTES - 100;
+        let put = Change::Put { value: vec![b'v'; len].into(), expiry: None };
+        let entry = Entry::create(b"key", &put, Lsn(1)).unwrap();
+        let before = chunks(&entry).nodes();
+        let middle = len / 2;
+        let across = CHUNK_BYTES - 50;
+        let cases =
+            [(0, 1, 1), (middle, 100, 2), (across, 100, 2), (len - 1, 1, 1), (len, 100, 1), (len, 0, 0)];
+        for (offset, bytes, paths) in cases {
+            let mut writer = entry.clone();
+            assert_eq!(chunks(&writer).nodes(), before, "a clone shares all nodes");
+            let mut write = || writer.apply(&patch(offset, bytes), Lsn(2), &mut Retired::default()).unwrap();
+            write();
+            write();
+            let after = chunks(&writer).nodes();
+            let copied: usize =
+                after.iter().filter(|(at, _)| !before.contains_key(at)).map(|(_, bytes)| bytes).sum();
+            let bound = paths * chunks(&entry).bytes_of_path();
+            assert!(copied <= bound && bound < 40_000, "{copied} bytes for {bytes} at {offset} of {len}");
+            assert!((copied > 0) == (paths > 0), "{copied} bytes for {bytes} at {offset} of {len}");
+            let ValueRef::String(kept) = entry.value() else { panic!("it is a string") };
+            assert!(kept.to_bytes() == vec![b'v'; len]);
+            assert_eq!(chunks(&entry).nodes(), before);
+        }
+        // With no clone, what is overwritten stays where it is.
+        let mut alone = entry;
+        alone.apply(&patch(across, 3 * CHUNK_BYTES / 4), Lsn(2), &mut Retired::default()).unwrap();
+        assert_eq!(chunks(&alone).nodes(), before);
+        alone.apply(&put, Lsn(3), &mut Retired::default()).unwrap();
+        assert_eq!(chunks(&alone).nodes(), before, "nor does a whole value of the same length move");
+    }
+}
+
+#[test]
+fn a_gap_of_zeros_takes_no_memory_and_appended_bytes_find_room() {
+    let mut entry = None;
+    apply(&mut entry, &Change::Patch { offset: (512 << 20) - 1, bytes: cow(b"x") });
+    let mut entry = entry.unwrap();
+    let ValueRef::String(string) = entry.value() else { panic!("it is a string") };
+    assert_eq!((string.len(), string.get(0), string.get((512 << 20) - 1)), (512 << 20, Some(0), Some(b'x')));
+    assert!(entry.bytes() < 3 * CHUNK_BYTES, "{} bytes", entry.bytes());
+
+    let put = Change::Put { value: vec![b'v'; WHOLE_BYTES_MAX + 10].into(), expiry: None };
+    entry.apply(&put, Lsn(2), &mut Retired::default()).unwrap();
+    let mut moved = 0;
+    for number in 0..CHUNK_BYTES - 10 {
+        let before = chunks(&entry).nodes();
+        let patch = Change::Patch { offset: (WHOLE_BYTES_MAX + 10 + number) as u64, bytes: cow(b"x") };
+        entry.apply(&patch, Lsn(3 + number as u64), &mut Retired::default()).unwrap();
+        moved += usize::from(chunks(&entry).nodes() != before);
+    }
+    assert_eq!(moved, 1, "the last chunk grew to its full size at once");
 }
 
 /// Scans a set to the end; between the steps, `meanwhile` changes it.

@@ -3,7 +3,7 @@
 //! ```text
 //!   in one allocation   the block (see `block.rs`), payload included
 //!   in nodes            the block without payload; the leaves, one behind the other; of a sorted set those
-//!                       of the index, from which the ranking follows
+//!                       of the index, from which the ranking follows; of a string pieces of any length
 //! ```
 //!
 //! A checksum of the file says that the bytes are those that were written; the checks here are for files that
@@ -11,15 +11,17 @@
 
 use super::block::{Block, packed_parts};
 use super::body::Body;
+use super::chunks::Chunks;
 use super::nodes::Nodes;
 use super::packed::{self, LIST, Layout, ZSET, layout_of};
-use crate::record::Kind;
+use super::string::WHOLE_BYTES_MAX;
+use crate::record::{BYTES_MAX, Kind};
 
 /// How an entry is stored.
 pub(crate) enum Stored<'a> {
     /// In one piece.
     Whole(&'a [u8]),
-    /// The block, and the nodes with all elements.
+    /// The block, and the nodes with all elements, or all bytes.
     Nodes(&'a [u8], &'a Nodes),
 }
 
@@ -45,28 +47,39 @@ impl Body {
             if count != found || count == 0 || kind == Kind::ZSet && !is_sorted(elements) {
                 return None;
             }
+        } else if block.payload().len() > WHOLE_BYTES_MAX {
+            return Some(Body::string(&block.header(), block.key(), block.payload()));
         }
         Some(Body::Small(block))
     }
 
-    /// The body of a block and the elements of its nodes; `None` if they are none.
-    pub(crate) fn from_stored_nodes(head: &[u8], elements: &[u8]) -> Option<Body> {
+    /// The body of a block and the leaves of its nodes; `None` if they are none.
+    pub(crate) fn from_stored_nodes(head: &[u8], leaves: &[&[u8]]) -> Option<Body> {
         let block = Block::checked(head)?;
         let kind = block.kind();
-        if kind == Kind::String || !block.payload().is_empty() {
+        if !block.payload().is_empty() {
             return None;
         }
-        let count = check_items(layout_of(kind), elements)?;
-        let nodes = Nodes::build(kind, elements)?;
+        if kind == Kind::String {
+            let mut chunks = Chunks::default();
+            for leaf in leaves {
+                chunks.write(chunks.len(), leaf);
+            }
+            return (chunks.len() <= BYTES_MAX).then(|| Body::of_nodes(block, Nodes::String(chunks)));
+        }
+        let elements = leaves.concat();
+        let count = check_items(layout_of(kind), &elements)?;
+        let nodes = Nodes::build(kind, &elements)?;
         // A name that is there twice is no set.
         (count > 0 && nodes.count() == count).then(|| Body::of_nodes(block, nodes))
     }
 }
 
 impl Nodes {
-    /// Calls `visit` with the elements of each leaf.
+    /// Calls `visit` with the elements of each leaf, or a string's bytes piece by piece.
     pub(crate) fn for_each_stored_leaf(&self, visit: &mut impl FnMut(&[u8])) {
         match self {
+            Nodes::String(chunks) => chunks.pieces(0..chunks.len()).for_each(visit),
             Nodes::List(tree) => tree.for_each_leaf(visit),
             Nodes::Set(tree) => tree.for_each_leaf(visit),
             Nodes::ZSet(trees) => trees.index.for_each_leaf(visit),

@@ -131,6 +131,11 @@ impl<'a> Writer<'a> {
         wire::blob(self.out, b'$', bytes);
     }
 
+    /// A bulk string of `len` bytes that stand in several places.
+    pub fn bulk_of_pieces<'p>(&mut self, len: usize, pieces: impl Iterator<Item = &'p [u8]>) {
+        wire::blob_of_pieces(self.out, b'$', len, pieces);
+    }
+
     /// A bulk string with the text of a number.
     #[inline]
     pub fn bulk_integer(&mut self, number: i64) {

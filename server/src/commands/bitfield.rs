@@ -11,6 +11,7 @@ use crate::error::CommandError;
 use crate::parse;
 use std::collections::BTreeMap;
 use tarn_engine::record::Change;
+use tarn_engine::value::StringRef;
 use tarn_resp::request::Args;
 
 /// The rows of this family.
@@ -144,13 +145,13 @@ impl Operation {
 
 /// A string with changed bytes.
 struct Overlay<'v> {
-    value: &'v [u8],
+    value: StringRef<'v>,
     changed: BTreeMap<u64, u8>,
 }
 
 impl Overlay<'_> {
     fn byte(&self, at: u64) -> u8 {
-        let below = || usize::try_from(at).ok().and_then(|at| self.value.get(at)).copied().unwrap_or(0);
+        let below = || usize::try_from(at).ok().and_then(|at| self.value.get(at)).unwrap_or(0);
         self.changed.get(&at).copied().unwrap_or_else(below)
     }
 
@@ -185,7 +186,7 @@ impl Overlay<'_> {
             written.entry(last_byte).or_insert(0);
         }
         for (&at, &byte) in &written {
-            if at < len && self.value[at as usize] == byte {
+            if at < len && self.value.get(at as usize) == Some(byte) {
                 continue;
             }
             match patches.last_mut() {
@@ -319,13 +320,16 @@ mod tests {
 
     #[test]
     fn patches_cover_what_changed_and_the_last_byte() {
-        let mut overlay = Overlay { value: b"abc", changed: BTreeMap::new() };
+        let mut overlay = Overlay { value: b"abc"[..].into(), changed: BTreeMap::new() };
         overlay.write(8, 8, u64::from(b'b'));
         assert!(overlay.patches(1).is_empty(), "the same byte again");
         overlay.write(0, 8, u64::from(b'x'));
         overlay.write(16, 16, 0x7a7a);
         assert_eq!(overlay.patches(3), [(0, b"x".to_vec()), (2, b"zz".to_vec())]);
-        assert_eq!(Overlay { value: b"", changed: BTreeMap::new() }.patches(5), [(5, vec![0])]);
+        assert_eq!(
+            Overlay { value: StringRef::default(), changed: BTreeMap::new() }.patches(5),
+            [(5, vec![0])]
+        );
     }
 
     proptest! {
@@ -336,7 +340,7 @@ mod tests {
             bits in 1u32..=64,
             number: u64,
         ) {
-            let mut overlay = Overlay { value: &value, changed: BTreeMap::new() };
+            let mut overlay = Overlay { value: value[..].into(), changed: BTreeMap::new() };
             let before: Vec<u64> = (0..200).map(|at| overlay.read(at, 1)).collect();
             let number = number & (u64::MAX >> (64 - bits));
             overlay.write(offset, bits, number);

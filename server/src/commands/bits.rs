@@ -8,6 +8,7 @@ use crate::error::CommandError;
 use crate::parse;
 use std::ops::Range;
 use tarn_engine::record::{BYTES_MAX, Change};
+use tarn_engine::value::StringRef;
 use tarn_resp::request::Args;
 
 const READ: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
@@ -71,7 +72,7 @@ fn setbit<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     let key = args.at(1);
     let value = cx.string(key)?;
     let (index, mask) = (offset / 8, 0x80 >> (offset % 8));
-    let old = value.and_then(|value| value.get(index as usize)).copied();
+    let old = value.and_then(|value| value.get(index as usize));
     let was_on = old.unwrap_or(0) & mask != 0;
     if old.is_none() || was_on != on {
         let byte = if on { old.unwrap_or(0) | mask } else { old.unwrap_or(0) & !mask };
@@ -86,7 +87,7 @@ fn setbit<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
 fn getbit<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let offset = bit_offset(cx, args.at(2), None)?;
     let value = cx.string(args.at(1))?.unwrap_or_default();
-    let byte = value.get((offset / 8) as usize).copied().unwrap_or(0);
+    let byte = value.get((offset / 8) as usize).unwrap_or(0);
     cx.reply.integer(i64::from(byte >> (7 - offset % 8) & 1));
     Ok(())
 }
@@ -109,7 +110,7 @@ impl Unit {
     }
 
     /// The range of bits that two inclusive indexes mean.
-    fn bits(self, value: &[u8], start: i64, end: i64) -> Range<u64> {
+    fn bits(self, value: StringRef<'_>, start: i64, end: i64) -> Range<u64> {
         let len = value.len() as u64;
         match self {
             Unit::Bits => ranges::clamp(start, end, len * 8),
@@ -174,59 +175,73 @@ fn bitpos<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
 
 /// The first byte that a range of bits meets and the last one, each with the bits of it that are in the range
 /// cut to the range, and the whole bytes between them.
-struct Split<'s> {
+struct Split {
     first: (usize, u8),
-    whole: &'s [u8],
+    whole: Range<usize>,
     last: Option<(usize, u8)>,
 }
 
-/// REQUIRES: `range` is not empty and ends in `value`.
-fn split(value: &[u8], range: Range<u64>) -> Split<'_> {
+/// REQUIRES: `range` is not empty.
+fn split(range: Range<u64>) -> Split {
     let (first, last) = ((range.start / 8) as usize, ((range.end - 1) / 8) as usize);
     let head_mask = 0xffu8 >> (range.start % 8);
     let tail_mask = 0xffu8 << (7 - (range.end - 1) % 8);
     if first == last {
-        return Split { first: (first, head_mask & tail_mask), whole: &[], last: None };
+        return Split { first: (first, head_mask & tail_mask), whole: 0..0, last: None };
     }
-    Split { first: (first, head_mask), whole: &value[first + 1..last], last: Some((last, tail_mask)) }
+    Split { first: (first, head_mask), whole: first + 1..last, last: Some((last, tail_mask)) }
 }
 
 /// Number of bits set in a range that ends in `value`.
-fn count(value: &[u8], range: Range<u64>) -> u64 {
+fn count(value: StringRef<'_>, range: Range<u64>) -> u64 {
     if range.is_empty() {
         return 0;
     }
-    let split = split(value, range);
-    let edges = [Some(split.first), split.last];
-    let at_edges: u32 = edges.iter().flatten().map(|(at, mask)| (value[*at] & mask).count_ones()).sum();
-    let (words, rest) = split.whole.as_chunks::<8>();
+    let split = split(range);
+    let at_edge = |(at, mask): (usize, u8)| u64::from((value.get(at).unwrap_or(0) & mask).count_ones());
+    let at_edges: u64 = [Some(split.first), split.last].into_iter().flatten().map(at_edge).sum();
+    at_edges + value.pieces(split.whole).map(count_all).sum::<u64>()
+}
+
+fn count_all(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
     let in_words: u64 = words.iter().map(|word| u64::from(u64::from_le_bytes(*word).count_ones())).sum();
     let in_rest: u32 = rest.iter().map(|byte| byte.count_ones()).sum();
-    u64::from(at_edges) + in_words + u64::from(in_rest)
+    in_words + u64::from(in_rest)
 }
 
 /// Where the first bit of a range that ends in `value` is like `wanted`.
-fn find(value: &[u8], range: Range<u64>, wanted: bool) -> Option<u64> {
+fn find(value: StringRef<'_>, range: Range<u64>, wanted: bool) -> Option<u64> {
     if range.is_empty() {
         return None;
     }
-    let split = split(value, range);
+    let split = split(range);
     // Turned over where clear bits are looked for, so that the first set bit is what is wanted.
     let turn = if wanted { 0 } else { 0xff };
     let in_byte = |at: usize, mask: u8| {
-        let byte = (value[at] ^ turn) & mask;
+        let byte = (value.get(at).unwrap_or(0) ^ turn) & mask;
         (byte != 0).then(|| at as u64 * 8 + u64::from(byte.leading_zeros()))
     };
     let (first, mask) = split.first;
     in_byte(first, mask)
         .or_else(|| {
-            let skipped = [turn; 8];
-            let words = split.whole.chunks_exact(8).take_while(|word| *word == skipped).count();
-            let after = &split.whole[words * 8..];
-            let at = after.iter().position(|byte| *byte != turn)?;
-            in_byte(first + 1 + words * 8 + at, 0xff)
+            let mut at = split.whole.start;
+            for piece in value.pieces(split.whole) {
+                if let Some(found) = find_other(piece, turn) {
+                    return in_byte(at + found, 0xff);
+                }
+                at += piece.len();
+            }
+            None
         })
         .or_else(|| split.last.and_then(|(last, mask)| in_byte(last, mask)))
+}
+
+/// Where the first byte is that is not `skipped`.
+fn find_other(bytes: &[u8], skipped: u8) -> Option<usize> {
+    let words = bytes.chunks_exact(8).take_while(|word| *word == [skipped; 8]).count();
+    let at = bytes[words * 8..].iter().position(|byte| *byte != skipped)?;
+    Some(words * 8 + at)
 }
 
 fn bitop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
@@ -243,7 +258,7 @@ fn bitop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
         _ => return Err(CommandError::Syntax),
     };
     let sources = args.tail(3).iter().map(|key| Ok(cx.string(key)?.unwrap_or_default()));
-    let sources = sources.collect::<Result<Vec<&[u8]>, CommandError>>()?;
+    let sources = sources.collect::<Result<Vec<StringRef<'_>>, CommandError>>()?;
     let len = sources.iter().map(|source| source.len()).max().unwrap_or(0);
     let mut result = sources[0].to_vec();
     result.resize(len, 0);
@@ -251,8 +266,12 @@ fn bitop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
         result.iter_mut().for_each(|byte| *byte = !*byte);
     }
     for source in &sources[1..] {
-        let (covered, beyond) = result.split_at_mut(source.len());
-        covered.iter_mut().zip(*source).for_each(|(byte, other)| *byte = combine(*byte, *other));
+        let (mut covered, beyond) = result.split_at_mut(source.len());
+        for piece in source.pieces(0..source.len()) {
+            let (here, rest) = covered.split_at_mut(piece.len());
+            here.iter_mut().zip(piece).for_each(|(byte, other)| *byte = combine(*byte, *other));
+            covered = rest;
+        }
         // A shorter string is as good as filled up with zeros.
         beyond.iter_mut().for_each(|byte| *byte = combine(*byte, 0));
     }
@@ -283,14 +302,14 @@ mod tests {
             a: u16,
             b: u16,
         ) {
-            let bits = value.len() as u64 * 8;
+            let (bits, string) = (value.len() as u64 * 8, StringRef::from(&value[..]));
             let (a, b) = (u64::from(a) % (bits + 1), u64::from(b) % (bits + 1));
             let range = a.min(b)..a.max(b);
             let slow = range.clone().filter(|at| bit(&value, *at)).count() as u64;
-            prop_assert_eq!(count(&value, range.clone()), slow);
+            prop_assert_eq!(count(string, range.clone()), slow);
             for wanted in [false, true] {
                 let slow = range.clone().find(|at| bit(&value, *at) == wanted);
-                prop_assert_eq!(find(&value, range.clone(), wanted), slow);
+                prop_assert_eq!(find(string, range.clone(), wanted), slow);
             }
         }
     }

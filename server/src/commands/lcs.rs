@@ -12,7 +12,7 @@ use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
-use tarn_engine::value::ValueRef;
+use tarn_engine::value::{StringRef, ValueRef};
 use tarn_resp::request::Args;
 
 /// The rows of this family.
@@ -59,7 +59,7 @@ fn lcs<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError>
     const NO_STRINGS: CommandError = CommandError::text("ERR The specified keys must contain string values");
     const TOO_LARGE: &str = "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len";
     let string = |key| match cx.entry(key).map(|entry| entry.value()) {
-        None => Ok(&b""[..]),
+        None => Ok(StringRef::default()),
         Some(ValueRef::String(value)) => Ok(value),
         Some(_) => Err(NO_STRINGS),
     };
@@ -69,6 +69,7 @@ fn lcs<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError>
     if table_bytes > cx.server.live.proto_max_bulk_len() {
         return Err(CommandError::text(TOO_LARGE));
     }
+    let (a, b) = (&a.to_bytes()[..], &b.to_bytes()[..]);
     if options.only_len {
         cx.reply.integer(i64::from(len(a, b)));
         return Ok(());

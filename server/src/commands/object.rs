@@ -78,7 +78,8 @@ fn refcount<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     with_entry(cx, args, |cx, entry| {
         let is_shared = match entry.value() {
             ValueRef::String(value) if entry.encoding() == "int" => {
-                crate::parse::integer(value).is_ok_and(|number| (0..SHARED_INTEGERS).contains(&number))
+                let number = value.whole().and_then(|text| crate::parse::integer(text).ok());
+                number.is_some_and(|number| (0..SHARED_INTEGERS).contains(&number))
             }
             _ => false,
         };

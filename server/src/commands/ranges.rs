@@ -74,7 +74,7 @@ fn setrange<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     let (key, bytes) = (args.at(1), args.at(3));
     let offset = parse::integer(args.at(2))?;
     let offset = u64::try_from(offset).map_err(|_| CommandError::text("ERR offset is out of range"))?;
-    let len = cx.string(key)?.map_or(0, <[u8]>::len) as u64;
+    let len = cx.string(key)?.map_or(0, |value| value.len()) as u64;
     if bytes.is_empty() {
         cx.reply.integer(len as i64);
         return Ok(());
@@ -90,7 +90,7 @@ fn getrange<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     let (start, end) = (parse::integer(args.at(2))?, parse::integer(args.at(3))?);
     let value = cx.string(args.at(1))?.unwrap_or_default();
     let range = resolve(start, end, value.len() as u64);
-    cx.reply.bulk(&value[range.start as usize..range.end as usize]);
+    cx.reply_part(value, range.start as usize..range.end as usize);
     Ok(())
 }
 

@@ -69,7 +69,7 @@ pub const COMMANDS: &[Command] = &[
 
 fn get<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     match cx.string(args.at(1))? {
-        Some(value) => cx.reply.bulk(value),
+        Some(value) => cx.reply_string(value),
         None => cx.reply.null(),
     }
     Ok(())
@@ -174,7 +174,7 @@ fn set_with_options<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), 
         cx.write(key, Change::Delete);
     }
     match old {
-        Some(old) => cx.reply.bulk(old),
+        Some(old) => cx.reply_string(old),
         None if fits && !returns_old => cx.reply.ok(),
         None => cx.reply.null(),
     }
@@ -242,7 +242,7 @@ fn getex<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
         }
         Expiry::Remove | Expiry::Keep | Expiry::Default => {}
     }
-    cx.reply.bulk(value);
+    cx.reply_string(value);
     Ok(())
 }
 
@@ -250,7 +250,7 @@ fn mget<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
     cx.reply.array(args.len() - 1);
     for key in args.tail(1) {
         match cx.entry(key).map(|entry| entry.value()) {
-            Some(ValueRef::String(value)) => cx.reply.bulk(value),
+            Some(ValueRef::String(value)) => cx.reply_string(value),
             _ => cx.reply.null(),
         }
     }
@@ -287,7 +287,7 @@ fn msetnx<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
 }
 
 fn strlen<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let len = cx.string(args.at(1))?.map_or(0, <[u8]>::len);
+    let len = cx.string(args.at(1))?.map_or(0, |value| value.len());
     cx.reply.integer(len as i64);
     Ok(())
 }
@@ -311,15 +311,19 @@ fn decrby<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     add(cx, args.at(1), by)
 }
 
-/// The string at `key` with its expiry, for a command that computes a new one from it.
-fn string_and_expiry<'c>(
+/// The text of the number at `key` with the expiry, for a command that computes a new one from it. Of what is
+/// longer than any number only as much as shows that.
+fn number_and_expiry<'c>(
     cx: &Context<'c, '_>,
     key: &[u8],
 ) -> Result<(Option<&'c [u8]>, Option<UnixMs>), CommandError> {
     match cx.entry(key) {
         None => Ok((None, None)),
         Some(entry) => match entry.value() {
-            ValueRef::String(value) => Ok((Some(value), entry.expiry())),
+            ValueRef::String(value) => {
+                let text = value.whole().or_else(|| value.pieces(0..value.len()).next());
+                Ok((text, entry.expiry()))
+            }
             _ => Err(CommandError::WrongType),
         },
     }
@@ -327,7 +331,7 @@ fn string_and_expiry<'c>(
 
 fn add<'a>(cx: &mut Context<'_, 'a>, key: &'a [u8], by: i64) -> Result<(), CommandError> {
     const OVERFLOW: CommandError = CommandError::text("ERR increment or decrement would overflow");
-    let (value, expiry) = string_and_expiry(cx, key)?;
+    let (value, expiry) = number_and_expiry(cx, key)?;
     let value = value.map_or(Ok(0), parse::integer)?;
     let sum = value.checked_add(by).ok_or(OVERFLOW)?;
     let text = itoa::Buffer::new().format(sum).as_bytes().to_vec();
@@ -338,7 +342,7 @@ fn add<'a>(cx: &mut Context<'_, 'a>, key: &'a [u8], by: i64) -> Result<(), Comma
 
 fn incrbyfloat<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let key = args.at(1);
-    let (value, expiry) = string_and_expiry(cx, key)?;
+    let (value, expiry) = number_and_expiry(cx, key)?;
     let read = |text: &[u8]| Extended::parse(text).ok_or(CommandError::NotAFloat);
     let sum = value.map_or(Ok(Extended::ZERO), read)?.plus(read(args.at(2))?);
     if !sum.is_finite() {

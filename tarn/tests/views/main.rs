@@ -154,7 +154,7 @@ struct Wealth {
 impl Wealth {
     fn add(&mut self, entry: &Entry) {
         match entry.value() {
-            ValueRef::String(text) => self.money += number(text),
+            ValueRef::String(text) => self.money += number(&text.to_bytes()),
             ValueRef::Hash(hash) => self.money += hash.iter().map(|(_, value)| number(value)).sum::<i64>(),
             ValueRef::ZSet(zset) => {
                 self.money += zset.iter_from(0).map(|(_, score)| score as i64).sum::<i64>()

@@ -1,0 +1,248 @@
+//! Giant values and who needs them at one instant: a checkpoint writes them, in blocks of bounded size, while
+//! their keys are free, and a write during a view keeps a bounded part of them.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
+use tarn_engine::engine::Engine;
+use tarn_engine::io::{Disk, DiskFile, DiskLock, DiskResult, ManualClock, OsDisk};
+use tarn_engine::log::Group;
+use tarn_engine::record::{Batch, Change, Kind, Side, Write};
+use tarn_engine::session::Access;
+use tarn_engine::table::KeyHash;
+use tarn_engine::value::{ImageBuilder, ValueRef, elements_of};
+use tarn_engine::{Entry, ViewOptions};
+
+const KINDS: [Kind; 5] = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash];
+/// More than all blocks that may wait to be written.
+const GIANT_BYTES: usize = 24 << 20;
+/// Far above what anything here takes, below what a test runner waits.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What stops large writes.
+#[derive(Debug, Default)]
+struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct GateState {
+    is_open: bool,
+    waiting: usize,
+    longest: usize,
+}
+
+impl Gate {
+    fn pass(&self, len: usize) {
+        let mut state = self.state.lock();
+        state.longest = state.longest.max(len);
+        if len > 64 << 10 {
+            state.waiting += 1;
+            self.changed.notify_all();
+            self.changed.wait_while(&mut state, |state| !state.is_open);
+            state.waiting -= 1;
+        }
+    }
+
+    fn wait_for_somebody(&self) {
+        let mut state = self.state.lock();
+        let waited = self.changed.wait_while_for(&mut state, |state| state.waiting == 0, LIMIT);
+        assert!(!waited.timed_out(), "a block is to be written");
+    }
+
+    fn open(&self) {
+        self.state.lock().is_open = true;
+        self.changed.notify_all();
+    }
+}
+
+#[derive(Debug)]
+struct GatedDisk(OsDisk, Arc<Gate>);
+
+#[derive(Debug)]
+struct GatedFile(Arc<dyn DiskFile>, Arc<Gate>);
+
+impl Disk for GatedDisk {
+    fn create(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
+        Ok(Arc::new(GatedFile(self.0.create(path)?, self.1.clone())))
+    }
+
+    fn open(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
+        self.0.open(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> DiskResult<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> DiskResult<()> {
+        self.0.remove(path)
+    }
+
+    fn list(&self, directory: &Path) -> DiskResult<Vec<String>> {
+        self.0.list(directory)
+    }
+
+    fn create_dir_all(&self, directory: &Path) -> DiskResult<()> {
+        self.0.create_dir_all(directory)
+    }
+
+    fn sync_dir(&self, directory: &Path) -> DiskResult<()> {
+        self.0.sync_dir(directory)
+    }
+
+    fn lock(&self, path: &Path) -> DiskResult<Option<Box<dyn DiskLock>>> {
+        self.0.lock(path)
+    }
+
+    fn bytes_free(&self, directory: &Path) -> DiskResult<u64> {
+        self.0.bytes_free(directory)
+    }
+
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+}
+
+impl DiskFile for GatedFile {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn len(&self) -> DiskResult<u64> {
+        self.0.len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> DiskResult<usize> {
+        self.0.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> DiskResult<usize> {
+        self.1.pass(bytes.len());
+        self.0.write_at(bytes, offset)
+    }
+
+    fn sync_data(&self) -> DiskResult<()> {
+        self.0.sync_data()
+    }
+
+    fn reserve(&self, bytes: u64) -> DiskResult<()> {
+        self.0.reserve(bytes)
+    }
+
+    fn set_len(&self, bytes: u64) -> DiskResult<()> {
+        self.0.set_len(bytes)
+    }
+}
+
+fn giant(kind: Kind) -> Change<'static> {
+    let expiry = None;
+    if kind == Kind::String {
+        let value: Vec<u8> = (0..GIANT_BYTES).map(|at| (at / 1_000) as u8).collect();
+        return Change::Put { value: value.into(), expiry };
+    }
+    let mut image = ImageBuilder::new(kind);
+    for number in 0..GIANT_BYTES / 1_000 {
+        let element = format!("{number:01000}").into_bytes();
+        match kind {
+            Kind::Hash => image.push_field(&element[990..], &element),
+            Kind::ZSet => image.push_scored(&element, number as f64),
+            _ => image.push_element(&element),
+        }
+    }
+    Change::Image { kind, elements: image.finish().into(), expiry, sticky: false }
+}
+
+/// A change of a small part.
+fn small(kind: Kind) -> Change<'static> {
+    let bytes = || b"something else"[..].into();
+    match kind {
+        Kind::String => Change::Patch { offset: GIANT_BYTES as u64 / 2, bytes: bytes() },
+        Kind::List => Change::ListPush { side: Side::Front, element: bytes() },
+        Kind::Set => Change::SetAdd { member: bytes() },
+        Kind::ZSet => Change::ZSetPut { member: bytes(), score: 7.5 },
+        Kind::Hash => Change::HashPut { field: bytes(), value: bytes() },
+    }
+}
+
+fn commit(engine: &Engine, change: Change<'_>) {
+    let session = engine.enter(0);
+    let mut latched = session.latch(&[(0, KeyHash::of(b"giant"))], Access::Write, 0);
+    let batch = Batch::from_iter([Write::Key { db: 0, key: b"giant"[..].into(), change }]);
+    latched.commit(&batch, &mut Group::default()).unwrap();
+    latched.release();
+}
+
+fn bytes_of(entry: &Entry) -> Vec<u8> {
+    match entry.value() {
+        ValueRef::String(string) => string.to_vec(),
+        value => elements_of(value),
+    }
+}
+
+fn store_with(kind: Kind) -> (Arc<Engine>, impl Sized) {
+    let (engine, background) = Engine::unlogged(1, 2, Arc::new(ManualClock::new(1_000)));
+    commit(&engine, giant(kind));
+    (engine, background)
+}
+
+#[test]
+fn a_checkpoint_writes_a_giant_in_blocks_while_its_key_is_free() {
+    for kind in KINDS {
+        let (engine, _background) = store_with(kind);
+        let mut before = Vec::new();
+        let view = engine.open_view(ViewOptions::once("test")).unwrap();
+        view.for_each(|_, entry| before = bytes_of(entry)).unwrap();
+
+        let directory = tempfile::tempdir().unwrap();
+        let gate = Arc::new(Gate::default());
+        let disk = GatedDisk(OsDisk, gate.clone());
+        let checkpoints = Checkpoints::open(Arc::new(disk), directory.path()).unwrap();
+        let options = TakeOptions { pace: Pace::Fast, writers: 1 };
+        std::thread::scope(|scope| {
+            let taking =
+                scope.spawn(|| checkpoints.take(&*engine, Algorithm::Piggyback, options, 0).unwrap());
+            gate.wait_for_somebody();
+            let (done, is_done) = std::sync::mpsc::channel();
+            let engine = &engine;
+            scope.spawn(move || {
+                commit(engine, small(kind));
+                done.send(()).unwrap();
+            });
+            let outcome = is_done.recv_timeout(LIMIT);
+            gate.open();
+            assert!(outcome.is_ok(), "a write to the {kind:?} waits for the disk");
+            assert_eq!(taking.join().unwrap().keys, 1);
+        });
+        let longest = gate.state.lock().longest;
+        assert!(longest < 2 << 20, "{kind:?}: a block of {longest} bytes is made in one go");
+
+        let loaded = checkpoints.load(1, 1, &|_, _| {}).unwrap().unwrap();
+        let mut after = Vec::new();
+        loaded.tables[0].scan(0, &mut tarn_engine::ScanBudget::UNLIMITED.clone(), |entry| {
+            after = bytes_of(entry);
+            false
+        });
+        assert!(after == before, "the {kind:?} is as it was at the cut");
+    }
+}
+
+#[test]
+fn a_write_during_a_view_keeps_a_bounded_part_of_a_giant() {
+    for kind in KINDS {
+        let (engine, _background) = store_with(kind);
+        let view = engine.open_view(ViewOptions::once("test")).unwrap();
+        commit(&engine, small(kind));
+        let retained = engine.views().status().retained;
+        assert_eq!(retained.records, 1, "the view has not read the {kind:?}");
+        assert!(retained.bytes < 40_000, "{kind:?}: {} bytes are kept", retained.bytes);
+        drop(view);
+        assert_eq!(engine.views().status().retained.bytes, 0);
+    }
+}
