@@ -122,9 +122,20 @@ fn copy(tables: &[Arc<Table>]) -> BTreeMap<(usize, Vec<u8>), Vec<u8>> {
     copy
 }
 
+/// Opens the directory, of which a child that another test has forked may hold the lock for a moment longer.
+fn open(directory: &Path) -> Checkpoints {
+    for _ in 0..10_000 {
+        match Checkpoints::open(Arc::new(OsDisk), directory) {
+            Err(CheckpointError::InUse(_)) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            opened => return opened.unwrap(),
+        }
+    }
+    panic!("the lock is not given back");
+}
+
 /// Takes a checkpoint by a child, loads it, and compares.
 fn assert_written(store: &Store, directory: &Path) {
-    let checkpoints = Checkpoints::open(Arc::new(OsDisk), directory).unwrap();
+    let checkpoints = open(directory);
     let taken = checkpoints.take(&*store.engine, Algorithm::Fork, OPTIONS, 5).unwrap();
     let loaded = checkpoints.load(DATABASES, 2, &|_, _| {}).unwrap().unwrap();
     let expected = store.tables();
@@ -168,7 +179,7 @@ fn a_child_that_is_given_up_leaves_the_last_checkpoint() {
     for number in 0..100_000usize {
         store.put(0, &format!("key:{number}"), 100);
     }
-    let checkpoints = Checkpoints::open(Arc::new(OsDisk), directory.path()).unwrap();
+    let checkpoints = open(directory.path());
     checkpoints.take(&*store.engine, Algorithm::Fork, OPTIONS, 5).unwrap();
     let (last, forks) =
         (checkpoints.current().unwrap(), checkpoints.progress().forks.load(Ordering::Relaxed));
