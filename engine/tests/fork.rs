@@ -123,6 +123,7 @@ fn copy(tables: &[Arc<Table>]) -> BTreeMap<(usize, Vec<u8>), Vec<u8>> {
 }
 
 /// Opens the directory, of which a child that another test has forked may hold the lock for a moment longer.
+#[expect(clippy::disallowed_methods, reason = "the child is a real one, and nothing tells when it has")]
 fn open(directory: &Path) -> Checkpoints {
     for _ in 0..10_000 {
         match Checkpoints::open(Arc::new(OsDisk), directory) {
