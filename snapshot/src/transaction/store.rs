@@ -102,7 +102,7 @@ impl<V: VirtualAlgorithm> Store<V> {
 
 /// Lets others go on, the longer the more often the transaction has met them.
 fn back_off(conflicts: u32) {
-    let times = if cfg!(loom) { 1 } else { 1 << conflicts.min(6) };
+    let times = if cfg!(loom) { 1 } else { 1 << conflicts.min(9) };
     for _ in 0..times {
         yield_now();
     }
