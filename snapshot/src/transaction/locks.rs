@@ -11,8 +11,9 @@
 //! Nobody waits without an end: a transaction that does not get a lock within some tries aborts, gives all
 //! its locks back and is run again (no-wait, with patience). So nobody waits in a circle. One that has read a
 //! row and is to write it has no patience: those that wait so for one row keep each other from it, meet there
-//! again and again, and others join them, until nobody comes on (`tests/contention.rs`). Wait-die would abort less, and would need in each lock the ages of its holders; a graph of who waits for whom would
-//! need a lock of its own.
+//! again and again, and others join them, until nobody comes on (`tests/contention.rs`). Wait-die would abort
+//! less, and would need in each lock the ages of its holders; a graph of who waits for whom would need a lock
+//! of its own.
 //!
 //! Of a period 24 bits are kept. After 2^24 periods a row that nobody has touched since may be taken for one
 //! of the later period: then a transaction is restarted that need not be, and nothing else.
