@@ -36,7 +36,7 @@ fn key_of(number: u64) -> Vec<u8> {
 
 fn amount_in(entry: &Entry) -> u64 {
     let ValueRef::String(text) = entry.value() else { panic!("accounts are strings") };
-    std::str::from_utf8(text).unwrap().parse().unwrap()
+    std::str::from_utf8(text.whole().unwrap()).unwrap().parse().unwrap()
 }
 
 impl Store {
