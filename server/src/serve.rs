@@ -74,6 +74,12 @@ pub enum ServeError {
     /// The last checkpoint was not taken.
     #[error("the last checkpoint was not taken: {0}; what changed since the one before is lost")]
     LastCheckpoint(CheckpointError),
+    /// A list of cores has none that this process may use.
+    #[error("none of the cores of '{directive}' is one that this process may run on; name others, or none")]
+    Cores {
+        /// The directive that lists them.
+        directive: &'static str,
+    },
     /// The RDB file could not be loaded.
     #[error("{0}; or move the file away to start without it")]
     Rdb(#[from] TransferError),
@@ -110,6 +116,13 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
         let _context = runtime.enter();
         (Listeners::open(config)?, Signals::catch().map_err(not_accepting)?)
     };
+    for (directive, cores) in
+        [("server_cpulist", &config.server_cores), ("bgsave_cpulist", &config.checkpoint_cores)]
+    {
+        if cores.available() == Some(0) {
+            return Err(ServeError::Cores { directive });
+        }
+    }
     let _pidfile = config.pidfile_path().and_then(PidFile::write);
     let threads = config.threads();
     let store = ConfigStore::new(loaded.config.clone(), loaded.file.clone());
@@ -126,7 +139,11 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
         let (sender, receiver) = mpsc::unbounded_channel();
         incoming.push(sender);
         let (server, durable) = (server.clone(), durable[index].clone());
-        let run = move || worker::run(index, server, durable, receiver);
+        let cores = config.server_cores.clone();
+        let run = move || {
+            cores.confine()?;
+            worker::run(index, server, durable, receiver)
+        };
         workers.push(spawn(format!("tarn-worker-{index}"), run)?);
     }
     for address in listeners.addresses() {
@@ -137,7 +154,12 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
         spawn("tarn-loader".to_owned(), move || {
             let loaded = load(&server, &config, &durable);
             match (&loaded, server.store()) {
-                (Ok(_), Some(store)) => server.saver.run(&server, &store.engine, &store.checkpoints),
+                (Ok(_), Some(store)) => {
+                    if let Err(error) = config.checkpoint_cores.confine() {
+                        tracing::warn!("bgsave_cpulist is not heeded: {error}");
+                    }
+                    server.saver.run(&server, &store.engine, &store.checkpoints)
+                }
                 _ => server.shut_down(false),
             }
             loaded

@@ -24,9 +24,9 @@ use crate::value::stored::Stored;
 
 /// Blocks that may wait to be written.
 const BLOCKS_QUEUED: usize = 4;
-/// A writer syncs after so many bytes of its own, so that the last sync has little to do, and the device no
-/// flood to work off while others wait for it.
-pub(super) const SYNC_BYTES: u64 = 16 << 20;
+/// A writer syncs after so many bytes of its own, so that the last sync has little to do, and neither the
+/// device nor the processor that works for it gets a flood to work off while others wait.
+pub(super) const SYNC_BYTES: u64 = 2 << 20;
 
 /// A block on its way to the file.
 struct Sealed {

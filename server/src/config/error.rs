@@ -44,6 +44,12 @@ pub enum ValueError {
         /// The names it knows.
         names: &'static [&'static str],
     },
+    /// Not a list of cores.
+    #[error("argument must be a list of cores below {cores}, as in 0,2-5,8-15:2")]
+    NotCores {
+        /// Cores that a list may name.
+        cores: usize,
+    },
     /// A path, or nothing, where the name of a file is asked for.
     #[error("it can't be a path, just a filename")]
     NotFileName,

@@ -3,6 +3,7 @@
 
 mod args;
 mod cli;
+mod cores;
 mod directives;
 mod error;
 mod file;

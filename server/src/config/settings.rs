@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::cores::Cores;
 use super::directives::directives;
 use super::kinds::{
     AppendFsync, CheckpointFormat, CheckpointPace, DebugAccess, FileName, LogCompaction, LogLevel,
@@ -38,6 +39,10 @@ pub struct Config {
     pub maxclients: usize,
     /// Worker threads as configured, 0 for one per core; see [`Config::threads`].
     pub(super) threads_setting: usize,
+    /// Cores of the threads that serve clients.
+    pub server_cores: Cores,
+    /// Cores of the threads that take checkpoints, or of the child process.
+    pub checkpoint_cores: Cores,
     /// Password that clients must give; empty for none.
     pub requirepass: Vec<u8>,
     /// The least important messages that are logged.
@@ -115,10 +120,14 @@ pub struct Config {
 }
 
 impl Config {
-    /// Worker threads: as configured, or one per core this process may run on.
+    /// Worker threads: as configured, or one per core they may run on.
     pub fn threads(&self) -> usize {
         match self.threads_setting {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            0 => self
+                .server_cores
+                .available()
+                .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+                .max(1),
             n => n,
         }
     }
@@ -180,6 +189,8 @@ impl Config {
             tcp_keepalive_s: 0,
             maxclients: 0,
             threads_setting: 0,
+            server_cores: Cores::default(),
+            checkpoint_cores: Cores::default(),
             requirepass: Vec::new(),
             loglevel: LogLevel::default(),
             logfile: Vec::new(),

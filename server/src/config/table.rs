@@ -57,6 +57,10 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "clients connected at the same time"),
     Directive::at_start("threads", int(0, 1024), "0", field!(threads_setting),
         "worker threads; 0 for one per core"),
+    Directive::at_start("server_cpulist", Shape::Text, "", field!(server_cores),
+        "cores of the threads that serve clients, as in 0,2-5,8-15:2; empty for all"),
+    Directive::at_start("bgsave_cpulist", Shape::Text, "", field!(checkpoint_cores),
+        "cores of what takes checkpoints while clients are served; empty for all"),
 
     // Process.
     Directive::run_time("requirepass", Shape::Text, "", field!(requirepass),

@@ -52,6 +52,18 @@ impl Trial {
             // Ours does not compress either: the same bytes for all.
             Product::RedisServer => vec![("rdbcompression", "no".to_owned())],
         };
+        // Whoever serves has cores that the generator, which comes before all others, does not take from it.
+        let serving: Vec<_> = plan
+            .cores
+            .iter()
+            .filter(|&core| !setting.load_cores.contains(core))
+            .map(usize::to_string)
+            .collect();
+        if !serving.is_empty() {
+            plan.directives.push(("server_cpulist", serving.join(",")));
+            let all: Vec<_> = plan.cores.iter().map(usize::to_string).collect();
+            plan.directives.push(("bgsave_cpulist", all.join(",")));
+        }
         let server = plan.start()?;
         let version = server.version()?;
         let trial = Trial { variant, data, version, server, plan, dir };
