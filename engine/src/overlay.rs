@@ -57,6 +57,34 @@ impl Shadow {
     }
 }
 
+/// Deletes of a key that a change of it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deletes {
+    /// The table has an expired entry there.
+    pub(crate) before: bool,
+    /// The change takes the key away with its last element.
+    pub(crate) behind: bool,
+}
+
+/// Applies a change to the copy of an entry. Returns whether it took the key away with its last element.
+pub(crate) fn apply_to_copy(copy: &mut Option<Entry>, key: &[u8], change: &Change<'_>, lsn: Lsn) -> bool {
+    // What the copy no longer needs is not what the log no longer needs: that is told by the table.
+    let mut retired = Retired::default();
+    match (&mut *copy, change) {
+        (entry, Change::Delete) => *entry = None,
+        (None, change) => *copy = Entry::create(key, change, lsn),
+        (Some(entry), change) => match entry.apply(change, lsn, &mut retired) {
+            Ok(Applied::Kept) => {}
+            Ok(Applied::Emptied) => {
+                *copy = None;
+                return true;
+            }
+            Err(_) => debug_assert!(false, "a command checks the kind before it changes an entry"),
+        },
+    }
+    false
+}
+
 fn rehash(shadow: &Shadow) -> u64 {
     KeyHash::of(&shadow.key).0
 }
@@ -90,31 +118,20 @@ impl Overlay {
         self.databases[db as usize].shadows.insert_unique(hash.0, shadow, rehash);
     }
 
-    /// Applies a change to a shadow. Returns whether the table has an expired entry there that has to be
-    /// deleted before.
+    /// Applies a change to a shadow. Returns which deletes have to stand around it.
     ///
     /// REQUIRES: the key has a shadow.
-    pub(crate) fn apply(&mut self, db: u8, hash: KeyHash, key: &[u8], change: &Change<'_>) -> bool {
+    pub(crate) fn apply(&mut self, db: u8, hash: KeyHash, key: &[u8], change: &Change<'_>) -> Deletes {
         self.lsn = self.lsn.after(1);
         let shadows = &mut self.databases[db as usize].shadows;
         let shadow = shadows.find_mut(hash.0, |shadow| *shadow.key == *key);
         let shadow = shadow.expect("a key is shadowed before it is changed");
-        // What the copy no longer needs is not what the log no longer needs: that is told by the table.
-        let mut retired = Retired::default();
-        match (&mut shadow.entry, change) {
-            (entry, Change::Delete) => *entry = None,
-            (None, change) => shadow.entry = Entry::create(key, change, self.lsn),
-            (Some(entry), change) => match entry.apply(change, self.lsn, &mut retired) {
-                Ok(Applied::Kept) => {}
-                Ok(Applied::Emptied) => shadow.entry = None,
-                Err(_) => debug_assert!(false, "a command checks the kind before it changes an entry"),
-            },
-        }
+        let empties = apply_to_copy(&mut shadow.entry, key, change, self.lsn);
         let deletes_before = shadow.below == Below::Expired;
         if deletes_before {
             shadow.below = Below::Entry;
         }
-        deletes_before
+        Deletes { before: deletes_before, behind: empties }
     }
 
     /// A database has lost all its keys; `None`: every database has.

@@ -16,10 +16,12 @@ use crate::record::{Batch, Change, Lsn, UnixMs, Write};
 use crate::table::latch::{RwLockReadGuard, RwLockWriteGuard};
 use crate::table::{Entry, KeyHash, Readers, Retired, Segment, Table};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 mod databases;
+mod emptied;
 mod transaction;
 
 /// What the gate protects: which table is which database, and the log they are written to.
@@ -234,8 +236,13 @@ impl<'e> Exclusive<'e> {
     /// of its last write. On an error nothing has changed. The memory of flushed databases is freed in the
     /// background.
     pub fn commit(&mut self, batch: &Batch<'_>, group: &mut Group) -> Result<Lsn, CommitError> {
-        let (mut lsn, readers) = self.engine.append(&self.worlds[0], batch, group, false)?;
         let is_key = |write: &Write<'_>| matches!(write, Write::Key { .. });
+        let batch = match batch.iter().all(is_key) {
+            true => self.latch(&[], Access::Write, self.engine.now()).with_deletes(batch),
+            // A transaction, which has them, or a command that takes no element away.
+            false => Cow::Borrowed(batch),
+        };
+        let (mut lsn, readers) = self.engine.append(&self.worlds[0], &batch, group, false)?;
         for run in batch.chunk_by(|a, b| is_key(a) && is_key(b)) {
             match &run[0] {
                 Write::Flush { db } => self.flush(*db),
@@ -451,8 +458,9 @@ impl<'s> Latched<'s> {
     ///
     /// REQUIRES: the keys are latched for writing. On an error nothing has changed.
     pub fn commit(&mut self, batch: &Batch<'_>, group: &mut Group) -> Result<Lsn, CommitError> {
-        let (first, readers) = self.engine.append(self.world, batch, group, self.outdated.is_some())?;
-        Ok(self.apply(batch, first, &readers))
+        let batch = self.with_deletes(batch);
+        let (first, readers) = self.engine.append(self.world, &batch, group, self.outdated.is_some())?;
+        Ok(self.apply(&batch, first, &readers))
     }
 
     /// Applies changes of keys that the log has taken, the first of them as `first`, and keeps what

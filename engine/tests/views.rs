@@ -299,6 +299,50 @@ fn what_is_past_a_limit_is_cancelled_and_gives_everything_back() {
 }
 
 #[test]
+fn what_a_view_keeps_of_a_large_value_is_counted_as_it_grows() {
+    const PIECES: u64 = 20_000;
+    let store = store();
+    let write = |key: &str, change| {
+        let write = Write::Key { db: 0, key: key.as_bytes().to_vec().into(), change };
+        store.commit(0, &Batch::from_iter([write]));
+    };
+    let field = |number: u64, value: &str| Change::HashPut {
+        field: number.to_string().into_bytes().into(),
+        value: value.as_bytes().to_vec().into(),
+    };
+    let patch = |number: u64| Change::Patch { offset: number * 200, bytes: vec![b'x'; 100].into() };
+    let bytes = |key: &str| {
+        let session = store.engine.enter(0);
+        let place = [(0, KeyHash::of(key.as_bytes()))];
+        let latched = session.latch(&place, Access::Read, store.clock.unix_ms());
+        latched.get(0, key.as_bytes()).unwrap().bytes()
+    };
+    for number in 0..PIECES {
+        write("hash", field(number, "before"));
+        write("string", patch(number));
+    }
+    for (key, change) in
+        [("hash", &(|number| field(number, "behind")) as &dyn Fn(u64) -> _), ("string", &patch)]
+    {
+        let view = store.engine.open_view(ViewOptions::pinned("test")).unwrap();
+        let kept = || store.views().status().retained;
+        for number in 0..PIECES / 400 {
+            write(key, change(number));
+        }
+        let first = kept().bytes;
+        for number in PIECES / 400..PIECES {
+            write(key, change(number));
+        }
+        let (all, bytes) = (kept(), bytes(key));
+        assert_eq!(all.records, 1, "{key}");
+        assert!(first < all.bytes, "{key}: {first} bytes, then {}", all.bytes);
+        assert!(all.bytes.abs_diff(bytes) < bytes / 10, "{key}: {} bytes are kept of {bytes}", all.bytes);
+        drop(view);
+        store.assert_nothing_kept();
+    }
+}
+
+#[test]
 fn no_more_views_are_opened_than_there_are_bits() {
     let store = store();
     let views = store.engine.open_views(&[ViewOptions::once("test"); 60]).unwrap();

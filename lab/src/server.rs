@@ -20,6 +20,8 @@ use crate::process::{self, Memory, Pinned};
 
 /// The longest that a server may take for anything before an experiment gives up.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// A server of many gigabytes whose connections broke may take so long to end.
+const DEATH_PATIENCE: Duration = Duration::from_secs(5);
 /// How long between two questions to a server that is starting.
 const ASK_AGAIN: Duration = Duration::from_millis(2);
 
@@ -306,6 +308,18 @@ impl Server {
         self.signal(Signal::KILL)?;
         let status = self.child.wait().doing(|| "wait for the killed server".to_owned())?;
         Ok((moment, status))
+    }
+
+    /// How it ended by itself, if it did or is about to.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        let begun = Instant::now();
+        loop {
+            let status = self.child.try_wait().ok().flatten();
+            if status.is_some() || begun.elapsed() > DEATH_PATIENCE {
+                return status;
+            }
+            std::thread::sleep(ASK_AGAIN);
+        }
     }
 
     fn signal(&mut self, signal: Signal) -> Result<()> {

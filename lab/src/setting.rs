@@ -99,6 +99,7 @@ impl Setting {
         }
         let servers = find_servers(&options)?;
         let dir = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+        std::fs::create_dir_all(&dir).doing(|| format!("make the directory {}", dir.display()))?;
         let cores = process::cores_allowed();
         let (first, last) = (cores[0], cores[cores.len() - 1]);
         let server_cores =

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use tarn_engine::OpenError;
 use tarn_engine::io::{Disk, OsDisk};
+use tarn_engine::record::Lsn;
 use tarn_engine::repair::{self, Damage, FileSurvey, Remedy, Repair, Survey};
 
 /// Looks after a log while no server has it open.
@@ -142,6 +143,13 @@ fn say_end(survey: &Survey) {
             counted(recovered.blocks, "block"),
             if recovered.closed { "closed in order" } else { "not closed in order" }
         ),
+    }
+    if recovered.base > Lsn::ZERO {
+        println!(
+            "it goes on from a checkpoint with all up to Lsn {}: whether its records fit that one is found \
+             out by a start, or by `tarn export`, which changes nothing",
+            recovered.base
+        );
     }
 }
 

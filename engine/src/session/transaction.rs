@@ -50,18 +50,21 @@ impl Latched<'_> {
     /// REQUIRES: a transaction has begun.
     pub fn stage<'a>(&mut self, batch: Batch<'a>, staged: &mut Batch<'a>) {
         for write in batch {
+            let mut behind = None;
             match &write {
                 Write::Key { db, key, change } => {
                     self.shadow(*db, key);
                     let overlay = self.overlay.as_mut().expect("a transaction has begun");
-                    if overlay.apply(*db, KeyHash::of(key), key, change) {
-                        staged.push(Write::Key { db: *db, key: key.clone(), change: Change::Delete });
-                    }
+                    let deletes = overlay.apply(*db, KeyHash::of(key), key, change);
+                    let delete = || Write::Key { db: *db, key: key.clone(), change: Change::Delete };
+                    staged.extend(deletes.before.then(delete));
+                    behind = deletes.behind.then(delete);
                 }
                 Write::Flush { db } => self.overlay.as_mut().expect("a transaction has begun").flush(*db),
                 Write::Swap { a, b } => self.overlay.as_mut().expect("a transaction has begun").swap(*a, *b),
             }
             staged.push(write);
+            staged.extend(behind);
         }
     }
 

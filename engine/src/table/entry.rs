@@ -18,7 +18,7 @@ use crate::record::{BYTES_MAX, Change, Kind, Lsn, Side, UnixMs};
 use crate::value::block::Header;
 use crate::value::body::Body;
 use crate::value::stored::Stored;
-use crate::value::{Garbage, ValueRef, limits};
+use crate::value::{Garbage, ValueRef, left, limits};
 
 /// What became of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct Retired {
 /// An entry as it was before a change.
 pub(super) struct OldVersion {
     pub(super) entry: Entry,
-    /// Bytes that it holds beyond what the changed entry does; an estimate for nodes.
+    /// Bytes that it holds beyond what the changed entry does; an estimate if a large value was replaced.
     pub(super) bytes: usize,
 }
 
@@ -128,6 +128,11 @@ impl Entry {
     #[inline]
     pub fn value(&self) -> ValueRef<'_> {
         self.body.value()
+    }
+
+    /// How many elements a collection has.
+    pub(crate) fn count(&self) -> usize {
+        self.body.count()
     }
 
     /// Bytes of the allocation, known without a look at it.
@@ -218,8 +223,9 @@ impl Entry {
             }
             _ => {
                 let entry = self.clone();
-                let bytes = self.body.bytes_of_path();
+                left::take_bytes();
                 let applied = self.apply(change, lsn, retired)?;
+                let bytes = entry.body.bytes_of_clone() + left::take_bytes();
                 return Ok((applied, OldVersion { entry, bytes }));
             }
         };

@@ -45,7 +45,7 @@ impl Readers {
     }
 }
 
-/// How many versions are kept, and their bytes: exact for what is in one allocation, an estimate for nodes.
+/// How many versions are kept, and their bytes: an estimate where a large value was replaced as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retained {
     /// Versions.
@@ -83,6 +83,18 @@ impl Remset {
     pub(super) fn push(&mut self, entry: Entry, readers: u64, until: Lsn, bytes: usize) {
         debug_assert!(readers != 0 && entry.lsn() < until, "a version is older, and somebody needs it");
         self.0.push(Version { readers, until, bytes, entry: Arc::new(entry) });
+    }
+
+    /// Counts bytes that a write has left to the newest version of `key`. Returns how many; 0 if there is no
+    /// version, and somebody else has them.
+    pub(super) fn leave_to(&mut self, key: &[u8], bytes: usize) -> usize {
+        if bytes == 0 {
+            return 0;
+        }
+        let versions = self.0.iter_mut().filter(|version| version.entry.key() == key);
+        let Some(newest) = versions.max_by_key(|version| version.until) else { return 0 };
+        newest.bytes += bytes;
+        bytes
     }
 
     /// The versions within `positions` that `reader` sees.

@@ -9,7 +9,7 @@
 use super::entry::{Applied, Entry, Retired, touch_all};
 use super::remset::{Readers, Remset};
 use crate::record::{Change, Lsn, UnixMs};
-use crate::value::POSITION_BITS;
+use crate::value::{POSITION_BITS, left};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
 
@@ -166,10 +166,16 @@ impl Segment {
                 } else if *change == Change::Delete {
                     Applied::Emptied
                 } else {
-                    match entry.apply(change, lsn, retired) {
-                        Ok(applied) => applied,
-                        Err(_) => return (effect, false),
+                    let is_watched = !self.remset.is_empty();
+                    if is_watched {
+                        left::take_bytes();
                     }
+                    let Ok(applied) = entry.apply(change, lsn, retired) else { return (effect, false) };
+                    if is_watched {
+                        // A version of the key, kept at an earlier write, may have shared nodes until now.
+                        retired.kept.bytes += self.remset.leave_to(key, left::take_bytes());
+                    }
+                    applied
                 };
                 self.expiring -= usize::from(expiring);
                 if applied == Applied::Emptied {

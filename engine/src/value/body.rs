@@ -188,10 +188,9 @@ impl Body {
         size_of::<Body>() + self.block().len() + large
     }
 
-    /// About how many bytes a clone costs that differs in one element.
-    pub(crate) fn bytes_of_path(&self) -> usize {
-        let large = self.nodes().map_or(0, |nodes| size_of::<Large>() + nodes.bytes_of_path());
-        size_of::<Body>() + self.block().len() + large
+    /// Bytes that a clone has for itself.
+    pub(crate) fn bytes_of_clone(&self) -> usize {
+        size_of::<Body>() + self.block().len() + self.nodes().map_or(0, |_| size_of::<Large>())
     }
 
     /// The nodes as garbage, only for the records that it reports: others go on to use them. Those of a

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::left;
 use super::tree::{ARC_BYTES, FANOUT};
 
 /// Bytes of a chunk; with what an `Arc` keeps beside them they fill a size of the allocator.
@@ -103,6 +104,7 @@ impl Chunks {
     }
 
     /// Bytes that a write within one chunk copies at most, where all is shared.
+    #[cfg(test)]
     pub(crate) fn bytes_of_path(&self) -> usize {
         ARC_BYTES + CHUNK_BYTES + self.level as usize * (ARC_BYTES + size_of::<Children>())
     }
@@ -132,6 +134,7 @@ impl Node {
             *self = Node::Branch(Arc::default());
         }
         let Node::Branch(children) = self else { unreachable!("a chunk is at level 0") };
+        left::note(children);
         let (children, span) = (Arc::make_mut(children), span(level - 1));
         while !bytes.is_empty() {
             let (child, within) = (at / span, at % span);
@@ -146,6 +149,9 @@ impl Node {
 
     fn write_chunk(&mut self, at: usize, bytes: &[u8]) {
         let end = at + bytes.len();
+        if let Node::Chunk(chunk) = self {
+            left::note(chunk);
+        }
         match self {
             Node::Chunk(chunk) if end <= chunk.len() && bytes.len() < chunk.len() => {
                 Arc::make_mut(chunk)[at..end].copy_from_slice(bytes);

@@ -11,6 +11,7 @@ pub(crate) mod chunks;
 pub(crate) mod form;
 pub mod hash;
 pub mod image;
+pub(crate) mod left;
 pub mod limits;
 pub mod list;
 #[cfg(test)]

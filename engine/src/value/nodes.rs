@@ -18,8 +18,6 @@ use crate::record::{Kind, Lsn};
 pub(crate) const PACKED_BYTES_MAX: usize = 2048;
 /// Elements that stay packed.
 pub(crate) const PACKED_COUNT_MAX: usize = 128;
-/// Bytes of the nodes from a collection's root to a leaf, about.
-const PATH_BYTES: usize = 4096;
 
 /// A large collection, or a giant string. Its clone is another owner of the same nodes.
 #[derive(Clone)]
@@ -77,14 +75,6 @@ impl Nodes {
                 Nodes::ZSet(trees) => trees.index.bytes_about() + trees.ranking.bytes_about(),
                 Nodes::Hash(tree) => tree.bytes_about(),
             }
-    }
-
-    /// About how many bytes a write to one place copies, where all is shared.
-    pub(crate) fn bytes_of_path(&self) -> usize {
-        match self {
-            Nodes::String(chunks) => chunks.bytes_of_path(),
-            _ => PATH_BYTES,
-        }
     }
 
     pub(crate) fn value(&self) -> ValueRef<'_> {

@@ -210,7 +210,7 @@ impl Views {
 
     /// Counts what a writer kept.
     pub(crate) fn note_kept(&self, kept: Retained) {
-        if kept.records > 0 {
+        if kept != Retained::default() {
             self.records.fetch_add(kept.records, Ordering::Relaxed);
             let bytes = self.bytes.fetch_add(kept.bytes, Ordering::Relaxed) + kept.bytes;
             self.bytes_peak.fetch_max(bytes, Ordering::Relaxed);

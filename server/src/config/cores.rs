@@ -73,6 +73,8 @@ impl Stored for Cores {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]

@@ -117,6 +117,15 @@ fn a_first_log_goes_on_from_the_checkpoint_and_is_refused_without_it() {
     assert_eq!(digest(&mut running.connect()), written);
     assert_one_checkpoint(&running.folder);
 
+    running.server.take().unwrap().kill();
+    let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_tarn"));
+    let checked = check.args(["log", "check"]).arg(running.folder.path("log")).output().unwrap();
+    assert!(checked.status.success());
+    assert!(
+        String::from_utf8_lossy(&checked.stdout).contains("it goes on from a checkpoint with all up to Lsn ")
+    );
+    running.restart();
+
     rename(&running.folder, "checkpoints", "away");
     assert_refused(&mut running, "the log goes on from a checkpoint with all up to record ");
     let directory = running.folder.path("checkpoints");

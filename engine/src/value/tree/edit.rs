@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use super::build::{Filler, group};
 use super::{Branch, Child, FANOUT, LEAF_COUNT_MAX, Link, Order, Piece, Probe, Tree};
 use crate::record::Side;
+use crate::value::left;
 use crate::value::packed::{self, Buffer};
 
 /// Children below which a branch looks for a neighbour to join.
@@ -42,6 +43,7 @@ impl Buffer for Leaf<'_> {
     fn splice(&mut self, at: Range<usize>, parts: &[&[u8]]) {
         let added: usize = parts.iter().map(|part| part.len()).sum();
         self.touched = at.start..at.start + added;
+        left::note(self.bytes);
         if added == at.len() {
             packed::fill(&mut Arc::make_mut(self.bytes)[at], parts);
             return;
@@ -124,7 +126,10 @@ fn edit_link<O: Order, P: Probe<O>, R>(
             add(count, grown);
             return (result, grown, leaf_fate(&leaf, count, len, edges));
         }
-        Link::Branch(branch) => Arc::make_mut(branch),
+        Link::Branch(branch) => {
+            left::note(branch);
+            Arc::make_mut(branch)
+        }
     };
     let child = probe.pick(branch);
     let edges =
@@ -269,7 +274,10 @@ fn trim_link<O: Order>(
             Leaf { bytes, grown: 0, touched: 0..0 }.remove(at, count);
             return;
         }
-        Link::Branch(branch) => Arc::make_mut(branch),
+        Link::Branch(branch) => {
+            left::note(branch);
+            Arc::make_mut(branch)
+        }
     };
     let edge = loop {
         let edge = if side == Side::Front { 0 } else { branch.children.len() - 1 };

@@ -21,14 +21,16 @@ mod requests;
 mod trial;
 
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::process::Signal;
 use serde_json::json;
 
 use self::cell::{Cell, Data, Figures, Kind, Part, Variant};
 use self::trial::Trial;
-use crate::error::{IoContext, Result};
+use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
 use crate::process;
 use crate::report::{Report, Run, number_cell, table, thousands};
@@ -144,12 +146,26 @@ impl Lab<'_> {
             self.bar.set_message(cell.to_string());
             if self.make_ready(cell)? {
                 let trial = self.trials.last_mut().expect("it was made ready");
-                let figures = measure::measure(self.setting, trial, cell)?;
-                self.tell(cell, figures)?;
+                match measure::measure(self.setting, trial, cell) {
+                    Ok(figures) => self.tell(cell, figures)?,
+                    Err(error) => self.leave_out_if_ended(cell, error)?,
+                }
             }
             self.bar.inc(seconds(self.setting, cell));
         }
         self.trials.clear();
+        Ok(())
+    }
+
+    /// Leaves out a cell whose server has ended by itself; others are measured all the same.
+    fn leave_out_if_ended(&mut self, cell: &Cell, error: LabError) -> Result<()> {
+        let Some(status) = self.trials.last_mut().and_then(|trial| trial.server.ended()) else {
+            return Err(error);
+        };
+        self.trials.pop();
+        let killed = status.signal() == Some(Signal::KILL.as_raw());
+        let why = if killed { "; the kernel does that to it where memory runs out" } else { "" };
+        self.bar.suspend(|| eprintln!("left out, as the server ended by itself ({status}{why}): {cell}"));
         Ok(())
     }
 

@@ -1,0 +1,24 @@
+//! Counting what a write leaves behind in the clones of a value: nodes that it does not share with them any
+//! more, and so keep memory of their own.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use super::tree::ARC_BYTES;
+
+thread_local! {
+    static LEFT_BYTES: Cell<usize> = const { Cell::new(0) };
+}
+
+/// To be called before a node is copied, or replaced, by a write.
+#[inline]
+pub(super) fn note<T: ?Sized>(node: &Arc<T>) {
+    if Arc::strong_count(node) > 1 {
+        LEFT_BYTES.with(|left| left.set(left.get().wrapping_add(size_of_val::<T>(node) + ARC_BYTES)));
+    }
+}
+
+/// Bytes of the nodes that the writes of this thread have left to others since this was called last.
+pub(crate) fn take_bytes() -> usize {
+    LEFT_BYTES.with(|left| left.replace(0))
+}
