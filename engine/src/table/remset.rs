@@ -68,6 +68,8 @@ struct Version {
     /// The `Lsn` of the write that replaced it.
     until: Lsn,
     bytes: usize,
+    /// That of its key: to find it does not need a look at the entry.
+    hash: KeyHash,
     entry: Arc<Entry>,
 }
 
@@ -80,18 +82,18 @@ impl Remset {
         self.0.is_empty()
     }
 
-    pub(super) fn push(&mut self, entry: Entry, readers: u64, until: Lsn, bytes: usize) {
+    pub(super) fn push(&mut self, hash: KeyHash, entry: Entry, readers: u64, until: Lsn, bytes: usize) {
         debug_assert!(readers != 0 && entry.lsn() < until, "a version is older, and somebody needs it");
-        self.0.push(Version { readers, until, bytes, entry: Arc::new(entry) });
+        self.0.push(Version { readers, until, bytes, hash, entry: Arc::new(entry) });
     }
 
     /// Counts bytes that a write has left to the newest version of `key`. Returns how many; 0 if there is no
     /// version, and somebody else has them.
-    pub(super) fn leave_to(&mut self, key: &[u8], bytes: usize) -> usize {
+    pub(super) fn leave_to(&mut self, hash: KeyHash, key: &[u8], bytes: usize) -> usize {
         if bytes == 0 {
             return 0;
         }
-        let versions = self.0.iter_mut().filter(|version| version.entry.key() == key);
+        let versions = self.0.iter_mut().filter(|version| version.hash == hash && version.entry.key() == key);
         let Some(newest) = versions.max_by_key(|version| version.until) else { return 0 };
         newest.bytes += bytes;
         bytes
@@ -102,7 +104,7 @@ impl Remset {
         let sees = |version: &&Version| {
             version.readers & 1 << reader.bit != 0
                 && (version.entry.lsn() <= reader.cut && reader.cut < version.until)
-                && positions.contains(&position_of(version))
+                && positions.contains(&version.hash.position())
         };
         self.0.iter().filter(sees).map(|version| version.entry.clone()).collect()
     }
@@ -111,7 +113,7 @@ impl Remset {
     /// to read them: they are `freed`.
     pub(super) fn release(&mut self, bit: u8, positions: &Range<u64>, freed: &mut Freed) {
         self.0.retain_mut(|version| {
-            if version.readers & 1 << bit != 0 && positions.contains(&position_of(version)) {
+            if version.readers & 1 << bit != 0 && positions.contains(&version.hash.position()) {
                 version.readers &= !(1 << bit);
             }
             if version.readers == 0 {
@@ -127,17 +129,13 @@ impl Remset {
 
     /// Moves the versions of keys whose hash has `bit` to the returned remset.
     pub(super) fn split(&mut self, bit: u64) -> Remset {
-        let moves = |version: &mut Version| KeyHash::of(version.entry.key()).0 & bit != 0;
+        let moves = |version: &mut Version| version.hash.0 & bit != 0;
         Remset(self.0.extract_if(.., moves).collect())
     }
 
     pub(super) fn merge(&mut self, other: Remset) {
         self.0.extend(other.0);
     }
-}
-
-fn position_of(version: &Version) -> u64 {
-    KeyHash::of(version.entry.key()).position()
 }
 
 /// Versions that were taken from remsets. They are to be dropped without a latch: that may take long.

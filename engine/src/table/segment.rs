@@ -161,7 +161,7 @@ impl Segment {
                         return (effect, false);
                     };
                     retired.kept.add(version.bytes);
-                    self.remset.push(version.entry, needed, lsn, version.bytes);
+                    self.remset.push(hash, version.entry, needed, lsn, version.bytes);
                     applied
                 } else if *change == Change::Delete {
                     Applied::Emptied
@@ -173,7 +173,7 @@ impl Segment {
                     let Ok(applied) = entry.apply(change, lsn, retired) else { return (effect, false) };
                     if is_watched {
                         // A version of the key, kept at an earlier write, may have shared nodes until now.
-                        retired.kept.bytes += self.remset.leave_to(key, left::take_bytes());
+                        retired.kept.bytes += self.remset.leave_to(hash, key, left::take_bytes());
                     }
                     applied
                 };
