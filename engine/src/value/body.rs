@@ -7,7 +7,7 @@
 //! again.
 
 use super::block::{Block, Header, PACKED_EMPTY, packed_parts};
-use super::chunks::{Chunks, ZEROS};
+use super::chunks::Chunks;
 use super::form::Form;
 use super::nodes::{Garbage, Nodes, PACKED_BYTES_MAX, PACKED_COUNT_MAX};
 use super::packed::{self, HASH, LIST, Layout, SET, ZSET};
@@ -150,8 +150,8 @@ impl Body {
             chunks.write(offset, bytes);
             self.set_nodes(Nodes::String(chunks));
         } else if end > len {
-            let zeros = &ZEROS[..offset.saturating_sub(len)];
-            block.splice_payload(offset.min(len)..len, &[zeros, bytes]);
+            let zeros = vec![0; offset.saturating_sub(len)];
+            block.splice_payload(offset.min(len)..len, &[&zeros, bytes]);
         } else {
             block.payload_mut()[offset..end].copy_from_slice(bytes);
         }

@@ -3,7 +3,7 @@
 //! ```text
 //!   Branch   child 0 | child 1 | … | child 31    each stands for 32^level chunks; what is missing behind the
 //!              |         |                       last one, and a `Zeros`, stands for zeros
-//!   Chunk    bytes 0 ─ 16367                     what is missing at its end stands for zeros
+//!   Chunk    bytes 0 ─ 4079                      what is missing at its end stands for zeros
 //! ```
 //!
 //! A byte's place says which way leads to it, so a string that is overwritten in part or grows at its end
@@ -22,10 +22,10 @@ use super::left;
 use super::tree::{ARC_BYTES, FANOUT};
 
 /// Bytes of a chunk; with what an `Arc` keeps beside them they fill a size of the allocator.
-pub(crate) const CHUNK_BYTES: usize = (16 << 10) - ARC_BYTES;
+pub(crate) const CHUNK_BYTES: usize = (4 << 10) - ARC_BYTES;
 
 /// What is read where nothing was written.
-pub(crate) static ZEROS: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
+static ZEROS: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
 
 type Children = SmallVec<[Node; FANOUT]>;
 

@@ -228,7 +228,7 @@ fn string_check(entry: &Entry, model: &[u8], marks: &[usize]) {
     for pair in marks.windows(2) {
         assert_eq!(string.get(pair[0]), model.get(pair[0]).copied());
         let pieces: Vec<&[u8]> = string.pieces(pair[0]..pair[1]).collect();
-        assert!(pieces.iter().all(|piece| (1..=CHUNK_BYTES).contains(&piece.len())));
+        assert!(pieces.iter().all(|piece| (1..=WHOLE_BYTES_MAX).contains(&piece.len())));
         assert!(pieces.concat() == model[pair[0]..pair[1]], "{pair:?}");
     }
     assert_eq!(string.get(model.len()), None);

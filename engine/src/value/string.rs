@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::chunks::{CHUNK_BYTES, Chunks};
+use super::chunks::Chunks;
+use super::tree::ARC_BYTES;
 
 /// Longest string that is kept in one allocation, which a write during a view copies.
-pub(crate) const WHOLE_BYTES_MAX: usize = CHUNK_BYTES;
+pub(crate) const WHOLE_BYTES_MAX: usize = (16 << 10) - ARC_BYTES;
 
 /// A string, borrowed from its entry. The default is the empty one.
 #[derive(Clone, Copy)]

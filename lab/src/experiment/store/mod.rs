@@ -68,6 +68,9 @@ pub struct Options {
     /// These sizes instead, in millions of records.
     #[arg(long, value_name = "MILLIONS", value_delimiter = ',')]
     pub sizes: Vec<f64>,
+    /// Measure stores with these only: records, or which giants.
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub kinds: Vec<Kind>,
     /// Measure also what the file of results has already.
     #[arg(long)]
     pub again: bool,
@@ -81,7 +84,8 @@ pub fn run(setting: &Setting, own: &Options, path: &Path, report: &mut Report) -
     let giants = plan::giants(setting, own);
     let results = Results::read(path, EXPERIMENT)?;
     let mut todo: Vec<Vec<Cell>> = Vec::new();
-    for &data in sizes.iter().chain(&giants) {
+    let is_asked = |data: &&Data| own.kinds.is_empty() || own.kinds.contains(&data.kind);
+    for &data in sizes.iter().chain(&giants).filter(is_asked) {
         let is_largest = Some(&data) == sizes.last();
         let mut cells = plan::cells(setting, data, is_largest, &variants, &parts);
         cells.retain(|cell| own.again || results.find(cell).is_none());
