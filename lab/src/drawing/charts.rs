@@ -159,6 +159,10 @@ where
         let points = points.into_iter();
         match sign {
             '●' => chart.draw_series(points.map(|point| Circle::new(point, 4, style)))?,
+            '▲' if series.is_second() => {
+                let outline = || PathElement::new([(0, -6), (5, 3), (-5, 3), (0, -6)], style);
+                chart.draw_series(points.map(|point| EmptyElement::at(point) + outline()))?
+            }
             '▲' => chart.draw_series(points.map(|point| TriangleMarker::new(point, 6, style)))?,
             _ => chart.draw_series(points.map(|point| Cross::new(point, 4, colour.stroke_width(width))))?,
         };

@@ -311,8 +311,10 @@ fn decrby<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     add(cx, args.at(1), by)
 }
 
-/// The text of the number at `key` with the expiry, for a command that computes a new one from it. Of what is
-/// longer than any number only as much as shows that.
+/// Stands for a giant string, which is longer than any number.
+const NO_NUMBER: &[u8] = b"-";
+
+/// The text of the number at `key` with the expiry, for a command that computes a new one from it.
 fn number_and_expiry<'c>(
     cx: &Context<'c, '_>,
     key: &[u8],
@@ -320,10 +322,7 @@ fn number_and_expiry<'c>(
     match cx.entry(key) {
         None => Ok((None, None)),
         Some(entry) => match entry.value() {
-            ValueRef::String(value) => {
-                let text = value.whole().or_else(|| value.pieces(0..value.len()).next());
-                Ok((text, entry.expiry()))
-            }
+            ValueRef::String(value) => Ok((Some(value.whole().unwrap_or(NO_NUMBER)), entry.expiry())),
             _ => Err(CommandError::WrongType),
         },
     }
