@@ -94,7 +94,13 @@ fn is_log(path: &Path) -> bool {
 }
 
 fn files_of(disk: &SimDisk) -> Files {
-    disk.paths().into_iter().map(|path| (path.clone(), disk.contents(&path).unwrap())).collect()
+    loop {
+        let contents = |path: PathBuf| disk.contents(&path).map(|bytes| (path, bytes));
+        // A file may get its name between the look at the names and that at the bytes.
+        if let Some(files) = disk.paths().into_iter().map(contents).collect() {
+            return files;
+        }
+    }
 }
 
 /// A disk that has these files durably.
