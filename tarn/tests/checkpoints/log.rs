@@ -135,6 +135,27 @@ fn a_first_log_goes_on_from_the_checkpoint_and_is_refused_without_it() {
     assert_eq!(digest(&mut running.connect()), written);
 }
 
+#[test]
+fn a_checkpoint_is_not_gone_on_from_by_another_log() {
+    let mut running = Running::start(&ALWAYS);
+    let mut other = Running::start(&ALWAYS);
+    for running in [&running, &other] {
+        let mut client = running.connect();
+        fill(&mut client, 1);
+        assert_eq!(client.ask("SAVE"), "+OK");
+    }
+    other.server.take().unwrap().kill();
+    running.server.take().unwrap().kill();
+    rename(&running.folder, "log", "own");
+    std::fs::rename(other.folder.path("log"), running.folder.path("log")).unwrap();
+    let port = running.port.to_string();
+    let refusal = running.folder.refusal(&[&ALWAYS[..], &["--port", &port]].concat());
+    assert!(refusal.contains("was not taken with this log"), "{refusal}");
+    rename(&running.folder, "log", "theirs");
+    rename(&running.folder, "own", "log");
+    running.restart();
+}
+
 fn display(path: &Path) -> String {
     path.display().to_string()
 }
