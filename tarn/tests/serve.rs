@@ -26,6 +26,41 @@ fn debug_is_refused_unless_it_was_enabled() {
     }
 }
 
+/// The cores that the threads of this name may run on, as the system lists them.
+fn cores_of(pid: u32, name: &str) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let named = tasks
+        .map(|task| task.unwrap().path())
+        .filter(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim_end() == name));
+    let listed = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        line.unwrap().trim().to_owned()
+    };
+    named.map(|task| listed(std::fs::read_to_string(task.join("status")).unwrap())).collect()
+}
+
+#[test]
+fn threads_that_serve_and_that_take_checkpoints_keep_to_their_cores() {
+    let own = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let allowed = own.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    let (first, last) =
+        (allowed.split([',', '-']).next().unwrap(), allowed.rsplit([',', '-']).next().unwrap());
+    let (folder, port) = (Folder::new(), free_port());
+    let port = port.to_string();
+    let server = folder.serve(&["--port", &port, "--server_cpulist", first, "--bgsave_cpulist", last]);
+    assert_eq!(Client::tcp("127.0.0.1", port.parse().unwrap()).ask("PING"), "+PONG");
+    eventually(|| {
+        let keeps = |name, cores| cores_of(server.pid(), name) == [cores];
+        (keeps("tarn-worker-0", first) && keeps("tarn-loader", last)).then_some(())
+    });
+    assert_eq!(cores_of(server.pid(), "tarn-worker-1"), [""; 0], "one worker for one core");
+    for directive in ["server_cpulist", "bgsave_cpulist"] {
+        let port = free_port().to_string();
+        let refusal = Folder::new().refusal(&["--port", &port, &format!("--{directive}"), "1023"]);
+        assert!(refusal.contains(&format!("none of the cores of '{directive}'")), "{refusal}");
+    }
+}
+
 #[test]
 fn a_server_that_nobody_could_reach_does_not_start() {
     let nowhere = "configured to not listen anywhere";
