@@ -1,11 +1,12 @@
 //! The store: tables, log and the background work between them. The only place that knows them together.
 
 use crate::checkpoint::{Loaded, Source};
+use crate::compactor::Compactor;
 use crate::io::Clock;
 use crate::log::{Appender, Group, LogError, Validity};
 use crate::record::{Batch, Lsn, UnixMs, Write};
 use crate::session::{Exclusive, Latched, Session, World};
-use crate::table::latch::RwLock;
+use crate::table::latch::{RwLock, RwLockReadGuard};
 use crate::table::{Freed, Garbage, Readers, Table};
 use crate::view::{View, ViewError, ViewOptions, Views};
 use crate::watch::Watches;
@@ -31,6 +32,8 @@ pub(crate) enum Discarded {
     Table(#[expect(dead_code, reason = "held to be dropped elsewhere")] Arc<Table>),
     /// What a view has left.
     View(#[expect(dead_code, reason = "held to be dropped elsewhere")] Freed),
+    /// Somebody waits until what came before is done.
+    Mark(Sender<()>),
 }
 
 #[repr(align(64))]
@@ -48,6 +51,7 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     reaper: Sender<Discarded>,
     views: Arc<Views>,
+    compactor: Arc<Compactor>,
     expired: AtomicU64,
     pending_frees: Arc<AtomicU64>,
     active_expire: AtomicBool,
@@ -58,6 +62,7 @@ pub struct Engine {
 /// The background threads of an engine; ends them when dropped.
 pub struct Background {
     stop: Arc<AtomicBool>,
+    compactor: Arc<Compactor>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -102,6 +107,7 @@ impl Engine {
             validity: validity.clone(),
             watches: Arc::default(),
             views: Arc::new(Views::new(clock.clone(), discard)),
+            compactor: Arc::default(),
             clock,
             reaper,
             expired: AtomicU64::new(0),
@@ -110,7 +116,12 @@ impl Engine {
             expiry_cycle_ms: AtomicU64::new(EXPIRY_CYCLE_MS),
         });
         let stop = Arc::new(AtomicBool::new(false));
+        let compactor = engine.compactor.clone();
         let threads = vec![
+            spawn("tarn-compactor", {
+                let (engine, compactor) = (Arc::downgrade(&engine), compactor.clone());
+                move || compactor.run(&engine)
+            }),
             spawn("tarn-reaper", move || reap(discarded, &validity, &pending_frees)),
             spawn("tarn-expirer", {
                 let (engine, stop) = (Arc::downgrade(&engine), stop.clone());
@@ -129,7 +140,7 @@ impl Engine {
                 }
             }),
         ];
-        (engine, Background { stop, threads })
+        (engine, Background { stop, compactor, threads })
     }
 
     /// Enters the gate as worker `worker` (0, 1, …). Waits while the gate is closed. What the session commits
@@ -192,6 +203,10 @@ impl Engine {
         self.watches.registered()
     }
 
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
     pub(crate) fn now(&self) -> UnixMs {
         self.clock.unix_ms()
     }
@@ -245,6 +260,37 @@ impl Engine {
     /// Which records of the log have been replaced.
     pub fn validity(&self) -> &Validity {
         &self.validity
+    }
+
+    /// The compactions of the log.
+    pub fn compactor(&self) -> &Arc<Compactor> {
+        &self.compactor
+    }
+
+    pub(crate) fn log(&self) -> Option<Appender> {
+        self.background().log.clone()
+    }
+
+    pub(crate) fn background(&self) -> RwLockReadGuard<'_, World> {
+        self.gates[BACKGROUND].0.read()
+    }
+
+    /// The newest record such that whatever was replaced up to there is marked; waits for that, as long as
+    /// `goes_on` says so.
+    pub(crate) fn settle_discarded(&self, goes_on: impl Fn() -> bool) -> Option<Lsn> {
+        let newest = {
+            let exclusive = self.close_gate();
+            self.last_lsn(&exclusive.worlds[BACKGROUND])
+        };
+        let (sender, done) = crossbeam_channel::bounded(1);
+        self.discard(Discarded::Mark(sender));
+        loop {
+            match done.recv_timeout(A_WHILE) {
+                Ok(()) => return Some(newest),
+                Err(_) if goes_on() => {}
+                Err(_) => return None,
+            }
+        }
     }
 
     /// Hands large values to the reaper.
@@ -324,10 +370,12 @@ impl Engine {
 
 impl Source for Engine {
     fn view(&self) -> Result<View, ViewError> {
+        self.compactor.checkpoint_begins(self.newest());
         self.open_view(ViewOptions::once("checkpoint"))
     }
 
     fn standing(&self, look: &mut dyn FnMut(Lsn, &[Arc<Table>])) {
+        self.compactor.checkpoint_begins(self.newest());
         let exclusive = self.close_gate();
         let world = &exclusive.worlds[BACKGROUND];
         look(self.last_lsn(world), &world.tables);
@@ -352,6 +400,9 @@ impl Source for Engine {
 /// How often in one turn the expirer makes a table smaller.
 const SHRINKS_AT_ONCE: usize = 64;
 
+/// How long is waited before it is asked again whether to go on.
+const A_WHILE: Duration = Duration::from_millis(50);
+
 /// How often the expirer looks for keys that are due, in milliseconds, unless it is told otherwise.
 const EXPIRY_CYCLE_MS: u64 = 20;
 
@@ -364,8 +415,11 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 /// command; whoever lets go last frees it.
 fn reap(discarded: Receiver<Discarded>, validity: &Validity, pending: &AtomicU64) {
     for item in discarded {
-        if let Discarded::Value(garbage) = &item {
-            garbage.for_each_lsn(&mut |lsn| validity.invalidate(&[lsn]));
+        match &item {
+            Discarded::Value(garbage) => garbage.for_each_lsn(&mut |lsn| validity.invalidate(&[lsn])),
+            // Who waits may have given up.
+            Discarded::Mark(done) => _ = done.send(()),
+            Discarded::Table(_) | Discarded::View(_) => {}
         }
         drop(item);
         pending.fetch_sub(1, Ordering::Relaxed);
@@ -375,12 +429,13 @@ fn reap(discarded: Receiver<Discarded>, validity: &Validity, pending: &AtomicU64
 impl Drop for Background {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.compactor.stop();
         for thread in &self.threads {
             thread.thread().unpark();
         }
         // The reaper ends when the last engine handle goes; it may be freeing gigabytes, which the end of the
         // process does faster.
-        self.threads.retain(|thread| thread.thread().name() == Some("tarn-expirer"));
+        self.threads.retain(|thread| thread.thread().name() != Some("tarn-reaper"));
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

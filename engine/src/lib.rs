@@ -8,13 +8,14 @@
 //!   Engine::enter ──> Session::latch ──> Latched::get … ──> Latched::commit ──> Latched::release
 //! ```
 //!
-//! Floors, from the ground up: `record`, `io`, `value`, `table`, `log`, `view`, `checkpoint`, `overlay` and
-//! `watch`, then `session`, `recovery` and `engine`, where they meet.
+//! Floors, from the ground up: `record`, `upheaval`, `io`, `value`, `table`, `log`, `view`, `checkpoint`,
+//! `overlay` and `watch`, then `session`, `recovery`, `compactor` and `engine`, where they meet.
 
 // Tests damage files and wait as they like; the product goes through `io`.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 pub mod checkpoint;
+pub mod compactor;
 pub mod engine;
 pub mod io;
 pub mod log;
@@ -24,6 +25,7 @@ pub mod recovery;
 pub mod repair;
 pub mod session;
 pub mod table;
+mod upheaval;
 pub mod value;
 pub mod view;
 mod watch;

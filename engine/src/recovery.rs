@@ -15,10 +15,12 @@ use crate::checkpoint::{Checkpoint, Checkpoints, Loaded};
 use crate::io::Disk;
 use crate::log::{Block, Damage, Log, LogOptions, OpenError, Reader, Recovered, Validity};
 use crate::record::{Bytes, Change, Lsn, Write};
-use crate::table::{KeyHash, Readers, Retired, Table};
+use crate::table::{EarlyExpiry, KeyHash, Readers, Retired, Table};
+use crate::upheaval::Upheavals;
 use crossbeam_channel::{Receiver, Sender};
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,10 +42,14 @@ pub struct Replayed {
     pub records: u64,
     /// The first record that did not fit what the records before it had made.
     pub misfit: Option<Misfit>,
+    /// What happened to whole databases.
+    pub upheavals: Upheavals,
 }
 
-/// A record that does not fit what it meets. A command checks what is there before it decides on a change,
-/// under the same latch, so no history has one: records before it are not those that were written.
+/// A record that does not fit what it meets, and nothing behind it says the key anew. A command checks what
+/// is there before it decides on a change, under the same latch, so no history has one: records before it are
+/// not those that were written. Where the key is said anew, a compaction may have dropped what it was made
+/// of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
     /// Its number.
@@ -101,6 +107,81 @@ impl<'b> Gathered<'b> {
     }
 }
 
+/// What a replayer knows of keys whose records do not tell all: a compaction may have dropped some that
+/// nothing needs in the end.
+#[derive(Default)]
+struct Loose {
+    keys: HashMap<(u8, Box<[u8]>), LooseKey>,
+}
+
+#[derive(Default)]
+struct LooseKey {
+    /// The first record that did not fit.
+    misfit: Option<Misfit>,
+    /// The expiry of a key that is not there, or not any more, and may come to be there by elements that are
+    /// younger than those it had.
+    expiry: Option<EarlyExpiry>,
+    /// That record, if the key was never seen.
+    unseen: Option<Misfit>,
+}
+
+impl Loose {
+    fn of(&mut self, db: u8, key: &[u8]) -> &mut LooseKey {
+        self.keys.entry((db, key.into())).or_default()
+    }
+
+    /// Forgets a key that is said anew.
+    fn forget(&mut self, db: u8, key: &[u8], retired: &mut Retired) {
+        if !self.keys.is_empty()
+            && let Some(loose) = self.keys.remove(&(db, key.into()))
+        {
+            retired.lsns.extend(loose.expiry.map(|early| early.lsn));
+        }
+    }
+
+    /// The expiry of a key that elements have made.
+    fn take_expiry(&mut self, db: u8, key: &[u8]) -> Option<EarlyExpiry> {
+        if self.keys.is_empty() {
+            return None;
+        }
+        let loose = self.keys.get_mut(&(db, key.into()))?;
+        loose.unseen = None;
+        loose.expiry.take()
+    }
+
+    /// Follows a change of whole databases.
+    fn change_databases(&mut self, write: &Write<'_>, retired: &mut Retired) {
+        let mut changed = HashMap::new();
+        for ((db, key), loose) in self.keys.drain() {
+            let db = match *write {
+                Write::Flush { db: flushed } if flushed.is_none_or(|flushed| flushed == db) => {
+                    retired.lsns.extend(loose.expiry.map(|early| early.lsn));
+                    continue;
+                }
+                Write::Swap { a, b } if db == a => b,
+                Write::Swap { a, b } if db == b => a,
+                _ => db,
+            };
+            changed.insert((db, key), loose);
+        }
+        self.keys = changed;
+    }
+
+    /// The earliest misfit; what is left of expiries is needed by nothing.
+    fn end(self, retired: &mut Retired) -> Option<Misfit> {
+        let mut first: Option<Misfit> = None;
+        for loose in self.keys.into_values() {
+            retired.lsns.extend(loose.expiry.map(|early| early.lsn));
+            for misfit in loose.misfit.into_iter().chain(loose.unseen) {
+                if first.as_ref().is_none_or(|first| misfit.lsn < first.lsn) {
+                    first = Some(misfit);
+                }
+            }
+        }
+        first
+    }
+}
+
 /// Does what a record says that concerns whole databases.
 fn change_databases(tables: &mut [Arc<Table>], write: &Write<'_>) {
     match *write {
@@ -117,6 +198,7 @@ struct Replay {
     base: Lsn,
     meeting: Meeting,
     misfit: Mutex<Option<Misfit>>,
+    upheavals: Mutex<Upheavals>,
 }
 
 /// How far opening has come; shared with those who wait for it.
@@ -229,6 +311,7 @@ fn load(
     if let Some(misfit) = replayed.misfit {
         return Err(misfit.damage.into());
     }
+    validity.begin(replayed.upheavals.clone(), cut);
     let last = reader.last();
     if last < cut {
         return Err(OpenError::Unrelated(format!(
@@ -315,8 +398,13 @@ pub fn replay(
     invalidate: impl Fn(&[Lsn]) + Sync,
 ) -> Result<(Vec<Arc<Table>>, Replayed), OpenError> {
     let threads = threads.max(1);
-    let replay =
-        Replay { tables: Mutex::new(tables), base, meeting: Meeting::of(threads), misfit: Mutex::default() };
+    let replay = Replay {
+        tables: Mutex::new(tables),
+        base,
+        meeting: Meeting::of(threads),
+        misfit: Mutex::default(),
+        upheavals: Mutex::default(),
+    };
     let mut records = 0;
     std::thread::scope(|scope| {
         let mut senders: Vec<Sender<Arc<Block>>> = Vec::with_capacity(threads);
@@ -342,7 +430,8 @@ pub fn replay(
         }
         Ok::<(), OpenError>(())
     })?;
-    let replayed = Replayed { records, misfit: replay.misfit.into_inner() };
+    let (misfit, upheavals) = (replay.misfit.into_inner(), replay.upheavals.into_inner());
+    let replayed = Replayed { records, misfit, upheavals };
     Ok((replay.tables.into_inner(), replayed))
 }
 
@@ -359,6 +448,7 @@ impl Replay {
         let _member = Member(&self.meeting);
         let mut tables = self.tables.lock().clone();
         let mut retired = Retired::default();
+        let mut loose = Loose::default();
         for block in blocks {
             let mut gathered = Gathered::default();
             for record in block.records() {
@@ -371,6 +461,9 @@ impl Replay {
                     Write::Swap { a, b } => a.max(b),
                 };
                 if record.lsn <= self.base {
+                    if share == 0 {
+                        self.upheavals.lock().note(record.lsn, &record.write);
+                    }
                     continue;
                 }
                 if highest as usize >= tables.len() {
@@ -379,14 +472,18 @@ impl Replay {
                 match record.write {
                     Write::Key { db, key, change } => {
                         if gathered.is_full_for(db, &key) {
-                            self.apply(&tables, &block, &mut gathered, &mut retired);
+                            apply(&tables, &block, &mut gathered, &mut loose, &mut retired);
                         }
                         let ours = |hash: KeyHash| (hash.0 & 0xFF) as usize % shares == share;
                         gathered.push(db, key, ours, record.lsn, change);
                     }
                     Write::Flush { .. } | Write::Swap { .. } => {
-                        self.apply(&tables, &block, &mut gathered, &mut retired);
-                        self.alone(|tables| change_databases(tables, &record.write));
+                        apply(&tables, &block, &mut gathered, &mut loose, &mut retired);
+                        loose.change_databases(&record.write, &mut retired);
+                        self.alone(|tables| {
+                            change_databases(tables, &record.write);
+                            self.upheavals.lock().note(record.lsn, &record.write);
+                        });
                         tables = self.tables.lock().clone();
                     }
                 }
@@ -395,57 +492,17 @@ impl Replay {
                     retired.lsns.clear();
                 }
             }
-            self.apply(&tables, &block, &mut gathered, &mut retired);
+            apply(&tables, &block, &mut gathered, &mut loose, &mut retired);
+        }
+        if let Some(misfit) = loose.end(&mut retired) {
+            // The earliest of all: those behind it may only follow from it.
+            let mut first = self.misfit.lock();
+            if first.as_ref().is_none_or(|first| misfit.lsn < first.lsn) {
+                *first = Some(misfit);
+            }
         }
         invalidate(&retired.lsns);
         Ok(())
-    }
-
-    /// Applies the gathered records in their order.
-    fn apply(
-        &self,
-        tables: &[Arc<Table>],
-        block: &Block,
-        gathered: &mut Gathered<'_>,
-        retired: &mut Retired,
-    ) {
-        let nobody = Readers::default();
-        let ours = || gathered.runs.iter().filter(|run| run.ours);
-        if let Some(db) = ours().map(|run| run.db).next() {
-            tables[db as usize].fetch(ours().filter(|run| run.db == db).map(|run| run.hash));
-        }
-        let mut changes = gathered.changes.drain(..);
-        for Run { db, key, hash, records, .. } in gathered.runs.drain(..).filter(|run| run.ours) {
-            let table = &tables[db as usize];
-            let (index, mut segment) = table.write_of(hash);
-            let mut crowded = false;
-            for (lsn, change) in changes.by_ref().take(records) {
-                let (effect, fits) = segment.apply(hash, &key, &change, lsn, &nobody, retired);
-                table.note(index, effect.keys, effect.expiry);
-                crowded |= effect.keys > 0 && table.is_crowded(segment.len());
-                if !fits {
-                    self.note_misfit(lsn, block);
-                }
-            }
-            drop(segment);
-            if crowded {
-                table.grow(4);
-            }
-            for garbage in retired.garbage.drain(..) {
-                garbage.for_each_lsn(&mut |lsn| retired.lsns.push(lsn));
-            }
-        }
-    }
-
-    /// Keeps the earliest of all misfits: those behind it may only follow from it. Nobody gives up, as the
-    /// others would wait for ever at the meeting point.
-    fn note_misfit(&self, lsn: Lsn, block: &Block) {
-        let mut first = self.misfit.lock();
-        if first.as_ref().is_none_or(|misfit| lsn < misfit.lsn) {
-            let what = format!("record {lsn} in this block does not fit what the records before it made");
-            let damage = Damage::new(block.path().to_path_buf(), block.offset(), what);
-            *first = Some(Misfit { lsn, sequence: block.sequence(), damage });
-        }
     }
 
     /// Lets one of the replayers, who all come here, work on the tables while the others wait.
@@ -455,6 +512,73 @@ impl Replay {
         }
         self.meeting.wait();
     }
+}
+
+/// Applies the gathered records in their order.
+fn apply(
+    tables: &[Arc<Table>],
+    block: &Block,
+    gathered: &mut Gathered<'_>,
+    loose: &mut Loose,
+    retired: &mut Retired,
+) {
+    let nobody = Readers::default();
+    let ours = || gathered.runs.iter().filter(|run| run.ours);
+    if let Some(db) = ours().map(|run| run.db).next() {
+        tables[db as usize].fetch(ours().filter(|run| run.db == db).map(|run| run.hash));
+    }
+    let mut changes = gathered.changes.drain(..);
+    for Run { db, key, hash, records, .. } in gathered.runs.drain(..).filter(|run| run.ours) {
+        let table = &tables[db as usize];
+        let (index, mut segment) = table.write_of(hash);
+        let mut crowded = false;
+        for (lsn, change) in changes.by_ref().take(records) {
+            let (mut effect, fits) = segment.apply(hash, &key, &change, lsn, &nobody, retired);
+            match change {
+                Change::Put { .. } | Change::Image { .. } | Change::Delete if fits => {
+                    loose.forget(db, &key, retired);
+                }
+                Change::Expire(expiry) if !fits => {
+                    let key = loose.of(db, &key);
+                    let early = EarlyExpiry { expiry, lsn, is_image: false };
+                    retired.lsns.extend(key.expiry.replace(early).map(|early| early.lsn));
+                    key.unseen.get_or_insert_with(|| misfit(lsn, block));
+                }
+                _ if !fits => {
+                    loose.of(db, &key).misfit.get_or_insert_with(|| misfit(lsn, block));
+                }
+                _ if effect.keys > 0 => {
+                    if let Some(early) = loose.take_expiry(db, &key) {
+                        segment.expire_early(hash, &key, early, retired);
+                        effect.expiry = early.expiry;
+                    }
+                }
+                _ if effect.keys < 0 => {
+                    if let Some(early) = retired.expiry_left.take() {
+                        // It is needed still.
+                        retired.lsns.retain(|lsn| *lsn != early.lsn);
+                        loose.of(db, &key).expiry = Some(early);
+                    }
+                }
+                _ => {}
+            }
+            table.note(index, effect.keys, effect.expiry);
+            crowded |= effect.keys > 0 && table.is_crowded(segment.len());
+        }
+        drop(segment);
+        if crowded {
+            table.grow(4);
+        }
+        for garbage in retired.garbage.drain(..) {
+            garbage.for_each_lsn(&mut |lsn| retired.lsns.push(lsn));
+        }
+    }
+}
+
+fn misfit(lsn: Lsn, block: &Block) -> Misfit {
+    let what = format!("record {lsn} in this block does not fit what the records before it made");
+    let damage = Damage::new(block.path().to_path_buf(), block.offset(), what);
+    Misfit { lsn, sequence: block.sequence(), damage }
 }
 
 /// Where all replayers wait for each other. As a barrier, but whoever leaves, be it by a panic, is waited for

@@ -157,7 +157,7 @@ pub struct Latched<'s> {
 }
 
 impl World {
-    fn latch<'s>(
+    pub(crate) fn latch<'s>(
         &'s self,
         engine: &'s Engine,
         keys: &[(u8, KeyHash)],
@@ -245,8 +245,14 @@ impl<'e> Exclusive<'e> {
         let (mut lsn, readers) = self.engine.append(&self.worlds[0], &batch, group, false)?;
         for run in batch.chunk_by(|a, b| is_key(a) && is_key(b)) {
             match &run[0] {
-                Write::Flush { db } => self.flush(*db),
-                Write::Swap { a, b } => self.swap(*a, *b),
+                Write::Flush { db } => {
+                    self.engine.validity().note_upheaval(lsn, &run[0]);
+                    self.flush(*db);
+                }
+                Write::Swap { a, b } => {
+                    self.engine.validity().note_upheaval(lsn, &run[0]);
+                    self.swap(*a, *b);
+                }
                 Write::Key { .. } => self.apply(run, lsn, &readers),
             }
             lsn = lsn.after(run.len() as u64);

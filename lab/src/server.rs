@@ -89,6 +89,8 @@ pub struct Plan {
     pub threads: usize,
     /// Directories of the log. Only Tarn understands more than one; empty: its own choice under `dir`.
     pub log_dirs: Vec<PathBuf>,
+    /// Whether the log is kept short while the server runs. Only Tarn is told.
+    pub compacts: bool,
     /// More directives, each with its value.
     pub directives: Vec<(&'static str, String)>,
 }
@@ -104,6 +106,7 @@ impl Plan {
             persistence: Persistence::None,
             threads: 1,
             log_dirs: Vec::new(),
+            compacts: false,
             directives: Vec::new(),
         }
     }
@@ -129,6 +132,9 @@ impl Plan {
         match self.product {
             Product::Tarn => {
                 push("threads", &[&self.threads.to_string()]);
+                if !self.compacts {
+                    push("log-compaction", &["none"]);
+                }
                 if !self.log_dirs.is_empty() {
                     let dirs: Vec<_> = self.log_dirs.iter().map(|dir| dir.to_string_lossy()).collect();
                     push("log-dir", &dirs.iter().map(|dir| &**dir).collect::<Vec<_>>());
@@ -267,6 +273,13 @@ impl Server {
         let info = client::text(&self.client()?.call(&["INFO", "server"])?)?;
         let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
         Ok(field("tarn_version:").or_else(|| field("redis_version:")).unwrap_or_else(|| "unknown".to_owned()))
+    }
+
+    /// A number that `INFO` tells in one of its sections; `None` if it does not.
+    pub fn info_number(&self, section: &str, name: &str) -> Result<Option<u64>> {
+        let info = client::text(&self.client()?.call(&["INFO", section])?)?;
+        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok();
+        Ok(info.lines().find_map(value))
     }
 
     /// The number of keys in database 0.

@@ -1,12 +1,13 @@
 //! Bringing a configuration into force: at the start, and after each `CONFIG SET`.
 
-use crate::config::{AppendFsync, Config};
+use crate::config::{AppendFsync, Config, LogCompaction};
 use crate::logging;
 use crate::process;
 use crate::shared::{Shared, Store};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tarn_engine::SyncMode;
+use tarn_engine::compactor::CompactionOptions;
 use tarn_engine::value::EncodingLimits;
 use tarn_engine::value::limits::set_current;
 use tarn_engine::view::ViewLimits;
@@ -32,6 +33,7 @@ pub fn apply(server: &Shared, old: &Config, new: &Config) -> Result<(), (&'stati
             set_expiry_cycle(store, new.hz);
         }
         set_view_limits(store, new);
+        set_compaction(store, new);
         if new.appendfsync != old.appendfsync {
             set_sync_mode(store, new.appendfsync);
         }
@@ -66,6 +68,7 @@ pub fn open_doors(server: &Shared, store: Store) {
         set_sync_mode(&store, config.appendfsync);
         set_expiry_cycle(&store, config.hz);
         set_view_limits(&store, config);
+        set_compaction(&store, config);
         server.set_store(store);
     });
 }
@@ -77,6 +80,17 @@ fn set_expiry_cycle(store: &Store, hz: u32) {
 fn set_view_limits(store: &Store, config: &Config) {
     let retained_bytes = config.view_memory_limit_bytes;
     store.engine.views().set_limits(ViewLimits { retained_bytes, age: Duration::ZERO });
+}
+
+fn set_compaction(store: &Store, config: &Config) {
+    store.engine.compactor().set_options(CompactionOptions {
+        enabled: config.log_compaction == LogCompaction::Vtc,
+        bytes_per_second: config.log_compaction_bytes_per_second as u64,
+        file_percent: config.log_compaction_file_percentage,
+        log_percent: config.log_compaction_log_percentage,
+        min_bytes: config.log_compaction_min_bytes as u64,
+        file_bytes: config.log_file_bytes as u64,
+    });
 }
 
 fn set_sync_mode(store: &Store, appendfsync: AppendFsync) {

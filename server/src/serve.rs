@@ -280,6 +280,7 @@ fn load(server: &Shared, config: &Config, workers: &[Arc<Notify>]) -> Result<Opt
     options.mode = apply::sync_mode(config.appendfsync);
     options.flushes_in_flight = config.log_flushes_in_flight;
     options.backlog_bytes_limit = config.log_backlog_limit_bytes;
+    options.file_bytes = config.log_file_bytes as u64;
     let (databases, threads) = (config.databases, config.threads());
     let opened =
         recovery::open(Arc::new(OsDisk), options, Some(&checkpoints), databases, threads, &server.loading)?;
@@ -300,6 +301,7 @@ fn load(server: &Shared, config: &Config, workers: &[Arc<Notify>]) -> Result<Opt
         opened.validity,
         server.clock.clone(),
     );
+    engine.compactor().checkpoint_ended(checkpoints.current().map(|checkpoint| checkpoint.cut));
     let always = AtomicBool::new(config.appendfsync == AppendFsync::Always);
     let log = OpenLog { log: Mutex::new(Some(opened.log)), durable, appender, always };
     open_doors(server, Store { engine, log: Some(log), checkpoints });

@@ -261,6 +261,7 @@ mod tests {
             epoch: 1,
             opened_after: 0,
             first: Lsn(1),
+            compaction: None,
         };
         let bytes = contents.len() as u64;
         StreamFile { path, file, header, index: 0, bytes, sequence_limit: u64::MAX }

@@ -9,7 +9,8 @@
 //!  +-------------------------------------------------------------------+---------------+-------------+
 //! ```
 //!
-//! - `sequence` rises by one a block over the whole log, `first lsn` by the `count` of the block before.
+//! - `sequence` rises by one a block over the whole log, `first lsn` by the `count` of the block before; for
+//!   what a compaction has left, see `condensed`.
 //! - `durable` is the highest sequence such that it and all below were durable when this block was sealed;
 //!   `durable < sequence`.
 //! - The body's checksum covers everything between the header and the end mark; the header's everything
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::ahead::Chunk;
+use super::condensed::Stretch;
 use super::error::OpenError;
 use super::file::{LSN_END, NUMBERS_END};
 use super::format::{
@@ -142,15 +144,17 @@ pub struct Block {
     pub(super) offset: u64,
     /// Its records, and padding.
     pub(super) body: Chunk,
+    /// The blocks of the log that it stands for: itself, unless it is a condensed one.
+    pub(super) own: Stretch,
 }
 
 impl Block {
-    /// Its number.
+    /// Its number; of a condensed block, the first of those that it stands for.
     pub fn sequence(&self) -> u64 {
-        self.header.sequence
+        self.own.from
     }
 
-    /// The number of its first record.
+    /// The number of its first record, or of the first that was there before it was condensed.
     pub fn first(&self) -> Lsn {
         self.header.first
     }
@@ -193,7 +197,7 @@ impl Block {
     }
 
     pub(super) fn last(&self) -> Lsn {
-        Lsn(self.header.first.0 + u64::from(self.header.count) - 1)
+        Lsn(self.header.first.0 + self.own.lsns - 1)
     }
 }
 

@@ -6,10 +6,13 @@
 //!
 //! - what comes back is a prefix of the groups that were appended, each whole;
 //! - it has everything below the durable watermark; after a mere kill, everything that was written;
+//! - but for records that a compaction was told to drop: of those all may lack, if what took their place,
+//!   which is all that had been appended when the file was copied, is there;
 //! - the disk's faults never pass for damage.
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,7 +26,7 @@ use super::handle::begin;
 use super::pipeline::{Pipeline, State, Taken};
 use super::reader::{Reader, Recovered};
 use super::rescue::Rescue;
-use super::{Appender, Group, Log, LogOptions, OpenError, SyncMode};
+use super::{Appender, Group, Keeper, Log, LogError, LogOptions, OpenError, SyncMode};
 use crate::io::{Crash, Fault, SimDisk, SimOptions};
 use crate::record::{Change, Lsn, Write};
 
@@ -55,12 +58,57 @@ enum Under {
     Sync(Arc<LogFile>, Vec<u64>),
 }
 
+/// Drops some records, and drives the log by itself.
+struct Dropper<'w> {
+    world: &'w mut World,
+    pipeline: &'w Arc<Pipeline>,
+    salt: u64,
+    /// The newest record when one was dropped last.
+    reason: Lsn,
+}
+
+impl Keeper for Dropper<'_> {
+    fn settle(&mut self, _: &Appender, lsn: Lsn) -> Result<(), LogError> {
+        for _ in 0..20 {
+            if self.pipeline.durable.lsn() >= lsn {
+                return Ok(());
+            }
+            if self.pipeline.failed() || self.world.disk.is_dead() {
+                break;
+            }
+            self.world.push_on(self.pipeline);
+        }
+        Err(LogError::Closed)
+    }
+
+    fn needs(&mut self, lsn: Lsn, _: &Write<'_>) -> bool {
+        let appender = Appender { pipeline: self.pipeline.clone() };
+        self.reason = appender.last();
+        let drops = (lsn.0 ^ self.salt).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62 == 0;
+        if drops {
+            let reason = self.world.dropped.entry(lsn).or_insert(self.reason);
+            *reason = (*reason).min(self.reason);
+        }
+        // Others append while a file is copied.
+        if self.world.rng.random_bool(0.02) {
+            self.world.append(self.pipeline);
+        }
+        !drops
+    }
+
+    fn moved(&mut self, _: u64) -> bool {
+        self.world.rng.random_bool(0.995)
+    }
+}
+
 /// A log and what is known about it.
 struct World {
     rng: SmallRng,
     disk: SimDisk,
     options: LogOptions,
     groups: Vec<Appended>,
+    /// Records that a compaction dropped, and the newest record at that time: they may lack if that is there.
+    dropped: BTreeMap<Lsn, Lsn>,
     /// Must come back whatever happens.
     acknowledged: Lsn,
     /// Must come back if the operating system lives on.
@@ -77,7 +125,8 @@ impl World {
         options.file_bytes = rng.random_range(1_024..24_000);
         options.flushes_in_flight = rng.random_range(1..=4);
         let disk = SimDisk::new(rng.random(), SimOptions::default());
-        World { rng, disk, options, groups: Vec::new(), acknowledged: Lsn::ZERO, written: Lsn::ZERO }
+        let (groups, dropped) = (Vec::new(), BTreeMap::new());
+        World { rng, disk, options, groups, dropped, acknowledged: Lsn::ZERO, written: Lsn::ZERO }
     }
 
     /// One life: opened, lived, ended; the next may begin.
@@ -120,9 +169,11 @@ impl World {
             Err(OpenError::Disk(_)) => return None,
             Err(error) => panic!("seed {seed}: {error}"),
         };
-        let whole = self.groups.get(..back.len()).unwrap_or_default();
-        assert!(back == whole, "seed {seed}: not a prefix of what was appended");
-        let last = back.last().map_or(Lsn::ZERO, Appended::last);
+        let last = reader.last();
+        let whole = self.groups.partition_point(|group| group.first <= last);
+        let end = self.groups[..whole].last().map_or(Lsn::ZERO, Appended::last);
+        assert_eq!(last, end, "seed {seed}: half a group came back");
+        self.assert_back(seed, &back, last);
         let promised = self.acknowledged.max(self.written);
         assert!(last >= promised, "seed {seed}: {last} came back, {promised} was promised");
         let opened = reader.finish().and_then(|finished| {
@@ -131,7 +182,9 @@ impl World {
         });
         match opened {
             Ok(opened) => {
-                self.groups.truncate(back.len());
+                self.groups.truncate(whole);
+                // Numbers are given again.
+                self.dropped.retain(|lsn, _| *lsn <= last);
                 self.acknowledged = last;
                 assert_eq!(opened.1.last, last, "seed {seed}");
                 Some(opened)
@@ -139,6 +192,41 @@ impl World {
             Err(OpenError::Disk(_)) => None,
             Err(error) => panic!("seed {seed}: {error}"),
         }
+    }
+
+    /// Checks that what came back is all that was appended up to `last`, but for what was dropped.
+    fn assert_back(&self, seed: u64, back: &[(Lsn, Write<'static>)], last: Lsn) {
+        let appended = self.groups.iter().flat_map(|group| {
+            group.writes.iter().enumerate().map(|(index, write)| (group.first.after(index as u64), write))
+        });
+        let mut back = back.iter().peekable();
+        for (lsn, write) in appended.take_while(|(lsn, _)| *lsn <= last) {
+            if back.next_if(|(other, _)| *other == lsn).is_some_and(|(_, found)| found == write) {
+                continue;
+            }
+            let reason = self.dropped.get(&lsn);
+            assert!(reason.is_some(), "seed {seed}: record {lsn} is not there, or another");
+            assert!(reason <= Some(&last), "seed {seed}: {lsn} was dropped for {reason:?}, {last} came back");
+        }
+        assert_eq!(back.next(), None, "seed {seed}: something else came back");
+    }
+
+    /// Compacts a file, or some that follow each other.
+    fn compact(&mut self, pipeline: &Arc<Pipeline>) {
+        let appender = Appender { pipeline: pipeline.clone() };
+        let files = appender.closed_files();
+        if files.is_empty() {
+            return;
+        }
+        let first = self.rng.random_range(0..files.len());
+        let mut end = first + 1;
+        while end < files.len() && files[end - 1].is_followed_by(&files[end]) && self.rng.random() {
+            end += 1;
+        }
+        let salt = self.rng.random();
+        let mut dropper = Dropper { world: self, pipeline, salt, reason: Lsn::ZERO };
+        // Whatever went wrong, everything is as it was.
+        let _ = appender.compact(&files[first..end], Lsn::ZERO, &mut dropper);
     }
 
     fn step(&mut self, pipeline: &Arc<Pipeline>, under: &mut Vec<Under>) {
@@ -159,7 +247,8 @@ impl World {
             85..88 => pipeline.sync_all(),
             88..90 => pipeline.leave_files(),
             90..92 => pipeline.set_mode(any_mode(&mut self.rng)),
-            92..94 => pipeline.claim(),
+            92..93 => pipeline.claim(),
+            93..94 if under.is_empty() => self.compact(pipeline),
             94 => {
                 let mut options = self.any_faults();
                 options.crash_at = None;
@@ -241,17 +330,7 @@ impl World {
             if pipeline.failed() {
                 assert!(pipeline.rescue() == Rescue::Done, "seed {seed}: {:?}", pipeline.status());
             }
-            for lane in 0..self.options.directories.len() {
-                if pipeline.active.lock().lanes[lane].next.is_none() {
-                    pipeline.prepare(lane);
-                }
-                let taken = pipeline.take(&mut pipeline.active.lock(), lane, 0);
-                if let Some(taken) = taken {
-                    pipeline.write_alone(taken);
-                }
-            }
-            pipeline.sync_all();
-            pipeline.leave_files();
+            self.push_on(pipeline);
         }
         let last = self.groups.last().map_or(Lsn::ZERO, Appended::last);
         assert_eq!(pipeline.durable.lsn(), last, "seed {seed}: {:?}", pipeline.status());
@@ -260,6 +339,21 @@ impl World {
             pipeline.active.lock().state = State::Closing;
             pipeline.close().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         }
+    }
+
+    /// Writes and syncs what there is.
+    fn push_on(&self, pipeline: &Arc<Pipeline>) {
+        for lane in 0..self.options.directories.len() {
+            if pipeline.active.lock().lanes[lane].next.is_none() {
+                pipeline.prepare(lane);
+            }
+            let taken = pipeline.take(&mut pipeline.active.lock(), lane, 0);
+            if let Some(taken) = taken {
+                pipeline.write_alone(taken);
+            }
+        }
+        pipeline.sync_all();
+        pipeline.leave_files();
     }
 
     /// The machine dies, in one way or the other.
@@ -301,9 +395,9 @@ fn any_mode(rng: &mut SmallRng) -> SyncMode {
     [SyncMode::Always, SyncMode::EverySec, SyncMode::No][rng.random_range(0..3)]
 }
 
-/// Reads all groups of a log.
-fn read(mut reader: Reader) -> Result<(Reader, Vec<Appended>), OpenError> {
-    let mut groups: Vec<Appended> = Vec::new();
+/// Reads all records of a log.
+fn read(mut reader: Reader) -> Result<(Reader, Vec<(Lsn, Write<'static>)>), OpenError> {
+    let mut records = Vec::new();
     while let Some(block) = reader.next_block()? {
         let mut missing = 0;
         for record in block.records() {
@@ -311,14 +405,13 @@ fn read(mut reader: Reader) -> Result<(Reader, Vec<Appended>), OpenError> {
             if record.group > 0 {
                 assert_eq!(missing, 0, "a group is whole");
                 missing = record.group;
-                groups.push(Appended { first: record.lsn, writes: Vec::new() });
             }
             missing -= 1;
-            groups.last_mut().unwrap().writes.push(owned(record.write));
+            records.push((record.lsn, owned(record.write)));
         }
         assert_eq!(missing, 0, "a group is whole");
     }
-    Ok((reader, groups))
+    Ok((reader, records))
 }
 
 fn owned(write: Write<'_>) -> Write<'static> {
@@ -374,9 +467,9 @@ fn a_spoilt_byte_is_noticed_or_lies_where_nothing_was_promised() {
         match outcome {
             Err(OpenError::Damaged(_) | OpenError::TooNew { .. }) => refused += 1,
             Err(error) => panic!("seed {seed}: {error}"),
-            Ok((_, back)) => {
-                assert!(back == world.groups[..back.len()], "seed {seed}: something else came back");
-                let last = back.last().map_or(Lsn::ZERO, Appended::last);
+            Ok((reader, back)) => {
+                let last = reader.last();
+                world.assert_back(seed, &back, last);
                 assert!(last >= promised, "seed {seed}: {last} came back, {promised} was promised");
             }
         }
@@ -396,7 +489,7 @@ fn promised(world: &World) -> Lsn {
     let mut reader = Log::open(Arc::new(world.disk.clone()), world.options.clone()).unwrap();
     let mut ends = Vec::new();
     while let Some(block) = reader.next_block().unwrap() {
-        ends.push((block.sequence(), block.first().after(u64::from(block.count()))));
+        ends.push((block.sequence(), block.last().after(1)));
     }
     let durable = reader.durable_sequence();
     let last = ends.iter().rev().find(|(sequence, _)| *sequence <= durable);

@@ -60,6 +60,7 @@ pub(super) enum Progress {
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) sequence: u64,
+    pub(super) first: Lsn,
     pub(super) last: Lsn,
     pub(super) file: Arc<LogFile>,
     pub(super) offset: u64,

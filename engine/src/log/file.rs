@@ -1,11 +1,14 @@
 //! A log file: its header, its name, and how one comes into being.
 //!
 //! ```text
-//!  0       8         12       16     32       36     40       48        56      64         72      512
-//!  | magic | version | length | log  | stream | zero | file   | file id | epoch | opened   | first | crc32c
-//!  |       | u32     | u32    | id   | u32    | u32  | number |         |       | after    | lsn   | at 508
+//!  0       8         12       16     32       36     40       48        56      64         72
+//!  | magic | version | length | log  | stream | zero | file   | file id | epoch | opened   | first |
+//!  |       | u32     | u32    | id   | u32    | u32  | number |         |       | after    | lsn   |
+//!  80          88        96             104    112          508      512
+//!  | timestamp | durable | first number | base | zeros      | crc32c |
 //! ```
 //!
+//! - From `timestamp` to `base` are zeros if it was not compacted: see [`Compaction`].
 //! - A file gets its name only when its header is durable, so a named file without a whole header is damage.
 //! - An *epoch* is a time in which sequences rise without a break: it begins when the log is opened and when
 //!   it has recovered from a failed disk. All files of an epoch say the same `opened after`: the last
@@ -13,6 +16,7 @@
 //!   given again without old blocks ever coming back to life.
 //! - `opened after` was durable before the header was written.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,9 +49,29 @@ pub(super) struct FileHeader {
     pub(super) opened_after: u64,
     /// The first `Lsn` of the epoch.
     pub(super) first: Lsn,
+    /// What a compacted file says besides.
+    pub(super) compaction: Option<Compaction>,
+}
+
+/// What the header of a compacted file says of the compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Compaction {
+    /// Whatever made records of the file needless up to here was known when it was copied.
+    pub(super) timestamp: Lsn,
+    /// This block and all before it were durable when the file got its name.
+    pub(super) durable: u64,
+    /// The file stands for those of its directory from this number to its own.
+    pub(super) first_number: u64,
+    /// The log begins behind this record.
+    pub(super) base: Lsn,
 }
 
 impl FileHeader {
+    /// The numbers of the files that this one stands for.
+    pub(super) fn numbers(&self) -> RangeInclusive<u64> {
+        self.compaction.map_or(self.number, |compaction| compaction.first_number)..=self.number
+    }
+
     pub(super) fn encode(&self) -> [u8; FILE_HEADER_BYTES] {
         let mut bytes = Vec::with_capacity(FILE_HEADER_BYTES);
         bytes.extend_from_slice(&FILE_MAGIC);
@@ -57,6 +81,11 @@ impl FileHeader {
         bytes.extend_from_slice(&u64::from(self.stream).to_le_bytes());
         for number in [self.number, self.file_id, self.epoch, self.opened_after, self.first.0] {
             bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        if let Some(Compaction { timestamp, durable, first_number, base }) = self.compaction {
+            for number in [timestamp.0, durable, first_number, base.0] {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
         }
         bytes.resize(FILE_HEADER_BYTES - 4, 0);
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
@@ -90,13 +119,28 @@ impl FileHeader {
             epoch: u64_at(56),
             opened_after: u64_at(64),
             first: Lsn(u64_at(72)),
+            // Something is always durable before a file is compacted.
+            compaction: (u64_at(88) > 0).then(|| Compaction {
+                timestamp: Lsn(u64_at(80)),
+                durable: u64_at(88),
+                first_number: u64_at(96),
+                base: Lsn(u64_at(104)),
+            }),
         };
         if [header.number, header.epoch, header.opened_after].iter().any(|number| *number >= NUMBERS_END)
             || header.first.0 >= LSN_END
+            || header.compaction.is_some_and(|compaction| !compaction.is_possible(header.number))
         {
             return Err(damaged("the file's header has numbers that no log reaches"));
         }
         Ok(header)
+    }
+}
+
+impl Compaction {
+    fn is_possible(&self, number: u64) -> bool {
+        let lsns = self.timestamp.0 < LSN_END && self.base.0 < LSN_END;
+        lsns && self.durable < NUMBERS_END && self.first_number <= number
     }
 }
 

@@ -25,8 +25,10 @@ pub(super) const BLOCK_ALIGN_BYTES: usize = 8;
 pub(super) const BLOCK_CLOSED: u32 = 1;
 /// The block is empty; it was written to say what is durable.
 pub(super) const BLOCK_CLAIM: u32 = 2;
+/// The block has what a compaction left of one block or several: see `condensed`.
+pub(super) const BLOCK_CONDENSED: u32 = 4;
 /// All flags of a block that this version knows.
-pub(super) const BLOCK_FLAGS_KNOWN: u32 = BLOCK_CLOSED | BLOCK_CLAIM;
+pub(super) const BLOCK_FLAGS_KNOWN: u32 = BLOCK_CLOSED | BLOCK_CLAIM | BLOCK_CONDENSED;
 
 /// What a record says; the second byte holds the flags.
 pub(super) mod kind {

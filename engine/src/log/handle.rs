@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::appender::Appender;
+use super::closed::Contents;
 use super::durable::Durable;
 use super::error::{LogError, OpenError};
 use super::file::{FileHeader, FileTemplate, LogFile, Preparation};
@@ -135,7 +136,8 @@ fn spawn(
 
 /// Begins an epoch: a new file in each directory, and a pipeline that writes to them.
 pub(super) fn begin(finished: Finished) -> Result<(Pipeline, Vec<Box<dyn DiskLock>>), OpenError> {
-    let Finished { disk, options, paths, next_numbers, sequence, recovered, .. } = finished;
+    let Finished { disk, mut options, paths, next_numbers, sequence, recovered, .. } = finished;
+    options.base = recovered.base;
     let first = recovered.last.after(1);
     let handles = options.flushes_in_flight.max(1) + 1;
     let template = FileTemplate { log_id: finished.log_id, file_bytes: options.file_bytes, handles };
@@ -149,17 +151,21 @@ pub(super) fn begin(finished: Finished) -> Result<(Pipeline, Vec<Box<dyn DiskLoc
             epoch: finished.epoch,
             opened_after: sequence,
             first,
+            compaction: None,
         };
         let current = first_file(&*disk, &directory, header, template, options.mode)?;
         let offset = FILE_HEADER_BYTES as u64;
         let (current, next_number) = (Some(Arc::new(current)), number + 1);
-        lanes.push(Lane { directory, current, offset, next: None, next_number, trouble: None, idle: 0 });
+        let contents = Contents::default();
+        let (next, trouble, idle) = (None, None, 0);
+        lanes.push(Lane { directory, current, offset, contents, next, next_number, trouble, idle });
     }
     let durable = Durable::new(sequence, recovered.last);
     let mut active = Active::new(first, sequence + 1, lanes, State::Running);
     (active.epoch, active.epoch_tried) = (finished.epoch, finished.epoch);
     active.opened_after = sequence;
     let pipeline = Pipeline::new(disk, durable, active, template, &options);
+    *pipeline.closed.lock() = finished.closed;
     Ok((pipeline, finished.locks))
 }
 

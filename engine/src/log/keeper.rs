@@ -8,11 +8,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::closed::ClosedFile;
 use super::file::{FileHeader, LogFile, Preparation};
 use super::flusher::Flight;
 use super::format::BLOCK_CLAIM;
 use super::options::SyncMode;
-use super::pipeline::{Active, Pipeline, State, Taken};
+use super::pipeline::{Active, Leaving, Pipeline, State, Taken};
 use super::rescue::Rescue;
 use crate::io::DiskError;
 
@@ -150,29 +151,22 @@ impl Pipeline {
 
     /// Cuts full files to their length and syncs them, once all their blocks are written.
     pub(super) fn leave_files(&self) {
-        let (epoch, leaving) = {
-            let mut active = self.active.lock();
-            (active.epoch, std::mem::take(&mut active.leaving))
-        };
-        let mut kept = Vec::new();
-        for (file, length) in leaving {
+        let leaving = self.active.lock().leaving.clone();
+        for Leaving { file, length, contents } in leaving {
             if self.failed() || self.durable.writes_in(&file) {
-                kept.push((file, length));
                 continue;
             }
             let sequences = self.durable.written_in(&file);
             let handle = file.keeper_handle();
             match handle.set_len(length).and_then(|()| file.sync(file.handles.len() - 1)) {
-                Ok(()) => self.durable.settle(&sequences),
-                Err(error) => {
-                    kept.push((file, length));
-                    self.fail(error);
+                Ok(()) => {
+                    self.durable.settle(&sequences);
+                    // First there, then here no more: a compaction that looks meanwhile sees it.
+                    self.note_closed(ClosedFile::new(handle.path(), &file.header, length, contents));
+                    self.active.lock().leaving.retain(|other| !Arc::ptr_eq(&other.file, &file));
                 }
+                Err(error) => self.fail(error),
             }
-        }
-        let mut active = self.active.lock();
-        if active.epoch == epoch {
-            active.leaving.append(&mut kept);
         }
     }
 
@@ -182,7 +176,9 @@ impl Pipeline {
             let mut guard = self.active.lock();
             let active = &mut *guard;
             for lane in &mut active.lanes {
-                active.leaving.extend(lane.current.take().map(|file| (file, lane.offset)));
+                let (length, contents) = (lane.offset, std::mem::take(&mut lane.contents));
+                let leaving = lane.current.take().map(|file| Leaving { file, length, contents });
+                active.leaving.extend(leaving);
             }
         }
         self.leave_files();
@@ -232,6 +228,7 @@ impl Active {
             epoch: self.epoch,
             opened_after: self.opened_after,
             first: self.epoch_first,
+            compaction: None,
         }
     }
 }

@@ -3,6 +3,9 @@
 mod ahead;
 mod appender;
 mod block;
+mod closed;
+mod compaction;
+mod condensed;
 #[cfg(test)]
 mod crash_tests;
 mod durable;
@@ -32,6 +35,8 @@ mod validity;
 
 pub use appender::Appender;
 pub use block::Block;
+pub use closed::ClosedFile;
+pub use compaction::{Compacted, CompactionError, Keeper};
 pub use durable::{Durable, Waker};
 pub use error::{Damage, LogError, OpenError, Remedy};
 pub use format::FormatError;

@@ -8,7 +8,7 @@
 //!
 //! One lock covers the buffer, the next numbers and the places. A flight that takes the buffer gets, in one
 //! step, the block's sequence and its place; so in each directory sequences rise with the place. Lock order:
-//! `active` before the ledger of [`Durable`].
+//! `active` before the ledger of [`Durable`] and before `closed`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::block::padded_length;
+use super::closed::{ClosedFile, Contents};
 use super::durable::{Durable, Pending, Progress, Waker};
 use super::error::LogError;
 use super::file::{FileTemplate, LogFile};
@@ -54,6 +55,10 @@ pub(super) struct Pipeline {
     congested: AtomicBool,
     room: RwLock<Vec<Waker>>,
     pub(super) counters: Counters,
+    /// The files that are written to no more, by directory and number.
+    pub(super) closed: Mutex<Vec<ClosedFile>>,
+    /// The log begins behind this record.
+    pub(super) base: Lsn,
 }
 
 /// What has been done so far.
@@ -84,8 +89,8 @@ pub(super) struct Active {
     pub(super) hurry: u64,
     /// Flights that wait for work.
     pub(super) idle: usize,
-    /// Files that are full and not yet cut and synced, with their length.
-    pub(super) leaving: Vec<(Arc<LogFile>, u64)>,
+    /// Files that are full and not yet cut and synced.
+    pub(super) leaving: Vec<Leaving>,
     /// The last block is empty and says that all before it are durable, or will be.
     pub(super) claimed: bool,
     pub(super) epoch: u64,
@@ -102,12 +107,22 @@ pub(super) struct Lane {
     /// `None` from the start of an epoch until the first file of it is ready.
     pub(super) current: Option<Arc<LogFile>>,
     pub(super) offset: u64,
+    /// What is in the current file, or on its way there.
+    pub(super) contents: Contents,
     pub(super) next: Option<Arc<LogFile>>,
     pub(super) next_number: u64,
     /// Why the next file could not be made ready when it was tried last.
     pub(super) trouble: Option<Arc<DiskError>>,
     /// Flights of this directory that wait for work.
     pub(super) idle: usize,
+}
+
+/// A file that is written to no more.
+#[derive(Clone, Debug)]
+pub(super) struct Leaving {
+    pub(super) file: Arc<LogFile>,
+    pub(super) length: u64,
+    pub(super) contents: Contents,
 }
 
 /// Whether the log takes records.
@@ -161,6 +176,8 @@ impl Pipeline {
             congested: AtomicBool::new(false),
             room: RwLock::default(),
             counters: Counters::default(),
+            closed: Mutex::default(),
+            base: options.base,
         }
     }
 
@@ -276,9 +293,17 @@ impl Pipeline {
         active.claimed = flags & BLOCK_CLAIM != 0;
         let first = Lsn(active.next.0 - u64::from(count));
         let last = Lsn(active.next.0 - 1);
+        active.lanes[lane].contents.add(sequence, first, last);
         let progress = Progress::Writing;
-        let durable =
-            self.durable.enter(Pending { sequence, last, file: file.clone(), offset, length, progress });
+        let durable = self.durable.enter(Pending {
+            sequence,
+            first,
+            last,
+            file: file.clone(),
+            offset,
+            length,
+            progress,
+        });
         Some(Taken { bytes, file, offset, sequence, first, count, durable, length, flags })
     }
 
@@ -364,8 +389,9 @@ impl Active {
         let lane = &mut self.lanes[lane];
         if lane.is_full_for(bytes, align) {
             let next = lane.next.take()?;
-            if let Some(full) = lane.current.replace(next) {
-                self.leaving.push((full, lane.offset));
+            let contents = std::mem::take(&mut lane.contents);
+            if let Some(file) = lane.current.replace(next) {
+                self.leaving.push(Leaving { file, length: lane.offset, contents });
             }
             lane.offset = FILE_HEADER_BYTES as u64;
         }

@@ -17,17 +17,18 @@
 //!   whether or not the cutting itself reached the disk.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::block::{Block, BlockHeader};
+use super::block::Block;
+use super::closed::ClosedFile;
 use super::error::{Damage, OpenError};
 use super::file::{FileHeader, LSN_END, NUMBERS_END};
 use super::format::BLOCK_CLOSED;
 use super::identity::Directories;
 use super::options::LogOptions;
-use super::source::Source;
+use super::source::{Head, Source};
 use super::stream::{Fault, Found, StreamFile, read_ahead};
 use crate::io::{Disk, DiskLock, DiskResult};
 use crate::record::Lsn;
@@ -122,10 +123,16 @@ impl Reader {
             state.epoch = newest.epoch;
             state.durable = newest.opened_after;
         }
+        let compactions = || headers.iter().filter_map(|header| header.compaction);
+        // What the files dropped was replaced by blocks up to there.
+        state.durable = compactions().map(|compaction| compaction.durable).fold(state.durable, u64::max);
         state.recovered.created = headers.is_empty();
         // The first epoch begins behind the base of the log, be it that nothing was ever written in it.
         let oldest = headers.iter().min_by_key(|header| header.epoch);
-        state.recovered.base = oldest.map_or(options.base, |header| Lsn(header.first.0.saturating_sub(1)));
+        // Its files may have become one with newer ones.
+        let of_epoch = oldest.map_or(options.base, |header| Lsn(header.first.0.saturating_sub(1)));
+        let newest_compaction = compactions().max_by_key(|compaction| compaction.timestamp);
+        state.recovered.base = newest_compaction.map_or(of_epoch, |compaction| compaction.base);
         state.last = state.recovered.base;
         let bytes_read = Arc::new(AtomicU64::new(0));
         let mut bytes_total = 0;
@@ -170,19 +177,16 @@ impl Reader {
             }
             let mut head = None;
             for (index, source) in self.sources.iter_mut().enumerate() {
-                if let Some(block) = source.head()?.filter(|block| block.sequence() <= wanted) {
-                    head = Some((index, self.state.follows(block)));
+                if let Some(found) = source.head()?.filter(|found| found.from() <= wanted) {
+                    head = Some((index, self.state.follows(&found, &self.directories.paths[index])));
                     break;
                 }
             }
             let damage = match head {
-                Some((index, Ok(()))) => {
-                    let block = self.keep(index);
-                    if block.count() > 0 {
-                        return Ok(Some(block));
-                    }
-                    continue;
-                }
+                Some((index, Ok(()))) => match self.keep(index) {
+                    Some(block) if block.count() > 0 => return Ok(Some(block)),
+                    _ => continue,
+                },
                 Some((_, Err(damage))) => Some(damage),
                 None => None,
             };
@@ -197,10 +201,13 @@ impl Reader {
         self.state.durable
     }
 
-    /// Keeps the block that is next in a source.
-    fn keep(&mut self, index: usize) -> Block {
+    /// Keeps the block that is next in a source; `None` if it is a void.
+    fn keep(&mut self, index: usize) -> Option<Block> {
         let state = &mut self.state;
-        let (file, block) = self.sources[index].take().expect("the caller has seen the block");
+        if let Some(Found::Void(void)) = self.sources[index].found.front() {
+            (state.sequence, state.last) = (void.to, state.last.after(void.lsns));
+        }
+        let (file, block) = self.sources[index].take()?;
         let header = block.header;
         state.sequence = header.sequence;
         state.last = block.last();
@@ -212,7 +219,7 @@ impl Reader {
         state.recovered.blocks += 1;
         state.recovered.closed = header.flags & BLOCK_CLOSED != 0;
         self.sources[index].tallies[file].keep(&block);
-        block
+        Some(block)
     }
 
     /// The next block is in no source, or there is damage before it: reads what is left to find out whether
@@ -243,6 +250,7 @@ impl Reader {
                         bytes_cut += fault.bytes;
                         spoilt.get_or_insert(fault);
                     }
+                    Found::Void(_) => {}
                 }
             }
         }
@@ -300,6 +308,7 @@ impl Reader {
             write_again(&self.sources[*source].files[*file], *offset, *length)?;
         }
         let mut next_numbers = Vec::new();
+        let mut closed = Vec::new();
         for (index, source) in self.sources.iter().enumerate() {
             let unsure = |file: usize| {
                 self.state
@@ -319,10 +328,15 @@ impl Reader {
                     if kept < file.bytes {
                         file.file.set_len(kept)?;
                     }
+                    closed.push(ClosedFile::new(&file.path, &file.header, kept, tally.contents));
                     if kept < file.bytes || unsure(file.index) {
                         file.file.sync_data()?;
                     }
                 }
+            }
+            for path in &source.superseded {
+                self.disk.remove(path)?;
+                removed = true;
             }
             if removed {
                 self.disk.sync_dir(&source.directory)?;
@@ -337,6 +351,7 @@ impl Reader {
             paths: self.directories.paths,
             locks: self.directories.locks,
             recovered: self.state.recovered,
+            closed,
             disk: self.disk,
             options: self.options,
         })
@@ -344,13 +359,24 @@ impl Reader {
 }
 
 impl Merged {
-    /// Whether a block is the next one.
-    fn follows(&self, block: &Block) -> Result<(), Damage> {
-        let BlockHeader { sequence, first, .. } = block.header;
-        let damaged = |what: String| Err(Damage::new(block.path().to_path_buf(), block.offset, what));
+    /// The last block kept.
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Whether what comes next in `directory` is what follows.
+    fn follows(&self, found: &Head<'_>, directory: &Path) -> Result<(), Damage> {
+        let sequence = found.from();
+        let place = match found {
+            Head::Block(block) => (block.path().to_path_buf(), block.offset),
+            Head::Void(_) => (directory.to_path_buf(), 0),
+        };
+        let damaged = |what: String| Err(Damage::new(place.0, place.1, what));
         if sequence != self.sequence + 1 {
             return damaged(format!("block {sequence} stands there once more"));
         }
+        let Head::Block(block) = found else { return Ok(()) };
+        let first = block.first();
         if self.sequence > 0 && first != self.last.after(1) {
             let expected = self.last.after(1);
             return damaged(format!("block {sequence} begins with record {first}, not {expected}"));
@@ -372,6 +398,8 @@ pub(super) struct Finished {
     /// The epoch to begin.
     pub(super) epoch: u64,
     pub(super) recovered: Recovered,
+    /// The files that have something.
+    pub(super) closed: Vec<ClosedFile>,
 }
 
 /// The highest block that counts in files of an epoch.

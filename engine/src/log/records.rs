@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use super::file::LSN_END;
 use super::format::{
-    FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, FLAG_LSN, FLAG_STICKY, FLAGS_KNOWN, FormatError, kind, take_varint,
+    FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, FLAG_LSN, FLAG_STICKY, FLAGS_KNOWN, FormatError, kind, put_varint,
+    take_varint,
 };
 use crate::record::{Bytes, Change, Kind, Lsn, Side, UnixMs, Write};
 
@@ -37,7 +38,7 @@ impl<'a> Records<'a> {
         Records { rest: body, next: first, count, group: 0 }
     }
 
-    fn record(&mut self) -> Result<Record<'a>, FormatError> {
+    fn record(&mut self) -> Result<(Record<'a>, RawRecord<'a>), FormatError> {
         let head = Head::take(&mut self.rest)?;
         let group = if self.group > 0 { 0 } else { head.group };
         if group > 0 {
@@ -54,14 +55,12 @@ impl<'a> Records<'a> {
         let write = take_write(&head, &mut self.rest)?;
         self.group -= 1;
         self.count -= 1;
-        Ok(Record { lsn: Lsn(lsn), group, write })
+        let tail = &head.tail[..head.tail.len() - self.rest.len()];
+        Ok((Record { lsn: Lsn(lsn), group, write }, RawRecord { kind: head.kind, flags: head.flags, tail }))
     }
-}
 
-impl<'a> Iterator for Records<'a> {
-    type Item = Result<Record<'a>, FormatError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+    /// As `next`, with the bytes of the record.
+    pub(super) fn next_raw(&mut self) -> Option<Result<(Record<'a>, RawRecord<'a>), FormatError>> {
         if self.count == 0 {
             // Zeros pad a block; no record begins with one.
             let left_over = self.rest.iter().any(|byte| *byte != 0);
@@ -77,18 +76,49 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
+/// The bytes of a record, without what depends on those around it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawRecord<'a> {
+    kind: u8,
+    flags: u8,
+    /// Database, expiry and fields.
+    tail: &'a [u8],
+}
+
+impl RawRecord<'_> {
+    /// Appends the record as one that is alone, behind `lsns_left_out` that are not there.
+    pub(super) fn put(&self, bytes: &mut Vec<u8>, lsns_left_out: u64) {
+        let flags = self.flags & !(FLAG_GROUP | FLAG_LSN);
+        bytes.extend_from_slice(&[self.kind, flags | if lsns_left_out > 0 { FLAG_LSN } else { 0 }]);
+        if lsns_left_out > 0 {
+            put_varint(bytes, lsns_left_out);
+        }
+        bytes.extend_from_slice(self.tail);
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, FormatError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_raw().map(|record| record.map(|(record, _)| record))
+    }
+}
+
 /// What stands before the fields of a record.
-struct Head {
+struct Head<'a> {
     kind: u8,
     flags: u8,
     group: u32,
     lsns_left_out: u64,
     db: u8,
     expiry: Option<UnixMs>,
+    /// What follows group and `Lsn`.
+    tail: &'a [u8],
 }
 
-impl Head {
-    fn take(rest: &mut &[u8]) -> Result<Head, FormatError> {
+impl<'a> Head<'a> {
+    fn take(rest: &mut &'a [u8]) -> Result<Head<'a>, FormatError> {
         let (kind, flags) = (take_u8(rest)?, take_u8(rest)?);
         if !(kind::PUT..=kind::SWAP).contains(&kind) {
             return Err(FormatError::UnknownType(kind));
@@ -102,7 +132,7 @@ impl Head {
         {
             return Err(FormatError::BadFlags { kind, flags });
         }
-        let mut head = Head { kind, flags, group: 1, lsns_left_out: 0, db: 0, expiry: None };
+        let mut head = Head { kind, flags, group: 1, lsns_left_out: 0, db: 0, expiry: None, tail: &[] };
         if flags & FLAG_GROUP != 0 {
             head.group = u32::try_from(take_varint(rest)?).map_err(|_| FormatError::BadNumber)?;
             if head.group < 2 {
@@ -112,6 +142,7 @@ impl Head {
         if flags & FLAG_LSN != 0 {
             head.lsns_left_out = take_varint(rest)?;
         }
+        head.tail = rest;
         if flags & FLAG_DB != 0 {
             head.db = take_u8(rest)?;
         }
@@ -122,7 +153,7 @@ impl Head {
     }
 }
 
-fn take_write<'a>(head: &Head, rest: &mut &'a [u8]) -> Result<Write<'a>, FormatError> {
+fn take_write<'a>(head: &Head<'_>, rest: &mut &'a [u8]) -> Result<Write<'a>, FormatError> {
     let db = head.db;
     Ok(match head.kind {
         kind::FLUSH => Write::Flush { db: Some(db) },
@@ -135,7 +166,7 @@ fn take_write<'a>(head: &Head, rest: &mut &'a [u8]) -> Result<Write<'a>, FormatE
     })
 }
 
-fn take_change<'a>(head: &Head, rest: &mut &'a [u8]) -> Result<Change<'a>, FormatError> {
+fn take_change<'a>(head: &Head<'_>, rest: &mut &'a [u8]) -> Result<Change<'a>, FormatError> {
     let expiry = head.expiry;
     Ok(match head.kind {
         kind::PUT => Change::Put { value: take_bytes(rest)?, expiry },

@@ -17,11 +17,12 @@
 use std::sync::Arc;
 
 use super::block::{BlockHeader, reseal};
+use super::closed::{ClosedFile, Contents};
 use super::durable::{Pending, Progress};
 use super::file::{FileHeader, LogFile};
 use super::format::FILE_HEADER_BYTES;
 use super::keeper::preparation;
-use super::pipeline::{Pipeline, SECTOR_BYTES, State};
+use super::pipeline::{Leaving, Pipeline, SECTOR_BYTES, State};
 use crate::io::{DiskError, DiskFile, DiskResult};
 
 /// How an attempt went.
@@ -105,12 +106,30 @@ impl Pipeline {
         active.claimed = false;
         old.append(&mut active.leaving);
         for lane in &mut active.lanes {
-            old.extend(lane.current.take().map(|file| (file, lane.offset)));
-            old.extend(lane.next.take().map(|file| (file, FILE_HEADER_BYTES as u64)));
+            let (length, contents) = (lane.offset, std::mem::take(&mut lane.contents));
+            old.extend(lane.current.take().map(|file| Leaving { file, length, contents }));
+            let (length, contents) = (FILE_HEADER_BYTES as u64, Contents::default());
+            old.extend(lane.next.take().map(|file| Leaving { file, length, contents }));
             lane.trouble = None;
         }
         active.lanes[lane].current = Some(Arc::new(file));
         active.lanes[lane].offset = offset;
+        for block in pending {
+            active.lanes[lane].contents.add(block.sequence, block.first, block.last);
+        }
+        // What lies behind is void already; cutting it, below, only gives the space back.
+        for Leaving { file, length, .. } in &mut old {
+            let voided =
+                pending.iter().filter(|block| Arc::ptr_eq(&block.file, file)).map(|block| block.offset);
+            *length = voided.min().unwrap_or(*length);
+        }
+        self.void_closed(opened_after);
+        for Leaving { file, length, contents } in &old {
+            if (1..=opened_after).contains(&contents.first_sequence) {
+                let closed = ClosedFile::new(file.keeper_handle().path(), &file.header, *length, *contents);
+                self.note_closed(closed.voided(opened_after));
+            }
+        }
         drop(active);
         let sequences: Vec<u64> = pending.iter().map(|block| block.sequence).collect();
         self.durable.settle(&sequences);
@@ -122,11 +141,8 @@ impl Pipeline {
         }
         self.work.notify_all();
         self.chores.notify_all();
-        for (file, length) in old {
-            let voided =
-                pending.iter().filter(|block| Arc::ptr_eq(&block.file, &file)).map(|block| block.offset);
-            // What lies behind is void already; cutting it only gives the space back.
-            let _ = file.keeper_handle().set_len(voided.min().unwrap_or(length));
+        for Leaving { file, length, .. } in old {
+            let _ = file.keeper_handle().set_len(length);
         }
     }
 }

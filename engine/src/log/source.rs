@@ -2,20 +2,22 @@
 //! in each.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 
 use super::block::Block;
+use super::closed::Contents;
+use super::condensed::Stretch;
 use super::error::{Damage, OpenError};
-use super::file::{FileHeader, file_name};
+use super::file::{FileHeader, file_name, file_number};
 use super::format::FILE_HEADER_BYTES;
 use super::identity::Directories;
 use super::stream::{Fault, Found, Message, StreamFile};
 use super::survey::Lost;
 use crate::io::Disk;
-use crate::record::Lsn;
 
 /// One directory's blocks on their way.
 pub(super) struct Source {
@@ -23,6 +25,8 @@ pub(super) struct Source {
     pub(super) files: Vec<StreamFile>,
     /// What has been found in each file.
     pub(super) tallies: Vec<Tally>,
+    /// What a compaction that was ended before its end left of the files that it had replaced.
+    pub(super) superseded: Vec<PathBuf>,
     /// Files whose blocks cannot be read; only an examination gets as far as having any.
     pub(super) unreadable: Vec<Unreadable>,
     /// What is read of its files, until all is.
@@ -33,15 +37,29 @@ pub(super) struct Source {
     pub(super) faults: Vec<Fault>,
 }
 
+/// What comes next of a directory.
+pub(super) enum Head<'s> {
+    Block(&'s Block),
+    Void(Stretch),
+}
+
+impl Head<'_> {
+    /// The first of the sequences that it stands for.
+    pub(super) fn from(&self) -> u64 {
+        match self {
+            Head::Block(block) => block.own.from,
+            Head::Void(void) => void.from,
+        }
+    }
+}
+
 /// A file's blocks, those that are kept and those that come too late.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tally {
     /// How far the file is kept.
     pub(super) kept_bytes: u64,
     pub(super) blocks: u64,
-    pub(super) records: u64,
-    pub(super) first: Lsn,
-    pub(super) last: Lsn,
+    pub(super) contents: Contents,
     pub(super) lost: Lost,
     /// A repair has put the file away.
     pub(super) is_gone: bool,
@@ -60,9 +78,7 @@ impl Tally {
         Tally {
             kept_bytes: FILE_HEADER_BYTES as u64,
             blocks: 0,
-            records: 0,
-            first: Lsn::ZERO,
-            last: Lsn::ZERO,
+            contents: Contents::default(),
             lost: Lost::default(),
             is_gone: false,
         }
@@ -72,13 +88,9 @@ impl Tally {
     pub(super) fn keep(&mut self, block: &Block) {
         self.kept_bytes = block.offset + block.header.length;
         self.blocks += 1;
-        if block.count() > 0 {
-            self.records += u64::from(block.count());
-            self.last = block.last();
-            if self.first == Lsn::ZERO {
-                self.first = block.first();
-            }
-        }
+        self.contents.add(block.own.from, block.first(), block.last());
+        self.contents.records -= block.own.lsns - u64::from(block.count());
+        self.contents.last_sequence = block.header.sequence;
     }
 
     /// Whether nothing in the file counts.
@@ -97,8 +109,16 @@ impl Source {
     ) -> Result<Source, OpenError> {
         let directory = directories.paths[index].clone();
         let (mut files, mut unreadable) = (Vec::new(), Vec::new());
-        for name in &directories.files[index] {
+        let mut superseded = Vec::new();
+        // From the newest on: the header of a compacted file says which numbers before its own it stands for.
+        let mut compacted: Option<RangeInclusive<u64>> = None;
+        for name in directories.files[index].iter().rev() {
             let path = directory.join(name);
+            let superseded_by = |number| compacted.as_ref().is_some_and(|numbers| numbers.contains(&number));
+            if file_number(name).is_some_and(superseded_by) {
+                superseded.push(path);
+                continue;
+            }
             let file = disk.open(&path)?;
             let bytes = file.len()?;
             let header = FileHeader::read(&path, &*file).and_then(|header| {
@@ -113,30 +133,30 @@ impl Source {
                 Ok(header)
             });
             match header {
-                Ok(header) => files.push(StreamFile {
-                    path: Arc::new(path),
-                    file,
-                    header,
-                    index: files.len(),
-                    bytes,
-                    sequence_limit: u64::MAX,
-                }),
+                Ok(header) => {
+                    compacted = Some(header.numbers());
+                    let (path, index, sequence_limit) = (Arc::new(path), 0, u64::MAX);
+                    files.push(StreamFile { path, file, header, index, bytes, sequence_limit });
+                }
                 Err(OpenError::Damaged(damage)) if examines => {
                     unreadable.push(Unreadable { name: name.clone(), bytes, damage });
                 }
                 Err(error) => return Err(error),
             }
         }
+        files.reverse();
+        unreadable.reverse();
+        files.iter_mut().enumerate().for_each(|(index, file)| file.index = index);
         let tallies = vec![Tally::new(); files.len()];
-        let found = VecDeque::new();
-        Ok(Source { directory, files, tallies, unreadable, incoming: None, found, faults: Vec::new() })
+        let (incoming, found, faults) = (None, VecDeque::new(), Vec::new());
+        Ok(Source { directory, files, tallies, superseded, unreadable, incoming, found, faults })
     }
 
-    /// The next whole block, if there is one.
-    pub(super) fn head(&mut self) -> Result<Option<&Block>, OpenError> {
+    /// The next whole block or void, if there is one.
+    pub(super) fn head(&mut self) -> Result<Option<Head<'_>>, OpenError> {
         loop {
             match self.found.front() {
-                Some(Found::Block { .. }) => break,
+                Some(Found::Block { .. } | Found::Void(_)) => break,
                 Some(Found::Fault(_)) => {
                     if let Some(Found::Fault(fault)) = self.found.pop_front() {
                         self.faults.push(fault);
@@ -150,12 +170,13 @@ impl Source {
             }
         }
         match self.found.front() {
-            Some(Found::Block { block, .. }) => Ok(Some(block)),
+            Some(Found::Block { block, .. }) => Ok(Some(Head::Block(block))),
+            Some(Found::Void(void)) => Ok(Some(Head::Void(*void))),
             _ => Ok(None),
         }
     }
 
-    /// Takes the block that [`Source::head`] showed.
+    /// Takes what [`Source::head`] showed; `None` for a void.
     pub(super) fn take(&mut self) -> Option<(usize, Block)> {
         self.faults.clear();
         match self.found.pop_front() {
@@ -173,6 +194,7 @@ impl Source {
                 lost.records += u64::from(block.count());
                 lost.bytes += block.header.length;
             }
+            Found::Void(_) => {}
             Found::Fault(fault) => {
                 let file = self.files.iter().position(|file| file.path == fault.path);
                 let file = file.expect("a spoilt stretch is in a file that was read");
@@ -221,6 +243,7 @@ mod tests {
             directory: PathBuf::new(),
             files: Vec::new(),
             tallies: Vec::new(),
+            superseded: Vec::new(),
             unreadable: Vec::new(),
             incoming: Some(receiver),
             found: VecDeque::new(),

@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::ahead::{Ahead, Chunk};
 use super::block::{Block, BlockFault, BlockHeader};
+use super::condensed::{Stretch, Table};
 use super::error::OpenError;
 use super::file::FileHeader;
 use super::format::{BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES};
@@ -35,6 +36,8 @@ pub(super) struct StreamFile {
 pub(super) enum Found {
     /// A whole block.
     Block { file: usize, block: Block },
+    /// Blocks of which a compaction has left nothing.
+    Void(Stretch),
     /// Bytes that are none.
     Fault(Fault),
 }
@@ -158,8 +161,16 @@ impl Scan<'_> {
             Ok(()) => {
                 self.end_fault();
                 if header.sequence <= self.file.sequence_limit {
-                    let body = chunk.part(at + BLOCK_HEADER_BYTES..at + length - BLOCK_TRAILER_BYTES);
-                    let block = Block { header, path: self.file.path.clone(), offset, body };
+                    let mut body = chunk.part(at + BLOCK_HEADER_BYTES..at + length - BLOCK_TRAILER_BYTES);
+                    let mut rest = &body[..];
+                    let table = Table::of(&header, &mut rest).map_err(|error| OpenError::TooNew {
+                        path: self.file.path.to_path_buf(),
+                        reason: format!("the block at byte {offset}: {error}"),
+                    })?;
+                    body = body.part(body.len() - rest.len()..body.len());
+                    self.found.extend(table.voids.into_iter().map(Found::Void));
+                    let path = self.file.path.clone();
+                    let block = Block { header, path, offset, body, own: table.own };
                     self.found.push(Found::Block { file: self.file.index, block });
                 }
                 Ok(length)

@@ -125,8 +125,8 @@ impl Reader {
                     epoch: file.header.epoch,
                     bytes: file.bytes,
                     blocks: tally.blocks,
-                    records: tally.records,
-                    lsns: (tally.records > 0).then_some((tally.first, tally.last)),
+                    records: tally.contents.records,
+                    lsns: tally.contents.lsns(),
                     lost: tally.lost,
                 });
             }

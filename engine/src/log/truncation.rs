@@ -9,6 +9,7 @@
 //!
 //! - Then nothing says any more that a block behind the last one was durable: a kept block tells of those
 //!   before it, and the header of a file with a kept block was written before that.
+//!   Compacted files say it too; that is taken back before 3.
 //! - What is cut off is durable elsewhere first: 2 is synced before 3 begins.
 //! - Killed at any call, it is run again and finds the same last block: the block that is missing behind it
 //!   never comes to be there. What was saved stays saved, as each run has a folder of its own.
@@ -16,7 +17,7 @@
 use std::path::{Path, PathBuf};
 
 use super::error::OpenError;
-use super::file::{create_over, publish, unfinished_path};
+use super::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
 use super::identity::{IDENTITY_FILE, end_repair};
 use super::reader::Reader;
 use super::source::Source;
@@ -44,9 +45,28 @@ impl Reader {
             }
         }
         self.directories.restore_identities(&*disk)?;
+        self.lower_claims()?;
         let finished = self.finish()?;
         end_repair(&*disk, &finished.paths)?;
         Ok(folders)
+    }
+}
+
+impl Reader {
+    /// Has compacted files that are kept claim no more than is kept.
+    fn lower_claims(&self) -> Result<(), OpenError> {
+        let last = self.state.sequence();
+        for source in &self.sources {
+            for (file, tally) in source.files.iter().zip(&source.tallies) {
+                let claims = file.header.compaction.filter(|compaction| compaction.durable > last);
+                if let Some(compaction) = claims.filter(|_| !tally.is_empty()) {
+                    let compaction = Some(Compaction { durable: last, ..compaction });
+                    file.file.write_all_at(&FileHeader { compaction, ..file.header }.encode(), 0)?;
+                    file.file.sync_data()?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -5,11 +5,11 @@
 //!      page 0: 4 KiB    | page 1: 4 KiB       | no page: all valid      | page 122,070
 //! ```
 //!
-//! - A bit is set once and never cleared; so who sees it set may drop the record, and who does not will see
-//!   it next time.
-//! - Pages are found through a hash map, so that those of a range can be given back ([`Validity::forget`])
-//!   and a range of which nothing was replaced costs nothing: about one bit for a record that the log still
-//!   holds, however old the oldest is.
+//! - A bit is set once, and cleared when the record has left the log; so who sees it set may drop the record,
+//!   and who does not will see it next time. The bits of a range count the replaced records that the log has.
+//! - Pages are found through a hash map, and given back with their last bit ([`Validity::forget`]), so that a
+//!   range of which nothing was replaced costs nothing: about one bit for a record that the log still holds,
+//!   however old the oldest is.
 //! - Setting and asking share the map's lock; only a page's first bit takes it alone. Bits are set several at
 //!   a time: old records are anywhere, each bit is a cache miss, and a processor waits for sixteen misses as
 //!   long as for one if no atomic instruction stands between them.
@@ -23,20 +23,27 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
-use crate::record::Lsn;
+use crate::record::{Lsn, Write};
+use crate::upheaval::Upheavals;
 
 const PAGE_BITS: u64 = 1 << 15;
 const WORDS: usize = (PAGE_BITS / 64) as usize;
 /// Bits set under one lock: as many cache misses as a core can have under way.
 const AT_ONCE: usize = 16;
+/// Bits cleared under one lock.
+const FORGOTTEN_AT_ONCE: usize = 1024;
 
 /// The invalid records of a log.
 #[derive(Default)]
 pub struct Validity {
     pages: RwLock<HashMap<u64, Box<Page>, FixedState>>,
+    /// What happened to whole databases, of whose records no bit is set.
+    upheavals: Mutex<Upheavals>,
+    /// Bits of records up to here may be missing.
+    complete_after: AtomicU64,
 }
 
 struct Page {
@@ -80,6 +87,48 @@ impl Validity {
         pages.get(&(lsn.0 / PAGE_BITS)).is_none_or(|page| page.word(lsn) & place(lsn).1 == 0)
     }
 
+    /// Forgets that records were replaced, which are in the log no more.
+    pub fn forget(&self, lsns: &[Lsn]) {
+        for lsns in lsns.chunks(FORGOTTEN_AT_ONCE) {
+            let pages = self.pages.read();
+            let emptied = |lsn: &Lsn| pages.get(&(lsn.0 / PAGE_BITS)).is_some_and(|page| page.clear(*lsn));
+            let emptied: Vec<u64> =
+                lsns.iter().filter(|lsn| emptied(lsn)).map(|lsn| lsn.0 / PAGE_BITS).collect();
+            drop(pages);
+            if !emptied.is_empty() {
+                let is_empty = |page: &Page| page.invalid.load(Ordering::Relaxed) == 0;
+                let mut pages = self.pages.write();
+                for number in emptied {
+                    if pages.get(&number).is_some_and(|page| is_empty(page)) {
+                        pages.remove(&number);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Notes a write that concerns whole databases. REQUIRES: they come in the order of their `Lsn`s.
+    pub fn note_upheaval(&self, lsn: Lsn, write: &Write<'_>) {
+        self.upheavals.lock().note(lsn, write);
+    }
+
+    /// Where the keys are now that were in database `db` right after the record `lsn`; `None` if they were
+    /// flushed.
+    pub fn place_now(&self, db: u8, lsn: Lsn) -> Option<u8> {
+        self.upheavals.lock().place_now(db, lsn)
+    }
+
+    /// Begins with these upheavals; bits of records up to `complete_after` may be missing.
+    pub(crate) fn begin(&self, upheavals: Upheavals, complete_after: Lsn) {
+        *self.upheavals.lock() = upheavals;
+        self.complete_after.store(complete_after.0, Ordering::Relaxed);
+    }
+
+    /// Of records up to here, it may not be known that they were replaced.
+    pub fn complete_after(&self) -> Lsn {
+        Lsn(self.complete_after.load(Ordering::Relaxed))
+    }
+
     /// How many records of a range have been replaced. Exact if nobody sets bits of the range meanwhile.
     pub fn invalid_in(&self, range: RangeInclusive<Lsn>) -> u64 {
         let (first, last) = (range.start().0, range.end().0);
@@ -95,13 +144,6 @@ impl Validity {
             }
         }
         count
-    }
-
-    /// Gives back the pages that lie wholly in a range. REQUIRES: the log holds no record of the range any
-    /// more.
-    pub fn forget(&self, range: RangeInclusive<Lsn>) {
-        let (first, end) = (range.start().0.div_ceil(PAGE_BITS), range.end().0.saturating_add(1) / PAGE_BITS);
-        self.pages.write().retain(|number, _| !(first..end).contains(number));
     }
 
     /// Memory that the pages take.
@@ -134,6 +176,13 @@ impl Page {
         if self.words[word].fetch_or(mask, Ordering::Relaxed) & mask == 0 {
             self.invalid.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Clears a bit; says whether it was the last one.
+    fn clear(&self, lsn: Lsn) -> bool {
+        let (word, mask) = place(lsn);
+        let was_set = self.words[word].fetch_and(!mask, Ordering::Relaxed) & mask != 0;
+        was_set && self.invalid.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
     /// Counts the bits from `first` to `last`, both included.
@@ -197,20 +246,16 @@ mod tests {
     #[test]
     fn what_is_forgotten_takes_no_memory_and_the_rest_stays() {
         let validity = Validity::new();
-        for lsn in (0..10 * PAGE_BITS).step_by(100) {
-            validity.invalidate(&[Lsn(lsn)]);
-        }
+        let lsns: Vec<Lsn> = (0..10 * PAGE_BITS).step_by(100).map(Lsn).collect();
+        validity.invalidate(&lsns);
         let before = validity.bytes();
-        validity.forget(Lsn(1)..=Lsn(5 * PAGE_BITS - 1));
-        // Page 0 has Lsn 0, which is not in the range.
-        assert_eq!(validity.bytes(), before / 10 * 6);
-        assert!(!validity.is_valid(Lsn(100)));
-        assert!(validity.is_valid(Lsn(2 * PAGE_BITS + 64)));
-        assert!(
-            (5 * PAGE_BITS..6 * PAGE_BITS)
-                .filter(|lsn| lsn % 100 == 0)
-                .all(|lsn| !validity.is_valid(Lsn(lsn)))
-        );
+        let (gone, rest) = lsns.split_at(lsns.len() / 2);
+        validity.forget(&gone[1..]);
+        // Page 0 still has a bit, and a page lies in both halves.
+        assert_eq!(validity.bytes(), before / 10 * 7);
+        assert!(!validity.is_valid(gone[0]) && gone[1..].iter().all(|lsn| validity.is_valid(*lsn)));
+        assert!(rest.iter().all(|lsn| !validity.is_valid(*lsn)));
+        assert_eq!(validity.invalid_in(gone[0]..=*lsns.last().unwrap()), 1 + rest.len() as u64);
     }
 
     #[test]

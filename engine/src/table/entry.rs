@@ -43,6 +43,20 @@ pub struct Retired {
     pub garbage: Vec<Garbage>,
     /// Versions that were kept for views.
     pub kept: Retained,
+    /// The expiry that the last entry had that lost its last element; for a replay, which may see a key empty
+    /// where it never was.
+    pub(crate) expiry_left: Option<EarlyExpiry>,
+}
+
+/// What a record said of the expiry of a key before the key came to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EarlyExpiry {
+    /// The expiry.
+    pub(crate) expiry: Option<UnixMs>,
+    /// The record.
+    pub(crate) lsn: Lsn,
+    /// Whether it is an image, which says more than that.
+    pub(crate) is_image: bool,
 }
 
 /// An entry as it was before a change.
@@ -110,6 +124,17 @@ impl Entry {
     pub fn base(&self) -> Lsn {
         let header = self.body.block().header();
         header.base.unwrap_or(header.lsn)
+    }
+
+    /// Whether the entry may need the record `lsn` of its key. Elements are not asked for theirs.
+    pub(crate) fn may_be_made_of(&self, lsn: Lsn) -> bool {
+        let has_elements = matches!(self.kind(), Kind::Hash | Kind::Set | Kind::ZSet);
+        has_elements || self.base() <= lsn
+    }
+
+    /// Whether an image that began the collection may hold an element that the record `lsn` took away.
+    pub(crate) fn is_taken_from_image(&self, lsn: Lsn) -> bool {
+        self.body.block().header().base.is_some_and(|image| image < lsn)
     }
 
     /// When the key expires.
@@ -199,6 +224,11 @@ impl Entry {
             _ => self.apply_list(change, lsn, retired)?,
         }
         if self.kind() != Kind::String && self.body.count() == 0 {
+            let Header { expiry, expiry_lsn, base, .. } = self.body.block().header();
+            let is_image = expiry_lsn.is_none();
+            // That it has none, too: an older record that is there still may say another.
+            let said = expiry_lsn.or(base.filter(|_| expiry.is_some()));
+            retired.expiry_left = said.map(|lsn| EarlyExpiry { expiry, lsn, is_image });
             return Ok(self.empty_out(retired));
         }
         self.body.block_mut().set_lsn(lsn);
@@ -271,6 +301,17 @@ impl Entry {
         if !self.body.overwrite(&header, value) {
             let string = Body::string(&header, self.key(), value);
             retired.garbage.extend(std::mem::replace(&mut self.body, string).discard());
+        }
+    }
+
+    /// Gives the entry what an earlier record said of its expiry.
+    pub(super) fn expire_early(&mut self, early: EarlyExpiry, retired: &mut Retired) {
+        if early.is_image {
+            let header = self.body.block().header();
+            let (expiry, base) = (early.expiry, Some(early.lsn));
+            self.body.block_mut().set_header(&Header { expiry, base, ..header });
+        } else {
+            self.expire(early.expiry, early.lsn, retired);
         }
     }
 

@@ -1,4 +1,4 @@
-//! `SAVE`, `BGSAVE` and `LASTSAVE`.
+//! `SAVE`, `BGSAVE`, `LASTSAVE` and `BGREWRITEAOF`.
 
 use crate::client::After;
 use crate::command::{Command, Flags, row};
@@ -11,6 +11,14 @@ const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOA
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
+    row(
+        "bgrewriteaof",
+        1,
+        ADMIN,
+        "1.0.0",
+        "Starts to compact the whole log and returns at once.",
+        bgrewriteaof,
+    ),
     row("bgsave", -1, ADMIN, "1.0.0", "Starts a checkpoint and returns at once.", bgsave),
     row(
         "lastsave",
@@ -32,7 +40,17 @@ pub const COMMANDS: &[Command] = &[
     .complexity("O(N) where N is the number of keys; other clients do not wait"),
 ];
 
+const NO_LOG: CommandError = CommandError::text("ERR There is no log: the server runs with 'appendonly no'");
 const BUSY: CommandError = CommandError::text("ERR Background save already in progress");
+
+fn bgrewriteaof<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    if cx.server.store().is_none_or(|store| store.log.is_none()) {
+        return Err(NO_LOG);
+    }
+    cx.keys.engine().compactor().ask();
+    cx.reply.simple("Background append only file rewriting started");
+    Ok(())
+}
 
 fn bgsave<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     match args.get(1) {

@@ -175,8 +175,9 @@ fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
     }
     checkpoints(report, cx, store);
     report.line("aof_enabled", u8::from(config.appendonly));
-    report.line("aof_rewrite_in_progress", 0);
-    report.line("aof_last_bgrewrite_status", "ok");
+    let compactions = cx.keys.engine().compactor().status();
+    report.line("aof_rewrite_in_progress", u8::from(compactions.round));
+    report.line("aof_last_bgrewrite_status", if compactions.error.is_some() { "err" } else { "ok" });
     let failure = store.and_then(Store::log_failure);
     report.line("aof_last_write_status", if failure.is_some() { "err" } else { "ok" });
     report.line("appendfsync", setting(cx.server, "appendfsync"));
@@ -187,6 +188,21 @@ fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
         report.line("log_dirs", config.log_dirs().len());
         report.line("log_durable_lsn", log.durable.lsn().0);
         report.line("log_backlog_bytes", backlog_bytes(cx.server));
+        report.line("log_closed_files", compactions.files);
+        report.line("log_closed_bytes", compactions.bytes);
+        report.line("log_live_bytes", compactions.live_bytes);
+        report.line("log_validity_bytes", compactions.validity_bytes);
+        report.line("log_compaction_in_progress", u8::from(compactions.running));
+        report.line("log_compactions", compactions.compactions);
+        report.line("log_compaction_failures", compactions.failures);
+        report.line("log_compaction_read_bytes", compactions.bytes_read);
+        report.line("log_compaction_written_bytes", compactions.bytes_written);
+        if let Some(took) = compactions.round_took {
+            report.line("aof_last_rewrite_time_sec", took.as_secs());
+        }
+        if let Some(error) = compactions.error {
+            report.line("log_compaction_last_error", error);
+        }
     }
 }
 

@@ -83,6 +83,16 @@ pub struct Config {
     pub log_backlog_limit_bytes: usize,
     /// How the log is kept short.
     pub log_compaction: LogCompaction,
+    /// Bytes that compaction reads and writes in a second at most; 0 for no limit.
+    pub log_compaction_bytes_per_second: usize,
+    /// Share of replaced records from which a log file is compacted.
+    pub log_compaction_file_percentage: u64,
+    /// Length of the log, in percent of what is needed of it, from which files are compacted.
+    pub log_compaction_log_percentage: u64,
+    /// Length up to which the log is not compacted unasked.
+    pub log_compaction_min_bytes: usize,
+    /// Length at which a log file is left for the next one.
+    pub log_file_bytes: usize,
     /// Limits on the unread output of slow clients.
     pub client_output_buffer_limit: OutputBufferLimits,
     /// Bytes of one client's unparsed input.
@@ -210,6 +220,11 @@ impl Config {
             log_dir_setting: Vec::new(),
             log_flushes_in_flight: 0,
             log_backlog_limit_bytes: 0,
+            log_compaction_bytes_per_second: 0,
+            log_compaction_file_percentage: 0,
+            log_compaction_log_percentage: 0,
+            log_compaction_min_bytes: 0,
+            log_file_bytes: 0,
             log_compaction: LogCompaction::default(),
             client_output_buffer_limit: OutputBufferLimits::default(),
             client_query_buffer_limit_bytes: 0,

@@ -19,11 +19,16 @@ macro_rules! field {
     };
 }
 
-const NO_COMPACTION: &str = "the log is not compacted yet";
+const NO_REWRITE: &str = "the log is not written anew yet, and as good as never compacted";
 const EXPIRES_ALL: &str = "every turn of the background work deletes all keys that are due";
 const NO_LATENCY_EVENTS: &str = "events of high latency are not kept yet";
 const LIST_NODES: &str = "the nodes of lists have a size of their own, and are never compressed";
 const NO_OTHER_CLASSES: &str = "there are neither replicas nor subscribers yet";
+
+/// The way of compaction that there is not yet, if it was set.
+fn unheeded_compaction(config: &Config) -> Option<String> {
+    (config.log_compaction == LogCompaction::Rewrite).then(|| "rewrite".to_owned())
+}
 
 /// The limits of the classes that no client is of, if they were set.
 fn unheeded_limits(config: &Config) -> Option<String> {
@@ -118,7 +123,20 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "records that wait to be written from which on commands that write wait"),
     Directive::run_time("log-compaction", Shape::Choice(LogCompaction::NAMES), "vtc", field!(log_compaction),
         "how the log is kept short: copy valid records, never, or write it anew")
-            .without_effect(NO_COMPACTION),
+            .partly(unheeded_compaction, NO_REWRITE),
+    Directive::run_time("log-compaction-bytes-per-second", memory(0, BYTES_MAX), "134217728",
+        field!(log_compaction_bytes_per_second),
+        "bytes that compaction reads and writes in a second at most; 0 for no limit"),
+    Directive::run_time("log-compaction-file-percentage", int(1, 100), "75",
+        field!(log_compaction_file_percentage),
+        "share of replaced records from which a log file is compacted"),
+    Directive::run_time("log-compaction-log-percentage", int(110, 10_000), "170",
+        field!(log_compaction_log_percentage),
+        "length of the log, against what is needed of it, from which files are compacted"),
+    Directive::run_time("log-compaction-min-size", memory(0, BYTES_MAX), "67108864",
+        field!(log_compaction_min_bytes), "length up to which the log is not compacted unasked"),
+    Directive::at_start("log-file-size", memory(16 << 10, BYTES_MAX), "67108864", field!(log_file_bytes),
+        "length at which a log file is left for the next one"),
 
     // Limits.
     Directive::run_time("client-output-buffer-limit", Shape::List,

@@ -52,6 +52,8 @@ pub struct Outcome {
     pub lost_age_ms_max: f64,
     /// Writes that survived though unacknowledged, which is allowed.
     pub unacknowledged_survived: u64,
+    /// Log files that were compacted, or became one, before the kills.
+    pub compactions: u64,
     /// Restarts until ready, the median.
     pub restart_ms_p50: f64,
     /// The longest.
@@ -80,7 +82,8 @@ pub fn fight(orders: &Orders, what: &str) -> Result<Outcome> {
         let long = rng.random_ratio(1, LONG_STRETCHES);
         let longest = if long { orders.stretch * 8 } else { orders.stretch };
         let stretch = longest.mul_f64(rng.random_range(0.02..1.0));
-        let (histories, ended) = write_and_kill(orders, &mut server, models, stretch)?;
+        let (histories, ended, compactions) = write_and_kill(orders, &mut server, models, stretch)?;
+        outcome.compactions += compactions;
         outcome.kills += 1;
         outcome.acknowledged +=
             histories.iter().map(|history| history.acknowledged.len() as u64).sum::<u64>();
@@ -103,13 +106,14 @@ pub fn fight(orders: &Orders, what: &str) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Lets the writers write for a while and kills the server under them. Returns what they did, and the moment.
+/// Lets the writers write for a while and kills the server under them. Returns what they did, the moment, and
+/// the compactions.
 fn write_and_kill(
     orders: &Orders,
     server: &mut Server,
     models: Vec<Model>,
     stretch: Duration,
-) -> Result<(Vec<History>, Instant)> {
+) -> Result<(Vec<History>, Instant, u64)> {
     let (killed, stop) = (AtomicBool::new(false), AtomicBool::new(false));
     let address = server.address();
     let counters: Vec<String> = models.iter().map(Model::counter_key).collect();
@@ -125,6 +129,7 @@ fn write_and_kill(
             .collect();
         let reader = scope.spawn(|| read_until_the_end(address, &counters, &killed, &stop));
         std::thread::sleep(stretch);
+        let compactions = server.info_number("persistence", "log_compactions");
         killed.store(true, Ordering::SeqCst);
         let ended = server.kill();
         stop.store(true, Ordering::Relaxed);
@@ -136,7 +141,7 @@ fn write_and_kill(
         for (history, seen) in histories.iter_mut().zip(seen?) {
             history.seen = seen;
         }
-        Ok((histories, ended))
+        Ok((histories, ended, compactions?.unwrap_or(0)))
     })
 }
 

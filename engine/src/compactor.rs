@@ -1,0 +1,543 @@
+//! Keeps the log short: chooses files of which much is needless, and has what is left of them take their
+//! place.
+//!
+//! ```text
+//!   newest Lsn behind the closed gate ──> reaper has marked what was discarded by then ──> the timestamp
+//!   choose files ──> copy what is needed ──> in their place     (`log::compaction`)
+//! ```
+//!
+//! What is needed of a file, by kind of record:
+//! - a put, an element, an image, an expiry: unless its bit says that a newer one took its place, or its
+//!   database was flushed;
+//! - a change of a list or of a part of a string: while the entry is made of it, which the entry knows
+//!   (`Entry::base`), so it is asked, where it is now;
+//! - a removal (a key, an element, a database): as long as a file may hold an older record of what it took
+//!   away. A file that was compacted after the removal has none. The checkpoint that a start begins with may
+//!   have one too, if it is older than the removal. An image holds what was taken out of it since, as long as
+//!   the key is there that began with it;
+//! - two databases that changed places: always.
+//!
+//! A file is chosen where the share of needless records has passed a bound, or where the whole log is longer
+//! than it may be against what is needed of it: then the one that gives back most. Removals and changes of
+//! lists have no bits, so nobody knows what they would give back. Therefore a *round* over all files, the
+//! oldest first, is made when the log is twice as long as after the last one; in that order, removals go too.
+//!
+//! A list that lives long, a string that is changed in part again and again, and a set of which an image was
+//! the first record would never be shorter in the log than all its changes. Where a compaction keeps more
+//! bytes of such changes than their entry has, the entry is written anew, as one record, and the files are
+//! compacted once more. (Entries up to some size: it happens under the latch of their segment.)
+//!
+//! paper: vtc §3.3, §3.4; `docs/design/0015`.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use smallvec::SmallVec;
+
+use crate::engine::Engine;
+use crate::log::{Appender, ClosedFile, Compacted, CompactionError, Group, Keeper, Validity};
+use crate::record::{Batch, Change, Lsn, UnixMs, Write};
+use crate::session::Access;
+use crate::table::{Entry, KeyHash};
+use crate::value::{ValueRef, elements_of};
+
+/// How often it is looked whether there is something to do.
+const LOOK_PAUSE: Duration = Duration::from_millis(500);
+/// How long is waited after a compaction that failed.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// A round is made when the log is this many times as long as after the last one.
+const ROUND_GROWTH: u64 = 2;
+
+/// The most bytes of an entry that is written anew.
+const RENEWED_BYTES_MAX: usize = 1 << 20;
+/// The most keys of which the bytes of changes are counted in one compaction.
+const COUNTED_KEYS_MAX: usize = 1 << 16;
+
+/// When compactions are made, and how fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompactionOptions {
+    /// Whether any is made unasked.
+    pub enabled: bool,
+    /// Bytes read and written in a second at most; 0 for no limit.
+    pub bytes_per_second: u64,
+    /// The share of needless records from which a file is compacted, in percent.
+    pub file_percent: u64,
+    /// How long the log may be, in percent of what is needed of it.
+    pub log_percent: u64,
+    /// A log that is shorter is left alone.
+    pub min_bytes: u64,
+    /// The most bytes that files have which become one.
+    pub file_bytes: u64,
+}
+
+impl Default for CompactionOptions {
+    fn default() -> CompactionOptions {
+        CompactionOptions {
+            enabled: true,
+            bytes_per_second: 128 << 20,
+            file_percent: 75,
+            log_percent: 170,
+            min_bytes: 64 << 20,
+            file_bytes: 64 << 20,
+        }
+    }
+}
+
+/// How compactions are doing.
+#[derive(Clone, Debug, Default)]
+pub struct CompactionStatus {
+    /// Whether one is being made.
+    pub running: bool,
+    /// Whether a round over all files is under way, or will begin.
+    pub round: bool,
+    /// Compactions so far, of one file or of several that became one.
+    pub compactions: u64,
+    /// Compactions that were given up.
+    pub failures: u64,
+    /// Entries that were written anew, so that their changes could go.
+    pub renewed: u64,
+    /// Bytes of files that were compacted.
+    pub bytes_read: u64,
+    /// Bytes of files that took their place.
+    pub bytes_written: u64,
+    /// When the last one ended.
+    pub ended: Option<UnixMs>,
+    /// How long the last round took.
+    pub round_took: Option<Duration>,
+    /// Why the last one was given up, if it was.
+    pub error: Option<String>,
+    /// Files that are written to no more.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of them that are not known to be needless.
+    pub live_bytes: u64,
+    /// Memory that knowing which records are needless takes.
+    pub validity_bytes: usize,
+}
+
+/// A round over all files: those that were there when it began, and are still to be done.
+#[derive(Debug)]
+struct Round {
+    began: Duration,
+    /// Whatever is newer is left for the next round.
+    up_to: Lsn,
+    /// Whether entries were written anew in it, and it began once more.
+    is_extended: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    options: CompactionOptions,
+    status: CompactionStatus,
+    /// Rounds that were asked for.
+    asked: bool,
+    round: Option<Round>,
+    /// Length of the log when the last round ended.
+    after_round: Option<u64>,
+    retry_at: Duration,
+    /// A checkpoint, on which a start may build, has all up to here.
+    checkpoint: Option<Lsn>,
+    /// A checkpoint is being taken that will have all up to here at least.
+    checkpoint_begun: Option<Lsn>,
+}
+
+impl Default for State {
+    /// Makes no compactions until it is told when.
+    fn default() -> State {
+        State {
+            options: CompactionOptions { enabled: false, ..CompactionOptions::default() },
+            status: CompactionStatus::default(),
+            asked: false,
+            round: None,
+            after_round: None,
+            retry_at: Duration::ZERO,
+            checkpoint: None,
+            checkpoint_begun: None,
+        }
+    }
+}
+
+/// What an engine knows of its compactions.
+#[derive(Debug, Default)]
+pub struct Compactor {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Held while a compaction is made. Before `state`.
+    alone: Mutex<()>,
+    stop: AtomicBool,
+}
+
+impl Compactor {
+    /// Changes when compactions are made.
+    pub fn set_options(&self, options: CompactionOptions) {
+        self.state.lock().options = options;
+        self.changed.notify_all();
+    }
+
+    /// When compactions are made.
+    pub fn options(&self) -> CompactionOptions {
+        self.state.lock().options
+    }
+
+    /// Asks for a round over all files.
+    pub fn ask(&self) {
+        let mut state = self.state.lock();
+        state.asked = true;
+        state.status.round = true;
+        state.retry_at = Duration::ZERO;
+        self.changed.notify_all();
+    }
+
+    /// How compactions are doing.
+    pub fn status(&self) -> CompactionStatus {
+        self.state.lock().status.clone()
+    }
+
+    /// Notes that a checkpoint is about to be taken, of the store as it is at `newest` or later.
+    pub(crate) fn checkpoint_begins(&self, newest: Lsn) {
+        self.state.lock().checkpoint_begun.get_or_insert(newest);
+    }
+
+    /// Notes which checkpoint a start would build on, now that none is being taken.
+    pub fn checkpoint_ended(&self, cut: Option<Lsn>) {
+        let mut state = self.state.lock();
+        (state.checkpoint, state.checkpoint_begun) = (cut, None);
+    }
+
+    /// Ends the compaction that is under way, and makes no other.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _state = self.state.lock();
+        self.changed.notify_all();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Waits; `false` if it is time to stop.
+    fn wait(&self, pause: Duration) -> bool {
+        let mut state = self.state.lock();
+        if !self.is_stopped() && !state.asked {
+            self.changed.wait_for(&mut state, pause);
+        }
+        drop(state);
+        !self.is_stopped()
+    }
+
+    /// Makes compactions until the engine is gone.
+    pub(crate) fn run(self: &Arc<Self>, engine: &Weak<Engine>) {
+        while self.wait(LOOK_PAUSE) {
+            let Some(engine) = engine.upgrade() else { return };
+            while !self.is_stopped() && self.step(&engine) {}
+        }
+    }
+
+    /// Makes the compaction that is most needed; `false` if none is, or it was given up.
+    pub fn step(&self, engine: &Engine) -> bool {
+        let Some(log) = engine.log() else { return false };
+        let _alone = self.alone.lock();
+        let Some((files, options)) = self.choose(engine, &log) else { return false };
+        let outcome = self.compact(engine, &log, &files, options);
+        let mut state = self.state.lock();
+        state.status.running = false;
+        match outcome {
+            Ok(compacted) => {
+                let status = &mut state.status;
+                status.compactions += 1;
+                status.bytes_read += compacted.bytes_before;
+                status.bytes_written += compacted.bytes_after;
+                status.ended = Some(engine.clock().unix_ms());
+                status.error = None;
+                true
+            }
+            Err(CompactionError::Stopped) => false,
+            Err(error) => {
+                state.status.failures += 1;
+                state.status.error = Some(error.to_string());
+                state.retry_at = engine.clock().monotonic() + RETRY_PAUSE;
+                false
+            }
+        }
+    }
+
+    /// Compacts these files now, whatever they would give back.
+    ///
+    /// REQUIRES: the log of the engine says that they are closed, and each is followed by the next.
+    pub fn compact_files(&self, engine: &Engine, files: &[ClosedFile]) -> Result<Compacted, CompactionError> {
+        let log = engine.log().ok_or(CompactionError::Stopped)?;
+        let _alone = self.alone.lock();
+        self.compact(engine, &log, files, self.options())
+    }
+
+    /// The files to compact next, if any.
+    fn choose(&self, engine: &Engine, log: &Appender) -> Option<(Vec<ClosedFile>, CompactionOptions)> {
+        let files = log.closed_files();
+        let wastes = wastes(&files, engine.validity());
+        let bytes: u64 = files.iter().map(ClosedFile::bytes).sum();
+        let live_of = |file: &ClosedFile, waste: f64| (file.bytes() as f64 * (1.0 - waste)) as u64;
+        let live_bytes: u64 = files.iter().zip(&wastes).map(|(file, waste)| live_of(file, *waste)).sum();
+        let now = engine.clock().monotonic();
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let options = state.options;
+        let status = &mut state.status;
+        (status.files, status.bytes, status.live_bytes) = (files.len(), bytes, live_bytes);
+        status.validity_bytes = engine.validity().bytes();
+        let compacted =
+            || files.iter().filter(|file| file.timestamp() > Lsn::ZERO).map(ClosedFile::bytes).sum();
+        let after_round = *state.after_round.get_or_insert_with(compacted);
+        if now < state.retry_at && !state.asked {
+            return None;
+        }
+        let due =
+            options.enabled && bytes >= (after_round * ROUND_GROWTH).max(options.min_bytes * ROUND_GROWTH);
+        if std::mem::take(&mut state.asked) || due && state.round.is_none() {
+            // What was written up to now, be it in the file that is written to.
+            state.round = Some(Round { began: now, up_to: log.last(), is_extended: false });
+        }
+        let mut chosen = None;
+        if let Some(round) = &state.round {
+            let of_round = |file: &ClosedFile| {
+                file.lsns().is_some_and(|(first, _)| first <= round.up_to) && file.timestamp() < round.up_to
+            };
+            chosen = (0..files.len()).filter(|at| of_round(&files[*at])).min_by_key(|at| files[*at].lsns());
+            if chosen.is_none() {
+                state.status.round_took = Some(now.saturating_sub(round.began));
+                state.after_round = Some(bytes);
+                state.round = None;
+            }
+        }
+        state.status.round = state.round.is_some();
+        if chosen.is_none() && options.enabled && bytes >= options.min_bytes {
+            let too_long = bytes * 100 > live_bytes * options.log_percent;
+            let bound = if too_long { 0.05 } else { options.file_percent as f64 / 100.0 };
+            chosen = (0..files.len()).max_by(|a, b| wastes[*a].total_cmp(&wastes[*b]));
+            chosen = chosen.filter(|at| wastes[*at] >= bound);
+        }
+        let mut chosen = chosen?..chosen? + 1;
+        // Neighbours of which little is left become one with it, unless that would copy much for little.
+        let mut live: u64 = live_of(&files[chosen.start], wastes[chosen.start]);
+        let joins = |at: usize, live: u64| {
+            let its = live_of(&files[at], wastes[at]);
+            live + its <= options.file_bytes && its <= live.max(options.file_bytes / 16)
+        };
+        while chosen.end < files.len()
+            && files[chosen.end - 1].is_followed_by(&files[chosen.end])
+            && joins(chosen.end, live)
+        {
+            live += live_of(&files[chosen.end], wastes[chosen.end]);
+            chosen.end += 1;
+        }
+        while chosen.start > 0
+            && files[chosen.start - 1].is_followed_by(&files[chosen.start])
+            && joins(chosen.start - 1, live)
+        {
+            chosen.start -= 1;
+            live += live_of(&files[chosen.start], wastes[chosen.start]);
+        }
+        state.status.running = true;
+        Some((files[chosen].to_vec(), options))
+    }
+
+    fn compact(
+        &self,
+        engine: &Engine,
+        log: &Appender,
+        files: &[ClosedFile],
+        options: CompactionOptions,
+    ) -> Result<Compacted, CompactionError> {
+        let timestamp = engine.settle_discarded(|| !self.is_stopped()).ok_or(CompactionError::Stopped)?;
+        // After the timestamp: a checkpoint that begins later has all that was removed up to there.
+        let checkpoint = {
+            let state = self.state.lock();
+            state.checkpoint.or(state.checkpoint_begun)
+        };
+        // The open files first: one that is closed in between is seen there or here.
+        let mut removals_end = timestamp.after(1).min(log.first_open());
+        removals_end = checkpoint.map_or(removals_end, |cut| removals_end.min(cut.after(1)));
+        let ours: HashSet<_> = files.iter().map(ClosedFile::path).collect();
+        for file in log.closed_files().iter().filter(|file| !ours.contains(file.path())) {
+            if let Some((first, _)) = file.lsns() {
+                removals_end = removals_end.min(file.timestamp().after(1).max(first));
+            }
+        }
+        let began = engine.clock().monotonic();
+        let mut needs = Needs {
+            engine,
+            compactor: self,
+            removals_end,
+            dropped: Vec::new(),
+            moved: 0,
+            began,
+            bytes_per_second: options.bytes_per_second,
+            changes: HashMap::new(),
+        };
+        let compacted = log.compact(files, timestamp, &mut needs)?;
+        engine.validity().forget(&needs.dropped);
+        let changes = needs.changes;
+        if changes.values().sum::<usize>() as u64 * 4 > compacted.bytes_after {
+            let renews = |((db, key), bytes): &((u8, Box<[u8]>), usize)| engine.renew(*db, key, *bytes);
+            let renewed = changes.into_iter().filter(|change| !self.is_stopped() && renews(change)).count();
+            let mut state = self.state.lock();
+            state.status.renewed += renewed as u64;
+            if let Some(round) = state.round.as_mut().filter(|round| renewed > 0 && !round.is_extended) {
+                // Once more over all files, now that the changes can go; not again and again.
+                (round.up_to, round.is_extended) = (log.last(), true);
+            }
+        }
+        Ok(compacted)
+    }
+}
+
+/// The share of needless records of each file, as far as bits say.
+fn wastes(files: &[ClosedFile], validity: &Validity) -> Vec<f64> {
+    let waste = |file: &ClosedFile| {
+        let Some((first, last)) = file.lsns() else { return 0.0 };
+        let span = |(first, last): (Lsn, Lsn)| (last.0 + 1).saturating_sub(first.0) as f64;
+        // Records of other directories lie between those of the file.
+        let records: f64 = files
+            .iter()
+            .filter_map(|other| {
+                let (from, to) = other.lsns()?;
+                let common = span((from.max(first), to.min(last)));
+                (common > 0.0).then(|| other.records() as f64 * common / span((from, to)))
+            })
+            .sum();
+        let needless = validity.invalid_in(first..=last) as f64;
+        if records < 1.0 { 0.0 } else { (needless / records).min(1.0) }
+    };
+    files.iter().map(waste).collect()
+}
+
+/// Says what is needed of files that are being compacted.
+struct Needs<'e> {
+    engine: &'e Engine,
+    compactor: &'e Compactor,
+    /// Removals before this one are needed by no file, and by no checkpoint.
+    removals_end: Lsn,
+    /// Records that were dropped and have bits.
+    dropped: Vec<Lsn>,
+    moved: u64,
+    began: Duration,
+    bytes_per_second: u64,
+    /// Bytes of the changes of each key that were kept because its entry is made of them.
+    changes: HashMap<(u8, Box<[u8]>), usize>,
+}
+
+impl Needs<'_> {
+    /// Counts a change that is kept because the entry in database `db` is made of it; says whether it is.
+    fn count(&mut self, db: Option<u8>, key: &[u8], change: &Change<'_>) -> bool {
+        let Some(db) = db else { return false };
+        let bytes = 16
+            + key.len()
+            + match change {
+                Change::Patch { bytes, .. } => bytes.len(),
+                Change::ListPush { element, .. }
+                | Change::ListPut { element, .. }
+                | Change::ListInsert { element, .. } => element.len(),
+                _ => 0,
+            };
+        if self.changes.len() < COUNTED_KEYS_MAX {
+            *self.changes.entry((db, key.into())).or_default() += bytes;
+        } else if let Some(sum) = self.changes.get_mut(&(db, key.into()) as &(u8, Box<[u8]>)) {
+            *sum += bytes;
+        }
+        true
+    }
+}
+
+impl Keeper for Needs<'_> {
+    fn needs(&mut self, lsn: Lsn, write: &Write<'_>) -> bool {
+        let Write::Key { db, key, change } = write else {
+            return matches!(write, Write::Swap { .. }) || lsn >= self.removals_end;
+        };
+        match change {
+            Change::Delete => lsn >= self.removals_end,
+            Change::HashRemove { .. } | Change::SetRemove { .. } | Change::ZSetRemove { .. } => {
+                lsn >= self.removals_end || {
+                    let place = self.engine.place_if(*db, key, lsn, |entry| entry.is_taken_from_image(lsn));
+                    self.count(place, key, change)
+                }
+            }
+            Change::Patch { .. }
+            | Change::ListPush { .. }
+            | Change::ListPop { .. }
+            | Change::ListPut { .. }
+            | Change::ListInsert { .. }
+            | Change::ListRemove { .. } => {
+                let place = self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn));
+                self.count(place, key, change)
+            }
+            _ => {
+                let validity = self.engine.validity();
+                if !validity.is_valid(lsn) {
+                    self.dropped.push(lsn);
+                    return false;
+                }
+                match lsn > validity.complete_after() {
+                    true => validity.place_now(*db, lsn).is_some(),
+                    false => self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn)).is_some(),
+                }
+            }
+        }
+    }
+
+    fn moved(&mut self, bytes: u64) -> bool {
+        self.moved += bytes;
+        if self.bytes_per_second > 0 {
+            let due = self.began + Duration::from_secs_f64(self.moved as f64 / self.bytes_per_second as f64);
+            let mut state = self.compactor.state.lock();
+            while !self.compactor.is_stopped() {
+                let now = self.engine.clock().monotonic();
+                if now >= due {
+                    break;
+                }
+                self.compactor.changed.wait_for(&mut state, due - now);
+            }
+        }
+        !self.compactor.is_stopped()
+    }
+}
+
+impl Engine {
+    /// Where the key of an old record is now, if it is there and its entry is one that `is_wanted`.
+    fn place_if(&self, db: u8, key: &[u8], lsn: Lsn, is_wanted: impl Fn(&Entry) -> bool) -> Option<u8> {
+        let world = self.background();
+        let db = self.validity().place_now(db, lsn)?;
+        let hash = KeyHash::of(key);
+        let (_, segment) = world.tables[db as usize].read_of(hash);
+        segment.find(hash, key).is_some_and(is_wanted).then_some(db)
+    }
+
+    /// Writes an entry anew if its changes have more `bytes` than it has; says whether it did.
+    fn renew(&self, db: u8, key: &[u8], bytes: usize) -> bool {
+        let world = self.background();
+        let hash = KeyHash::of(key);
+        let mut latched = world.latch(self, &[(db, hash)], Access::Write, self.now());
+        let Some(entry) = latched.get(db, key) else { return false };
+        if entry.bytes() > bytes.min(RENEWED_BYTES_MAX) {
+            return false;
+        }
+        let expiry = entry.expiry();
+        let mut changes: SmallVec<[Change<'_>; 2]> = SmallVec::new();
+        match entry.value() {
+            ValueRef::String(value) => {
+                changes.push(Change::Put { value: value.to_vec().into(), expiry });
+                changes.extend(entry.sticky().then_some(Change::MAKES_RAW));
+            }
+            collection => {
+                let (kind, sticky) = (entry.kind(), entry.sticky());
+                let elements = elements_of(collection).into();
+                changes.push(Change::Image { kind, elements, expiry, sticky });
+            }
+        }
+        let write = |change| Write::Key { db, key: key.to_vec().into(), change };
+        let batch: Batch<'_> = changes.into_iter().map(write).collect();
+        latched.commit(&batch, &mut Group::new()).is_ok()
+    }
+}

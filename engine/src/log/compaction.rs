@@ -1,0 +1,334 @@
+//! Compaction in place: what is still needed of one file, or of several that follow each other, takes their
+//! place.
+//!
+//! ```text
+//!  0000000007.tarnlog ─┐ read, whole blocks only
+//!  0000000008.tarnlog ─┴──> condense ──> 0000000008.tarnlog.unfinished
+//!                             log durable up to its newest record
+//!                             header, sync, rename over 0000000008, sync of the directory
+//!  0000000007.tarnlog is removed; its successor says that it stands for 7 too
+//! ```
+//!
+//! - A record may be dropped because a newer one took its place, and that one may still be in a buffer. So
+//!   the log is made durable up to its newest record before the copy gets its name, whatever the mode; the
+//!   header says which block that was, and a start that misses one up to there refuses.
+//! - Killed at any call, either the old files count or the new one: a start removes what is unfinished, and
+//!   what a compacted file stands for.
+//!
+//! paper: vtc §3.3; `docs/design/0015`.
+
+use std::sync::Arc;
+
+use super::appender::Appender;
+use super::block::{BlockHeader, padded_length, seal};
+use super::closed::{ClosedFile, Contents};
+use super::condensed::{Condensed, Condenser, Part, Table};
+use super::error::{Damage, LogError};
+use super::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
+use super::format::{
+    BLOCK_ALIGN_BYTES, BLOCK_CONDENSED, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES,
+    FormatError,
+};
+use crate::io::{Disk, DiskError, DiskFile, DiskResult};
+use crate::record::{Lsn, Write};
+
+/// What is read in one go.
+const READ_BYTES: usize = if cfg!(test) { 700 } else { 1 << 20 };
+/// Bytes that are synced in one go: a device that is given a whole file at once keeps others waiting.
+const SYNC_BYTES: u64 = 2 << 20;
+
+/// Why a compaction was given up. The log is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum CompactionError {
+    /// The disk refused.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The log takes no records now, or could not make durable what it has.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A file is not as it was written.
+    #[error(transparent)]
+    Damaged(#[from] Damage),
+    /// It was told to stop.
+    #[error("the compaction was stopped")]
+    Stopped,
+}
+
+/// How a compaction went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// Bytes of the files before.
+    pub bytes_before: u64,
+    /// Bytes of the file that took their place.
+    pub bytes_after: u64,
+    /// Records before.
+    pub records_before: u64,
+    /// Records that are left.
+    pub records_after: u64,
+}
+
+/// What a compaction asks while it works.
+pub trait Keeper {
+    /// Makes the log durable up to a record.
+    fn settle(&mut self, log: &Appender, lsn: Lsn) -> Result<(), LogError> {
+        log.sync_up_to(lsn)
+    }
+
+    /// Whether a record is still needed.
+    fn needs(&mut self, lsn: Lsn, write: &Write<'_>) -> bool;
+    /// Told how many bytes were read or written; waits if that was fast enough. `false` to stop.
+    fn moved(&mut self, bytes: u64) -> bool;
+}
+
+impl Appender {
+    /// The files that are written to no more, by directory and number.
+    pub fn closed_files(&self) -> Vec<ClosedFile> {
+        self.pipeline.closed.lock().clone()
+    }
+
+    /// The first record that may be in a file that [`Appender::closed_files`], called later, does not tell
+    /// of.
+    pub fn first_open(&self) -> Lsn {
+        self.pipeline.active.lock().first_open()
+    }
+
+    fn disk(&self) -> &Arc<dyn Disk> {
+        &self.pipeline.disk
+    }
+
+    /// Puts what `keeper` needs of `files` in their place. `timestamp`: whatever makes records needless up to
+    /// there is known to the keeper.
+    ///
+    /// REQUIRES: the files are closed, each is followed by the next, and nobody else compacts.
+    pub fn compact(
+        &self,
+        files: &[ClosedFile],
+        timestamp: Lsn,
+        keeper: &mut dyn Keeper,
+    ) -> Result<Compacted, CompactionError> {
+        let last = files.last().expect("there is a file to compact");
+        let path = last.path.clone();
+        let unfinished = unfinished_path(&path);
+        let outcome = self.condense(files, timestamp, keeper);
+        let (file, compacted) = match outcome {
+            Ok(copied) => copied,
+            Err(error) => {
+                // It may not even exist; whoever opens the log removes what is left.
+                let _ = self.disk().remove(&unfinished);
+                return Err(error);
+            }
+        };
+        let published = publish(&**self.disk(), &unfinished, &path);
+        let named = || FileHeader::read(&path, &*self.disk().open(&path)?);
+        if published.is_ok() || named().is_ok_and(|header| header.file_id == file.header.file_id) {
+            let mut closed = self.pipeline.closed.lock();
+            closed.retain(|other| files.iter().all(|file| file.path != other.path));
+            drop(closed);
+            self.pipeline.note_closed(file);
+        }
+        // If that failed the new name may not last, so the other files stay: a start removes them.
+        published?;
+        let (_, others) = files.split_last().expect("there is a file to compact");
+        for file in others {
+            self.disk().remove(&file.path)?;
+        }
+        if !others.is_empty() {
+            self.disk().sync_dir(path.parent().expect("a file is in a directory"))?;
+        }
+        Ok(compacted)
+    }
+
+    /// Writes the file that is to take the place of others, completely and durably.
+    fn condense(
+        &self,
+        files: &[ClosedFile],
+        timestamp: Lsn,
+        keeper: &mut dyn Keeper,
+    ) -> Result<(ClosedFile, Compacted), CompactionError> {
+        let (first, last) = (&files[0], files.last().expect("there is a file to compact"));
+        // Only what can be lost no more is looked at.
+        let ends = files.iter().map(|file| file.contents.last).max().unwrap_or(Lsn::ZERO);
+        keeper.settle(self, ends)?;
+        let mut header = FileHeader { file_id: self.disk().random(), ..last.header };
+        let newest_epoch = files.iter().max_by_key(|file| file.header.epoch).unwrap_or(last);
+        header.epoch = newest_epoch.header.epoch;
+        (header.opened_after, header.first) = (newest_epoch.header.opened_after, newest_epoch.header.first);
+        let base = self.pipeline.base;
+        let mut copy = Copy {
+            file: create_over(&**self.disk(), &unfinished_path(&last.path))?,
+            file_id: header.file_id,
+            offset: FILE_HEADER_BYTES as u64,
+            synced: 0,
+            contents: Contents::default(),
+            buffer: Vec::new(),
+        };
+        let mut compacted = Compacted::default();
+        let mut condenser = Condenser::default();
+        for file in files {
+            let source = self.disk().open(&file.path)?;
+            compacted.bytes_before += file.bytes;
+            let mut blocks = Blocks::new(&*source, file);
+            while let Some((header, body)) = blocks.next()? {
+                let mut records = body;
+                let table = Table::of(&header, &mut records).map_err(|error| not_understood(file, &error))?;
+                let part = Part { table, first: header.first, count: header.count, records };
+                compacted.records_before += u64::from(header.count);
+                let needs = |lsn, write: &Write<'_>| keeper.needs(lsn, write);
+                condenser.push(&part, needs).map_err(|error| not_understood(file, &error))?;
+                if !keeper.moved(header.length) {
+                    return Err(CompactionError::Stopped);
+                }
+                copy.write_all(&mut condenser, keeper)?;
+            }
+        }
+        condenser.finish();
+        copy.write_all(&mut condenser, keeper)?;
+        // What took the place of a record that was dropped has to be as safe as that was.
+        keeper.settle(self, self.last())?;
+        let durable = self.pipeline.durable.sequence();
+        let first_number = *first.header.numbers().start();
+        header.compaction = Some(Compaction { timestamp, durable, first_number, base });
+        copy.file.write_all_at(&header.encode(), 0)?;
+        copy.file.sync_data()?;
+        compacted.bytes_after = copy.offset;
+        compacted.records_after = copy.contents.records;
+        Ok((ClosedFile::new(&last.path, &header, copy.offset, copy.contents), compacted))
+    }
+}
+
+/// The file that takes the place of others, as far as it is written.
+struct Copy {
+    file: Arc<dyn DiskFile>,
+    file_id: u64,
+    offset: u64,
+    /// Up to where it is synced.
+    synced: u64,
+    contents: Contents,
+    buffer: Vec<u8>,
+}
+
+impl Copy {
+    /// Writes the blocks that are full.
+    fn write_all(
+        &mut self,
+        condenser: &mut Condenser,
+        keeper: &mut dyn Keeper,
+    ) -> Result<(), CompactionError> {
+        for block in condenser.full.drain(..) {
+            let length = self.write(&block)?;
+            if self.offset - self.synced >= SYNC_BYTES {
+                self.file.sync_data()?;
+                self.synced = self.offset;
+            }
+            if !keeper.moved(length) {
+                return Err(CompactionError::Stopped);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, block: &Condensed) -> DiskResult<u64> {
+        let Condensed { sequence, first, count, lsns, ref body } = *block;
+        self.buffer.clear();
+        self.buffer.resize(BLOCK_HEADER_BYTES, 0);
+        self.buffer.extend_from_slice(body);
+        let length = padded_length(self.buffer.len(), self.offset, BLOCK_ALIGN_BYTES);
+        // The file's header says what is durable.
+        let (file_id, durable, flags, body_crc) = (self.file_id, 0, BLOCK_CONDENSED, 0);
+        let header = BlockHeader { file_id, sequence, durable, first, count, flags, length, body_crc };
+        seal(&mut self.buffer, header);
+        self.file.write_all_at(&self.buffer, self.offset)?;
+        self.offset += length;
+        self.contents.add(sequence, first, Lsn(first.0 + lsns - 1));
+        self.contents.records -= lsns - u64::from(count);
+        Ok(length)
+    }
+}
+
+/// The blocks of a file that is written to no more.
+struct Blocks<'f> {
+    file: &'f dyn DiskFile,
+    closed: &'f ClosedFile,
+    /// What was read and not looked at, and where that begins.
+    buffer: Vec<u8>,
+    at: usize,
+    offset: u64,
+}
+
+impl<'f> Blocks<'f> {
+    fn new(file: &'f dyn DiskFile, closed: &'f ClosedFile) -> Blocks<'f> {
+        Blocks { file, closed, buffer: Vec::new(), at: 0, offset: FILE_HEADER_BYTES as u64 }
+    }
+
+    /// The next block that counts: its header and its body.
+    fn next(&mut self) -> Result<Option<(BlockHeader, &[u8])>, CompactionError> {
+        loop {
+            if !self.fill(BLOCK_HEADER_BYTES)? {
+                return self.end();
+            }
+            if let Some(header) = BlockHeader::parse(&self.buffer[self.at..], self.closed.header.file_id) {
+                if header.sequence > self.closed.sequence_limit {
+                    return Ok(None);
+                }
+                let length = usize::try_from(header.length).unwrap_or(usize::MAX);
+                if !self.fill(length)? {
+                    return Err(self.damaged("the file ends within a block"));
+                }
+                let block = self.at..self.at + length;
+                if header.check(&self.buffer[block.clone()]).is_err() {
+                    return Err(self.damaged("a block's checksum does not fit its bytes"));
+                }
+                self.at = block.end;
+                self.offset += header.length;
+                let body = block.start + BLOCK_HEADER_BYTES..block.end - BLOCK_TRAILER_BYTES;
+                return Ok(Some((header, &self.buffer[body])));
+            }
+            // Nothing but zeros may lie between blocks.
+            if self.buffer[self.at..self.at + BLOCK_ALIGN_BYTES].iter().any(|byte| *byte != 0) {
+                return Err(self.damaged("no block begins where one should"));
+            }
+            self.at += BLOCK_ALIGN_BYTES;
+            self.offset += BLOCK_ALIGN_BYTES as u64;
+        }
+    }
+
+    /// Whether the file ends here, with nothing but zeros.
+    fn end(&mut self) -> Result<Option<(BlockHeader, &[u8])>, CompactionError> {
+        if self.buffer[self.at..].iter().any(|byte| *byte != 0) {
+            return Err(self.damaged("no block begins where one should"));
+        }
+        Ok(None)
+    }
+
+    /// Has so many bytes in the buffer; `false` if the file has fewer.
+    fn fill(&mut self, wanted: usize) -> DiskResult<bool> {
+        if self.buffer.len() - self.at >= wanted {
+            return Ok(true);
+        }
+        let rest = self.closed.bytes.saturating_sub(self.offset);
+        if (wanted as u64) > rest {
+            return self.read(usize::try_from(rest).unwrap_or(usize::MAX)).map(|()| false);
+        }
+        self.read((wanted.max(READ_BYTES) as u64).min(rest) as usize)?;
+        Ok(self.buffer.len() - self.at >= wanted)
+    }
+
+    /// Has the next `length` bytes in the buffer, fewer if the file ends before.
+    fn read(&mut self, length: usize) -> DiskResult<()> {
+        self.buffer.drain(..self.at);
+        self.at = 0;
+        let have = self.buffer.len();
+        self.buffer.resize(length.max(have), 0);
+        let count = self.file.read_full_at(&mut self.buffer[have..], self.offset + have as u64)?;
+        self.buffer.truncate(have + count);
+        Ok(())
+    }
+
+    fn damaged(&self, what: &str) -> CompactionError {
+        Damage::new(self.closed.path.clone(), self.offset, what.to_string()).into()
+    }
+}
+
+fn not_understood(file: &ClosedFile, error: &FormatError) -> CompactionError {
+    Damage::new(file.path.clone(), 0, error.to_string()).into()
+}
