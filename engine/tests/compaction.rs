@@ -155,18 +155,7 @@ impl Store {
         let mut batch = Batch::new();
         for _ in 0..if rng.random_bool(0.2) { 3 } else { 1 } {
             let write = self.any_write(rng);
-            let fits_always = |write: &Write<'_>| match write {
-                Write::Key { change, .. } => !matches!(
-                    change,
-                    Change::Expire(_)
-                        | Change::ListPop { .. }
-                        | Change::ListRemove { .. }
-                        | Change::ListPut { .. }
-                        | Change::ListInsert { .. }
-                ),
-                _ => true,
-            };
-            if batch.is_empty() || fits_always(&write) && batch.iter().all(fits_always) {
+            if batch.is_empty() || goes_with_any(&write) && batch.iter().all(goes_with_any) {
                 batch.push(write);
             }
         }
@@ -186,6 +175,15 @@ impl Store {
         }
         self.engine.compactor().compact_files(&self.engine, &files[first..end]).is_ok()
     }
+}
+
+/// Whether a write fits whatever is written before it in a batch.
+fn goes_with_any(write: &Write<'_>) -> bool {
+    use Change::{Expire, ListInsert, ListPop, ListPut, ListRemove};
+    let builds = |change: &Change<'_>| {
+        matches!(change, Expire(_) | ListPop { .. } | ListRemove { .. } | ListPut { .. } | ListInsert { .. })
+    };
+    matches!(write, Write::Key { change, .. } if !builds(change))
 }
 
 fn rng_element(number: u8) -> std::borrow::Cow<'static, [u8]> {
@@ -235,7 +233,8 @@ fn whatever_is_compacted_the_store_comes_back_as_it_was() {
         history.insert(Lsn::ZERO, vec![Vec::new(); usize::from(DATABASES)]);
         let mut acknowledged = Lsn::ZERO;
         for life in 0..rng.random_range(2..7) {
-            let store = Store::open(&disk, &options).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            let store = Store::open(&disk, &options)
+                .unwrap_or_else(|error| panic!("seed {seed}: {error}; the log:\n{}", story(&disk, &options)));
             assert!(store.last >= acknowledged, "seed {seed}, life {life}: {} is lost", acknowledged);
             history.split_off(&store.last.after(1));
             let found = contents_of(&store.engine);
@@ -287,6 +286,19 @@ fn whatever_is_compacted_the_store_comes_back_as_it_was() {
         }
     }
     assert!(compactions > seeds() * 3 && crashes > seeds(), "{compactions} compactions, {crashes} crashes");
+}
+
+/// All records that are in a log, a line each.
+fn story(disk: &SimDisk, options: &LogOptions) -> String {
+    let mut reader = Log::read(Arc::new(disk.clone()), options.clone()).unwrap();
+    let mut lines = String::new();
+    while let Some(block) = reader.next_block().unwrap() {
+        for record in block.records() {
+            let record = record.unwrap();
+            lines += &format!("{} {:?} {}\n", record.lsn, record.write, block.path().display());
+        }
+    }
+    lines
 }
 
 /// Fills files with records of other keys, until there are `count` closed ones.
