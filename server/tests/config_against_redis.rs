@@ -123,12 +123,17 @@ fn tarn_config(store: &ConfigStore, pattern: &str) -> BTreeMap<String, String> {
 }
 
 /// Directives that Redis does not have.
-const ONLY_TARN: [&str; 9] = [
+const ONLY_TARN: [&str; 14] = [
     "checkpoint-format",
     "checkpoint-pace",
     "log-backlog-limit",
     "log-compaction",
+    "log-compaction-bytes-per-second",
+    "log-compaction-file-percentage",
+    "log-compaction-log-percentage",
+    "log-compaction-min-size",
     "log-dir",
+    "log-file-size",
     "log-flushes-in-flight",
     "snapshot-algorithm",
     "threads",

@@ -192,7 +192,7 @@ fn the_rates_in_info_are_those_of_the_load() {
 #[test]
 fn a_directive_without_effect_is_told_once() {
     let (folder, port) = (Folder::new(), free_port());
-    let args = ["--port", &port.to_string(), "--list-compress-depth", "2", "--log-compaction", "none"];
+    let args = ["--port", &port.to_string(), "--list-compress-depth", "2", "--log-compaction", "rewrite"];
     let _server = folder.serve(&args);
     let mut client = Client::tcp("127.0.0.1", port);
     assert_eq!(client.ask("CONFIG SET latency-monitor-threshold 5 list-compress-depth 0"), "+OK");

@@ -1,0 +1,140 @@
+//! Compaction of the log with the real program: the log stays short while clients write, and whatever was
+//! compacted, a restart finds what was there.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use running::{Connection, Folder, Running, eventually};
+
+/// Small files, compacted as soon as some of their records are needless.
+const EAGER: [&str; 6] =
+    ["--log-file-size", "65536", "--log-compaction-min-size", "0", "--log-compaction-file-percentage", "30"];
+
+fn digest(client: &mut Connection) -> String {
+    client.whole("DEBUG DIGEST")
+}
+
+fn field(client: &mut Connection, name: &str) -> Option<String> {
+    let info = client.ask("INFO persistence");
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.map(|value| value.trim_end().to_owned())
+}
+
+fn number(client: &mut Connection, name: &str) -> u64 {
+    field(client, name).unwrap().parse().unwrap()
+}
+
+/// Writes to few keys of every type again and again, about half a megabyte of records a round.
+fn churn(client: &mut Connection, rounds: std::ops::Range<usize>) {
+    let value = "v".repeat(200);
+    for round in rounds {
+        let mut commands = Vec::new();
+        for number in 0..300 {
+            let slot = (round * 7 + number * 13) % 40;
+            commands.push(format!("SET string:{slot} {value}{round}"));
+            commands.push(format!("APPEND text:{} {number}", slot % 5));
+            commands.push(format!("RPUSH list:{} {value}{number}", slot % 3));
+            commands.push(format!("LPOP list:{}", slot % 3));
+            commands.push(format!("HSET hash:{} f{} {value}{round}", slot % 4, slot / 4));
+            commands.push(format!("HDEL hash:{} f{}", slot % 4, (slot + 5) / 4));
+            commands.push(format!("SADD set:{} m{}", slot % 4, slot));
+            commands.push(format!("SPOP set:{}", slot % 4));
+            commands.push(format!("ZADD zset {number} m{slot}"));
+            commands.push(format!("DEL string:{}", (slot + 1) % 40));
+            commands.push(format!("PEXPIRE zset {}", 100_000_000 + number));
+        }
+        // Strings that were appended to start again, as do copies.
+        commands.push(format!("SET text:{} new", round % 5));
+        commands.push("SUNIONSTORE union set:0 set:1".to_owned());
+        commands.push(format!("SREM union m{}", round % 40));
+        commands.push("SWAPDB 0 1".to_owned());
+        commands.push("SWAPDB 0 1".to_owned());
+        commands.iter().for_each(|command| client.send(command));
+        for command in &commands {
+            let reply = client.reply();
+            assert!(!reply.starts_with('-'), "{command}: {reply}");
+        }
+    }
+}
+
+/// Bytes of the log's files.
+fn log_bytes(folder: &Folder, directories: &[&str]) -> u64 {
+    let files = directories.iter().flat_map(|name| std::fs::read_dir(folder.path(name)).unwrap());
+    // A file is reserved in its whole length before it is written.
+    let used = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
+    files.map(|file| std::fs::read(file.unwrap().path()).map_or(0, |bytes| used(&bytes))).sum()
+}
+
+#[test]
+fn the_log_stays_short_and_a_restart_finds_everything() {
+    for directories in [vec!["log"], vec!["one", "two", "three"]] {
+        let mut running = Running::start(&["--appendfsync", "no"]);
+        let paths: Vec<String> =
+            directories.iter().map(|name| running.folder.path(name).to_str().unwrap().to_owned()).collect();
+        let mut args = vec!["--appendfsync", "everysec"];
+        args.extend(EAGER);
+        if paths.len() > 1 {
+            args.push("--log-dir");
+            args.extend(paths.iter().map(String::as_str));
+        }
+        running.restart_with(&args);
+        for stage in 0..4 {
+            let mut client = running.connect();
+            churn(&mut client, stage * 12..stage * 12 + 12);
+            eventually(|| (number(&mut client, "log_compactions") > 0).then_some(()));
+            assert_eq!(number(&mut client, "log_compaction_failures"), 0);
+            assert_eq!(client.ask("BGREWRITEAOF"), "+Background append only file rewriting started");
+            eventually(|| (field(&mut client, "aof_rewrite_in_progress")? == "0").then_some(()));
+            assert_eq!(field(&mut client, "aof_last_bgrewrite_status").unwrap(), "ok");
+            // Some megabytes went in each time.
+            let bytes = log_bytes(&running.folder, &directories);
+            assert!(bytes < 1_500_000, "{directories:?}, stage {stage}: {bytes} bytes");
+            let before = digest(&mut client);
+            if stage == 2 {
+                running.server.take().unwrap().terminate();
+            }
+            running.restart();
+            assert_eq!(digest(&mut running.connect()), before, "{directories:?}, stage {stage}");
+        }
+    }
+}
+
+#[test]
+fn what_a_checkpoint_has_and_was_deleted_since_stays_deleted() {
+    let mut running = Running::start(&EAGER);
+    let mut client = running.connect();
+    for number in 0..100 {
+        client.ask(&format!("SET key:{number} {}", "x".repeat(1000)));
+        client.ask(&format!("RPUSH list:{} {number}", number % 10));
+    }
+    assert_eq!(client.ask("SAVE"), "+OK");
+    for number in 0..100 {
+        client.ask(&format!("DEL key:{number}"));
+        client.ask(&format!("DEL list:{}", number % 10));
+    }
+    for _ in 0..2 {
+        churn(&mut client, 0..3);
+        assert_eq!(client.ask("BGREWRITEAOF"), "+Background append only file rewriting started");
+        eventually(|| (field(&mut client, "aof_rewrite_in_progress")? == "0").then_some(()));
+        let before = digest(&mut client);
+        running.restart();
+        client = running.connect();
+        assert_eq!(client.ask("EXISTS key:1 key:50 list:1"), ":0");
+        assert_eq!(digest(&mut client), before);
+    }
+    // The next checkpoint lacks them, so that the records of their removal can go.
+    assert_eq!(client.ask("SAVE"), "+OK");
+    assert_eq!(client.ask("BGREWRITEAOF"), "+Background append only file rewriting started");
+    eventually(|| (field(&mut client, "aof_rewrite_in_progress")? == "0").then_some(()));
+    let before = digest(&mut client);
+    running.restart();
+    assert_eq!(digest(&mut running.connect()), before);
+}
+
+#[test]
+fn without_a_log_there_is_nothing_to_compact() {
+    let running = Running::start(&["--appendonly", "no"]);
+    let reply = running.connect().ask("BGREWRITEAOF");
+    assert_eq!(reply, "-ERR There is no log: the server runs with 'appendonly no'");
+}
