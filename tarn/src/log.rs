@@ -1,14 +1,15 @@
-//! `tarn log check` and `tarn log repair`: what a log holds, and how to go on with one whose start is
-//! refused.
+//! `tarn log check`, `dump` and `repair`: what a log holds, and how to go on with one whose start is refused.
 
 use clap::{Args, Subcommand};
-use std::fmt::Display;
+use std::fmt::{self, Display};
+use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tarn_engine::OpenError;
 use tarn_engine::io::{Disk, OsDisk};
-use tarn_engine::record::Lsn;
+use tarn_engine::log::Log;
+use tarn_engine::record::{Change, Lsn, Side, Write};
 use tarn_engine::repair::{self, Damage, FileSurvey, Remedy, Repair, Survey};
 
 /// Looks after a log while no server has it open.
@@ -24,6 +25,18 @@ enum Command {
     ///
     /// Exits with 0 if a start would take the log, 1 if it is damaged, 2 if it could not be read.
     Check {
+        /// All directories of the log: below --dir, `log` unless --log-dir names others.
+        #[arg(required = true, value_name = "DIR")]
+        directories: Vec<PathBuf>,
+    },
+    /// Prints the records of a log, a line each, and changes nothing.
+    ///
+    /// A line: Lsn, database, what happens, key, then what belongs to it. `+` stands before the records of a
+    /// group behind its first. Exits as `check` does.
+    Dump {
+        /// Longer keys and values are cut to so many bytes, and their length is told.
+        #[arg(long, value_name = "BYTES", default_value_t = 64)]
+        width: usize,
         /// All directories of the log: below --dir, `log` unless --log-dir names others.
         #[arg(required = true, value_name = "DIR")]
         directories: Vec<PathBuf>,
@@ -50,6 +63,7 @@ const FAILED: u8 = 2;
 pub fn run(cli: LogCli) -> ExitCode {
     let done = match cli.command {
         Command::Check { directories } => check(directories),
+        Command::Dump { width, directories } => dump(&directories, width),
         Command::Repair { truncate, directories } => repair(directories, truncate),
     };
     done.unwrap_or_else(|error| {
@@ -70,6 +84,77 @@ fn check(directories: Vec<PathBuf>) -> Result<ExitCode, OpenError> {
     }
     say_end(&survey);
     Ok(ExitCode::SUCCESS)
+}
+
+fn dump(directories: &[PathBuf], width: usize) -> Result<ExitCode, OpenError> {
+    let mut reader = Log::examine(disk(), directories, false)?;
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    while let Some(block) = reader.next_block()? {
+        for record in block.records() {
+            let record = record.map_err(|error| block.not_understood(error))?;
+            let follows = if record.group == 0 { "+" } else { "" };
+            let line = writeln!(out, "{} {follows}{}", record.lsn, Shown { write: &record.write, width });
+            if line.is_err() {
+                // Whoever reads the lines has seen enough.
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+    }
+    if out.flush().is_err() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    drop(out);
+    let is_damaged = say_damage(&reader.survey()?);
+    Ok(if is_damaged { ExitCode::from(DAMAGED) } else { ExitCode::SUCCESS })
+}
+
+/// A record as `dump` shows it.
+struct Shown<'w> {
+    write: &'w Write<'w>,
+    width: usize,
+}
+
+impl Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (db, key, change) = match self.write {
+            Write::Flush { db: Some(db) } => return write!(f, "db{db} flush"),
+            Write::Flush { db: None } => return write!(f, "flush all"),
+            Write::Swap { a, b } => return write!(f, "swap db{a} db{b}"),
+            Write::Key { db, key, change } => (db, key, change),
+        };
+        let text = |bytes: &[u8]| {
+            let shown = bytes[..bytes.len().min(self.width)].escape_ascii();
+            let rest = bytes.len() > self.width;
+            if rest { format!("\"{shown}\"... ({} bytes)", bytes.len()) } else { format!("\"{shown}\"") }
+        };
+        let expires = |expiry: &Option<u64>| expiry.map_or(String::new(), |at| format!(" expires {at}"));
+        let end = |side: &Side| if *side == Side::Front { "front" } else { "back" };
+        let (name, rest) = match change {
+            Change::Put { value, expiry } => ("put", format!(" {}{}", text(value), expires(expiry))),
+            Change::Patch { offset, bytes } => ("patch", format!(" at {offset} {}", text(bytes))),
+            Change::Delete => ("delete", String::new()),
+            Change::Expire(None) => ("persist", String::new()),
+            Change::Expire(expiry) => ("expire", expires(expiry)),
+            Change::HashPut { field, value } => ("hash-put", format!(" {} {}", text(field), text(value))),
+            Change::HashRemove { field } => ("hash-remove", format!(" {}", text(field))),
+            Change::SetAdd { member } => ("set-add", format!(" {}", text(member))),
+            Change::SetRemove { member } => ("set-remove", format!(" {}", text(member))),
+            Change::ZSetPut { member, score } => ("zset-put", format!(" {} score {score}", text(member))),
+            Change::ZSetRemove { member } => ("zset-remove", format!(" {}", text(member))),
+            Change::ListPush { side, element } => ("list-push", format!(" {} {}", end(side), text(element))),
+            Change::ListPop { side, count } => ("list-pop", format!(" {} {count}", end(side))),
+            Change::ListPut { index, element } => ("list-put", format!(" at {index} {}", text(element))),
+            Change::ListInsert { index, element } => {
+                ("list-insert", format!(" at {index} {}", text(element)))
+            }
+            Change::ListRemove { index } => ("list-remove", format!(" at {index}")),
+            Change::Image { kind, elements, expiry, .. } => {
+                let bytes = counted(elements.len() as u64, "byte");
+                ("image", format!(" {} of {bytes}{}", kind.name(), expires(expiry)))
+            }
+        };
+        write!(f, "db{db} {name} {}{rest}", text(key))
+    }
 }
 
 fn repair(directories: Vec<PathBuf>, truncate: bool) -> Result<ExitCode, OpenError> {
@@ -95,8 +180,9 @@ fn repair(directories: Vec<PathBuf>, truncate: bool) -> Result<ExitCode, OpenErr
 fn say_file(file: &FileSurvey) {
     let FileSurvey { path, number, epoch, bytes, blocks, records, .. } = file;
     let lsns = file.lsns.map_or(String::new(), |(first, last)| format!(", Lsn {first} to {last}"));
+    let compacted = file.compacted.map_or(String::new(), |lsn| format!(", compacted at Lsn {lsn}"));
     println!(
-        "{}: epoch {epoch}, number {number}, {}, {}, {}{lsns}",
+        "{}: epoch {epoch}, number {number}, {}, {}, {}{lsns}{compacted}",
         path.display(),
         counted(*bytes, "byte"),
         counted(*blocks, "block"),

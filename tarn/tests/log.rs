@@ -84,11 +84,55 @@ fn what_is_no_log_is_told_in_a_line() {
     let folder = Folder::new();
     let path = folder.path("");
     let path = path.to_str().unwrap();
-    for command in ["check", "repair"] {
+    for command in ["check", "dump", "repair"] {
         assert_eq!(tarn_log(&[command, path]), (2, format!("tarn: {path}: there is no log in it\n")));
         let (code, said) = tarn_log(&[command, "/no/such/directory"]);
         assert!(code == 2 && said.starts_with("tarn: cannot list /no/such/directory: "), "{said}");
         assert_eq!(tarn_log(&[command]).0, 2);
     }
     assert!(std::fs::read_dir(path).unwrap().next().is_none(), "nothing was made there");
+}
+
+#[test]
+fn a_dump_has_a_line_for_each_record() {
+    let (folder, port) = (Folder::new(), free_port());
+    let server = folder.serve(&["--port", &port.to_string()]);
+    let mut client = Client::tcp("127.0.0.1", port);
+    for command in [
+        &format!("SET long {}", "x".repeat(100)),
+        "SET short v PXAT 99999999999999",
+        "PERSIST short",
+        "HSET h a 1 b 2",
+        "RPUSH l a",
+        "LPOP l",
+        "SWAPDB 0 3",
+        "SELECT 3",
+        "SETRANGE short 2 z",
+        "ZADD z 1.5 m",
+        "COPY z y",
+        "FLUSHDB",
+        "FLUSHALL",
+    ] {
+        assert!(!client.ask(command).starts_with('-'), "{command}");
+    }
+    assert!(server.terminate().success());
+    let directory = folder.path("log");
+    let (code, said) = tarn_log(&["dump", "--width", "10", directory.to_str().unwrap()]);
+    let expected = [
+        "1 db0 put \"long\" \"xxxxxxxxxx\"... (100 bytes)",
+        "2 db0 put \"short\" \"v\" expires 99999999999999",
+        "3 db0 persist \"short\"",
+        "4 db0 hash-put \"h\" \"a\" \"1\"",
+        "5 +db0 hash-put \"h\" \"b\" \"2\"",
+        "6 db0 list-push \"l\" back \"a\"",
+        "7 db0 list-pop \"l\" front 1",
+        "8 +db0 delete \"l\"",
+        "9 swap db0 db3",
+        "10 db3 patch \"short\" at 2 \"z\"",
+        "11 db3 zset-put \"z\" \"m\" score 1.5",
+        "12 db3 image \"y\" zset of 10 bytes",
+        "13 db3 flush",
+        "14 flush all",
+    ];
+    assert_eq!((code, said.lines().collect::<Vec<_>>()), (0, expected.to_vec()));
 }

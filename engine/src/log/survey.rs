@@ -54,8 +54,10 @@ pub struct FileSurvey {
     pub blocks: u64,
     /// Records that are kept.
     pub records: u64,
-    /// The first and the last of them, if there are any.
+    /// The first and the last of them, or of what was there before it was compacted, if there are any.
     pub lsns: Option<(Lsn, Lsn)>,
+    /// If it was compacted: what made records of it needless up to here was known then.
+    pub compacted: Option<Lsn>,
     /// What is not kept of it.
     pub lost: Lost,
 }
@@ -127,6 +129,7 @@ impl Reader {
                     blocks: tally.blocks,
                     records: tally.contents.records,
                     lsns: tally.contents.lsns(),
+                    compacted: file.header.compaction.map(|compaction| compaction.timestamp),
                     lost: tally.lost,
                 });
             }
