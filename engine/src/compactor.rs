@@ -105,6 +105,8 @@ pub struct CompactionStatus {
     pub bytes_written: u64,
     /// When the last one ended.
     pub ended: Option<UnixMs>,
+    /// Rounds over all files that have ended.
+    pub rounds: u64,
     /// How long the last round took.
     pub round_took: Option<Duration>,
     /// Why the last one was given up, if it was.
@@ -307,6 +309,7 @@ impl Compactor {
             };
             chosen = (0..files.len()).filter(|at| of_round(&files[*at])).min_by_key(|at| files[*at].lsns());
             if chosen.is_none() {
+                state.status.rounds += 1;
                 state.status.round_took = Some(now.saturating_sub(round.began));
                 state.after_round = Some(bytes);
                 state.round = None;

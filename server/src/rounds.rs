@@ -13,6 +13,10 @@ pub const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub struct Rounds {
     log_failed: bool,
+    /// Why the log could not be compacted.
+    compaction_error: Option<String>,
+    /// Rounds over the whole log that were told.
+    compaction_rounds: u64,
 }
 
 impl Rounds {
@@ -27,6 +31,7 @@ impl Rounds {
         });
         stats.note_memory(process::Heap::now().allocated);
         self.look_at_log(server);
+        self.look_at_compactions(server);
         server.saver.look(server, &server.config.snapshot());
     }
 
@@ -39,5 +44,23 @@ impl Rounds {
             _ => {}
         }
         self.log_failed = failure.is_some();
+    }
+
+    /// Tells when the log cannot be compacted and when it can again, and of each round over the whole log.
+    fn look_at_compactions(&mut self, server: &Shared) {
+        let Some(store) = server.store() else { return };
+        let status = store.engine.compactor().status();
+        if status.error != self.compaction_error {
+            match &status.error {
+                Some(error) => tracing::error!("The log could not be compacted: {error}; it is tried again"),
+                None => tracing::info!("The log can be compacted again"),
+            }
+            self.compaction_error = status.error;
+        }
+        if let Some(took) = status.round_took.filter(|_| status.rounds != self.compaction_rounds) {
+            let (files, megabytes, seconds) = (status.files, status.bytes as f64 / 1e6, took.as_secs_f64());
+            tracing::info!("Compacted the log in {seconds:.2} s: {files} full files, {megabytes:.1} MB");
+            self.compaction_rounds = status.rounds;
+        }
     }
 }

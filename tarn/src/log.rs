@@ -6,11 +6,10 @@ use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use tarn_engine::OpenError;
 use tarn_engine::io::{Disk, OsDisk};
-use tarn_engine::log::Log;
 use tarn_engine::record::{Change, Lsn, Side, Write};
 use tarn_engine::repair::{self, Damage, FileSurvey, Remedy, Repair, Survey};
+use tarn_engine::{Log, OpenError};
 
 /// Looks after a log while no server has it open.
 #[derive(Args)]

@@ -5,7 +5,9 @@
 
 mod running;
 
-use running::{Connection, Folder, Running, eventually};
+use std::io::Write;
+
+use running::{Connection, Folder, Running, SmallDisk, eventually};
 
 /// Small files, compacted as soon as some of their records are needless.
 const EAGER: [&str; 6] =
@@ -130,6 +132,45 @@ fn what_a_checkpoint_has_and_was_deleted_since_stays_deleted() {
     let before = digest(&mut client);
     running.restart();
     assert_eq!(digest(&mut running.connect()), before);
+}
+
+#[test]
+fn a_compaction_without_room_is_told_and_made_when_there_is_some() {
+    let folder = Folder::new();
+    let Some(disk) = SmallDisk::mount(&folder, "small", "size=8m") else { return };
+    let log = disk.0.join("log");
+    let mut args = vec!["--log-dir", log.to_str().unwrap(), "--log-compaction", "none"];
+    args.extend(EAGER);
+    let mut running = Running::start(&args);
+    let mut client = running.connect();
+    churn(&mut client, 0..12);
+    let before = digest(&mut client);
+    // No page is left for a copy.
+    let filler = disk.0.join("filler");
+    let mut file = std::fs::File::create(&filler).unwrap();
+    while file.write_all(&[1; 4096]).is_ok() {}
+    assert_eq!(client.ask("BGREWRITEAOF"), "+Background append only file rewriting started");
+    eventually(|| (number(&mut client, "log_compaction_failures") > 0).then_some(()));
+    assert_eq!(field(&mut client, "aof_last_bgrewrite_status").unwrap(), "err");
+    let error = field(&mut client, "log_compaction_last_error").unwrap();
+    assert!(error.contains("No space left on device"), "{error}");
+    eventually(|| running.folder.messages().contains("The log could not be compacted: ").then_some(()));
+    assert_eq!(digest(&mut client), before);
+
+    drop(file);
+    std::fs::remove_file(&filler).unwrap();
+    eventually(|| (field(&mut client, "aof_rewrite_in_progress")? == "0").then_some(()));
+    assert_eq!(field(&mut client, "aof_last_bgrewrite_status").unwrap(), "ok");
+    for message in ["The log can be compacted again", "Compacted the log in "] {
+        eventually(|| running.folder.messages().contains(message).then_some(()));
+    }
+    let bytes: u64 =
+        std::fs::read_dir(&log).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
+    assert!(bytes < 1_500_000, "{bytes} bytes");
+    running.restart();
+    assert_eq!(digest(&mut running.connect()), before);
+    drop(client);
+    running.server.take().unwrap().kill();
 }
 
 #[test]
