@@ -38,7 +38,7 @@ use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 
 use crate::engine::Engine;
-use crate::log::{Appender, ClosedFile, Compacted, CompactionError, Group, Keeper, Validity};
+use crate::log::{Appender, ClosedFile, Compacted, CompactionError, Group, Keeper, Look, Validity};
 use crate::record::{Batch, Change, Lsn, UnixMs, Write};
 use crate::session::Access;
 use crate::table::{Entry, KeyHash};
@@ -374,6 +374,7 @@ impl Compactor {
             engine,
             compactor: self,
             removals_end,
+            look: Look::default(),
             dropped: Vec::new(),
             moved: 0,
             began,
@@ -423,6 +424,8 @@ struct Needs<'e> {
     compactor: &'e Compactor,
     /// Removals before this one are needed by no file, and by no checkpoint.
     removals_end: Lsn,
+    /// The bits of the block that is being copied.
+    look: Look,
     /// Records that were dropped and have bits.
     dropped: Vec<Lsn>,
     moved: u64,
@@ -455,6 +458,10 @@ impl Needs<'_> {
 }
 
 impl Keeper for Needs<'_> {
+    fn begin(&mut self, first: Lsn, last: Lsn) {
+        self.engine.validity().look(first..=last, &mut self.look);
+    }
+
     fn needs(&mut self, lsn: Lsn, write: &Write<'_>) -> bool {
         let Write::Key { db, key, change } = write else {
             return matches!(write, Write::Swap { .. }) || lsn >= self.removals_end;
@@ -478,12 +485,12 @@ impl Keeper for Needs<'_> {
             }
             _ => {
                 let validity = self.engine.validity();
-                if !validity.is_valid(lsn) {
+                if !self.look.is_valid(lsn).unwrap_or_else(|| validity.is_valid(lsn)) {
                     self.dropped.push(lsn);
                     return false;
                 }
                 match lsn > validity.complete_after() {
-                    true => validity.place_now(*db, lsn).is_some(),
+                    true => !self.look.has_upheavals || validity.place_now(*db, lsn).is_some(),
                     false => self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn)).is_some(),
                 }
             }

@@ -36,6 +36,11 @@ impl Upheavals {
         self.0.push((lsn, upheaval));
     }
 
+    /// Whether there was one after the record `lsn`.
+    pub fn is_later(&self, lsn: Lsn) -> bool {
+        self.0.last().is_some_and(|(at, _)| *at > lsn)
+    }
+
     /// Where the keys are now that were in database `db` right after the record `lsn`; `None` if they were
     /// flushed.
     pub fn place_now(&self, mut db: u8, lsn: Lsn) -> Option<u8> {

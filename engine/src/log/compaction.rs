@@ -74,6 +74,8 @@ pub trait Keeper {
         log.sync_up_to(lsn)
     }
 
+    /// Told which records the next block has: those from `first` to `last`, or some of them.
+    fn begin(&mut self, _first: Lsn, _last: Lsn) {}
     /// Whether a record is still needed.
     fn needs(&mut self, lsn: Lsn, write: &Write<'_>) -> bool;
     /// Told how many bytes were read or written; waits if that was fast enough. `false` to stop.
@@ -173,6 +175,7 @@ impl Appender {
                 let table = Table::of(&header, &mut records).map_err(|error| not_understood(file, &error))?;
                 let part = Part { table, first: header.first, count: header.count, records };
                 compacted.records_before += u64::from(header.count);
+                keeper.begin(part.first, Lsn(part.first.0 + part.table.own.lsns));
                 let needs = |lsn, write: &Write<'_>| keeper.needs(lsn, write);
                 condenser.push(&part, needs).map_err(|error| not_understood(file, &error))?;
                 if !keeper.moved(header.length) {

@@ -47,4 +47,4 @@ pub use reader::{OpenProgress, Reader, Recovered};
 pub use records::{Record, Records};
 pub use status::LogStatus;
 pub use survey::{FileSurvey, Lost, Survey};
-pub use validity::Validity;
+pub use validity::{Look, Validity};

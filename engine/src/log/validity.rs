@@ -33,6 +33,8 @@ const PAGE_BITS: u64 = 1 << 15;
 const WORDS: usize = (PAGE_BITS / 64) as usize;
 /// Bits set under one lock: as many cache misses as a core can have under way.
 const AT_ONCE: usize = 16;
+/// The most words of bits that are looked at together.
+const LOOK_WORDS_MAX: u64 = 1 << 20;
 /// Bits cleared under one lock.
 const FORGOTTEN_AT_ONCE: usize = 1024;
 
@@ -44,6 +46,24 @@ pub struct Validity {
     upheavals: Mutex<Upheavals>,
     /// Bits of records up to here may be missing.
     complete_after: AtomicU64,
+}
+
+/// What [`Validity::look`] saw.
+#[derive(Debug, Default)]
+pub struct Look {
+    /// The number of the first word, of 64 bits each.
+    first: u64,
+    words: Vec<u64>,
+    /// Whether anything happened to whole databases after the first record.
+    pub has_upheavals: bool,
+}
+
+impl Look {
+    /// Whether a record was the newest of its unit; `None` if it is not among those that were looked at.
+    pub fn is_valid(&self, lsn: Lsn) -> Option<bool> {
+        let word = self.words.get(usize::try_from((lsn.0 / 64).checked_sub(self.first)?).ok()?)?;
+        Some(word & 1 << (lsn.0 % 64) == 0)
+    }
 }
 
 struct Page {
@@ -127,6 +147,27 @@ impl Validity {
     /// Of records up to here, it may not be known that they were replaced.
     pub fn complete_after(&self) -> Lsn {
         Lsn(self.complete_after.load(Ordering::Relaxed))
+    }
+
+    /// The bits of a range as they are now, or of its first part if it is long; with many of them to look at,
+    /// cheaper than to ask for each.
+    pub fn look(&self, range: RangeInclusive<Lsn>, bits: &mut Look) {
+        let first = range.start().0 / 64;
+        let last = (range.end().0 / 64).min(first + LOOK_WORDS_MAX);
+        bits.first = first;
+        bits.words.clear();
+        let pages = self.pages.read();
+        let mut at = first;
+        while at <= last {
+            let page = pages.get(&(at * 64 / PAGE_BITS));
+            let end = (at + WORDS as u64 - at % WORDS as u64).min(last + 1);
+            let word =
+                |at: u64| page.map_or(0, |page| page.words[at as usize % WORDS].load(Ordering::Relaxed));
+            bits.words.extend((at..end).map(word));
+            at = end;
+        }
+        drop(pages);
+        bits.has_upheavals = self.upheavals.lock().is_later(*range.start());
     }
 
     /// How many records of a range have been replaced. Exact if nobody sets bits of the range meanwhile.
@@ -235,6 +276,13 @@ mod tests {
             }
             for lsn in lsns.iter().flat_map(|lsn| [*lsn, lsn ^ 1]) {
                 prop_assert_eq!(validity.is_valid(Lsn(lsn)), !model.contains(&lsn));
+            }
+            let mut look = Look::default();
+            for (first, last) in ranges.iter().copied().filter(|(first, last)| first <= last) {
+                validity.look(Lsn(first)..=Lsn(last), &mut look);
+                for lsn in [first, last].into_iter().chain(model.range(first..=last).copied()) {
+                    prop_assert_eq!(look.is_valid(Lsn(lsn)), Some(!model.contains(&lsn)));
+                }
             }
             for (first, last) in ranges {
                 let expected = if first > last { 0 } else { model.range(first..=last).count() as u64 };
