@@ -30,6 +30,7 @@
 //! paper: vtc §3.3, §3.4; `docs/design/0015`.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -48,6 +49,8 @@ use crate::value::{ValueRef, elements_of};
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 /// How long is waited after a compaction that failed.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// A file with a smaller share of needless records is not worth it.
+const WASTE_MIN: f64 = 0.05;
 /// A round is made when the log is this many times as long as after the last one.
 const ROUND_GROWTH: u64 = 2;
 
@@ -141,6 +144,8 @@ struct State {
     /// Length of the log when the last round ended.
     after_round: Option<u64>,
     retry_at: Duration,
+    /// Bits of the range of each file when it had been compacted: those of files of other directories.
+    bits_left: HashMap<PathBuf, u64>,
     /// A checkpoint, on which a start may build, has all up to here.
     checkpoint: Option<Lsn>,
     /// A checkpoint is being taken that will have all up to here at least.
@@ -157,6 +162,7 @@ impl Default for State {
             round: None,
             after_round: None,
             retry_at: Duration::ZERO,
+            bits_left: HashMap::new(),
             checkpoint: None,
             checkpoint_begun: None,
         }
@@ -318,9 +324,17 @@ impl Compactor {
         state.status.round = state.round.is_some();
         if chosen.is_none() && options.enabled && bytes >= options.min_bytes {
             let too_long = bytes * 100 > live_bytes * options.log_percent;
-            let bound = if too_long { 0.05 } else { options.file_percent as f64 / 100.0 };
-            chosen = (0..files.len()).max_by(|a, b| wastes[*a].total_cmp(&wastes[*b]));
-            chosen = chosen.filter(|at| wastes[*at] >= bound);
+            let bound = if too_long { WASTE_MIN } else { options.file_percent as f64 / 100.0 };
+            state.bits_left.retain(|path, _| files.iter().any(|file| file.path() == path));
+            // What was there already when the file was compacted is not its own, so that would be in vain.
+            let has_more = |file: &ClosedFile| {
+                let left = state.bits_left.get(file.path());
+                left.is_none_or(|left| {
+                    bits_of(file, engine.validity()) as f64 > *left as f64 + file.records() as f64 * WASTE_MIN
+                })
+            };
+            let worth = (0..files.len()).filter(|at| wastes[*at] >= bound && has_more(&files[*at]));
+            chosen = worth.max_by(|a, b| wastes[*a].total_cmp(&wastes[*b]));
         }
         let mut chosen = chosen?..chosen? + 1;
         // Neighbours of which little is left become one with it, unless that would copy much for little.
@@ -383,6 +397,14 @@ impl Compactor {
         };
         let compacted = log.compact(files, timestamp, &mut needs)?;
         engine.validity().forget(&needs.dropped);
+        for file in log
+            .closed_files()
+            .iter()
+            .filter(|file| files.last().is_some_and(|last| last.path() == file.path()))
+        {
+            let bits = bits_of(file, engine.validity());
+            self.state.lock().bits_left.insert(file.path().to_path_buf(), bits);
+        }
         let changes = needs.changes;
         if changes.values().sum::<usize>() as u64 * 4 > compacted.bytes_after {
             let renews = |((db, key), bytes): &((u8, Box<[u8]>), usize)| engine.renew(*db, key, *bytes);
@@ -396,6 +418,11 @@ impl Compactor {
         }
         Ok(compacted)
     }
+}
+
+/// How many bits are set in the range of a file.
+fn bits_of(file: &ClosedFile, validity: &Validity) -> u64 {
+    file.lsns().map_or(0, |(first, last)| validity.invalid_in(first..=last))
 }
 
 /// The share of needless records of each file, as far as bits say.
@@ -412,7 +439,7 @@ fn wastes(files: &[ClosedFile], validity: &Validity) -> Vec<f64> {
                 (common > 0.0).then(|| other.records() as f64 * common / span((from, to)))
             })
             .sum();
-        let needless = validity.invalid_in(first..=last) as f64;
+        let needless = bits_of(file, validity) as f64;
         if records < 1.0 { 0.0 } else { (needless / records).min(1.0) }
     };
     files.iter().map(waste).collect()
@@ -426,7 +453,7 @@ struct Needs<'e> {
     removals_end: Lsn,
     /// The bits of the block that is being copied.
     look: Look,
-    /// Records that were dropped and have bits.
+    /// Records that were dropped and may have bits.
     dropped: Vec<Lsn>,
     moved: u64,
     began: Duration,
@@ -436,6 +463,40 @@ struct Needs<'e> {
 }
 
 impl Needs<'_> {
+    fn is_needed(&mut self, lsn: Lsn, write: &Write<'_>) -> bool {
+        let Write::Key { db, key, change } = write else {
+            return matches!(write, Write::Swap { .. }) || lsn >= self.removals_end;
+        };
+        match change {
+            Change::Delete => lsn >= self.removals_end,
+            Change::HashRemove { .. } | Change::SetRemove { .. } | Change::ZSetRemove { .. } => {
+                lsn >= self.removals_end || {
+                    let place = self.engine.place_if(*db, key, lsn, |entry| entry.is_taken_from_image(lsn));
+                    self.count(place, key, change)
+                }
+            }
+            Change::Patch { .. }
+            | Change::ListPush { .. }
+            | Change::ListPop { .. }
+            | Change::ListPut { .. }
+            | Change::ListInsert { .. }
+            | Change::ListRemove { .. } => {
+                let place = self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn));
+                self.count(place, key, change)
+            }
+            _ => {
+                let validity = self.engine.validity();
+                if !self.look.is_valid(lsn).unwrap_or_else(|| validity.is_valid(lsn)) {
+                    return false;
+                }
+                match lsn > validity.complete_after() {
+                    true => !self.look.has_upheavals || validity.place_now(*db, lsn).is_some(),
+                    false => self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn)).is_some(),
+                }
+            }
+        }
+    }
+
     /// Counts a change that is kept because the entry in database `db` is made of it; says whether it is.
     fn count(&mut self, db: Option<u8>, key: &[u8], change: &Change<'_>) -> bool {
         let Some(db) = db else { return false };
@@ -463,38 +524,11 @@ impl Keeper for Needs<'_> {
     }
 
     fn needs(&mut self, lsn: Lsn, write: &Write<'_>) -> bool {
-        let Write::Key { db, key, change } = write else {
-            return matches!(write, Write::Swap { .. }) || lsn >= self.removals_end;
-        };
-        match change {
-            Change::Delete => lsn >= self.removals_end,
-            Change::HashRemove { .. } | Change::SetRemove { .. } | Change::ZSetRemove { .. } => {
-                lsn >= self.removals_end || {
-                    let place = self.engine.place_if(*db, key, lsn, |entry| entry.is_taken_from_image(lsn));
-                    self.count(place, key, change)
-                }
-            }
-            Change::Patch { .. }
-            | Change::ListPush { .. }
-            | Change::ListPop { .. }
-            | Change::ListPut { .. }
-            | Change::ListInsert { .. }
-            | Change::ListRemove { .. } => {
-                let place = self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn));
-                self.count(place, key, change)
-            }
-            _ => {
-                let validity = self.engine.validity();
-                if !self.look.is_valid(lsn).unwrap_or_else(|| validity.is_valid(lsn)) {
-                    self.dropped.push(lsn);
-                    return false;
-                }
-                match lsn > validity.complete_after() {
-                    true => !self.look.has_upheavals || validity.place_now(*db, lsn).is_some(),
-                    false => self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn)).is_some(),
-                }
-            }
+        let needs = self.is_needed(lsn, write);
+        if !needs {
+            self.dropped.push(lsn);
         }
+        needs
     }
 
     fn moved(&mut self, bytes: u64) -> bool {

@@ -1,65 +1,100 @@
 //! What happens to whole databases: flushed, or changed places. Kept with its `Lsn`, so that an old record of
 //! the log is looked up where its key is now.
 //!
-//! A flush of everything makes all before it forgotten; so does a flush of a database for those before it
-//! that touch no other.
+//! Each database that is filled has an identity. A flush begins a new one, and a swap lets two change places:
+//!
+//! ```text
+//!   Lsn        1      swap 0, 1 @10    flush 1 @20    now
+//!   database 0 A      B                               B
+//!   database 1 B      A                C              C      a record of database 1 before 10: B, now in 0
+//! ```
+//!
+//! A flush of everything makes all before it forgotten.
+
+use std::collections::HashMap;
 
 use crate::record::{Lsn, Write};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Upheaval {
-    FlushAll,
-    Flush(u8),
-    Swap(u8, u8),
+/// What fills a database until it is flushed.
+type Identity = u64;
+
+/// The upheavals so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Upheavals {
+    /// Since when each database has had which identity, the oldest first. One that is not there has had its
+    /// number as identity ever since everything was flushed.
+    since: HashMap<u8, Vec<(Lsn, Identity)>>,
+    /// Where those identities are that are not where their number says.
+    moved: HashMap<Identity, Option<u8>>,
+    /// When everything was flushed last.
+    flushed: Lsn,
+    /// Identities given out; the first ones are the numbers of databases.
+    given: Identity,
+    /// The newest upheaval.
+    last: Lsn,
 }
 
-/// The upheavals so far, the oldest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Upheavals(Vec<(Lsn, Upheaval)>);
-
 impl Upheavals {
-    /// Notes a write that concerns whole databases.
+    /// Notes a write that concerns whole databases. REQUIRES: they come in the order of their `Lsn`s.
     pub fn note(&mut self, lsn: Lsn, write: &Write<'_>) {
-        let upheaval = match *write {
-            Write::Flush { db: None } => {
-                self.0.clear();
-                Upheaval::FlushAll
-            }
+        match *write {
+            Write::Flush { db: None } => *self = Upheavals { flushed: lsn, ..Upheavals::default() },
             Write::Flush { db: Some(db) } => {
-                // The same again says all that the last one said.
-                self.0.pop_if(|(_, last)| *last == Upheaval::Flush(db));
-                Upheaval::Flush(db)
+                self.given += 1;
+                let (gone, new) = (self.identity(db), Identity::from(u8::MAX) + self.given);
+                self.moved.insert(gone, None);
+                self.put(lsn, db, new);
             }
-            Write::Swap { a, b } => Upheaval::Swap(a, b),
-            Write::Key { .. } => return,
-        };
-        self.0.push((lsn, upheaval));
+            Write::Swap { a, b } if a != b => {
+                let (in_a, in_b) = (self.identity(a), self.identity(b));
+                self.put(lsn, a, in_b);
+                self.put(lsn, b, in_a);
+            }
+            Write::Swap { .. } | Write::Key { .. } => return,
+        }
+        self.last = lsn;
     }
 
     /// Whether there was one after the record `lsn`.
     pub fn is_later(&self, lsn: Lsn) -> bool {
-        self.0.last().is_some_and(|(at, _)| *at > lsn)
+        self.last > lsn
     }
 
     /// Where the keys are now that were in database `db` right after the record `lsn`; `None` if they were
     /// flushed.
-    pub fn place_now(&self, mut db: u8, lsn: Lsn) -> Option<u8> {
-        let later = self.0.partition_point(|(at, _)| *at <= lsn);
-        for (_, upheaval) in &self.0[later..] {
-            match *upheaval {
-                Upheaval::FlushAll => return None,
-                Upheaval::Flush(flushed) if flushed == db => return None,
-                Upheaval::Swap(a, b) if a == db => db = b,
-                Upheaval::Swap(a, b) if b == db => db = a,
-                Upheaval::Flush(_) | Upheaval::Swap(..) => {}
-            }
+    pub fn place_now(&self, db: u8, lsn: Lsn) -> Option<u8> {
+        if lsn < self.flushed {
+            return None;
         }
-        Some(db)
+        let since = self.since.get(&db).map_or(&[][..], Vec::as_slice);
+        let then = match since.partition_point(|(since, _)| *since <= lsn) {
+            0 => Identity::from(db),
+            count => since[count - 1].1,
+        };
+        match self.moved.get(&then) {
+            Some(place) => *place,
+            None => u8::try_from(then).ok(),
+        }
+    }
+
+    /// What fills a database now.
+    fn identity(&self, db: u8) -> Identity {
+        self.since
+            .get(&db)
+            .and_then(|since| since.last())
+            .map_or(Identity::from(db), |(_, identity)| *identity)
+    }
+
+    fn put(&mut self, lsn: Lsn, db: u8, identity: Identity) {
+        self.since.entry(db).or_default().push((lsn, identity));
+        self.moved.insert(identity, Some(db));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -75,6 +110,38 @@ mod tests {
         upheavals.note(Lsn(40), &Write::Flush { db: None });
         assert_eq!(upheavals.place_now(3, Lsn(39)), None);
         assert_eq!(upheavals.place_now(3, Lsn(40)), Some(3));
-        assert_eq!(upheavals.0.len(), 1);
+    }
+
+    fn any_write() -> impl Strategy<Value = Write<'static>> {
+        prop_oneof![
+            4 => (0..4_u8, 0..4_u8).prop_map(|(a, b)| Write::Swap { a, b }),
+            3 => (0..4_u8).prop_map(|db| Write::Flush { db: Some(db) }),
+            1 => Just(Write::Flush { db: None }),
+        ]
+    }
+
+    proptest! {
+        /// One step after the other tells the same.
+        #[test]
+        fn it_agrees_with_following_each_step(writes in prop::collection::vec(any_write(), 0..40)) {
+            let mut upheavals = Upheavals::default();
+            for (index, write) in writes.iter().enumerate() {
+                upheavals.note(Lsn(10 * (index as u64 + 1)), write);
+            }
+            for (index, from) in (0..=writes.len()).flat_map(|index| (0..4_u8).map(move |db| (index, db))) {
+                let mut place = Some(from);
+                for write in &writes[index..] {
+                    place = place.and_then(|db| match *write {
+                        Write::Flush { db: flushed } if flushed.is_none_or(|flushed| flushed == db) => None,
+                        Write::Swap { a, b } if a == db => Some(b),
+                        Write::Swap { a, b } if b == db => Some(a),
+                        _ => Some(db),
+                    });
+                }
+                for lsn in [10 * index as u64, 10 * index as u64 + 9] {
+                    prop_assert_eq!(upheavals.place_now(from, Lsn(lsn)), place);
+                }
+            }
+        }
     }
 }
