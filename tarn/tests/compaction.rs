@@ -7,25 +7,11 @@ mod running;
 
 use std::io::Write;
 
-use running::{Connection, Folder, Running, SmallDisk, eventually};
+use running::{Connection, Folder, Running, SmallDisk, digest, eventually, field, number};
 
 /// Small files, compacted as soon as some of their records are needless.
 const EAGER: [&str; 6] =
     ["--log-file-size", "65536", "--log-compaction-min-size", "0", "--log-compaction-file-percentage", "30"];
-
-fn digest(client: &mut Connection) -> String {
-    client.whole("DEBUG DIGEST")
-}
-
-fn field(client: &mut Connection, name: &str) -> Option<String> {
-    let info = client.ask("INFO persistence");
-    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    value.map(|value| value.trim_end().to_owned())
-}
-
-fn number(client: &mut Connection, name: &str) -> u64 {
-    field(client, name).unwrap().parse().unwrap()
-}
 
 /// Writes to few keys of every type again and again, about half a megabyte of records a round.
 fn churn(client: &mut Connection, rounds: std::ops::Range<usize>) {

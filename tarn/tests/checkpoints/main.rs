@@ -16,25 +16,10 @@ mod fork;
 mod log;
 mod waiting;
 
-use running::{Connection, Folder, Running, eventually};
+use running::{Connection, Folder, Running, digest, eventually, field, number};
 
 /// So many keys that taking a checkpoint of them takes a while.
 const MANY_KEYS: usize = 30_000;
-
-fn digest(client: &mut Connection) -> String {
-    client.whole("DEBUG DIGEST")
-}
-
-/// A field of `INFO persistence`; `None` if there is none.
-fn field(client: &mut Connection, name: &str) -> Option<String> {
-    let info = client.ask("INFO persistence");
-    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    value.map(|value| value.trim_end().to_owned())
-}
-
-fn number(client: &mut Connection, name: &str) -> u64 {
-    field(client, name).unwrap().parse().unwrap()
-}
 
 /// Waits until no checkpoint is being taken and none is wanted.
 fn wait_until_saved(client: &mut Connection) {

@@ -237,6 +237,23 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
+/// All keys, in one number.
+pub fn digest(client: &mut Connection) -> String {
+    client.whole("DEBUG DIGEST")
+}
+
+/// A field of `INFO persistence`; `None` if there is none.
+pub fn field(client: &mut Connection, name: &str) -> Option<String> {
+    let info = client.ask("INFO persistence");
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.map(|value| value.trim_end().to_owned())
+}
+
+/// A field of `INFO persistence` that is a number.
+pub fn number(client: &mut Connection, name: &str) -> u64 {
+    field(client, name).unwrap().parse().unwrap()
+}
+
 pub fn eventually<T>(mut what: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
