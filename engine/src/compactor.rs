@@ -51,6 +51,8 @@ const LOOK_PAUSE: Duration = Duration::from_millis(500);
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// A file with a smaller share of needless records is not worth it.
 const WASTE_MIN: f64 = 0.05;
+/// How long a file is left alone that could not be compacted, unless a round wants it.
+const FAILED_PAUSE: Duration = Duration::from_secs(30);
 /// A round is made when the log is this many times as long as after the last one.
 const ROUND_GROWTH: u64 = 2;
 
@@ -146,6 +148,8 @@ struct State {
     retry_at: Duration,
     /// Bits of the range of each file when it had been compacted: those of files of other directories.
     bits_left: HashMap<PathBuf, u64>,
+    /// When files could not be compacted.
+    failed: HashMap<PathBuf, Duration>,
     /// A checkpoint, on which a start may build, has all up to here.
     checkpoint: Option<Lsn>,
     /// A checkpoint is being taken that will have all up to here at least.
@@ -163,6 +167,7 @@ impl Default for State {
             after_round: None,
             retry_at: Duration::ZERO,
             bits_left: HashMap::new(),
+            failed: HashMap::new(),
             checkpoint: None,
             checkpoint_begun: None,
         }
@@ -261,13 +266,16 @@ impl Compactor {
                 status.bytes_written += compacted.bytes_after;
                 status.ended = Some(engine.clock().unix_ms());
                 status.error = None;
+                files.iter().for_each(|file| _ = state.failed.remove(file.path()));
                 true
             }
             Err(CompactionError::Stopped) => false,
             Err(error) => {
                 state.status.failures += 1;
                 state.status.error = Some(error.to_string());
-                state.retry_at = engine.clock().monotonic() + RETRY_PAUSE;
+                let now = engine.clock().monotonic();
+                state.retry_at = now + RETRY_PAUSE;
+                state.failed.extend(files.iter().map(|file| (file.path().to_path_buf(), now)));
                 false
             }
         }
@@ -287,7 +295,8 @@ impl Compactor {
         let files = log.closed_files();
         let wastes = wastes(&files, engine.validity());
         let bytes: u64 = files.iter().map(ClosedFile::bytes).sum();
-        let live_of = |file: &ClosedFile, waste: f64| (file.bytes() as f64 * (1.0 - waste)) as u64;
+        let live_of =
+            |file: &ClosedFile, (waste, _): (f64, f64)| (file.bytes() as f64 * (1.0 - waste)) as u64;
         let live_bytes: u64 = files.iter().zip(&wastes).map(|(file, waste)| live_of(file, *waste)).sum();
         let now = engine.clock().monotonic();
         let mut state = self.state.lock();
@@ -313,7 +322,9 @@ impl Compactor {
             let of_round = |file: &ClosedFile| {
                 file.lsns().is_some_and(|(first, _)| first <= round.up_to) && file.timestamp() < round.up_to
             };
-            chosen = (0..files.len()).filter(|at| of_round(&files[*at])).min_by_key(|at| files[*at].lsns());
+            // One that cannot be compacted comes behind those that can.
+            let turn = |at: &usize| (state.failed.get(files[*at].path()), files[*at].lsns());
+            chosen = (0..files.len()).filter(|at| of_round(&files[*at])).min_by_key(turn);
             if chosen.is_none() {
                 state.status.rounds += 1;
                 state.status.round_took = Some(now.saturating_sub(round.began));
@@ -327,34 +338,41 @@ impl Compactor {
             let bound = if too_long { WASTE_MIN } else { options.file_percent as f64 / 100.0 };
             state.bits_left.retain(|path, _| files.iter().any(|file| file.path() == path));
             // What was there already when the file was compacted is not its own, so that would be in vain.
-            let has_more = |file: &ClosedFile| {
-                let left = state.bits_left.get(file.path());
-                left.is_none_or(|left| {
-                    bits_of(file, engine.validity()) as f64 > *left as f64 + file.records() as f64 * WASTE_MIN
-                })
+            let has_more = |at: usize| {
+                let bits = bits_of(&files[at], engine.validity()) as f64;
+                let left = state.bits_left.get(files[at].path());
+                left.is_none_or(|left| bits > *left as f64 + wastes[at].1 * WASTE_MIN)
             };
-            let worth = (0..files.len()).filter(|at| wastes[*at] >= bound && has_more(&files[*at]));
-            chosen = worth.max_by(|a, b| wastes[*a].total_cmp(&wastes[*b]));
+            let rests = |file: &ClosedFile| {
+                state.failed.get(file.path()).is_some_and(|failed| now < *failed + FAILED_PAUSE)
+            };
+            let is_worth = |at: &usize| wastes[*at].0 >= bound && has_more(*at) && !rests(&files[*at]);
+            chosen = (0..files.len()).filter(is_worth).max_by(|a, b| wastes[*a].0.total_cmp(&wastes[*b].0));
         }
         let mut chosen = chosen?..chosen? + 1;
         // Neighbours of which little is left become one with it, unless that would copy much for little.
         let mut live: u64 = live_of(&files[chosen.start], wastes[chosen.start]);
-        let joins = |at: usize, live: u64| {
+        let mut length = files[chosen.start].bytes();
+        let joins = |at: usize, live: u64, length: u64| {
             let its = live_of(&files[at], wastes[at]);
-            live + its <= options.file_bytes && its <= live.max(options.file_bytes / 16)
+            let fits =
+                live + its <= options.file_bytes && length + files[at].bytes() <= 4 * options.file_bytes;
+            fits && its <= live.max(options.file_bytes / 16)
         };
         while chosen.end < files.len()
             && files[chosen.end - 1].is_followed_by(&files[chosen.end])
-            && joins(chosen.end, live)
+            && joins(chosen.end, live, length)
         {
+            length += files[chosen.end].bytes();
             live += live_of(&files[chosen.end], wastes[chosen.end]);
             chosen.end += 1;
         }
         while chosen.start > 0
             && files[chosen.start - 1].is_followed_by(&files[chosen.start])
-            && joins(chosen.start - 1, live)
+            && joins(chosen.start - 1, live, length)
         {
             chosen.start -= 1;
+            length += files[chosen.start].bytes();
             live += live_of(&files[chosen.start], wastes[chosen.start]);
         }
         state.status.running = true;
@@ -395,7 +413,7 @@ impl Compactor {
             bytes_per_second: options.bytes_per_second,
             changes: HashMap::new(),
         };
-        let compacted = log.compact(files, timestamp, &mut needs)?;
+        let compacted = log.compact(files, timestamp, checkpoint.unwrap_or(Lsn::ZERO), &mut needs)?;
         engine.validity().forget(&needs.dropped);
         for file in log
             .closed_files()
@@ -407,7 +425,8 @@ impl Compactor {
         }
         let changes = needs.changes;
         if changes.values().sum::<usize>() as u64 * 4 > compacted.bytes_after {
-            let renews = |((db, key), bytes): &((u8, Box<[u8]>), usize)| engine.renew(*db, key, *bytes);
+            let renews =
+                |((db, key), bytes): &((u8, Box<[u8]>), usize)| engine.renew(*db, key, *bytes, timestamp);
             let renewed = changes.into_iter().filter(|change| !self.is_stopped() && renews(change)).count();
             let mut state = self.state.lock();
             state.status.renewed += renewed as u64;
@@ -425,10 +444,11 @@ fn bits_of(file: &ClosedFile, validity: &Validity) -> u64 {
     file.lsns().map_or(0, |(first, last)| validity.invalid_in(first..=last))
 }
 
-/// The share of needless records of each file, as far as bits say.
-fn wastes(files: &[ClosedFile], validity: &Validity) -> Vec<f64> {
+/// The share of needless records of each file, as far as bits say; and how many records there are in its
+/// range, in files of other directories too.
+fn wastes(files: &[ClosedFile], validity: &Validity) -> Vec<(f64, f64)> {
     let waste = |file: &ClosedFile| {
-        let Some((first, last)) = file.lsns() else { return 0.0 };
+        let Some((first, last)) = file.lsns() else { return (0.0, 0.0) };
         let span = |(first, last): (Lsn, Lsn)| (last.0 + 1).saturating_sub(first.0) as f64;
         // Records of other directories lie between those of the file.
         let records: f64 = files
@@ -440,7 +460,7 @@ fn wastes(files: &[ClosedFile], validity: &Validity) -> Vec<f64> {
             })
             .sum();
         let needless = bits_of(file, validity) as f64;
-        if records < 1.0 { 0.0 } else { (needless / records).min(1.0) }
+        (if records < 1.0 { 0.0 } else { (needless / records).min(1.0) }, records)
     };
     files.iter().map(waste).collect()
 }
@@ -465,12 +485,12 @@ struct Needs<'e> {
 impl Needs<'_> {
     fn is_needed(&mut self, lsn: Lsn, write: &Write<'_>) -> bool {
         let Write::Key { db, key, change } = write else {
-            return matches!(write, Write::Swap { .. }) || lsn >= self.removals_end;
+            return matches!(write, Write::Swap { .. }) || self.needs_removal(lsn);
         };
         match change {
-            Change::Delete => lsn >= self.removals_end,
+            Change::Delete => self.needs_removal(lsn),
             Change::HashRemove { .. } | Change::SetRemove { .. } | Change::ZSetRemove { .. } => {
-                lsn >= self.removals_end || {
+                self.needs_removal(lsn) || {
                     let place = self.engine.place_if(*db, key, lsn, |entry| entry.is_taken_from_image(lsn));
                     self.count(place, key, change)
                 }
@@ -481,7 +501,8 @@ impl Needs<'_> {
             | Change::ListPut { .. }
             | Change::ListInsert { .. }
             | Change::ListRemove { .. } => {
-                let place = self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn));
+                let kind = change.kind();
+                let place = self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn, kind));
                 self.count(place, key, change)
             }
             _ => {
@@ -491,10 +512,20 @@ impl Needs<'_> {
                 }
                 match lsn > validity.complete_after() {
                     true => !self.look.has_upheavals || validity.place_now(*db, lsn).is_some(),
-                    false => self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn)).is_some(),
+                    false => {
+                        let kind = change.kind();
+                        let is_made_of = |entry: &Entry| entry.may_be_made_of(lsn, kind);
+                        self.engine.place_if(*db, key, lsn, is_made_of).is_some()
+                    }
                 }
             }
         }
+    }
+
+    /// Whether a file, or a checkpoint, may have what a removal took away.
+    fn needs_removal(&self, lsn: Lsn) -> bool {
+        // Of elements up to there, old ones are kept too.
+        lsn >= self.removals_end || lsn <= self.engine.validity().complete_after()
     }
 
     /// Counts a change that is kept because the entry in database `db` is made of it; says whether it is.
@@ -558,13 +589,15 @@ impl Engine {
         segment.find(hash, key).is_some_and(is_wanted).then_some(db)
     }
 
-    /// Writes an entry anew if its changes have more `bytes` than it has; says whether it did.
-    fn renew(&self, db: u8, key: &[u8], bytes: usize) -> bool {
+    /// Writes an entry anew by a chance of what its changes have of `bytes` against what it has, so that what
+    /// is written is as much as what can go, be the changes in ever so many files; says whether it did.
+    fn renew(&self, db: u8, key: &[u8], bytes: usize, timestamp: Lsn) -> bool {
         let world = self.background();
         let hash = KeyHash::of(key);
         let mut latched = world.latch(self, &[(db, hash)], Access::Write, self.now());
         let Some(entry) = latched.get(db, key) else { return false };
-        if entry.bytes() > bytes.min(RENEWED_BYTES_MAX) {
+        let chance = (hash.0 ^ timestamp.0).wrapping_mul(0x9E37_79B9_7F4A_7C15) as f64 / u64::MAX as f64;
+        if entry.bytes() > RENEWED_BYTES_MAX || chance * entry.bytes() as f64 > bytes as f64 {
             return false;
         }
         let expiry = entry.expiry();

@@ -203,6 +203,23 @@ pub enum Change<'a> {
 impl Change<'_> {
     /// Leaves a string as it is, but changed in part: `OBJECT ENCODING` says `raw` from then on.
     pub const MAKES_RAW: Change<'static> = Change::Patch { offset: 0, bytes: Cow::Borrowed(b"") };
+
+    /// What the key holds that the change makes or fits; `None` if it fits any.
+    pub const fn kind(&self) -> Option<Kind> {
+        Some(match self {
+            Change::Put { .. } | Change::Patch { .. } => Kind::String,
+            Change::Delete | Change::Expire(_) => return None,
+            Change::HashPut { .. } | Change::HashRemove { .. } => Kind::Hash,
+            Change::SetAdd { .. } | Change::SetRemove { .. } => Kind::Set,
+            Change::ZSetPut { .. } | Change::ZSetRemove { .. } => Kind::ZSet,
+            Change::ListPush { .. }
+            | Change::ListPop { .. }
+            | Change::ListPut { .. }
+            | Change::ListInsert { .. }
+            | Change::ListRemove { .. } => Kind::List,
+            Change::Image { kind, .. } => *kind,
+        })
+    }
 }
 
 /// A change and where it happens.

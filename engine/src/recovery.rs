@@ -15,7 +15,7 @@ use crate::checkpoint::{Checkpoint, Checkpoints, Loaded};
 use crate::io::Disk;
 use crate::log::{Block, Damage, Log, LogOptions, OpenError, Reader, Recovered, Validity};
 use crate::record::{Bytes, Change, Lsn, Write};
-use crate::table::{EarlyExpiry, KeyHash, Readers, Retired, Table};
+use crate::table::{KeyHash, Readers, Remains, Retired, Table};
 use crate::upheaval::Upheavals;
 use crossbeam_channel::{Receiver, Sender};
 use parking_lot::{Condvar, Mutex};
@@ -118,10 +118,10 @@ struct Loose {
 struct LooseKey {
     /// The first record that did not fit.
     misfit: Option<Misfit>,
-    /// The expiry of a key that is not there, or not any more, and may come to be there by elements that are
-    /// younger than those it had.
-    expiry: Option<EarlyExpiry>,
-    /// That record, if the key was never seen.
+    /// What was said of a key that is not there, or not any more, and that may come to be there by elements
+    /// that are younger than those it had.
+    remains: Option<Remains>,
+    /// The record of an expiry, if the key was never seen.
     unseen: Option<Misfit>,
 }
 
@@ -135,18 +135,18 @@ impl Loose {
         if !self.keys.is_empty()
             && let Some(loose) = self.keys.remove(&(db, key.into()))
         {
-            retired.lsns.extend(loose.expiry.map(|early| early.lsn));
+            retired.lsns.extend(loose.remains.iter().flat_map(Remains::lsns));
         }
     }
 
-    /// The expiry of a key that elements have made.
-    fn take_expiry(&mut self, db: u8, key: &[u8]) -> Option<EarlyExpiry> {
+    /// What was said before of a key that elements have made.
+    fn take_remains(&mut self, db: u8, key: &[u8]) -> Option<Remains> {
         if self.keys.is_empty() {
             return None;
         }
         let loose = self.keys.get_mut(&(db, key.into()))?;
         loose.unseen = None;
-        loose.expiry.take()
+        loose.remains.take()
     }
 
     /// Follows a change of whole databases.
@@ -155,7 +155,7 @@ impl Loose {
         for ((db, key), loose) in self.keys.drain() {
             let db = match *write {
                 Write::Flush { db: flushed } if flushed.is_none_or(|flushed| flushed == db) => {
-                    retired.lsns.extend(loose.expiry.map(|early| early.lsn));
+                    retired.lsns.extend(loose.remains.iter().flat_map(Remains::lsns));
                     continue;
                 }
                 Write::Swap { a, b } if db == a => b,
@@ -167,11 +167,11 @@ impl Loose {
         self.keys = changed;
     }
 
-    /// The earliest misfit; what is left of expiries is needed by nothing.
+    /// The earliest misfit; what remains is needed by nothing.
     fn end(self, retired: &mut Retired) -> Option<Misfit> {
         let mut first: Option<Misfit> = None;
         for loose in self.keys.into_values() {
-            retired.lsns.extend(loose.expiry.map(|early| early.lsn));
+            retired.lsns.extend(loose.remains.iter().flat_map(Remains::lsns));
             for misfit in loose.misfit.into_iter().chain(loose.unseen) {
                 if first.as_ref().is_none_or(|first| misfit.lsn < first.lsn) {
                     first = Some(misfit);
@@ -378,6 +378,14 @@ fn is_continued(
              restore it",
             reader.base()
         ))),
+        Some(checkpoint) if checkpoint.cut < reader.checkpoint_wanted() => {
+            Err(OpenError::Unrelated(format!(
+                "the checkpoint in {directory} has all up to record {}, and the log was compacted when there \
+                 was one with all up to {}: restore that or a newer one, or move it away to use the log alone",
+                checkpoint.cut,
+                reader.checkpoint_wanted()
+            )))
+        }
         Some(checkpoint) if checkpoint.log == Some(reader.log_id()) => Ok(true),
         // A new log, or one whose first start ended before it could say so in the manifest.
         Some(checkpoint) if checkpoint.log.is_none() && reader.base() == checkpoint.cut => Ok(true),
@@ -540,24 +548,26 @@ fn apply(
                 }
                 Change::Expire(expiry) if !fits => {
                     let key = loose.of(db, &key);
-                    let early = EarlyExpiry { expiry, lsn, is_image: false };
-                    retired.lsns.extend(key.expiry.replace(early).map(|early| early.lsn));
+                    let remains = key.remains.get_or_insert_default();
+                    retired.lsns.extend(remains.expiry_lsn.replace(lsn));
+                    remains.expiry = expiry;
                     key.unseen.get_or_insert_with(|| misfit(lsn, block));
                 }
                 _ if !fits => {
                     loose.of(db, &key).misfit.get_or_insert_with(|| misfit(lsn, block));
                 }
                 _ if effect.keys > 0 => {
-                    if let Some(early) = loose.take_expiry(db, &key) {
-                        segment.expire_early(hash, &key, early, retired);
-                        effect.expiry = early.expiry;
+                    if let Some(remains) = loose.take_remains(db, &key) {
+                        segment.take_over(hash, &key, remains);
+                        effect.expiry = remains.expiry;
                     }
                 }
                 _ if effect.keys < 0 => {
-                    if let Some(early) = retired.expiry_left.take() {
-                        // It is needed still.
-                        retired.lsns.retain(|lsn| *lsn != early.lsn);
-                        loose.of(db, &key).expiry = Some(early);
+                    let remains = retired.remains.take().unwrap_or_default();
+                    if remains.lsns().next().is_some() {
+                        // They are needed still.
+                        retired.lsns.retain(|lsn| remains.lsns().all(|other| other != *lsn));
+                        loose.of(db, &key).remains = Some(remains);
                     }
                 }
                 _ => {}

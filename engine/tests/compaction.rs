@@ -95,18 +95,16 @@ impl Store {
         self.log.appender().closed_files()
     }
 
-    fn length(&self, db: u8, key: &[u8]) -> u64 {
+    /// What a key holds, and how many elements of a list.
+    fn found(&self, db: u8, key: &[u8]) -> Option<(Kind, u64)> {
         let session = self.engine.enter(0);
-        let hash = KeyHash::of(key);
-        let latched = session.latch(&[(db, hash)], Access::Read, NOW);
-        match latched.get(db, key).map(|entry| entry.value()) {
-            Some(ValueRef::List(list)) => list.len() as u64,
-            Some(ValueRef::Hash(_) | ValueRef::Set(_) | ValueRef::ZSet(_) | ValueRef::String(_)) => 1,
-            None => 0,
-        }
+        let latched = session.latch(&[(db, KeyHash::of(key))], Access::Read, NOW);
+        let entry = latched.get(db, key)?;
+        let length = if let ValueRef::List(list) = entry.value() { list.len() as u64 } else { 1 };
+        Some((entry.kind(), length))
     }
 
-    /// A write that fits. The kind of a key is in its name; small keys become empty often.
+    /// A write that fits. Keys change their kinds, and small ones become empty often.
     fn any_write(&self, rng: &mut SmallRng) -> Write<'static> {
         let db = rng.random_range(0..DATABASES);
         match rng.random_range(0..400) {
@@ -115,37 +113,40 @@ impl Store {
             5..9 => return Write::Swap { a: db, b: (db + 1) % DATABASES },
             _ => {}
         }
-        let kind = ["string", "list", "set", "hash", "zset"][rng.random_range(0..5)];
-        let name = format!("{kind}{}", rng.random_range(0..3)).into_bytes();
-        let length = self.length(db, &name);
+        let name = format!("k{}", rng.random_range(0..12)).into_bytes();
+        let found = self.found(db, &name);
+        let any_kind = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash][rng.random_range(0..5)];
+        let (kind, length) = found.unwrap_or((any_kind, 0));
         let number = rng.random();
         let element = || rng_element(number);
         let expiry = rng.random_bool(0.3).then(|| NOW + rng.random_range(1_000..2_000u64));
         let change = match (kind, rng.random_range(0..12)) {
             (_, 0) => Change::Delete,
             (_, 1) if length > 0 => Change::Expire(expiry),
-            ("string", 2..6) => Change::Patch { offset: rng.random_range(0..9), bytes: element() },
-            ("string", _) => Change::Put { value: element(), expiry },
-            (_, 2) => image(kind, expiry, rng),
-            ("list", 3 | 4) if length > 0 => {
+            (_, 2) if any_kind != Kind::String => image(any_kind, expiry, rng),
+            (Kind::String, 3..6) => Change::Patch { offset: rng.random_range(0..9), bytes: element() },
+            (Kind::String, _) => Change::Put { value: element(), expiry },
+            (Kind::List, 3 | 4) if length > 0 => {
                 Change::ListPop { side: any_side(rng), count: rng.random_range(1..=length) }
             }
-            ("list", 5) if length > 0 => Change::ListRemove { index: rng.random_range(0..length) },
-            ("list", 6) if length > 0 => {
+            (Kind::List, 5) if length > 0 => Change::ListRemove { index: rng.random_range(0..length) },
+            (Kind::List, 6) if length > 0 => {
                 Change::ListPut { index: rng.random_range(0..length), element: element() }
             }
-            ("list", 7) if length > 0 => {
+            (Kind::List, 7) if length > 0 => {
                 Change::ListInsert { index: rng.random_range(0..=length), element: element() }
             }
-            ("list", _) => Change::ListPush { side: any_side(rng), element: element() },
-            ("set", 3..7) => Change::SetRemove { member: element() },
-            ("set", _) => Change::SetAdd { member: element() },
-            ("hash", 3..7) => Change::HashRemove { field: element() },
-            ("hash", _) => {
+            (Kind::List, _) => Change::ListPush { side: any_side(rng), element: element() },
+            (Kind::Set, 3..7) => Change::SetRemove { member: element() },
+            (Kind::Set, _) => Change::SetAdd { member: element() },
+            (Kind::Hash, 3..7) => Change::HashRemove { field: element() },
+            (Kind::Hash, _) => {
                 Change::HashPut { field: element(), value: rng.random::<[u8; 3]>().to_vec().into() }
             }
-            (_, 3..7) => Change::ZSetRemove { member: element() },
-            _ => Change::ZSetPut { member: element(), score: f64::from(rng.random_range(0..100)) },
+            (Kind::ZSet, 3..7) => Change::ZSetRemove { member: element() },
+            (Kind::ZSet, _) => {
+                Change::ZSetPut { member: element(), score: f64::from(rng.random_range(0..100)) }
+            }
         };
         Write::Key { db, key: name.into(), change }
     }
@@ -155,7 +156,7 @@ impl Store {
         let mut batch = Batch::new();
         for _ in 0..if rng.random_bool(0.2) { 3 } else { 1 } {
             let write = self.any_write(rng);
-            if batch.is_empty() || goes_with_any(&write) && batch.iter().all(goes_with_any) {
+            if batch.is_empty() || batch.iter().all(|other| are_apart(other, &write)) {
                 batch.push(write);
             }
         }
@@ -177,13 +178,14 @@ impl Store {
     }
 }
 
-/// Whether a write fits whatever is written before it in a batch.
-fn goes_with_any(write: &Write<'_>) -> bool {
-    use Change::{Expire, ListInsert, ListPop, ListPut, ListRemove};
-    let builds = |change: &Change<'_>| {
-        matches!(change, Expire(_) | ListPop { .. } | ListRemove { .. } | ListPut { .. } | ListInsert { .. })
+/// Whether each of two writes fits without the other.
+fn are_apart(one: &Write<'_>, other: &Write<'_>) -> bool {
+    let place = |write: &Write<'_>| match write {
+        Write::Key { db, key, .. } => Some((*db, key.to_vec())),
+        _ => None,
     };
-    matches!(write, Write::Key { change, .. } if !builds(change))
+    let places = [place(one), place(other)];
+    places.iter().all(Option::is_some) && places[0] != places[1]
 }
 
 fn rng_element(number: u8) -> std::borrow::Cow<'static, [u8]> {
@@ -194,13 +196,7 @@ fn any_side(rng: &mut SmallRng) -> Side {
     if rng.random() { Side::Front } else { Side::Back }
 }
 
-fn image(kind: &str, expiry: Option<u64>, rng: &mut SmallRng) -> Change<'static> {
-    let kind = match kind {
-        "list" => Kind::List,
-        "set" => Kind::Set,
-        "hash" => Kind::Hash,
-        _ => Kind::ZSet,
-    };
+fn image(kind: Kind, expiry: Option<u64>, rng: &mut SmallRng) -> Change<'static> {
     let mut builder = ImageBuilder::new(kind);
     for number in 0..rng.random_range(1..4u8) {
         let element = number.to_string().into_bytes();

@@ -146,7 +146,10 @@ impl Saver {
             drop(state);
             let (changes, began) = (changes(server), Instant::now());
             let outcome = take(server, engine, checkpoints, urgency);
-            engine.compactor().checkpoint_ended(checkpoints.current().map(|checkpoint| checkpoint.cut));
+            if outcome.is_ok() {
+                // After a failure nobody knows which one a start would find.
+                engine.compactor().checkpoint_ended(checkpoints.current().map(|checkpoint| checkpoint.cut));
+            }
             state = self.state.lock();
             self.answer(&mut state, server, changes, began, outcome);
         }

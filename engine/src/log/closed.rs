@@ -42,7 +42,7 @@ impl Contents {
 }
 
 /// A file that is written to no more.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosedFile {
     pub(super) path: PathBuf,
     pub(super) header: FileHeader,

@@ -99,20 +99,21 @@ impl Appender {
     }
 
     /// Puts what `keeper` needs of `files` in their place. `timestamp`: whatever makes records needless up to
-    /// there is known to the keeper.
+    /// there is known to the keeper. `checkpoint`: the one that a start would build on has all up to there.
     ///
     /// REQUIRES: the files are closed, each is followed by the next, and nobody else compacts.
     pub fn compact(
         &self,
         files: &[ClosedFile],
         timestamp: Lsn,
+        checkpoint: Lsn,
         keeper: &mut dyn Keeper,
     ) -> Result<Compacted, CompactionError> {
         let last = files.last().expect("there is a file to compact");
         let path = last.path.clone();
         let unfinished = unfinished_path(&path);
-        let outcome = self.condense(files, timestamp, keeper);
-        let (file, compacted) = match outcome {
+        let outcome = self.condense(files, timestamp, checkpoint, keeper);
+        let (mut file, compacted) = match outcome {
             Ok(copied) => copied,
             Err(error) => {
                 // It may not even exist; whoever opens the log removes what is left.
@@ -122,6 +123,13 @@ impl Appender {
         };
         let published = publish(&**self.disk(), &unfinished, &path);
         let named = || FileHeader::read(&path, &*self.disk().open(&path)?);
+        if published.is_err()
+            && let Some(compaction) = &mut file.header.compaction
+        {
+            // The old files may be back after a loss of power.
+            let timestamps = files.iter().map(ClosedFile::timestamp);
+            compaction.timestamp = timestamps.min().unwrap_or(Lsn::ZERO);
+        }
         if published.is_ok() || named().is_ok_and(|header| header.file_id == file.header.file_id) {
             let mut closed = self.pipeline.closed.lock();
             closed.retain(|other| files.iter().all(|file| file.path != other.path));
@@ -145,12 +153,18 @@ impl Appender {
         &self,
         files: &[ClosedFile],
         timestamp: Lsn,
+        checkpoint: Lsn,
         keeper: &mut dyn Keeper,
     ) -> Result<(ClosedFile, Compacted), CompactionError> {
         let (first, last) = (&files[0], files.last().expect("there is a file to compact"));
         // Only what can be lost no more is looked at.
         let ends = files.iter().map(|file| file.contents.last).max().unwrap_or(Lsn::ZERO);
         keeper.settle(self, ends)?;
+        // If the disk failed since the files were chosen, blocks of them may count no more. From now on they
+        // do.
+        if self.pipeline.closed.lock().iter().filter(|closed| files.contains(closed)).count() < files.len() {
+            return Err(CompactionError::Stopped);
+        }
         let mut header = FileHeader { file_id: self.disk().random(), ..last.header };
         let newest_epoch = files.iter().max_by_key(|file| file.header.epoch).unwrap_or(last);
         header.epoch = newest_epoch.header.epoch;
@@ -190,7 +204,7 @@ impl Appender {
         keeper.settle(self, self.last())?;
         let durable = self.pipeline.durable.sequence();
         let first_number = *first.header.numbers().start();
-        header.compaction = Some(Compaction { timestamp, durable, first_number, base });
+        header.compaction = Some(Compaction { timestamp, durable, first_number, base, checkpoint });
         copy.file.write_all_at(&header.encode(), 0)?;
         copy.file.sync_data()?;
         compacted.bytes_after = copy.offset;

@@ -226,7 +226,7 @@ impl World {
         let salt = self.rng.random();
         let mut dropper = Dropper { world: self, pipeline, salt, reason: Lsn::ZERO };
         // Whatever went wrong, everything is as it was.
-        let _ = appender.compact(&files[first..end], Lsn::ZERO, &mut dropper);
+        let _ = appender.compact(&files[first..end], Lsn::ZERO, Lsn::ZERO, &mut dropper);
     }
 
     fn step(&mut self, pipeline: &Arc<Pipeline>, under: &mut Vec<Under>) {

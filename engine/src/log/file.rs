@@ -4,11 +4,11 @@
 //!  0       8         12       16     32       36     40       48        56      64         72
 //!  | magic | version | length | log  | stream | zero | file   | file id | epoch | opened   | first |
 //!  |       | u32     | u32    | id   | u32    | u32  | number |         |       | after    | lsn   |
-//!  80          88        96             104    112          508      512
-//!  | timestamp | durable | first number | base | zeros      | crc32c |
+//!  80          88        96             104    112          120     508      512
+//!  | timestamp | durable | first number | base | checkpoint | zeros | crc32c |
 //! ```
 //!
-//! - From `timestamp` to `base` are zeros if it was not compacted: see [`Compaction`].
+//! - From `timestamp` to `checkpoint` are zeros if it was not compacted: see [`Compaction`].
 //! - A file gets its name only when its header is durable, so a named file without a whole header is damage.
 //! - An *epoch* is a time in which sequences rise without a break: it begins when the log is opened and when
 //!   it has recovered from a failed disk. All files of an epoch say the same `opened after`: the last
@@ -64,6 +64,9 @@ pub(super) struct Compaction {
     pub(super) first_number: u64,
     /// The log begins behind this record.
     pub(super) base: Lsn,
+    /// The checkpoint that a start would have built on has all up to here; 0 for none. With an older one,
+    /// what was removed up to here may be there again.
+    pub(super) checkpoint: Lsn,
 }
 
 impl FileHeader {
@@ -82,8 +85,8 @@ impl FileHeader {
         for number in [self.number, self.file_id, self.epoch, self.opened_after, self.first.0] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        if let Some(Compaction { timestamp, durable, first_number, base }) = self.compaction {
-            for number in [timestamp.0, durable, first_number, base.0] {
+        if let Some(Compaction { timestamp, durable, first_number, base, checkpoint }) = self.compaction {
+            for number in [timestamp.0, durable, first_number, base.0, checkpoint.0] {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
         }
@@ -125,6 +128,7 @@ impl FileHeader {
                 durable: u64_at(88),
                 first_number: u64_at(96),
                 base: Lsn(u64_at(104)),
+                checkpoint: Lsn(u64_at(112)),
             }),
         };
         if [header.number, header.epoch, header.opened_after].iter().any(|number| *number >= NUMBERS_END)
@@ -139,7 +143,7 @@ impl FileHeader {
 
 impl Compaction {
     fn is_possible(&self, number: u64) -> bool {
-        let lsns = self.timestamp.0 < LSN_END && self.base.0 < LSN_END;
+        let lsns = [self.timestamp, self.base, self.checkpoint].iter().all(|lsn| lsn.0 < LSN_END);
         lsns && self.durable < NUMBERS_END && self.first_number <= number
     }
 }

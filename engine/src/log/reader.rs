@@ -90,6 +90,7 @@ pub(super) struct Merged {
     /// D so far.
     durable: u64,
     epoch: u64,
+    checkpoint_wanted: Lsn,
     /// Kept blocks above D: sequence, source, file, offset, length.
     unsure: VecDeque<(u64, usize, usize, u64, u64)>,
     ended: bool,
@@ -129,6 +130,8 @@ impl Reader {
         state.recovered.created = headers.is_empty();
         // The first epoch begins behind the base of the log, be it that nothing was ever written in it.
         let oldest = headers.iter().min_by_key(|header| header.epoch);
+        state.checkpoint_wanted =
+            compactions().map(|compaction| compaction.checkpoint).max().unwrap_or(Lsn::ZERO);
         // Its files may have become one with newer ones.
         let of_epoch = oldest.map_or(options.base, |header| Lsn(header.first.0.saturating_sub(1)));
         let newest_compaction = compactions().max_by_key(|compaction| compaction.timestamp);
@@ -155,6 +158,11 @@ impl Reader {
     /// The log begins behind this record: 0, or the cut of a checkpoint that it needs.
     pub fn base(&self) -> Lsn {
         self.state.recovered.base
+    }
+
+    /// Up to where a checkpoint must have all that the log is to go on from; the log alone needs none.
+    pub fn checkpoint_wanted(&self) -> Lsn {
+        self.state.checkpoint_wanted
     }
 
     /// The newest record that has been read, or the base before the first.

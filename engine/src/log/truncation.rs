@@ -55,12 +55,17 @@ impl Reader {
 impl Reader {
     /// Has compacted files that are kept claim no more than is kept.
     fn lower_claims(&self) -> Result<(), OpenError> {
-        let last = self.state.sequence();
+        let (last, last_lsn) = (self.state.sequence(), self.last());
         for source in &self.sources {
             for (file, tally) in source.files.iter().zip(&source.tallies) {
-                let claims = file.header.compaction.filter(|compaction| compaction.durable > last);
+                let claims_more =
+                    |compaction: &Compaction| compaction.durable > last || compaction.timestamp > last_lsn;
+                let claims = file.header.compaction.filter(claims_more);
                 if let Some(compaction) = claims.filter(|_| !tally.is_empty()) {
-                    let compaction = Some(Compaction { durable: last, ..compaction });
+                    // The numbers behind are given again, to others.
+                    let (durable, timestamp) =
+                        (compaction.durable.min(last), compaction.timestamp.min(last_lsn));
+                    let compaction = Some(Compaction { durable, timestamp, ..compaction });
                     file.file.write_all_at(&FileHeader { compaction, ..file.header }.encode(), 0)?;
                     file.file.sync_data()?;
                 }

@@ -43,20 +43,27 @@ pub struct Retired {
     pub garbage: Vec<Garbage>,
     /// Versions that were kept for views.
     pub kept: Retained,
-    /// The expiry that the last entry had that lost its last element; for a replay, which may see a key empty
-    /// where it never was.
-    pub(crate) expiry_left: Option<EarlyExpiry>,
+    /// What the last entry had that lost its last element; for a replay, which may see a key empty where it
+    /// never was.
+    pub(crate) remains: Option<Remains>,
 }
 
-/// What a record said of the expiry of a key before the key came to be there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EarlyExpiry {
+/// What earlier records said of a key that is not there, and which a later one may let come to be there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Remains {
     /// The expiry.
     pub(crate) expiry: Option<UnixMs>,
-    /// The record.
-    pub(crate) lsn: Lsn,
-    /// Whether it is an image, which says more than that.
-    pub(crate) is_image: bool,
+    /// The record that says it, if it is one of its own.
+    pub(crate) expiry_lsn: Option<Lsn>,
+    /// The record that the value was built on.
+    pub(crate) base: Option<Lsn>,
+}
+
+impl Remains {
+    /// The records.
+    pub(crate) fn lsns(&self) -> impl Iterator<Item = Lsn> + use<> {
+        self.expiry_lsn.into_iter().chain(self.base)
+    }
 }
 
 /// An entry as it was before a change.
@@ -126,10 +133,11 @@ impl Entry {
         header.base.unwrap_or(header.lsn)
     }
 
-    /// Whether the entry may need the record `lsn` of its key. Elements are not asked for theirs.
-    pub(crate) fn may_be_made_of(&self, lsn: Lsn) -> bool {
+    /// Whether the entry may need the record `lsn` of its key, which makes or changes a value of this kind,
+    /// or an expiry if there is none. Elements are not asked for theirs.
+    pub(crate) fn may_be_made_of(&self, lsn: Lsn, kind: Option<Kind>) -> bool {
         let has_elements = matches!(self.kind(), Kind::Hash | Kind::Set | Kind::ZSet);
-        has_elements || self.base() <= lsn
+        kind.is_none_or(|kind| kind == self.kind()) && (has_elements || self.base() <= lsn)
     }
 
     /// Whether an image that began the collection may hold an element that the record `lsn` took away.
@@ -225,10 +233,7 @@ impl Entry {
         }
         if self.kind() != Kind::String && self.body.count() == 0 {
             let Header { expiry, expiry_lsn, base, .. } = self.body.block().header();
-            let is_image = expiry_lsn.is_none();
-            // That it has none, too: an older record that is there still may say another.
-            let said = expiry_lsn.or(base.filter(|_| expiry.is_some()));
-            retired.expiry_left = said.map(|lsn| EarlyExpiry { expiry, lsn, is_image });
+            retired.remains = Some(Remains { expiry, expiry_lsn, base });
             return Ok(self.empty_out(retired));
         }
         self.body.block_mut().set_lsn(lsn);
@@ -304,15 +309,15 @@ impl Entry {
         }
     }
 
-    /// Gives the entry what an earlier record said of its expiry.
-    pub(super) fn expire_early(&mut self, early: EarlyExpiry, retired: &mut Retired) {
-        if early.is_image {
-            let header = self.body.block().header();
-            let (expiry, base) = (early.expiry, Some(early.lsn));
-            self.body.block_mut().set_header(&Header { expiry, base, ..header });
-        } else {
-            self.expire(early.expiry, early.lsn, retired);
+    /// Gives a new entry what earlier records said of its key.
+    pub(super) fn take_over(&mut self, remains: Remains) {
+        let mut header = self.body.block().header();
+        (header.expiry, header.expiry_lsn) = (remains.expiry, remains.expiry_lsn);
+        header.base = remains.base.or(header.base);
+        if header.kind == Kind::String {
+            header.base = header.base.or(Some(header.lsn));
         }
+        self.body.block_mut().set_header(&header);
     }
 
     fn expire(&mut self, expiry: Option<UnixMs>, lsn: Lsn, retired: &mut Retired) {

@@ -10,7 +10,7 @@ pub mod visit;
 
 pub use crate::value::Garbage;
 pub use directory::{ScanBudget, Table};
-pub(crate) use entry::EarlyExpiry;
+pub(crate) use entry::Remains;
 pub use entry::{Applied, Entry, Mismatch, Retired};
 pub use remset::{Freed, Reader, Readers, Retained, VIEWS};
 pub use segment::{Effect, KeyHash, Segment};

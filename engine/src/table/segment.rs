@@ -6,7 +6,7 @@
 //! - `removed` ≥ the `Lsn` of every removal from this segment;
 //! - `remset` has a version for each view that has not passed a key yet and saw another entry of it.
 
-use super::entry::{Applied, EarlyExpiry, Entry, Retired, touch_all};
+use super::entry::{Applied, Entry, Remains, Retired, touch_all};
 use super::remset::{Readers, Remset};
 use crate::record::{Change, Lsn, UnixMs};
 use crate::value::{POSITION_BITS, left};
@@ -193,17 +193,12 @@ impl Segment {
         (effect, true)
     }
 
-    /// Gives a key what an earlier record said of its expiry; for a replay, while nobody else is there.
-    pub(crate) fn expire_early(
-        &mut self,
-        hash: KeyHash,
-        key: &[u8],
-        early: EarlyExpiry,
-        retired: &mut Retired,
-    ) {
+    /// Gives a key that was just made what earlier records said of it; for a replay, while nobody else is
+    /// there.
+    pub(crate) fn take_over(&mut self, hash: KeyHash, key: &[u8], remains: Remains) {
         if let Some(entry) = self.entries.find_mut(hash.inner(), |entry| entry.key() == key) {
             self.expiring -= usize::from(entry.expiry().is_some());
-            entry.expire_early(early, retired);
+            entry.take_over(remains);
             self.expiring += usize::from(entry.expiry().is_some());
         }
     }
