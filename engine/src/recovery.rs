@@ -380,8 +380,8 @@ fn is_continued(
         ))),
         Some(checkpoint) if checkpoint.cut < reader.checkpoint_wanted() => {
             Err(OpenError::Unrelated(format!(
-                "the checkpoint in {directory} has all up to record {}, and the log was compacted when there \
-                 was one with all up to {}: restore that or a newer one, or move it away to use the log alone",
+                "the checkpoint in {directory} has all up to record {}, and the log was compacted with \
+             one with all up to {}: restore that or a newer one, or move it away to use the log alone",
                 checkpoint.cut,
                 reader.checkpoint_wanted()
             )))

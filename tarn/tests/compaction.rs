@@ -121,6 +121,34 @@ fn what_a_checkpoint_has_and_was_deleted_since_stays_deleted() {
 }
 
 #[test]
+fn an_older_checkpoint_than_the_log_was_compacted_under_is_refused() {
+    let mut running = Running::start(&EAGER);
+    let mut client = running.connect();
+    client.ask("SET gone x");
+    assert_eq!(client.ask("SAVE"), "+OK");
+    let (checkpoints, older) = (running.folder.path("checkpoints"), running.folder.path("older"));
+    std::fs::create_dir(&older).unwrap();
+    for file in std::fs::read_dir(&checkpoints).unwrap().map(Result::unwrap) {
+        std::fs::copy(file.path(), older.join(file.file_name())).unwrap();
+    }
+    client.ask("DEL gone");
+    churn(&mut client, 0..3);
+    assert_eq!(client.ask("SAVE"), "+OK");
+    assert_eq!(client.ask("BGREWRITEAOF"), "+Background append only file rewriting started");
+    eventually(|| (field(&mut client, "aof_rewrite_in_progress")? == "0").then_some(()));
+    let before = digest(&mut client);
+    running.server.take().unwrap().kill();
+    std::fs::rename(&checkpoints, running.folder.path("newer")).unwrap();
+    std::fs::rename(&older, &checkpoints).unwrap();
+    let refusal = running.folder.refusal(&EAGER);
+    assert!(refusal.contains("move it away to use the log alone"), "{refusal}");
+    // Which is whole without any.
+    std::fs::remove_dir_all(&checkpoints).unwrap();
+    running.restart();
+    assert_eq!(digest(&mut running.connect()), before);
+}
+
+#[test]
 fn a_compaction_without_room_is_told_and_made_when_there_is_some() {
     let folder = Folder::new();
     let Some(disk) = SmallDisk::mount(&folder, "small", "size=8m") else { return };
