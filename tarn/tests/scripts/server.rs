@@ -118,9 +118,18 @@ impl Server {
         Ok(server)
     }
 
+    /// Whether it answers, and not another server that was quicker to take the port.
     fn answers(&self) -> bool {
-        let pong = Client::connect(&self.address).and_then(|mut client| client.ask(&["PING"]));
-        pong.is_ok_and(|reply| reply == Reply::Simple("PONG".to_owned()))
+        let Ok(mut client) = Client::connect(&self.address) else { return false };
+        let is_ours = |reply: Reply| match reply {
+            Reply::Bulk(info) => {
+                let number = format!("process_id:{}\r\n", self.child.id());
+                String::from_utf8_lossy(&info).contains(&number)
+            }
+            _ => false,
+        };
+        let pong = client.ask(&["PING"]).is_ok_and(|reply| reply == Reply::Simple("PONG".to_owned()));
+        pong && client.ask(&["INFO", "server"]).is_ok_and(is_ours)
     }
 }
 
