@@ -40,7 +40,7 @@ use smallvec::SmallVec;
 
 use crate::engine::Engine;
 use crate::log::{Appender, ClosedFile, Compacted, CompactionError, Group, Keeper, Look, Validity};
-use crate::record::{Batch, Change, Lsn, UnixMs, Write};
+use crate::record::{Batch, Change, Lsn, Write};
 use crate::session::Access;
 use crate::table::{Entry, KeyHash};
 use crate::value::{ValueRef, elements_of};
@@ -108,8 +108,6 @@ pub struct CompactionStatus {
     pub bytes_read: u64,
     /// Bytes of files that took their place.
     pub bytes_written: u64,
-    /// When the last one ended.
-    pub ended: Option<UnixMs>,
     /// Rounds over all files that have ended.
     pub rounds: u64,
     /// How long the last round took.
@@ -264,7 +262,6 @@ impl Compactor {
                 status.compactions += 1;
                 status.bytes_read += compacted.bytes_before;
                 status.bytes_written += compacted.bytes_after;
-                status.ended = Some(engine.clock().unix_ms());
                 status.error = None;
                 files.iter().for_each(|file| _ = state.failed.remove(file.path()));
                 true
@@ -336,7 +333,9 @@ impl Compactor {
         if chosen.is_none() && options.enabled && bytes >= options.min_bytes {
             let too_long = bytes * 100 > live_bytes * options.log_percent;
             let bound = if too_long { WASTE_MIN } else { options.file_percent as f64 / 100.0 };
-            state.bits_left.retain(|path, _| files.iter().any(|file| file.path() == path));
+            let is_there = |path: &PathBuf| files.iter().any(|file| file.path() == path);
+            state.bits_left.retain(|path, _| is_there(path));
+            state.failed.retain(|path, _| is_there(path));
             // What was there already when the file was compacted is not its own, so that would be in vain.
             let has_more = |at: usize| {
                 let bits = bits_of(&files[at], engine.validity()) as f64;

@@ -381,7 +381,7 @@ fn is_continued(
         Some(checkpoint) if checkpoint.cut < reader.checkpoint_wanted() => {
             Err(OpenError::Unrelated(format!(
                 "the checkpoint in {directory} has all up to record {}, and the log was compacted with \
-             one with all up to {}: restore that or a newer one, or move it away to use the log alone",
+                 one with all up to {}: restore that or a newer one, or move it away to use the log alone",
                 checkpoint.cut,
                 reader.checkpoint_wanted()
             )))

@@ -330,6 +330,37 @@ fn records_of(disk: &SimDisk, options: &LogOptions, wanted: &str) -> usize {
 }
 
 #[test]
+fn an_image_that_a_replay_sees_empty_is_not_forgotten() {
+    let mut options = LogOptions::new(vec!["/log".into()]);
+    options.mode = SyncMode::No;
+    options.file_bytes = 2_000;
+    let field = |name: &str| name.as_bytes().to_vec().into();
+    let mut disk = SimDisk::new(1, SimOptions::default());
+    let store = Store::open(&disk, &options).unwrap();
+    let mut builder = ImageBuilder::new(Kind::Hash);
+    builder.push_field(b"gone", b"image");
+    let elements = builder.finish().into();
+    commit(&store, "k", Change::Image { kind: Kind::Hash, elements, expiry: None, sticky: false });
+    commit(&store, "k", Change::HashPut { field: field("b"), value: field("1") });
+    fill(&store, 1);
+    commit(&store, "k", Change::HashRemove { field: field("gone") });
+    commit(&store, "k", Change::HashPut { field: field("b"), value: field("2") });
+    let count = store.files().len();
+    fill(&store, count + 2);
+    // Without the first `b`, the next start sees the key empty between the removal and the second.
+    store.engine.compactor().compact_files(&store.engine, &store.files()[..1]).unwrap();
+    disk = disk.crash(Crash::PowerLoss, 1, SimOptions::default());
+    let store = Store::open(&disk, &options).unwrap();
+    for file in &store.files()[1..] {
+        store.engine.compactor().compact_files(&store.engine, std::slice::from_ref(file)).unwrap();
+    }
+    disk = disk.crash(Crash::PowerLoss, 1, SimOptions::default());
+    let store = Store::open(&disk, &options).unwrap();
+    let found = contents_of(&store.engine).swap_remove(0);
+    assert!(found.contains(&("k".to_owned(), "b=2 None".to_owned())), "{found:?}");
+}
+
+#[test]
 fn deleted_keys_stay_dead_in_every_order_of_files() {
     let mut options = LogOptions::new(vec!["/log".into()]);
     options.mode = SyncMode::No;

@@ -71,11 +71,6 @@ impl ClosedFile {
         &self.path
     }
 
-    /// Which of the log's directories it is in.
-    pub fn directory(&self) -> usize {
-        self.header.stream as usize
-    }
-
     /// Its length.
     pub fn bytes(&self) -> u64 {
         self.bytes

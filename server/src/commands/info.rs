@@ -195,6 +195,7 @@ fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
         report.line("log_compaction_in_progress", u8::from(compactions.running));
         report.line("log_compactions", compactions.compactions);
         report.line("log_compaction_failures", compactions.failures);
+        report.line("log_compaction_renewed_keys", compactions.renewed);
         report.line("log_compaction_read_bytes", compactions.bytes_read);
         report.line("log_compaction_written_bytes", compactions.bytes_written);
         if let Some(took) = compactions.round_took {
