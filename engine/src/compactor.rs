@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::engine::Engine;
@@ -180,6 +180,8 @@ pub struct Compactor {
     /// Held while a compaction is made. Before `state`.
     alone: Mutex<()>,
     stop: AtomicBool,
+    /// Somebody wants the turn.
+    yields: AtomicBool,
 }
 
 impl Compactor {
@@ -219,6 +221,27 @@ impl Compactor {
         (state.checkpoint, state.checkpoint_begun) = (cut, None);
     }
 
+    /// Gives up the compaction that is under way, forgets what it knows of the log's files, and makes no
+    /// other until the guard is dropped.
+    pub(crate) fn pause(&self) -> MutexGuard<'_, ()> {
+        self.yields.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
+        let alone = self.alone.lock();
+        self.yields.store(false, Ordering::Relaxed);
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let (options, checkpoint) = (state.options, state.checkpoint);
+        let (status, checkpoint_begun) = (std::mem::take(&mut state.status), state.checkpoint_begun);
+        *state = State { options, checkpoint, checkpoint_begun, ..State::default() };
+        state.status = CompactionStatus { running: false, round: false, error: None, ..status };
+        alone
+    }
+
+    /// Whether what is under way is to be given up.
+    fn gives_up(&self) -> bool {
+        self.is_stopped() || self.yields.load(Ordering::Relaxed)
+    }
+
     /// Ends the compaction that is under way, and makes no other.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
@@ -250,8 +273,8 @@ impl Compactor {
 
     /// Makes the compaction that is most needed; `false` if none is, or it was given up.
     pub fn step(&self, engine: &Engine) -> bool {
-        let Some(log) = engine.log() else { return false };
         let _alone = self.alone.lock();
+        let Some(log) = engine.log() else { return false };
         let Some((files, options)) = self.choose(engine, &log) else { return false };
         let outcome = self.compact(engine, &log, &files, options);
         let mut state = self.state.lock();
@@ -282,8 +305,8 @@ impl Compactor {
     ///
     /// REQUIRES: the log of the engine says that they are closed, and each is followed by the next.
     pub fn compact_files(&self, engine: &Engine, files: &[ClosedFile]) -> Result<Compacted, CompactionError> {
-        let log = engine.log().ok_or(CompactionError::Stopped)?;
         let _alone = self.alone.lock();
+        let log = engine.log().ok_or(CompactionError::Stopped)?;
         self.compact(engine, &log, files, self.options())
     }
 
@@ -385,7 +408,7 @@ impl Compactor {
         files: &[ClosedFile],
         options: CompactionOptions,
     ) -> Result<Compacted, CompactionError> {
-        let timestamp = engine.settle_discarded(|| !self.is_stopped()).ok_or(CompactionError::Stopped)?;
+        let timestamp = engine.settle_discarded(|| !self.gives_up()).ok_or(CompactionError::Stopped)?;
         // After the timestamp: a checkpoint that begins later has all that was removed up to there.
         let checkpoint = {
             let state = self.state.lock();
@@ -426,7 +449,7 @@ impl Compactor {
         if changes.values().sum::<usize>() as u64 * 4 > compacted.bytes_after {
             let renews =
                 |((db, key), bytes): &((u8, Box<[u8]>), usize)| engine.renew(*db, key, *bytes, timestamp);
-            let renewed = changes.into_iter().filter(|change| !self.is_stopped() && renews(change)).count();
+            let renewed = changes.into_iter().filter(|change| !self.gives_up() && renews(change)).count();
             let mut state = self.state.lock();
             state.status.renewed += renewed as u64;
             if let Some(round) = state.round.as_mut().filter(|round| renewed > 0 && !round.is_extended) {
@@ -566,7 +589,7 @@ impl Keeper for Needs<'_> {
         if self.bytes_per_second > 0 {
             let due = self.began + Duration::from_secs_f64(self.moved as f64 / self.bytes_per_second as f64);
             let mut state = self.compactor.state.lock();
-            while !self.compactor.is_stopped() {
+            while !self.compactor.gives_up() {
                 let now = self.engine.clock().monotonic();
                 if now >= due {
                     break;
@@ -574,7 +597,7 @@ impl Keeper for Needs<'_> {
                 self.compactor.changed.wait_for(&mut state, due - now);
             }
         }
-        !self.compactor.is_stopped()
+        !self.compactor.gives_up()
     }
 }
 

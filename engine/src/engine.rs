@@ -8,6 +8,7 @@ use crate::record::{Batch, Lsn, UnixMs, Write};
 use crate::session::{Exclusive, Latched, Session, World};
 use crate::table::latch::{RwLock, RwLockReadGuard};
 use crate::table::{Freed, Garbage, Readers, Table};
+use crate::upheaval::Upheavals;
 use crate::view::{View, ViewError, ViewOptions, Views};
 use crate::watch::Watches;
 use crossbeam_channel::{Receiver, Sender};
@@ -273,6 +274,31 @@ impl Engine {
 
     pub(crate) fn background(&self) -> RwLockReadGuard<'_, World> {
         self.gates[BACKGROUND].0.read()
+    }
+
+    /// Logs all changes from now on; `false`, and nothing has changed, if one is newer already than where the
+    /// log begins. Waits for compactions of the last log, if there was one.
+    ///
+    /// REQUIRES: there is no log.
+    pub fn start_logging(&self, log: &Appender) -> bool {
+        let _alone = self.compactor.pause();
+        let mut exclusive = self.close_gate();
+        let (newest, base) = (self.last_lsn(&exclusive.worlds[BACKGROUND]), log.last());
+        if newest > base {
+            return false;
+        }
+        self.validity.begin(Upheavals::default(), base);
+        exclusive.worlds.iter_mut().for_each(|world| world.log = Some(log.clone()));
+        true
+    }
+
+    /// Logs nothing any more. Ends the compaction that is under way.
+    pub fn stop_logging(&self) {
+        let _alone = self.compactor.pause();
+        let mut exclusive = self.close_gate();
+        self.unlogged.store(self.last_lsn(&exclusive.worlds[BACKGROUND]).0, Ordering::Release);
+        exclusive.worlds.iter_mut().for_each(|world| world.log = None);
+        self.validity.clear();
     }
 
     /// The newest record such that whatever was replaced up to there is marked; waits for that, as long as

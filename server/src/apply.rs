@@ -37,6 +37,9 @@ pub fn apply(server: &Shared, old: &Config, new: &Config) -> Result<(), (&'stati
         if new.appendfsync != old.appendfsync {
             set_sync_mode(store, new.appendfsync);
         }
+        if new.appendonly != old.appendonly {
+            server.saver.switch_log();
+        }
     }
     Ok(())
 }
@@ -93,8 +96,9 @@ fn set_compaction(store: &Store, config: &Config) {
     });
 }
 
-fn set_sync_mode(store: &Store, appendfsync: AppendFsync) {
-    let Some(open) = &store.log else { return };
+/// Brings `appendfsync` into force.
+pub fn set_sync_mode(store: &Store, appendfsync: AppendFsync) {
+    let Some(open) = &*store.log.load() else { return };
     if let Some(log) = open.log.lock().as_ref() {
         log.set_mode(sync_mode(appendfsync));
     }

@@ -6,6 +6,7 @@
 //! ```
 
 use crate::config::{CheckpointFormat, CheckpointPace, Config, SnapshotAlgorithm};
+use crate::log_switch::{self, SwitchError};
 use crate::rdb_file;
 use crate::shared::Shared;
 use parking_lot::{Condvar, Mutex};
@@ -49,6 +50,8 @@ pub struct Status {
     pub saves: u64,
     /// How long the last attempt took.
     pub last_took: Duration,
+    /// Why the log could not be switched on or off, if so.
+    pub switch_error: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +65,9 @@ struct State {
     /// Another is wanted as soon as this one is done.
     scheduled: bool,
     stopping: bool,
+    /// The log is to be switched on or off.
+    switches: bool,
+    last_switch: Option<Instant>,
     last_attempt: Option<Instant>,
     last_told: Option<Instant>,
 }
@@ -91,6 +97,12 @@ impl Saver {
             return Err(Busy);
         }
         Ok(self.ask(&mut state, urgency))
+    }
+
+    /// Has the log switched on or off, as the configuration says.
+    pub fn switch_log(&self) {
+        self.state.lock().switches = true;
+        self.changed.notify_all();
     }
 
     /// Asks for a checkpoint behind the one that is being taken. `true` if there is one.
@@ -138,6 +150,13 @@ impl Saver {
             if state.stopping {
                 return;
             }
+            if std::mem::take(&mut state.switches) {
+                drop(state);
+                let outcome = server.store().map_or(Ok(()), |store| log_switch::follow_config(server, store));
+                state = self.state.lock();
+                self.note_switch(&mut state, outcome);
+                continue;
+            }
             if state.asked == state.answered {
                 self.changed.wait(&mut state);
                 continue;
@@ -153,6 +172,15 @@ impl Saver {
             state = self.state.lock();
             self.answer(&mut state, server, changes, began, outcome);
         }
+    }
+
+    fn note_switch(&self, state: &mut State, outcome: Result<(), SwitchError>) {
+        state.last_switch = Some(Instant::now());
+        let error = outcome.err().map(|error| error.to_string());
+        if let Some(error) = error.as_ref().filter(|_| state.status.switch_error != error) {
+            tracing::error!("{error}");
+        }
+        state.status.switch_error = error;
     }
 
     fn answer(
@@ -191,7 +219,8 @@ impl Saver {
     /// Asks for a checkpoint if a rule of `save` says so, and tells how far the one has come that is being
     /// taken. Called some times a second.
     pub fn look(&self, server: &Shared, config: &Config) {
-        let Some(checkpoints) = server.store().map(|store| &store.checkpoints) else { return };
+        let Some(store) = server.store() else { return };
+        let checkpoints = &store.checkpoints;
         let mut state = self.state.lock();
         if let Some(since) = state.status.running_since {
             let told = state.last_told.unwrap_or(since);
@@ -202,13 +231,22 @@ impl Saver {
             }
             return;
         }
+        if store.log.load().is_some() != config.appendonly {
+            let rests = state.status.switch_error.is_some()
+                && state.last_switch.is_some_and(|at| at.elapsed() < RETRY);
+            state.switches |= !rests;
+            self.changed.notify_all();
+        }
         let changes = changes(server) - state.status.changes_saved;
         let age_s = (server.clock.unix_ms() / 1000).saturating_sub(state.status.last_save_unix_s);
         let due =
             config.save.rules.iter().find(|rule| age_s >= rule.after_s && changes >= rule.changes.max(1));
         let failed = matches!(state.status.last, Some(Err(_)));
         let waits = failed && state.last_attempt.is_some_and(|at| at.elapsed() < RETRY);
-        if let Some(rule) = due.filter(|_| !waits && !state.stopping) {
+        if waits || state.stopping {
+        } else if log_switch::is_pending(store) {
+            self.ask(&mut state, Urgency::Background);
+        } else if let Some(rule) = due {
             tracing::info!("{changes} changes in {} seconds: taking a checkpoint", rule.after_s);
             self.ask(&mut state, Urgency::Background);
         }
@@ -255,9 +293,15 @@ pub fn take(
         (Urgency::Background, CheckpointPace::Quiet) => Pace::Quiet,
         _ => Pace::Fast,
     };
-    if config.checkpoint_format == CheckpointFormat::Rdb {
+    let is_pending = server.store().is_some_and(log_switch::is_pending);
+    if config.checkpoint_format == CheckpointFormat::Rdb && !is_pending {
         let (path, unix_ms) = (config.rdb_path(), server.clock.unix_ms());
         return rdb_file::save(engine, &path, pace, checkpoints.progress(), unix_ms);
     }
-    checkpoints.take(engine, algorithm, TakeOptions { pace, writers: WRITERS }, server.clock.unix_ms())
+    let options = TakeOptions { pace, writers: WRITERS };
+    let taken = checkpoints.take(engine, algorithm, options, server.clock.unix_ms())?;
+    if let Some(store) = server.store().filter(|_| is_pending) {
+        log_switch::confirm(store)?;
+    }
+    Ok(taken)
 }

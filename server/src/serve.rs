@@ -10,6 +10,7 @@ use crate::accept::{Acceptor, AcceptorHandle, Signals};
 use crate::apply;
 use crate::config::{AppendFsync, CheckpointFormat, Config, ConfigStore, Loaded};
 use crate::listen::{ListenError, Listeners};
+use crate::log_switch;
 use crate::logging;
 use crate::pidfile::PidFile;
 use crate::process;
@@ -17,20 +18,19 @@ use crate::saver::{self, Urgency};
 use crate::shared::{OpenLog, Shared, Store};
 use crate::transfer::{self, Stage, TransferError};
 use crate::worker;
-use parking_lot::Mutex;
+use arc_swap::ArcSwapOption;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::{Instant, UNIX_EPOCH};
 use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
 use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::OsDisk;
 use tarn_engine::recovery;
-use tarn_engine::{Log, LogError, LogOptions, OpenError};
+use tarn_engine::{Log, LogError, OpenError};
 use thiserror::Error;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
 /// Why the server did not start, or had to stop. One line, which says what to do.
 #[derive(Debug, Error)]
@@ -131,18 +131,17 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
     tell(&server);
     apply::set_encoding_limits(config);
     fit_clients(&server, config);
-    let durable: Vec<Arc<Notify>> = (0..threads).map(|_| Arc::default()).collect();
 
     let mut incoming = Vec::with_capacity(threads);
     let mut workers: Vec<JoinHandle<io::Result<()>>> = Vec::with_capacity(threads);
     for index in 0..threads {
         let (sender, receiver) = mpsc::unbounded_channel();
         incoming.push(sender);
-        let (server, durable) = (server.clone(), durable[index].clone());
+        let (server, waker) = (server.clone(), server.wakers[index].clone());
         let cores = config.server_cores.clone();
         let run = move || {
             cores.confine()?;
-            worker::run(index, server, durable, receiver)
+            worker::run(index, server, waker, receiver)
         };
         workers.push(spawn(format!("tarn-worker-{index}"), run)?);
     }
@@ -152,7 +151,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
     let loader = {
         let (server, config) = (server.clone(), config.clone());
         spawn("tarn-loader".to_owned(), move || {
-            let loaded = load(&server, &config, &durable);
+            let loaded = load(&server, &config);
             match (&loaded, server.store()) {
                 (Ok(_), Some(store)) => {
                     if let Err(error) = config.checkpoint_cores.confine() {
@@ -177,8 +176,8 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
     drop(background);
     let Some(store) = server.store() else { return Ok(()) };
     let saved = save_at_end(&server, store);
-    if let Some(log) = &store.log
-        && let Some(log) = log.log.lock().take()
+    if let Some(open) = &*store.log.load()
+        && let Some(log) = open.log.lock().take()
     {
         log.close()?;
         tracing::info!("The log is on disk. Bye");
@@ -191,7 +190,8 @@ fn save_at_end(server: &Shared, store: &Store) -> Result<(), ServeError> {
     // Of an RDB file nobody remembers which change was its last.
     let is_saved = server.config.snapshot().checkpoint_format == CheckpointFormat::Tarn
         && store.checkpoints.has_all_of(&*store.engine);
-    if server.saves_at_end() && !is_saved {
+    // Without one, nothing would be found of what a log has that was switched on a moment ago.
+    if server.saves_at_end() && !is_saved || log_switch::is_pending(store) {
         tracing::info!("Taking a last checkpoint");
         store.checkpoints.progress().resume();
         let taken = saver::take(server, &store.engine, &store.checkpoints, Urgency::Awaited);
@@ -240,7 +240,7 @@ fn prepare_directories(config: &Config) -> Result<(), ServeError> {
 }
 
 /// Opens the log, replays it and opens the doors.
-fn load(server: &Shared, config: &Config, workers: &[Arc<Notify>]) -> Result<Option<Background>, ServeError> {
+fn load(server: &Shared, config: &Config) -> Result<Option<Background>, ServeError> {
     let began = Instant::now();
     let checkpoints = Arc::new(Checkpoints::open(Arc::new(OsDisk), &config.checkpoint_dir())?);
     if let Some(checkpoint) = checkpoints.current() {
@@ -273,38 +273,25 @@ fn load(server: &Shared, config: &Config, workers: &[Arc<Notify>]) -> Result<Opt
                 new
             }
         };
-        open_doors(server, Store { engine, log: None, checkpoints });
+        open_doors(server, Store { engine, log: ArcSwapOption::empty(), checkpoints });
         return Ok(Some(background));
     }
-    let mut options = LogOptions::new(config.log_dirs());
-    options.mode = apply::sync_mode(config.appendfsync);
-    options.flushes_in_flight = config.log_flushes_in_flight;
-    options.backlog_bytes_limit = config.log_backlog_limit_bytes;
-    options.file_bytes = config.log_file_bytes as u64;
+    let options = log_switch::options(config);
     let (databases, threads) = (config.databases, config.threads());
     let opened =
         recovery::open(Arc::new(OsDisk), options, Some(&checkpoints), databases, threads, &server.loading)?;
     let seconds = began.elapsed().as_secs_f64();
     tracing::info!("Loaded {} records in {seconds:.3} s", opened.replayed.records);
-    let durable = opened.log.durable();
-    for worker in workers {
-        let notify = worker.clone();
-        durable.subscribe(Box::new(move || notify.notify_one()));
-        let notify = worker.clone();
-        opened.log.appender().subscribe_room(Box::new(move || notify.notify_one()));
-    }
-    let appender = opened.log.appender();
     let (engine, background) = Engine::new(
         opened.tables,
         config.threads(),
-        Some(appender.clone()),
+        Some(opened.log.appender()),
         opened.validity,
         server.clock.clone(),
     );
     engine.compactor().checkpoint_ended(checkpoints.current().map(|checkpoint| checkpoint.cut));
-    let always = AtomicBool::new(config.appendfsync == AppendFsync::Always);
-    let log = OpenLog { log: Mutex::new(Some(opened.log)), durable, appender, always };
-    open_doors(server, Store { engine, log: Some(log), checkpoints });
+    let log = OpenLog::new(opened.log, config.appendfsync == AppendFsync::Always, &server.wakers);
+    open_doors(server, Store { engine, log: ArcSwapOption::from_pointee(log), checkpoints });
     Ok(Some(background))
 }
 

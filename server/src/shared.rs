@@ -11,6 +11,7 @@ use crate::rates::Rates;
 use crate::saver::Saver;
 use crate::slowlog::SlowLog;
 use crate::stats::Stats;
+use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,13 +22,14 @@ use tarn_engine::io::{Clock, SystemClock};
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery::Progress;
 use tarn_engine::{Appender, Durable, Log, LogError};
+use tokio::sync::Notify;
 
 /// The store and the log that it is written to.
 pub struct Store {
     /// The tables.
     pub engine: Arc<Engine>,
-    /// The log; `None` with `appendonly no`.
-    pub log: Option<OpenLog>,
+    /// The log; `None` with `appendonly no`, and until it is switched on.
+    pub log: ArcSwapOption<OpenLog>,
     /// Its checkpoints.
     pub checkpoints: Arc<Checkpoints>,
 }
@@ -35,7 +37,8 @@ pub struct Store {
 impl Store {
     /// Why the log takes no records at the moment; `None` if it does, or there is none.
     pub fn log_failure(&self) -> Option<LogError> {
-        let log = self.log.as_ref()?.log.lock();
+        let open = self.log.load();
+        let log = open.as_ref()?.log.lock();
         log.as_ref()?.status().failed.map(|(_, error)| error)
     }
 }
@@ -50,6 +53,24 @@ pub struct OpenLog {
     pub appender: Appender,
     /// Whether replies wait for it.
     pub always: AtomicBool,
+    /// Whether it was switched on and waits for the checkpoint that it goes on from: a start would not find
+    /// what it has.
+    pub pending: AtomicBool,
+}
+
+impl OpenLog {
+    /// A log that is used from now on. The workers, by their `wakers`, hear what becomes of it.
+    pub fn new(log: Log, always: bool, wakers: &[Arc<Notify>]) -> OpenLog {
+        let (durable, appender) = (log.durable(), log.appender());
+        for waker in wakers {
+            let notify = waker.clone();
+            durable.subscribe(Box::new(move || notify.notify_one()));
+            let notify = waker.clone();
+            appender.subscribe_room(Box::new(move || notify.notify_one()));
+        }
+        let pending = AtomicBool::new(log.is_pending());
+        OpenLog { log: Mutex::new(Some(log)), durable, appender, always: AtomicBool::new(always), pending }
+    }
 }
 
 /// The server.
@@ -91,7 +112,9 @@ pub struct Shared {
     /// Where connections are accepted.
     pub acceptor: AcceptorHandle,
     /// Asks the main thread to stop the server.
-    pub stop: Arc<tokio::sync::Notify>,
+    pub stop: Arc<Notify>,
+    /// Wakes each worker when the log has gone on.
+    pub wakers: Vec<Arc<Notify>>,
 }
 
 impl Shared {
@@ -123,6 +146,7 @@ impl Shared {
             empty_store,
             acceptor,
             stop: Arc::default(),
+            wakers: (0..workers).map(|_| Arc::default()).collect(),
         }
     }
 
@@ -144,18 +168,19 @@ impl Shared {
     /// Up to which `Lsn` replies may reveal changes: all, unless the mode is `always`.
     pub fn revealable(&self) -> Lsn {
         match self.store.get() {
-            Some(Store { log: Some(log), .. }) if log.always.load(Ordering::Relaxed) => log.durable.lsn(),
-            _ => Lsn(u64::MAX),
+            Some(store) => match &*store.log.load() {
+                Some(log) if log.always.load(Ordering::Relaxed) => log.durable.lsn(),
+                _ => Lsn(u64::MAX),
+            },
+            None => Lsn(u64::MAX),
         }
     }
 
     /// Whether commands that write may run: the log keeps up, or there is none, or it has failed and will say
     /// so.
     pub fn has_room(&self) -> bool {
-        match self.store.get() {
-            Some(Store { log: Some(log), .. }) => log.appender.has_room(),
-            _ => true,
-        }
+        let Some(store) = self.store.get() else { return true };
+        store.log.load().as_ref().is_none_or(|log| log.appender.has_room())
     }
 
     /// Whether there are rules to take checkpoints by; then one is taken at the end, too.

@@ -246,7 +246,7 @@ mod tests {
 
     use super::*;
     use crate::io::{SimDisk, SimOptions};
-    use crate::log::file::FileHeader;
+    use crate::log::file::{Era, FileHeader};
     use crate::record::Lsn;
 
     fn file(disk: &SimDisk, name: &str, contents: &[u8]) -> StreamFile {
@@ -261,6 +261,7 @@ mod tests {
             epoch: 1,
             opened_after: 0,
             first: Lsn(1),
+            era: Era::default(),
             compaction: None,
         };
         let bytes = contents.len() as u64;

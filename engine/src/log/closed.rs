@@ -93,7 +93,8 @@ impl ClosedFile {
 
     /// Whether nothing lies between this file and `next`, so that both can become one.
     pub fn is_followed_by(&self, next: &ClosedFile) -> bool {
-        self.header.stream == next.header.stream && self.header.number + 1 == *next.header.numbers().start()
+        let follows = self.header.number + 1 == *next.header.numbers().start();
+        follows && self.header.stream == next.header.stream && self.header.era == next.header.era
     }
 }
 

@@ -4,11 +4,12 @@
 //!  0       8         12       16     32       36     40       48        56      64         72
 //!  | magic | version | length | log  | stream | zero | file   | file id | epoch | opened   | first |
 //!  |       | u32     | u32    | id   | u32    | u32  | number |         |       | after    | lsn   |
-//!  80          88        96             104    112          120     508      512
-//!  | timestamp | durable | first number | base | checkpoint | zeros | crc32c |
+//!  80          88        96             104    112          120         128          136     508      512
+//!  | timestamp | durable | first number | base | checkpoint | era behind | era after | zeros | crc32c |
 //! ```
 //!
-//! - From `timestamp` to `checkpoint` are zeros if it was not compacted: see [`Compaction`].
+//! - From `timestamp` to `checkpoint` are zeros if it was not compacted: see [`Compaction`]. The two behind
+//!   are zeros unless the log was switched on while the store had data: see [`Era`].
 //! - A file gets its name only when its header is durable, so a named file without a whole header is damage.
 //! - An *epoch* is a time in which sequences rise without a break: it begins when the log is opened and when
 //!   it has recovered from a failed disk. All files of an epoch say the same `opened after`: the last
@@ -32,6 +33,9 @@ pub(super) const NUMBERS_END: u64 = 1 << 62;
 /// The same for numbers of records: an entry keeps them in 48 bits.
 pub(super) const LSN_END: u64 = 1 << 48;
 
+/// Where a header says since when the log has gone on.
+const ERA_AT: usize = 120;
+
 /// What a file's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileHeader {
@@ -49,8 +53,21 @@ pub(super) struct FileHeader {
     pub(super) opened_after: u64,
     /// The first `Lsn` of the epoch.
     pub(super) first: Lsn,
+    /// Since when the log has gone on without a gap.
+    pub(super) era: Era,
     /// What a compacted file says besides.
     pub(super) compaction: Option<Compaction>,
+}
+
+/// Since when the log has gone on without a gap. A log that is switched on while the store has data begins
+/// an era, which goes on from a checkpoint; what files of earlier eras hold is no part of it. All zeros:
+/// since the log was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Era {
+    /// The era begins behind this record, which a checkpoint has, and all before it.
+    pub(super) behind: Lsn,
+    /// The era begins behind this block.
+    pub(super) after: u64,
 }
 
 /// What the header of a compacted file says of the compaction.
@@ -90,6 +107,10 @@ impl FileHeader {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
         }
+        bytes.resize(ERA_AT, 0);
+        for number in [self.era.behind.0, self.era.after] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
         bytes.resize(FILE_HEADER_BYTES - 4, 0);
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
         bytes.try_into().expect("the header has its length")
@@ -122,6 +143,7 @@ impl FileHeader {
             epoch: u64_at(56),
             opened_after: u64_at(64),
             first: Lsn(u64_at(72)),
+            era: Era { behind: Lsn(u64_at(ERA_AT)), after: u64_at(ERA_AT + 8) },
             // Something is always durable before a file is compacted.
             compaction: (u64_at(88) > 0).then(|| Compaction {
                 timestamp: Lsn(u64_at(80)),
@@ -131,8 +153,9 @@ impl FileHeader {
                 checkpoint: Lsn(u64_at(112)),
             }),
         };
-        if [header.number, header.epoch, header.opened_after].iter().any(|number| *number >= NUMBERS_END)
-            || header.first.0 >= LSN_END
+        let numbers = [header.number, header.epoch, header.opened_after, header.era.after];
+        if numbers.iter().any(|number| *number >= NUMBERS_END)
+            || header.first.max(header.era.behind).0 >= LSN_END
             || header.compaction.is_some_and(|compaction| !compaction.is_possible(header.number))
         {
             return Err(damaged("the file's header has numbers that no log reaches"));

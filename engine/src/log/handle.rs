@@ -1,17 +1,18 @@
 //! The log as its owner holds it: opened, switched, asked, closed.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::appender::Appender;
-use super::closed::Contents;
+use super::closed::{ClosedFile, Contents};
 use super::durable::Durable;
 use super::error::{LogError, OpenError};
-use super::file::{FileHeader, FileTemplate, LogFile, Preparation};
+use super::file::{Era, FileHeader, FileTemplate, LogFile, Preparation};
 use super::flusher::Flight;
 use super::format::{BLOCK_CLOSED, FILE_HEADER_BYTES};
+use super::identity::{remove_pending, write_pending};
 use super::keeper::preparation;
 use super::options::{LogOptions, SyncMode};
 use super::pipeline::{Active, Lane, Pipeline, State};
@@ -19,9 +20,13 @@ use super::reader::{Finished, Reader, Recovered};
 use super::status::LogStatus;
 use crate::io::{Disk, DiskLock, DiskResult};
 use crate::record::Lsn;
+use parking_lot::Mutex;
 
 /// Length of the first file of an epoch under `Always`: short, so that a start does not wait for many zeros.
 const FIRST_FILE_BYTES: u64 = 4 << 20;
+/// How far behind the newest record a log begins that is switched on: more than a store without a log numbers
+/// while its log is made.
+const ERA_GAP: u64 = 1 << 24;
 
 /// An open log. Close it with [`Log::close`]; dropped, it writes what was appended, but does not wait for the
 /// disk.
@@ -29,6 +34,10 @@ pub struct Log {
     pipeline: Arc<Pipeline>,
     flights: Vec<JoinHandle<()>>,
     keepers: Vec<JoinHandle<()>>,
+    /// The first of its directories.
+    directory: PathBuf,
+    /// The files that go when the log counts; `None` once it does.
+    replaced: Mutex<Option<Vec<ClosedFile>>>,
     _locks: Vec<Box<dyn DiskLock>>,
 }
 
@@ -80,6 +89,32 @@ impl Log {
         self.pipeline.status()
     }
 
+    /// The log begins behind this record.
+    pub fn base(&self) -> Lsn {
+        self.pipeline.base
+    }
+
+    /// Whether a log that was switched on still waits for its checkpoint: see [`Reader::into_log_behind`].
+    pub fn is_pending(&self) -> bool {
+        self.replaced.lock().is_some()
+    }
+
+    /// Lets the log count, and removes what it replaces. REQUIRES: a checkpoint of this log has all up to its
+    /// base.
+    pub fn confirm(&self) -> DiskResult<()> {
+        let mut replaced = self.replaced.lock();
+        let Some(files) = &mut *replaced else { return Ok(()) };
+        let disk = &*self.pipeline.disk;
+        while let Some(file) = files.last() {
+            disk.remove(file.path())?;
+            files.pop();
+        }
+        // The names that are left after a loss of power are of an era that does not count.
+        remove_pending(disk, &self.directory)?;
+        *replaced = None;
+        Ok(())
+    }
+
     fn stop(&mut self) {
         self.pipeline.stop();
         for thread in self.flights.drain(..).chain(self.keepers.drain(..)) {
@@ -105,13 +140,34 @@ impl fmt::Debug for Log {
 impl Reader {
     /// Reads what was not read yet, cuts off a torn tail, and begins to log behind it.
     pub fn into_log(self) -> Result<(Log, Recovered), OpenError> {
-        let finished = self.finish()?;
+        self.finish()?.into_log(None)
+    }
+
+    /// As [`Reader::into_log`], for a store whose newest record is `newest` and which is not what the log
+    /// tells: begins behind both, and everything that was read is no part of the log any more as soon as
+    /// [`Log::confirm`] is called. Who opens the log before that finds it as it was, unless there is a
+    /// checkpoint by then that has all up to its new beginning.
+    pub fn into_log_behind(self, newest: Lsn) -> Result<(Log, Recovered), OpenError> {
+        let mut finished = self.finish()?;
+        let behind = finished.recovered.last.max(newest).after(ERA_GAP);
+        write_pending(&*finished.disk, &finished.paths[0], behind)?;
+        finished.era = Era { behind, after: finished.sequence };
+        (finished.recovered.last, finished.recovered.base) = (behind, behind);
+        let replaced = std::mem::take(&mut finished.closed);
+        finished.into_log(Some(replaced))
+    }
+}
+
+impl Finished {
+    fn into_log(self, replaced: Option<Vec<ClosedFile>>) -> Result<(Log, Recovered), OpenError> {
+        let finished = self;
         let recovered = finished.recovered.clone();
         let flights_each = finished.options.flushes_in_flight.max(1);
-        let lanes = finished.paths.len();
+        let (lanes, directory) = (finished.paths.len(), finished.paths[0].clone());
         let (pipeline, locks) = begin(finished)?;
         let pipeline = Arc::new(pipeline);
-        let mut log = Log { pipeline, flights: Vec::new(), keepers: Vec::new(), _locks: locks };
+        let (flights, keepers, replaced) = (Vec::new(), Vec::new(), Mutex::new(replaced));
+        let mut log = Log { pipeline, flights, keepers, directory, replaced, _locks: locks };
         for index in 0..lanes * flights_each {
             let flight = Flight { lane: index % lanes, handle: index / lanes };
             log.flights.push(spawn("tarn-log-flight", &log.pipeline, move |pipeline| flight.run(pipeline)));
@@ -151,6 +207,7 @@ pub(super) fn begin(finished: Finished) -> Result<(Pipeline, Vec<Box<dyn DiskLoc
             epoch: finished.epoch,
             opened_after: sequence,
             first,
+            era: finished.era,
             compaction: None,
         };
         let current = first_file(&*disk, &directory, header, template, options.mode)?;
@@ -164,6 +221,7 @@ pub(super) fn begin(finished: Finished) -> Result<(Pipeline, Vec<Box<dyn DiskLoc
     let mut active = Active::new(first, sequence + 1, lanes, State::Running);
     (active.epoch, active.epoch_tried) = (finished.epoch, finished.epoch);
     active.opened_after = sequence;
+    active.era = finished.era;
     let pipeline = Pipeline::new(disk, durable, active, template, &options);
     *pipeline.closed.lock() = finished.closed;
     Ok((pipeline, finished.locks))

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use super::error::{Damage, OpenError, Remedy};
 use super::file::{FileHeader, UNFINISHED, file_number, write_atomically};
 use super::format::FORMAT_VERSION;
-use crate::io::{Disk, DiskLock};
+use crate::io::{Disk, DiskLock, DiskResult};
+use crate::record::Lsn;
 
 const MAGIC: [u8; 8] = *b"TARNLID\n";
 const IDENTITY_BYTES: usize = 44;
@@ -22,6 +23,8 @@ pub(super) const IDENTITY_FILE: &str = "tarnlog.id";
 const LOCK_FILE: &str = "tarnlog.lock";
 /// Stands in each directory while a repair is under way.
 const REPAIR_FILE: &str = "tarnlog.repair";
+/// Stands in the first directory while a log that was switched on waits for its checkpoint.
+const PENDING_FILE: &str = "tarnlog.pending";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
@@ -42,6 +45,8 @@ pub(super) struct Directories {
     pub(super) lost_identities: Vec<(usize, Damage)>,
     /// Whether a repair has begun and not ended.
     pub(super) is_under_repair: bool,
+    /// The era behind this record counts only if a checkpoint has all up to there.
+    pub(super) pending: Option<Lsn>,
 }
 
 /// A directory of a log.
@@ -120,6 +125,7 @@ impl Directories {
         }
         let lost = |(index, member): (usize, &Member)| Some((index, member.damage.clone()?));
         Ok(Directories {
+            pending: read_pending(disk, &members[0].path)?,
             log_id: members[0].identity.log_id,
             lost_identities: members.iter().enumerate().filter_map(lost).collect(),
             paths: members.iter().map(|member| member.path.clone()).collect(),
@@ -182,8 +188,38 @@ impl Directories {
                 Identity { count, ..*identity }.write(disk, path)?;
             }
         }
-        Ok(Directories { log_id, paths, files, locks, lost_identities: Vec::new(), is_under_repair: false })
+        let pending = read_pending(disk, &paths[0])?;
+        let (lost_identities, is_under_repair) = (Vec::new(), false);
+        Ok(Directories { log_id, paths, files, locks, lost_identities, is_under_repair, pending })
     }
+}
+
+/// Says durably that the era behind `behind` counts only if a checkpoint has all up to there. REQUIRES: the
+/// directories of the log are locked, and this is the first.
+pub(super) fn write_pending(disk: &dyn Disk, directory: &Path, behind: Lsn) -> DiskResult<()> {
+    let mut bytes = behind.0.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+    write_atomically(disk, &directory.join(PENDING_FILE), &bytes)
+}
+
+/// Takes back what [`write_pending`] said: the era counts, or is there no more.
+pub(super) fn remove_pending(disk: &dyn Disk, directory: &Path) -> DiskResult<()> {
+    disk.remove(&directory.join(PENDING_FILE))?;
+    disk.sync_dir(directory)
+}
+
+fn read_pending(disk: &dyn Disk, directory: &Path) -> Result<Option<Lsn>, OpenError> {
+    if !disk.list(directory)?.iter().any(|name| name == PENDING_FILE) {
+        return Ok(None);
+    }
+    let path = directory.join(PENDING_FILE);
+    let mut bytes = [0; 12];
+    let count = disk.open(&path)?.read_full_at(&mut bytes, 0)?;
+    let (behind, crc) = bytes.split_at(8);
+    if count < bytes.len() || crc != crc32c::crc32c(behind).to_le_bytes() {
+        return Err(Damage::new(path, 0, "it does not say which records it speaks of".to_string()).into());
+    }
+    Ok(Some(Lsn(u64::from_le_bytes(*behind.first_chunk().expect("8 bytes of 12")))))
 }
 
 /// Allows the repaired log to be opened again. REQUIRES: the caller has the directories locked.

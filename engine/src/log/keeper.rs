@@ -228,6 +228,7 @@ impl Active {
             epoch: self.epoch,
             opened_after: self.opened_after,
             first: self.epoch_first,
+            era: self.era,
             compaction: None,
         }
     }

@@ -20,7 +20,7 @@ use super::block::padded_length;
 use super::closed::{ClosedFile, Contents};
 use super::durable::{Durable, Pending, Progress, Waker};
 use super::error::LogError;
-use super::file::{FileTemplate, LogFile};
+use super::file::{Era, FileTemplate, LogFile};
 use super::format::{BLOCK_ALIGN_BYTES, BLOCK_CLAIM, BLOCK_HEADER_BYTES, FILE_HEADER_BYTES};
 use super::options::{LogOptions, SyncMode};
 use crate::io::{Clock, Disk, DiskError};
@@ -98,6 +98,7 @@ pub(super) struct Active {
     pub(super) epoch_tried: u64,
     pub(super) opened_after: u64,
     pub(super) epoch_first: Lsn,
+    pub(super) era: Era,
     spares: Vec<Vec<u8>>,
 }
 
@@ -370,6 +371,7 @@ impl Active {
             epoch_tried: 0,
             opened_after: 0,
             epoch_first: next,
+            era: Era::default(),
             spares: Vec::new(),
         }
     }

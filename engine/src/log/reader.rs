@@ -8,6 +8,7 @@
 //! - The longest prefix of consecutive sequences is kept.
 //! - D is the highest sequence that anything whole says was durable: a block's `durable`, an epoch's `opened
 //!   after`.
+//! - Files of an era before the newest are no part of the log: see [`Era`].
 //! - Up to D nothing may be missing. What lies beyond, and after the first that is missing, was never
 //!   acknowledged under `Always`.
 //! - What is kept beyond D may be in the operating system's memory alone. It is written again, the same bytes
@@ -24,9 +25,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::block::Block;
 use super::closed::ClosedFile;
 use super::error::{Damage, OpenError};
-use super::file::{FileHeader, LSN_END, NUMBERS_END};
+use super::file::{Era, FileHeader, LSN_END, NUMBERS_END};
 use super::format::BLOCK_CLOSED;
-use super::identity::Directories;
+use super::identity::{Directories, remove_pending};
 use super::options::LogOptions;
 use super::source::{Head, Source};
 use super::stream::{Fault, Found, StreamFile, read_ahead};
@@ -90,6 +91,7 @@ pub(super) struct Merged {
     /// D so far.
     durable: u64,
     epoch: u64,
+    era: Era,
     checkpoint_wanted: Lsn,
     /// Kept blocks above D: sequence, source, file, offset, length.
     unsure: VecDeque<(u64, usize, usize, u64, u64)>,
@@ -117,6 +119,8 @@ impl Reader {
             .map(|index| Source::new(&*disk, &directories, index, examines))
             .collect::<Result<Vec<_>, _>>();
         let mut sources = sources.map_err(|error| error.with_remedy(&options.directories))?;
+        let pending = directories.pending.filter(|behind| options.base < *behind && !examines);
+        let era = choose_era(&mut sources, pending);
         let headers: Vec<FileHeader> =
             sources.iter().flat_map(|source| source.files.iter().map(|file| file.header)).collect();
         let mut state = Merged::default();
@@ -136,7 +140,10 @@ impl Reader {
         let of_epoch = oldest.map_or(options.base, |header| Lsn(header.first.0.saturating_sub(1)));
         let newest_compaction = compactions().max_by_key(|compaction| compaction.timestamp);
         state.recovered.base = newest_compaction.map_or(of_epoch, |compaction| compaction.base);
-        state.last = state.recovered.base;
+        if era != Era::default() {
+            (state.recovered.base, state.sequence) = (era.behind, era.after);
+        }
+        (state.era, state.last) = (era, state.recovered.base);
         let bytes_read = Arc::new(AtomicU64::new(0));
         let mut bytes_total = 0;
         for source in &mut sources {
@@ -351,7 +358,11 @@ impl Reader {
             }
             next_numbers.push(source.files.last().map_or(0, |file| file.header.number) + 1);
         }
+        if self.directories.pending.is_some() {
+            remove_pending(&*self.disk, &self.directories.paths[0])?;
+        }
         Ok(Finished {
+            era: self.state.era,
             sequence: self.state.sequence,
             epoch: self.state.epoch + 1,
             next_numbers,
@@ -405,9 +416,21 @@ pub(super) struct Finished {
     pub(super) sequence: u64,
     /// The epoch to begin.
     pub(super) epoch: u64,
+    /// The era that it belongs to.
+    pub(super) era: Era,
     pub(super) recovered: Recovered,
     /// The files that have something.
     pub(super) closed: Vec<ClosedFile>,
+}
+
+/// Sets aside all files but those of the newest era that counts, and returns that. The one behind `pending`
+/// does not.
+fn choose_era(sources: &mut [Source], pending: Option<Lsn>) -> Era {
+    let counts = |era: Era| pending.is_none_or(|behind| era.behind != behind);
+    let eras = sources.iter().flat_map(|source| source.files.iter().map(|file| file.header.era));
+    let newest = eras.filter(|era| counts(*era)).max().unwrap_or_default();
+    sources.iter_mut().for_each(|source| source.set_aside(|era| era == newest));
+    newest
 }
 
 /// The highest block that counts in files of an epoch.

@@ -12,7 +12,7 @@ use super::block::Block;
 use super::closed::Contents;
 use super::condensed::Stretch;
 use super::error::{Damage, OpenError};
-use super::file::{FileHeader, file_name, file_number};
+use super::file::{Era, FileHeader, file_name, file_number};
 use super::format::FILE_HEADER_BYTES;
 use super::identity::Directories;
 use super::stream::{Fault, Found, Message, StreamFile};
@@ -25,7 +25,8 @@ pub(super) struct Source {
     pub(super) files: Vec<StreamFile>,
     /// What has been found in each file.
     pub(super) tallies: Vec<Tally>,
-    /// What a compaction that was ended before its end left of the files that it had replaced.
+    /// What a compaction that was ended before its end left of the files that it had replaced, and the files
+    /// of eras that do not count.
     pub(super) superseded: Vec<PathBuf>,
     /// Files whose blocks cannot be read; only an examination gets as far as having any.
     pub(super) unreadable: Vec<Unreadable>,
@@ -150,6 +151,18 @@ impl Source {
         let tallies = vec![Tally::new(); files.len()];
         let (incoming, found, faults) = (None, VecDeque::new(), Vec::new());
         Ok(Source { directory, files, tallies, superseded, unreadable, incoming, found, faults })
+    }
+
+    /// Sets the files aside whose era does not count.
+    pub(super) fn set_aside(&mut self, counts: impl Fn(Era) -> bool) {
+        let superseded = &mut self.superseded;
+        self.files.retain(|file| {
+            let counts = counts(file.header.era);
+            superseded.extend((!counts).then(|| file.path.to_path_buf()));
+            counts
+        });
+        self.files.iter_mut().enumerate().for_each(|(index, file)| file.index = index);
+        self.tallies.truncate(self.files.len());
     }
 
     /// The next whole block or void, if there is one.

@@ -33,6 +33,13 @@ impl Reader {
     pub fn truncate(mut self) -> Result<Vec<PathBuf>, OpenError> {
         while self.next_block()?.is_some() {}
         self.refuse_forged_numbers()?;
+        if self.directories.pending.is_some() {
+            return Err(OpenError::Unrelated(
+                "the log was being switched on when the server ended, and it is not known here whether its \
+                 checkpoint was completed: start the server once"
+                    .to_string(),
+            ));
+        }
         let disk = self.disk.clone();
 
         self.directories.begin_repair(&*disk)?;

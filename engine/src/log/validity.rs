@@ -144,6 +144,12 @@ impl Validity {
         self.complete_after.store(complete_after.0, Ordering::Relaxed);
     }
 
+    /// Forgets everything: there is no log any more.
+    pub(crate) fn clear(&self) {
+        self.pages.write().clear();
+        *self.upheavals.lock() = Upheavals::default();
+    }
+
     /// Of records up to here, it may not be known that they were replaced.
     pub fn complete_after(&self) -> Lsn {
         Lsn(self.complete_after.load(Ordering::Relaxed))

@@ -44,7 +44,7 @@ const NO_LOG: CommandError = CommandError::text("ERR There is no log: the server
 const BUSY: CommandError = CommandError::text("ERR Background save already in progress");
 
 fn bgrewriteaof<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    if cx.server.store().is_none_or(|store| store.log.is_none()) {
+    if cx.server.store().is_none_or(|store| store.log.load().is_none()) {
         return Err(NO_LOG);
     }
     cx.keys.engine().compactor().ask();

@@ -166,7 +166,7 @@ fn memory(report: &mut Report, cx: &Context<'_, '_>) {
 
 fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
     let store = cx.server.store();
-    let log = store.and_then(|store| store.log.as_ref());
+    let log = store.and_then(|store| store.log.load_full());
     let config = cx.server.config.snapshot();
     report.line("loading", u8::from(store.is_none()));
     report.line("async_loading", 0);
@@ -174,10 +174,17 @@ fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
         loading(report, cx);
     }
     checkpoints(report, cx, store);
-    report.line("aof_enabled", u8::from(config.appendonly));
+    report.line("aof_enabled", u8::from(log.is_some()));
     let compactions = cx.keys.engine().compactor().status();
-    report.line("aof_rewrite_in_progress", u8::from(compactions.round));
+    // As there: until the log that was switched on has its first checkpoint.
+    let begins = store.is_some()
+        && config.appendonly
+        && log.as_ref().is_none_or(|log| log.pending.load(Ordering::Relaxed));
+    report.line("aof_rewrite_in_progress", u8::from(compactions.round || begins));
     report.line("aof_last_bgrewrite_status", if compactions.error.is_some() { "err" } else { "ok" });
+    if let Some(error) = cx.server.saver.status().switch_error {
+        report.line("log_switch_error", error);
+    }
     let failure = store.and_then(Store::log_failure);
     report.line("aof_last_write_status", if failure.is_some() { "err" } else { "ok" });
     report.line("appendfsync", setting(cx.server, "appendfsync"));
@@ -399,7 +406,7 @@ fn client_bytes(server: &Shared) -> usize {
 
 /// Bytes of records that are not on disk yet.
 fn backlog_bytes(server: &Shared) -> u64 {
-    let Some(Store { log: Some(open), .. }) = server.store() else { return 0 };
+    let Some(open) = server.store().and_then(|store| store.log.load_full()) else { return 0 };
     open.log.lock().as_ref().map_or(0, |log| log.appender().backlog_bytes())
 }
 

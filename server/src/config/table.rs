@@ -93,7 +93,7 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
 
     // Durability.
     Directive::at_start("dir", Shape::Text, "tarn-data", field!(dir), "directory of the data").protected(),
-    Directive::at_start("appendonly", Shape::Bool, "yes", field!(appendonly),
+    Directive::run_time("appendonly", Shape::Bool, "yes", field!(appendonly),
         "whether writes are logged, to survive a restart"),
     Directive::run_time("appendfsync", Shape::Choice(AppendFsync::NAMES), "everysec", field!(appendfsync),
         "flush the log every second, always before replying, or when the system decides"),

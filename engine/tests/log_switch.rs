@@ -1,0 +1,193 @@
+//! The log is switched on and off while the store has data, checkpoints are taken, and the machine dies at
+//! any call: a start finds the store as it was after the last record that came back, and nothing is lost that
+//! counted.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, Source, TakeOptions};
+use tarn_engine::compactor::CompactionOptions;
+use tarn_engine::engine::{Background, Engine};
+use tarn_engine::io::{Crash, ManualClock, SimDisk, SimOptions};
+use tarn_engine::log::{Group, Log, LogOptions, OpenError, SyncMode};
+use tarn_engine::record::{Batch, Change, Lsn, Write};
+use tarn_engine::recovery::{self, Progress};
+use tarn_engine::session::Access;
+use tarn_engine::value::ValueRef;
+use tarn_engine::{ScanBudget, recovery::Opened};
+
+const NOW: u64 = 1_000;
+/// How many random histories are tried, unless `TARN_SEEDS` says so.
+const SEEDS: u64 = 150;
+
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let first = number("TARN_FIRST_SEED").unwrap_or(0);
+    first..first + number("TARN_SEEDS").unwrap_or(SEEDS)
+}
+
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn contents_of(engine: &Engine) -> Contents {
+    let session = engine.enter(0);
+    let latched = session.latch(&[], Access::Read, NOW);
+    let mut all = Contents::new();
+    latched.scan(0, 0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
+        let ValueRef::String(value) = entry.value() else { panic!("there are only strings") };
+        all.insert(entry.key().to_vec(), value.to_vec());
+    });
+    all
+}
+
+/// A store, with or without a log.
+struct Store {
+    engine: Arc<Engine>,
+    _background: Background,
+    checkpoints: Arc<Checkpoints>,
+    log: Option<Log>,
+    last: Lsn,
+}
+
+impl Store {
+    /// As a start with `appendonly yes` opens it.
+    fn open(disk: &SimDisk, options: &LogOptions) -> Result<Store, OpenError> {
+        let disk: Arc<SimDisk> = Arc::new(disk.clone());
+        let checkpoints = Checkpoints::open(disk.clone(), Path::new("/checkpoints")).unwrap();
+        let progress = Progress::default();
+        let opened = recovery::open(disk, options.clone(), Some(&checkpoints), 1, 2, &progress)?;
+        let Opened { tables, log, validity, recovered, .. } = opened;
+        let clock = Arc::new(ManualClock::new(NOW));
+        let (engine, background) = Engine::new(tables, 1, Some(log.appender()), validity, clock);
+        engine
+            .compactor()
+            .set_options(CompactionOptions { bytes_per_second: 0, ..CompactionOptions::default() });
+        engine.compactor().checkpoint_ended(checkpoints.current().map(|checkpoint| checkpoint.cut));
+        let (checkpoints, log) = (Arc::new(checkpoints), Some(log));
+        Ok(Store { engine, _background: background, checkpoints, log, last: recovered.last })
+    }
+
+    fn switch_off(&mut self) -> bool {
+        self.engine.stop_logging();
+        self.log.take().unwrap().close().is_ok()
+    }
+
+    fn switch_on(&mut self, disk: &SimDisk, options: &LogOptions) -> Result<(), OpenError> {
+        let base = self.checkpoints.current().map_or(Lsn::ZERO, |checkpoint| checkpoint.cut);
+        let mut reader = Log::open(Arc::new(disk.clone()), LogOptions { base, ..options.clone() })?;
+        while reader.next_block()?.is_some() {}
+        let (log, _) = reader.into_log_behind(self.engine.newest())?;
+        assert!(self.engine.start_logging(&log.appender()), "nothing was written meanwhile");
+        self.log = Some(log);
+        Ok(())
+    }
+
+    /// Takes a checkpoint; says whether a log that was switched on counts now.
+    fn save(&self) -> bool {
+        let taken = self.checkpoints.take(
+            &*self.engine,
+            Algorithm::Piggyback,
+            TakeOptions { pace: Pace::Fast, writers: 1 },
+            NOW,
+        );
+        self.engine.compactor().checkpoint_ended(self.checkpoints.current().map(|checkpoint| checkpoint.cut));
+        taken.is_ok() && self.log.as_ref().is_some_and(|log| log.confirm().is_ok())
+    }
+
+    fn write(&self, rng: &mut SmallRng) -> bool {
+        let key = format!("k{}", rng.random_range(0..30)).into_bytes().into();
+        let value = format!("{:?}", rng.random::<[u8; 12]>()).into_bytes().into();
+        let change = if rng.random_bool(0.2) { Change::Delete } else { Change::Put { value, expiry: None } };
+        let batch = Batch::from_iter([Write::Key { db: 0, key, change }]);
+        self.engine.close_gate().commit(&batch, &mut Group::new()).is_ok()
+    }
+}
+
+#[test]
+fn whenever_the_log_is_switched_a_start_finds_a_state_that_was() {
+    let mut switched = 0;
+    for seed in seeds() {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let directories = (0..rng.random_range(1..4)).map(|number| format!("/log{number}").into()).collect();
+        let mut options = LogOptions::new(directories);
+        options.mode = [SyncMode::Always, SyncMode::EverySec, SyncMode::No][rng.random_range(0..3)];
+        options.file_bytes = rng.random_range(1_000..8_000);
+        let mut disk = SimDisk::new(seed, SimOptions::default());
+        let mut history = BTreeMap::from([(Lsn::ZERO, Contents::new())]);
+        // What a start must find at least.
+        let mut floor = Lsn::ZERO;
+        for life in 0..rng.random_range(2..6) {
+            let mut store = match Store::open(&disk, &options) {
+                Ok(store) => store,
+                Err(error) => panic!("seed {seed}, life {life}: {error}"),
+            };
+            assert!(
+                store.last >= floor,
+                "seed {seed}, life {life}: {floor} is lost, there is {}",
+                store.last
+            );
+            history.split_off(&store.last.after(1));
+            let expected = history.last_key_value().unwrap().1;
+            assert_eq!(&contents_of(&store.engine), expected, "seed {seed}, life {life}, at {}", store.last);
+            if rng.random_bool(0.7) {
+                let crash_at = Some(disk.calls() + rng.random_range(1..200));
+                disk.set_options(SimOptions { crash_at, ..SimOptions::default() });
+            }
+            // Whether the log counts that is written to.
+            let mut counts = true;
+            for _ in 0..rng.random_range(0..150) {
+                match rng.random_range(0..20) {
+                    0 if store.log.is_some() => {
+                        floor = floor.max(if counts {
+                            store.log.as_ref().unwrap().durable().lsn()
+                        } else {
+                            floor
+                        });
+                        let last = store.engine.newest();
+                        if store.switch_off() && counts {
+                            floor = last;
+                        }
+                        counts = false;
+                    }
+                    1 | 2 if store.log.is_none() => {
+                        if store.switch_on(&disk, &options).is_err() {
+                            break;
+                        }
+                        history.insert(store.engine.newest(), contents_of(&store.engine));
+                        switched += 1;
+                    }
+                    3 if store.log.is_some() && (counts || rng.random_bool(0.5)) => {
+                        let base = store.log.as_ref().unwrap().base();
+                        if store.save() && !counts {
+                            (counts, floor) = (true, base);
+                        }
+                    }
+                    4 if store.log.is_some() => store.engine.compactor().ask(),
+                    _ => {
+                        if store.write(&mut rng) {
+                            history.insert(store.engine.newest(), contents_of(&store.engine));
+                        }
+                    }
+                }
+                if disk.is_dead() {
+                    break;
+                }
+            }
+            if let Some(log) = store.log.as_ref().filter(|_| counts) {
+                if rng.random_bool(0.3) {
+                    let _ = log.sync();
+                }
+                floor = floor.max(log.durable().lsn());
+            }
+            let crash = if rng.random() { Crash::Kill } else { Crash::PowerLoss };
+            let left = disk.crash(crash, rng.random(), SimOptions::default());
+            drop(store);
+            disk = left;
+        }
+    }
+    assert!(switched > seeds().count() / 2, "{switched} switches");
+}

@@ -1,0 +1,61 @@
+//! `CONFIG SET appendonly` with the real program: what a start finds before, while and after the log is
+//! switched.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use running::{Connection, Running, digest, eventually, field};
+
+/// Changes of every kind to a few hundred keys.
+fn write(client: &mut Connection, round: usize) {
+    for number in 0..300 {
+        client.send(&format!("SET string:{number} {round}-{number}"));
+        client.send(&format!("RPUSH list:{} {round}:{number}", number % 7));
+        client.send(&format!("HSET hash:{} f{number} {round}", number % 5));
+        client.send(&format!("DEL string:{}", (number + round) % 300));
+    }
+    (0..1200).for_each(|_| _ = client.reply());
+}
+
+/// Waits until the log that was switched on counts.
+fn is_on(client: &mut Connection) {
+    eventually(|| {
+        let on = field(client, "aof_enabled")? == "1" && field(client, "aof_rewrite_in_progress")? == "0";
+        on.then_some(())
+    });
+}
+
+fn is_off(client: &mut Connection) {
+    eventually(|| (field(client, "aof_enabled")? == "0").then_some(()));
+}
+
+#[test]
+fn a_log_that_is_switched_on_has_everything() {
+    for dirs in [1, 3] {
+        let mut running = Running::start(&["--appendonly", "no"]);
+        let names: Vec<String> = (0..dirs)
+            .map(|number| running.folder.path(&format!("log{number}")).to_str().unwrap().to_owned())
+            .collect();
+        let mut args = vec!["--appendfsync", "always", "--log-dir"];
+        args.extend(names.iter().map(String::as_str));
+        let mut without = args.clone();
+        without.extend(["--appendonly", "no"]);
+        running.restart_with(&without);
+        let mut client = running.connect();
+        write(&mut client, 1);
+        for round in 2..5 {
+            assert_eq!(client.ask("CONFIG SET appendonly yes"), "+OK");
+            write(&mut client, round);
+            is_on(&mut client);
+            write(&mut client, round + 10);
+            let before = digest(&mut client);
+            running.restart_with(&args);
+            client = running.connect();
+            assert_eq!(digest(&mut client), before, "{dirs} directories, round {round}");
+            assert_eq!(client.ask("CONFIG SET appendonly no"), "+OK");
+            is_off(&mut client);
+            write(&mut client, round + 20);
+        }
+    }
+}
