@@ -1,5 +1,5 @@
 //! Commands that wait for a list or a sorted set to have something (`BLPOP`, `BZPOPMIN` …), or for replicas
-//! (`WAIT`), of which there are none yet.
+//! (`WAIT`), of which there are none yet, or for the disk (`WAITAOF`).
 //!
 //! A blocking command that finds nothing asks its connection to wait. The connection registers a [`Waiter`]
 //! in a queue for each key. Whoever commits a write that may give one of these keys something runs the
@@ -11,6 +11,7 @@
 
 use crate::client::{After, Client, ClientHandle};
 use crate::dispatch::Executor;
+use crate::shared::Shared;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
@@ -24,14 +25,25 @@ use tarn_resp::request::OwnedArgs;
 /// A blocking command that found nothing.
 #[derive(Debug)]
 pub struct BlockRequest {
-    /// What is waited for: a list, a sorted set, or (`None`) replicas.
+    /// What is waited for: a list, a sorted set, or (`None`) replicas or the disk.
     pub kind: Option<Kind>,
-    /// The keys that may bring something, in the selected database; none for replicas.
+    /// Up to where the log is to be durable, if that is waited for.
+    pub log: Option<AwaitedLog>,
+    /// The keys that may bring something, in the selected database; none for replicas or the disk.
     pub keys: Vec<Box<[u8]>>,
     /// How long to wait at most; `None`: for ever.
     pub timeout: Option<Duration>,
     /// The request, to be run again.
     pub args: OwnedArgs,
+}
+
+/// What `WAITAOF` waits for.
+#[derive(Clone, Copy, Debug)]
+pub struct AwaitedLog {
+    /// The log is to be durable up to here.
+    pub lsn: Lsn,
+    /// Replicas are waited for besides, of which there are none.
+    pub replicas: bool,
 }
 
 /// How waiting ended.
@@ -76,7 +88,7 @@ pub struct Blocking {
     queues: Mutex<HashMap<Place, VecDeque<Arc<Waiter>>>>,
     /// How many are in the queues.
     waiting: AtomicUsize,
-    /// Those that no key can serve (`WAIT`).
+    /// Those that no key can serve (`WAIT`, `WAITAOF`).
     keyless: Mutex<Vec<Arc<Waiter>>>,
 }
 
@@ -161,6 +173,32 @@ impl Blocking {
             .iter()
             .find(|waiter| !waiter.request.kind.is_some_and(|kind| exhausted.contains(&kind)))
             .cloned()
+    }
+
+    /// Serves those whose changes are durable by now.
+    pub fn serve_durable(&self, server: &Shared) {
+        let waiting = self.keyless.lock().clone();
+        if waiting.is_empty() {
+            return;
+        }
+        let kept = server.kept();
+        for waiter in waiting {
+            let Some(awaited) = waiter.request.log else { continue };
+            let mut reply = Vec::new();
+            let mut writer = Writer::new(&mut reply, waiter.protocol);
+            match kept {
+                None => writer.error(LOG_IS_OFF),
+                Some(kept) if kept >= awaited.lsn && !awaited.replicas => acknowledge(&mut writer, true),
+                Some(_) => continue,
+            }
+            let mut outcome = waiter.outcome.lock();
+            if outcome.is_none() {
+                *outcome = Some(Outcome::Served(reply, Lsn::ZERO));
+                drop(outcome);
+                self.remove(&waiter);
+                waiter.client.wake();
+            }
+        }
     }
 
     fn places_of(&self, db: u8) -> Vec<Place> {
@@ -259,13 +297,27 @@ pub fn give_up(blocking: &Blocking, waiter: &Arc<Waiter>) {
     blocking.remove(waiter);
 }
 
-/// Writes what the client of `waiter` is told.
-pub fn write_outcome(waiter: &Waiter, outcome: Outcome, out: &mut Vec<u8>) -> Lsn {
+/// The reply of `WAITAOF` when nobody is to wait for a log that is off.
+pub const LOG_IS_OFF: &str = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+
+/// Writes the reply of `WAITAOF`: how many logs and how many replicas have what the connection wrote.
+pub fn acknowledge(writer: &mut Writer<'_>, is_kept: bool) {
+    writer.array(2);
+    writer.integer(i64::from(is_kept));
+    writer.integer(0);
+}
+
+/// Writes what the client of `waiter` is told. The log is durable up to `kept`.
+pub fn write_outcome(waiter: &Waiter, outcome: Outcome, kept: Option<Lsn>, out: &mut Vec<u8>) -> Lsn {
     let mut writer = Writer::new(out, waiter.protocol);
     match outcome {
         Outcome::Served(reply, lsn) => {
             out.extend_from_slice(&reply);
             return lsn;
+        }
+        Outcome::TimedOut if waiter.request.log.is_some() => {
+            let is_kept = |awaited: AwaitedLog| kept.is_some_and(|kept| kept >= awaited.lsn);
+            acknowledge(&mut writer, waiter.request.log.is_some_and(is_kept));
         }
         Outcome::TimedOut if waiter.request.kind.is_none() => writer.integer(0),
         Outcome::TimedOut => writer.null_array(),

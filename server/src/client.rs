@@ -3,14 +3,17 @@
 use crate::address::Address;
 use crate::blocking::BlockRequest;
 use crate::command::Flags;
+use crate::config::AppendFsync;
 use crate::error::CommandError;
 use crate::saver::Ticket;
+use crate::shared::Shared;
 use crate::transaction::{Transaction, Watching};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::Instant;
+use tarn_engine::record::Lsn;
 use tarn_resp::reply::Protocol;
 use tarn_resp::request::OwnedArgs;
 
@@ -66,6 +69,8 @@ pub struct Client {
     pub denies_waiting: bool,
     /// The checkpoint that its `SAVE` waits for.
     pub save: Option<Ticket>,
+    /// The newest change that it made, or was told of.
+    pub seen: Lsn,
 }
 
 impl Client {
@@ -83,6 +88,7 @@ impl Client {
             watching: Watching::default(),
             denies_waiting: false,
             save: None,
+            seen: Lsn::ZERO,
         }
     }
 
@@ -137,6 +143,9 @@ impl Client {
     }
 }
 
+/// Stands for no value of `appendfsync`.
+const DURABILITY_OF_SERVER: u8 = u8::MAX;
+
 /// What others see of a client and how they reach it: `CLIENT LIST`, `CLIENT KILL`, `CLIENT UNBLOCK`.
 #[derive(Debug)]
 pub struct ClientHandle {
@@ -164,6 +173,7 @@ pub struct ClientHandle {
     pub queued: AtomicI64,
     /// Bytes of them and of watched keys.
     pub queued_bytes: AtomicUsize,
+    durability: AtomicU8,
     killed: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
@@ -199,8 +209,30 @@ impl ClientHandle {
             query_bytes: AtomicUsize::new(0),
             queued: AtomicI64::new(-1),
             queued_bytes: AtomicUsize::new(0),
+            durability: AtomicU8::new(DURABILITY_OF_SERVER),
             killed: AtomicBool::new(false),
             waker: Mutex::new(None),
+        }
+    }
+
+    /// When its replies leave, if not as `appendfsync` says (`CLIENT DURABILITY`).
+    pub fn durability(&self) -> Option<AppendFsync> {
+        AppendFsync::ALL.get(usize::from(self.durability.load(Ordering::Relaxed))).copied()
+    }
+
+    /// Sets when its replies leave; `None`: as `appendfsync` says.
+    pub fn set_durability(&self, durability: Option<AppendFsync>) {
+        let number = durability.map_or(DURABILITY_OF_SERVER, |durability| durability as u8);
+        self.durability.store(number, Ordering::Relaxed);
+    }
+
+    /// Up to where changes may be revealed to it, if it may be told of those up to `revealable` by what
+    /// `appendfsync` says.
+    pub fn revealable(&self, server: &Shared, revealable: impl FnOnce() -> Lsn) -> Lsn {
+        match self.durability() {
+            None => revealable(),
+            Some(AppendFsync::Always) => server.durable(),
+            Some(AppendFsync::EverySec | AppendFsync::No) => Lsn(u64::MAX),
         }
     }
 

@@ -12,6 +12,7 @@
 
 use crate::blocking::{self, BlockRequest, Waiter};
 use crate::client::{After, Client, ClientHandle, ReplyMode};
+use crate::config::AppendFsync;
 use crate::dispatch::Executor;
 use crate::outbox::Outbox;
 use crate::output::Output;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tarn_engine::record::Lsn;
 use tarn_resp::reply::Writer;
 use tarn_resp::request::{Args, OwnedArgs, RequestDecoder};
 use tokio::io::ReadBuf;
@@ -205,7 +207,7 @@ impl Connection {
             }
             return self.output.poll_room(cx).map_ok(|()| Event::GoOn);
         }
-        if self.output.is_forgotten(self.worker.revealable()) {
+        if self.output.is_forgotten(&self.worker) {
             return Poll::Ready(Ok(Event::GoOn));
         }
         if self.closing && self.output.waiting_bytes() == 0 {
@@ -336,8 +338,18 @@ impl Connection {
     fn run_one(&mut self, executor: &mut Executor<'_>, args: Args<'_>, outbox: &mut Outbox) -> Option<Ran> {
         let start = outbox.buffer().len();
         let lsn = executor.run(&mut self.client, args, outbox.buffer());
-        if lsn > executor.revealable {
-            outbox.hold(start, lsn);
+        self.client.seen = self.client.seen.max(lsn);
+        match self.client.handle.durability() {
+            None if lsn <= executor.revealable => {}
+            Some(AppendFsync::No) => {}
+            Some(AppendFsync::EverySec) => executor.wants_sync |= lsn > Lsn::ZERO,
+            None => outbox.hold(start, lsn),
+            Some(AppendFsync::Always) => {
+                if lsn > self.worker.server.durable() {
+                    outbox.hold(start, lsn);
+                    executor.demanded = executor.demanded.max(lsn);
+                }
+            }
         }
         match std::mem::take(&mut self.client.after) {
             After::GoOn => None,
@@ -386,11 +398,15 @@ impl Connection {
         let outcome = waiter.take_outcome().expect("a waiter that was given up has an outcome");
         let mut outbox = self.output.outbox();
         let start = outbox.buffer().len();
-        let lsn = blocking::write_outcome(&waiter, outcome, outbox.buffer());
+        let lsn = blocking::write_outcome(&waiter, outcome, worker.server.kept(), outbox.buffer());
+        self.client.seen = self.client.seen.max(lsn);
         if self.client.reply_mode == ReplyMode::Off {
             outbox.buffer().truncate(start);
-        } else if lsn > worker.revealable() {
+        } else if lsn > self.output.revealable(&worker) {
             outbox.hold(start, lsn);
+            if self.client.handle.durability() == Some(AppendFsync::Always) {
+                worker.server.have_synced(lsn, false);
+            }
         }
         Ok(true)
     }

@@ -1,6 +1,6 @@
 //! What a command sees besides its arguments.
 
-use crate::blocking::BlockRequest;
+use crate::blocking::{AwaitedLog, BlockRequest, acknowledge};
 use crate::client::{After, Client};
 use crate::error::CommandError;
 use crate::shared::Shared;
@@ -136,7 +136,8 @@ impl<'c, 'a> Context<'c, 'a> {
             return;
         }
         let keys = keys.into_iter().map(Box::from).collect();
-        let request = BlockRequest { kind: Some(kind), keys, timeout, args: OwnedArgs::from(args) };
+        let request =
+            BlockRequest { kind: Some(kind), log: None, keys, timeout, args: OwnedArgs::from(args) };
         self.client.after = After::Block(Box::new(request));
     }
 
@@ -146,7 +147,23 @@ impl<'c, 'a> Context<'c, 'a> {
             self.reply.integer(0);
             return;
         }
-        let request = BlockRequest { kind: None, keys: Vec::new(), timeout, args: OwnedArgs::from(args) };
+        self.wait_without_keys(None, timeout, args);
+    }
+
+    /// Waits until the log is durable as `awaited` says.
+    pub fn wait_for_log(&mut self, awaited: AwaitedLog, timeout: Option<Duration>, args: Args<'_>) {
+        let kept = self.server.kept().is_some_and(|kept| kept >= awaited.lsn);
+        if kept && !awaited.replicas || self.client.denies_waiting {
+            acknowledge(&mut self.reply, kept);
+            return;
+        }
+        self.server.have_synced(awaited.lsn, false);
+        self.wait_without_keys(Some(awaited), timeout, args);
+    }
+
+    fn wait_without_keys(&mut self, log: Option<AwaitedLog>, timeout: Option<Duration>, args: Args<'_>) {
+        let request =
+            BlockRequest { kind: None, log, keys: Vec::new(), timeout, args: OwnedArgs::from(args) };
         self.client.after = After::Block(Box::new(request));
     }
 

@@ -40,6 +40,10 @@ pub struct Executor<'e> {
     pub ready: VecDeque<(u8, Box<[u8]>)>,
     /// Whether waiting clients are being served.
     pub serving: bool,
+    /// Up to where changes have to become durable at once, for clients that asked for it.
+    pub demanded: Lsn,
+    /// Whether changes have to become durable within a second.
+    pub wants_sync: bool,
 }
 
 impl Executor<'_> {

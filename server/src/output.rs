@@ -84,8 +84,13 @@ impl Output {
     }
 
     /// Whether something may leave that nobody is about to send.
-    pub fn is_forgotten(&self, revealable: Lsn) -> bool {
-        !self.queued.get() && !self.outbox().sendable(revealable).is_empty()
+    pub fn is_forgotten(&self, worker: &Worker) -> bool {
+        !self.queued.get() && !self.outbox().sendable(self.revealable(worker)).is_empty()
+    }
+
+    /// Up to where changes may be revealed to the client.
+    pub fn revealable(&self, worker: &Worker) -> Lsn {
+        self.handle.revealable(&worker.server, || worker.revealable())
     }
 
     /// Wakes the connection's task when something has left behind its back.
@@ -112,7 +117,7 @@ impl Output {
     /// durable.
     pub fn send(self: &Rc<Self>, worker: &Worker) -> io::Result<()> {
         let (mut outbox, stream) = (self.outbox(), self.stream.borrow());
-        let revealable = worker.revealable();
+        let revealable = self.revealable(worker);
         loop {
             let bytes = outbox.sendable(revealable);
             if bytes.is_empty() {

@@ -176,6 +176,32 @@ impl Shared {
         }
     }
 
+    /// Up to where changes are durable; all, without a log.
+    pub fn durable(&self) -> Lsn {
+        let log = self.store.get().map(|store| store.log.load());
+        log.and_then(|log| log.as_ref().map(|log| log.durable.lsn())).unwrap_or(Lsn(u64::MAX))
+    }
+
+    /// Up to where a start would find changes by the log; `None` if it is off.
+    pub fn kept(&self) -> Option<Lsn> {
+        match self.store.get().and_then(|store| store.log.load_full()) {
+            Some(log) if log.pending.load(Ordering::Relaxed) => Some(Lsn::ZERO),
+            Some(log) => Some(log.durable.lsn()),
+            None => self.config.snapshot().appendonly.then_some(Lsn::ZERO),
+        }
+    }
+
+    /// Has changes up to `lsn` made durable now, and with `soon` all within a second, whatever `appendfsync`
+    /// says.
+    pub fn have_synced(&self, lsn: Lsn, soon: bool) {
+        if let Some(log) = self.store.get().and_then(|store| store.log.load_full()) {
+            log.appender.demand(lsn);
+            if soon {
+                log.appender.want_sync();
+            }
+        }
+    }
+
     /// Whether commands that write may run: the log keeps up, or there is none, or it has failed and will say
     /// so.
     pub fn has_room(&self) -> bool {

@@ -82,8 +82,15 @@ impl Worker {
             has_room: self.server.has_room(),
             ready: VecDeque::new(),
             serving: false,
+            demanded: Lsn::ZERO,
+            wants_sync: false,
         };
-        requests(&mut executor)
+        let outcome = requests(&mut executor);
+        let (demanded, wants_sync) = (executor.demanded, executor.wants_sync);
+        if demanded > Lsn::ZERO || wants_sync {
+            self.server.have_synced(demanded, wants_sync);
+        }
+        outcome
     }
 
     /// What this worker counts.
@@ -126,6 +133,7 @@ impl Worker {
         if self.server.has_room() {
             self.room.notify_waiters();
         }
+        self.server.blocking.serve_durable(&self.server);
         let revealable = self.revealable();
         let mut waiting = self.waiting.borrow_mut();
         while let Some(first) = waiting.first_entry() {

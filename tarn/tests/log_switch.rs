@@ -5,7 +5,7 @@
 
 mod running;
 
-use running::{Connection, Running, digest, eventually, field};
+use running::{Connection, Running, digest, eventually, field, number};
 
 /// Changes of every kind to a few hundred keys.
 fn write(client: &mut Connection, round: usize) {
@@ -58,4 +58,31 @@ fn a_log_that_is_switched_on_has_everything() {
             write(&mut client, round + 20);
         }
     }
+}
+
+#[test]
+fn a_connection_may_want_more_than_the_server_or_less() {
+    let mut running = Running::start(&["--appendfsync", "no"]);
+    let (mut plain, mut careful) = (running.connect(), running.connect());
+    assert_eq!(careful.ask("CLIENT DURABILITY always"), "+OK");
+    for round in 0..50 {
+        assert_eq!(plain.ask(&format!("SET plain {round}")), "+OK");
+        let before = number(&mut plain, "log_durable_lsn");
+        assert_eq!(careful.ask(&format!("SET careful {round}")), "+OK");
+        let after = number(&mut plain, "log_durable_lsn");
+        assert!(after >= before + 2, "round {round}: {before} records were durable, then {after}");
+    }
+    // Within a second, without anybody being held.
+    let mut patient = running.connect();
+    assert_eq!(patient.ask("CLIENT DURABILITY everysec"), "+OK");
+    assert_eq!(patient.ask("SET patient 1"), "+OK");
+    let last = 2 * 50 + 1;
+    eventually(|| (number(&mut plain, "log_durable_lsn") >= last).then_some(()));
+
+    running.restart_with(&["--appendfsync", "always"]);
+    let mut hasty = running.connect();
+    assert_eq!(hasty.ask("CLIENT DURABILITY no"), "+OK");
+    assert_eq!(hasty.ask("SET hasty 1"), "+OK");
+    assert_eq!(hasty.whole("WAITAOF 1 0 0"), "*[:1 :0]");
+    assert!(number(&mut hasty, "log_durable_lsn") > last);
 }

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::durable::{Durable, Waker};
 use super::error::LogError;
@@ -72,6 +73,16 @@ impl Appender {
             self.pipeline.durable.wait_a_while_for(lsn)?;
         }
         Ok(())
+    }
+
+    /// Has the log made durable up to `lsn` as under `Always`, whatever the mode. Waits for nothing.
+    pub fn demand(&self, lsn: Lsn) {
+        self.pipeline.demand(lsn);
+    }
+
+    /// Has what was appended so far synced within a second, whatever the mode. Waits for nothing.
+    pub fn want_sync(&self) {
+        self.pipeline.wants_sync.store(true, Ordering::SeqCst);
     }
 
     /// Which log it is; 0 for none.

@@ -17,8 +17,8 @@ use super::block::{BlockHeader, seal};
 use super::durable::Progress;
 use super::file::LogFile;
 use super::format::BLOCK_HEADER_BYTES;
-use super::options::SyncMode;
 use super::pipeline::{Active, BATCH_BYTES, Pipeline, State, Taken};
+use crate::record::Lsn;
 
 /// How long records may gather before they are written, when nobody waits for the disk.
 const COLLECT: Duration = Duration::from_millis(4);
@@ -41,9 +41,9 @@ impl Flight {
     pub(super) fn run(self, pipeline: &Pipeline) {
         let mut carried = 0;
         while let Some(taken) = pipeline.wait_for_work(self.lane, carried) {
-            let file = taken.file.clone();
+            let (file, first) = (taken.file.clone(), taken.first);
             carried = taken.count;
-            if self.write(pipeline, taken) && pipeline.mode() == SyncMode::Always {
+            if self.write(pipeline, taken) && pipeline.syncs_at_once(first) {
                 self.sync(pipeline, &file);
             }
         }
@@ -136,7 +136,8 @@ impl Pipeline {
 
     /// Lets records gather, if nobody waits for them.
     fn collect(&self, active: &mut MutexGuard<'_, Active>) {
-        let gathers = self.mode() != SyncMode::Always
+        let first = Lsn(active.next.0 - u64::from(active.count));
+        let gathers = !self.syncs_at_once(first)
             && matches!(active.state, State::Running)
             && active.buffer.len() < BATCH_BYTES;
         if gathers {

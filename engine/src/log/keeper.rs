@@ -6,6 +6,7 @@
 //! again after a failure (`rescue`).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::closed::ClosedFile;
@@ -119,7 +120,8 @@ impl Pipeline {
                 self.rescue_or_wait();
                 continue;
             }
-            if self.mode() != SyncMode::No || hurried {
+            let wanted = self.wants_sync.swap(false, Ordering::SeqCst);
+            if self.mode() != SyncMode::No || hurried || wanted {
                 self.sync_all();
             }
             self.leave_files();

@@ -47,6 +47,10 @@ pub(super) struct Pipeline {
     /// The keeper may have something to do; used with `active`.
     pub(super) chores: Condvar,
     mode: AtomicU8,
+    /// Somebody waits, whatever the mode, until all up to this `Lsn` is durable.
+    demanded: AtomicU64,
+    /// Somebody wants what is there to be synced within a second, whatever the mode.
+    pub(super) wants_sync: AtomicBool,
     pub(super) template: FileTemplate,
     backlog_bytes_limit: usize,
     bytes_accepted: AtomicU64,
@@ -170,6 +174,8 @@ impl Pipeline {
             full: Condvar::new(),
             chores: Condvar::new(),
             mode: AtomicU8::new(options.mode as u8),
+            demanded: AtomicU64::new(0),
+            wants_sync: AtomicBool::new(false),
             template,
             backlog_bytes_limit: options.backlog_bytes_limit,
             bytes_accepted: AtomicU64::new(0),
@@ -191,6 +197,20 @@ impl Pipeline {
         // What was written under the old mode is synced by the keeper; a flight that finishes now looks at
         // the mode again.
         self.hurry();
+    }
+
+    /// Has everything up to `lsn` made durable as under `Always`.
+    pub(super) fn demand(&self, lsn: Lsn) {
+        // Before the look of a flight that has just written the record, or the sync that is called for here
+        // finds it written.
+        if self.demanded.fetch_max(lsn.0, Ordering::SeqCst) < lsn.0 && self.durable.lsn() < lsn {
+            self.hurry();
+        }
+    }
+
+    /// Whether a flight syncs a block that begins with this record itself.
+    pub(super) fn syncs_at_once(&self, first: Lsn) -> bool {
+        self.mode() == SyncMode::Always || self.demanded.load(Ordering::SeqCst) >= first.0
     }
 
     /// Has everything written and synced soon, whatever the mode.

@@ -6,6 +6,7 @@ use crate::client::{After, ClientHandle, ReplyMode};
 use crate::command::{Command, Flags, row};
 use crate::commands::connection::check_name;
 use crate::commands::unknown_container;
+use crate::config::AppendFsync;
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::pause::PauseMode;
@@ -38,6 +39,14 @@ pub const COMMANDS: &[Command] = &[row(
 )
 .subcommands(&[
     sub("caching", 3, PLAIN, "6.0.0", "Refused: there is no client-side caching.", caching),
+    sub(
+        "durability",
+        -2,
+        PLAIN,
+        "1.0.0",
+        "Says when replies leave: when what they tell is on disk (always), at once, or as appendfsync says.",
+        durability,
+    ),
     sub("getname", 2, PLAIN, "2.6.9", "Returns the connection's name.", getname),
     sub("getredir", 2, PLAIN, "6.0.0", "Returns -1: there is no client-side caching.", getredir),
     sub("help", 2, Flags::LOADING.with(Flags::STALE), "5.0.0", "Lists the subcommands.", help),
@@ -67,6 +76,28 @@ fn caching<'a>(_: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError>
         "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT \
          mode enabled",
     ))
+}
+
+fn durability<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let handle = &cx.client.handle;
+    let Some(word) = args.get(2) else {
+        let name = handle.durability().map_or("default", |durability| durability.name());
+        cx.reply.bulk(name.as_bytes());
+        return Ok(());
+    };
+    let named = |mode: &&AppendFsync| mode.name().as_bytes().eq_ignore_ascii_case(word);
+    let durability = AppendFsync::ALL.iter().find(named).copied();
+    if args.len() > 3 || durability.is_none() && !word.eq_ignore_ascii_case(b"default") {
+        return Err(CommandError::Syntax);
+    }
+    if durability == Some(AppendFsync::Always) && cx.server.kept().is_none() {
+        return Err(CommandError::text(
+            "ERR There is no log to wait for: the server runs with 'appendonly no'",
+        ));
+    }
+    handle.set_durability(durability);
+    cx.reply.ok();
+    Ok(())
 }
 
 fn getname<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {

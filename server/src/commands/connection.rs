@@ -198,6 +198,7 @@ fn reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> 
         info.name.clear();
         info.no_evict = false;
     }
+    cx.client.handle.set_durability(None);
     set_protocol(cx, Protocol::Resp2);
     cx.reply.simple("RESET");
     Ok(())

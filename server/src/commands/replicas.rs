@@ -1,34 +1,72 @@
-//! Commands about replicas, of which there are none yet.
+//! Commands that wait until others have what was written: the disk, and replicas, of which there are none yet.
 
+use crate::blocking::{AwaitedLog, LOG_IS_OFF};
 use crate::command::{Command, Flags, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
 use std::time::Duration;
+use tarn_engine::record::Lsn;
 use tarn_resp::request::Args;
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[row(
-    "wait",
-    3,
-    Flags::NOSCRIPT,
-    "3.0.0",
-    "Waits until so many replicas have the writes of this connection; returns how many have.",
-    wait,
-)
-.categories(&["@connection"])];
+pub const COMMANDS: &[Command] = &[
+    row(
+        "wait",
+        3,
+        Flags::NOSCRIPT,
+        "3.0.0",
+        "Waits until so many replicas have the writes of this connection; returns how many have.",
+        wait,
+    )
+    .categories(&["@connection"]),
+    row(
+        "waitaof",
+        4,
+        Flags::NOSCRIPT,
+        "7.2.0",
+        "Waits until the log has the writes of this connection on disk; returns whether it has, and how many \
+         replicas have.",
+        waitaof,
+    )
+    .categories(&["@connection"]),
+];
 
 fn wait<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let replicas = parse::integer(args.at(1))?;
-    let timeout_ms = parse::integer_or(args.at(2), "ERR timeout is not an integer or out of range")?;
-    if timeout_ms < 0 {
-        return Err(CommandError::text("ERR timeout is negative"));
-    }
+    let timeout = timeout(args.at(2))?;
     if replicas <= 0 {
         cx.reply.integer(0);
         return Ok(());
     }
-    let timeout = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms as u64));
     cx.wait_for_replicas(timeout, args);
     Ok(())
+}
+
+fn waitaof<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let out_of_range = "ERR value is out of range, must be between 0 and 1";
+    let local = parse::integer_or(args.at(1), "ERR value is not an integer or out of range")?;
+    if !(0..=1).contains(&local) {
+        return Err(CommandError::text(out_of_range));
+    }
+    let replicas = parse::integer_or(args.at(2), "ERR value is out of range, must be positive")?;
+    if replicas < 0 {
+        return Err(CommandError::text("ERR value is out of range, must be positive"));
+    }
+    let timeout = timeout(args.at(3))?;
+    if local == 1 && cx.server.kept().is_none() {
+        return Err(CommandError::text(LOG_IS_OFF));
+    }
+    let lsn = if local == 1 { cx.client.seen } else { Lsn::ZERO };
+    cx.wait_for_log(AwaitedLog { lsn, replicas: replicas > 0 }, timeout, args);
+    Ok(())
+}
+
+/// A timeout in milliseconds; `None`: for ever.
+fn timeout(word: &[u8]) -> Result<Option<Duration>, CommandError> {
+    let timeout_ms = parse::integer_or(word, "ERR timeout is not an integer or out of range")?;
+    if timeout_ms < 0 {
+        return Err(CommandError::text("ERR timeout is negative"));
+    }
+    Ok((timeout_ms > 0).then(|| Duration::from_millis(timeout_ms as u64)))
 }

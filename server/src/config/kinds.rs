@@ -35,7 +35,8 @@ macro_rules! choice {
         impl $type {
             /// The names of the variants, in order.
             pub const NAMES: &'static [&'static str] = &[$($name),*];
-            const ALL: &'static [Self] = &[$(Self::$variant),*];
+            /// The variants, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
             /// The name that the configuration has for it.
             pub fn name(self) -> &'static str {
