@@ -1,5 +1,5 @@
-//! `metrics-port` with the real program: what it tells is well formed, true and written down, and whoever asks
-//! in whatever way does no harm.
+//! `metrics-port` with the real program: what it tells is well formed, true and written down, and whoever
+//! asks in whatever way does no harm.
 
 #![allow(clippy::unwrap_used)]
 
@@ -60,7 +60,7 @@ fn what_is_told_is_well_formed_rises_and_is_what_info_tells() {
     assert_eq!(rose("tarn_commands_failed_total", &[("command", "incr")]), 1.0);
     assert_eq!(rose("tarn_error_replies_total", &[("code", "ERR")]), 1.0);
     assert_eq!(rose("tarn_checkpoints_total", &[]), 1.0);
-    assert_eq!(rose("tarn_log_records_total", &[]), 201.0);
+    assert_eq!(rose("tarn_log_last_lsn", &[]), 201.0);
     assert!(rose("tarn_log_appended_bytes_total", &[]) > 2000.0);
     let path = |name| running.folder.path(name).to_str().unwrap().to_owned();
     let flushed = |name| rose("tarn_log_flushed_bytes_total", &[("directory", &path(name))]);
@@ -68,7 +68,8 @@ fn what_is_told_is_well_formed_rises_and_is_what_info_tells() {
     assert_eq!(after.find("tarn_keys", &[("db", "0")]), Some(200.0));
     assert_eq!(after.find("tarn_keys_expiring", &[("db", "0")]), Some(1.0));
     for (metric, name) in [
-        ("tarn_log_records_total", "log_last_lsn"),
+        ("tarn_log_last_lsn", "log_last_lsn"),
+        ("tarn_log_durable_lsn", "log_durable_lsn"),
         ("tarn_log_lag_records", "log_lag_records"),
         ("tarn_log_appended_bytes_total", "log_appended_bytes"),
         ("tarn_checkpoints_total", "rdb_saves"),
@@ -135,21 +136,24 @@ const HEAD: &str = "\
 
 # Metrics
 
-With `--metrics-port 9121` a server answers `http://127.0.0.1:9121/metrics`, on the addresses of `bind`, in the text
-format of Prometheus. The numbers are those of `INFO`; counters begin at zero with each start, those of commands with
-`CONFIG RESETSTAT`. With `protected-mode` and no password, only clients on the same machine are answered, as elsewhere;
-the password itself is not asked for, so let no stranger reach the port.
+With `--metrics-port 9121` a server answers `http://127.0.0.1:9121/metrics`, on the addresses of `bind`, in
+the text format of Prometheus. The numbers are those of `INFO`. Counters begin at zero with each start, those
+of commands and clients also with `CONFIG RESETSTAT`. With `protected-mode` and no password, only clients on
+the same machine are answered, as elsewhere; the password is not asked for, so let no stranger reach the port.
 
 How to read some of them:
 
-- `tarn_log_lag_seconds`: a block's age counts from when it was taken for writing; the milliseconds, or the one flush,
-  that records wait in memory before are left out. Under `appendfsync no` the lag goes back to zero with a full file only.
-- `tarn_log_failing`, `tarn_compaction_failing`, `tarn_checkpoint_failing` and `tarn_log_directory_trouble` are worth an
-  alert: each is 1 while something is refused and 0 when it works again, without a restart; the messages say what and why.
-- `tarn_command_duration_seconds`: times of fast commands are taken by sample. Without `latency-tracking` there are no
-  quantiles.
-- `tarn_log_live_bytes` and `tarn_log_invalid_bytes` are looked at twice a second, between compactions. What needs no
-  longer to be kept is known of records that were replaced, not of removals and of changes within lists and strings.
+- `tarn_log_failing`, `tarn_log_directory_trouble`, `tarn_compaction_failing` and `tarn_checkpoint_failing`
+  are worth an alert: each is 1 while something is refused, and 0 when it works again, without a restart. The
+  messages say what and why.
+- `tarn_log_lag_seconds`: the age of a block counts from when it was taken for writing. The milliseconds, or
+  the one flush, that records wait in memory before are left out. Under `appendfsync no` only a full file,
+  or a compaction, makes records durable.
+- `tarn_log_live_bytes` and `tarn_log_invalid_bytes` are looked at twice a second, between compactions. It is
+  known of records that were replaced, not of removals and of changes within lists and strings.
+- `tarn_log_write_amplification` and what goes into it count from the start of the server.
+- `tarn_command_duration_seconds`: times of fast commands are taken by sample. Without `latency-tracking`
+  there are no quantiles.
 - Numbers are floating point in this format: beyond 2^53 they are rounded.
 
 | metric | type | labels | what it tells |

@@ -195,3 +195,88 @@ impl Pipeline {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use super::super::{Group, Log, LogOptions};
+    use super::*;
+    use crate::io::{Disk, Fault, ManualClock, SimDisk, SimOptions};
+    use crate::record::{Change, Write};
+
+    fn open(sim: &SimDisk, mode: SyncMode, directories: usize) -> (Log, Arc<ManualClock>) {
+        let paths = (0..directories).map(|number| PathBuf::from(format!("/log{number}"))).collect();
+        let clock = Arc::new(ManualClock::new(7_000));
+        let mut options = LogOptions { mode, clock: clock.clone(), ..LogOptions::new(paths) };
+        options.file_bytes = 16 << 10;
+        let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+        (Log::open(disk, options).unwrap().into_log().unwrap().0, clock)
+    }
+
+    fn append(log: &Log) -> Result<Lsn, LogError> {
+        let mut group = Group::new();
+        let change = Change::Put { value: b"value".to_vec().into(), expiry: None };
+        group.push(&Write::Key { db: 0, key: b"key".to_vec().into(), change });
+        log.appender().append(&group)
+    }
+
+    fn wait_until(what: &str, log: &Log, condition: impl Fn(&LogStatus) -> bool) -> LogStatus {
+        for _ in 0..10_000 {
+            let status = log.status();
+            if condition(&status) {
+                return status;
+            }
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
+        panic!("it never came about that {what}: {:?}", log.status());
+    }
+
+    #[test]
+    fn a_record_grows_old_until_it_is_durable() {
+        let sim = SimDisk::new(1, SimOptions::default());
+        let (log, clock) = open(&sim, SyncMode::No, 2);
+        assert_eq!((log.status().lag, log.status().lag_records()), (Duration::ZERO, 0));
+        append(&log).unwrap();
+        let status = wait_until("it is written", &log, |status| status.bytes_written() > 0);
+        assert_eq!((status.lag, status.lag_records()), (Duration::ZERO, 1));
+        clock.advance(1_500);
+        append(&log).unwrap();
+        let status = wait_until("both are written", &log, |status| status.backlog_bytes == 0);
+        assert_eq!(
+            (status.lag, status.lag_records()),
+            (Duration::from_millis(1_500), 2),
+            "the oldest counts"
+        );
+        log.sync().unwrap();
+        assert_eq!((log.status().lag, log.status().lag_records()), (Duration::ZERO, 0));
+        assert!(log.status().bytes_written() > log.status().bytes_accepted);
+    }
+
+    #[test]
+    fn what_a_disk_refused_is_told_of_its_directory_and_remembered() {
+        let sim = SimDisk::new(2, SimOptions::default());
+        let (log, clock) = open(&sim, SyncMode::Always, 1);
+        let lsn = append(&log).unwrap();
+        log.durable().wait_for(lsn).unwrap();
+        let before = log.status();
+        assert_eq!((before.last_error, before.directories[0].failures), (None, 0));
+        assert!(before.directories[0].syncs > 0 && before.directories[0].blocks_written > 0);
+        clock.advance(500);
+        sim.set_options(SimOptions {
+            faults_per_mille: vec![(Fault::SyncError, 1000)],
+            ..SimOptions::default()
+        });
+        append(&log).unwrap();
+        let status = wait_until("the log has failed", &log, |status| status.failed.is_some());
+        let (at, error) = status.last_error.unwrap();
+        assert!(at == 7_500 && error.contains("/log0/"), "{at}: {error}");
+        assert!(status.directories[0].failures > 0 && status.failures == 1);
+        sim.set_options(SimOptions::default());
+        clock.advance(10_000);
+        let status = wait_until("it works again", &log, |status| status.failed.is_none());
+        assert!(status.last_error.is_some() && status.directories[0].trouble.is_none());
+    }
+}

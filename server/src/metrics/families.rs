@@ -226,7 +226,12 @@ fn log(page: &mut Page, server: &Shared, figures: &Persistence) {
         "When a disk refused something last, since the Unix epoch; 0 for never.",
         seconds_of(log.last_error.as_ref().map_or(0, |(at, _)| *at)),
     );
-    page.counter("tarn_log_records_total", "The newest record: records since the log began.", log.last.0);
+    page.gauge("tarn_log_last_lsn", "The number of the newest record.", log.last.0);
+    page.gauge(
+        "tarn_log_durable_lsn",
+        "That of the newest that is durable with all before it.",
+        log.durable.0,
+    );
     page.gauge("tarn_log_lag_records", "Records that are not durable.", log.lag_records());
     page.gauge(
         "tarn_log_lag_seconds",
