@@ -66,6 +66,20 @@ fn status(client: &mut Client<TcpStream>) -> String {
     info.lines().find_map(|line| line.strip_prefix("aof_last_write_status:")).unwrap().to_owned()
 }
 
+/// That the log has failed is told everywhere.
+fn wait_until_told(folder: &Folder, client: &mut Client<TcpStream>, metrics: u16, directory: &str) {
+    let error = field(client, "log_last_error").unwrap();
+    assert!(error.contains("No space left on device"), "{error}");
+    let scrape = Scrape::of(metrics);
+    assert_eq!(scrape.number("tarn_log_failing"), 1.0);
+    let failed = scrape.number("tarn_log_failures_total");
+    let failed_at = scrape.number("tarn_log_last_error_timestamp_seconds");
+    assert!(failed >= 1.0 && failed_at >= scrape.number("process_start_time_seconds"), "{failed_at}");
+    let failures = scrape.find("tarn_log_directory_failures_total", &[("directory", directory)]);
+    assert!(failures.unwrap() >= 1.0, "{failures:?}");
+    eventually(|| folder.messages().contains("writes are refused until it can be").then_some(()));
+}
+
 #[test]
 fn a_full_disk_refuses_writes_until_there_is_room_and_loses_nothing() {
     // The first file of the log has 4 MiB under `always`, 64 MiB else; there is room for no second one.
@@ -92,17 +106,7 @@ fn a_full_disk_refuses_writes_until_there_is_room_and_loses_nothing() {
             assert_eq!(client.ask("STRLEN k0"), ":100000", "reads go on");
             assert!(client.ask("INFO persistence").contains("log_failure:the log cannot be written: "));
 
-            let error = field(&mut client, "log_last_error").unwrap();
-            assert!(error.contains("No space left on device"), "{error}");
-            let scrape = Scrape::of(metrics);
-            assert_eq!(scrape.number("tarn_log_failing"), 1.0);
-            let failed = scrape.number("tarn_log_failures_total");
-            let failed_at = scrape.number("tarn_log_last_error_timestamp_seconds");
-            assert!(failed >= 1.0 && failed_at >= scrape.number("process_start_time_seconds"), "{failed_at}");
-            let directory = format!("{}/log", disk.path());
-            let failures = scrape.find("tarn_log_directory_failures_total", &[("directory", &directory)]);
-            assert!(failures.unwrap() >= 1.0, "{failures:?}");
-            eventually(|| folder.messages().contains("writes are refused until it can be").then_some(()));
+            wait_until_told(&folder, &mut client, metrics, &format!("{}/log", disk.path()));
 
             if mode == "always" {
                 // The newest write waits for the disk, and so does who looks at its key.
