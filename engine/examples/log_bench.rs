@@ -62,7 +62,8 @@ fn main() -> Outcome<()> {
         let busy_before = busy();
         let (rate, waited) = clients(&log.appender(), &log.durable(), 64, duration)?;
         let used = (busy() - busy_before).div_f64(rate * seconds);
-        let syncs = log.status().syncs as f64 / seconds;
+        let syncs =
+            log.status().directories.iter().map(|directory| directory.syncs).sum::<u64>() as f64 / seconds;
         print!("  {in_flight} in flight      {rate:>10.0} writes/s  {syncs:.0} syncs/s");
         println!(", a write waits {waited:.0?} and takes {used:.1?} of a core");
         log.close()?;

@@ -40,7 +40,7 @@ use smallvec::SmallVec;
 
 use crate::engine::Engine;
 use crate::log::{Appender, ClosedFile, Compacted, CompactionError, Group, Keeper, Look, Validity};
-use crate::record::{Batch, Change, Lsn, Write};
+use crate::record::{Batch, Change, Lsn, UnixMs, Write};
 use crate::session::Access;
 use crate::table::{Entry, KeyHash};
 use crate::value::{ValueRef, elements_of};
@@ -120,8 +120,27 @@ pub struct CompactionStatus {
     pub bytes: u64,
     /// Bytes of them that are not known to be needless.
     pub live_bytes: u64,
+    /// The same by directory of the log: files, bytes, live bytes.
+    pub directories: Vec<(usize, u64, u64)>,
+    /// Why the newest of those that were given up was, and when, be it that others went well since.
+    pub last_error: Option<(UnixMs, String)>,
     /// Memory that knowing which records are needless takes.
     pub validity_bytes: usize,
+}
+
+/// What is known of a file that is written to no more.
+#[derive(Clone, Debug)]
+pub struct FileStatus {
+    /// Where it is.
+    pub path: PathBuf,
+    /// How many records it has.
+    pub records: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Bytes of it that are not known to be needless.
+    pub live_bytes: u64,
+    /// Whether it was compacted.
+    pub is_compacted: bool,
 }
 
 /// A round over all files: those that were there when it began, and are still to be done.
@@ -292,6 +311,7 @@ impl Compactor {
             Err(CompactionError::Stopped) => false,
             Err(error) => {
                 state.status.failures += 1;
+                state.status.last_error = Some((engine.now(), error.to_string()));
                 state.status.error = Some(error.to_string());
                 let now = engine.clock().monotonic();
                 state.retry_at = now + RETRY_PAUSE;
@@ -299,6 +319,25 @@ impl Compactor {
                 false
             }
         }
+    }
+
+    /// What is known of the files that are written to no more, at most `limit` of them: those with the most
+    /// needless bytes, by directory and number. And how many there are.
+    pub fn files(&self, engine: &Engine, log: &Appender, limit: usize) -> (Vec<FileStatus>, usize) {
+        let files = log.closed_files();
+        let status = |(file, waste): (&ClosedFile, (f64, f64))| FileStatus {
+            path: file.path().to_path_buf(),
+            records: file.records(),
+            bytes: file.bytes(),
+            live_bytes: live_of(file, waste),
+            is_compacted: file.timestamp() > Lsn::ZERO,
+        };
+        let all: Vec<FileStatus> = files.iter().zip(wastes(&files, engine.validity())).map(status).collect();
+        let mut order: Vec<usize> = (0..all.len()).collect();
+        order.sort_by_key(|at| std::cmp::Reverse(all[*at].bytes - all[*at].live_bytes));
+        order.truncate(limit);
+        order.sort_unstable();
+        (order.into_iter().map(|at| all[at].clone()).collect(), all.len())
     }
 
     /// Compacts these files now, whatever they would give back.
@@ -315,8 +354,6 @@ impl Compactor {
         let files = log.closed_files();
         let wastes = wastes(&files, engine.validity());
         let bytes: u64 = files.iter().map(ClosedFile::bytes).sum();
-        let live_of =
-            |file: &ClosedFile, (waste, _): (f64, f64)| (file.bytes() as f64 * (1.0 - waste)) as u64;
         let live_bytes: u64 = files.iter().zip(&wastes).map(|(file, waste)| live_of(file, *waste)).sum();
         let now = engine.clock().monotonic();
         let mut state = self.state.lock();
@@ -324,6 +361,7 @@ impl Compactor {
         let options = state.options;
         let status = &mut state.status;
         (status.files, status.bytes, status.live_bytes) = (files.len(), bytes, live_bytes);
+        status.directories = by_directory(&files, &wastes);
         status.validity_bytes = engine.validity().bytes();
         let compacted =
             || files.iter().filter(|file| file.timestamp() > Lsn::ZERO).map(ClosedFile::bytes).sum();
@@ -485,6 +523,22 @@ fn wastes(files: &[ClosedFile], validity: &Validity) -> Vec<(f64, f64)> {
         (if records < 1.0 { 0.0 } else { (needless / records).min(1.0) }, records)
     };
     files.iter().map(waste).collect()
+}
+
+/// Bytes of a file that are not known to be needless.
+fn live_of(file: &ClosedFile, (waste, _): (f64, f64)) -> u64 {
+    (file.bytes() as f64 * (1.0 - waste)) as u64
+}
+
+/// Files, bytes and live bytes of each directory.
+fn by_directory(files: &[ClosedFile], wastes: &[(f64, f64)]) -> Vec<(usize, u64, u64)> {
+    let mut directories: Vec<(usize, u64, u64)> = Vec::new();
+    for (file, waste) in files.iter().zip(wastes) {
+        directories.resize(directories.len().max(file.directory() + 1), (0, 0, 0));
+        let (count, bytes, live) = &mut directories[file.directory()];
+        (*count, *bytes, *live) = (*count + 1, *bytes + file.bytes(), *live + live_of(file, *waste));
+    }
+    directories
 }
 
 /// Says what is needed of files that are being compacted.

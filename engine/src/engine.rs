@@ -268,6 +268,12 @@ impl Engine {
         &self.compactor
     }
 
+    /// Keys of each database, and how many of them expire. Latches nothing.
+    pub fn keyspace(&self) -> Vec<(usize, usize)> {
+        let world = self.background();
+        world.tables.iter().map(|table| (table.len(), table.expiring())).collect()
+    }
+
     pub(crate) fn log(&self) -> Option<Appender> {
         self.background().log.clone()
     }

@@ -31,7 +31,9 @@ pub mod view;
 mod watch;
 
 pub use engine::Engine;
-pub use log::{Appender, Durable, Group, Log, LogError, LogOptions, OpenError, SyncMode};
+pub use log::{
+    Appender, DirectoryStatus, Durable, Group, Log, LogError, LogOptions, LogStatus, OpenError, SyncMode,
+};
 pub use table::{Entry, KeyHash, ScanBudget};
 pub use view::{View, ViewOptions};
 pub use watch::Watch;

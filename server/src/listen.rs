@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::stream::Stream;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener as StdListener, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +22,17 @@ pub enum ListenError {
     )]
     Tcp {
         /// The address, or all of them if this machine has none.
+        address: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Metrics cannot be served there.
+    #[error(
+        "cannot serve metrics on {address}: {source}; is something else running there? choose another port \
+         with --metrics-port"
+    )]
+    Metrics {
+        /// The address.
         address: String,
         /// What the system said.
         source: io::Error,
@@ -72,7 +83,7 @@ struct Wanted {
 impl Listeners {
     /// Listens everywhere that the configuration says.
     pub fn open(config: &Config) -> Result<Listeners, ListenError> {
-        let wanted = wanted(config)?;
+        let wanted = wanted(config, config.port)?;
         let tcp = listen_all(&wanted, config.tcp_backlog)?;
         let unix = match config.unixsocket_path() {
             None => None,
@@ -93,7 +104,7 @@ impl Listeners {
 
     /// Listens where a changed `port` or `bind` says. On an error everything is as it was.
     pub fn reopen_tcp(&mut self, config: &Config) -> Result<(), ListenError> {
-        let wanted = wanted(config)?;
+        let wanted = wanted(config, config.port)?;
         let is_wanted = |address: SocketAddr| wanted.iter().any(|wanted| wanted.address == address);
         let is_open = |wanted: &Wanted| self.tcp.iter().any(|&(address, _)| address == wanted.address);
         let missing: Vec<Wanted> = wanted.iter().filter(|wanted| !is_open(wanted)).cloned().collect();
@@ -200,10 +211,32 @@ impl Drop for UnixSocket {
     }
 }
 
-/// The addresses of `bind` at `port`, each once.
-fn wanted(config: &Config) -> Result<Vec<Wanted>, ListenError> {
+/// Listens at `metrics-port`, on the addresses of `bind`; nowhere if it is 0.
+pub fn open_metrics(config: &Config) -> Result<Vec<StdListener>, ListenError> {
+    let failed = |error| match error {
+        ListenError::Tcp { address, source } => ListenError::Metrics { address, source },
+        other => other,
+    };
+    let wanted = wanted(config, config.metrics_port).map_err(failed)?;
+    let mut listeners = Vec::new();
+    for Wanted { address, optional } in wanted {
+        match bind(address, config.tcp_backlog) {
+            Ok(listener) => listeners.push(listener),
+            Err(source) if optional && is_missing(&source) => {}
+            Err(source) => return Err(ListenError::Metrics { address: address.to_string(), source }),
+        }
+    }
+    if listeners.is_empty() && config.metrics_port > 0 {
+        let source = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        return Err(ListenError::Metrics { address: config.bind.join(" "), source });
+    }
+    Ok(listeners)
+}
+
+/// The addresses of `bind` at a port, each once.
+fn wanted(config: &Config, port: u16) -> Result<Vec<Wanted>, ListenError> {
     let mut wanted: Vec<Wanted> = Vec::new();
-    if config.port == 0 {
+    if port == 0 {
         return Ok(wanted);
     }
     for name in &config.bind {
@@ -216,7 +249,7 @@ fn wanted(config: &Config) -> Result<Vec<Wanted>, ListenError> {
             "::*" => "::",
             name => name,
         };
-        let resolved = (host, config.port).to_socket_addrs();
+        let resolved = (host, port).to_socket_addrs();
         let first =
             resolved.and_then(|mut all| all.next().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into()));
         match first {
@@ -224,7 +257,7 @@ fn wanted(config: &Config) -> Result<Vec<Wanted>, ListenError> {
             Ok(address) => wanted.push(Wanted { address, optional }),
             Err(_) if optional => {}
             Err(source) => {
-                let address = format!("{host}:{}", config.port);
+                let address = format!("{host}:{port}");
                 return Err(ListenError::Tcp { address, source });
             }
         }
@@ -246,6 +279,10 @@ fn listen_all(wanted: &[Wanted], backlog: u32) -> Result<Vec<(SocketAddr, TcpLis
 }
 
 fn listen(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
+    TcpListener::from_std(bind(address, backlog)?)
+}
+
+fn bind(address: SocketAddr, backlog: u32) -> io::Result<StdListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
@@ -254,7 +291,7 @@ fn listen(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(backlog_of(backlog))?;
     socket.set_nonblocking(true)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket.into())
 }
 
 fn is_missing(error: &io::Error) -> bool {

@@ -12,6 +12,20 @@ pub fn resident_bytes() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
+/// Bytes of address space that the process has; 0 if the system does not tell.
+pub fn virtual_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = statm.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
+/// How many files and sockets the process has open, and how many it may have; 0 if the system does not tell.
+pub fn open_files() -> (u64, u64) {
+    // The directory that is read counts itself.
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
+    (open.saturating_sub(1), getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
+}
+
 /// Bytes of memory of the machine.
 pub fn machine_bytes() -> u64 {
     let info = rustix::system::sysinfo();

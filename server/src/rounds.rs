@@ -13,6 +13,8 @@ pub const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub struct Rounds {
     log_failed: bool,
+    /// Whether the directories of the log were told to have no next file.
+    directory_troubles: Vec<bool>,
     /// Why the log could not be compacted.
     compaction_error: Option<String>,
     /// Rounds over the whole log that were told.
@@ -35,15 +37,29 @@ impl Rounds {
         server.saver.look(server, &server.config.snapshot());
     }
 
-    /// Tells when the log fails and when it works again.
+    /// Tells when the log fails and when it works again, and the same of each of its directories.
     fn look_at_log(&mut self, server: &Shared) {
-        let failure = server.store().and_then(Store::log_failure);
-        match &failure {
-            Some(error) if !self.log_failed => tracing::error!("{error}; writes are refused until it can be"),
+        let Some(status) = server.store().and_then(Store::log_status) else { return };
+        match &status.failed {
+            Some((_, error)) if !self.log_failed => {
+                tracing::error!("{error}; writes are refused until it can be");
+            }
             None if self.log_failed => tracing::info!("The log can be written again"),
             _ => {}
         }
-        self.log_failed = failure.is_some();
+        self.log_failed = status.failed.is_some();
+        self.directory_troubles.resize(status.directories.len(), false);
+        for (told, directory) in self.directory_troubles.iter_mut().zip(status.directories) {
+            let path = directory.path.display();
+            match &directory.trouble {
+                Some(error) if !*told => {
+                    tracing::error!("The log has no next file in {path}: {error}; it is tried again");
+                }
+                None if *told => tracing::info!("The log has a next file in {path} again"),
+                _ => {}
+            }
+            *told = directory.trouble.is_some();
+        }
     }
 
     /// Tells when the log cannot be compacted and when it can again, and of each round over the whole log.

@@ -9,9 +9,10 @@
 use crate::accept::{Acceptor, AcceptorHandle, Signals};
 use crate::apply;
 use crate::config::{AppendFsync, CheckpointFormat, Config, ConfigStore, Loaded};
-use crate::listen::{ListenError, Listeners};
+use crate::listen::{self, ListenError, Listeners};
 use crate::log_switch;
 use crate::logging;
+use crate::metrics::MetricsServer;
 use crate::pidfile::PidFile;
 use crate::process;
 use crate::saver::{self, Urgency};
@@ -116,6 +117,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
         let _context = runtime.enter();
         (Listeners::open(config)?, Signals::catch().map_err(not_accepting)?)
     };
+    let metrics_listeners = listen::open_metrics(config)?;
     for (directive, cores) in
         [("server_cpulist", &config.server_cores), ("bgsave_cpulist", &config.checkpoint_cores)]
     {
@@ -148,6 +150,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
     for address in listeners.addresses() {
         tracing::info!("Listening on {address}");
     }
+    let metrics = MetricsServer::start(&server, metrics_listeners)?;
     let loader = {
         let (server, config) = (server.clone(), config.clone());
         spawn("tarn-loader".to_owned(), move || {
@@ -168,6 +171,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
     let acceptor = Acceptor::new(server.clone(), listeners, moves, signals, incoming);
     runtime.block_on(acceptor.run()).map_err(not_accepting)?;
     tracing::info!("Stopping: no new connections, closing the open ones");
+    drop(metrics);
     for worker in workers {
         join(worker).map_err(|source| ServeError::System { what: "a worker failed", source })?;
     }

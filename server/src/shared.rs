@@ -21,7 +21,7 @@ use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, SystemClock};
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery::Progress;
-use tarn_engine::{Appender, Durable, Log, LogError};
+use tarn_engine::{Appender, Durable, Log, LogStatus};
 use tokio::sync::Notify;
 
 /// The store and the log that it is written to.
@@ -35,11 +35,9 @@ pub struct Store {
 }
 
 impl Store {
-    /// Why the log takes no records at the moment; `None` if it does, or there is none.
-    pub fn log_failure(&self) -> Option<LogError> {
-        let open = self.log.load();
-        let log = open.as_ref()?.log.lock();
-        log.as_ref()?.status().failed.map(|(_, error)| error)
+    /// How the log is doing; `None` if there is none, or none any more.
+    pub fn log_status(&self) -> Option<LogStatus> {
+        self.log.load().as_ref()?.log.lock().as_ref().map(Log::status)
     }
 }
 
@@ -97,6 +95,8 @@ pub struct Shared {
     pub clock: Arc<dyn Clock>,
     /// When the server started.
     pub started: Instant,
+    /// The same as a time of the day.
+    pub started_unix_ms: u64,
     /// Twenty random bytes in hexadecimal: this run of the server.
     pub run_id: String,
     /// Who takes checkpoints.
@@ -124,6 +124,7 @@ impl Shared {
         let (workers, databases) = (settings.threads(), settings.databases);
         let slowlog = SlowLog::default();
         slowlog.set_len_max(settings.slowlog_max_len);
+        let started_unix_ms = SystemClock::new().unix_ms();
         let (empty_store, _background) = Engine::unlogged(databases, workers, Arc::new(SystemClock::new()));
         Shared {
             config,
@@ -137,8 +138,9 @@ impl Shared {
             blocking: Blocking::default(),
             clock: Arc::new(SystemClock::new()),
             started: Instant::now(),
+            started_unix_ms,
             run_id: format!("{:08x}{:032x}", rand::random::<u32>(), rand::random::<u128>()),
-            saver: Saver::new(SystemClock::new().unix_ms()),
+            saver: Saver::new(started_unix_ms),
             store: OnceLock::new(),
             stopping: AtomicBool::new(false),
             saves_at_end: AtomicBool::new(false),

@@ -123,7 +123,7 @@ fn tarn_config(store: &ConfigStore, pattern: &str) -> BTreeMap<String, String> {
 }
 
 /// Directives that Redis does not have.
-const ONLY_TARN: [&str; 14] = [
+const ONLY_TARN: [&str; 15] = [
     "checkpoint-format",
     "checkpoint-pace",
     "log-backlog-limit",
@@ -135,6 +135,7 @@ const ONLY_TARN: [&str; 14] = [
     "log-dir",
     "log-file-size",
     "log-flushes-in-flight",
+    "metrics-port",
     "snapshot-algorithm",
     "threads",
     "view-memory-limit",

@@ -7,7 +7,8 @@ mod running;
 
 use std::io::Write;
 
-use running::{Connection, Folder, Running, SmallDisk, digest, eventually, field, number};
+use running::scrape::Scrape;
+use running::{Connection, Folder, Running, SmallDisk, digest, eventually, field, free_port, number};
 
 /// Small files, compacted as soon as some of their records are needless.
 const EAGER: [&str; 6] =
@@ -153,7 +154,10 @@ fn a_compaction_without_room_is_told_and_made_when_there_is_some() {
     let folder = Folder::new();
     let Some(disk) = SmallDisk::mount(&folder, "small", "size=8m") else { return };
     let log = disk.0.join("log");
-    let mut args = vec!["--log-dir", log.to_str().unwrap(), "--log-compaction", "none"];
+    let (metrics, mut args) =
+        (free_port(), vec!["--log-dir", log.to_str().unwrap(), "--log-compaction", "none"]);
+    let metrics_text = metrics.to_string();
+    args.extend(["--metrics-port", &metrics_text]);
     args.extend(EAGER);
     let mut running = Running::start(&args);
     let mut client = running.connect();
@@ -168,6 +172,10 @@ fn a_compaction_without_room_is_told_and_made_when_there_is_some() {
     assert_eq!(field(&mut client, "aof_last_bgrewrite_status").unwrap(), "err");
     let error = field(&mut client, "log_compaction_last_error").unwrap();
     assert!(error.contains("No space left on device"), "{error}");
+    assert!(number(&mut client, "log_compaction_last_error_time") > 1_500_000_000);
+    let scrape = Scrape::of(metrics);
+    assert_eq!(scrape.number("tarn_compaction_failing"), 1.0);
+    assert!(scrape.number("tarn_compaction_failures_total") >= 1.0);
     eventually(|| running.folder.messages().contains("The log could not be compacted: ").then_some(()));
     assert_eq!(digest(&mut client), before);
 
@@ -175,6 +183,10 @@ fn a_compaction_without_room_is_told_and_made_when_there_is_some() {
     std::fs::remove_file(&filler).unwrap();
     eventually(|| (field(&mut client, "aof_rewrite_in_progress")? == "0").then_some(()));
     assert_eq!(field(&mut client, "aof_last_bgrewrite_status").unwrap(), "ok");
+    let scrape = Scrape::of(metrics);
+    assert_eq!(scrape.number("tarn_compaction_failing"), 0.0);
+    assert!(scrape.number("tarn_compactions_total") >= 1.0);
+    assert!(field(&mut client, "log_compaction_last_error").is_some(), "what was wrong is still told");
     for message in ["The log can be compacted again", "Compacted the log in "] {
         eventually(|| running.folder.messages().contains(message).then_some(()));
     }

@@ -8,7 +8,8 @@
 
 mod running;
 
-use running::{Client, Folder, LIMIT, SmallDisk, eventually, free_port};
+use running::scrape::Scrape;
+use running::{Client, Folder, LIMIT, Running, SmallDisk, eventually, field, free_port};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -65,6 +66,20 @@ fn status(client: &mut Client<TcpStream>) -> String {
     info.lines().find_map(|line| line.strip_prefix("aof_last_write_status:")).unwrap().to_owned()
 }
 
+/// That the log has failed is told everywhere.
+fn wait_until_told(folder: &Folder, client: &mut Client<TcpStream>, metrics: u16, directory: &str) {
+    let error = field(client, "log_last_error").unwrap();
+    assert!(error.contains("No space left on device"), "{error}");
+    let scrape = Scrape::of(metrics);
+    assert_eq!(scrape.number("tarn_log_failing"), 1.0);
+    let failed = scrape.number("tarn_log_failures_total");
+    let failed_at = scrape.number("tarn_log_last_error_timestamp_seconds");
+    assert!(failed >= 1.0 && failed_at >= scrape.number("process_start_time_seconds"), "{failed_at}");
+    let failures = scrape.find("tarn_log_directory_failures_total", &[("directory", directory)]);
+    assert!(failures.unwrap() >= 1.0, "{failures:?}");
+    eventually(|| folder.messages().contains("writes are refused until it can be").then_some(()));
+}
+
 #[test]
 fn a_full_disk_refuses_writes_until_there_is_room_and_loses_nothing() {
     // The first file of the log has 4 MiB under `always`, 64 MiB else; there is room for no second one.
@@ -74,7 +89,10 @@ fn a_full_disk_refuses_writes_until_there_is_room_and_loses_nothing() {
         let filler = disk.0.join("filler");
         let file = File::create(&filler).unwrap();
         fallocate(file, FallocateFlags::empty(), 0, (200 - room_mib) << 20).unwrap();
-        let args = ["--port", &port.to_string(), "--dir", disk.path(), "--appendfsync", mode];
+        let metrics = free_port();
+        let (port_text, metrics_text) = (port.to_string(), metrics.to_string());
+        let args = ["--port", &port_text, "--dir", disk.path(), "--appendfsync", mode];
+        let args = [&args[..], &["--metrics-port", &metrics_text]].concat();
         let server = folder.serve(&args);
         let mut client = Client::tcp("127.0.0.1", port);
         let (acknowledged, stops) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -87,6 +105,8 @@ fn a_full_disk_refuses_writes_until_there_is_room_and_loses_nothing() {
             assert!(refusal.contains("No space left on device"), "{refusal}");
             assert_eq!(client.ask("STRLEN k0"), ":100000", "reads go on");
             assert!(client.ask("INFO persistence").contains("log_failure:the log cannot be written: "));
+
+            wait_until_told(&folder, &mut client, metrics, &format!("{}/log", disk.path()));
 
             if mode == "always" {
                 // The newest write waits for the disk, and so does who looks at its key.
@@ -107,6 +127,9 @@ fn a_full_disk_refuses_writes_until_there_is_room_and_loses_nothing() {
             let full_at = acknowledged.load(Ordering::SeqCst);
             eventually(|| (status(&mut client) == "ok").then_some(()));
             assert_eq!(client.ask("SET other x"), "+OK", "{mode}");
+            assert_eq!(Scrape::of(metrics).number("tarn_log_failing"), 0.0);
+            assert!(field(&mut client, "log_last_error").is_some(), "what was wrong is still told");
+            eventually(|| (field(&mut client, "log_dir0")?.ends_with(",trouble=0")).then_some(()));
             eventually(|| (acknowledged.load(Ordering::SeqCst) > full_at + 1).then_some(()));
         });
         for message in ["writes are refused until it can be", "The log can be written again"] {
@@ -123,4 +146,56 @@ fn a_full_disk_refuses_writes_until_there_is_room_and_loses_nothing() {
         let lost = (0..acknowledged).find(|number| client.ask(&format!("STRLEN k{number}")) != ":100000");
         assert_eq!(lost, None, "of {acknowledged} under {mode}");
     }
+}
+
+#[test]
+fn a_directory_without_room_is_told_while_the_log_goes_on_in_another() {
+    let folder = Folder::new();
+    let Some(disk) = SmallDisk::mount(&folder, "small", "size=4m") else { return };
+    let (full, roomy, metrics) = (disk.0.join("log"), folder.path("roomy"), free_port());
+    let (full, roomy) = (full.to_str().unwrap(), roomy.to_str().unwrap());
+    let metrics_text = metrics.to_string();
+    let running = Running::start(&[
+        "--log-dir",
+        full,
+        roomy,
+        "--log-file-size",
+        "65536",
+        "--log-compaction",
+        "none",
+        "--metrics-port",
+        &metrics_text,
+    ]);
+    let mut client = running.connect();
+    let filler = disk.0.join("filler");
+    let mut file = File::create(&filler).unwrap();
+    while file.write_all(&[1; 4096]).is_ok() {}
+    let trouble = || Scrape::of(metrics).find("tarn_log_directory_trouble", &[("directory", full)]).unwrap();
+    let write = |client: &mut Client<TcpStream>| {
+        assert_eq!(
+            client.ask(&format!("SET key {}", "v".repeat(10_000))),
+            "+OK",
+            "there is another directory"
+        );
+    };
+    eventually(|| {
+        write(&mut client);
+        (trouble() == 1.0).then_some(())
+    });
+    assert!(field(&mut client, "log_dir0").unwrap().ends_with(",trouble=1"));
+    let error = field(&mut client, "log_dir0_trouble").unwrap();
+    assert!(error.contains("No space left on device"), "{error}");
+    assert!(field(&mut client, "log_last_error").unwrap().contains("No space left on device"));
+    assert!(field(&mut client, "log_dir1").unwrap().ends_with(",trouble=0"));
+    assert_eq!(field(&mut client, "aof_last_write_status").unwrap(), "ok");
+    let told = format!("The log has no next file in {full}: ");
+    eventually(|| running.folder.messages().contains(&told).then_some(()));
+
+    drop(file);
+    std::fs::remove_file(&filler).unwrap();
+    eventually(|| (trouble() == 0.0).then_some(()));
+    let healed = format!("The log has a next file in {full} again");
+    eventually(|| running.folder.messages().contains(&healed).then_some(()));
+    assert!(field(&mut client, "log_dir0_trouble").is_none());
+    drop(running);
 }

@@ -76,6 +76,11 @@ impl ClosedFile {
         self.bytes
     }
 
+    /// Which of the directories it is in, counted from 0.
+    pub fn directory(&self) -> usize {
+        self.header.stream as usize
+    }
+
     /// How many records it has.
     pub fn records(&self) -> u64 {
         self.contents.records

@@ -66,6 +66,8 @@ pub(super) struct Pending {
     pub(super) offset: u64,
     pub(super) length: u64,
     pub(super) progress: Progress,
+    /// When its records were taken from the buffer, on the log's clock.
+    pub(super) taken_at: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -212,6 +214,12 @@ impl Durable {
     /// What is pending, in order.
     pub(super) fn pending(&self) -> Vec<Pending> {
         self.shared.ledger.lock().pending.iter().cloned().collect()
+    }
+
+    /// When the oldest block that is not durable was taken from the buffer.
+    pub(super) fn oldest_taken_at(&self) -> Option<Duration> {
+        let ledger = self.shared.ledger.lock();
+        ledger.pending.front().map(|pending| pending.taken_at)
     }
 
     /// How many blocks flights have now.

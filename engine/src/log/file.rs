@@ -302,6 +302,11 @@ impl LogFile {
         outcome
     }
 
+    /// Which of the log's directories it is in.
+    pub(super) fn lane(&self) -> usize {
+        self.header.stream as usize
+    }
+
     /// The handle of those who are no flight.
     pub(super) fn keeper_handle(&self) -> &dyn DiskFile {
         &**self.handles.last().expect("a file has a handle for the keeper")

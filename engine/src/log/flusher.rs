@@ -8,7 +8,6 @@
 //! that a busy log costs few calls.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
@@ -34,7 +33,7 @@ pub(super) struct Flight {
 impl Flight {
     /// The flight of whoever writes beside the flights.
     pub(super) fn of_keeper(file: &LogFile) -> Flight {
-        Flight { lane: file.header.stream as usize, handle: file.handles.len() - 1 }
+        Flight { lane: file.lane(), handle: file.handles.len() - 1 }
     }
 
     /// Works until the log is closed.
@@ -63,13 +62,13 @@ impl Flight {
         match outcome {
             Ok(()) => {
                 pipeline.durable.note(sequence, Progress::Written);
-                pipeline.counters.blocks.fetch_add(1, Ordering::Relaxed);
-                pipeline.counters.bytes.fetch_add(length, Ordering::Relaxed);
+                pipeline.counters[self.lane].note_block(length);
                 pipeline.give_back(bytes);
                 true
             }
             Err(error) => {
                 pipeline.durable.note(sequence, Progress::Failed(Arc::new(bytes)));
+                pipeline.note_error(self.lane, &error);
                 pipeline.fail(error);
                 false
             }
@@ -85,11 +84,8 @@ impl Flight {
 
     /// Syncs a file and notes that the blocks listed before are durable.
     pub(super) fn sync_listed(self, pipeline: &Pipeline, file: &LogFile, sequences: &[u64]) {
-        match file.sync(self.handle) {
-            Ok(()) => {
-                pipeline.counters.syncs.fetch_add(1, Ordering::Relaxed);
-                pipeline.durable.settle(sequences);
-            }
+        match pipeline.sync_file(file, self.handle) {
+            Ok(()) => pipeline.durable.settle(sequences),
             Err(error) => pipeline.fail(error),
         }
     }
@@ -121,6 +117,7 @@ impl Pipeline {
                 // This directory waits for its next file. Another may have room; if none has, the preparer
                 // must know.
                 if active.count > 0 {
+                    active.kept_back_since.get_or_insert_with(|| self.clock.monotonic());
                     let waiting = if self.can_take(&active, true) { &self.work } else { &self.chores };
                     waiting.notify_all();
                 }

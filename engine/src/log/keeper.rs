@@ -80,6 +80,7 @@ impl Pipeline {
             }
             Ok(_) => true,
             Err(error) => {
+                self.note_error(lane, &error);
                 active.lanes[lane].trouble = Some(Arc::new(error));
                 false
             }
@@ -160,7 +161,8 @@ impl Pipeline {
             }
             let sequences = self.durable.written_in(&file);
             let handle = file.keeper_handle();
-            match handle.set_len(length).and_then(|()| file.sync(file.handles.len() - 1)) {
+            let cut = handle.set_len(length).inspect_err(|error| self.note_error(file.lane(), error));
+            match cut.and_then(|()| self.sync_file(&file, file.handles.len() - 1)) {
                 Ok(()) => {
                     self.durable.settle(&sequences);
                     // First there, then here no more: a compaction that looks meanwhile sees it.

@@ -45,6 +45,6 @@ pub use handle::Log;
 pub use options::{LogOptions, SyncMode};
 pub use reader::{OpenProgress, Reader, Recovered};
 pub use records::{Record, Records};
-pub use status::LogStatus;
+pub use status::{DirectoryStatus, LogStatus};
 pub use survey::{FileSurvey, Lost, Survey};
 pub use validity::{Look, Validity};

@@ -13,6 +13,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -23,6 +24,7 @@ use super::error::LogError;
 use super::file::{Era, FileTemplate, LogFile};
 use super::format::{BLOCK_ALIGN_BYTES, BLOCK_CLAIM, BLOCK_HEADER_BYTES, FILE_HEADER_BYTES};
 use super::options::{LogOptions, SyncMode};
+use super::status::Counters;
 use crate::io::{Clock, Disk, DiskError};
 use crate::record::{Lsn, UnixMs};
 
@@ -58,20 +60,16 @@ pub(super) struct Pipeline {
     /// The backlog has passed its limit and not come down to half of it since.
     congested: AtomicBool,
     room: RwLock<Vec<Waker>>,
-    pub(super) counters: Counters,
+    /// What was done, by directory.
+    pub(super) counters: Box<[Counters]>,
+    /// How often the log has failed.
+    pub(super) failures: AtomicU64,
+    /// What a disk refused last, and when.
+    pub(super) last_error: Mutex<Option<(UnixMs, String)>>,
     /// The files that are written to no more, by directory and number.
     pub(super) closed: Mutex<Vec<ClosedFile>>,
     /// The log begins behind this record.
     pub(super) base: Lsn,
-}
-
-/// What has been done so far.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) blocks: AtomicU64,
-    pub(super) bytes: AtomicU64,
-    pub(super) syncs: AtomicU64,
-    pub(super) failures: AtomicU64,
 }
 
 /// What the lock of the appenders covers.
@@ -97,6 +95,8 @@ pub(super) struct Active {
     pub(super) leaving: Vec<Leaving>,
     /// The last block is empty and says that all before it are durable, or will be.
     pub(super) claimed: bool,
+    /// Since when no directory could take what is in the buffer.
+    pub(super) kept_back_since: Option<Duration>,
     pub(super) epoch: u64,
     /// The highest epoch that any file may have.
     pub(super) epoch_tried: u64,
@@ -165,6 +165,7 @@ impl Pipeline {
         template: FileTemplate,
         options: &LogOptions,
     ) -> Pipeline {
+        let counters = active.lanes.iter().map(|_| Counters::default()).collect();
         Pipeline {
             disk,
             clock: options.clock.clone(),
@@ -182,7 +183,9 @@ impl Pipeline {
             bytes_written: AtomicU64::new(0),
             congested: AtomicBool::new(false),
             room: RwLock::default(),
-            counters: Counters::default(),
+            counters,
+            failures: AtomicU64::new(0),
+            last_error: Mutex::default(),
             closed: Mutex::default(),
             base: options.base,
         }
@@ -279,6 +282,11 @@ impl Pipeline {
         self.note_room();
     }
 
+    /// Bytes of records taken since the log was opened.
+    pub(super) fn bytes_accepted(&self) -> u64 {
+        self.bytes_accepted.load(Ordering::Acquire)
+    }
+
     fn note_room(&self) {
         if self.backlog_bytes() <= self.backlog_bytes_limit as u64 / 2 {
             self.end_congestion();
@@ -315,7 +323,8 @@ impl Pipeline {
         let first = Lsn(active.next.0 - u64::from(count));
         let last = Lsn(active.next.0 - 1);
         active.lanes[lane].contents.add(sequence, first, last);
-        let progress = Progress::Writing;
+        active.kept_back_since = None;
+        let (progress, taken_at) = (Progress::Writing, self.clock.monotonic());
         let durable = self.durable.enter(Pending {
             sequence,
             first,
@@ -324,6 +333,7 @@ impl Pipeline {
             offset,
             length,
             progress,
+            taken_at,
         });
         Some(Taken { bytes, file, offset, sequence, first, count, durable, length, flags })
     }
@@ -350,7 +360,7 @@ impl Pipeline {
             State::Closing => State::Closed,
             _ => return,
         };
-        self.counters.failures.fetch_add(1, Ordering::Relaxed);
+        self.failures.fetch_add(1, Ordering::Relaxed);
         self.work.notify_all();
         self.chores.notify_all();
         drop(active);
@@ -387,6 +397,7 @@ impl Active {
             idle: 0,
             leaving: Vec::new(),
             claimed: false,
+            kept_back_since: None,
             epoch: 0,
             epoch_tried: 0,
             opened_after: 0,

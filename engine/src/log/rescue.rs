@@ -58,7 +58,10 @@ impl Pipeline {
                     self.begin_epoch(lane, file, offset, opened_after, &pending);
                     return Rescue::Done;
                 }
-                Err(error) => self.active.lock().lanes[lane].trouble = Some(Arc::new(error)),
+                Err(error) => {
+                    self.note_error(lane, &error);
+                    self.active.lock().lanes[lane].trouble = Some(Arc::new(error));
+                }
             }
         }
         Rescue::Failed
@@ -100,6 +103,7 @@ impl Pipeline {
     fn begin_epoch(&self, lane: usize, file: LogFile, offset: u64, opened_after: u64, pending: &[Pending]) {
         let mut old = Vec::new();
         let mut active = self.active.lock();
+        self.counters[lane].note_block(offset);
         active.epoch = file.header.epoch;
         active.opened_after = opened_after;
         active.epoch_first = file.header.first;

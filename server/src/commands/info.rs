@@ -12,14 +12,16 @@ use crate::commands;
 use crate::commands::connection::REDIS_VERSION;
 use crate::context::Context;
 use crate::error::CommandError;
+use crate::figures::{Clients, LogDirectory, Memory, Persistence, setting, word};
 use crate::latency;
-use crate::process::{self, Heap};
+use crate::process;
 use crate::saver;
-use crate::shared::{Shared, Store};
+use crate::shared::Shared;
 use crate::stats::{CommandTotals, Totals};
-use tarn_engine::Entry;
 use tarn_engine::checkpoint::Progress;
+use tarn_engine::compactor::FileStatus;
 use tarn_engine::view::OpenView;
+use tarn_engine::{Entry, LogStatus};
 use tarn_resp::request::Args;
 
 /// The rows of this family.
@@ -33,14 +35,18 @@ pub const COMMANDS: &[Command] = &[row(
 )
 .categories(&["@dangerous"])];
 
+/// Files that the section `log` has lines for.
+const FILES_MAX: usize = 256;
+
 type Section = fn(&mut Report, &Context<'_, '_>);
 
 /// Name, title, whether it is shown without being asked for, and what writes it.
-const SECTIONS: [(&str, &str, bool, Section); 14] = [
+const SECTIONS: [(&str, &str, bool, Section); 15] = [
     ("server", "Server", true, server),
     ("clients", "Clients", true, clients),
     ("memory", "Memory", true, memory),
     ("persistence", "Persistence", true, persistence),
+    ("log", "Log", false, log_files),
     ("views", "Views", true, views),
     ("stats", "Stats", true, stats),
     ("replication", "Replication", true, replication),
@@ -121,23 +127,18 @@ fn server(report: &mut Report, cx: &Context<'_, '_>) {
 }
 
 fn clients(report: &mut Report, cx: &Context<'_, '_>) {
-    let all = cx.server.clients.all();
-    let largest = |bytes: fn(&crate::client::ClientHandle) -> &std::sync::atomic::AtomicUsize| {
-        all.iter().map(|client| bytes(client).load(Ordering::Relaxed)).max().unwrap_or(0)
-    };
-    report.line("connected_clients", all.len());
+    let clients = Clients::of(cx.server);
+    report.line("connected_clients", clients.connected);
     report.line("cluster_connections", 0);
-    report.line("maxclients", cx.server.live.maxclients());
-    report.line("client_recent_max_input_buffer", largest(|client| &client.query_bytes));
-    report.line("client_recent_max_output_buffer", largest(|client| &client.output_bytes));
-    report.line("blocked_clients", all.iter().filter(|client| client.info.lock().blocked).count());
+    report.line("maxclients", clients.limit);
+    report.line("client_recent_max_input_buffer", clients.query_bytes_max);
+    report.line("client_recent_max_output_buffer", clients.output_bytes_max);
+    report.line("blocked_clients", clients.blocked);
     report.line("tracking_clients", 0);
 }
 
 fn memory(report: &mut Report, cx: &Context<'_, '_>) {
-    let heap = Heap::now();
-    let resident = process::resident_bytes();
-    let peak = cx.server.stats.note_memory(heap.allocated);
+    let Memory { heap, resident, peak } = Memory::of(cx.server);
     let ratio = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
     report.bytes("used_memory", heap.allocated);
     report.bytes("used_memory_rss", resident);
@@ -157,7 +158,7 @@ fn memory(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("rss_overhead_bytes", resident as i64 - heap.resident as i64);
     report.line("mem_fragmentation_ratio", format_args!("{:.2}", ratio(resident, heap.allocated)));
     report.line("mem_fragmentation_bytes", resident as i64 - heap.allocated as i64);
-    report.line("mem_clients_normal", client_bytes(cx.server));
+    report.line("mem_clients_normal", Clients::of(cx.server).bytes);
     report.line("mem_aof_buffer", backlog_bytes(cx.server));
     report.line("mem_allocator", allocator_name());
     report.line("active_defrag_running", 0);
@@ -165,63 +166,118 @@ fn memory(report: &mut Report, cx: &Context<'_, '_>) {
 }
 
 fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
-    let store = cx.server.store();
-    let log = store.and_then(|store| store.log.load_full());
-    let config = cx.server.config.snapshot();
-    report.line("loading", u8::from(store.is_none()));
+    let figures = Persistence::of(cx.server);
+    report.line("loading", u8::from(figures.loading));
     report.line("async_loading", 0);
-    if store.is_none() {
-        loading(report, cx);
+    if figures.loading {
+        loading(report, cx, figures.loaded);
     }
-    checkpoints(report, cx, store);
-    report.line("aof_enabled", u8::from(log.is_some()));
-    let compactions = cx.keys.engine().compactor().status();
+    checkpoints(report, cx, &figures);
+    report.line("aof_enabled", u8::from(figures.log.is_some()));
+    let compactions = &figures.compactions;
     // As there: until the log that was switched on has its first checkpoint.
-    let begins = store.is_some()
-        && config.appendonly
-        && log.as_ref().is_none_or(|log| log.pending.load(Ordering::Relaxed));
-    report.line("aof_rewrite_in_progress", u8::from(compactions.round || begins));
+    report.line("aof_rewrite_in_progress", u8::from(compactions.round || figures.log_begins));
+    report.line("aof_rewrite_scheduled", 0);
+    let took = |took: Option<Duration>| took.map_or(-1, |took| took.as_secs() as i64);
+    report.line("aof_last_rewrite_time_sec", took(compactions.round_took));
     report.line("aof_last_bgrewrite_status", if compactions.error.is_some() { "err" } else { "ok" });
+    report.line("aof_rewrites", compactions.rounds);
     if let Some(error) = cx.server.saver.status().switch_error {
         report.line("log_switch_error", error);
     }
-    let failure = store.and_then(Store::log_failure);
-    report.line("aof_last_write_status", if failure.is_some() { "err" } else { "ok" });
+    let failed = figures.log.as_ref().and_then(|log| log.failed.as_ref());
+    report.line("aof_last_write_status", if failed.is_some() { "err" } else { "ok" });
     report.line("appendfsync", setting(cx.server, "appendfsync"));
-    if let Some(error) = failure {
+    if let Some((_, error)) = failed {
         report.line("log_failure", error);
     }
-    if let Some(log) = log {
-        report.line("log_dirs", config.log_dirs().len());
-        report.line("log_durable_lsn", log.durable.lsn().0);
-        report.line("log_backlog_bytes", backlog_bytes(cx.server));
-        report.line("log_closed_files", compactions.files);
-        report.line("log_closed_bytes", compactions.bytes);
-        report.line("log_live_bytes", compactions.live_bytes);
-        report.line("log_validity_bytes", compactions.validity_bytes);
-        report.line("log_compaction_in_progress", u8::from(compactions.running));
-        report.line("log_compactions", compactions.compactions);
-        report.line("log_compaction_failures", compactions.failures);
-        report.line("log_compaction_renewed_keys", compactions.renewed);
-        report.line("log_compaction_read_bytes", compactions.bytes_read);
-        report.line("log_compaction_written_bytes", compactions.bytes_written);
-        if let Some(took) = compactions.round_took {
-            report.line("aof_last_rewrite_time_sec", took.as_secs());
-        }
-        if let Some(error) = compactions.error {
-            report.line("log_compaction_last_error", error);
+    if let Some(log) = &figures.log {
+        log_fields(report, log, &figures);
+        compaction_fields(report, &figures);
+        log_directories(report, &figures);
+    }
+}
+
+/// The log: what was appended, what of it is durable, what went wrong.
+fn log_fields(report: &mut Report, log: &LogStatus, figures: &Persistence) {
+    report.line("aof_current_size", log.directories.iter().map(|directory| directory.bytes).sum::<u64>());
+    report.line("aof_buffer_length", log.backlog_bytes);
+    report.line("log_dirs", log.directories.len());
+    report.line("log_last_lsn", log.last.0);
+    report.line("log_durable_lsn", log.durable.0);
+    report.line("log_lag_records", log.lag_records());
+    report.line("log_lag_ms", log.lag.as_millis());
+    report.line("log_backlog_bytes", log.backlog_bytes);
+    report.line("log_flushes_in_progress", log.in_flight);
+    report.line("log_appended_bytes", log.bytes_accepted);
+    report.line("log_flushed_bytes", log.bytes_written());
+    report.line("log_write_amplification", format_args!("{:.2}", figures.write_amplification()));
+    report.line("log_failures", log.failures);
+    if let Some((at, error)) = &log.last_error {
+        report.line("log_last_error", error);
+        report.line("log_last_error_time", at / 1000);
+    }
+}
+
+fn compaction_fields(report: &mut Report, figures: &Persistence) {
+    let compactions = &figures.compactions;
+    report.line("log_closed_files", compactions.files);
+    report.line("log_closed_bytes", compactions.bytes);
+    report.line("log_live_bytes", compactions.live_bytes);
+    report.line("log_invalid_bytes", figures.invalid_bytes());
+    report.line("log_validity_bytes", compactions.validity_bytes);
+    report.line("log_compaction_in_progress", u8::from(compactions.running));
+    report.line("log_compactions", compactions.compactions);
+    report.line("log_compaction_failures", compactions.failures);
+    report.line("log_compaction_renewed_keys", compactions.renewed);
+    report.line("log_compaction_read_bytes", compactions.bytes_read);
+    report.line("log_compaction_written_bytes", compactions.bytes_written);
+    if let Some((at, error)) = &compactions.last_error {
+        report.line("log_compaction_last_error", error);
+        report.line("log_compaction_last_error_time", at / 1000);
+    }
+}
+
+/// A line for each directory of the log, and what troubles it.
+fn log_directories(report: &mut Report, figures: &Persistence) {
+    for (number, directory) in LogDirectory::all(figures).iter().enumerate() {
+        let LogDirectory { path, files, bytes, live_bytes, flushes, flushed_bytes, .. } = directory;
+        report.put(format_args!("log_dir{number}:path={path},files={files},bytes={bytes},"));
+        report.put(format_args!("live_bytes={live_bytes},flushes={flushes},flushed_bytes={flushed_bytes},"));
+        let LogDirectory { syncs, sync_time_max, failures, trouble, .. } = directory;
+        let (mean_us, max_us) = (directory.sync_time_mean().as_micros(), sync_time_max.as_micros());
+        report.put(format_args!("syncs={syncs},sync_us_avg={mean_us},sync_us_max={max_us},"));
+        report.put(format_args!("failures={failures},trouble={}\r\n", u8::from(trouble.is_some())));
+        if let Some(trouble) = trouble {
+            report.line(&format!("log_dir{number}_trouble"), trouble);
         }
     }
 }
 
-fn checkpoints(report: &mut Report, cx: &Context<'_, '_>, store: Option<&Store>) {
-    let status = cx.server.saver.status();
+/// A line for each full file of the log; of very many, for those with the most needless bytes.
+fn log_files(report: &mut Report, cx: &Context<'_, '_>) {
+    let Some(store) = cx.server.store() else { return };
+    let Some(log) = store.log.load_full() else { return };
+    let engine = &store.engine;
+    let (files, count) = engine.compactor().files(engine, &log.appender, FILES_MAX);
+    report.line("log_files", count);
+    for (number, file) in files.iter().enumerate() {
+        let FileStatus { path, records, bytes, live_bytes, is_compacted } = file;
+        let (path, invalid) = (word(&path.to_string_lossy()), bytes - live_bytes);
+        report.put(format_args!("log_file{number}:path={path},records={records},bytes={bytes},"));
+        let compacted = u8::from(*is_compacted);
+        report.put(format_args!("live_bytes={live_bytes},invalid_bytes={invalid},compacted={compacted}\r\n"));
+    }
+}
+
+fn checkpoints(report: &mut Report, cx: &Context<'_, '_>, figures: &Persistence) {
+    let (status, store) = (&figures.checkpoints, cx.server.store());
     let running = status.running_since.map(|since| since.elapsed());
     let took = |last: Option<Duration>| last.map_or(-1, |took| took.as_secs() as i64);
-    report.line("rdb_changes_since_last_save", saver::changes(cx.server) - status.changes_saved);
+    report.line("rdb_changes_since_last_save", figures.changes_unsaved);
     report.line("rdb_bgsave_in_progress", u8::from(running.is_some()));
     report.line("rdb_last_save_time", status.last_save_unix_s);
-    report.line("rdb_last_bgsave_status", if matches!(status.last, Some(Err(_))) { "err" } else { "ok" });
+    report.line("rdb_last_bgsave_status", if figures.checkpoint_failed() { "err" } else { "ok" });
     report.line("rdb_last_bgsave_time_sec", took(status.last.as_ref().map(|_| status.last_took)));
     report.line("rdb_current_bgsave_time_sec", took(running));
     report.line("rdb_saves", status.saves);
@@ -266,9 +322,7 @@ fn views(report: &mut Report, cx: &Context<'_, '_>) {
     }
 }
 
-fn loading(report: &mut Report, cx: &Context<'_, '_>) {
-    let loaded = cx.server.loading.bytes_read.load(Ordering::Relaxed);
-    let total = cx.server.loading.bytes.load(Ordering::Relaxed);
+fn loading(report: &mut Report, cx: &Context<'_, '_>, (loaded, total): (u64, u64)) {
     let seconds = cx.server.started.elapsed().as_secs();
     let left_s = total.saturating_sub(loaded).saturating_mul(seconds).checked_div(loaded).unwrap_or(1);
     report.line("loading_start_time", cx.server.clock.unix_ms() / 1000 - seconds);
@@ -400,19 +454,10 @@ fn allocator_name() -> String {
     format!("jemalloc-{}", version.split('-').next().unwrap_or_default())
 }
 
-fn client_bytes(server: &Shared) -> usize {
-    server.clients.all().iter().map(|client| client.memory_bytes()).sum()
-}
-
 /// Bytes of records that are not on disk yet.
 fn backlog_bytes(server: &Shared) -> u64 {
     let Some(open) = server.store().and_then(|store| store.log.load_full()) else { return 0 };
     open.log.lock().as_ref().map_or(0, |log| log.appender().backlog_bytes())
-}
-
-fn setting(server: &Shared, name: &str) -> String {
-    let found = server.config.get(&[name]).pop();
-    found.map(|(_, value)| String::from_utf8_lossy(&value).into_owned()).unwrap_or_default()
 }
 
 /// Bytes as people read them: `1.50M`.

@@ -1,4 +1,4 @@
-//! Commands that wait until others have what was written: the disk, and replicas, of which there are none yet.
+//! Commands that wait until others have what was written: the disk; and replicas, of which there are none.
 
 use crate::blocking::{AwaitedLog, LOG_IS_OFF};
 use crate::command::{Command, Flags, row};

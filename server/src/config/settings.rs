@@ -37,6 +37,8 @@ pub struct Config {
     pub tcp_keepalive_s: u32,
     /// Clients at the same time.
     pub maxclients: usize,
+    /// TCP port that answers `/metrics` over HTTP; 0 for none.
+    pub metrics_port: u16,
     /// Worker threads as configured, 0 for one per core; see [`Config::threads`].
     pub(super) threads_setting: usize,
     /// Cores of the threads that serve clients.
@@ -198,6 +200,7 @@ impl Config {
             timeout_s: 0,
             tcp_keepalive_s: 0,
             maxclients: 0,
+            metrics_port: 0,
             threads_setting: 0,
             server_cores: Cores::default(),
             checkpoint_cores: Cores::default(),

@@ -60,6 +60,8 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "seconds between probes of an idle connection; 0 for none"),
     Directive::run_time("maxclients", int(1, u32::MAX as i64), "10000", field!(maxclients),
         "clients connected at the same time"),
+    Directive::at_start("metrics-port", int(0, 65535), "0", field!(metrics_port),
+        "TCP port, on the addresses of 'bind', for Prometheus: http://HOST:PORT/metrics; 0 for none"),
     Directive::at_start("threads", int(0, 1024), "0", field!(threads_setting),
         "worker threads; 0 for one per core"),
     Directive::at_start("server_cpulist", Shape::Text, "", field!(server_cores),

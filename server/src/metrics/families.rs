@@ -1,0 +1,305 @@
+//! Which metrics there are. `docs/metrics.md` lists them, as a test of the page sees to.
+//!
+//! The numbers are those of `INFO`, in base units: seconds, bytes. Those of the process have the names that
+//! Prometheus gives them in every program.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::page::Page;
+use crate::commands;
+use crate::figures::{Clients, LogDirectory, Memory, Persistence};
+use crate::latency;
+use crate::process;
+use crate::shared::Shared;
+use crate::stats::CommandTotals;
+use tarn_engine::checkpoint::Progress;
+use tarn_engine::record::UnixMs;
+
+/// All metrics of a server as they are now, in the text format of Prometheus.
+pub(super) fn page(server: &Shared) -> String {
+    let mut page = Page::default();
+    let figures = Persistence::of(server);
+    about(&mut page, server);
+    process(&mut page, server);
+    clients(&mut page, server);
+    memory(&mut page, server);
+    commands(&mut page, server);
+    keyspace(&mut page, server);
+    checkpoints(&mut page, server, &figures);
+    views(&mut page, server);
+    log(&mut page, server, &figures);
+    directories(&mut page, &figures);
+    compactions(&mut page, &figures);
+    page.text()
+}
+
+fn about(page: &mut Page, server: &Shared) {
+    let config = server.config.snapshot();
+    let mode = crate::figures::setting(server, "appendfsync");
+    let algorithm = crate::figures::setting(server, "snapshot-algorithm");
+    let labels =
+        [("version", env!("CARGO_PKG_VERSION")), ("appendfsync", &mode), ("snapshot_algorithm", &algorithm)];
+    page.gauges("tarn_build_info", "Always 1; the labels say what runs, and how it was set.")
+        .add(&labels, 1.0);
+    page.gauge("tarn_uptime_seconds", "How long the server runs.", server.started.elapsed());
+    page.gauge("tarn_worker_threads", "Threads that serve clients.", config.threads());
+}
+
+fn process(page: &mut Page, server: &Shared) {
+    let (cpu, _) = process::cpu_times();
+    let (open, limit) = process::open_files();
+    let seconds = cpu.user_s + cpu.system_s;
+    page.counter("process_cpu_seconds_total", "Processor time of user and system together.", seconds);
+    page.gauge("process_resident_memory_bytes", "Memory of the process in RAM.", process::resident_bytes());
+    page.gauge("process_virtual_memory_bytes", "Address space of the process.", process::virtual_bytes());
+    page.gauge("process_open_fds", "Open files and sockets.", open);
+    page.gauge("process_max_fds", "As many files and sockets may be open.", limit);
+    page.gauge(
+        "process_start_time_seconds",
+        "When the process started, since the Unix epoch.",
+        seconds_of(server.started_unix_ms),
+    );
+}
+
+fn clients(page: &mut Page, server: &Shared) {
+    let clients = Clients::of(server);
+    page.gauge("tarn_clients_connected", "Clients that are connected.", clients.connected);
+    page.gauge("tarn_clients_blocked", "Clients that wait in a blocking command.", clients.blocked);
+    page.gauge("tarn_clients_limit", "As many clients may be connected: maxclients.", clients.limit);
+    page.gauge("tarn_clients_memory_bytes", "Memory of all clients.", clients.bytes);
+    page.gauge(
+        "tarn_client_query_bytes_max",
+        "The most bytes of requests that one client has sent and that have not run.",
+        clients.query_bytes_max,
+    );
+    page.gauge(
+        "tarn_client_output_bytes_max",
+        "The most bytes of replies that one client has not read.",
+        clients.output_bytes_max,
+    );
+}
+
+fn memory(page: &mut Page, server: &Shared) {
+    let Memory { heap, peak, .. } = Memory::of(server);
+    page.gauge("tarn_memory_used_bytes", "Bytes that are allocated.", heap.allocated);
+    page.gauge("tarn_memory_used_peak_bytes", "The most bytes that were ever allocated.", peak);
+    page.gauge("tarn_memory_allocator_active_bytes", "Bytes of pages with allocated objects.", heap.active);
+    page.gauge("tarn_memory_allocator_resident_bytes", "Bytes in RAM of the allocator.", heap.resident);
+    let frees = server.engine().map_or(0, |engine| engine.pending_frees());
+    page.gauge("tarn_pending_frees", "Large values and databases that wait to be freed.", frees);
+}
+
+fn commands(page: &mut Page, server: &Shared) {
+    let totals = server.stats.totals();
+    page.counter("tarn_connections_total", "Connections accepted.", totals.connections);
+    page.counter(
+        "tarn_connections_rejected_total",
+        "Connections refused, for maxclients or protected-mode.",
+        totals.rejected_connections,
+    );
+    page.counter("tarn_net_input_bytes_total", "Bytes read from clients.", totals.input_bytes);
+    page.counter("tarn_net_output_bytes_total", "Bytes written to clients.", totals.output_bytes);
+    page.counter("tarn_keyspace_hits_total", "Reads that found their key.", totals.hits);
+    page.counter("tarn_keyspace_misses_total", "Reads that did not.", totals.misses);
+    page.gauge(
+        "tarn_commands_per_second",
+        "Commands a second, over the last 1.6 seconds.",
+        server.rates.now().commands,
+    );
+    let called: Vec<(String, usize, CommandTotals)> = commands::full_names()
+        .into_iter()
+        .map(|(name, slot)| (name, slot, totals.commands.get(slot).copied().unwrap_or_default()))
+        .filter(|(_, _, total)| *total != CommandTotals::default())
+        .collect();
+    let percents = server.config.snapshot().latency_tracking_info_percentiles.clone();
+    let mut times = page.summaries(
+        "tarn_command_duration_seconds",
+        "How long calls took, by command; quantiles as latency-tracking-info-percentiles says.",
+    );
+    for (name, slot, total) in &called {
+        let counts = server.stats.latencies(*slot);
+        let quantile = |percent: &f64| {
+            Some(((percent * 1e7).round() / 1e9, latency::percentile(&counts, *percent)? as f64 / 1e9))
+        };
+        let quantiles: Vec<(f64, f64)> = percents.iter().filter_map(quantile).collect();
+        times.add_times(&[("command", name)], total.nanos as f64 / 1e9, total.calls, &quantiles);
+    }
+    let mut rejected =
+        page.counters("tarn_commands_rejected_total", "Calls that were refused before they ran.");
+    for (name, _, total) in &called {
+        rejected.add(&[("command", name)], total.rejected);
+    }
+    let mut failed = page.counters("tarn_commands_failed_total", "Calls that replied an error.");
+    for (name, _, total) in &called {
+        failed.add(&[("command", name)], total.failed);
+    }
+    let mut errors: Vec<(String, u64)> =
+        server.stats.errors.lock().iter().map(|(code, count)| (code.clone(), *count)).collect();
+    errors.sort();
+    let mut family = page.counters("tarn_error_replies_total", "Error replies, by their first word.");
+    for (code, count) in &errors {
+        family.add(&[("code", code)], *count);
+    }
+}
+
+fn keyspace(page: &mut Page, server: &Shared) {
+    let Some(engine) = server.engine() else { return };
+    page.counter(
+        "tarn_expired_keys_total",
+        "Keys that were deleted as they were due.",
+        engine.expired_keys(),
+    );
+    let databases: Vec<(String, usize, usize)> = engine
+        .keyspace()
+        .into_iter()
+        .enumerate()
+        .filter(|(db, (keys, _))| *db == 0 || *keys > 0)
+        .map(|(db, (keys, expiring))| (db.to_string(), keys, expiring))
+        .collect();
+    let mut keys = page.gauges("tarn_keys", "Keys of a database; 0 is always told of, others if not empty.");
+    for (db, count, _) in &databases {
+        keys.add(&[("db", db)], *count);
+    }
+    let mut expiring = page.gauges("tarn_keys_expiring", "Keys of a database that expire.");
+    for (db, _, count) in &databases {
+        expiring.add(&[("db", db)], *count);
+    }
+}
+
+fn checkpoints(page: &mut Page, server: &Shared, figures: &Persistence) {
+    let status = &figures.checkpoints;
+    let (loaded, to_load) = figures.loaded;
+    page.gauge("tarn_loading", "1 while the data is being loaded.", figures.loading);
+    page.gauge("tarn_loading_loaded_bytes", "Bytes loaded at the start, so far.", loaded);
+    page.gauge("tarn_loading_total_bytes", "Bytes to load at the start.", to_load);
+    page.counter("tarn_checkpoints_total", "Checkpoints taken.", status.saves);
+    page.gauge("tarn_checkpoint_in_progress", "1 while one is being taken.", status.running_since.is_some());
+    page.gauge("tarn_checkpoint_failing", "1 if the last attempt failed.", figures.checkpoint_failed());
+    page.gauge("tarn_checkpoint_unsaved_changes", "Writes since the last one.", figures.changes_unsaved);
+    page.gauge(
+        "tarn_checkpoint_last_timestamp_seconds",
+        "When the data was last saved or loaded, since the Unix epoch.",
+        status.last_save_unix_s,
+    );
+    page.gauge(
+        "tarn_checkpoint_last_duration_seconds",
+        "How long the last attempt took; 0 before the first.",
+        status.last_took,
+    );
+    if let Some(Ok(taken)) = &status.last {
+        page.gauge("tarn_checkpoint_last_size_bytes", "Bytes of the last one.", taken.bytes);
+        page.gauge("tarn_checkpoint_last_keys", "Keys of the last one.", taken.keys);
+    }
+    if let Some(store) = server.store() {
+        let Progress { forks, .. } = store.checkpoints.progress();
+        page.counter("tarn_forks_total", "Child processes for checkpoints.", forks.load(Ordering::Relaxed));
+    }
+}
+
+fn views(page: &mut Page, server: &Shared) {
+    let Some(engine) = server.engine() else { return };
+    let status = engine.views().status();
+    page.gauge("tarn_views_open", "Open views of the store.", status.open.len());
+    page.counter("tarn_views_opened_total", "Views opened.", status.opened);
+    page.counter("tarn_views_cancelled_total", "Views cancelled.", status.cancelled);
+    page.gauge("tarn_views_retained_bytes", "Old versions kept for views.", status.retained.bytes);
+    let oldest = status.open.iter().map(|view| view.age).max().unwrap_or(Duration::ZERO);
+    page.gauge("tarn_views_oldest_age_seconds", "Age of the oldest open view; 0 if there is none.", oldest);
+}
+
+fn log(page: &mut Page, server: &Shared, figures: &Persistence) {
+    page.gauge(
+        "tarn_log_enabled",
+        "1 if writes are logged: appendonly.",
+        server.config.snapshot().appendonly,
+    );
+    let Some(log) = &figures.log else { return };
+    page.gauge(
+        "tarn_log_failing",
+        "1 while the log takes no records, as a disk refuses.",
+        log.failed.is_some(),
+    );
+    page.counter("tarn_log_failures_total", "How often the log stopped taking records.", log.failures);
+    page.gauge(
+        "tarn_log_last_error_timestamp_seconds",
+        "When a disk refused something last, since the Unix epoch; 0 for never.",
+        seconds_of(log.last_error.as_ref().map_or(0, |(at, _)| *at)),
+    );
+    page.gauge("tarn_log_last_lsn", "The number of the newest record.", log.last.0);
+    page.gauge(
+        "tarn_log_durable_lsn",
+        "That of the newest that is durable with all before it.",
+        log.durable.0,
+    );
+    page.gauge("tarn_log_lag_records", "Records that are not durable.", log.lag_records());
+    page.gauge(
+        "tarn_log_lag_seconds",
+        "Age of the oldest record that is not durable, from when its block was taken for writing.",
+        log.lag,
+    );
+    page.gauge("tarn_log_backlog_bytes", "Bytes of records that are not written.", log.backlog_bytes);
+    page.gauge("tarn_log_flushes_in_progress", "Blocks that are being written.", log.in_flight);
+    page.counter("tarn_log_appended_bytes_total", "Bytes of records taken.", log.bytes_accepted);
+    page.gauge(
+        "tarn_log_write_amplification",
+        "Bytes written by flushes and compactions for each byte of records, since the start.",
+        figures.write_amplification(),
+    );
+}
+
+fn directories(page: &mut Page, figures: &Persistence) {
+    let all = LogDirectory::all(figures);
+    let mut family = page.gauges("tarn_log_files", "Files of the log, by directory.");
+    all.iter().for_each(|one| _ = family.add(&[("directory", &one.path)], one.files));
+    let mut family = page.gauges("tarn_log_size_bytes", "Bytes in files of the log.");
+    all.iter().for_each(|one| _ = family.add(&[("directory", &one.path)], one.bytes));
+    let mut family = page.gauges("tarn_log_live_bytes", "Bytes of them that are not known to be needless.");
+    all.iter().for_each(|one| _ = family.add(&[("directory", &one.path)], one.live_bytes));
+    let mut family = page.counters("tarn_log_flushes_total", "Blocks written.");
+    all.iter().for_each(|one| _ = family.add(&[("directory", &one.path)], one.flushes));
+    let mut family = page.counters("tarn_log_flushed_bytes_total", "Bytes of blocks written.");
+    all.iter().for_each(|one| _ = family.add(&[("directory", &one.path)], one.flushed_bytes));
+    let mut family = page.summaries("tarn_log_sync_duration_seconds", "How long syncs took.");
+    for one in &all {
+        family.add_times(&[("directory", &one.path)], one.sync_time.as_secs_f64(), one.syncs, &[]);
+    }
+    let mut family = page.gauges("tarn_log_sync_duration_max_seconds", "How long the longest sync took.");
+    all.iter().for_each(|one| _ = family.add(&[("directory", &one.path)], one.sync_time_max));
+    let mut family =
+        page.counters("tarn_log_directory_failures_total", "Writes, syncs and new files that failed.");
+    all.iter().for_each(|one| _ = family.add(&[("directory", &one.path)], one.failures));
+    let mut family =
+        page.gauges("tarn_log_directory_trouble", "1 while it has no next file, as the disk refuses.");
+    all.iter().for_each(|one| _ = family.add(&[("directory", &one.path)], one.trouble.is_some()));
+}
+
+fn compactions(page: &mut Page, figures: &Persistence) {
+    if figures.log.is_none() {
+        return;
+    }
+    let status = &figures.compactions;
+    page.gauge("tarn_log_closed_files", "Files that are written to no more.", status.files);
+    page.gauge(
+        "tarn_log_invalid_bytes",
+        "Bytes of them that are known to be needless.",
+        figures.invalid_bytes(),
+    );
+    page.gauge("tarn_log_validity_bytes", "Memory that knowing so takes.", status.validity_bytes);
+    page.gauge("tarn_compaction_in_progress", "1 while a file is being compacted.", status.running);
+    page.gauge("tarn_compaction_failing", "1 if the last compaction failed.", status.error.is_some());
+    page.counter("tarn_compactions_total", "Compactions of files.", status.compactions);
+    page.counter("tarn_compaction_failures_total", "Compactions that were given up.", status.failures);
+    page.counter("tarn_compaction_rounds_total", "Rounds over all files.", status.rounds);
+    page.counter("tarn_compaction_renewed_keys_total", "Keys that were written anew.", status.renewed);
+    page.counter("tarn_compaction_read_bytes_total", "Bytes of files compacted.", status.bytes_read);
+    page.counter(
+        "tarn_compaction_written_bytes_total",
+        "Bytes of the files that took their place.",
+        status.bytes_written,
+    );
+}
+
+fn seconds_of(unix_ms: UnixMs) -> f64 {
+    unix_ms as f64 / 1000.0
+}
