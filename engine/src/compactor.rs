@@ -17,6 +17,9 @@
 //!   the key is there that began with it;
 //! - two databases that changed places: always.
 //!
+//! With [`CompactionOptions::rewrites`] nothing is needed that the last checkpoint has: a log that is written
+//! anew from a snapshot, as others do it, to compare with.
+//!
 //! A file is chosen where the share of needless records has passed a bound, or where the whole log is longer
 //! than it may be against what is needed of it: then the one that gives back most. Removals and changes of
 //! lists have no bits, so nobody knows what they would give back. Therefore a *round* over all files, the
@@ -66,6 +69,9 @@ const COUNTED_KEYS_MAX: usize = 1 << 16;
 pub struct CompactionOptions {
     /// Whether any is made unasked.
     pub enabled: bool,
+    /// Whether what a checkpoint has is dropped, too, which a start needs from then on; and
+    /// [`CompactionStatus::wants_checkpoint`] asks for one when the log has become long.
+    pub rewrites: bool,
     /// Bytes read and written in a second at most; 0 for no limit.
     pub bytes_per_second: u64,
     /// The share of needless records from which a file is compacted, in percent.
@@ -82,6 +88,7 @@ impl Default for CompactionOptions {
     fn default() -> CompactionOptions {
         CompactionOptions {
             enabled: true,
+            rewrites: false,
             bytes_per_second: 128 << 20,
             file_percent: 75,
             log_percent: 170,
@@ -98,6 +105,8 @@ pub struct CompactionStatus {
     pub running: bool,
     /// Whether a round over all files is under way, or will begin.
     pub round: bool,
+    /// A checkpoint is wanted, and a round behind it.
+    pub wants_checkpoint: bool,
     /// Compactions so far, of one file or of several that became one.
     pub compactions: u64,
     /// Compactions that were given up.
@@ -369,9 +378,10 @@ impl Compactor {
         if now < state.retry_at && !state.asked {
             return None;
         }
-        let due =
-            options.enabled && bytes >= (after_round * ROUND_GROWTH).max(options.min_bytes * ROUND_GROWTH);
-        if std::mem::take(&mut state.asked) || due && state.round.is_none() {
+        let is_long = bytes >= (after_round * ROUND_GROWTH).max(options.min_bytes * ROUND_GROWTH);
+        let due = is_long && state.round.is_none();
+        status.wants_checkpoint = due && options.rewrites;
+        if std::mem::take(&mut state.asked) || due && options.enabled {
             // What was written up to now, be it in the file that is written to.
             state.round = Some(Round { began: now, up_to: log.last(), is_extended: false });
         }
@@ -468,6 +478,7 @@ impl Compactor {
             removals_end,
             look: Look::default(),
             dropped: Vec::new(),
+            dropped_up_to: checkpoint.filter(|_| options.rewrites).unwrap_or(Lsn::ZERO),
             moved: 0,
             began,
             bytes_per_second: options.bytes_per_second,
@@ -551,6 +562,8 @@ struct Needs<'e> {
     look: Look,
     /// Records that were dropped and may have bits.
     dropped: Vec<Lsn>,
+    /// What is not newer is in the checkpoint.
+    dropped_up_to: Lsn,
     moved: u64,
     began: Duration,
     bytes_per_second: u64,
@@ -626,12 +639,16 @@ impl Needs<'_> {
 }
 
 impl Keeper for Needs<'_> {
+    fn dropped_up_to(&self) -> Lsn {
+        self.dropped_up_to
+    }
+
     fn begin(&mut self, first: Lsn, last: Lsn) {
         self.engine.validity().look(first..=last, &mut self.look);
     }
 
     fn needs(&mut self, lsn: Lsn, write: &Write<'_>) -> bool {
-        let needs = self.is_needed(lsn, write);
+        let needs = lsn > self.dropped_up_to && self.is_needed(lsn, write);
         if !needs {
             self.dropped.push(lsn);
         }

@@ -55,7 +55,7 @@ struct Store {
 
 impl Store {
     /// As a start with `appendonly yes` opens it.
-    fn open(disk: &SimDisk, options: &LogOptions) -> Result<Store, OpenError> {
+    fn open(disk: &SimDisk, options: &LogOptions, rewrites: bool) -> Result<Store, OpenError> {
         let disk: Arc<SimDisk> = Arc::new(disk.clone());
         let checkpoints = Checkpoints::open(disk.clone(), Path::new("/checkpoints")).unwrap();
         let progress = Progress::default();
@@ -63,9 +63,13 @@ impl Store {
         let Opened { tables, log, validity, recovered, .. } = opened;
         let clock = Arc::new(ManualClock::new(NOW));
         let (engine, background) = Engine::new(tables, 1, Some(log.appender()), validity, clock);
-        engine
-            .compactor()
-            .set_options(CompactionOptions { bytes_per_second: 0, ..CompactionOptions::default() });
+        let options = CompactionOptions {
+            bytes_per_second: 0,
+            enabled: !rewrites,
+            rewrites,
+            ..CompactionOptions::default()
+        };
+        engine.compactor().set_options(options);
         engine.compactor().checkpoint_ended(checkpoints.current().map(|checkpoint| checkpoint.cut));
         let (checkpoints, log) = (Arc::new(checkpoints), Some(log));
         Ok(Store { engine, _background: background, checkpoints, log, last: recovered.last })
@@ -116,12 +120,13 @@ fn whenever_the_log_is_switched_a_start_finds_a_state_that_was() {
         let mut options = LogOptions::new(directories);
         options.mode = [SyncMode::Always, SyncMode::EverySec, SyncMode::No][rng.random_range(0..3)];
         options.file_bytes = rng.random_range(1_000..8_000);
+        let rewrites = rng.random();
         let mut disk = SimDisk::new(seed, SimOptions::default());
         let mut history = BTreeMap::from([(Lsn::ZERO, Contents::new())]);
         // What a start must find at least.
         let mut floor = Lsn::ZERO;
         for life in 0..rng.random_range(2..6) {
-            let mut store = match Store::open(&disk, &options) {
+            let mut store = match Store::open(&disk, &options, rewrites) {
                 Ok(store) => store,
                 Err(error) => panic!("seed {seed}, life {life}: {error}"),
             };

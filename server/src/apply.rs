@@ -88,6 +88,7 @@ fn set_view_limits(store: &Store, config: &Config) {
 fn set_compaction(store: &Store, config: &Config) {
     store.engine.compactor().set_options(CompactionOptions {
         enabled: config.log_compaction == LogCompaction::Vtc,
+        rewrites: config.log_compaction == LogCompaction::Rewrite,
         bytes_per_second: config.log_compaction_bytes_per_second as u64,
         file_percent: config.log_compaction_file_percentage,
         log_percent: config.log_compaction_log_percentage,

@@ -111,6 +111,11 @@ impl Persistence {
         matches!(self.checkpoints.last, Some(Err(_)))
     }
 
+    /// Whether the log is being compacted or written anew as a whole, or waits for its first checkpoint.
+    pub fn log_is_rewritten(&self) -> bool {
+        self.compactions.round || self.checkpoints.rewrites || self.log_begins
+    }
+
     /// Bytes in files of the log that are known to be needless.
     pub fn invalid_bytes(&self) -> u64 {
         self.compactions.bytes.saturating_sub(self.compactions.live_bytes)

@@ -50,6 +50,8 @@ pub struct Status {
     pub saves: u64,
     /// How long the last attempt took.
     pub last_took: Duration,
+    /// Whether the log is to be shortened when the checkpoint is there that is wanted for it.
+    pub rewrites: bool,
     /// Why the log could not be switched on or off, if so.
     pub switch_error: Option<String>,
 }
@@ -117,6 +119,19 @@ impl Saver {
         busy
     }
 
+    /// Has a checkpoint taken, and what it has dropped from the log.
+    pub fn rewrite_log(&self) {
+        let mut state = self.state.lock();
+        if std::mem::replace(&mut state.status.rewrites, true) {
+            return;
+        }
+        if state.asked > state.answered {
+            state.scheduled = true;
+        } else {
+            self.ask(&mut state, Urgency::Background);
+        }
+    }
+
     fn ask(&self, state: &mut State, urgency: Urgency) -> Ticket {
         state.asked += 1;
         state.urgency = urgency;
@@ -161,15 +176,21 @@ impl Saver {
                 self.changed.wait(&mut state);
                 continue;
             }
+            // One that was wanted while another is taken waits for the next.
+            let rewrites = state.status.rewrites && !state.scheduled;
             let urgency = state.urgency;
             drop(state);
             let (changes, began) = (changes(server), Instant::now());
-            let outcome = take(server, engine, checkpoints, urgency);
+            let outcome = take(server, engine, checkpoints, urgency, rewrites);
             if outcome.is_ok() {
                 // After a failure nobody knows which one a start would find.
                 engine.compactor().checkpoint_ended(checkpoints.current().map(|checkpoint| checkpoint.cut));
             }
+            if rewrites && outcome.is_ok() {
+                engine.compactor().ask();
+            }
             state = self.state.lock();
+            state.status.rewrites &= !rewrites;
             self.answer(&mut state, server, changes, began, outcome);
         }
     }
@@ -244,6 +265,10 @@ impl Saver {
         let failed = matches!(state.status.last, Some(Err(_)));
         let waits = failed && state.last_attempt.is_some_and(|at| at.elapsed() < RETRY);
         if waits || state.stopping {
+        } else if store.engine.compactor().status().wants_checkpoint {
+            tracing::info!("The log has become long: taking a checkpoint to drop what it has");
+            state.status.rewrites = true;
+            self.ask(&mut state, Urgency::Background);
         } else if log_switch::is_pending(store) {
             self.ask(&mut state, Urgency::Background);
         } else if let Some(rule) = due {
@@ -276,12 +301,13 @@ pub fn progress(checkpoints: &Checkpoints) -> (f64, u64) {
     (percent.min(100.0), progress.bytes.load(Relaxed))
 }
 
-/// Takes a checkpoint as the configuration says.
+/// Takes a checkpoint as the configuration says; with `for_log` one that the log can go on from.
 pub fn take(
     server: &Shared,
     engine: &Engine,
     checkpoints: &Checkpoints,
     urgency: Urgency,
+    for_log: bool,
 ) -> Result<Taken, CheckpointError> {
     let config = server.config.snapshot();
     let algorithm = match config.snapshot_algorithm {
@@ -294,7 +320,7 @@ pub fn take(
         _ => Pace::Fast,
     };
     let is_pending = server.store().is_some_and(log_switch::is_pending);
-    if config.checkpoint_format == CheckpointFormat::Rdb && !is_pending {
+    if config.checkpoint_format == CheckpointFormat::Rdb && !is_pending && !for_log {
         let (path, unix_ms) = (config.rdb_path(), server.clock.unix_ms());
         return rdb_file::save(engine, &path, pace, checkpoints.progress(), unix_ms);
     }

@@ -198,7 +198,7 @@ fn save_at_end(server: &Shared, store: &Store) -> Result<(), ServeError> {
     if server.saves_at_end() && !is_saved || log_switch::is_pending(store) {
         tracing::info!("Taking a last checkpoint");
         store.checkpoints.progress().resume();
-        let taken = saver::take(server, &store.engine, &store.checkpoints, Urgency::Awaited);
+        let taken = saver::take(server, &store.engine, &store.checkpoints, Urgency::Awaited, false);
         let taken = taken.map_err(ServeError::LastCheckpoint)?;
         tracing::info!("Checkpoint: {} keys, {:.1} MB", taken.keys, taken.bytes as f64 / 1e6);
     }

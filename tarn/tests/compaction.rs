@@ -205,3 +205,44 @@ fn without_a_log_there_is_nothing_to_compact() {
     let reply = running.connect().ask("BGREWRITEAOF");
     assert_eq!(reply, "-ERR There is no log: the server runs with 'appendonly no'");
 }
+
+#[test]
+fn a_log_that_is_written_anew_needs_its_checkpoint_and_has_everything_with_it() {
+    let mut args = EAGER.to_vec();
+    args.extend(["--log-compaction", "rewrite"]);
+    let mut running = Running::start(&args);
+    for stage in 0..3 {
+        let mut client = running.connect();
+        churn(&mut client, stage * 6..stage * 6 + 6);
+        assert_eq!(client.ask("BGREWRITEAOF"), "+Background append only file rewriting started");
+        churn(&mut client, 100..101);
+        eventually(|| (field(&mut client, "aof_rewrite_in_progress")? == "0").then_some(()));
+        // Three megabytes went in before; what was written since the checkpoint is there.
+        let bytes = log_bytes(&running.folder, &["log"]);
+        assert!(bytes < 2_000_000, "stage {stage}: {bytes} bytes");
+        let before = digest(&mut client);
+        assert_eq!(client.whole("WAITAOF 1 0 0"), "*[:1 :0]");
+        running.restart();
+        assert_eq!(digest(&mut running.connect()), before, "stage {stage}");
+    }
+    // Unasked, when the log is long: files of it have been dropped.
+    let mut client = running.connect();
+    let saves = number(&mut client, "rdb_saves");
+    for round in 0..100 {
+        churn(&mut client, round..round + 1);
+        if number(&mut client, "rdb_saves") > saves {
+            break;
+        }
+    }
+    eventually(|| (number(&mut client, "rdb_saves") > saves).then_some(()));
+    let before = digest(&mut client);
+    assert_eq!(client.whole("WAITAOF 1 0 0"), "*[:1 :0]");
+    running.restart();
+    assert_eq!(digest(&mut running.connect()), before);
+    // The log alone is not whole.
+    drop(running.server.take());
+    let checkpoints = running.folder.path("checkpoints");
+    std::fs::rename(&checkpoints, running.folder.path("away")).unwrap();
+    let refusal = running.folder.refusal(&["--port", &running.port.to_string()]);
+    assert!(refusal.contains("the log goes on from a checkpoint"), "{refusal}");
+}

@@ -192,12 +192,12 @@ fn the_rates_in_info_are_those_of_the_load() {
 #[test]
 fn a_directive_without_effect_is_told_once() {
     let (folder, port) = (Folder::new(), free_port());
-    let args = ["--port", &port.to_string(), "--list-compress-depth", "2", "--log-compaction", "rewrite"];
+    let args = ["--port", &port.to_string(), "--list-compress-depth", "2", "--active-expire-effort", "3"];
     let _server = folder.serve(&args);
     let mut client = Client::tcp("127.0.0.1", port);
     assert_eq!(client.ask("CONFIG SET latency-monitor-threshold 5 list-compress-depth 0"), "+OK");
     let messages = folder.messages();
-    for directive in ["list-compress-depth", "log-compaction", "latency-monitor-threshold"] {
+    for directive in ["list-compress-depth", "active-expire-effort", "latency-monitor-threshold"] {
         assert_eq!(messages.matches(&format!("'{directive} ")).count(), 1, "{messages}");
     }
 }

@@ -74,6 +74,11 @@ pub trait Keeper {
         log.sync_up_to(lsn)
     }
 
+    /// What is not newer is dropped whatever it is, because it is in the checkpoint that a start builds on.
+    fn dropped_up_to(&self) -> Lsn {
+        Lsn::ZERO
+    }
+
     /// Told which records the next block has: those from `first` to `last`, or some of them.
     fn begin(&mut self, _first: Lsn, _last: Lsn) {}
     /// Whether a record is still needed.
@@ -170,6 +175,8 @@ impl Appender {
         header.epoch = newest_epoch.header.epoch;
         (header.opened_after, header.first) = (newest_epoch.header.opened_after, newest_epoch.header.first);
         let base = self.pipeline.base;
+        let needed = files.iter().filter_map(|file| file.header.compaction).map(|of_file| of_file.needed);
+        let needed = needed.fold(keeper.dropped_up_to(), Lsn::max);
         let mut copy = Copy {
             file: create_over(&**self.disk(), &unfinished_path(&last.path))?,
             file_id: header.file_id,
@@ -204,7 +211,7 @@ impl Appender {
         keeper.settle(self, self.last())?;
         let durable = self.pipeline.durable.sequence();
         let first_number = *first.header.numbers().start();
-        header.compaction = Some(Compaction { timestamp, durable, first_number, base, checkpoint });
+        header.compaction = Some(Compaction { timestamp, durable, first_number, base, checkpoint, needed });
         copy.file.write_all_at(&header.encode(), 0)?;
         copy.file.sync_data()?;
         compacted.bytes_after = copy.offset;

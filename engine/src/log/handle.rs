@@ -152,7 +152,7 @@ impl Reader {
         let behind = finished.recovered.last.max(newest).after(ERA_GAP);
         write_pending(&*finished.disk, &finished.paths[0], behind)?;
         finished.era = Era { behind, after: finished.sequence };
-        (finished.recovered.last, finished.recovered.base) = (behind, behind);
+        (finished.recovered.last, finished.recovered.base, finished.begins) = (behind, behind, behind);
         let replaced = std::mem::take(&mut finished.closed);
         finished.into_log(Some(replaced))
     }
@@ -193,7 +193,7 @@ fn spawn(
 /// Begins an epoch: a new file in each directory, and a pipeline that writes to them.
 pub(super) fn begin(finished: Finished) -> Result<(Pipeline, Vec<Box<dyn DiskLock>>), OpenError> {
     let Finished { disk, mut options, paths, next_numbers, sequence, recovered, .. } = finished;
-    options.base = recovered.base;
+    options.base = finished.begins;
     let first = recovered.last.after(1);
     let handles = options.flushes_in_flight.max(1) + 1;
     let template = FileTemplate { log_id: finished.log_id, file_bytes: options.file_bytes, handles };

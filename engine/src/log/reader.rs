@@ -78,7 +78,7 @@ pub struct Recovered {
     pub closed: bool,
     /// Whether there was no log before.
     pub created: bool,
-    /// The log begins behind this record; not 0 if it goes on where a checkpoint ends.
+    /// All up to this record is in a checkpoint that the log goes on from; 0 if it needs none.
     pub base: Lsn,
 }
 
@@ -92,6 +92,8 @@ pub(super) struct Merged {
     durable: u64,
     epoch: u64,
     era: Era,
+    /// The first block goes on from this record.
+    begins: Lsn,
     checkpoint_wanted: Lsn,
     /// Kept blocks above D: sequence, source, file, offset, length.
     unsure: VecDeque<(u64, usize, usize, u64, u64)>,
@@ -138,12 +140,14 @@ impl Reader {
             compactions().map(|compaction| compaction.checkpoint).max().unwrap_or(Lsn::ZERO);
         // Its files may have become one with newer ones.
         let of_epoch = oldest.map_or(options.base, |header| Lsn(header.first.0.saturating_sub(1)));
-        let newest_compaction = compactions().max_by_key(|compaction| compaction.timestamp);
-        state.recovered.base = newest_compaction.map_or(of_epoch, |compaction| compaction.base);
+        let of_compactions = compactions().map(|compaction| compaction.base).max();
+        state.begins = of_compactions.unwrap_or(of_epoch);
         if era != Era::default() {
-            (state.recovered.base, state.sequence) = (era.behind, era.after);
+            (state.begins, state.sequence) = (era.behind, era.after);
         }
-        (state.era, state.last) = (era, state.recovered.base);
+        (state.era, state.last) = (era, state.begins);
+        let needed = compactions().map(|compaction| compaction.needed);
+        state.recovered.base = needed.fold(state.begins, Lsn::max);
         let bytes_read = Arc::new(AtomicU64::new(0));
         let mut bytes_total = 0;
         for source in &mut sources {
@@ -162,7 +166,7 @@ impl Reader {
         self.directories.log_id
     }
 
-    /// The log begins behind this record: 0, or the cut of a checkpoint that it needs.
+    /// All up to this record is in a checkpoint that the log goes on from; 0 if it needs none.
     pub fn base(&self) -> Lsn {
         self.state.recovered.base
     }
@@ -363,6 +367,7 @@ impl Reader {
         }
         Ok(Finished {
             era: self.state.era,
+            begins: self.state.begins,
             sequence: self.state.sequence,
             epoch: self.state.epoch + 1,
             next_numbers,
@@ -418,6 +423,8 @@ pub(super) struct Finished {
     pub(super) epoch: u64,
     /// The era that it belongs to.
     pub(super) era: Era,
+    /// The log goes on from this record.
+    pub(super) begins: Lsn,
     pub(super) recovered: Recovered,
     /// The files that have something.
     pub(super) closed: Vec<ClosedFile>,

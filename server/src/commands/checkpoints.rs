@@ -2,6 +2,7 @@
 
 use crate::client::After;
 use crate::command::{Command, Flags, row};
+use crate::config::LogCompaction;
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::saver::Urgency;
@@ -47,7 +48,10 @@ fn bgrewriteaof<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), Command
     if cx.server.store().is_none_or(|store| store.log.load().is_none()) {
         return Err(NO_LOG);
     }
-    cx.keys.engine().compactor().ask();
+    match cx.server.config.snapshot().log_compaction {
+        LogCompaction::Rewrite => cx.server.saver.rewrite_log(),
+        LogCompaction::Vtc | LogCompaction::None => cx.keys.engine().compactor().ask(),
+    }
     cx.reply.simple("Background append only file rewriting started");
     Ok(())
 }

@@ -176,7 +176,7 @@ fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("aof_enabled", u8::from(figures.log.is_some()));
     let compactions = &figures.compactions;
     // As there: until the log that was switched on has its first checkpoint.
-    report.line("aof_rewrite_in_progress", u8::from(compactions.round || figures.log_begins));
+    report.line("aof_rewrite_in_progress", u8::from(figures.log_is_rewritten()));
     report.line("aof_rewrite_scheduled", 0);
     let took = |took: Option<Duration>| took.map_or(-1, |took| took.as_secs() as i64);
     report.line("aof_last_rewrite_time_sec", took(compactions.round_took));

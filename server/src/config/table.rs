@@ -19,16 +19,10 @@ macro_rules! field {
     };
 }
 
-const NO_REWRITE: &str = "the log is not written anew yet, and as good as never compacted";
 const EXPIRES_ALL: &str = "every turn of the background work deletes all keys that are due";
 const NO_LATENCY_EVENTS: &str = "events of high latency are not kept yet";
 const LIST_NODES: &str = "the nodes of lists have a size of their own, and are never compressed";
 const NO_OTHER_CLASSES: &str = "there are neither replicas nor subscribers yet";
-
-/// The way of compaction that there is not yet, if it was set.
-fn unheeded_compaction(config: &Config) -> Option<String> {
-    (config.log_compaction == LogCompaction::Rewrite).then(|| "rewrite".to_owned())
-}
 
 /// The limits of the classes that no client is of, if they were set.
 fn unheeded_limits(config: &Config) -> Option<String> {
@@ -124,8 +118,8 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         field!(log_backlog_limit_bytes),
         "records that wait to be written from which on commands that write wait"),
     Directive::run_time("log-compaction", Shape::Choice(LogCompaction::NAMES), "vtc", field!(log_compaction),
-        "how the log is kept short: copy valid records, never, or write it anew")
-            .partly(unheeded_compaction, NO_REWRITE),
+        "how the log is kept short: copy valid records; never; or take a checkpoint, which a start needs \
+         from then on, and drop what it has"),
     Directive::run_time("log-compaction-bytes-per-second", memory(0, BYTES_MAX), "134217728",
         field!(log_compaction_bytes_per_second),
         "bytes that compaction reads and writes in a second at most; 0 for no limit"),
