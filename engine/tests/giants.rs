@@ -81,6 +81,10 @@ impl Disk for GatedDisk {
         self.0.rename(from, to)
     }
 
+    fn link(&self, path: &Path, name: &Path) -> DiskResult<()> {
+        self.0.link(path, name)
+    }
+
     fn remove(&self, path: &Path) -> DiskResult<()> {
         self.0.remove(path)
     }

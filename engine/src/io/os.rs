@@ -59,6 +59,10 @@ impl Disk for OsDisk {
         fs::rename(from, to).map_err(|error| DiskError::new("rename", from, error))
     }
 
+    fn link(&self, path: &Path, name: &Path) -> DiskResult<()> {
+        fs::hard_link(path, name).map_err(|error| DiskError::new("link", path, error))
+    }
+
     fn remove(&self, path: &Path) -> DiskResult<()> {
         fs::remove_file(path).map_err(|error| DiskError::new("remove", path, error))
     }

@@ -186,6 +186,17 @@ impl Directories {
     }
 }
 
+/// Says in a directory which one of a log it is.
+pub(crate) fn give_identity(
+    disk: &dyn Disk,
+    directory: &Path,
+    log_id: u128,
+    index: u32,
+    count: u32,
+) -> Result<(), OpenError> {
+    Identity { log_id, index, count }.write(disk, directory)
+}
+
 /// Allows the repaired log to be opened again. REQUIRES: the caller has the directories locked.
 pub(super) fn end_repair(disk: &dyn Disk, directories: &[PathBuf]) -> Result<(), OpenError> {
     for path in directories {
