@@ -106,8 +106,8 @@ fn a_full_backup_and_its_increments_come_back_as_the_store_was_at_their_ends() {
                     running.restart();
                     client = running.connect();
                 }
-                let name = ["full", "second", "third", "fourth"][stage as usize];
-                ends.push(back_up(&running, name, ends[stage as usize]));
+                let name = ["full", "second", "third", "fourth"][stage];
+                ends.push(back_up(&running, name, ends[stage]));
                 backups.push(name);
                 digests.push(digest(&mut client));
                 assert_eq!(client.ask("BGREWRITEAOF"), "+Background append only file rewriting started");
