@@ -6,13 +6,12 @@
 mod histories;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use tarn_engine::io::{Crash, Fault, SimDisk, SimOptions};
-use tarn_engine::log::{Log, LogOptions, SyncMode};
+use tarn_engine::log::{LogOptions, SyncMode};
 use tarn_engine::record::{Change, Kind, Lsn};
 use tarn_engine::value::ImageBuilder;
 
