@@ -16,6 +16,7 @@ use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
 use tarn_engine::io::{Crash, Disk, Fault, ManualClock, SimDisk, SimOptions};
 use tarn_engine::log::{LogOptions, SyncMode};
 use tarn_engine::record::{Change, Lsn};
+use tarn_engine::repair::Repair;
 
 use histories::*;
 
@@ -320,4 +321,34 @@ fn what_has_a_second_name_is_not_changed_by_the_log_that_goes_on() {
     drop((store.engine, store._background));
     Store::open(&disk, &options).unwrap();
     assert_eq!(bytes(&disk), before);
+}
+
+#[test]
+fn a_repair_of_the_log_leaves_what_a_backup_shares_with_it() {
+    let mut options = LogOptions::new(vec![PathBuf::from("/log0"), PathBuf::from("/log1")]);
+    (options.mode, options.file_bytes) = (SyncMode::Always, 1_500);
+    let mut disk = SimDisk::new(1, SimOptions::default());
+    let base = checkpoints(&disk);
+    let store = Store::open(&disk, &options).unwrap();
+    fill(&store, 8);
+    // Compacted files claim what a repair takes back in their headers.
+    store.engine.compactor().compact_files(&store.engine, &store.files()[..1]).unwrap();
+    let (end, contents) = (store.log.appender().last(), contents_of(&store.engine));
+    let to = PathBuf::from("/backup");
+    assert!(back_up(&store, &base, &to, Lsn::ZERO).unwrap().files_linked > 4);
+    drop((store, base));
+    // Without a file in the middle, those of the other directory are cut there.
+    let lost = disk.paths().into_iter().filter(|path| path.starts_with("/log0")).nth(2).unwrap();
+    disk.remove(&lost).unwrap();
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let bytes = |disk: &SimDisk| -> Vec<_> {
+        disk.list(&to).unwrap().into_iter().map(|name| disk.contents(&to.join(name)).unwrap()).collect()
+    };
+    let before = bytes(&disk);
+    Repair::begin(&shared, &options.directories, 1).unwrap().truncate().unwrap();
+    assert!(bytes(&disk) == before, "the repair has changed the backup");
+    assert!(Store::open(&disk, &options).unwrap().last < end, "the repair has cut");
+    disk = disk.crash(Crash::PowerLoss, 1, SimOptions::default());
+    let (_, target) = restore(&disk, &[to], Path::new("/restored")).unwrap();
+    assert_eq!(contents_in(&disk, &target), (end, contents));
 }

@@ -140,6 +140,10 @@ impl DiskFile for GatedFile {
         self.0.reserve(bytes)
     }
 
+    fn is_shared(&self) -> DiskResult<bool> {
+        self.0.is_shared()
+    }
+
     fn set_len(&self, bytes: u64) -> DiskResult<()> {
         self.0.set_len(bytes)
     }

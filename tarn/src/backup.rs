@@ -150,7 +150,8 @@ fn ask(client: &mut Client, command: &[&str]) -> Result<String, Trouble> {
     let reply = client.ask(command)?;
     if reply.is_error() {
         let said = reply.to_string();
-        return Err(Trouble::Refused(said.strip_prefix("ERR ").map_or(said.clone(), str::to_owned)));
+        let said = said.strip_prefix("(error) ").unwrap_or(&said);
+        return Err(Trouble::Refused(said.strip_prefix("ERR ").unwrap_or(said).to_owned()));
     }
     Ok(text(&reply)?)
 }

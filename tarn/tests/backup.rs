@@ -182,3 +182,212 @@ impl Found {
         Found { counter, elements }
     }
 }
+
+/// A server with a full backup and two increments, which has ended.
+struct Set {
+    folder: Folder,
+    log_file: PathBuf,
+}
+
+fn set() -> Set {
+    let mut running = Running::start(&EAGER);
+    let mut client = running.connect();
+    let mut end = 0;
+    for (stage, name) in ["full", "second", "third"].into_iter().enumerate() {
+        churn(&mut client, stage * 3..stage * 3 + 3);
+        end = back_up(&running, name, end);
+    }
+    running.server.take().unwrap().terminate();
+    let folder = running.folder;
+    let log_file = log_files(&folder.path("third")).pop().unwrap();
+    Set { folder, log_file }
+}
+
+fn log_files(backup: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(backup).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|end| end == "tarnlog")).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_set_that_is_damaged_incomplete_or_mixed_is_refused_by_name() {
+    let (set, other) = (set(), set());
+    let folder = &set.folder;
+    let all = ["full", "second", "third"];
+    let refused = |backups: &[&str], why: &str| {
+        let (code, said) = restore(folder, backups, "restored");
+        assert_eq!(code, 1, "{backups:?}: {said}");
+        assert!(
+            said.starts_with("tarn: ") && said.contains(why) && said.lines().count() == 1,
+            "{why}: {said}"
+        );
+        assert!(!folder.path("restored/restore.unfinished").exists(), "{backups:?}");
+    };
+    refused(&["second"], "second: it is an increment, of what came after record ");
+    refused(&["full", "third"], "third: it has what came after record ");
+    refused(&["full", "third", "second"], "third: it has what came after record ");
+    refused(&["full", "full"], "full: it is a full backup, as ");
+    refused(&["nowhere"], "nowhere holds no backup");
+    let foreign = other.folder.path("second");
+    refused(&["full", foreign.to_str().unwrap()], "second: it is of another log than ");
+
+    let content = std::fs::read(&set.log_file).unwrap();
+    let name = set.log_file.file_name().unwrap().to_str().unwrap().to_owned();
+    std::fs::remove_file(&set.log_file).unwrap();
+    refused(&all, &format!("{name}: it is missing"));
+    for at in [0, 100, content.len() / 2, content.len() - 1] {
+        let mut spoilt = content.clone();
+        spoilt[at] ^= 0x10;
+        std::fs::write(&set.log_file, spoilt).unwrap();
+        refused(&all, &format!("{name}: its checksum is not what it was"));
+    }
+    std::fs::write(&set.log_file, &content[..content.len() - 8]).unwrap();
+    refused(&all, &format!("{name}: it is shorter than it was"));
+    // A file of the same name from another backup.
+    let last_of_other = log_files(&other.folder.path("third")).pop().unwrap();
+    std::fs::copy(last_of_other, &set.log_file).unwrap();
+    refused(&all, &name);
+    std::fs::write(&set.log_file, &content).unwrap();
+
+    let manifest = folder.path("third/backup.manifest");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    std::fs::write(&manifest, text.replace("directories 1", "directories 2")).unwrap();
+    refused(&all, "backup.manifest: it is no manifest, or its checksum is wrong");
+    std::fs::write(&manifest, text.replace("tarn backup 1", "tarn backup 2")).unwrap();
+    refused(&all, "backup.manifest: its first line is not known here");
+    std::fs::rename(&manifest, folder.path("third/backup.unfinished")).unwrap();
+    refused(&all, "third holds no finished backup");
+    std::fs::remove_file(folder.path("third/backup.unfinished")).unwrap();
+    std::fs::write(&manifest, &text).unwrap();
+
+    std::fs::create_dir(folder.path("occupied")).unwrap();
+    std::fs::write(folder.path("occupied/note"), "mine").unwrap();
+    let (code, said) = restore(folder, &all, "occupied");
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("occupied is not empty: name another directory"), "{said}");
+    assert_eq!(std::fs::read_dir(folder.path("occupied")).unwrap().count(), 1);
+
+    // What was refused has left nothing that stands in the way.
+    let (code, said) = restore(folder, &all, "restored");
+    assert_eq!(code, 0, "{said}");
+    assert!(digest_of(folder.path("restored"), 1).len() > 40);
+}
+
+#[test]
+fn a_server_starts_neither_on_a_backup_nor_on_half_of_a_restore() {
+    let running = Running::start(&EAGER);
+    running.connect().ask("SET key value");
+    back_up(&running, "full", 0);
+    let backup = running.folder.path("full");
+    let port = running::free_port().to_string();
+    let serve = |args: &[&str]| tarn(&[&["serve", "--port", &port], args].concat());
+    let elsewhere = Folder::new();
+    let (dir, other) = (backup.to_str().unwrap(), elsewhere.path("data"));
+    std::fs::create_dir(&other).unwrap();
+    let other = other.to_str().unwrap();
+    let names = || std::fs::read_dir(&backup).unwrap().count();
+    let before = names();
+    for args in
+        [&["--dir", dir][..], &["--dir", dir, "--appendonly", "no"], &["--dir", other, "--log-dir", dir]]
+    {
+        let (code, said) = serve(args);
+        assert_eq!(code, 1, "{args:?}: {said}");
+        assert!(said.contains("it holds a backup, which is not worked on"), "{args:?}: {said}");
+        assert_eq!(names(), before, "{args:?}");
+    }
+    std::fs::rename(backup.join("backup.manifest"), backup.join("backup.unfinished")).unwrap();
+    let (code, said) = serve(&["--dir", dir]);
+    assert!(code == 1 && said.contains("it holds a backup that was not finished"), "{said}");
+    std::fs::write(Path::new(other).join("restore.unfinished"), "").unwrap();
+    let (code, said) = serve(&["--dir", other]);
+    assert!(code == 1 && said.contains("a backup was being restored to it and is not all there"), "{said}");
+}
+
+#[test]
+fn a_backup_that_cannot_be_made_says_why_and_the_server_goes_on() {
+    let running = Running::start(&EAGER);
+    let mut client = running.connect();
+    churn(&mut client, 0..4);
+    let port = running.port.to_string();
+    let refused = |args: &[&str], code: i32, why: &str| {
+        let (found, said) = tarn(&[&["backup", "-p", &port], args].concat());
+        assert_eq!(found, code, "{args:?}: {said}");
+        assert!(
+            said.starts_with("tarn: ") && said.contains(why) && said.lines().count() == 1,
+            "{why}: {said}"
+        );
+    };
+    back_up(&running, "full", 0);
+    refused(&["full"], 1, "full is not empty, it holds a backup: name another directory");
+    refused(&["log"], 1, "log is not empty: name another directory");
+    refused(
+        &["--since", "999999999", "ahead"],
+        1,
+        "before 999999999: SINCE takes the end of an earlier backup",
+    );
+    assert_eq!(std::fs::read_dir(running.folder.path("ahead")).unwrap().count(), 0);
+    std::fs::write(running.folder.path("file"), "").unwrap();
+    refused(&["file"], 1, "cannot list ");
+    let nobody = running::free_port().to_string();
+    let (code, said) = tarn(&["backup", "-p", &nobody, "other"]);
+    assert!(code == 2 && said.contains("connect to "), "{said}");
+    assert_eq!(client.ask("BACKUP"), "-ERR wrong number of arguments for 'backup' command");
+    assert_eq!(client.ask("BACKUP a SINCE"), "-ERR syntax error");
+    assert_eq!(client.ask("BACKUP a SINCE x"), "-ERR value is not an integer or out of range");
+    assert_eq!(client.ask("BACKUP a AFTER 1"), "-ERR syntax error");
+    assert_eq!(client.ask("SET key value"), "+OK");
+    assert_eq!(field(&mut client, "last_backup_status").unwrap(), "err");
+
+    if let Some(small) = running::SmallDisk::mount(&running.folder, "small", "size=16k") {
+        refused(&[&format!("{}/full", small.path())], 1, "No space left on device");
+        assert_eq!(std::fs::read_dir(Path::new(small.path()).join("full")).unwrap().count(), 0);
+    }
+    if let Some(large) = running::SmallDisk::mount(&running.folder, "large", "size=64m") {
+        // Another file system: nothing can be shared.
+        let path = format!("{}/full", large.path());
+        back_up(&running, &path, 0);
+        assert_eq!(number(&mut client, "last_backup_files_linked"), 0);
+        let before = digest(&mut client);
+        let (code, said) = restore(&running.folder, &["large/full"], "restored");
+        assert_eq!(code, 0, "{said}");
+        assert_eq!(digest_of(running.folder.path("restored"), 1), before);
+    }
+    assert_eq!(field(&mut client, "aof_last_write_status").unwrap(), "ok");
+}
+
+#[test]
+fn a_server_without_a_log_has_nothing_to_back_up_and_a_password_is_asked_for() {
+    let mut running = Running::start(&["--appendonly", "no"]);
+    let port = running.port.to_string();
+    let (code, said) = tarn(&["backup", "-p", &port, "full"]);
+    assert_eq!((code, said.as_str()), (1, "tarn: There is no log: the server runs with 'appendonly no'\n"));
+    running.restart_with(&[]);
+    running.connect().ask("CONFIG SET requirepass secret");
+    let (code, said) = tarn(&["backup", "-p", &port, "full"]);
+    assert!(code == 1 && said.contains("NOAUTH"), "{said}");
+    let (code, said) = tarn(&["backup", "-p", &port, "-a", "wrong", "full"]);
+    assert!(code == 1 && said.contains("WRONGPASS"), "{said}");
+    let (code, said) = tarn(&["backup", "-p", &port, "-a", "secret", "full"]);
+    assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+fn a_server_that_stops_gives_a_backup_up_and_says_that_it_is_not_finished() {
+    let mut running = Running::start(&[]);
+    let mut client = running.connect();
+    for number in 0..100 {
+        client.ask(&format!("SET key:{number} {}", "x".repeat(10_000)));
+    }
+    client.ask("CONFIG SET log-compaction-bytes-per-second 1000");
+    assert_eq!(client.ask("BACKUP slow"), "+Background backup started");
+    assert_eq!(client.ask("BACKUP other"), "-ERR Background backup already in progress");
+    eventually(|| (number(&mut client, "current_backup_bytes") > 0).then_some(()));
+    assert!(running.server.take().unwrap().terminate().success());
+    assert!(!running.folder.path("slow/backup.manifest").exists());
+    let (code, said) = restore(&running.folder, &["slow"], "restored");
+    assert!(code == 1 && said.contains("slow holds no backup"), "{said}");
+    running.restart();
+    assert_eq!(running.connect().ask("GET key:99").len(), 10_000);
+}

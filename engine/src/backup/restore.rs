@@ -12,6 +12,7 @@
 //! - Bytes are copied, never given a second name: the server will write to what is restored.
 //! - The directory says that a restore is under way until all is there, durable, and was read as a log.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,8 +118,10 @@ impl Chain {
         let (path, newest) = self.backups.last().expect("a chain has a backup");
         let find = |wanted: &SavedFile| {
             let found = self.backups.iter().rev().find_map(|(path, manifest)| {
-                let file = manifest.files.iter().find(|file| file.is_same(wanted) && file.crc.is_some())?;
-                Some((path.as_path(), file))
+                let place = |file: &SavedFile| (file.stream, file.number);
+                let at = manifest.files.binary_search_by_key(&place(wanted), place).ok()?;
+                let file = &manifest.files[at];
+                (file.is_same(wanted) && file.crc.is_some()).then_some((path.as_path(), file))
             });
             found.ok_or_else(|| {
                 let reason = format!(
@@ -248,10 +251,9 @@ impl Target {
     /// Removes the files of all directories; the one that says that this is under way last.
     fn clear(&self, disk: &dyn Disk) -> DiskResult<()> {
         for directory in self.log_dirs.iter().chain([&self.checkpoint_dir]) {
-            for name in names_in(disk, directory)? {
-                disk.remove(&directory.join(name))?;
-            }
-            if directory != &self.directory {
+            let names = names_in(disk, directory)?;
+            names.iter().try_for_each(|name| disk.remove(&directory.join(name)))?;
+            if !names.is_empty() {
                 disk.sync_dir(directory)?;
             }
         }
@@ -261,12 +263,12 @@ impl Target {
 
 fn copy_checked(mover: &Mover<'_>, from: &Path, bytes: u64, crc: u32, to: &Path) -> Result<(), BackupError> {
     let damaged = |what: &str| BackupError::Damaged { path: from.to_path_buf(), what: what.to_owned() };
-    let directory = from.parent().expect("a file is in a directory");
-    if !names_in(mover.disk, directory)?.iter().any(|name| from.ends_with(name)) {
-        return Err(damaged("it is missing"));
-    }
+    let length = match mover.disk.open_to_scan(from) {
+        Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Err(damaged("it is missing")),
+        opened => opened?.len()?,
+    };
     // It may be longer: a failed disk can have given back what a file that is shared with the log was cut by.
-    if mover.disk.open_to_scan(from)?.len()? < bytes {
+    if length < bytes {
         return Err(damaged("it is shorter than it was"));
     }
     if mover.copy(from, bytes, to)? != crc {

@@ -125,6 +125,9 @@ pub trait DiskFile: Send + Sync + Debug {
     /// Cuts or extends the file with zeros and gives back what was reserved behind.
     fn set_len(&self, bytes: u64) -> DiskResult<()>;
 
+    /// Whether it has another name beside the one under which it was opened.
+    fn is_shared(&self) -> DiskResult<bool>;
+
     /// What a child process can write to that shares nothing else with us; `None` where there is no such
     /// thing, as in a simulation.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -150,12 +150,19 @@ impl PinnedFile {
             return Err(Damage::new(self.file.path.clone(), 0, what).into());
         }
         self.file.header = header;
+        let length = file.len()?;
         if self.is_settled {
+            if length < self.file.bytes {
+                let what = format!("it has {length} bytes of {}", self.file.bytes);
+                return Err(Damage::new(self.file.path.clone(), length, what).into());
+            }
             let mut mark = BLOCK_END;
             let ends = self.file.bytes.saturating_sub(mark.len() as u64);
             let is_read = file.read_full_at(&mut mark, ends)? == mark.len();
-            self.is_settled = is_read && mark == BLOCK_END && file.len()? == self.file.bytes;
+            self.is_settled = is_read && mark == BLOCK_END && length == self.file.bytes;
         }
+        // Behind a rescue the next block has its place, and nothing is there up to it.
+        self.file.bytes = self.file.bytes.min(length);
         Ok(self.is_settled)
     }
 

@@ -24,6 +24,10 @@ const OUTSIDE: CommandError = CommandError::text(
     "ERR BACKUP takes a directory outside of 'dir' only from a client on the machine of the server",
 );
 
+/// Such a name would spoil the lines of `INFO`.
+const CONTROL: CommandError =
+    CommandError::text("ERR BACKUP takes a directory without control characters in its name");
+
 fn backup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let since = match args.len() {
         2 => Lsn::ZERO,
@@ -32,9 +36,11 @@ fn backup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
         }
         _ => return Err(CommandError::Syntax),
     };
+    if args[1].iter().any(u8::is_ascii_control) {
+        return Err(CONTROL);
+    }
     let given = Path::new(OsStr::from_bytes(&args[1]));
-    let is_inside = given.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-    if !is_inside && !cx.client.handle.addr.is_local() {
+    if !is_below(given) && !cx.client.handle.addr.is_local() {
         return Err(OUTSIDE);
     }
     let path = cx.server.config.snapshot().dir.join(given);
@@ -43,4 +49,24 @@ fn backup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     begun.map_err(|error| CommandError::owned(format!("ERR {error}")))?;
     cx.reply.simple("Background backup started");
     Ok(())
+}
+
+/// Whether a path leads to somewhere below where it begins.
+fn is_below(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_that_stay_below_the_data_directory_are_for_everybody() {
+        for path in ["monday", "backups/monday", "./monday", "..monday"] {
+            assert!(is_below(Path::new(path)), "{path}");
+        }
+        for path in ["/backups", "../monday", "backups/../../monday"] {
+            assert!(!is_below(Path::new(path)), "{path}");
+        }
+    }
 }
