@@ -27,7 +27,7 @@ use super::pipeline::{Pipeline, State, Taken};
 use super::reader::{Reader, Recovered};
 use super::rescue::Rescue;
 use super::{Appender, Group, Keeper, Log, LogError, LogOptions, Lost, OpenError, SyncMode, give_identity};
-use crate::io::{Crash, Disk, DiskFile, Fault, SimDisk, SimOptions};
+use crate::io::{Crash, Disk, Fault, SimDisk, SimOptions};
 use crate::record::{Change, Lsn, Write};
 
 /// How many random lives are lived, unless `TARN_SEEDS` says so.
