@@ -56,6 +56,8 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const WASTE_MIN: f64 = 0.05;
 /// How long a file is left alone that could not be compacted, unless a round wants it.
 const FAILED_PAUSE: Duration = Duration::from_secs(30);
+/// How long is waited for the turn before it is asked again whether to go on.
+const A_WHILE: Duration = Duration::from_millis(50);
 /// A round is made when the log is this many times as long as after the last one.
 const ROUND_GROWTH: u64 = 2;
 
@@ -356,6 +358,17 @@ impl Compactor {
         let _alone = self.alone.lock();
         let log = engine.log().ok_or(CompactionError::Stopped)?;
         self.compact(engine, &log, files, self.options())
+    }
+
+    /// Lets nothing be compacted as long as the turn is held. Waits for a compaction that is being made,
+    /// while `goes_on`.
+    pub(crate) fn turn(&self, goes_on: impl Fn() -> bool) -> Option<MutexGuard<'_, ()>> {
+        while goes_on() {
+            if let Some(turn) = self.alone.try_lock_for(A_WHILE) {
+                return Some(turn);
+            }
+        }
+        None
     }
 
     /// The files to compact next, if any.

@@ -14,6 +14,7 @@
 // Tests damage files and wait as they like; the product goes through `io`.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+pub mod backup;
 pub mod checkpoint;
 pub mod compactor;
 pub mod engine;

@@ -11,6 +11,7 @@
 //! that would cost as much; with very many cores a router would win. Records that concern whole databases are
 //! a meeting point: all replayers stop there and one of them does the work.
 
+use crate::backup;
 use crate::checkpoint::{Checkpoint, Checkpoints, Loaded};
 use crate::io::Disk;
 use crate::log::{Block, Damage, Log, LogOptions, OpenError, Reader, Recovered, Validity};
@@ -243,6 +244,7 @@ pub fn open(
     progress: &Progress,
 ) -> Result<Opened, OpenError> {
     let directories = options.directories.clone();
+    directories.iter().try_for_each(|directory| backup::refuse_copies(&*disk, directory))?;
     options.base = base_of(checkpoints);
     refuse_without_its_log(&*disk, &directories, checkpoints)?;
     let mut reader = Log::open(disk, options)?;

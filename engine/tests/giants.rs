@@ -81,6 +81,10 @@ impl Disk for GatedDisk {
         self.0.rename(from, to)
     }
 
+    fn link(&self, path: &Path, name: &Path) -> DiskResult<()> {
+        self.0.link(path, name)
+    }
+
     fn remove(&self, path: &Path) -> DiskResult<()> {
         self.0.remove(path)
     }
@@ -134,6 +138,10 @@ impl DiskFile for GatedFile {
 
     fn reserve(&self, bytes: u64) -> DiskResult<()> {
         self.0.reserve(bytes)
+    }
+
+    fn is_shared(&self) -> DiskResult<bool> {
+        self.0.is_shared()
     }
 
     fn set_len(&self, bytes: u64) -> DiskResult<()> {

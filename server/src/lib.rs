@@ -9,7 +9,8 @@
 pub mod accept;
 pub mod address;
 pub mod apply;
-pub mod blocking;
+pub mod backups;
+mod blocking;
 pub mod call;
 pub mod client;
 pub mod clients;

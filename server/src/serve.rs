@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Instant, UNIX_EPOCH};
+use tarn_engine::backup;
 use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
 use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::OsDisk;
@@ -176,6 +177,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
         join(worker).map_err(|source| ServeError::System { what: "a worker failed", source })?;
     }
     server.saver.stop(&server);
+    server.backups.stop();
     let background = join(loader)?;
     drop(background);
     let Some(store) = server.store() else { return Ok(()) };
@@ -235,6 +237,7 @@ fn prepare_directories(config: &Config) -> Result<(), ServeError> {
     if !metadata.is_dir() {
         return Err(failed(&config.dir)(io::Error::from(io::ErrorKind::NotADirectory)));
     }
+    backup::refuse_copies(&OsDisk, &config.dir)?;
     if config.appendonly {
         for path in config.log_dirs() {
             std::fs::create_dir_all(&path).map_err(|source| ServeError::LogDirectory { path, source })?;

@@ -1,6 +1,7 @@
 //! What all threads of the server share.
 
 use crate::accept::AcceptorHandle;
+use crate::backups::Backups;
 use crate::blocking::Blocking;
 use crate::clients::Clients;
 use crate::commands;
@@ -101,6 +102,8 @@ pub struct Shared {
     pub run_id: String,
     /// Who takes checkpoints.
     pub saver: Saver,
+    /// Who takes backups.
+    pub backups: Arc<Backups>,
     store: OnceLock<Store>,
     stopping: AtomicBool,
     /// Whether the server takes a checkpoint before it ends.
@@ -141,6 +144,7 @@ impl Shared {
             started_unix_ms,
             run_id: format!("{:08x}{:032x}", rand::random::<u32>(), rand::random::<u128>()),
             saver: Saver::new(started_unix_ms),
+            backups: Arc::default(),
             store: OnceLock::new(),
             stopping: AtomicBool::new(false),
             saves_at_end: AtomicBool::new(false),

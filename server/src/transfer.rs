@@ -18,6 +18,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tarn_engine::backup;
 use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
 use tarn_engine::engine::CommitError;
 use tarn_engine::io::{Disk, DiskError, OsDisk};
@@ -205,7 +206,10 @@ impl Place {
     fn check(&self) -> Result<(), TransferError> {
         let failed = |source| TransferError::Directory { path: self.dir.clone(), source };
         let metadata = std::fs::metadata(&self.dir).map_err(failed)?;
-        if metadata.is_dir() { Ok(()) } else { Err(failed(io::ErrorKind::NotADirectory.into())) }
+        if !metadata.is_dir() {
+            return Err(failed(io::ErrorKind::NotADirectory.into()));
+        }
+        Ok(backup::refuse_copies(&OsDisk, &self.dir)?)
     }
 
     fn holds_log(&self, disk: &Arc<dyn Disk>) -> Result<bool, TransferError> {

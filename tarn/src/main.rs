@@ -1,9 +1,12 @@
-//! The `tarn` program: `tarn serve` is the server, `tarn log` checks and repairs its log, `tarn import` and
-//! `tarn export` exchange data with Redis, `tarn demo` shows it, `tarn lab` measures it.
+//! The `tarn` program: `tarn serve` is the server, `tarn log` checks and repairs its log, `tarn backup` and
+//! `tarn restore` copy it, `tarn import` and `tarn export` exchange data with Redis, `tarn demo` shows it,
+//! `tarn lab` measures it.
 
+mod backup;
 mod export;
 mod import;
 mod log;
+mod restore;
 mod transfer;
 
 use clap::{Parser, Subcommand};
@@ -34,6 +37,10 @@ enum Command {
     Demo(tarn_lab::demo::DemoArgs),
     /// Check and repair the log of a server that does not run.
     Log(log::LogCli),
+    /// Have a running server back up its log into a directory.
+    Backup(backup::BackupArgs),
+    /// Make a data directory of a backup and its increments.
+    Restore(restore::RestoreArgs),
     /// Read an RDB file of Redis into the data directory of a server that does not run.
     Import(import::ImportArgs),
     /// Write the data of a server that does not run to an RDB file.
@@ -47,6 +54,8 @@ fn main() -> ExitCode {
         Command::Serve { args } => serve(args),
         Command::Demo(args) => tarn_lab::demo::run(&args),
         Command::Log(cli) => log::run(cli),
+        Command::Backup(args) => backup::run(args),
+        Command::Restore(args) => restore::run(args),
         Command::Import(args) => import::run(args),
         Command::Export(args) => export::run(args),
         Command::Lab(cli) => tarn_lab::run(cli),

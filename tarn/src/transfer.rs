@@ -40,10 +40,7 @@ impl PlaceArgs {
 
 /// Does it, telling on a terminal how far it has come, and says why if it is not done.
 pub fn ended(work: impl FnOnce(&mut dyn FnMut(Stage)) -> Result<(), TransferError>) -> ExitCode {
-    // It shows nothing where standard error is no terminal.
-    let bar = ProgressBar::no_length().with_style(
-        ProgressStyle::with_template("{msg:<60} {wide_bar} {percent:>3} %").expect("the template is valid"),
-    );
+    let bar = progress_bar();
     let done = work(&mut |stage| show(&bar, stage));
     bar.finish_and_clear();
     match done {
@@ -53,6 +50,13 @@ pub fn ended(work: impl FnOnce(&mut dyn FnMut(Stage)) -> Result<(), TransferErro
             ExitCode::from(if error.is_refusal() { REFUSED } else { FAILED })
         }
     }
+}
+
+/// It shows nothing where standard error is no terminal.
+pub fn progress_bar() -> ProgressBar {
+    ProgressBar::no_length().with_style(
+        ProgressStyle::with_template("{msg:<60} {wide_bar} {percent:>3} %").expect("the template is valid"),
+    )
 }
 
 fn show(bar: &ProgressBar, stage: Stage) {

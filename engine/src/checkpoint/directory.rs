@@ -124,6 +124,21 @@ impl Checkpoints {
         self.current().is_some_and(|checkpoint| checkpoint.cut == newest)
     }
 
+    /// Lets `take` have the file of the current checkpoint; once more if another took its place meanwhile.
+    pub(crate) fn current_file<T, E>(
+        &self,
+        mut take: impl FnMut(&Path) -> Result<T, E>,
+    ) -> Result<Option<(Checkpoint, T)>, E> {
+        loop {
+            let Some(current) = self.current() else { return Ok(None) };
+            match take(&self.directory.join(current.file_name())) {
+                Ok(taken) => return Ok(Some((current, taken))),
+                Err(_) if self.current().as_ref() != Some(&current) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Where the checkpoints are.
     pub fn directory(&self) -> &Path {
         &self.directory

@@ -40,7 +40,7 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     /// The name of its file.
-    pub(super) fn file_name(&self) -> String {
+    pub(crate) fn file_name(&self) -> String {
         file_name(self.number)
     }
 
@@ -55,7 +55,7 @@ impl Checkpoint {
     }
 
     /// Puts this in the place of the manifest. REQUIRES: the file is durable, and so is its name.
-    pub(super) fn publish(&self, disk: &dyn Disk, directory: &Path) -> DiskResult<()> {
+    pub(crate) fn publish(&self, disk: &dyn Disk, directory: &Path) -> DiskResult<()> {
         let (new, path) = (directory.join(MANIFEST_NEW), directory.join(MANIFEST));
         if disk.list(directory)?.iter().any(|name| name == MANIFEST_NEW) {
             disk.remove(&new)?;

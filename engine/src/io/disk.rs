@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! write_at    visible to read_at at once; on the device only after sync_data
-//! create      the name is on the device only after sync_dir of its directory; so are rename and remove
+//! create      the name is on the device only after sync_dir of its directory; so are rename, link and remove
 //! rename      the new name stands for the old file or the new one, never for a mixture
 //! lock        gone when the process is gone
 //! ```
@@ -64,6 +64,9 @@ pub trait Disk: Send + Sync + Debug {
     /// Gives a file another name in place of whatever had it.
     fn rename(&self, from: &Path, to: &Path) -> DiskResult<()>;
 
+    /// Gives a file a second name, if the file system can and both are on it; an error if the name is taken.
+    fn link(&self, path: &Path, name: &Path) -> DiskResult<()>;
+
     /// Takes a name away.
     fn remove(&self, path: &Path) -> DiskResult<()>;
 
@@ -121,6 +124,9 @@ pub trait DiskFile: Send + Sync + Debug {
 
     /// Cuts or extends the file with zeros and gives back what was reserved behind.
     fn set_len(&self, bytes: u64) -> DiskResult<()>;
+
+    /// Whether it has another name beside the one under which it was opened.
+    fn is_shared(&self) -> DiskResult<bool>;
 
     /// What a child process can write to that shares nothing else with us; `None` where there is no such
     /// thing, as in a simulation.

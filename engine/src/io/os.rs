@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -57,6 +57,10 @@ impl Disk for OsDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> DiskResult<()> {
         fs::rename(from, to).map_err(|error| DiskError::new("rename", from, error))
+    }
+
+    fn link(&self, path: &Path, name: &Path) -> DiskResult<()> {
+        fs::hard_link(path, name).map_err(|error| DiskError::new("link", path, error))
     }
 
     fn remove(&self, path: &Path) -> DiskResult<()> {
@@ -147,6 +151,11 @@ impl DiskFile for OsFile {
 
     fn set_len(&self, bytes: u64) -> DiskResult<()> {
         self.file.set_len(bytes).map_err(|error| self.failed("cut", error))
+    }
+
+    fn is_shared(&self) -> DiskResult<bool> {
+        let metadata = self.file.metadata().map_err(|error| self.failed("examine", error))?;
+        Ok(metadata.nlink() > 1)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -99,7 +99,8 @@ impl Appender {
         self.pipeline.active.lock().first_open()
     }
 
-    fn disk(&self) -> &Arc<dyn Disk> {
+    /// Where it is.
+    pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
         &self.pipeline.disk
     }
 
@@ -269,23 +270,24 @@ impl Copy {
     }
 }
 
-/// The blocks of a file that is written to no more.
-struct Blocks<'f> {
+/// The blocks of a file that is written to no more, or of the part of one that is not.
+pub(super) struct Blocks<'f> {
     file: &'f dyn DiskFile,
     closed: &'f ClosedFile,
     /// What was read and not looked at, and where that begins.
     buffer: Vec<u8>,
     at: usize,
-    offset: u64,
+    /// Where the next one begins, or what lies before it.
+    pub(super) offset: u64,
 }
 
 impl<'f> Blocks<'f> {
-    fn new(file: &'f dyn DiskFile, closed: &'f ClosedFile) -> Blocks<'f> {
+    pub(super) fn new(file: &'f dyn DiskFile, closed: &'f ClosedFile) -> Blocks<'f> {
         Blocks { file, closed, buffer: Vec::new(), at: 0, offset: FILE_HEADER_BYTES as u64 }
     }
 
     /// The next block that counts: its header and its body.
-    fn next(&mut self) -> Result<Option<(BlockHeader, &[u8])>, CompactionError> {
+    pub(super) fn next(&mut self) -> Result<Option<(BlockHeader, &[u8])>, CompactionError> {
         loop {
             if !self.fill(BLOCK_HEADER_BYTES)? {
                 return self.end();
@@ -353,6 +355,6 @@ impl<'f> Blocks<'f> {
     }
 }
 
-fn not_understood(file: &ClosedFile, error: &FormatError) -> CompactionError {
+pub(super) fn not_understood(file: &ClosedFile, error: &FormatError) -> CompactionError {
     Damage::new(file.path.clone(), 0, error.to_string()).into()
 }

@@ -26,8 +26,8 @@ use super::handle::begin;
 use super::pipeline::{Pipeline, State, Taken};
 use super::reader::{Reader, Recovered};
 use super::rescue::Rescue;
-use super::{Appender, Group, Keeper, Log, LogError, LogOptions, OpenError, SyncMode};
-use crate::io::{Crash, Fault, SimDisk, SimOptions};
+use super::{Appender, Group, Keeper, Log, LogError, LogOptions, Lost, OpenError, SyncMode, give_identity};
+use crate::io::{Crash, Disk, Fault, SimDisk, SimOptions};
 use crate::record::{Change, Lsn, Write};
 
 /// How many random lives are lived, unless `TARN_SEEDS` says so.
@@ -103,6 +103,7 @@ impl Keeper for Dropper<'_> {
 
 /// A log and what is known about it.
 struct World {
+    seed: u64,
     rng: SmallRng,
     disk: SimDisk,
     options: LogOptions,
@@ -126,7 +127,7 @@ impl World {
         options.flushes_in_flight = rng.random_range(1..=4);
         let disk = SimDisk::new(rng.random(), SimOptions::default());
         let (groups, dropped) = (Vec::new(), BTreeMap::new());
-        World { rng, disk, options, groups, dropped, acknowledged: Lsn::ZERO, written: Lsn::ZERO }
+        World { seed, rng, disk, options, groups, dropped, acknowledged: Lsn::ZERO, written: Lsn::ZERO }
     }
 
     /// One life: opened, lived, ended; the next may begin.
@@ -254,8 +255,36 @@ impl World {
                 options.crash_at = None;
                 self.disk.set_options(options);
             }
+            95 if self.rng.random_bool(0.3) => self.pin(pipeline),
             _ => self.keep(pipeline),
         }
+    }
+
+    /// Pins the log, with flights under way, and finds out what a start makes of its files up to where they
+    /// are pinned: all that is durable with all before it, and nothing else.
+    fn pin(&mut self, pipeline: &Arc<Pipeline>) {
+        let Ok(pinned) = (Appender { pipeline: pipeline.clone() }).pin() else { return };
+        let copy = SimDisk::new(1, SimOptions::default());
+        for (index, directory) in self.options.directories.iter().enumerate() {
+            give_identity(&copy, directory, pinned.log_id, index as u32, pinned.directories).unwrap();
+        }
+        for mut file in pinned.files {
+            let path = file.path().to_path_buf();
+            let Ok(is_settled) = file.look(&self.disk) else { return };
+            let bytes = self.disk.contents(&path).unwrap();
+            let copied = copy.create(&path).unwrap();
+            copied.write_all_at(&bytes[..file.bytes() as usize], 0).unwrap();
+            let before = file.bytes();
+            file.measure(&copy, &path).unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
+            assert!(file.bytes() == before || !is_settled, "seed {}: a file that will be cut", self.seed);
+            copied.set_len(file.bytes()).unwrap();
+        }
+        let reader = Log::read(Arc::new(copy), self.options.clone()).and_then(read);
+        let (mut reader, back) = reader.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
+        let survey = reader.survey().unwrap();
+        assert_eq!((reader.last(), survey.lost), (pinned.last, Lost::default()), "seed {}", self.seed);
+        assert!(pinned.last >= self.acknowledged, "seed {}", self.seed);
+        self.assert_back(self.seed, &back, pinned.last);
     }
 
     /// What the preparer and the syncer do about files and failures.

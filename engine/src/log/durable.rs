@@ -211,6 +211,12 @@ impl Durable {
         self.shared.ledger.lock().stop.clone()
     }
 
+    /// The highest block such that it and all before it are durable, its last record, and what is pending.
+    pub(super) fn standing(&self) -> (u64, Lsn, Vec<Pending>) {
+        let ledger = self.shared.ledger.lock();
+        (ledger.durable, self.lsn(), ledger.pending.iter().cloned().collect())
+    }
+
     /// What is pending, in order.
     pub(super) fn pending(&self) -> Vec<Pending> {
         self.shared.ledger.lock().pending.iter().cloned().collect()

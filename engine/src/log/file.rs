@@ -180,7 +180,7 @@ impl Compaction {
 }
 
 /// The name of a directory's file.
-pub(super) fn file_name(number: u64) -> String {
+pub(crate) fn file_name(number: u64) -> String {
     format!("{number:010}.tarnlog")
 }
 
@@ -210,7 +210,7 @@ pub(super) fn unfinished_path(path: &Path) -> PathBuf {
 }
 
 /// Makes a file in place of a leftover of the same name.
-pub(super) fn create_over(disk: &dyn Disk, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
+pub(crate) fn create_over(disk: &dyn Disk, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
     match disk.create(path) {
         Err(error) if error.source.kind() == std::io::ErrorKind::AlreadyExists => {
             disk.remove(path)?;

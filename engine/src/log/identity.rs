@@ -222,6 +222,17 @@ fn read_pending(disk: &dyn Disk, directory: &Path) -> Result<Option<Lsn>, OpenEr
     Ok(Some(Lsn(u64::from_le_bytes(*behind.first_chunk().expect("8 bytes of 12")))))
 }
 
+/// Says in a directory which one of a log it is.
+pub(crate) fn give_identity(
+    disk: &dyn Disk,
+    directory: &Path,
+    log_id: u128,
+    index: u32,
+    count: u32,
+) -> Result<(), OpenError> {
+    Identity { log_id, index, count }.write(disk, directory)
+}
+
 /// Allows the repaired log to be opened again. REQUIRES: the caller has the directories locked.
 pub(super) fn end_repair(disk: &dyn Disk, directories: &[PathBuf]) -> Result<(), OpenError> {
     for path in directories {

@@ -10,6 +10,7 @@
 //! - Then nothing says any more that a block behind the last one was durable: a kept block tells of those
 //!   before it, and the header of a file with a kept block was written before that.
 //!   Compacted files say it too; that is taken back before 3.
+//! - A file that a backup shares is replaced by a copy of it before it is changed.
 //! - What is cut off is durable elsewhere first: 2 is synced before 3 begins.
 //! - Killed at any call, it is run again and finds the same last block: the block that is missing behind it
 //!   never comes to be there. What was saved stays saved, as each run has a folder of its own.
@@ -52,6 +53,7 @@ impl Reader {
             }
         }
         self.directories.restore_identities(&*disk)?;
+        self.unshare()?;
         self.lower_claims()?;
         let finished = self.finish()?;
         end_repair(&*disk, &finished.paths)?;
@@ -60,6 +62,25 @@ impl Reader {
 }
 
 impl Reader {
+    /// Has files that will be changed for themselves: a backup may share them.
+    fn unshare(&mut self) -> Result<(), OpenError> {
+        let disk = self.disk.clone();
+        let (last, last_lsn) = (self.state.sequence(), self.last());
+        for source in &mut self.sources {
+            for (file, tally) in source.files.iter_mut().zip(&source.tallies) {
+                let claims = file.header.compaction;
+                let claims_more =
+                    claims.is_some_and(|claims| claims.durable > last || claims.timestamp > last_lsn);
+                let changes = tally.kept_bytes < file.bytes || claims_more;
+                if changes && !tally.is_empty() && file.file.is_shared()? {
+                    copy(&*disk, file, &file.path)?;
+                    file.file = disk.open(&file.path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Has compacted files that are kept claim no more than is kept.
     fn lower_claims(&self) -> Result<(), OpenError> {
         let (last, last_lsn) = (self.state.sequence(), self.last());

@@ -7,6 +7,7 @@ use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::backups::{Ended, Running, Status};
 use crate::command::{Command, Flags, row};
 use crate::commands;
 use crate::commands::connection::REDIS_VERSION;
@@ -173,6 +174,7 @@ fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
         loading(report, cx, figures.loaded);
     }
     checkpoints(report, cx, &figures);
+    backups(report, cx.server);
     report.line("aof_enabled", u8::from(figures.log.is_some()));
     let compactions = &figures.compactions;
     // As there: until the log that was switched on has its first checkpoint.
@@ -302,6 +304,35 @@ fn checkpoints(report: &mut Report, cx: &Context<'_, '_>, figures: &Persistence)
             report.line("checkpoint_last_msec", taken.all.as_millis());
         }
         None => {}
+    }
+}
+
+fn backups(report: &mut Report, server: &Shared) {
+    let Status { running, last } = server.backups.status();
+    report.line("backup_in_progress", u8::from(running.is_some()));
+    if let Some(Running { directory, began, progress }) = running {
+        report.line("current_backup_dir", directory.display());
+        report.line("current_backup_time_sec", began.elapsed().as_secs());
+        report.line("current_backup_bytes", progress.bytes.load(Ordering::Relaxed));
+        report.line("current_backup_bytes_total", progress.bytes_total.load(Ordering::Relaxed));
+    }
+    report.line(
+        "last_backup_status",
+        if last.as_ref().is_some_and(|last| last.outcome.is_err()) { "err" } else { "ok" },
+    );
+    let Some(Ended { directory, unix_s, outcome }) = last else { return };
+    report.line("last_backup_dir", directory.display());
+    report.line("last_backup_time", unix_s);
+    match outcome {
+        Ok(taken) => {
+            report.line("last_backup_lsn", taken.end);
+            report.line("last_backup_files", taken.files);
+            report.line("last_backup_files_here", taken.files_here);
+            report.line("last_backup_files_linked", taken.files_linked);
+            report.line("last_backup_bytes", taken.bytes);
+            report.line("last_backup_msec", taken.took.as_millis());
+        }
+        Err(why) => report.line("last_backup_error", why),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The table of commands, by family, and the look-up of a name in it.
 
+mod backups;
 mod bitfield;
 mod bits;
 mod checkpoints;
@@ -50,6 +51,7 @@ const FAMILIES: &[(&str, &[Command])] = &[
     ("connection", connection::COMMANDS),
     ("connection", client::COMMANDS),
     ("server", checkpoints::COMMANDS),
+    ("server", backups::COMMANDS),
     ("server", server::COMMANDS),
     ("server", config::COMMANDS),
     ("server", info::COMMANDS),

@@ -110,6 +110,20 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn link(&self, path: &Path, name: &Path) -> DiskResult<()> {
+        let mut state = self.state.lock();
+        state.name_call("link", path)?;
+        if state.options.no_links {
+            return Err(DiskError::new("link", path, io::ErrorKind::CrossesDevices.into()));
+        }
+        let file = state.file_at("link", path)?;
+        if state.names.contains_key(name) {
+            return Err(DiskError::new("link", name, io::ErrorKind::AlreadyExists.into()));
+        }
+        state.change(NameChange::Set { path: name.to_path_buf(), file });
+        Ok(())
+    }
+
     fn remove(&self, path: &Path) -> DiskResult<()> {
         let mut state = self.state.lock();
         state.name_call("remove", path)?;

@@ -40,4 +40,6 @@ pub struct SimOptions {
     pub crash_at: Option<u64>,
     /// Bytes that all files together may have.
     pub capacity_bytes: Option<u64>,
+    /// No file gets a second name.
+    pub no_links: bool,
 }

@@ -123,4 +123,10 @@ impl DiskFile for SimFile {
         inode.dirty.push(Dirty::SetLen(bytes));
         Ok(())
     }
+
+    fn is_shared(&self) -> DiskResult<bool> {
+        let state = self.state.lock();
+        state.alive("examine", &self.path)?;
+        Ok(state.names.values().filter(|file| **file == self.file).count() > 1)
+    }
 }

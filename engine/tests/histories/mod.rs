@@ -1,0 +1,276 @@
+//! Random histories of a store on the simulated disk, for the tests of what is done to its log meanwhile.
+
+// Each test file uses a part of this.
+#![allow(dead_code)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+use tarn_engine::checkpoint::Checkpoints;
+use tarn_engine::compactor::CompactionOptions;
+use tarn_engine::engine::{Background, Engine};
+use tarn_engine::io::{ManualClock, SimDisk};
+use tarn_engine::log::{ClosedFile, Group, Log, LogOptions, OpenError, SyncMode};
+use tarn_engine::record::{Batch, Change, Kind, Lsn, Side, Write};
+use tarn_engine::recovery::{self, Progress};
+use tarn_engine::session::Access;
+use tarn_engine::value::{ImageBuilder, ValueRef};
+use tarn_engine::{KeyHash, ScanBudget};
+
+pub const DATABASES: u8 = 3;
+pub const NOW: u64 = 1_000;
+
+/// How many random histories are tried, unless `TARN_SEEDS` says so.
+pub const SEEDS: u64 = 150;
+
+pub fn seeds() -> u64 {
+    std::env::var("TARN_SEEDS").map_or(SEEDS, |seeds| seeds.parse().expect("TARN_SEEDS is a number"))
+}
+
+/// The first of them, unless `TARN_FIRST_SEED` says so.
+pub fn first_seed() -> u64 {
+    std::env::var("TARN_FIRST_SEED").map_or(0, |seed| seed.parse().expect("TARN_FIRST_SEED is a number"))
+}
+
+pub type Contents = Vec<Vec<(String, String)>>;
+
+/// All keys with their values and expiries.
+pub fn contents_of(engine: &Engine) -> Contents {
+    let session = engine.enter(0);
+    let latched = session.latch(&[], Access::Read, NOW);
+    let shown = |db| {
+        let mut all = Vec::new();
+        latched.scan(db, 0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
+            let text = format!("{} {:?}", text_of(entry.value()), entry.expiry());
+            all.push((String::from_utf8_lossy(entry.key()).into_owned(), text));
+        });
+        all.sort();
+        all
+    };
+    (0..DATABASES).map(shown).collect()
+}
+
+pub fn text_of(value: ValueRef<'_>) -> String {
+    let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+    let mut all = match value {
+        ValueRef::String(value) => return text(&value.to_vec()),
+        ValueRef::List(list) => return list.iter_from(0).map(|element| text(element) + ",").collect(),
+        ValueRef::Set(set) => set.iter().map(text).collect::<Vec<_>>(),
+        ValueRef::ZSet(zset) => {
+            zset.iter_from(0).map(|(member, score)| format!("{}:{score}", text(member))).collect()
+        }
+        ValueRef::Hash(hash) => {
+            hash.iter().map(|(field, value)| format!("{}={}", text(field), text(value))).collect()
+        }
+    };
+    all.sort();
+    all.concat()
+}
+
+pub struct Store {
+    pub engine: Arc<Engine>,
+    pub _background: Background,
+    pub log: Log,
+    pub last: Lsn,
+}
+
+impl Store {
+    pub fn open(disk: &SimDisk, options: &LogOptions) -> Result<Store, OpenError> {
+        Store::open_on(disk, options, None)
+    }
+
+    /// As `open`, on the checkpoint if there is one.
+    pub fn open_on(
+        disk: &SimDisk,
+        options: &LogOptions,
+        checkpoints: Option<&Checkpoints>,
+    ) -> Result<Store, OpenError> {
+        let disk = Arc::new(disk.clone());
+        let databases = usize::from(DATABASES);
+        let progress = Progress::default();
+        let opened = recovery::open(disk, options.clone(), checkpoints, databases, 2, &progress)?;
+        let appender = Some(opened.log.appender());
+        let clock = Arc::new(ManualClock::new(NOW));
+        let (engine, background) = Engine::new(opened.tables, 1, appender, opened.validity, clock);
+        let options =
+            CompactionOptions { enabled: false, bytes_per_second: 0, ..CompactionOptions::default() };
+        engine.compactor().set_options(options);
+        engine
+            .compactor()
+            .checkpoint_ended(checkpoints.and_then(Checkpoints::current).map(|found| found.cut));
+        Ok(Store { engine, _background: background, log: opened.log, last: opened.recovered.last })
+    }
+
+    pub fn files(&self) -> Vec<ClosedFile> {
+        self.log.appender().closed_files()
+    }
+
+    /// What a key holds, and how many elements of a list.
+    pub fn found(&self, db: u8, key: &[u8]) -> Option<(Kind, u64)> {
+        let session = self.engine.enter(0);
+        let latched = session.latch(&[(db, KeyHash::of(key))], Access::Read, NOW);
+        let entry = latched.get(db, key)?;
+        let length = if let ValueRef::List(list) = entry.value() { list.len() as u64 } else { 1 };
+        Some((entry.kind(), length))
+    }
+
+    /// A write that fits. Keys change their kinds, and small ones become empty often.
+    pub fn any_write(&self, rng: &mut SmallRng) -> Write<'static> {
+        let db = rng.random_range(0..DATABASES);
+        match rng.random_range(0..400) {
+            0..4 => return Write::Flush { db: Some(db) },
+            4 => return Write::Flush { db: None },
+            5..9 => return Write::Swap { a: db, b: (db + 1) % DATABASES },
+            _ => {}
+        }
+        let name = format!("k{}", rng.random_range(0..12)).into_bytes();
+        let found = self.found(db, &name);
+        let any_kind = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash][rng.random_range(0..5)];
+        let (kind, length) = found.unwrap_or((any_kind, 0));
+        let number = rng.random();
+        let element = || rng_element(number);
+        let expiry = rng.random_bool(0.3).then(|| NOW + rng.random_range(1_000..2_000u64));
+        let change = match (kind, rng.random_range(0..12)) {
+            (_, 0) => Change::Delete,
+            (_, 1) if length > 0 => Change::Expire(expiry),
+            (_, 2) if any_kind != Kind::String => image(any_kind, expiry, rng),
+            (Kind::String, 3..6) => Change::Patch { offset: rng.random_range(0..9), bytes: element() },
+            (Kind::String, _) => Change::Put { value: element(), expiry },
+            (Kind::List, 3 | 4) if length > 0 => {
+                Change::ListPop { side: any_side(rng), count: rng.random_range(1..=length) }
+            }
+            (Kind::List, 5) if length > 0 => Change::ListRemove { index: rng.random_range(0..length) },
+            (Kind::List, 6) if length > 0 => {
+                Change::ListPut { index: rng.random_range(0..length), element: element() }
+            }
+            (Kind::List, 7) if length > 0 => {
+                Change::ListInsert { index: rng.random_range(0..=length), element: element() }
+            }
+            (Kind::List, _) => Change::ListPush { side: any_side(rng), element: element() },
+            (Kind::Set, 3..7) => Change::SetRemove { member: element() },
+            (Kind::Set, _) => Change::SetAdd { member: element() },
+            (Kind::Hash, 3..7) => Change::HashRemove { field: element() },
+            (Kind::Hash, _) => {
+                Change::HashPut { field: element(), value: rng.random::<[u8; 3]>().to_vec().into() }
+            }
+            (Kind::ZSet, 3..7) => Change::ZSetRemove { member: element() },
+            (Kind::ZSet, _) => {
+                Change::ZSetPut { member: element(), score: f64::from(rng.random_range(0..100)) }
+            }
+        };
+        Write::Key { db, key: name.into(), change }
+    }
+
+    /// Commits a write, or several that fit whatever the others do. Returns whether that went well.
+    pub fn commit(&self, rng: &mut SmallRng) -> bool {
+        let mut batch = Batch::new();
+        for _ in 0..if rng.random_bool(0.2) { 3 } else { 1 } {
+            let write = self.any_write(rng);
+            if batch.is_empty() || batch.iter().all(|other| are_apart(other, &write)) {
+                batch.push(write);
+            }
+        }
+        self.engine.close_gate().commit(&batch, &mut Group::new()).is_ok()
+    }
+
+    /// Compacts a file, or some that follow each other.
+    pub fn compact_any(&self, rng: &mut SmallRng) -> bool {
+        let files = self.files();
+        if files.is_empty() {
+            return true;
+        }
+        let first = rng.random_range(0..files.len());
+        let mut end = first + 1;
+        while end < files.len() && files[end - 1].is_followed_by(&files[end]) && rng.random_bool(0.5) {
+            end += 1;
+        }
+        self.engine.compactor().compact_files(&self.engine, &files[first..end]).is_ok()
+    }
+}
+
+/// Whether each of two writes fits without the other.
+pub fn are_apart(one: &Write<'_>, other: &Write<'_>) -> bool {
+    let place = |write: &Write<'_>| match write {
+        Write::Key { db, key, .. } => Some((*db, key.to_vec())),
+        _ => None,
+    };
+    let places = [place(one), place(other)];
+    places.iter().all(Option::is_some) && places[0] != places[1]
+}
+
+pub fn rng_element(number: u8) -> std::borrow::Cow<'static, [u8]> {
+    (number % 4).to_string().into_bytes().into()
+}
+
+pub fn any_side(rng: &mut SmallRng) -> Side {
+    if rng.random() { Side::Front } else { Side::Back }
+}
+
+pub fn image(kind: Kind, expiry: Option<u64>, rng: &mut SmallRng) -> Change<'static> {
+    let mut builder = ImageBuilder::new(kind);
+    for number in 0..rng.random_range(1..4u8) {
+        let element = number.to_string().into_bytes();
+        match kind {
+            Kind::Hash => builder.push_field(&element, b"image"),
+            Kind::ZSet => builder.push_scored(&element, f64::from(number)),
+            _ => builder.push_element(&element),
+        }
+    }
+    Change::Image { kind, elements: builder.finish().into(), expiry, sticky: false }
+}
+
+pub fn options(rng: &mut SmallRng) -> LogOptions {
+    let directories =
+        (0..rng.random_range(1..=3)).map(|index| PathBuf::from(format!("/log{index}"))).collect();
+    let mut options = LogOptions::new(directories);
+    options.mode = [SyncMode::Always, SyncMode::EverySec, SyncMode::No][rng.random_range(0..3)];
+    options.file_bytes = rng.random_range(900..4_000);
+    options
+}
+
+/// Fills files with records of other keys, until there are `count` closed ones.
+pub fn fill(store: &Store, count: usize) {
+    while store.files().len() < count {
+        for number in 0..4 {
+            let change = Change::Put { value: vec![b'x'; 100].into(), expiry: None };
+            let key = format!("filler{number}").into_bytes().into();
+            let batch = Batch::from_iter([Write::Key { db: 0, key, change }]);
+            store.engine.close_gate().commit(&batch, &mut Group::new()).unwrap();
+        }
+        store.log.sync().unwrap();
+    }
+}
+
+pub fn commit(store: &Store, key: &str, change: Change<'static>) {
+    let write = Write::Key { db: 0, key: key.as_bytes().to_vec().into(), change };
+    store.engine.close_gate().commit(&Batch::from_iter([write]), &mut Group::new()).unwrap();
+}
+
+pub fn records_of(disk: &SimDisk, options: &LogOptions, wanted: &str) -> usize {
+    let mut reader = Log::read(Arc::new(disk.clone()), options.clone()).unwrap();
+    let mut count = 0;
+    while let Some(block) = reader.next_block().unwrap() {
+        for record in block.records() {
+            count += match record.unwrap().write {
+                Write::Key { key, .. } => usize::from(*key == *wanted.as_bytes()),
+                _ => 0,
+            };
+        }
+    }
+    count
+}
+
+/// All records that are in a log, a line each.
+pub fn story(disk: &SimDisk, options: &LogOptions) -> String {
+    let mut reader = Log::read(Arc::new(disk.clone()), options.clone()).unwrap();
+    let mut lines = String::new();
+    while let Some(block) = reader.next_block().unwrap() {
+        for record in block.records() {
+            let record = record.unwrap();
+            lines += &format!("{} {:?} {}\n", record.lsn, record.write, block.path().display());
+        }
+    }
+    lines
+}

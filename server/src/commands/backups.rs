@@ -1,0 +1,72 @@
+//! `BACKUP`.
+
+use crate::command::{Command, Flags, row};
+use crate::context::Context;
+use crate::error::CommandError;
+use crate::parse::integer;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+use tarn_engine::record::Lsn;
+use tarn_resp::request::Args;
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[row(
+    "backup",
+    -2,
+    Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING),
+    "1.0.0",
+    "Starts a backup of the log into a directory, or of what came after an earlier one, and returns at once.",
+    backup,
+)];
+
+const OUTSIDE: CommandError = CommandError::text(
+    "ERR BACKUP takes a directory outside of 'dir' only from a client on the machine of the server",
+);
+
+/// Such a name would spoil the lines of `INFO`.
+const CONTROL: CommandError =
+    CommandError::text("ERR BACKUP takes a directory without control characters in its name");
+
+fn backup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let since = match args.len() {
+        2 => Lsn::ZERO,
+        4 if args[2].eq_ignore_ascii_case(b"since") => {
+            Lsn(u64::try_from(integer(&args[3])?).map_err(|_| CommandError::NotAnInteger)?)
+        }
+        _ => return Err(CommandError::Syntax),
+    };
+    if args[1].iter().any(u8::is_ascii_control) {
+        return Err(CONTROL);
+    }
+    let given = Path::new(OsStr::from_bytes(&args[1]));
+    if !is_below(given) && !cx.client.handle.addr.is_local() {
+        return Err(OUTSIDE);
+    }
+    let path = cx.server.config.snapshot().dir.join(given);
+    let path = std::path::absolute(path).map_err(|error| CommandError::owned(format!("ERR {error}")))?;
+    let begun = cx.server.backups.clone().start(cx.server, path, since);
+    begun.map_err(|error| CommandError::owned(format!("ERR {error}")))?;
+    cx.reply.simple("Background backup started");
+    Ok(())
+}
+
+/// Whether a path leads to somewhere below where it begins.
+fn is_below(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_that_stay_below_the_data_directory_are_for_everybody() {
+        for path in ["monday", "backups/monday", "./monday", "..monday"] {
+            assert!(is_below(Path::new(path)), "{path}");
+        }
+        for path in ["/backups", "../monday", "backups/../../monday"] {
+            assert!(!is_below(Path::new(path)), "{path}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `tarn backup`: has a running server back up its log, and waits for it.
+
+use crate::transfer::progress_bar;
+use clap::Args;
+use indicatif::ProgressBar;
+use std::collections::HashMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
+use std::time::Duration;
+use tarn_lab::client::{Client, text};
+use tarn_lab::error::LabError;
+
+const REFUSED: u8 = 1;
+const FAILED: u8 = 2;
+
+/// How long the server may take for a reply.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often it is asked how far it has come.
+const ASK_EVERY: Duration = Duration::from_millis(100);
+
+/// Has a running server make a consistent copy of its log, and of the checkpoint under it, in a directory.
+///
+/// The server writes it, on its own machine: a relative DIR is below its data directory, and one outside of
+/// that is taken only from a client on the same machine. On one file system the files share their bytes with
+/// the log's and take no space until the log gives its own up; such a copy does not outlive the disk.
+///
+/// Prints the newest record that it has: the LSN for --since of the next increment. Exits with 0 if the
+/// backup is complete and on disk, 1 if the server refused or failed, 2 if there was no server or it went
+/// away.
+#[derive(Args)]
+pub struct BackupArgs {
+    /// Only what a backup does not have that ended with this record.
+    #[arg(long, value_name = "LSN", default_value_t = 0)]
+    since: u64,
+    /// The server.
+    #[arg(long, default_value = "127.0.0.1")]
+    host: String,
+    /// Its port.
+    #[arg(short, long, default_value_t = 6379)]
+    port: u16,
+    /// The user, if it is not the default one.
+    #[arg(long, requires = "password")]
+    user: Option<String>,
+    /// The password; without, that of the environment's REDISCLI_AUTH.
+    #[arg(short = 'a', long)]
+    password: Option<String>,
+    /// Where to, on the machine of the server: an empty directory, or one that is not there yet.
+    #[arg(value_name = "DIR")]
+    directory: String,
+}
+
+/// Why there is no backup.
+enum Trouble {
+    /// The server said no, or that it failed.
+    Refused(String),
+    /// There is no server, or it answers no more.
+    Away(String),
+}
+
+impl From<LabError> for Trouble {
+    fn from(error: LabError) -> Trouble {
+        Trouble::Away(error.to_string())
+    }
+}
+
+/// Runs `tarn backup`.
+pub fn run(args: BackupArgs) -> ExitCode {
+    let bar = progress_bar();
+    let done = back_up(&args, &bar);
+    bar.finish_and_clear();
+    let (code, why) = match done {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Trouble::Refused(why)) => (REFUSED, why),
+        Err(Trouble::Away(why)) => (FAILED, why),
+    };
+    eprintln!("tarn: {why}");
+    ExitCode::from(code)
+}
+
+fn back_up(args: &BackupArgs, bar: &ProgressBar) -> Result<(), Trouble> {
+    let mut client = connect(args)?;
+    let since = args.since.to_string();
+    let mut command = vec!["BACKUP", &args.directory];
+    if args.since > 0 {
+        command.extend(["SINCE", &since]);
+    }
+    let directory = {
+        ask(&mut client, &command)?;
+        let begun = info(&mut client)?;
+        let names = ["current_backup_dir", "last_backup_dir"];
+        names.iter().find_map(|name| begun.get(*name).cloned()).unwrap_or_default()
+    };
+    loop {
+        let info = info(&mut client)?;
+        let number = |name: &str| info.get(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        if info.get("current_backup_dir") != Some(&directory) {
+            return conclude(&info, &directory);
+        }
+        let (done, all) = (number("current_backup_bytes"), number("current_backup_bytes_total"));
+        bar.set_length(all);
+        bar.set_position(done);
+        bar.set_message(format!("backing up: {:.0} of {:.0} MB", done as f64 / 1e6, all as f64 / 1e6));
+        std::thread::sleep(ASK_EVERY);
+    }
+}
+
+/// Says what the server says of the last backup.
+fn conclude(info: &HashMap<String, String>, directory: &str) -> Result<(), Trouble> {
+    let field = |name: &str| info.get(name).map_or("", String::as_str);
+    if field("last_backup_dir") != directory {
+        return Err(Trouble::Away(format!(
+            "another backup has ended since, in {}: whether this one was made, {directory} tells",
+            field("last_backup_dir")
+        )));
+    }
+    if field("last_backup_status") != "ok" {
+        return Err(Trouble::Refused(field("last_backup_error").to_owned()));
+    }
+    let (lsn, files) = (field("last_backup_lsn"), field("last_backup_files"));
+    let (here, linked) = (field("last_backup_files_here"), field("last_backup_files_linked"));
+    let (bytes, msec) = (field("last_backup_bytes"), field("last_backup_msec"));
+    println!("backed up in {directory}, up to record {lsn}");
+    println!("{here} of {files} files, {linked} of them shared with the log, {bytes} bytes, in {msec} ms");
+    println!("what comes after it: --since {lsn}");
+    Ok(())
+}
+
+fn connect(args: &BackupArgs) -> Result<Client, Trouble> {
+    let away = |why: String| Trouble::Away(format!("{}:{}: {why}", args.host, args.port));
+    let found = (args.host.as_str(), args.port).to_socket_addrs().map_err(|error| away(error.to_string()))?;
+    let mut last = away("no such host".to_owned());
+    for address in found.collect::<Vec<SocketAddr>>() {
+        match Client::connect(address, PATIENCE) {
+            Ok(mut client) => {
+                let password = args.password.clone().or_else(|| std::env::var("REDISCLI_AUTH").ok());
+                if let Some(password) = password {
+                    let user = args.user.as_deref().unwrap_or("default");
+                    ask(&mut client, &["AUTH", user, &password])?;
+                }
+                return Ok(client);
+            }
+            Err(error) => last = error.into(),
+        }
+    }
+    Err(last)
+}
+
+/// Asks for something; an error reply is a refusal.
+fn ask(client: &mut Client, command: &[&str]) -> Result<String, Trouble> {
+    let reply = client.ask(command)?;
+    if reply.is_error() {
+        let said = reply.to_string();
+        let said = said.strip_prefix("(error) ").unwrap_or(&said);
+        return Err(Trouble::Refused(said.strip_prefix("ERR ").unwrap_or(said).to_owned()));
+    }
+    Ok(text(&reply)?)
+}
+
+/// The fields of `INFO persistence`.
+fn info(client: &mut Client) -> Result<HashMap<String, String>, Trouble> {
+    let said = ask(client, &["INFO", "persistence"])?;
+    let fields = said.lines().filter_map(|line| line.split_once(':'));
+    Ok(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+}
