@@ -112,6 +112,8 @@ impl<'b> Gathered<'b> {
 /// nothing needs in the end.
 #[derive(Default)]
 struct Loose {
+    /// Records up to here need not fit.
+    unfit: Lsn,
     keys: HashMap<(u8, Box<[u8]>), LooseKey>,
 }
 
@@ -197,6 +199,8 @@ struct Replay {
     tables: Mutex<Vec<Arc<Table>>>,
     /// What is not newer is in the tables already.
     base: Lsn,
+    /// What is not newer need not fit.
+    unfit: Lsn,
     meeting: Meeting,
     misfit: Mutex<Option<Misfit>>,
     upheavals: Mutex<Upheavals>,
@@ -303,13 +307,14 @@ fn load(
         _ => None,
     };
     let Loaded { tables, cut, .. } = loaded.unwrap_or_else(|| nothing(databases));
+    let unfit = reader.unfit();
     let next = || {
         let block = reader.next_block()?;
         let read = reader.progress();
         progress.note(read.bytes_read(), read.bytes_total);
         Ok(block.map(Arc::new))
     };
-    let (tables, replayed) = replay(next, tables, cut, threads, |lsns| validity.invalidate(lsns))?;
+    let (tables, replayed) = replay(next, tables, (cut, unfit), threads, |lsns| validity.invalidate(lsns))?;
     if let Some(misfit) = replayed.misfit {
         return Err(misfit.damage.into());
     }
@@ -399,11 +404,12 @@ fn is_continued(
 }
 
 /// Replays what is newer than `base` in `blocks` into `tables`, which are as of then, with `threads` threads.
-/// `invalidate` is told the `Lsn`s whose records have been replaced.
+/// Records up to `unfit` need not fit what those before them made. `invalidate` is told the `Lsn`s whose records
+/// have been replaced.
 pub fn replay(
     mut blocks: impl FnMut() -> Result<Option<Arc<Block>>, OpenError>,
     tables: Vec<Arc<Table>>,
-    base: Lsn,
+    (base, unfit): (Lsn, Lsn),
     threads: usize,
     invalidate: impl Fn(&[Lsn]) + Sync,
 ) -> Result<(Vec<Arc<Table>>, Replayed), OpenError> {
@@ -411,6 +417,7 @@ pub fn replay(
     let replay = Replay {
         tables: Mutex::new(tables),
         base,
+        unfit,
         meeting: Meeting::of(threads),
         misfit: Mutex::default(),
         upheavals: Mutex::default(),
@@ -458,7 +465,7 @@ impl Replay {
         let _member = Member(&self.meeting);
         let mut tables = self.tables.lock().clone();
         let mut retired = Retired::default();
-        let mut loose = Loose::default();
+        let mut loose = Loose { unfit: self.unfit, ..Loose::default() };
         for block in blocks {
             let mut gathered = Gathered::default();
             for record in block.records() {
@@ -549,12 +556,16 @@ fn apply(
                     loose.forget(db, &key, retired);
                 }
                 Change::Expire(expiry) if !fits => {
+                    let is_unfit = lsn <= loose.unfit;
                     let key = loose.of(db, &key);
                     let remains = key.remains.get_or_insert_default();
                     retired.lsns.extend(remains.expiry_lsn.replace(lsn));
                     remains.expiry = expiry;
-                    key.unseen.get_or_insert_with(|| misfit(lsn, block));
+                    if !is_unfit {
+                        key.unseen.get_or_insert_with(|| misfit(lsn, block));
+                    }
                 }
+                _ if !fits && lsn <= loose.unfit => {}
                 _ if !fits => {
                     loose.of(db, &key).misfit.get_or_insert_with(|| misfit(lsn, block));
                 }

@@ -53,11 +53,14 @@ fn examine(
     keeps_locks: bool,
 ) -> Result<(Survey, Reader), OpenError> {
     let mut reader = Log::examine(disk.clone(), directories, keeps_locks)?;
+    let from = (Lsn::ZERO, reader.unfit());
     let (tables, replayed) =
-        replay(|| Ok(reader.next_block()?.map(Arc::new)), empty(DATABASES), Lsn::ZERO, threads, |_| {})?;
+        replay(|| Ok(reader.next_block()?.map(Arc::new)), empty(DATABASES), from, threads, |_| {})?;
     drop(tables);
     // What a log that goes on from a checkpoint changes is not all here.
-    if let Some(misfit) = replayed.misfit.filter(|_| reader.base() == Lsn::ZERO) {
+    // Nor is all there that a compaction relied on, if that is cut off.
+    let is_damage = reader.base() == Lsn::ZERO && !reader.claims_more();
+    if let Some(misfit) = replayed.misfit.filter(|_| is_damage) {
         // The locks of the first reading would refuse the second.
         drop(reader);
         reader = Log::examine(disk.clone(), directories, keeps_locks)?;

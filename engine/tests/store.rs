@@ -283,7 +283,13 @@ fn a_replayer_that_panics_leaves_nobody_waiting() {
     let invalidate =
         |_: &[Lsn]| assert!(!first.swap(false, std::sync::atomic::Ordering::Relaxed), "on purpose");
     let replay = std::panic::AssertUnwindSafe(|| {
-        recovery::replay(blocks, (0..16).map(|_| Arc::default()).collect(), Lsn::ZERO, 2, invalidate)
+        recovery::replay(
+            blocks,
+            (0..16).map(|_| Arc::default()).collect(),
+            (Lsn::ZERO, Lsn::ZERO),
+            2,
+            invalidate,
+        )
     });
     assert!(std::panic::catch_unwind(replay).is_err(), "the panic is passed on");
 }

@@ -176,16 +176,11 @@ impl Appender {
         header.epoch = newest_epoch.header.epoch;
         (header.opened_after, header.first) = (newest_epoch.header.opened_after, newest_epoch.header.first);
         let base = self.pipeline.base;
-        let needed = files.iter().filter_map(|file| file.header.compaction).map(|of_file| of_file.needed);
-        let needed = needed.fold(keeper.dropped_up_to(), Lsn::max);
-        let mut copy = Copy {
-            file: create_over(&**self.disk(), &unfinished_path(&last.path))?,
-            file_id: header.file_id,
-            offset: FILE_HEADER_BYTES as u64,
-            synced: 0,
-            contents: Contents::default(),
-            buffer: Vec::new(),
-        };
+        let before = || files.iter().filter_map(|file| file.header.compaction);
+        let needed = before().map(|compaction| compaction.needed).fold(keeper.dropped_up_to(), Lsn::max);
+        let unfit = before().map(|compaction| compaction.unfit).fold(Lsn::ZERO, Lsn::max);
+        let file = create_over(&**self.disk(), &unfinished_path(&last.path))?;
+        let mut copy = Copy::new(file, header.file_id, FILE_HEADER_BYTES as u64);
         let mut compacted = Compacted::default();
         let mut condenser = Condenser::default();
         for file in files {
@@ -212,7 +207,8 @@ impl Appender {
         keeper.settle(self, self.last())?;
         let durable = self.pipeline.durable.sequence();
         let first_number = *first.header.numbers().start();
-        header.compaction = Some(Compaction { timestamp, durable, first_number, base, checkpoint, needed });
+        let compaction = Compaction { timestamp, durable, first_number, base, checkpoint, needed, unfit };
+        header.compaction = Some(compaction);
         copy.file.write_all_at(&header.encode(), 0)?;
         copy.file.sync_data()?;
         compacted.bytes_after = copy.offset;
@@ -222,10 +218,10 @@ impl Appender {
 }
 
 /// The file that takes the place of others, as far as it is written.
-struct Copy {
+pub(super) struct Copy {
     file: Arc<dyn DiskFile>,
     file_id: u64,
-    offset: u64,
+    pub(super) offset: u64,
     /// Up to where it is synced.
     synced: u64,
     contents: Contents,
@@ -233,6 +229,11 @@ struct Copy {
 }
 
 impl Copy {
+    /// A file that is written from `offset` on.
+    pub(super) fn new(file: Arc<dyn DiskFile>, file_id: u64, offset: u64) -> Copy {
+        Copy { file, file_id, offset, synced: 0, contents: Contents::default(), buffer: Vec::new() }
+    }
+
     /// Writes the blocks that are full.
     fn write_all(
         &mut self,
@@ -252,7 +253,7 @@ impl Copy {
         Ok(())
     }
 
-    fn write(&mut self, block: &Condensed) -> DiskResult<u64> {
+    pub(super) fn write(&mut self, block: &Condensed) -> DiskResult<u64> {
         let Condensed { sequence, first, count, lsns, ref body } = *block;
         self.buffer.clear();
         self.buffer.resize(BLOCK_HEADER_BYTES, 0);

@@ -4,13 +4,13 @@
 //!  0       8         12       16     32       36     40       48        56      64         72
 //!  | magic | version | length | log  | stream | zero | file   | file id | epoch | opened   | first |
 //!  |       | u32     | u32    | id   | u32    | u32  | number |         |       | after    | lsn   |
-//!  80          88        96             104    112          120          128         136      144
-//!  | timestamp | durable | first number | base | checkpoint | era behind | era after | needed | zeros
-//!  508      512
-//!  | crc32c |
+//!  80          88        96             104    112          120          128         136      144     152
+//!  | timestamp | durable | first number | base | checkpoint | era behind | era after | needed | unfit |
+//!  152     508      512
+//!  | zeros | crc32c |
 //! ```
 //!
-//! - From `timestamp` to `checkpoint`, and `needed`, are zeros if it was not compacted: see [`Compaction`].
+//! - From `timestamp` to `checkpoint`, `needed` and `unfit` are zeros if it was not compacted: see [`Compaction`].
 //!   The two of the era are zeros unless the log was switched on while the store had data: see [`Era`].
 //! - A file gets its name only when its header is durable, so a named file without a whole header is damage.
 //! - An *epoch* is a time in which sequences rise without a break: it begins when the log is opened and when
@@ -86,6 +86,8 @@ pub(super) struct Compaction {
     /// The checkpoint that a start would have built on has all up to here; 0 for none. With an older one,
     /// what was removed up to here may be there again.
     pub(super) checkpoint: Lsn,
+    /// Records up to here may not fit: a repair has cut off what was said of their keys later.
+    pub(super) unfit: Lsn,
     /// Records up to here were dropped whatever they were, as a checkpoint has them: there must be one that
     /// has all up to here.
     pub(super) needed: Lsn,
@@ -107,14 +109,15 @@ impl FileHeader {
         for number in [self.number, self.file_id, self.epoch, self.opened_after, self.first.0] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        let needed = self.compaction.map_or(Lsn::ZERO, |compaction| compaction.needed);
+        let (needed, unfit) =
+            self.compaction.map_or_else(Default::default, |compaction| (compaction.needed, compaction.unfit));
         if let Some(Compaction { timestamp, durable, first_number, base, checkpoint, .. }) = self.compaction {
             for number in [timestamp.0, durable, first_number, base.0, checkpoint.0] {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
         }
         bytes.resize(ERA_AT, 0);
-        for number in [self.era.behind.0, self.era.after, needed.0] {
+        for number in [self.era.behind.0, self.era.after, needed.0, unfit.0] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         bytes.resize(FILE_HEADER_BYTES - 4, 0);
@@ -158,6 +161,7 @@ impl FileHeader {
                 base: Lsn(u64_at(104)),
                 checkpoint: Lsn(u64_at(112)),
                 needed: Lsn(u64_at(ERA_AT + 16)),
+                unfit: Lsn(u64_at(ERA_AT + 24)),
             }),
         };
         let numbers = [header.number, header.epoch, header.opened_after, header.era.after];
@@ -173,7 +177,7 @@ impl FileHeader {
 
 impl Compaction {
     fn is_possible(&self, number: u64) -> bool {
-        let lsns = [self.timestamp, self.base, self.checkpoint, self.needed];
+        let lsns = [self.timestamp, self.base, self.checkpoint, self.needed, self.unfit];
         let lsns = lsns.iter().all(|lsn| lsn.0 < LSN_END);
         lsns && self.durable < NUMBERS_END && self.first_number <= number
     }

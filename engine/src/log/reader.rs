@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::block::Block;
 use super::closed::ClosedFile;
 use super::error::{Damage, OpenError};
-use super::file::{Era, FileHeader, LSN_END, NUMBERS_END};
+use super::file::{Compaction, Era, FileHeader, LSN_END, NUMBERS_END};
 use super::format::BLOCK_CLOSED;
 use super::identity::{Directories, remove_pending};
 use super::options::LogOptions;
@@ -171,6 +171,21 @@ impl Reader {
         self.state.recovered.base
     }
 
+    /// Records up to here may not fit what those before them made, as a repair has cut off what was said of
+    /// their keys later.
+    pub fn unfit(&self) -> Lsn {
+        self.compactions().map(|compaction| compaction.unfit).max().unwrap_or(Lsn::ZERO)
+    }
+
+    /// Whether compacted files rely on more than what has been kept.
+    pub fn claims_more(&self) -> bool {
+        self.compactions().any(|compaction| self.state.is_beyond(&compaction))
+    }
+
+    fn compactions(&self) -> impl Iterator<Item = Compaction> {
+        self.sources.iter().flat_map(|source| source.files.iter().filter_map(|file| file.header.compaction))
+    }
+
     /// Up to where a checkpoint must have all that the log is to go on from; the log alone needs none.
     pub fn checkpoint_wanted(&self) -> Lsn {
         self.state.checkpoint_wanted
@@ -223,7 +238,11 @@ impl Reader {
     /// Keeps the block that is next in a source; `None` if it is a void.
     fn keep(&mut self, index: usize) -> Option<Block> {
         let state = &mut self.state;
-        if let Some(Found::Void(void)) = self.sources[index].found.front() {
+        let source = &mut self.sources[index];
+        if let Some(&Found::Void(void)) = source.found.front() {
+            if self.examines {
+                source.untold.push((void, state.last.after(1)));
+            }
             (state.sequence, state.last) = (void.to, state.last.after(void.lsns));
         }
         let (file, block) = self.sources[index].take()?;
@@ -260,7 +279,8 @@ impl Reader {
             while let Some(found) = source.next()? {
                 source.lose(&found);
                 match found {
-                    Found::Block { block, .. } => {
+                    Found::Block { block, file } => {
+                        source.teller.get_or_insert(file);
                         self.state.durable = self.state.durable.max(block.header.durable);
                         bytes_cut += block.header.length;
                         beyond.get_or_insert_with(|| (block.path().to_path_buf(), block.offset));
@@ -383,6 +403,11 @@ impl Reader {
 }
 
 impl Merged {
+    /// Whether a compaction relies on more than what is kept.
+    pub(super) fn is_beyond(&self, compaction: &Compaction) -> bool {
+        compaction.durable > self.sequence || compaction.timestamp > self.last
+    }
+
     /// The last block kept.
     pub(super) fn sequence(&self) -> u64 {
         self.sequence

@@ -18,6 +18,7 @@ use super::identity::Directories;
 use super::stream::{Fault, Found, Message, StreamFile};
 use super::survey::Lost;
 use crate::io::Disk;
+use crate::record::Lsn;
 
 /// One directory's blocks on their way.
 pub(super) struct Source {
@@ -34,6 +35,10 @@ pub(super) struct Source {
     pub(super) incoming: Option<Receiver<Message>>,
     /// What has come and was not looked at.
     pub(super) found: VecDeque<Found>,
+    /// The voids that are kept since the last kept block, and their first records, if the log is examined.
+    pub(super) untold: Vec<(Stretch, Lsn)>,
+    /// The file of the first block that is not kept.
+    pub(super) teller: Option<usize>,
     /// The spoilt stretches since the last kept block.
     pub(super) faults: Vec<Fault>,
 }
@@ -149,8 +154,18 @@ impl Source {
         unreadable.reverse();
         files.iter_mut().enumerate().for_each(|(index, file)| file.index = index);
         let tallies = vec![Tally::new(); files.len()];
-        let (incoming, found, faults) = (None, VecDeque::new(), Vec::new());
-        Ok(Source { directory, files, tallies, superseded, unreadable, incoming, found, faults })
+        Ok(Source {
+            directory,
+            files,
+            tallies,
+            superseded,
+            unreadable,
+            incoming: None,
+            found: VecDeque::new(),
+            untold: Vec::new(),
+            teller: None,
+            faults: Vec::new(),
+        })
     }
 
     /// Sets the files aside whose era does not count.
@@ -193,7 +208,10 @@ impl Source {
     pub(super) fn take(&mut self) -> Option<(usize, Block)> {
         self.faults.clear();
         match self.found.pop_front() {
-            Some(Found::Block { file, block }) => Some((file, block)),
+            Some(Found::Block { file, block }) => {
+                self.untold.clear();
+                Some((file, block))
+            }
             _ => None,
         }
     }
@@ -260,6 +278,8 @@ mod tests {
             unreadable: Vec::new(),
             incoming: Some(receiver),
             found: VecDeque::new(),
+            untold: Vec::new(),
+            teller: None,
             faults: Vec::new(),
         };
         assert!(source.head().is_err(), "this is not reached");

@@ -17,13 +17,16 @@
 
 use std::path::{Path, PathBuf};
 
+use super::compaction::Copy;
+use super::condensed::{Condenser, Part, Table};
 use super::error::OpenError;
 use super::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
 use super::identity::{IDENTITY_FILE, end_repair};
 use super::reader::Reader;
 use super::source::Source;
 use super::stream::StreamFile;
-use crate::io::{Disk, DiskResult};
+use crate::io::{Disk, DiskFile, DiskResult};
+use crate::record::Lsn;
 
 /// What is read and written in one go.
 const COPY_BYTES: usize = 1 << 20;
@@ -54,6 +57,9 @@ impl Reader {
         }
         self.directories.restore_identities(&*disk)?;
         self.unshare()?;
+        for source in &mut self.sources {
+            tell_voids(&*disk, source)?;
+        }
         self.lower_claims()?;
         let finished = self.finish()?;
         end_repair(&*disk, &finished.paths)?;
@@ -65,14 +71,9 @@ impl Reader {
     /// Has files that will be changed for themselves: a backup may share them.
     fn unshare(&mut self) -> Result<(), OpenError> {
         let disk = self.disk.clone();
-        let (last, last_lsn) = (self.state.sequence(), self.last());
         for source in &mut self.sources {
             for (file, tally) in source.files.iter_mut().zip(&source.tallies) {
-                let claims = file.header.compaction;
-                let claims_more =
-                    claims.is_some_and(|claims| claims.durable > last || claims.timestamp > last_lsn);
-                let changes = tally.kept_bytes < file.bytes || claims_more;
-                if changes && !tally.is_empty() && file.file.is_shared()? {
+                if tally.kept_bytes < file.bytes && !tally.is_empty() && file.file.is_shared()? {
                     copy(&*disk, file, &file.path)?;
                     file.file = disk.open(&file.path)?;
                 }
@@ -81,26 +82,64 @@ impl Reader {
         Ok(())
     }
 
-    /// Has compacted files that are kept claim no more than is kept.
-    fn lower_claims(&self) -> Result<(), OpenError> {
+    /// Has compacted files that are kept claim no more than is kept. They are replaced as a whole: half a header
+    /// is none.
+    fn lower_claims(&mut self) -> Result<(), OpenError> {
         let (last, last_lsn) = (self.state.sequence(), self.last());
-        for source in &self.sources {
-            for (file, tally) in source.files.iter().zip(&source.tallies) {
+        for source in &mut self.sources {
+            for (file, tally) in source.files.iter_mut().zip(&source.tallies) {
+                // Blocks of earlier epochs may be in a file of the newest.
                 let claims_more =
-                    |compaction: &Compaction| compaction.durable > last || compaction.timestamp > last_lsn;
+                    |claims: &Compaction| self.state.is_beyond(claims) || file.header.opened_after > last;
                 let claims = file.header.compaction.filter(claims_more);
                 if let Some(compaction) = claims.filter(|_| !tally.is_empty()) {
                     // The numbers behind are given again, to others.
                     let (durable, timestamp) =
                         (compaction.durable.min(last), compaction.timestamp.min(last_lsn));
-                    let compaction = Some(Compaction { durable, timestamp, ..compaction });
-                    file.file.write_all_at(&FileHeader { compaction, ..file.header }.encode(), 0)?;
-                    file.file.sync_data()?;
+                    // Nor is there what made some records of theirs needless.
+                    let compaction = Some(Compaction { durable, timestamp, unfit: last_lsn, ..compaction });
+                    let opened_after = file.header.opened_after.min(last);
+                    let header = FileHeader { compaction, opened_after, ..file.header };
+                    let unfinished = unfinished_path(&file.path);
+                    let replacement = create_over(&*self.disk, &unfinished)?;
+                    copy_bytes(&*file.file, &*replacement, tally.kept_bytes)?;
+                    replacement.write_all_at(&header.encode(), 0)?;
+                    replacement.sync_data()?;
+                    publish(&*self.disk, &unfinished, &file.path)?;
+                    (file.file, file.bytes) = (self.disk.open(&file.path)?, tally.kept_bytes);
+                    file.header = header;
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Writes a block that tells the voids which are kept and whose block is not: else their sequences would be
+/// missing. The file is replaced as a whole, so that killed on the way, a repair finds it as it was.
+fn tell_voids(disk: &dyn Disk, source: &mut Source) -> DiskResult<()> {
+    let (Some(teller), false) = (source.teller, source.untold.is_empty()) else { return Ok(()) };
+    let (file, tally) = (&mut source.files[teller], &mut source.tallies[teller]);
+    let unfinished = unfinished_path(&file.path);
+    let replacement = create_over(disk, &unfinished)?;
+    copy_bytes(&*file.file, &*replacement, tally.kept_bytes)?;
+    let mut condenser = Condenser::default();
+    for (own, first) in source.untold.drain(..) {
+        let part = Part { table: Table { own, voids: Vec::new() }, first, count: 0, records: &[] };
+        condenser.push(&part, |_, _| false).expect("no records are always understood");
+        tally.contents.add(own.to, first, Lsn(first.0 + own.lsns - 1));
+        tally.contents.records -= own.lsns;
+    }
+    condenser.finish();
+    let mut copy = Copy::new(replacement.clone(), file.header.file_id, tally.kept_bytes);
+    for block in condenser.full.drain(..) {
+        copy.write(&block)?;
+    }
+    replacement.sync_data()?;
+    publish(disk, &unfinished, &file.path)?;
+    (tally.kept_bytes, tally.is_gone) = (copy.offset, false);
+    (file.file, file.bytes) = (disk.open(&file.path)?, copy.offset);
+    Ok(())
 }
 
 /// The first of `damaged-1`, `damaged-2` … that is in none of the directories.
@@ -138,7 +177,9 @@ fn put_away(disk: &dyn Disk, source: &mut Source, name: &str, identity: bool) ->
             continue;
         }
         let to = folder.join(file.path.file_name().expect("a log file has a name"));
-        if tally.is_empty() {
+        // One that is to tell voids is kept, so that a repair that is killed before finds it again.
+        let tells = source.teller == Some(file.index) && !source.untold.is_empty();
+        if tally.is_empty() && !tells {
             disk.rename(&file.path, &to)?;
             tally.is_gone = true;
         } else {
@@ -160,16 +201,23 @@ fn put_away(disk: &dyn Disk, source: &mut Source, name: &str, identity: bool) ->
 fn copy(disk: &dyn Disk, from: &StreamFile, to: &Path) -> DiskResult<()> {
     let unfinished = unfinished_path(to);
     let copy = create_over(disk, &unfinished)?;
+    copy_bytes(&*from.file, &*copy, from.bytes)?;
+    copy.sync_data()?;
+    publish(disk, &unfinished, to)
+}
+
+/// Copies the first `length` bytes of a file, or all if it is shorter.
+fn copy_bytes(from: &dyn DiskFile, to: &dyn DiskFile, length: u64) -> DiskResult<()> {
     let mut bytes = vec![0; COPY_BYTES];
     let mut offset = 0;
-    while offset < from.bytes {
-        let count = from.file.read_full_at(&mut bytes, offset)?;
+    while offset < length {
+        let wanted = bytes.len().min(usize::try_from(length - offset).unwrap_or(usize::MAX));
+        let count = from.read_full_at(&mut bytes[..wanted], offset)?;
         if count == 0 {
             break;
         }
-        copy.write_all_at(&bytes[..count], offset)?;
+        to.write_all_at(&bytes[..count], offset)?;
         offset += count as u64;
     }
-    copy.sync_data()?;
-    publish(disk, &unfinished, to)
+    Ok(())
 }
