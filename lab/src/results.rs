@@ -9,6 +9,15 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{IoContext, LabError, Result};
 
+/// The file of results that options name, or the experiment's own; its directory is there afterwards.
+pub fn path_of(json: Option<&PathBuf>, own: &str) -> Result<PathBuf> {
+    let path = json.cloned().unwrap_or_else(|| own.into());
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
+    }
+    Ok(path)
+}
+
 /// All that was measured.
 #[derive(Debug)]
 pub struct Results<C, F> {
@@ -72,6 +81,17 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
             lines.extend(Line::deserialize(value).ok().filter(|line| line.experiment == experiment));
         }
         Ok(Results { path: path.to_owned(), lines })
+    }
+
+    /// The newest figures of each cell that is wanted, in the order in which cells were measured first.
+    pub fn of(&self, wanted: impl Fn(&C) -> bool) -> Vec<(&C, &F)> {
+        let mut cells: Vec<&C> = Vec::new();
+        for line in &self.lines {
+            if wanted(&line.cell) && !cells.contains(&&line.cell) {
+                cells.push(&line.cell);
+            }
+        }
+        cells.into_iter().filter_map(|cell| Some((cell, self.find(cell)?))).collect()
     }
 
     /// The newest figures of a cell.

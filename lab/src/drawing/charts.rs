@@ -7,10 +7,10 @@ use std::error::Error;
 use plotters::coord::ranged1d::{AsRangedCoord, DefaultFormatting, KeyPointHint, Ranged, ValueFormatter};
 use plotters::prelude::*;
 
-type Drawing<'s> = DrawingArea<SVGBackend<'s>, plotters::coord::Shift>;
-type Drawn = Result<(), Box<dyn Error>>;
+pub(super) type Drawing<'s> = DrawingArea<SVGBackend<'s>, plotters::coord::Shift>;
+pub(super) type Drawn = Result<(), Box<dyn Error>>;
 
-const SIZE: (u32, u32) = (460, 300);
+pub(super) const SIZE: (u32, u32) = (460, 300);
 const TRACE_SIZE: (u32, u32) = (460, 150);
 /// A trace is drawn with so many points at most.
 const TRACE_POINTS: usize = 800;
@@ -51,7 +51,7 @@ pub trait Curve {
 }
 
 /// An axis of so many places at equal distances, from 0 on.
-struct Places(usize);
+pub(super) struct Places(pub(super) usize);
 
 impl Ranged for Places {
     type FormatOption = DefaultFormatting;
@@ -227,10 +227,14 @@ pub fn trace(
     })
 }
 
-type Plane<'a, 's, X, Y> = ChartContext<'a, SVGBackend<'s>, Cartesian2d<X, Y>>;
+pub(super) type Plane<'a, 's, X, Y> = ChartContext<'a, SVGBackend<'s>, Cartesian2d<X, Y>>;
 
 /// The axes, the lines behind the values, and what they mean.
-fn mesh<X, Y>(chart: &mut Plane<'_, '_, X, Y>, words: Words<'_>, name: &dyn Fn(&f64) -> String) -> Drawn
+pub(super) fn mesh<X, Y>(
+    chart: &mut Plane<'_, '_, X, Y>,
+    words: Words<'_>,
+    name: &dyn Fn(&f64) -> String,
+) -> Drawn
 where
     X: Ranged<ValueType = f64> + ValueFormatter<f64>,
     Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
@@ -253,7 +257,7 @@ where
 }
 
 /// Draws, and makes a part of a page of it. `None` if there is nothing that can be drawn.
-fn svg(label: &str, size: (u32, u32), draw: impl FnOnce(&Drawing<'_>) -> Drawn) -> Option<String> {
+pub(super) fn svg(label: &str, size: (u32, u32), draw: impl FnOnce(&Drawing<'_>) -> Drawn) -> Option<String> {
     let mut text = String::new();
     let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
     let drawn = draw(&area).and_then(|()| Ok(area.present()?));

@@ -5,3 +5,4 @@ pub mod memory;
 pub mod recovery;
 pub mod store;
 pub mod throughput;
+pub mod vtc;
