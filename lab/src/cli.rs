@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::error::Result;
-use crate::experiment::{durability, memory, recovery, store, throughput, vtc};
+use crate::experiment::{durability, memory, persistence, recovery, store, throughput, vtc};
 use crate::interrupt;
 use crate::process;
 use crate::report::{Report, table};
@@ -92,6 +92,13 @@ enum Experiment {
         #[command(flatten)]
         own: vtc::Options,
     },
+    /// What each model of persistence costs, and how long a start takes from what it left.
+    Persistence {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        own: persistence::Options,
+    },
     /// Algorithms that take snapshots of an array of rows: the comparative study, figure by figure.
     Snapshots {
         #[command(flatten)]
@@ -108,6 +115,8 @@ enum Drawn {
     Store,
     /// `tarn lab run vtc`
     Vtc,
+    /// `tarn lab run persistence`
+    Persistence,
 }
 
 /// What a report is told.
@@ -135,6 +144,7 @@ fn report(own: &ReportOptions) -> Result<()> {
         Drawn::Snapshots => snapshots::RESULTS,
         Drawn::Store => store::RESULTS,
         Drawn::Vtc => vtc::RESULTS,
+        Drawn::Persistence => persistence::RESULTS,
     };
     let json = own.json.clone().unwrap_or_else(|| results.into());
     let out = own.out.clone().unwrap_or_else(|| Path::new(results).with_extension("html"));
@@ -145,6 +155,7 @@ fn report(own: &ReportOptions) -> Result<()> {
         }
         Drawn::Store => store::report::run(&json, &out, own.quick),
         Drawn::Vtc => vtc::report::run(&json, &out, own.quick),
+        Drawn::Persistence => persistence::report::run(&json, &out, own.quick),
     }
 }
 
@@ -209,6 +220,7 @@ fn list() {
     table.add_row(["recovery", recovery::QUESTION]);
     table.add_row(["store", store::QUESTION]);
     table.add_row(["vtc", vtc::QUESTION]);
+    table.add_row(["persistence", persistence::QUESTION]);
     table.add_row(["snapshots", snapshots::QUESTION]);
     println!("{table}");
 }
@@ -243,6 +255,11 @@ fn run_experiment(experiment: Experiment) -> Result<Conclusion> {
         Experiment::Vtc { options, own } => {
             let (setting, mut report, path) = prepare_cells("vtc", options, vtc::RESULTS)?;
             vtc::run(&setting, &own, &path, &mut report)?;
+            finish(&setting, report, 0)
+        }
+        Experiment::Persistence { options, own } => {
+            let (setting, mut report, path) = prepare_cells("persistence", options, persistence::RESULTS)?;
+            persistence::run(&setting, &own, &path, &mut report)?;
             finish(&setting, report, 0)
         }
         Experiment::Snapshots { own } => {

@@ -10,6 +10,12 @@ use tarn_snapshot::transaction::TransactionError;
 
 const KILL: i32 = rustix::process::Signal::KILL.as_raw();
 
+/// What a hard kill by nobody means.
+fn why_killed(status: ExitStatus) -> &'static str {
+    let is_killed = status.signal() == Some(KILL);
+    if is_killed { "; the kernel does that to it where memory runs out" } else { "" }
+}
+
 /// Why an experiment stopped. The run is abandoned in every case; the variants differ in who must act.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
@@ -24,8 +30,7 @@ pub enum LabError {
         log: String,
     },
     /// A server ended by itself while it was measured; the cell is left out.
-    #[error("the server ended by itself ({status}{})",
-        if status.signal() == Some(KILL) { "; the kernel does that to it where memory runs out" } else { "" })]
+    #[error("the server ended by itself ({status}{})", why_killed(*status))]
     Ended {
         /// How.
         status: ExitStatus,

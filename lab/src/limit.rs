@@ -99,11 +99,11 @@ mod tests {
 
     #[test]
     fn the_own_group_is_found_in_both_versions() {
-        let root = Path::new("/root");
+        let root = Path::new("/groups");
         let first = own_group("9:name=systemd:/\n4:cpu,memory:/a/b\n0::/\n", root).unwrap();
-        assert_eq!((first.own, first.limit), (PathBuf::from("/root/memory/a/b"), "memory.limit_in_bytes"));
+        assert_eq!((first.own, first.limit), (PathBuf::from("/groups/memory/a/b"), "memory.limit_in_bytes"));
         let second = own_group("0::/user.slice/x:y\n", root).unwrap();
-        assert_eq!((second.own, second.limit), (PathBuf::from("/root/user.slice/x:y"), "memory.max"));
+        assert_eq!((second.own, second.limit), (PathBuf::from("/groups/user.slice/x:y"), "memory.max"));
         assert!(own_group("3:cpu:/\n", root).is_none());
     }
 

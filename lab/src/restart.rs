@@ -27,12 +27,22 @@ pub fn data_files(dirs: &[&Path]) -> (Vec<PathBuf>, u64) {
 /// Kills a server and starts it again as it was started, from its files in some directories, which are read
 /// before, so that they are in the page cache. Returns the seconds until it answers with as many keys.
 pub fn after_kill(server: &mut Server, dirs: &[&Path]) -> Result<f64> {
+    after_kill_then(server, dirs, |_| Ok(()))
+}
+
+/// The same, where something is done to the server as soon as it has been started.
+pub fn after_kill_then(
+    server: &mut Server,
+    dirs: &[&Path],
+    launched: impl FnOnce(&Server) -> Result<()>,
+) -> Result<f64> {
     let keys = server.key_count()?;
     server.kill()?;
     device::read_through(&data_files(dirs).0)?;
     interrupt::check()?;
     let plan = server.plan().clone();
     *server = plan.launch()?;
+    launched(server)?;
     let took = server.wait_until_ready(PATIENCE)?;
     let back = server.key_count()?;
     if back != keys {

@@ -40,7 +40,43 @@ impl Facts {
     }
 }
 
+/// Something that a paper says in numbers, and ours beside it.
+#[derive(Debug, Clone)]
+pub struct Statement {
+    /// The figure or table.
+    pub figure: &'static str,
+    /// What it says.
+    pub what: &'static str,
+    /// The number, in its words.
+    pub printed: &'static str,
+    /// The same of ours, in the same form.
+    pub measured: String,
+    /// Why it may differ.
+    pub remark: &'static str,
+}
+
+/// A factor in words, such as `1.08x`; `not measured` if it is not a number.
+pub fn factor(value: f64) -> String {
+    if value.is_finite() { format!("{value:.2}x") } else { "not measured".to_owned() }
+}
+
+/// A share more or less in words, such as `+3.5 %`; `not measured` if it is not a number.
+pub fn change(share: f64) -> String {
+    if share.is_finite() { format!("{:+.1} %", share * 100.0) } else { "not measured".to_owned() }
+}
+
 impl Page {
+    /// Adds what a paper says in numbers, beside ours.
+    pub fn statements(&mut self, statements: &[Statement]) {
+        let row = |own: &Statement| {
+            let texts = [own.figure, own.what, own.printed, &own.measured, own.remark];
+            texts.map(str::to_owned).to_vec()
+        };
+        let rows: Vec<Vec<String>> = statements.iter().map(row).collect();
+        let heads = ["figure", "what", "printed", "measured", "why it may differ"].map(str::to_owned);
+        self.table("printed-table", &heads, &rows);
+    }
+
     /// Adds a section with goals: what was measured, the bound, whether it is met.
     pub fn goals(&mut self, goals: &[Goal]) {
         self.section("goals", "What the design promises");

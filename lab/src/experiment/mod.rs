@@ -2,6 +2,7 @@
 
 pub mod durability;
 pub mod memory;
+pub mod persistence;
 pub mod recovery;
 pub mod store;
 pub mod throughput;

@@ -3,176 +3,87 @@
 use super::super::Results;
 use super::super::cell::{Cell, Figures, Part, Variant, median};
 use super::super::goals::rates;
-
-/// Something that the thesis says in numbers.
-pub struct Statement {
-    /// The figure.
-    pub figure: &'static str,
-    /// What it says.
-    pub what: &'static str,
-    /// The number, in its words.
-    pub printed: &'static str,
-    /// The same of ours, over all sizes the median; `NaN` if it was not measured.
-    pub measured: f64,
-    /// How the number is written: as a factor, or in percent more or less.
-    pub is_share: bool,
-    /// Why it may differ.
-    pub remark: &'static str,
-}
+use crate::drawing::{Statement, change, factor};
 
 const OTHER_SERVER: &str =
     "the thesis changed Redis 5; ours is another server, with values of another layout";
-const SMALL: &str =
-    "while a checkpoint is short, fewer pages are written to than in gigabytes that take minutes";
+const SHORT: &str = "a short checkpoint has fewer pages written to than one of gigabytes that takes minutes";
+const COMPACTED: &str = "ours is compacted meanwhile; files count with what is reserved in them";
+const ALL_CORES: &str = "ours replays on all cores";
 
-/// All statements, with what was measured.
-pub fn statements(results: &Results, quick: bool) -> Vec<Statement> {
-    let own = |part: Part| move |cell: &&Cell| cell.quick == quick && cell.part == part;
-    // The usual share of updates, by size.
-    let usual = move |part: Part| {
-        let cells = results.of(|cell| own(part)(&cell) && [50, 100].contains(&cell.update_percent));
-        cells.into_iter().map(|(cell, _)| *cell).collect::<Vec<_>>()
-    };
-    let against = |part: Part, ours: Variant, theirs: Variant, of: &dyn Fn(&Figures) -> f64| {
-        let pair = |cell: &Cell| {
-            let other = results.find(&Cell { variant: theirs, ..*cell })?;
-            Some(of(results.find(cell)?) / of(other))
+/// The shares of updates at which sizes are compared.
+const USUAL: u32 = 50;
+
+/// What was measured at one scale.
+struct Own<'r> {
+    results: &'r Results,
+    quick: bool,
+}
+
+impl Own<'_> {
+    /// What a variant came to, over all sizes the median.
+    fn of(&self, part: Part, variant: Variant, of: impl Fn(&Figures) -> f64) -> f64 {
+        let cells = self.results.of(|cell| self.is_wanted(cell, part, variant));
+        median(cells.into_iter().map(|(_, figures)| of(figures)))
+    }
+
+    /// The same by what another variant came to.
+    fn by(&self, part: Part, ours: Variant, theirs: Variant, of: impl Fn(&Figures) -> f64) -> f64 {
+        let cells = self.results.of(|cell| self.is_wanted(cell, part, ours));
+        let ratio = |(cell, figures): (&Cell, &Figures)| {
+            let other = self.results.find(&Cell { variant: theirs, ..*cell })?;
+            Some(of(figures) / of(other))
         };
-        median(usual(part).iter().filter(|cell| cell.variant == ours).filter_map(pair))
+        median(cells.into_iter().filter_map(ratio))
+    }
+
+    fn is_wanted(&self, cell: &Cell, part: Part, variant: Variant) -> bool {
+        let is_own = cell.quick == self.quick && cell.part == part && cell.variant == variant;
+        is_own && cell.update_percent == USUAL
+    }
+}
+
+/// All that the thesis says in numbers, beside what was measured.
+pub fn statements(results: &Results, quick: bool) -> Vec<Statement> {
+    let own = Own { results, quick };
+    let mut all = Vec::new();
+    let mut add = |figure, what, printed, measured, remark| {
+        all.push(Statement { figure, what, printed, measured, remark });
     };
-    let of = |part: Part, variant: Variant, of: &dyn Fn(&Figures) -> f64| {
-        let cells = usual(part);
-        let own = cells.iter().filter(|cell| cell.variant == variant).filter_map(|cell| results.find(cell));
-        median(own.map(of))
-    };
-    let statement = |figure, what, printed, measured, is_share, remark| Statement {
-        figure,
-        what,
-        printed,
-        measured,
-        is_share,
-        remark,
-    };
-    let outside = |figures: &Figures| rates(figures).0;
-    let resident = |figures: &Figures| figures.loaded_resident as f64;
-    let file = |figures: &Figures| figures.files.run_bytes as f64;
-    let start = |figures: &Figures| median(figures.files.started_s.iter().copied());
     use Part::{Checkpoints, Files};
     use Variant::{Off, RedisAof, RedisRdb, Vtc, VtcFast};
-    vec![
-        statement(
-            "1.1",
-            "Redis: memory at the end of a checkpoint",
-            "+67 %",
-            of(Checkpoints, RedisRdb, &Figures::extra_share),
-            true,
-            SMALL,
-        ),
-        statement(
-            "1.1",
-            "Redis: throughput at the beginning of a checkpoint",
-            "-38 %",
-            of(Checkpoints, RedisRdb, &dip) - 1.0,
-            true,
-            "the worst tenth of a second of the first half",
-        ),
-        statement(
-            "4.1",
-            "throughput, VTC by AOF",
-            "1.08x",
-            against(Checkpoints, Vtc, RedisAof, &outside),
-            false,
-            OTHER_SERVER,
-        ),
-        statement(
-            "4.1",
-            "throughput, VTC by RDB",
-            "about 1x",
-            against(Checkpoints, Vtc, RedisRdb, &outside),
-            false,
-            OTHER_SERVER,
-        ),
-        statement(
-            "4.3a",
-            "memory of the data, VTC against none",
-            "+3.5 %",
-            against(Checkpoints, Vtc, Off, &resident) - 1.0,
-            true,
-            "ours keeps a number for each entry in any case",
-        ),
-        statement(
-            "4.3b",
-            "memory added, RDB",
-            "+69.6 %",
-            of(Checkpoints, RedisRdb, &Figures::extra_share),
-            true,
-            SMALL,
-        ),
-        statement(
-            "4.3b",
-            "memory added, AOF",
-            "+79.7 %",
-            of(Checkpoints, RedisAof, &Figures::extra_share),
-            true,
-            SMALL,
-        ),
-        statement(
-            "4.3b",
-            "memory added, VTC",
-            "< 2 %",
-            of(Checkpoints, Vtc, &Figures::extra_share),
-            true,
-            "no array of positions is needed",
-        ),
-        statement(
-            "4.5",
-            "checkpoint time, VTC by RDB",
-            "< 0.5x",
-            against(Checkpoints, Vtc, RedisRdb, &Figures::checkpoint_s),
-            false,
-            "at the default bound of 128 MB a second, read and written",
-        ),
-        statement(
-            "4.5",
-            "the same without the bound",
-            "< 0.5x",
-            against(Checkpoints, VtcFast, RedisRdb, &Figures::checkpoint_s),
-            false,
-            OTHER_SERVER,
-        ),
-        statement(
-            "4.6",
-            "file size, VTC by RDB",
-            "1.22x",
-            against(Files, Vtc, RedisRdb, &file),
-            false,
-            "ours is being compacted meanwhile",
-        ),
-        statement(
-            "4.6",
-            "file size, VTC by AOF",
-            "1.06x",
-            against(Files, Vtc, RedisAof, &file),
-            false,
-            "ours is being compacted meanwhile",
-        ),
-        statement(
-            "4.7",
-            "restoring time, VTC by RDB",
-            "1.53x",
-            against(Files, Vtc, RedisRdb, &start),
-            false,
-            "ours replays on all cores",
-        ),
-        statement(
-            "4.7",
-            "restoring time, VTC by AOF",
-            "0.90x",
-            against(Files, Vtc, RedisAof, &start),
-            false,
-            "ours replays on all cores",
-        ),
-    ]
+
+    let extra = |variant| change(own.of(Checkpoints, variant, Figures::extra_share));
+    add("1.1", "Redis: memory at the end of a checkpoint", "+67 %", extra(RedisRdb), SHORT);
+    let dip = change(own.of(Checkpoints, RedisRdb, dip) - 1.0);
+    let worst = "the worst tenth of a second in the first half of a checkpoint";
+    add("1.1", "Redis: throughput as a checkpoint begins", "-38 %", dip, worst);
+
+    let outside = |theirs| factor(own.by(Checkpoints, Vtc, theirs, |figures| rates(figures).0));
+    add("4.1", "throughput, VTC by AOF", "1.08x", outside(RedisAof), OTHER_SERVER);
+    add("4.1", "throughput, VTC by RDB", "about 1x", outside(RedisRdb), OTHER_SERVER);
+
+    let data = own.by(Checkpoints, Vtc, Off, |figures| figures.loaded_resident as f64) - 1.0;
+    let numbers = "ours keeps a number for each entry without a log too";
+    add("4.3a", "memory of the data, with VTC against without", "+3.5 %", change(data), numbers);
+    add("4.3b", "memory added by a checkpoint, RDB", "+69.6 %", extra(RedisRdb), SHORT);
+    add("4.3b", "memory added by a checkpoint, AOF", "+79.7 %", extra(RedisAof), SHORT);
+    add("4.3b", "memory added by a checkpoint, VTC", "< 2 %", extra(Vtc), "ours needs no array of positions");
+
+    let time = |ours| factor(own.by(Checkpoints, ours, RedisRdb, Figures::checkpoint_s));
+    let bound = "at its default bound of 128 MB a second, read and written";
+    add("4.5", "checkpoint time, VTC by RDB", "< 0.5x", time(Vtc), bound);
+    add("4.5", "the same without a bound", "< 0.5x", time(VtcFast), OTHER_SERVER);
+
+    let size = |theirs| factor(own.by(Files, Vtc, theirs, |figures| figures.files.run_bytes as f64));
+    add("4.6", "file size, VTC by RDB", "1.22x", size(RedisRdb), COMPACTED);
+    add("4.6", "file size, VTC by AOF", "1.06x", size(RedisAof), COMPACTED);
+
+    let start = |figures: &Figures| median(figures.files.started_s.iter().copied());
+    let start = |theirs| factor(own.by(Files, Vtc, theirs, start));
+    add("4.7", "restoring time, VTC by RDB", "1.53x", start(RedisRdb), ALL_CORES);
+    add("4.7", "restoring time, VTC by AOF", "0.90x", start(RedisAof), ALL_CORES);
+    all
 }
 
 /// The worst tenth of a second in the first half of a checkpoint, by the usual throughput.

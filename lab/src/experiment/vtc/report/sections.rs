@@ -188,22 +188,7 @@ impl Draw<'_> {
             "The thesis changed Redis 5.0.6 on a machine with 32 GB and three devices; it shows the rest of \
              its figures as drawings without numbers. Ours is the median over the sizes at 50 % updates.",
         );
-        let number = |measured: f64, is_share: bool| match (measured.is_finite(), is_share) {
-            (false, _) => "not measured".to_owned(),
-            (true, true) => format!("{:+.1} %", measured * 100.0),
-            (true, false) => format!("{measured:.2}x"),
-        };
-        let rows: Vec<Vec<String>> = statements(self.results, self.quick)
-            .iter()
-            .map(|own| {
-                let texts = [own.figure, own.what, own.printed];
-                let mut row: Vec<_> = texts.iter().map(|text| (*text).to_owned()).collect();
-                row.extend([number(own.measured, own.is_share), own.remark.to_owned()]);
-                row
-            })
-            .collect();
-        let heads = ["figure", "what", "printed", "measured", "why it may differ"].map(str::to_owned);
-        self.page.table("printed-table", &heads, &rows);
+        self.page.statements(&statements(self.results, self.quick));
     }
 
     /// Figure 1.1, of each variant.
