@@ -247,6 +247,17 @@ mod tests {
     }
 
     #[test]
+    fn a_child_is_found_and_its_memory_counts() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let own = std::process::id();
+        assert!(children(own).contains(&child.id()));
+        assert!(family_bytes(own) > memory(child.id()).unwrap().proportional_bytes);
+        assert!(resident_bytes(own).unwrap() > 100_000);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
     fn pinning_ends_with_the_guard() {
         let before = cores_allowed();
         let guard = Pinned::to(&before[..1]).unwrap();

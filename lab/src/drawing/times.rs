@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use super::charts::{Curve, Look, Places, SIZE, Words, mesh, svg};
+use super::charts::{Curve, Look, Places, SIZE, VALUES_WIDTH, Words, mesh, svg};
 
 /// The size of a chart of values by time.
 const TIMES_SIZE: (u32, u32) = (460, 190);
@@ -62,8 +62,9 @@ pub fn times<C: Curve>(
     svg(words.caption, TIMES_SIZE, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin(8)
+            .margin_right(18)
             .x_label_area_size(38)
-            .y_label_area_size(58)
+            .y_label_area_size(VALUES_WIDTH)
             .build_cartesian_2d(0.0..end.max(1e-3), 0.0..highest)?;
         mesh(&mut chart, words, &|at: &f64| super::short(*at))?;
         let spans = spans.iter().filter(|(from, to)| from.is_finite() && to.is_finite());
@@ -100,8 +101,9 @@ pub fn groups(words: Words<'_>, names: &[String], series: &[Series]) -> Option<S
     svg(words.caption, SIZE, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin(8)
+            .margin_right(18)
             .x_label_area_size(38)
-            .y_label_area_size(58)
+            .y_label_area_size(VALUES_WIDTH)
             .build_cartesian_2d(Places(names.len()), 0.0..(max * 1.08).max(1e-9))?;
         mesh(&mut chart, words, &|place: &f64| {
             names.get(place.round() as usize).cloned().unwrap_or_default()

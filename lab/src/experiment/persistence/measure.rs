@@ -39,8 +39,9 @@ impl Times {
         let seconds = setting.options.seconds.unwrap_or(usual).clamp(0.05, 3600.0);
         let (load, every, every_of_start) = match (full, quick) {
             (true, _) => (900.0, 1.0, 1.0),
-            (_, false) => (seconds * 5.0, 0.25, 0.1),
-            (_, true) => (seconds * 5.0, 0.05, 0.02),
+            // Whole moments of the generator, so that each interval has as many.
+            (_, false) => (seconds * 5.0, 0.2, 0.1),
+            (_, true) => (seconds * 5.0, 0.06, 0.02),
         };
         Times {
             load: Duration::from_secs_f64(load),

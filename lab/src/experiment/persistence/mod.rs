@@ -30,12 +30,13 @@ use crate::cells;
 use crate::error::Result;
 use crate::limit::MemoryLimit;
 use crate::report::{Report, Run, number_cell, table, thousands};
+use crate::resources::Usage;
 use crate::results;
 use crate::setting::Setting;
 
 /// What `tarn lab list` says.
-pub const QUESTION: &str = "What does each model of persistence cost, and how long does a start take from what \
-    it left? (parts: load, recovery)";
+pub const QUESTION: &str = "What does each model of persistence cost, and how long does a start take from \
+    what it left? (parts: load, recovery)";
 
 /// The experiment's name in the lines.
 pub const EXPERIMENT: &str = "persistence";
@@ -58,8 +59,8 @@ pub struct Options {
     /// Measure with so much memory only.
     #[arg(long, value_name = "MEMORY", value_delimiter = ',')]
     pub memory: Vec<Memory>,
-    /// The study's sizes, 1, 4 and 8 GB, and readings each second; by default a twenty-fifth of them, read four
-    /// times a second, and records are loaded for ten seconds at most.
+    /// The study's sizes, 1, 4 and 8 GB, and readings each second; by default a twenty-fifth of them, read
+    /// four times a second, and records are loaded for ten seconds at most.
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
     /// Measure also what the file of results has already.
@@ -113,37 +114,32 @@ fn limit(cell: &Cell) -> Result<Option<MemoryLimit>> {
 
 /// Appends a cell's time series to the table of all.
 fn write_series(path: &Path, cell: &Cell, figures: &Figures) -> Result<()> {
-    let heads = "part,server,model,shortens,threads,records,memory,s,requests_per_s,user,system,iowait,stolen,\
-        process_user,process_system,process_iowait,machine_used,machine_swapped,machine_faults_per_s,resident,\
-        swapped,faults_per_s,written,cores_busy";
+    let heads = "part,server,model,shortens,threads,records,memory,s,requests_per_s,user,system,iowait,\
+        stolen,process_user,process_system,process_iowait,machine_used,machine_swapped,machine_faults_per_s,\
+        resident,swapped,faults_per_s,written,cores_busy";
     let Cell { part, model, shortens, threads, records, memory, .. } = cell;
     let (part, server, model, memory) = (part.name(), cell.product().name(), model.name(), memory.name());
     let cell = format!("{part},{server},{model},{shortens},{threads},{records},{memory}");
     let rows = figures.usage.iter().map(|usage| {
         let at = usage.ms as f32 / 1e3;
         // Both are read as often; the interval that ends nearest.
-        let nearest = figures.throughput.iter().min_by(|a, b| (a.0 - at).abs().total_cmp(&(b.0 - at).abs()));
+        let distance = |point: &&(f32, f32)| (point.0 - at).abs();
+        let nearest = figures.throughput.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
         let rate = nearest.map_or(0.0, |point| point.1);
         let (machine, process) = (&usage.machine, &usage.process);
-        let cores: Vec<String> =
-            usage.cores.iter().map(|core| format!("{:.0}", core.user + core.system)).collect();
+        let shares = [machine.user, machine.system, machine.iowait, machine.stolen]
+            .into_iter()
+            .chain([process.user, process.system, process.iowait])
+            .map(|share| format!("{share:.1},"));
+        let shares: String = shares.collect();
+        let cores = usage.cores.iter().map(|core| format!("{:.0}", core.user + core.system));
+        let cores = cores.collect::<Vec<_>>().join(" ");
+        let Usage {
+            machine_used, machine_swapped, machine_faults, resident, swapped, faults, written, ..
+        } = usage;
         format!(
-            "{cell},{at:.2},{rate:.0},{:.1},{:.1},{:.1},{:.1},{:.1},{:.1},{:.1},{},{},{:.1},{},{},{:.1},{},{}",
-            machine.user,
-            machine.system,
-            machine.iowait,
-            machine.stolen,
-            process.user,
-            process.system,
-            process.iowait,
-            usage.machine_used,
-            usage.machine_swapped,
-            usage.machine_faults,
-            usage.resident,
-            usage.swapped,
-            usage.faults,
-            usage.written,
-            cores.join(" ")
+            "{cell},{at:.2},{rate:.0},{shares}{machine_used},{machine_swapped},{machine_faults:.1},\
+             {resident},{swapped},{faults:.1},{written},{cores}"
         )
     });
     cells::append_series(path, heads, rows)

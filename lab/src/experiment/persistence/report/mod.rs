@@ -1,5 +1,5 @@
-//! `tarn lab report persistence`: draws what was measured, beside what the study printed, and says which goals
-//! are met.
+//! `tarn lab report persistence`: draws what was measured, beside what the study printed, and says which
+//! goals are met.
 
 mod looks;
 mod published;

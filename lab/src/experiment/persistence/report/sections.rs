@@ -63,8 +63,8 @@ fn head(results: &Results, quick: bool) -> String {
     facts.add("short memory", &memory);
     facts.add(
         "in proportion",
-        "the rule of the model snapshot is 60 s and 1000 changes for 4 M records, log-file-size and the sizes \
-         from which a log is made shorter 64 MB for 1 M, smaller for fewer",
+        "the rule of the model snapshot is 60 s and 1000 changes for 4 M records, log-file-size and the \
+         sizes from which a log is made shorter 64 MB for 1 M, smaller for fewer",
     );
     if quick {
         facts.add("quick", "everything small and short: the figures mean little");
@@ -112,10 +112,10 @@ const FAULTS: [Shown<'static>; 2] = [
     ("of the process", looks::FAULTS, &|usage| f64::from(usage.faults)),
 ];
 
-impl Draw<'_> {
-    fn part(&self, part: Part) -> Vec<(&Cell, &Figures)> {
-        let quick = self.quick;
-        self.results.of(move |cell| cell.quick == quick && cell.part == part)
+impl<'r> Draw<'r> {
+    fn part(&self, part: Part) -> Vec<(&'r Cell, &'r Figures)> {
+        let (results, quick) = (self.results, self.quick);
+        results.of(move |cell| cell.quick == quick && cell.part == part)
     }
 
     /// Begins a section; `false` if nothing of its part was measured.
@@ -181,8 +181,8 @@ impl Draw<'_> {
         }
         self.page.paragraph(
             "Closed loop, a record of ten fields a request, then reads and updates of a field by halves from \
-             the end of the load on. Light: memory is ample; heavy: twice the records, and memory is short. A \
-             line that ends early is a server that ended.",
+             the end of the load on. Light: memory is ample; heavy: twice the records, and memory is short. \
+             A line that ends early is a server that ended.",
         );
         let shown: Vec<_> =
             Model::ALL.map(|model| Series::new(model.name(), looks::model(model), Vec::new())).to_vec();
@@ -397,9 +397,9 @@ impl Draw<'_> {
             return;
         }
         self.page.paragraph(
-            "After a hard kill, with the files in the page cache, until all keys are there. Each field of each \
-             record was updated once on average before, so that a log that was made shorter is shorter. A bar \
-             that is missing is a server that ended.",
+            "After a hard kill, with the files in the page cache, until all keys are there. Each field of \
+             each record was updated once on average before, so that a log that was made shorter is shorter. \
+             A bar that is missing is a server that ended.",
         );
         let start = |figures: &Figures| figures.started_s.unwrap_or(f64::NAN);
         let charts: Vec<_> = [Memory::Ample, Memory::Short]
@@ -435,8 +435,8 @@ impl Draw<'_> {
             return;
         }
         self.page.paragraph(
-            "After the inserts alone. Memory is what the server says that it uses, as in the study; the table \
-             has what is resident too. A snapshot is of the same records.",
+            "After the inserts alone. Memory is what the server says that it uses, as in the study; the \
+             table has what is resident too. A snapshot is of the same records.",
         );
         let ample = |cell: &Cell| cell.memory == Memory::Ample;
         let one_model = move |cell: &Cell| ample(cell) && cell.model.logs() && !cell.shortens;
@@ -490,12 +490,18 @@ impl Draw<'_> {
         }
         self.page.paragraph(
             "At the largest size. Left: processor time of the machine, of all cores together; right: of each \
-             core, in programs and in the kernel. The laboratory, which asks every 2 ms whether the server is \
-             ready, is among it. A start that is over before it was looked at twice has no trace.",
+             core, in programs and in the kernel. The laboratory, which asks every 2 ms whether the server \
+             is ready, is among it. A start that is over before it was looked at twice has no trace.",
         );
         let none: [Usage; 0] = [];
         self.page.html(&legend(&traces(&none, &CPU)));
         let cells = self.part(Part::Recovery);
+        let cores = cells.iter().flat_map(|(_, own)| &own.usage).map(|usage| usage.cores.len()).max();
+        let core_look = |core: usize| looks::CORES[core % looks::CORES.len()];
+        let shown: Vec<_> = (0..cores.unwrap_or_default())
+            .map(|core| Series::new(format!("core {core}"), core_look(core), Vec::new()))
+            .collect();
+        self.page.html(&legend(&shown));
         let largest = cells.iter().map(|(cell, _)| cell.records).max();
         let mut charts = Vec::new();
         for (cell, figures) in cells.into_iter().filter(|(cell, _)| Some(cell.records) == largest) {
@@ -517,7 +523,7 @@ impl Draw<'_> {
                 };
                 let points =
                     figures.usage.iter().map(|usage| (f64::from(usage.ms) / 1e3, at(usage))).collect();
-                Series::new(format!("core {number}"), looks::CORES[number % looks::CORES.len()], points)
+                Series::new(format!("core {number}"), core_look(number), points)
             };
             draw("by core", "%", &(0..cores).map(core).collect::<Vec<_>>());
         }

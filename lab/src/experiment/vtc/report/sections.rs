@@ -68,8 +68,8 @@ fn head(results: &Results, quick: bool) -> String {
             "log files",
             &format!(
                 "{least:.2} to {most:.2} MiB: log-file-size, and log-compaction-min-size where the log is \
-                 compacted unasked. Their defaults are 64 MiB, in proportion to the thesis's 2 M records; below \
-                 that a small log would never be compacted. Three directories."
+                 compacted unasked. Their defaults are 64 MiB, in proportion to the thesis's 2 M records; \
+                 below that a small log would never be compacted. Three directories."
             ),
         );
     }
@@ -126,10 +126,10 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / 1e6)
 }
 
-impl Draw<'_> {
-    fn part(&self, part: Part) -> Vec<(&Cell, &Figures)> {
-        let quick = self.quick;
-        self.results.of(move |cell| cell.quick == quick && cell.part == part)
+impl<'r> Draw<'r> {
+    fn part(&self, part: Part) -> Vec<(&'r Cell, &'r Figures)> {
+        let (results, quick) = (self.results, self.quick);
+        results.of(move |cell| cell.quick == quick && cell.part == part)
     }
 
     /// Begins a section; `false` if nothing of its part was measured.
@@ -362,9 +362,9 @@ impl Draw<'_> {
         }
         self.page.paragraph(
             "After the load and some time at 50 % updates: of who has a log, as it is then; of the others a \
-             checkpoint taken then. Afterwards the log is rewritten, or compacted as a whole. Starts are after \
-             a hard kill, with the files in the page cache, until as many keys are there. Tarn's files count \
-             with what is reserved in them.",
+             checkpoint taken then. Afterwards the log is rewritten, or compacted as a whole. Starts are \
+             after a hard kill, with the files in the page cache, until as many keys are there. Tarn's files \
+             count with what is reserved in them.",
         );
         let all = |_: &Cell| true;
         let size = |f: &Figures| f.files.run_bytes as f64 / 1e6;
