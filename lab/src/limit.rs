@@ -27,8 +27,6 @@ struct Version {
     own: PathBuf,
     /// The file that has the limit.
     limit: &'static str,
-    /// The file that has the limit of memory and swap, or of swap alone.
-    swap: &'static str,
 }
 
 impl MemoryLimit {
@@ -52,12 +50,6 @@ impl MemoryLimit {
     pub fn admit(&self, pid: u32) -> Result<()> {
         let path = self.dir.join("cgroup.procs");
         fs::write(&path, pid.to_string()).doing(|| path.display().to_string())
-    }
-
-    /// How swapping is bounded: the file's name and what it has.
-    pub fn swap(&self) -> Option<String> {
-        let version = version()?;
-        Some(format!("{} {}", version.swap, fs::read_to_string(self.dir.join(version.swap)).ok()?.trim()))
     }
 }
 
@@ -85,11 +77,10 @@ fn own_group(lines: &str, root: &Path) -> Option<Version> {
     let below = |root: PathBuf, path: &str| root.join(path.trim_start_matches('/'));
     let first = fields().find(|(names, _)| names.split(',').any(|name| name == "memory"));
     if let Some((_, path)) = first {
-        let (limit, swap) = ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes");
-        return Some(Version { own: below(root.join("memory"), path), limit, swap });
+        return Some(Version { own: below(root.join("memory"), path), limit: "memory.limit_in_bytes" });
     }
     let (_, path) = fields().find(|(names, _)| names.is_empty())?;
-    Some(Version { own: below(root.to_owned(), path), limit: "memory.max", swap: "memory.swap.max" })
+    Some(Version { own: below(root.to_owned(), path), limit: "memory.max" })
 }
 
 #[cfg(test)]
@@ -112,7 +103,7 @@ mod tests {
         match MemoryLimit::make(64 << 20) {
             Ok(limit) => {
                 let dir = limit.dir.clone();
-                assert!(dir.is_dir() && limit.swap().is_none_or(|swap| swap.starts_with("memory.")));
+                assert!(dir.is_dir());
                 drop(limit);
                 assert!(!dir.exists());
             }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{IoContext, LabError, Result};
+use crate::report::NOTE;
 
 /// The file of results that options name, or the experiment's own; its directory is there afterwards.
 pub fn path_of(json: Option<&PathBuf>, own: &str) -> Result<PathBuf> {
@@ -25,6 +26,8 @@ pub struct Results<C, F> {
     pub path: PathBuf,
     /// A line each, the newest last.
     pub lines: Vec<Line<C, F>>,
+    /// Words that were noted, the newest last.
+    pub notes: Vec<String>,
 }
 
 /// One measurement.
@@ -71,16 +74,19 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(error).doing(|| path.display().to_string()),
         };
-        let mut lines = Vec::new();
+        let (mut lines, mut notes) = (Vec::new(), Vec::new());
         for (number, text) in text.lines().enumerate() {
             let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {
                 let place = format!("{}, line {}", path.display(), number + 1);
                 LabError::Arguments(format!("{place}: {error}; is it a file of the laboratory's results?"))
             })?;
+            if value["experiment"] == experiment && value["case"] == NOTE {
+                notes.extend(value["figures"]["text"].as_str().map(str::to_owned));
+            }
             // Goals, and other experiments' lines, have other shapes.
             lines.extend(Line::deserialize(value).ok().filter(|line| line.experiment == experiment));
         }
-        Ok(Results { path: path.to_owned(), lines })
+        Ok(Results { path: path.to_owned(), lines, notes })
     }
 
     /// The newest figures of each cell that is wanted, in the order in which cells were measured first.

@@ -9,6 +9,7 @@ use super::cell::{Cell, Figures, Memory, Model, Part};
 use super::trial::Trial;
 use crate::checkpoint::{checkpoint_alone, together};
 use crate::error::{LabError, Result};
+use crate::interrupt;
 use crate::load::{Cue, Group, KeyChoice, Keys, Load, LoadResult, MOMENT, Mix, Pace, Until};
 use crate::process::Pinned;
 use crate::resources;
@@ -123,6 +124,8 @@ fn load_and_update(setting: &Setting, times: &Times, trial: &mut Trial, cell: &C
     note_errors(&mut figures, &loaded);
     let is_whole = figures.loaded >= cell.records;
     if !is_whole && began.elapsed() < times.load {
+        // Who presses Ctrl-C ends the server too.
+        interrupt::check()?;
         figures.ended =
             Some(trial.server.ended().map_or("it broke the connections".to_owned(), |status| {
                 LabError::Ended { status }.to_string()
@@ -225,6 +228,7 @@ fn recovery(setting: &Setting, times: &Times, trial: &mut Trial) -> Result<Figur
         }
         // Where memory is short, a server may end; that is what is measured.
         Err(error @ LabError::Server { .. }) if cell.memory == Memory::Short => {
+            interrupt::check()?;
             let words = trial.server.ended().map(|status| LabError::Ended { status }.to_string());
             figures.ended = Some(words.unwrap_or_else(|| error.to_string()));
         }

@@ -27,7 +27,7 @@ use self::cell::{Cell, Figures, Memory, Model, Part};
 use self::measure::Times;
 use self::trial::Trial;
 use crate::cells;
-use crate::error::Result;
+use crate::error::{LabError, Result};
 use crate::limit::MemoryLimit;
 use crate::report::{Report, Run, number_cell, table, thousands};
 use crate::resources::Usage;
@@ -45,6 +45,9 @@ pub const RESULTS: &str = "lab-results/persistence.jsonl";
 
 /// All that was measured.
 pub type Results = results::Results<Cell, Figures>;
+
+/// The limit of a control group that is made to see whether it can be.
+const PROBE_BYTES: u64 = 64 << 20;
 
 /// The experiment's own options.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -74,9 +77,11 @@ pub fn run(setting: &Setting, own: &Options, path: &Path, report: &mut Report) -
     let results = Results::read(path, EXPERIMENT)?;
     let mut todo = plan::cells(setting, own);
     todo.retain(|cell| own.again || results.find(cell).is_none());
-    if let Some(why) = no_limit() {
+    let is_short = |cell: &Cell| cell.memory == Memory::Short;
+    if let (true, Err(why)) = (todo.iter().any(is_short), MemoryLimit::make(PROBE_BYTES)) {
         eprintln!("memory cannot be made short here: {why}");
-        todo.retain(|cell| cell.memory == Memory::Ample);
+        report.note(&why)?;
+        todo.retain(|cell| !is_short(cell));
     }
     cells::go_through(
         &todo,
@@ -101,14 +106,9 @@ pub fn run(setting: &Setting, own: &Options, path: &Path, report: &mut Report) -
     Ok(())
 }
 
-/// Why memory cannot be made short here, if it cannot.
-pub fn no_limit() -> Option<String> {
-    MemoryLimit::make(64 << 20).err()
-}
-
 /// The limit of memory of a cell.
 fn limit(cell: &Cell) -> Result<Option<MemoryLimit>> {
-    let make = |bytes| MemoryLimit::make(bytes).map_err(crate::error::LabError::Arguments);
+    let make = |bytes| MemoryLimit::make(bytes).map_err(LabError::Arguments);
     cell.limit_bytes().map(make).transpose()
 }
 

@@ -27,6 +27,7 @@ use self::cell::{Cell, Figures, Part, Variant};
 use self::trial::Trial;
 use crate::cells;
 use crate::error::{LabError, Result};
+use crate::interrupt;
 use crate::report::{Report, Run, number_cell, table, thousands};
 use crate::results;
 use crate::setting::Setting;
@@ -54,7 +55,7 @@ pub struct Options {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub variants: Vec<Variant>,
     /// The thesis's sizes, 2 to 12 million records, and 60 s before files are measured; by default three of
-    /// them, a twenty-fifth each.
+    /// them, a fiftieth each.
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
     /// These sizes instead, in millions of records.
@@ -84,7 +85,11 @@ pub fn run(setting: &Setting, own: &Options, path: &Path, report: &mut Report) -
             let mut trial = Trial::start(setting, own, cell)?;
             let figures = match measure::measure(setting, own.full, &mut trial, cell) {
                 Ok(figures) => figures,
-                Err(error) => return Err(ended(&mut trial).unwrap_or(error)),
+                Err(error) => {
+                    // Who presses Ctrl-C ends the server too.
+                    interrupt::check()?;
+                    return Err(ended(&mut trial).unwrap_or(error));
+                }
             };
             write_series(&path.with_extension("csv"), cell, &figures)?;
             report.run(Run {

@@ -9,7 +9,7 @@ const SIZES_M: [f64; 6] = [2.0, 4.0, 6.0, 8.0, 10.0, 12.0];
 /// Without `--full` every other size of that …
 const STEP: usize = 2;
 /// … and so much of it.
-const SHARE: f64 = 0.04;
+const SHARE: f64 = 0.02;
 /// Updates among the requests, in percent.
 const UPDATES: [u32; 5] = [10, 30, 50, 70, 90];
 /// Where nothing else is said.

@@ -48,7 +48,7 @@ fn head(results: &Results, quick: bool) -> String {
     facts.add("scale", &format!("up to {} records of 1 KB; the study's 8 M by {share:.4}", thousands(most)));
     let is_short = own.iter().any(|line| line.cell.memory == Memory::Short);
     let swapped = own.iter().flat_map(|line| &line.figures.usage).any(|usage| usage.swapped > 0);
-    let memory = match (is_short, super::super::no_limit()) {
+    let memory = match (is_short, results.notes.last()) {
         (true, _) if swapped => {
             "by a control group: three quarters of the raw data; the machine swaps".to_owned()
         }
@@ -57,7 +57,7 @@ fn head(results: &Results, quick: bool) -> String {
                       the kernel ends who needs more"
                 .to_owned()
         }
-        (false, Some(why)) => format!("not possible here: {why}"),
+        (false, Some(why)) => format!("not possible there: {why}"),
         (false, None) => "not measured".to_owned(),
     };
     facts.add("short memory", &memory);
@@ -111,6 +111,21 @@ const FAULTS: [Shown<'static>; 2] = [
     ("of the machine", looks::MACHINE, &|usage| f64::from(usage.machine_faults)),
     ("of the process", looks::FAULTS, &|usage| f64::from(usage.faults)),
 ];
+
+/// The study's figure with the trace of a model, as a caption begins; of logs where memory is short it has
+/// none.
+const fn figure_of(cell: &Cell) -> &'static str {
+    match (cell.model, cell.memory) {
+        (Model::NoSave, Memory::Ample) => "3: ",
+        (Model::NoSave, Memory::Short) => "4: ",
+        (Model::Snapshot, Memory::Ample) => "5: ",
+        (Model::Snapshot, Memory::Short) => "6: ",
+        (Model::LogDeferred, Memory::Ample) => "7: ",
+        (Model::LogPeriodical, Memory::Ample) => "8: ",
+        (Model::LogImmediate, Memory::Ample) => "9: ",
+        (_, Memory::Short) => "",
+    }
+}
 
 impl<'r> Draw<'r> {
     fn part(&self, part: Part) -> Vec<(&'r Cell, &'r Figures)> {
@@ -276,12 +291,13 @@ impl<'r> Draw<'r> {
         let most = cells.iter().map(|(cell, _)| cell.threads).max();
         let mut own: Vec<_> =
             cells.into_iter().filter(|(cell, _)| Some(cell.threads) == most && !cell.shortens).collect();
-        own.sort_by_key(|(cell, _)| (cell.model, cell.memory, cell.is_tarn));
+        own.sort_by_key(|(cell, _)| (cell.model, cell.memory, !cell.is_tarn));
         let mut charts = Vec::new();
         let mut faults = Vec::new();
         for (cell, figures) in &own {
             let weight = if cell.memory == Memory::Short { "heavy" } else { "light" };
-            let name = format!("{}, {}, {weight}", cell.product().name(), cell.model.name());
+            let name =
+                format!("{}{}, {}, {weight}", figure_of(cell), cell.product().name(), cell.model.name());
             let end = figures.usage.last().map_or(f64::NAN, |usage| f64::from(usage.ms) / 1e3);
             let from = if figures.updates_from_s > 0.0 { figures.updates_from_s } else { f64::NAN };
             let draw = |what: &str, y, shown: &[Shown<'_>], most| {
@@ -507,15 +523,16 @@ impl<'r> Draw<'r> {
         for (cell, figures) in cells.into_iter().filter(|(cell, _)| Some(cell.records) == largest) {
             let name =
                 format!("{}, {}, {} memory", cell.product().name(), cell.file_name(), cell.memory.name());
-            let mut draw = |what: &str, y, series: &[Series]| {
-                let caption = format!("{name}: {what}");
+            let (whole, by_core) = if cell.memory == Memory::Short { ("12", "14") } else { ("13", "15") };
+            let mut draw = |figure: &str, what: &str, y, series: &[Series]| {
+                let caption = format!("{figure}: {name}, {what}");
                 let words = Words { caption: &caption, x: "time [s]", y };
                 charts.extend(times(words, series, &[], Some(100.0)).map(|svg| (caption.clone(), svg)));
             };
             if figures.usage.len() < 2 {
                 continue;
             }
-            draw("machine", "%", &traces(&figures.usage, &CPU));
+            draw(whole, "whole", "%", &traces(&figures.usage, &CPU));
             let cores = figures.usage[0].cores.len();
             let core = |number: usize| {
                 let at = |usage: &Usage| {
@@ -525,7 +542,7 @@ impl<'r> Draw<'r> {
                     figures.usage.iter().map(|usage| (f64::from(usage.ms) / 1e3, at(usage))).collect();
                 Series::new(format!("core {number}"), core_look(number), points)
             };
-            draw("by core", "%", &(0..cores).map(core).collect::<Vec<_>>());
+            draw(by_core, "by core", "%", &(0..cores).map(core).collect::<Vec<_>>());
         }
         self.page.charts(&charts);
         self.usage_table(Part::Recovery, "start-usage-table");

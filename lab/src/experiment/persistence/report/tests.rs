@@ -27,7 +27,11 @@ fn results(measured: &[(Cell, Figures)]) -> Results {
         }))
         .unwrap()
     };
-    Results { path: "persistence.jsonl".into(), lines: measured.iter().map(line).collect() }
+    Results {
+        path: "persistence.jsonl".into(),
+        lines: measured.iter().map(line).collect(),
+        notes: Vec::new(),
+    }
 }
 
 /// The goals, by the beginning of what they say: whether they are met.
@@ -113,6 +117,8 @@ fn the_page_shows_what_there_is_and_names_what_is_missing() {
         (cell(Part::Recovery, false, Model::LogPeriodical, Memory::Short), started(Some(4.3), 1, 1.0)),
         (cell(Part::Recovery, true, Model::LogPeriodical, Memory::Short), started(None, 1, 0.0)),
     ];
+    let impossible = Results { notes: vec!["no <groups>".to_owned()], ..results(&starts[..1]) };
+    assert!(page(&impossible, false).contains("not possible there: no &lt;groups&gt;"));
     let page_of_starts = page(&results(&starts), false);
     for text in
         ["redis-server 2.15x, tarn not measured", "redis-server 2.20x", "redis-server 1.20x", "by core"]

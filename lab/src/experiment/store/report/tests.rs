@@ -47,7 +47,7 @@ fn results(measured: &[(Cell, Figures)]) -> Results {
         }))
         .unwrap()
     };
-    Results { path: "store.jsonl".into(), lines: measured.iter().map(line).collect() }
+    Results { path: "store.jsonl".into(), lines: measured.iter().map(line).collect(), notes: Vec::new() }
 }
 
 /// The goals, by the beginning of what they say: whether they are met.

@@ -27,7 +27,7 @@ fn results(measured: &[(Cell, Figures)]) -> Results {
         }))
         .unwrap()
     };
-    Results { path: "vtc.jsonl".into(), lines: measured.iter().map(line).collect() }
+    Results { path: "vtc.jsonl".into(), lines: measured.iter().map(line).collect(), notes: Vec::new() }
 }
 
 /// The goals, by the beginning of what they say: whether they are met.
