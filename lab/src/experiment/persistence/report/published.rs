@@ -23,15 +23,18 @@ pub fn statements(results: &Results, quick: bool) -> Vec<Statement> {
     };
     let both =
         |of: &dyn Fn(bool) -> f64| format!("redis-server {}, tarn {}", factor(of(false)), factor(of(true)));
-    // How much longer a start takes where memory is short.
+    // How much longer a start takes where memory is short, or that nobody lived to see its end.
     let slower = |model: Model, shortens: bool| {
-        both(&|is_tarn| {
-            let ratio = |(cell, figures): (&Cell, &Figures)| {
-                let short = results.find(&Cell { memory: Memory::Short, ..*cell })?;
-                Some(short.started_s? / figures.started_s?)
-            };
-            median(starts(is_tarn, model, shortens).into_iter().filter_map(ratio))
-        })
+        let of = |is_tarn| {
+            let cells = starts(is_tarn, model, shortens);
+            let short = |cell: &Cell| results.find(&Cell { memory: Memory::Short, ..*cell });
+            let ratio =
+                |(cell, figures): &(&Cell, &Figures)| Some(short(cell)?.started_s? / figures.started_s?);
+            let ratio = median(cells.iter().filter_map(ratio));
+            let has_ended = cells.iter().filter_map(|(cell, _)| short(cell)).any(|own| own.ended.is_some());
+            if ratio.is_nan() && has_ended { "ended".to_owned() } else { factor(ratio) }
+        };
+        format!("redis-server {}, tarn {}", of(false), of(true))
     };
     let by_raw = |model: Model, of: &dyn Fn(&Figures) -> u64| {
         both(&|is_tarn| {

@@ -115,14 +115,16 @@ fn the_page_shows_what_there_is_and_names_what_is_missing() {
     let starts = [
         (cell(Part::Recovery, false, Model::LogPeriodical, Memory::Ample), started(Some(2.0), 1, 1.0)),
         (cell(Part::Recovery, false, Model::LogPeriodical, Memory::Short), started(Some(4.3), 1, 1.0)),
-        (cell(Part::Recovery, true, Model::LogPeriodical, Memory::Short), started(None, 1, 0.0)),
+        (cell(Part::Recovery, true, Model::LogPeriodical, Memory::Ample), started(Some(1.0), 1, 2.0)),
+        (
+            cell(Part::Recovery, true, Model::LogPeriodical, Memory::Short),
+            Figures { ended: Some("by the kernel".to_owned()), ..started(None, 1, 0.0) },
+        ),
     ];
     let impossible = Results { notes: vec!["no <groups>".to_owned()], ..results(&starts[..1]) };
     assert!(page(&impossible, false).contains("not possible there: no &lt;groups&gt;"));
     let page_of_starts = page(&results(&starts), false);
-    for text in
-        ["redis-server 2.15x, tarn not measured", "redis-server 2.20x", "redis-server 1.20x", "by core"]
-    {
+    for text in ["redis-server 2.15x, tarn ended", "redis-server 2.20x", "redis-server 1.20x", "by core"] {
         assert!(page_of_starts.contains(text), "{text}");
     }
     assert!(!page_of_starts.contains("NaN") && page_of_starts.matches("<svg").count() >= 6);
