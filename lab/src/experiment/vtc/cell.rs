@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::cells;
-use crate::checkpoint::{Ask, Course};
+use crate::checkpoint::{Ask, Course, Taken};
 use crate::report::thousands;
 use crate::server::{Persistence, Product};
 use crate::ycsb;
@@ -263,17 +263,24 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// What checkpoints added to the resident memory at most: the most during one against what there was just
-    /// before it, by time. `NaN` without one.
-    pub fn extra_share(&self) -> f64 {
+    /// Resident bytes just before a checkpoint and the most during it, of the one that added most.
+    pub fn extra_bytes(&self) -> Option<(u64, u64)> {
         let timeline = &self.course.peak.timeline;
-        let extra = |taken: &crate::checkpoint::Taken| {
+        let around = |taken: &Taken| {
             let to_ms = taken.from_ms + taken.seconds * 1e3;
             let before = timeline.iter().rev().find(|(at, _)| f64::from(*at) < taken.from_ms)?.1;
             let during = timeline.iter().filter(|(at, _)| (taken.from_ms..=to_ms).contains(&f64::from(*at)));
-            Some(during.map(|(_, bytes)| *bytes).max()? as f64 / before as f64 - 1.0)
+            Some((before, during.map(|(_, bytes)| *bytes).max()?))
         };
-        self.course.taken.iter().filter_map(extra).fold(f64::NAN, f64::max)
+        let all = self.course.taken.iter().filter_map(around);
+        all.max_by_key(|(before, during)| during.saturating_sub(*before))
+    }
+
+    /// What checkpoints added to the resident memory at most, by what there was just before. `NaN` without
+    /// one.
+    pub fn extra_share(&self) -> f64 {
+        let share = |(before, during): (u64, u64)| during as f64 / before as f64 - 1.0;
+        self.extra_bytes().map_or(f64::NAN, share)
     }
 
     /// The most resident bytes while checkpoints were taken.
