@@ -74,7 +74,7 @@ pub fn statements(results: &Results, quick: bool) -> Vec<Statement> {
             "log by raw data, after inserts",
             "1.2x",
             by_raw(LogPeriodical, &|own| own.file_bytes),
-            "Tarn's files count with what is reserved in them",
+            "each field has a record of its own in Tarn's",
         ),
     ]
 }

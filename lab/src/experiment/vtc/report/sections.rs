@@ -363,8 +363,7 @@ impl<'r> Draw<'r> {
         self.page.paragraph(
             "After the load and some time at 50 % updates: of who has a log, as it is then; of the others a \
              checkpoint taken then. Afterwards the log is rewritten, or compacted as a whole. Starts are \
-             after a hard kill, with the files in the page cache, until as many keys are there. Tarn's files \
-             count with what is reserved in them.",
+             after a hard kill, with the files in the page cache, until as many keys are there.",
         );
         let all = |_: &Cell| true;
         let size = |f: &Figures| f.files.run_bytes as f64 / 1e6;
@@ -410,10 +409,9 @@ impl<'r> Draw<'r> {
         }
         self.page.paragraph(
             "Fields of 100 B are updated, batches of 16, until each was four times on average (twice with \
-             --quick). The device's bytes are those that the kernel counts for the server and its children; \
-             Tarn writes over a new log file once before it uses it, which is among them. Amplification is \
-             what was written to the log by what was appended to it, as Tarn tells it. redis-server rewrites \
-             its file when it is twice as long as after the last rewrite.",
+             --quick). The device's bytes are those that the kernel counts for the server and its children. \
+             Amplification is what was written to the log by what was appended to it, as Tarn tells it. \
+             redis-server rewrites its file when it is twice as long as after the last rewrite.",
         );
         let heads = [
             "variant",
