@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::error::Result;
-use crate::experiment::{durability, memory, recovery, store, throughput};
+use crate::experiment::{durability, memory, persistence, recovery, store, throughput, vtc};
 use crate::interrupt;
 use crate::process;
 use crate::report::{Report, table};
+use crate::results;
 use crate::setting::{Options, Setting};
 use crate::snapshots;
 
@@ -84,6 +85,20 @@ enum Experiment {
         #[command(flatten)]
         own: store::Options,
     },
+    /// What a log costs that is its own checkpoint, beside snapshots and a log that is rewritten.
+    Vtc {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        own: vtc::Options,
+    },
+    /// What each model of persistence costs, and how long a start takes from what it left.
+    Persistence {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        own: persistence::Options,
+    },
     /// Algorithms that take snapshots of an array of rows: the comparative study, figure by figure.
     Snapshots {
         #[command(flatten)]
@@ -98,6 +113,10 @@ enum Drawn {
     Snapshots,
     /// `tarn lab run store`
     Store,
+    /// `tarn lab run vtc`
+    Vtc,
+    /// `tarn lab run persistence`
+    Persistence,
 }
 
 /// What a report is told.
@@ -124,6 +143,8 @@ fn report(own: &ReportOptions) -> Result<()> {
     let results = match own.experiment {
         Drawn::Snapshots => snapshots::RESULTS,
         Drawn::Store => store::RESULTS,
+        Drawn::Vtc => vtc::RESULTS,
+        Drawn::Persistence => persistence::RESULTS,
     };
     let json = own.json.clone().unwrap_or_else(|| results.into());
     let out = own.out.clone().unwrap_or_else(|| Path::new(results).with_extension("html"));
@@ -133,6 +154,8 @@ fn report(own: &ReportOptions) -> Result<()> {
             snapshots::report::run(&snapshots::report::Options { json, out, quick, full })
         }
         Drawn::Store => store::report::run(&json, &out, own.quick),
+        Drawn::Vtc => vtc::report::run(&json, &out, own.quick),
+        Drawn::Persistence => persistence::report::run(&json, &out, own.quick),
     }
 }
 
@@ -196,6 +219,8 @@ fn list() {
     table.add_row(["memory", memory::QUESTION]);
     table.add_row(["recovery", recovery::QUESTION]);
     table.add_row(["store", store::QUESTION]);
+    table.add_row(["vtc", vtc::QUESTION]);
+    table.add_row(["persistence", persistence::QUESTION]);
     table.add_row(["snapshots", snapshots::QUESTION]);
     println!("{table}");
 }
@@ -222,15 +247,19 @@ fn run_experiment(experiment: Experiment) -> Result<Conclusion> {
             recovery::run(&setting, &own, &mut report)?;
             finish(&setting, report, 0)
         }
-        Experiment::Store { mut options, own } => {
-            let path = store::results_path(options.json.as_ref())?;
-            options.json = Some(path.clone());
-            if options.server_cores.is_empty() {
-                // What takes the checkpoint must find a core, even while the worker has one.
-                options.server_cores = process::cores_allowed();
-            }
-            let (setting, mut report) = prepare("store", options)?;
+        Experiment::Store { options, own } => {
+            let (setting, mut report, path) = prepare_cells("store", options, store::RESULTS)?;
             store::run(&setting, &own, &path, &mut report)?;
+            finish(&setting, report, 0)
+        }
+        Experiment::Vtc { options, own } => {
+            let (setting, mut report, path) = prepare_cells("vtc", options, vtc::RESULTS)?;
+            vtc::run(&setting, &own, &path, &mut report)?;
+            finish(&setting, report, 0)
+        }
+        Experiment::Persistence { options, own } => {
+            let (setting, mut report, path) = prepare_cells("persistence", options, persistence::RESULTS)?;
+            persistence::run(&setting, &own, &path, &mut report)?;
             finish(&setting, report, 0)
         }
         Experiment::Snapshots { own } => {
@@ -257,6 +286,22 @@ fn prepare(name: &'static str, options: Options) -> Result<(Setting, Report)> {
         setting.seed
     );
     Ok((setting, report))
+}
+
+/// Prepares an experiment that measures cells, whose results are a file that it goes on with.
+fn prepare_cells(
+    name: &'static str,
+    mut options: Options,
+    results: &str,
+) -> Result<(Setting, Report, PathBuf)> {
+    let path = results::path_of(options.json.as_ref(), results)?;
+    options.json = Some(path.clone());
+    if options.server_cores.is_empty() {
+        // What takes the checkpoint must find a core, even while the worker has one.
+        options.server_cores = process::cores_allowed();
+    }
+    let (setting, report) = prepare(name, options)?;
+    Ok((setting, report, path))
 }
 
 fn finish(setting: &Setting, report: Report, broken: usize) -> Result<Conclusion> {

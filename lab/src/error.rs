@@ -1,11 +1,20 @@
 //! What can go wrong in the laboratory, by what its caller does next.
 
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use tarn_snapshot::SnapshotError;
 use tarn_snapshot::checkpoint::CheckpointError;
 use tarn_snapshot::transaction::TransactionError;
+
+const KILL: i32 = rustix::process::Signal::KILL.as_raw();
+
+/// What a hard kill by nobody means.
+fn why_killed(status: ExitStatus) -> &'static str {
+    let is_killed = status.signal() == Some(KILL);
+    if is_killed { "; the kernel does that to it where memory runs out" } else { "" }
+}
 
 /// Why an experiment stopped. The run is abandoned in every case; the variants differ in who must act.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +28,12 @@ pub enum LabError {
         what: String,
         /// The last lines of what it printed, each on a line of its own, or nothing.
         log: String,
+    },
+    /// A server ended by itself while it was measured; the cell is left out.
+    #[error("the server ended by itself ({status}{})", why_killed(*status))]
+    Ended {
+        /// How.
+        status: ExitStatus,
     },
     /// A server answered, but with an error or with something else than the protocol allows here.
     #[error("unexpected reply: {0}")]

@@ -5,6 +5,8 @@
 //! cores, prints one JSON line a run and a table at the end, and says for each goal of the design whether it
 //! was met.
 
+mod cells;
+pub mod checkpoint;
 mod cli;
 pub mod client;
 pub mod demo;
@@ -13,10 +15,13 @@ mod drawing;
 pub mod error;
 pub mod experiment;
 pub mod interrupt;
+pub mod limit;
 pub mod load;
 pub mod machine;
 pub mod process;
 pub mod report;
+pub mod resources;
+pub mod restart;
 mod results;
 pub mod server;
 pub mod setting;

@@ -193,6 +193,34 @@ pub fn children(pid: u32) -> Vec<u32> {
     numbers.filter(|number| parent(*number) == Some(pid)).collect()
 }
 
+/// The proportional sizes of a process and of its children together.
+pub fn family_bytes(pid: u32) -> u64 {
+    let family = children(pid).into_iter().chain([pid]);
+    // A child may end while it is looked at.
+    family.filter_map(|pid| memory(pid).ok()).map(|own| own.proportional_bytes).sum()
+}
+
+/// The resident size of a process, without a look at its page tables.
+pub fn resident_bytes(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/statm");
+    let text = fs::read_to_string(&path).doing(|| path.clone())?;
+    let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    let pages = pages.ok_or_else(|| LabError::Reply(format!("{path} is not as expected")))?;
+    Ok(pages * rustix::param::page_size() as u64)
+}
+
+/// Bytes that a process and its children have had written to the device, those of children that have ended
+/// too; 0 where nobody counts them.
+pub fn written_bytes(pid: u32) -> u64 {
+    let family = children(pid).into_iter().chain([pid]);
+    let own = |pid: u32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("write_bytes:"))?;
+        line.trim().parse::<u64>().ok()
+    };
+    family.filter_map(own).sum()
+}
+
 /// Lets the highest resident set size of a process (`VmHWM`) begin anew from what it is now.
 pub fn forget_peak(pid: u32) -> Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
@@ -216,6 +244,17 @@ mod tests {
         assert!(memory.resident_bytes > 100_000 && memory.resident_bytes_max >= memory.resident_bytes / 2);
         cpu_time(std::process::id()).unwrap();
         assert!(thread_cpu_time() > Duration::ZERO);
+    }
+
+    #[test]
+    fn a_child_is_found_and_its_memory_counts() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let own = std::process::id();
+        assert!(children(own).contains(&child.id()));
+        assert!(family_bytes(own) > memory(child.id()).unwrap().proportional_bytes);
+        assert!(resident_bytes(own).unwrap() > 100_000);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

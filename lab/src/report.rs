@@ -16,6 +16,9 @@ use crate::machine::Machine;
 /// The commit that the laboratory was built from.
 pub const COMMIT: &str = env!("TARN_LAB_COMMIT");
 
+/// The case of a line that has words only.
+pub const NOTE: &str = "note";
+
 /// One run, as its JSON line has it.
 #[derive(Debug, Serialize)]
 pub struct Run<'a> {
@@ -135,6 +138,12 @@ impl Report {
         };
         let text = serde_json::to_string(&line).expect("a run is plain data");
         writeln!(self.lines, "{text}").doing(|| "write a JSON line".to_owned())
+    }
+
+    /// Writes a line with words for whoever reads the results.
+    pub fn note(&mut self, text: &str) -> Result<()> {
+        let figures = serde_json::json!({ "text": text });
+        self.run(Run { case: NOTE, server: "", version: "", repeat: 0, parameters: Value::Null, figures })
     }
 
     /// Notes a goal.

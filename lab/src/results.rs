@@ -8,6 +8,16 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{IoContext, LabError, Result};
+use crate::report::NOTE;
+
+/// The file of results that options name, or the experiment's own; its directory is there afterwards.
+pub fn path_of(json: Option<&PathBuf>, own: &str) -> Result<PathBuf> {
+    let path = json.cloned().unwrap_or_else(|| own.into());
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
+    }
+    Ok(path)
+}
 
 /// All that was measured.
 #[derive(Debug)]
@@ -16,6 +26,8 @@ pub struct Results<C, F> {
     pub path: PathBuf,
     /// A line each, the newest last.
     pub lines: Vec<Line<C, F>>,
+    /// Words that were noted, the newest last.
+    pub notes: Vec<String>,
 }
 
 /// One measurement.
@@ -62,16 +74,30 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(error).doing(|| path.display().to_string()),
         };
-        let mut lines = Vec::new();
+        let (mut lines, mut notes) = (Vec::new(), Vec::new());
         for (number, text) in text.lines().enumerate() {
             let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {
                 let place = format!("{}, line {}", path.display(), number + 1);
                 LabError::Arguments(format!("{place}: {error}; is it a file of the laboratory's results?"))
             })?;
+            if value["experiment"] == experiment && value["case"] == NOTE {
+                notes.extend(value["figures"]["text"].as_str().map(str::to_owned));
+            }
             // Goals, and other experiments' lines, have other shapes.
             lines.extend(Line::deserialize(value).ok().filter(|line| line.experiment == experiment));
         }
-        Ok(Results { path: path.to_owned(), lines })
+        Ok(Results { path: path.to_owned(), lines, notes })
+    }
+
+    /// The newest figures of each cell that is wanted, in the order in which cells were measured first.
+    pub fn of(&self, wanted: impl Fn(&C) -> bool) -> Vec<(&C, &F)> {
+        let mut cells: Vec<&C> = Vec::new();
+        for line in &self.lines {
+            if wanted(&line.cell) && !cells.contains(&&line.cell) {
+                cells.push(&line.cell);
+            }
+        }
+        cells.into_iter().filter_map(|cell| Some((cell, self.find(cell)?))).collect()
     }
 
     /// The newest figures of a cell.

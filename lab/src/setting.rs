@@ -154,6 +154,18 @@ impl Setting {
         Ok((plan, dir))
     }
 
+    /// Has a server that may use the generator's core serve on the others: what takes its checkpoints may use
+    /// all, but where a generator that comes before all others shares the core of who serves, each reply that
+    /// is sent takes the core from it.
+    pub fn keep_off_the_generator(&self, plan: &mut Plan) {
+        let list = |cores: Vec<&usize>| cores.into_iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        let serving: Vec<_> = plan.cores.iter().filter(|&core| !self.load_cores.contains(core)).collect();
+        if !serving.is_empty() {
+            let (serving, all) = (list(serving), list(plan.cores.iter().collect()));
+            plan.directives.extend([("server_cpulist", serving), ("bgsave_cpulist", all)]);
+        }
+    }
+
     /// Starts one server of each product, pinned, with one worker.
     pub fn contenders(&self, persistence: Persistence) -> Result<Vec<Contender>> {
         self.servers

@@ -7,11 +7,13 @@ use std::error::Error;
 use plotters::coord::ranged1d::{AsRangedCoord, DefaultFormatting, KeyPointHint, Ranged, ValueFormatter};
 use plotters::prelude::*;
 
-type Drawing<'s> = DrawingArea<SVGBackend<'s>, plotters::coord::Shift>;
-type Drawn = Result<(), Box<dyn Error>>;
+pub(super) type Drawing<'s> = DrawingArea<SVGBackend<'s>, plotters::coord::Shift>;
+pub(super) type Drawn = Result<(), Box<dyn Error>>;
 
-const SIZE: (u32, u32) = (460, 300);
+pub(super) const SIZE: (u32, u32) = (460, 300);
 const TRACE_SIZE: (u32, u32) = (460, 150);
+/// Room for the values beside an axis, and for what they are.
+pub(super) const VALUES_WIDTH: u32 = 68;
 /// A trace is drawn with so many points at most.
 const TRACE_POINTS: usize = 800;
 
@@ -51,7 +53,7 @@ pub trait Curve {
 }
 
 /// An axis of so many places at equal distances, from 0 on.
-struct Places(usize);
+pub(super) struct Places(pub(super) usize);
 
 impl Ranged for Places {
     type FormatOption = DefaultFormatting;
@@ -144,8 +146,9 @@ where
     let across = Places(xs.len());
     let mut chart = ChartBuilder::on(area)
         .margin(8)
+        .margin_right(18)
         .x_label_area_size(38)
-        .y_label_area_size(58)
+        .y_label_area_size(VALUES_WIDTH)
         .build_cartesian_2d(across, y)?;
     let name = |place: &f64| xs.get(place.round() as usize).map(|x| short(*x)).unwrap_or_default();
     mesh(&mut chart, words, &name)?;
@@ -181,8 +184,9 @@ pub fn bars(words: Words<'_>, bars: &[(&str, Look, f64)]) -> Option<String> {
         let across = Places(bars.len());
         let mut chart = ChartBuilder::on(area)
             .margin(8)
+            .margin_right(18)
             .x_label_area_size(38)
-            .y_label_area_size(58)
+            .y_label_area_size(VALUES_WIDTH)
             .build_cartesian_2d(across, 0.0..(max * 1.08).max(1e-9))?;
         let name =
             |place: &f64| bars.get(place.round() as usize).map(|bar| bar.0.to_owned()).unwrap_or_default();
@@ -213,8 +217,9 @@ pub fn trace(
     svg(words.caption, TRACE_SIZE, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin(8)
+            .margin_right(18)
             .x_label_area_size(32)
-            .y_label_area_size(58)
+            .y_label_area_size(VALUES_WIDTH)
             .build_cartesian_2d(0.0..end.max(1.0), range.clone().log_scale())?;
         mesh(&mut chart, words, &|at: &f64| short(*at))?;
         let spans = spans.iter().filter(|(from, to)| from.is_finite() && to.is_finite());
@@ -227,10 +232,14 @@ pub fn trace(
     })
 }
 
-type Plane<'a, 's, X, Y> = ChartContext<'a, SVGBackend<'s>, Cartesian2d<X, Y>>;
+pub(super) type Plane<'a, 's, X, Y> = ChartContext<'a, SVGBackend<'s>, Cartesian2d<X, Y>>;
 
 /// The axes, the lines behind the values, and what they mean.
-fn mesh<X, Y>(chart: &mut Plane<'_, '_, X, Y>, words: Words<'_>, name: &dyn Fn(&f64) -> String) -> Drawn
+pub(super) fn mesh<X, Y>(
+    chart: &mut Plane<'_, '_, X, Y>,
+    words: Words<'_>,
+    name: &dyn Fn(&f64) -> String,
+) -> Drawn
 where
     X: Ranged<ValueType = f64> + ValueFormatter<f64>,
     Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
@@ -253,7 +262,7 @@ where
 }
 
 /// Draws, and makes a part of a page of it. `None` if there is nothing that can be drawn.
-fn svg(label: &str, size: (u32, u32), draw: impl FnOnce(&Drawing<'_>) -> Drawn) -> Option<String> {
+pub(super) fn svg(label: &str, size: (u32, u32), draw: impl FnOnce(&Drawing<'_>) -> Drawn) -> Option<String> {
     let mut text = String::new();
     let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
     let drawn = draw(&area).and_then(|()| Ok(area.present()?));

@@ -1,5 +1,10 @@
 //! A page of HTML that needs nothing but itself: no script, nothing from elsewhere.
 
+use std::fs;
+use std::path::Path;
+
+use crate::error::{IoContext, Result};
+
 /// A page in the making.
 #[derive(Debug, Default)]
 pub struct Page {
@@ -104,6 +109,16 @@ impl Page {
             self.contents, self.body
         )
     }
+}
+
+/// Writes a page to a file, and tells where.
+pub fn write(out: &Path, page: &str) -> Result<()> {
+    if let Some(parent) = out.parent() {
+        fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
+    }
+    fs::write(out, page).doing(|| out.display().to_string())?;
+    println!("{}", out.display());
+    Ok(())
 }
 
 /// A moment as people write it, such as `2026-01-31 08:05 UTC`.

@@ -2,6 +2,8 @@
 
 pub mod durability;
 pub mod memory;
+pub mod persistence;
 pub mod recovery;
 pub mod store;
 pub mod throughput;
+pub mod vtc;

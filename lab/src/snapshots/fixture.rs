@@ -65,7 +65,7 @@ pub fn figures(cell: &Cell) -> Figures {
 pub fn results(of: &[Figure], scale: Scale) -> Results {
     let cells = of.iter().flat_map(|figure| points(*figure, scale, 1));
     let lines = cells.map(|point| line(&point.cell)).collect();
-    Results { path: PATH.into(), lines }
+    Results { path: PATH.into(), lines, notes: Vec::new() }
 }
 
 fn line(cell: &Cell) -> Line<Cell, Figures> {

@@ -5,6 +5,7 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::checkpoint::{Peak, Stretch, Taken};
 use crate::server::Product;
 use crate::ycsb;
 
@@ -228,60 +229,6 @@ impl fmt::Display for Cell {
         }
         Ok(())
     }
-}
-
-/// Requests of one stretch of time, or of several.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Stretch {
-    /// How long, in seconds.
-    pub seconds: f64,
-    /// Requests answered a second.
-    pub rate: f64,
-    /// Latency from when a request was due, in microseconds: median.
-    pub p50_us: f64,
-    /// 99 of 100.
-    pub p99_us: f64,
-    /// 999 of 1000.
-    pub p999_us: f64,
-    /// The longest.
-    pub max_us: f64,
-    /// The longest from when a request was sent.
-    pub served_max_us: f64,
-    /// How late the generator sent: 999 of 1000.
-    pub late_p999_us: f64,
-    /// The latest.
-    pub late_max_us: f64,
-    /// Processor time that the host took away, in milliseconds, over all cores.
-    pub stolen_ms: f64,
-}
-
-/// A checkpoint.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Taken {
-    /// From the request for it until `LASTSAVE` showed it.
-    pub seconds: f64,
-    /// What the server says of the cut: opening a view, or the call of `fork`; in microseconds.
-    pub cut_us: Option<f64>,
-    /// Bytes of the files in the data directory afterwards.
-    pub file_bytes: u64,
-    /// When, in milliseconds since the start of the load.
-    pub from_ms: f64,
-}
-
-/// Memory around a checkpoint, in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Peak {
-    /// Before.
-    pub before: u64,
-    /// The most: of a server that forks, the proportional sizes of both processes together, sampled; else the
-    /// highest resident size.
-    pub most: u64,
-    /// `used_memory` before, as the server tells it.
-    pub used_before: u64,
-    /// The most of it, sampled.
-    pub used_most: u64,
-    /// Samples.
-    pub samples: u64,
 }
 
 /// What came of a cell. What does not concern its part stays empty.

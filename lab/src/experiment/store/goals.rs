@@ -1,8 +1,9 @@
 //! What the design promises of checkpoints, held against what was measured.
 
 use super::Results;
-use super::cell::{Cell, Data, Figures, Pace, Part, Stretch, Variant};
+use super::cell::{Cell, Data, Figures, Pace, Part, Variant};
 use super::is_records;
+use crate::checkpoint::Stretch;
 use crate::report::{Bound, Goal, Spread};
 
 const P999_BY_WITHOUT: f64 = 1.2;

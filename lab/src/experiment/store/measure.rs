@@ -1,16 +1,13 @@
 //! Measures one cell on a server that has its data.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
-use super::cell::{Cell, Figures, Kind, Part, Stretch};
-use super::conduct::{Act, Script, checkpoint_alone, conduct};
+use super::cell::{Cell, Figures, Kind, Part};
+use super::requests;
 use super::trial::Trial;
-use super::{memory, requests};
+use crate::checkpoint::{Course, Peak, Script, checkpoint_alone, play};
 use crate::error::Result;
-use crate::load::{Cue, Group, KeyChoice, Load, LoadResult, MOMENT, Mix, Moment, Pace, Phase, Until};
+use crate::load::{Group, KeyChoice, Load, Mix, Pace, Until};
 use crate::process::{Pinned, Preferred};
 use crate::setting::Setting;
 
@@ -171,101 +168,37 @@ impl Lab<'_> {
 
     /// Runs a load while checkpoints are taken as the script says.
     fn play(&self, group: Group, script: &Script, memory: bool) -> Result<Figures> {
-        let trial = self.trial;
-        let cue = Arc::new(Cue::default());
-        let mut load = Load::new(trial.server.address(), vec![group], Until::Told, self.seed);
-        load.cue = Some(cue.clone());
-        load.watched_pid = Some(trial.server.pid());
-        let is_over = AtomicBool::new(false);
-        let (result, acts, peak, preferred) = thread::scope(|scope| {
-            let conductor = scope.spawn(|| {
-                let acts = conduct(trial, &cue, script);
-                cue.end();
-                acts
-            });
-            let watcher = memory.then(|| scope.spawn(|| memory::watch(trial, &is_over)));
-            let pinned = Pinned::to(&self.setting.load_cores);
-            let preferred = Preferred::ask();
-            let result = pinned.and_then(|_pinned| load.run(|_| ()));
-            cue.end();
-            is_over.store(true, Ordering::Relaxed);
-            let is_preferred = preferred.is_granted();
-            drop(preferred);
-            let acts = conductor.join().expect("the conductor does not panic");
-            let peak = watcher.map(|watcher| watcher.join().expect("the watcher does not panic"));
-            (result, acts, peak, is_preferred)
-        });
-        // If the load failed, the conductor only says that it ended.
-        let result = result?.check()?;
-        let mut figures = figures(&result, &acts?);
-        figures.peak = peak.transpose()?.unwrap_or_default();
-        figures.generator_preferred = preferred;
-        Ok(figures)
+        let Course {
+            without,
+            during,
+            without_all,
+            during_all,
+            all,
+            taken,
+            peak,
+            generator_busy,
+            server_busy,
+            others_busy,
+            generator_preferred,
+            timeline,
+        } = play(self.setting, self.trial, group, script, memory)?;
+        Ok(Figures {
+            without,
+            during,
+            without_all,
+            during_all,
+            all,
+            taken,
+            // Memory by time is not drawn here.
+            peak: Peak { timeline: Vec::new(), ..peak },
+            generator_busy,
+            server_busy,
+            others_busy,
+            generator_preferred,
+            timeline,
+            ..Figures::default()
+        })
     }
-}
-
-/// What a load says of the acts that it met.
-fn figures(result: &LoadResult, acts: &[Act]) -> Figures {
-    let phase = |act: &&Act| result.watched.phases.get(act.phase);
-    let split = |checkpoint: bool| acts.iter().filter(move |act| act.taken.is_some() == checkpoint);
-    let [without, during] =
-        [false, true].map(|checkpoint| split(checkpoint).filter_map(|act| phase(&act)).collect::<Vec<_>>());
-    let each = |phases: &[&Phase]| phases.iter().map(|phase| together(&[*phase])).collect();
-    let all: Vec<_> = without.iter().chain(&during).copied().collect();
-    Figures {
-        without: each(&without),
-        during: each(&during),
-        without_all: together(&without),
-        during_all: together(&during),
-        all: together(&all),
-        taken: acts.iter().filter_map(|act| act.taken).collect(),
-        generator_busy: result.generator_busy,
-        server_busy: result.server_busy,
-        others_busy: result.others_busy,
-        timeline: timeline(&result.watched.timeline),
-        ..Figures::default()
-    }
-}
-
-/// Phases as one stretch.
-fn together(phases: &[&Phase]) -> Stretch {
-    let mut all = Phase::new();
-    for phase in phases {
-        all.elapsed += phase.elapsed;
-        all.requests += phase.requests;
-        all.stolen += phase.stolen;
-        let pairs = [
-            (&mut all.latency_ns, &phase.latency_ns),
-            (&mut all.served_ns, &phase.served_ns),
-            (&mut all.late_ns, &phase.late_ns),
-        ];
-        for (own, other) in pairs {
-            own.add(other).expect("all have the same bounds");
-        }
-    }
-    let us = |ns: u64| ns as f64 / 1e3;
-    let seconds = all.elapsed.as_secs_f64();
-    Stretch {
-        seconds,
-        rate: all.requests as f64 / seconds.max(1e-9),
-        p50_us: us(all.latency_ns.value_at_quantile(0.5)),
-        p99_us: us(all.latency_ns.value_at_quantile(0.99)),
-        p999_us: us(all.latency_ns.value_at_quantile(0.999)),
-        max_us: us(all.latency_ns.max()),
-        served_max_us: us(all.served_ns.max()),
-        late_p999_us: us(all.late_ns.value_at_quantile(0.999)),
-        late_max_us: us(all.late_ns.max()),
-        stolen_ms: all.stolen.as_secs_f64() * 1e3,
-    }
-}
-
-fn timeline(moments: &[Moment]) -> Vec<(u32, u32, f32, f32)> {
-    let us = |ns: u64| ns as f32 / 1e3;
-    let line = |(place, moment): (usize, &Moment)| {
-        let ms = place as u32 * MOMENT.as_millis() as u32;
-        (ms, moment.requests, us(moment.latency_ns_max), us(moment.late_ns_max))
-    };
-    moments.iter().enumerate().map(line).collect()
 }
 
 /// About how long a cell takes, for the progress bar, in seconds.

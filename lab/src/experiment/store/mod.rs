@@ -6,31 +6,27 @@
 //! is.
 //!
 //! ```text
-//!   plan: cells ─► trial: a server with its data ─► measure, conduct: a load with checkpoints
+//!   plan: cells ─► trial: a server with its data ─► measure: a load with checkpoints
 //!                                   goals, report ◄── results: a line of JSON each ◄──┘
 //! ```
 
 mod cell;
-mod conduct;
 mod goals;
 mod measure;
-mod memory;
 mod plan;
 pub mod report;
 mod requests;
 mod trial;
 
-use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use indicatif::{ProgressBar, ProgressStyle};
-use rustix::process::Signal;
+use indicatif::ProgressBar;
 use serde_json::json;
 
 use self::cell::{Cell, Data, Figures, Kind, Part, Variant};
 use self::trial::Trial;
-use crate::error::{IoContext, LabError, Result};
+use crate::cells;
+use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::process;
 use crate::report::{Report, Run, number_cell, table, thousands};
@@ -92,10 +88,7 @@ pub fn run(setting: &Setting, own: &Options, path: &Path, report: &mut Report) -
         todo.push(cells);
     }
     let all = || todo.iter().flatten();
-    let bar = ProgressBar::new(all().map(|cell| seconds(setting, cell)).sum());
-    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %, {eta} left: {msg}");
-    bar.set_style(style.expect("the template is well-formed"));
-    eprintln!("{} cells to measure, about {} min", all().count(), bar.length().unwrap_or(0).div_ceil(60));
+    let bar = cells::bar(all().count(), all().map(|cell| seconds(setting, cell)).sum());
     let mut lab = Lab { setting, path, report, bar, trials: Vec::new() };
     for cells in &todo {
         lab.measure(cells)?;
@@ -167,9 +160,8 @@ impl Lab<'_> {
             return Err(error);
         };
         self.trials.pop();
-        let killed = status.signal() == Some(Signal::KILL.as_raw());
-        let why = if killed { "; the kernel does that to it where memory runs out" } else { "" };
-        self.bar.suspend(|| eprintln!("left out, as the server ended by itself ({status}{why}): {cell}"));
+        let ended = LabError::Ended { status };
+        self.bar.suspend(|| eprintln!("left out, as {ended}: {cell}"));
         Ok(())
     }
 
@@ -230,37 +222,16 @@ impl Lab<'_> {
 
 /// Appends a cell's time series to the table of all.
 fn write_series(path: &Path, cell: &Cell, figures: &Figures) -> Result<()> {
-    let name = || path.display().to_string();
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(path).doing(name)?;
-    let is_new = file.metadata().doing(name)?.len() == 0;
-    let mut file = std::io::BufWriter::new(file);
-    let mut write = || -> std::io::Result<()> {
-        if is_new {
-            writeln!(
-                file,
-                "part,variant,pace,data,count,update_percent,ms,requests,latency_us_max,late_us_max"
-            )?;
-        }
-        let Cell { part, variant, pace, data: Data { kind, count }, update_percent, .. } = cell;
-        let (part, variant, pace) = (part.name(), variant.name(), pace.name());
-        let kind = json!(kind);
-        let kind = kind.as_str().unwrap_or_default();
-        let cell = format!("{part},{variant},{pace},{kind},{count},{update_percent}");
-        for (ms, requests, latency, late) in &figures.timeline {
-            writeln!(file, "{cell},{ms},{requests},{latency:.1},{late:.1}")?;
-        }
-        file.flush()
+    let heads = "part,variant,pace,data,count,update_percent,ms,requests,latency_us_max,late_us_max";
+    let Cell { part, variant, pace, data: Data { kind, count }, update_percent, .. } = cell;
+    let (part, variant, pace) = (part.name(), variant.name(), pace.name());
+    let kind = json!(kind);
+    let kind = kind.as_str().unwrap_or_default();
+    let cell = format!("{part},{variant},{pace},{kind},{count},{update_percent}");
+    let row = |(ms, requests, latency, late): &(u32, u32, f32, f32)| {
+        format!("{cell},{ms},{requests},{latency:.1},{late:.1}")
     };
-    write().doing(name)
-}
-
-/// The file of results that options name.
-pub fn results_path(json: Option<&PathBuf>) -> Result<PathBuf> {
-    let path = json.cloned().unwrap_or_else(|| RESULTS.into());
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
-    }
-    Ok(path)
+    cells::append_series(path, heads, figures.timeline.iter().map(row))
 }
 
 /// What was measured of latency and throughput, as a table.

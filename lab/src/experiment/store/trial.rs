@@ -1,21 +1,17 @@
 //! A server on trial: started, filled, asked, started again.
 
-use std::time::Duration;
-
 use tempfile::TempDir;
 
-use super::cell::{Data, Kind, Pace, Taken, Variant};
+use super::cell::{Data, Kind, Pace, Variant};
 use super::requests;
+use crate::checkpoint::{Ask, Subject, Taken};
 use crate::client::{self, Client};
 use crate::device;
 use crate::error::Result;
-use crate::interrupt;
 use crate::load::{Group, Load, Pace as LoadPace, Until};
-use crate::server::{Persistence, Plan, Product, Server};
+use crate::restart;
+use crate::server::{Persistence, Product, Server};
 use crate::setting::Setting;
-
-/// The longest that a start may take.
-const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// A server with its data.
 #[derive(Debug)]
@@ -28,7 +24,6 @@ pub struct Trial {
     pub version: String,
     /// The server. Declared before the directory: it must be gone before its files are.
     pub server: Server,
-    plan: Plan,
     dir: TempDir,
 }
 
@@ -52,21 +47,10 @@ impl Trial {
             // Ours does not compress either: the same bytes for all.
             Product::RedisServer => vec![("rdbcompression", "no".to_owned())],
         };
-        // Whoever serves has cores that the generator, which comes before all others, does not take from it.
-        let serving: Vec<_> = plan
-            .cores
-            .iter()
-            .filter(|&core| !setting.load_cores.contains(core))
-            .map(usize::to_string)
-            .collect();
-        if !serving.is_empty() {
-            plan.directives.push(("server_cpulist", serving.join(",")));
-            let all: Vec<_> = plan.cores.iter().map(usize::to_string).collect();
-            plan.directives.push(("bgsave_cpulist", all.join(",")));
-        }
+        setting.keep_off_the_generator(&mut plan);
         let server = plan.start()?;
         let version = server.version()?;
-        let trial = Trial { variant, data, version, server, plan, dir };
+        let trial = Trial { variant, data, version, server, dir };
         trial.fill(setting)?;
         Ok(trial)
     }
@@ -90,8 +74,26 @@ impl Trial {
         Ok(())
     }
 
-    /// What the server tells of the checkpoint that has just ended.
-    pub fn last_checkpoint(&self, client: &mut Client) -> Result<Taken> {
+    /// Kills the server and starts it again from its last checkpoint. Returns the seconds until it answers.
+    pub fn recover(&mut self) -> Result<f64> {
+        restart::after_kill(&mut self.server, &[self.dir.path()])
+    }
+}
+
+impl Subject for Trial {
+    fn server(&self) -> &Server {
+        &self.server
+    }
+
+    fn ask(&self) -> Ask {
+        Ask::Save
+    }
+
+    fn forks(&self) -> bool {
+        self.variant.forks()
+    }
+
+    fn tell(&self, client: &mut Client) -> Result<Taken> {
         let (section, name) = match self.variant.product() {
             Product::Tarn if !self.variant.forks() => ("persistence", "checkpoint_last_cut_usec:"),
             Product::Tarn | Product::RedisServer => ("stats", "latest_fork_usec:"),
@@ -101,21 +103,5 @@ impl Trial {
         // Files may go away while they are counted: a merge tidies up.
         let file_bytes = device::files_below(self.dir.path()).map(|(_, bytes)| bytes).unwrap_or_default();
         Ok(Taken { cut_us: cut, file_bytes, ..Taken::default() })
-    }
-
-    /// Kills the server and starts it again from its last checkpoint. Returns the seconds until it answers.
-    pub fn recover(&mut self) -> Result<f64> {
-        let keys = self.server.key_count()?;
-        self.server.kill()?;
-        let (files, _) = device::files_below(self.dir.path())?;
-        device::read_through(&files)?;
-        interrupt::check()?;
-        self.server = self.plan.launch()?;
-        let took = self.server.wait_until_ready(PATIENCE)?;
-        let back = self.server.key_count()?;
-        if back != keys {
-            return Err(self.server.complaint(format!("came back with {back} of {keys} keys")));
-        }
-        Ok(took.as_secs_f64())
     }
 }

@@ -8,7 +8,8 @@ mod sections;
 use std::path::Path;
 
 use super::{EXPERIMENT, Results};
-use crate::error::{IoContext, LabError, Result};
+use crate::drawing;
+use crate::error::{LabError, Result};
 
 /// Draws the report of a file of results. `quick` chooses what was measured with `--quick`; by default the
 /// newest result decides.
@@ -22,12 +23,7 @@ pub fn run(json: &Path, out: &Path, quick: bool) -> Result<()> {
         )));
     };
     let quick = quick || newest.cell.quick;
-    if let Some(parent) = out.parent() {
-        std::fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
-    }
-    std::fs::write(out, sections::page(&results, quick)).doing(|| out.display().to_string())?;
-    println!("{}", out.display());
-    Ok(())
+    drawing::write(out, &sections::page(&results, quick))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::super::cell::{Cell, Figures, Kind, Part, Variant};
 use super::super::goals::{Measured, cuts_of, extra, judge, median};
 use super::looks::{self, Line, look, name};
 use super::published::{self, Printed};
-use crate::drawing::{Axis, Page, Words, decades, escape, lines, short, trace, utc};
+use crate::drawing::{Axis, Facts, Page, Words, decades, lines, short, trace};
 use crate::report::Spread;
 
 /// Panels of timelines of a part, at most.
@@ -36,22 +36,8 @@ pub fn page(results: &Results, quick: bool) -> String {
 /// Where, when and how it was measured.
 fn head(results: &Results, quick: bool) -> String {
     let own: Vec<_> = results.lines.iter().filter(|line| line.cell.quick == quick).collect();
-    let distinct = |mut texts: Vec<String>| {
-        texts.sort();
-        texts.dedup();
-        texts.join("; ")
-    };
-    let mut rows = String::new();
-    let mut row = |name: &str, value: String| {
-        rows.push_str(&format!("<dt>{name}</dt><dd>{}</dd>\n", escape(&value)));
-    };
-    row("machine", distinct(own.iter().map(|line| line.machine_text()).collect()));
-    row("commit", distinct(own.iter().map(|line| line.commit.clone()).collect()));
-    row("seed", distinct(own.iter().map(|line| line.seed.to_string()).collect()));
-    let times = || own.iter().map(|line| line.unix_ms).filter(|ms| *ms > 0);
-    if let (Some(first), Some(last)) = (times().min(), times().max()) {
-        row("measured", format!("from {} to {}", utc(first), utc(last)));
-    }
+    let mut facts = Facts::of(&own);
+    let mut row = |name: &str, value: String| facts.add(name, &value);
     let most = |data: Kind| {
         own.iter().map(|line| line.cell.data).filter(|own| own.kind == data).map(|own| own.count).max()
     };
@@ -82,8 +68,9 @@ fn head(results: &Results, quick: bool) -> String {
     let legend: Vec<String> =
         Variant::ALL.into_iter().map(|variant| look(variant).legend(variant.name())).collect();
     format!(
-        "<dl>{rows}</dl>\n<p class=\"legend\">{}</p>\n<p>Thin lines with hollow signs: checkpoint-pace fast. \
+        "{}<p class=\"legend\">{}</p>\n<p>Thin lines with hollow signs: checkpoint-pace fast. \
          Shaded: from BGSAVE until LASTSAVE shows the checkpoint.</p>\n",
+        facts.html(),
         legend.join("\n")
     )
 }
@@ -99,25 +86,7 @@ fn ms(us: f64) -> String {
 
 impl Draw<'_> {
     fn goals(&mut self, results: &Results, quick: bool) {
-        self.page.section("goals", "What the design promises");
-        let goals = judge(results, quick);
-        let met = goals.iter().filter(|goal| goal.is_met()).count();
-        self.page.paragraph(&format!("{met} of {} are met.", goals.len()));
-        let heads = ["goal", "figure", "bound", "met", "ratio to the bound", "note"].map(str::to_owned);
-        let rows: Vec<Vec<String>> = goals
-            .iter()
-            .map(|goal| {
-                vec![
-                    goal.what.clone(),
-                    format!("{:.2}{}", goal.figure, goal.unit),
-                    goal.bound.text(goal.unit),
-                    if goal.is_met() { "yes" } else { "NO" }.to_owned(),
-                    format!("{:.2}", goal.figure / goal.bound.value()),
-                    goal.note.clone(),
-                ]
-            })
-            .collect();
-        self.page.table("goals-table", &heads, &rows);
+        self.page.goals(&judge(results, quick));
         self.page.paragraph(
             "What an idle store pays for having views at all cannot be measured from outside, as there is no \
              Tarn without them: it is one load of the cuts in force for each write.",
@@ -164,7 +133,7 @@ impl Draw<'_> {
             .filter_map(|(cell, figures)| {
                 let caption = format!("{}, {}", name(cell), cell.data);
                 let words = Words { caption: &caption, x: "time [s]", y: "longest [ms]" };
-                let span = |taken: &super::super::cell::Taken| {
+                let span = |taken: &crate::checkpoint::Taken| {
                     (taken.from_ms / 1e3, taken.from_ms / 1e3 + taken.seconds)
                 };
                 let spans: Vec<_> = figures.taken.iter().map(span).collect();

@@ -5,10 +5,11 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::super::cell::{Cell, Data, Figures, Kind, Pace, Part, Peak, Stretch, Taken, Variant};
+use super::super::cell::{Cell, Data, Figures, Kind, Pace, Part, Variant};
 use super::super::goals::judge;
 use super::super::{EXPERIMENT, Results};
 use super::sections::page;
+use crate::checkpoint::{Peak, Stretch, Taken};
 use crate::results::Line;
 
 const RECORDS: Data = Data { kind: Kind::Records, count: 1_000_000 };
@@ -46,7 +47,7 @@ fn results(measured: &[(Cell, Figures)]) -> Results {
         }))
         .unwrap()
     };
-    Results { path: "store.jsonl".into(), lines: measured.iter().map(line).collect() }
+    Results { path: "store.jsonl".into(), lines: measured.iter().map(line).collect(), notes: Vec::new() }
 }
 
 /// The goals, by the beginning of what they say: whether they are met.

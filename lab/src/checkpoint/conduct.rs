@@ -5,25 +5,66 @@
 //!   phase   0 warm-up | 1 without | 2 checkpoint | 3 without | 4 checkpoint | 5 without
 //! ```
 //!
-//! It looks at `LASTSAVE`, which costs the server next to nothing, and asks for more only when a checkpoint
-//! has ended, so that asking is no part of what is measured.
+//! It looks at what costs the server little (`LASTSAVE`; of a log that is rewritten or compacted, a section
+//! of `INFO`), and asks for more only when a checkpoint has ended, so that asking is hardly a part of what is
+//! measured.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::cell::Taken;
-use super::trial::Trial;
+use serde::{Deserialize, Serialize};
+
 use crate::client::{self, Client};
 use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::load::Cue;
+use crate::server::Server;
 
 /// How often it looks whether a checkpoint has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How often, where looking is a section of `INFO`.
+const LOOK_INTO_INFO_EVERY: Duration = Duration::from_millis(20);
 /// How often it asks whether a checkpoint has failed.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 /// No checkpoint may take longer.
 const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// How a server is asked for what stands for a checkpoint of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// `BGSAVE`: it has ended when `LASTSAVE` changes.
+    Save,
+    /// `BGREWRITEAOF`, a rewritten or compacted log: it has ended when `aof_rewrite_in_progress` is 0.
+    Rewrite,
+}
+
+/// A server whose checkpoints are watched.
+pub trait Subject: Sync {
+    /// The server.
+    fn server(&self) -> &Server;
+
+    /// How it is asked for a checkpoint.
+    fn ask(&self) -> Ask;
+
+    /// Whether a process of its own takes it, which shares its memory with the server's.
+    fn forks(&self) -> bool;
+
+    /// What there is to tell of the checkpoint that has just ended, but for its times.
+    fn tell(&self, client: &mut Client) -> Result<Taken>;
+}
+
+/// A checkpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Taken {
+    /// From the request for it until it showed that it has ended.
+    pub seconds: f64,
+    /// What the server says of the cut: opening a view, or the call of `fork`; in microseconds.
+    pub cut_us: Option<f64>,
+    /// Bytes of the files in the data directory afterwards.
+    pub file_bytes: u64,
+    /// When, in milliseconds since the start of the load.
+    pub from_ms: f64,
+}
 
 /// When checkpoints are taken.
 #[derive(Debug, Clone, Copy)]
@@ -53,8 +94,8 @@ pub struct Act {
     pub taken: Option<Taken>,
 }
 
-struct Conductor<'t> {
-    trial: &'t Trial,
+struct Conductor<'t, S> {
+    subject: &'t S,
     client: Client,
     cue: &'t Cue,
     began: Instant,
@@ -62,9 +103,9 @@ struct Conductor<'t> {
 }
 
 /// Plays the script. The load is still running afterwards.
-pub fn conduct(trial: &Trial, cue: &Cue, script: &Script) -> Result<Vec<Act>> {
-    let client = trial.server.client()?;
-    let mut conductor = Conductor { trial, client, cue, began: Instant::now(), acts: Vec::new() };
+pub fn conduct<S: Subject>(subject: &S, cue: &Cue, script: &Script) -> Result<Vec<Act>> {
+    let client = subject.server().client()?;
+    let mut conductor = Conductor { subject, client, cue, began: Instant::now(), acts: Vec::new() };
     conductor.pause(script.warmup)?;
     conductor.rest(script.first)?;
     let mut taken = 0;
@@ -84,7 +125,7 @@ pub fn conduct(trial: &Trial, cue: &Cue, script: &Script) -> Result<Vec<Act>> {
     Ok(conductor.acts)
 }
 
-impl Conductor<'_> {
+impl<S: Subject> Conductor<'_, S> {
     fn rest(&mut self, time: Duration) -> Result<()> {
         let phase = self.cue.next();
         self.acts.push(Act { phase, taken: None });
@@ -110,9 +151,24 @@ impl Conductor<'_> {
 
     /// Takes a checkpoint in a stretch of its own. Returns how long it took.
     fn checkpoint(&mut self) -> Result<Duration> {
-        let before = wait_for_a_new_second(&mut self.client)?;
+        let ask = self.subject.ask();
+        let before = match ask {
+            Ask::Save => wait_for_a_new_second(&mut self.client)?,
+            Ask::Rewrite => 0,
+        };
         let phase = self.cue.next();
         let (from, from_ms) = (Instant::now(), self.began.elapsed().as_secs_f64() * 1e3);
+        let took = match ask {
+            Ask::Save => self.save(from, before)?,
+            Ask::Rewrite => self.rewrite(from)?,
+        };
+        let told = self.subject.tell(&mut self.client)?;
+        let taken = Taken { seconds: took.as_secs_f64(), from_ms, ..told };
+        self.acts.push(Act { phase, taken: Some(taken) });
+        Ok(took)
+    }
+
+    fn save(&mut self, from: Instant, before: i64) -> Result<Duration> {
         self.client.call(&["BGSAVE"])?;
         let mut asked = from;
         while last_save(&mut self.client)? == before {
@@ -123,11 +179,28 @@ impl Conductor<'_> {
             }
             sleep(LOOK_EVERY);
         }
-        let took = from.elapsed();
-        let taken =
-            Taken { seconds: took.as_secs_f64(), from_ms, ..self.trial.last_checkpoint(&mut self.client)? };
-        self.acts.push(Act { phase, taken: Some(taken) });
-        Ok(took)
+        Ok(from.elapsed())
+    }
+
+    fn rewrite(&mut self, from: Instant) -> Result<Duration> {
+        self.client.call(&["BGREWRITEAOF"])?;
+        loop {
+            let info = client::text(&self.client.call(&["INFO", "persistence"])?)?;
+            let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
+            if field("aof_rewrite_in_progress:") == Some("0") && field("aof_rewrite_scheduled:") != Some("1")
+            {
+                if field("aof_last_bgrewrite_status:") != Some("ok") {
+                    let why = field("log_compaction_last_error:").unwrap_or("see its log");
+                    return Err(LabError::Reply(format!("the log was not made shorter: {why}")));
+                }
+                return Ok(from.elapsed());
+            }
+            if from.elapsed() > PATIENCE {
+                return Err(LabError::Reply("making the log shorter does not end".to_owned()));
+            }
+            self.check()?;
+            sleep(LOOK_INTO_INFO_EVERY);
+        }
     }
 }
 
@@ -159,10 +232,10 @@ fn look_for_failure(client: &mut Client, from: Instant) -> Result<()> {
 }
 
 /// Takes a checkpoint of a server that has nothing else to do.
-pub fn checkpoint_alone(trial: &Trial) -> Result<Taken> {
+pub fn checkpoint_alone<S: Subject>(subject: &S) -> Result<Taken> {
     let cue = Cue::default();
-    let client = trial.server.client()?;
-    let mut conductor = Conductor { trial, client, cue: &cue, began: Instant::now(), acts: Vec::new() };
+    let client = subject.server().client()?;
+    let mut conductor = Conductor { subject, client, cue: &cue, began: Instant::now(), acts: Vec::new() };
     conductor.checkpoint()?;
     Ok(conductor.acts.pop().and_then(|act| act.taken).expect("a checkpoint was taken"))
 }

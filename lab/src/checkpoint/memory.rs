@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::cell::Peak;
-use super::trial::Trial;
+use serde::{Deserialize, Serialize};
+
+use super::conduct::Subject;
 use crate::client;
 use crate::error::Result;
 use crate::process;
@@ -15,34 +16,51 @@ const EVERY: Duration = Duration::from_millis(50);
 /// Time between two samples, by the time that one takes: reading the page tables of gigabytes is work.
 const REST: u32 = 10;
 
+/// Memory around checkpoints, in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Peak {
+    /// Before.
+    pub before: u64,
+    /// The most: of a server that forks, the proportional sizes of both processes together, sampled; else the
+    /// highest resident size.
+    pub most: u64,
+    /// `used_memory` before, as the server tells it.
+    pub used_before: u64,
+    /// The most of it, sampled.
+    pub used_most: u64,
+    /// Samples.
+    pub samples: u64,
+    /// By time: milliseconds since the start, and bytes resident; those of a server that forks as in `most`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<(u32, u64)>,
+}
+
 /// Watches a server until it is told to end. What a forked child writes or has for itself is its own, what it
 /// shares counts once: the sum of the proportional sizes of both. Without a child the kernel keeps the
 /// highest resident size itself.
-pub fn watch(trial: &Trial, ended: &AtomicBool) -> Result<Peak> {
-    let pid = trial.server.pid();
-    let mut client = trial.server.client()?;
+pub fn watch<S: Subject>(subject: &S, ended: &AtomicBool) -> Result<Peak> {
+    let pid = subject.server().pid();
+    let mut client = subject.server().client()?;
     let mut used = || -> Result<u64> {
         let info = client::text(&client.call(&["INFO", "memory"])?)?;
         let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok());
         Ok(used.unwrap_or_default())
     };
     process::forget_peak(pid)?;
+    let start = Instant::now();
     let (before, used_before) = (process::memory(pid)?.resident_bytes, used()?);
-    let mut peak = Peak { before, most: before, used_before, used_most: used_before, samples: 0 };
+    let mut peak = Peak { before, most: before, used_before, used_most: used_before, ..Peak::default() };
     while !ended.load(Ordering::Relaxed) {
         let began = Instant::now();
-        if trial.variant.forks() {
-            let family = process::children(pid).into_iter().chain([pid]);
-            // A child may end while it is looked at.
-            let together =
-                family.filter_map(|pid| process::memory(pid).ok()).map(|own| own.proportional_bytes);
-            peak.most = peak.most.max(together.sum());
-        }
+        let bytes = if subject.forks() { process::family_bytes(pid) } else { process::resident_bytes(pid)? };
+        peak.most = peak.most.max(bytes);
+        peak.timeline.push((start.elapsed().as_millis() as u32, bytes));
         peak.used_most = peak.used_most.max(used()?);
         peak.samples += 1;
         sleep((began.elapsed() * REST).max(EVERY));
     }
-    if !trial.variant.forks() {
+    if !subject.forks() {
         peak.most = peak.most.max(process::memory(pid)?.resident_bytes_max);
     }
     Ok(peak)

@@ -1,0 +1,106 @@
+//! Runs a load while checkpoints are taken, and splits what it saw by them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use serde::{Deserialize, Serialize};
+
+use super::conduct::{Act, Script, Subject, Taken, conduct};
+use super::memory::{self, Peak};
+use super::stretch::{Stretch, timeline, together};
+use crate::error::Result;
+use crate::load::{Cue, Group, Load, LoadResult, Phase, Until};
+use crate::process::{Pinned, Preferred};
+use crate::setting::Setting;
+
+/// What a load saw of the checkpoints that were taken while it ran.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Course {
+    /// The stretches without a checkpoint, one by one.
+    pub without: Vec<Stretch>,
+    /// Those with one.
+    pub during: Vec<Stretch>,
+    /// All stretches without a checkpoint together.
+    pub without_all: Stretch,
+    /// All with one together.
+    pub during_all: Stretch,
+    /// All of it, but for the warm-up.
+    pub all: Stretch,
+    /// The checkpoints.
+    pub taken: Vec<Taken>,
+    /// Memory, if it was watched.
+    pub peak: Peak,
+    /// Processor time of the generator, by elapsed time.
+    pub generator_busy: f64,
+    /// Of the server, without a child.
+    pub server_busy: f64,
+    /// Of all others, a child of the server among them.
+    pub others_busy: f64,
+    /// Whether the generator came before others on its core.
+    pub generator_preferred: bool,
+    /// By time: milliseconds since the start, requests, longest latency and latest sending in microseconds.
+    pub timeline: Vec<(u32, u32, f32, f32)>,
+}
+
+/// Runs a load while checkpoints are taken as the script says, on the generator's core.
+pub fn play<S: Subject>(
+    setting: &Setting,
+    subject: &S,
+    group: Group,
+    script: &Script,
+    memory: bool,
+) -> Result<Course> {
+    let cue = Arc::new(Cue::default());
+    let mut load = Load::new(subject.server().address(), vec![group], Until::Told, setting.seed);
+    load.cue = Some(cue.clone());
+    load.watched_pid = Some(subject.server().pid());
+    let is_over = AtomicBool::new(false);
+    let (result, acts, peak, preferred) = thread::scope(|scope| {
+        let conductor = scope.spawn(|| {
+            let acts = conduct(subject, &cue, script);
+            cue.end();
+            acts
+        });
+        let watcher = memory.then(|| scope.spawn(|| memory::watch(subject, &is_over)));
+        let pinned = Pinned::to(&setting.load_cores);
+        let preferred = Preferred::ask();
+        let result = pinned.and_then(|_pinned| load.run(|_| ()));
+        cue.end();
+        is_over.store(true, Ordering::Relaxed);
+        let is_preferred = preferred.is_granted();
+        drop(preferred);
+        let acts = conductor.join().expect("the conductor does not panic");
+        let peak = watcher.map(|watcher| watcher.join().expect("the watcher does not panic"));
+        (result, acts, peak, is_preferred)
+    });
+    // If the load failed, the conductor only says that it ended.
+    let result = result?.check()?;
+    let course = course(&result, &acts?);
+    let peak = peak.transpose()?.unwrap_or_default();
+    Ok(Course { peak, generator_preferred: preferred, ..course })
+}
+
+/// What a load says of the acts that it met.
+fn course(result: &LoadResult, acts: &[Act]) -> Course {
+    let phase = |act: &&Act| result.watched.phases.get(act.phase);
+    let split = |checkpoint: bool| acts.iter().filter(move |act| act.taken.is_some() == checkpoint);
+    let [without, during] =
+        [false, true].map(|checkpoint| split(checkpoint).filter_map(|act| phase(&act)).collect::<Vec<_>>());
+    let each = |phases: &[&Phase]| phases.iter().map(|phase| together(&[*phase])).collect();
+    let all: Vec<_> = without.iter().chain(&during).copied().collect();
+    Course {
+        without: each(&without),
+        during: each(&during),
+        without_all: together(&without),
+        during_all: together(&during),
+        all: together(&all),
+        taken: acts.iter().filter_map(|act| act.taken).collect(),
+        generator_busy: result.generator_busy,
+        server_busy: result.server_busy,
+        others_busy: result.others_busy,
+        timeline: timeline(&result.watched.timeline),
+        ..Course::default()
+    }
+}

@@ -1,0 +1,219 @@
+//! A cell: what is measured at a time, and what comes of it.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::cells;
+use crate::checkpoint::Stretch;
+use crate::report::thousands;
+use crate::resources::Usage;
+use crate::server::{Persistence, Product};
+use crate::ycsb;
+
+/// The study's models of persistence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Model {
+    /// Nothing is kept.
+    NoSave,
+    /// A checkpoint after some time and some changes.
+    Snapshot,
+    /// A log that the operating system writes when it likes.
+    LogDeferred,
+    /// A log that is on the device within a second.
+    LogPeriodical,
+    /// A log that is on the device before a reply.
+    LogImmediate,
+}
+
+impl Model {
+    /// All, in the order of the report.
+    pub const ALL: [Model; 5] =
+        [Model::NoSave, Model::Snapshot, Model::LogDeferred, Model::LogPeriodical, Model::LogImmediate];
+
+    /// Its name in tables, lines and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Model::NoSave => "no-save",
+            Model::Snapshot => "snapshot",
+            Model::LogDeferred => "log-deferred",
+            Model::LogPeriodical => "log-periodical",
+            Model::LogImmediate => "log-immediate",
+        }
+    }
+
+    /// What the log does with a write.
+    pub const fn persistence(self) -> Persistence {
+        match self {
+            Model::NoSave | Model::Snapshot => Persistence::None,
+            Model::LogDeferred => Persistence::No,
+            Model::LogPeriodical => Persistence::Everysec,
+            Model::LogImmediate => Persistence::Always,
+        }
+    }
+
+    /// Whether it has a log.
+    pub fn logs(self) -> bool {
+        self.persistence() != Persistence::None
+    }
+}
+
+/// The parts of the experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// Figures 2 to 9: records are loaded, then updated.
+    Load,
+    /// Figures 10 to 15: a start from files.
+    Recovery,
+}
+
+impl Part {
+    /// All, in the order in which they are measured.
+    pub const ALL: [Part; 2] = [Part::Load, Part::Recovery];
+
+    /// Its name, as `--only` takes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Part::Load => "load",
+            Part::Recovery => "recovery",
+        }
+    }
+}
+
+/// How much memory the server may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Memory {
+    /// All.
+    Ample,
+    /// Less than the raw data.
+    Short,
+}
+
+impl Memory {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Memory::Ample => "ample",
+            Memory::Short => "short",
+        }
+    }
+}
+
+/// What is measured at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The part.
+    pub part: Part,
+    /// Whose server: `tarn` or not.
+    pub is_tarn: bool,
+    /// How it persists.
+    pub model: Model,
+    /// Whether its log is rewritten or compacted.
+    pub shortens: bool,
+    /// Client threads: connections that each wait for their reply.
+    pub threads: u32,
+    /// Records in the store.
+    pub records: u64,
+    /// Memory.
+    pub memory: Memory,
+    /// Whether it was measured with `--quick`.
+    pub quick: bool,
+}
+
+impl Cell {
+    /// The server.
+    pub const fn product(&self) -> Product {
+        if self.is_tarn { Product::Tarn } else { Product::RedisServer }
+    }
+
+    /// Bytes of the raw data.
+    pub const fn raw_bytes(&self) -> u64 {
+        self.records * ycsb::VALUE_BYTES
+    }
+
+    /// The limit of memory, if it is short: three quarters of the raw data, and a server that has none.
+    pub fn limit_bytes(&self) -> Option<u64> {
+        (self.memory == Memory::Short).then(|| self.raw_bytes() * 3 / 4 + (16 << 20))
+    }
+
+    /// The model, with what becomes of the log.
+    pub fn model_name(&self) -> String {
+        let what = match (self.is_tarn, self.shortens) {
+            (_, false) => "",
+            (true, true) => ", compacted",
+            (false, true) => ", rewritten",
+        };
+        format!("{}{what}", self.model.name())
+    }
+
+    /// What a start is from.
+    pub const fn file_name(&self) -> &'static str {
+        match (self.model, self.shortens) {
+            (Model::Snapshot, _) => "snapshot",
+            (_, true) => "log, shortened",
+            (_, false) => "log, whole",
+        }
+    }
+}
+
+impl cells::Cell for Cell {
+    fn need_bytes(&self) -> u64 {
+        // redis-server's allocator has classes of 1,280 and 1,536 bytes; a child may have all of it twice.
+        let once = self.records * 1500 + (128 << 20);
+        if self.is_tarn { once } else { once * 2 }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (part, server, model) = (self.part.name(), self.product().name(), self.model_name());
+        let (records, memory) = (thousands(self.records as f64), self.memory.name());
+        write!(f, "{part}: {server}, {model}, {records} records, {memory} memory")?;
+        if self.part == Part::Load {
+            write!(f, ", {} threads", self.threads)?;
+        }
+        Ok(())
+    }
+}
+
+/// What came of a cell. What does not concern its part stays empty.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    /// The limit of memory, if there was one.
+    pub limit_bytes: Option<u64>,
+    /// How the server ended by itself, or why it was of no use any more.
+    pub ended: Option<String>,
+    /// Records that were acknowledged.
+    pub loaded: u64,
+    /// Error replies, and one of them.
+    pub errors: u64,
+    /// One of them.
+    pub first_error: Option<String>,
+    /// The load of the records.
+    pub load: Stretch,
+    /// Updates and reads afterwards, half and half.
+    pub updates: Stretch,
+    /// When these began, in seconds since the start.
+    pub updates_from_s: f64,
+    /// `used_memory` after the records were loaded.
+    pub used_bytes: u64,
+    /// Resident memory then.
+    pub resident_bytes: u64,
+    /// Bytes of the files then.
+    pub file_bytes: u64,
+    /// Bytes of the files at the end, or of those of a start.
+    pub last_file_bytes: u64,
+    /// Seconds of a start until all keys were there.
+    pub started_s: Option<f64>,
+    /// Processor time of a start by its time.
+    pub cores_busy: f64,
+    /// By time: seconds at the end of an interval, and requests a second in it.
+    pub throughput: Vec<(f32, f32)>,
+    /// By time: what was used.
+    pub usage: Vec<Usage>,
+}

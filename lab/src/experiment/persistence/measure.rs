@@ -1,0 +1,273 @@
+//! Measures one cell.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::cell::{Cell, Figures, Memory, Model, Part};
+use super::trial::Trial;
+use crate::checkpoint::{checkpoint_alone, together};
+use crate::error::{LabError, Result};
+use crate::interrupt;
+use crate::load::{Cue, Group, KeyChoice, Keys, Load, LoadResult, MOMENT, Mix, Pace, Until};
+use crate::process::Pinned;
+use crate::resources;
+use crate::setting::Setting;
+use crate::ycsb;
+
+/// Each field of each record is updated so often on average before a start from a log.
+const TURNS: u64 = 1;
+
+/// How long and how often.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// Records are loaded no longer than this.
+    load: Duration,
+    /// Updates afterwards.
+    updates: Duration,
+    /// Time between two readings while records are loaded.
+    pub every: Duration,
+    /// The same while a server starts.
+    pub every_of_start: Duration,
+}
+
+impl Times {
+    /// Those of a setting.
+    pub fn of(setting: &Setting, full: bool) -> Times {
+        let quick = setting.options.quick;
+        let usual = if quick { 0.2 } else { 2.0 };
+        let seconds = setting.options.seconds.unwrap_or(usual).clamp(0.05, 3600.0);
+        let (load, every, every_of_start) = match (full, quick) {
+            (true, _) => (900.0, 1.0, 1.0),
+            // Whole moments of the generator, so that each interval has as many.
+            (_, false) => (seconds * 5.0, 0.2, 0.1),
+            (_, true) => (seconds * 5.0, 0.06, 0.02),
+        };
+        Times {
+            load: Duration::from_secs_f64(load),
+            updates: Duration::from_secs_f64(seconds),
+            every: Duration::from_secs_f64(every),
+            every_of_start: Duration::from_secs_f64(every_of_start),
+        }
+    }
+}
+
+/// Measures a cell.
+pub fn measure(setting: &Setting, times: &Times, trial: &mut Trial) -> Result<Figures> {
+    let limit_bytes = trial.cell.limit_bytes();
+    let figures = match trial.cell.part {
+        Part::Load => load(setting, times, trial),
+        Part::Recovery => recovery(setting, times, trial),
+    }?;
+    Ok(Figures { limit_bytes, ..figures })
+}
+
+fn insert(records: u64) -> Mix {
+    Mix::of(ycsb::insert(), Keys::new(KeyChoice::Sequential, records))
+}
+
+fn update(cell: &Cell, choice: KeyChoice, percent: u64) -> Mix {
+    let parts = [(percent, ycsb::update()), (100 - percent, ycsb::read_field())];
+    Mix::weighted(&parts, Keys::new(choice, cell.records))
+}
+
+/// Requests by time, from the start of all loads on.
+#[derive(Debug, Default)]
+struct Series {
+    moments: Vec<(Duration, u32)>,
+}
+
+impl Series {
+    fn add(&mut self, from: Duration, result: &LoadResult) {
+        let moments = result.watched.timeline.iter().enumerate();
+        self.moments.extend(moments.map(|(place, moment)| (from + MOMENT * place as u32, moment.requests)));
+    }
+
+    /// Seconds at the end of each interval, and requests a second in it.
+    fn rates(&self, every: Duration) -> Vec<(f32, f32)> {
+        let place = |at: Duration| (at.as_nanos() / every.as_nanos()) as usize;
+        let Some((last, _)) = self.moments.last() else { return Vec::new() };
+        let mut rates = vec![0_u64; place(*last) + 1];
+        self.moments.iter().for_each(|(at, requests)| rates[place(*at)] += u64::from(*requests));
+        let every = every.as_secs_f32();
+        let point = |(place, requests): (usize, &u64)| ((place + 1) as f32 * every, *requests as f32 / every);
+        // The last interval is not whole.
+        let whole = rates.len().saturating_sub(1).max(1);
+        rates.iter().take(whole).enumerate().map(point).collect()
+    }
+}
+
+/// Figures 2 to 9.
+fn load(setting: &Setting, times: &Times, trial: &mut Trial) -> Result<Figures> {
+    let cell = trial.cell;
+    let is_over = AtomicBool::new(false);
+    let pid = trial.server.pid();
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| resources::watch(pid, times.every, &is_over));
+        let figures = load_and_update(setting, times, trial, &cell);
+        is_over.store(true, Ordering::Relaxed);
+        let usage = watcher.join().expect("the watcher does not panic");
+        figures.map(|figures| Figures { usage, ..figures })
+    })
+}
+
+fn load_and_update(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
+    let began = Instant::now();
+    let mut series = Series::default();
+    let mut figures = Figures::default();
+    let until = Until::Requests(cell.records);
+    let loaded = run(setting, trial, cell, insert(cell.records), until, times.load)?;
+    series.add(Duration::ZERO, &loaded);
+    figures.load = together(&[&loaded.watched.phases[0]]);
+    figures.loaded = figures.load_count();
+    note_errors(&mut figures, &loaded);
+    let is_whole = figures.loaded >= cell.records;
+    if !is_whole && began.elapsed() < times.load {
+        // Who presses Ctrl-C ends the server too.
+        interrupt::check()?;
+        figures.ended =
+            Some(trial.server.ended().map_or("it broke the connections".to_owned(), |status| {
+                LabError::Ended { status }.to_string()
+            }));
+    }
+    if figures.ended.is_none() {
+        look(trial, &mut figures)?;
+        let from = began.elapsed();
+        figures.updates_from_s = from.as_secs_f64();
+        let until = Until::Time { warmup: Duration::ZERO, measured: times.updates };
+        // What was not loaded is read as missing, and an update makes a small record of it.
+        let mix = update(cell, KeyChoice::Zipfian, 50);
+        let updated = run(setting, trial, cell, mix, until, times.updates * 2)?;
+        series.add(from, &updated);
+        figures.updates = together(&[&updated.watched.phases[0]]);
+        note_errors(&mut figures, &updated);
+        figures.last_file_bytes = trial.file_bytes();
+    }
+    figures.throughput = series.rates(times.every);
+    Ok(figures)
+}
+
+impl Figures {
+    /// Requests of the load.
+    fn load_count(&self) -> u64 {
+        (self.load.rate * self.load.seconds).round() as u64
+    }
+}
+
+fn note_errors(figures: &mut Figures, result: &LoadResult) {
+    figures.errors += result.groups.iter().map(|group| group.errors).sum::<u64>();
+    let first = result.groups.iter().find_map(|group| group.first_error.clone());
+    figures.first_error = figures.first_error.take().or(first);
+}
+
+/// Memory and files.
+fn look(trial: &Trial, figures: &mut Figures) -> Result<()> {
+    figures.used_bytes = trial.server.info_number("memory", "used_memory")?.unwrap_or_default();
+    figures.resident_bytes = trial.server.memory()?.resident_bytes;
+    figures.file_bytes = trial.file_bytes();
+    Ok(())
+}
+
+/// Runs a load over the cell's threads, not longer than `most`. A server that ends is the end of it.
+fn run(
+    setting: &Setting,
+    trial: &Trial,
+    cell: &Cell,
+    mix: Mix,
+    until: Until,
+    most: Duration,
+) -> Result<LoadResult> {
+    let connections = cell.threads as usize;
+    let group = Group { name: "threads", connections, pace: Pace::Closed { pipeline: 1 }, mix };
+    let mut load = Load::new(trial.server.address(), vec![group], until, setting.seed);
+    let cue = Arc::new(Cue::default());
+    load.cue = Some(cue.clone());
+    load.killed = Some(Arc::new(AtomicBool::new(true)));
+    let began = Instant::now();
+    let _pinned = Pinned::to(&setting.load_cores)?;
+    load.run(|_| {
+        if began.elapsed() > most {
+            cue.end();
+        }
+    })
+}
+
+/// Figures 10 to 15.
+fn recovery(setting: &Setting, times: &Times, trial: &mut Trial) -> Result<Figures> {
+    let cell = trial.cell;
+    let mut figures = Figures { loaded: cell.records, ..Figures::default() };
+    fill(setting, trial, insert(cell.records), cell.records)?;
+    look(trial, &mut figures)?;
+    let updates = cell.records * ycsb::FIELDS * TURNS;
+    if cell.model.logs() {
+        fill(setting, trial, update(&cell, KeyChoice::Uniform, 100), updates)?;
+    }
+    if cell.model == Model::Snapshot || cell.shortens {
+        checkpoint_alone(trial)?;
+    }
+    figures.last_file_bytes = trial.file_bytes();
+    let is_over = AtomicBool::new(false);
+    let (started, usage) = thread::scope(|scope| {
+        let mut watcher = None;
+        let started = trial.recover(|pid| {
+            let (every, is_over) = (times.every_of_start, &is_over);
+            watcher = Some(scope.spawn(move || resources::watch(pid, every, is_over)));
+        });
+        // The server has not ended: its time is that of the start.
+        let busy = started.as_ref().ok().and_then(|_| trial.server.cpu_time().ok());
+        is_over.store(true, Ordering::Relaxed);
+        let usage = watcher.map(|watcher| watcher.join().expect("the watcher does not panic"));
+        (started.map(|seconds| (seconds, busy.unwrap_or_default())), usage.unwrap_or_default())
+    });
+    figures.usage = usage;
+    match started {
+        Ok((seconds, busy)) => {
+            figures.started_s = Some(seconds);
+            figures.cores_busy = busy.as_secs_f64() / seconds;
+        }
+        // Where memory is short, a server may end; that is what is measured.
+        Err(error @ LabError::Server { .. }) if cell.memory == Memory::Short => {
+            interrupt::check()?;
+            let words = trial.server.ended().map(|status| LabError::Ended { status }.to_string());
+            figures.ended = Some(words.unwrap_or_else(|| error.to_string()));
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(figures)
+}
+
+fn fill(setting: &Setting, trial: &Trial, mix: Mix, requests: u64) -> Result<()> {
+    let group = Group { name: "fill", connections: 8, pace: Pace::Closed { pipeline: 32 }, mix };
+    let load = Load::new(trial.server.address(), vec![group], Until::Requests(requests), setting.seed);
+    load.run(|_| ())?.check()?;
+    Ok(())
+}
+
+/// About how long a cell takes, for the progress bar, in seconds.
+pub fn seconds(times: &Times, cell: &Cell) -> f64 {
+    let gigabytes = cell.raw_bytes() as f64 / 1e9;
+    match cell.part {
+        Part::Load => {
+            let rate = if cell.threads == 1 { 8e3 } else { 30e3 };
+            let load = (cell.records as f64 / rate).min(times.load.as_secs_f64());
+            1.0 + load + times.updates.as_secs_f64()
+        }
+        Part::Recovery => 1.5 + gigabytes * if cell.model.logs() { 60.0 } else { 25.0 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_interval_and_the_last_one_is_left_out() {
+        let ms = Duration::from_millis;
+        let moments = (0..55).map(|place| (ms(place * 20), 2)).collect();
+        let rates = Series { moments }.rates(ms(500));
+        assert_eq!(rates, [(0.5, 100.0), (1.0, 100.0)]);
+        assert!(Series::default().rates(ms(500)).is_empty());
+        assert_eq!(Series { moments: vec![(ms(0), 5)] }.rates(ms(500)), [(0.5, 10.0)]);
+    }
+}

@@ -1,0 +1,131 @@
+//! Goals and reports of results that nobody measured.
+
+#![allow(clippy::unwrap_used)]
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::super::cell::{Cell, Figures, Memory, Model, Part};
+use super::super::goals::judge;
+use super::super::{EXPERIMENT, Results};
+use super::sections::page;
+use crate::checkpoint::Stretch;
+use crate::resources::{Shares, Usage};
+use crate::results::Line;
+
+fn cell(part: Part, is_tarn: bool, model: Model, memory: Memory) -> Cell {
+    Cell { part, is_tarn, model, shortens: false, threads: 16, records: 1_000_000, memory, quick: false }
+}
+
+fn results(measured: &[(Cell, Figures)]) -> Results {
+    let line = |(cell, figures): &(Cell, Figures)| {
+        Line::deserialize(json!({
+            "experiment": EXPERIMENT, "parameters": cell, "figures": figures, "commit": "0123456789ab",
+            "seed": 1,
+            "unix_ms": 951_782_400_000_u64,
+            "machine": { "processor": "A <fast> one", "cores": 2, "memory_bytes": 4e9, "system": "Linux" },
+        }))
+        .unwrap()
+    };
+    Results {
+        path: "persistence.jsonl".into(),
+        lines: measured.iter().map(line).collect(),
+        notes: Vec::new(),
+    }
+}
+
+/// The goals, by the beginning of what they say: whether they are met.
+fn judged(measured: &[(Cell, Figures)], what: &str) -> Vec<bool> {
+    let goals = judge(&results(measured), false);
+    goals.iter().filter(|goal| goal.what.starts_with(what)).map(|goal| goal.is_met()).collect()
+}
+
+fn usage() -> Vec<Usage> {
+    let shares = Shares { user: 50.0, system: 10.0, iowait: 5.0, stolen: 0.0 };
+    let at =
+        |ms| Usage { ms, machine: shares, cores: vec![shares; 2], resident: 1 << 20, ..Usage::default() };
+    (1..9).map(|place| at(place * 250)).collect()
+}
+
+fn loaded(records: u64, ended: Option<&str>) -> Figures {
+    Figures {
+        loaded: records,
+        ended: ended.map(str::to_owned),
+        load: Stretch { seconds: 2.0, rate: 1e5, ..Stretch::default() },
+        throughput: (1..9).map(|place| (place as f32 / 4.0, 1e5)).collect(),
+        usage: usage(),
+        ..Figures::default()
+    }
+}
+
+fn started(seconds: Option<f64>, resident_bytes: u64, cores_busy: f64) -> Figures {
+    Figures {
+        started_s: seconds,
+        resident_bytes,
+        cores_busy,
+        used_bytes: 2_200_000_000,
+        file_bytes: 1_200_000_000,
+        usage: usage(),
+        ..Figures::default()
+    }
+}
+
+#[test]
+fn memory_and_cores_of_ours_are_judged_where_memory_is_ample() {
+    let ours = cell(Part::Recovery, true, Model::LogPeriodical, Memory::Ample);
+    let of = |cell, resident, busy| [(cell, started(Some(1.0), resident, busy))];
+    let cores = crate::process::cores_allowed().len() as f64;
+    let good = of(ours, 1_249_000_000, cores * 0.76);
+    assert_eq!((judged(&good, "resident"), judged(&good, "share of")), (vec![true], vec![true]));
+    let bad = of(ours, 1_251_000_000, cores * 0.74);
+    assert_eq!((judged(&bad, "resident"), judged(&bad, "share of")), (vec![false], vec![false]));
+    let short = of(Cell { memory: Memory::Short, ..ours }, 1, 0.0);
+    assert!(judged(&short, "").is_empty());
+    assert!(judged(&of(Cell { is_tarn: false, ..ours }, 1, 2.0), "").is_empty());
+}
+
+#[test]
+fn who_ended_where_memory_is_short_has_missed_its_goal() {
+    let ours = cell(Part::Load, true, Model::LogPeriodical, Memory::Short);
+    assert_eq!(judged(&[(ours, loaded(1_000_000, None))], "records loaded"), [true]);
+    assert_eq!(judged(&[(ours, loaded(999_999, Some("it ended")))], "records loaded"), [false]);
+}
+
+#[test]
+fn the_page_shows_what_there_is_and_names_what_is_missing() {
+    let loads = [
+        (cell(Part::Load, true, Model::NoSave, Memory::Ample), loaded(1_000_000, None)),
+        (
+            cell(Part::Load, false, Model::LogImmediate, Memory::Short),
+            loaded(7, Some("the kernel <ended> it")),
+        ),
+    ];
+    let page_of_loads = page(&results(&loads), false);
+    for text in [
+        "A &lt;fast&gt; one",
+        "tarn, light, 16 threads",
+        "redis-server, heavy",
+        "the kernel &lt;ended&gt;",
+        "appendfsync always",
+        "--only recovery",
+        "by a control group",
+    ] {
+        assert!(page_of_loads.contains(text), "{text}");
+    }
+    let starts = [
+        (cell(Part::Recovery, false, Model::LogPeriodical, Memory::Ample), started(Some(2.0), 1, 1.0)),
+        (cell(Part::Recovery, false, Model::LogPeriodical, Memory::Short), started(Some(4.3), 1, 1.0)),
+        (cell(Part::Recovery, true, Model::LogPeriodical, Memory::Ample), started(Some(1.0), 1, 2.0)),
+        (
+            cell(Part::Recovery, true, Model::LogPeriodical, Memory::Short),
+            Figures { ended: Some("by the kernel".to_owned()), ..started(None, 1, 0.0) },
+        ),
+    ];
+    let impossible = Results { notes: vec!["no <groups>".to_owned()], ..results(&starts[..1]) };
+    assert!(page(&impossible, false).contains("not possible there: no &lt;groups&gt;"));
+    let page_of_starts = page(&results(&starts), false);
+    for text in ["redis-server 2.15x, tarn ended", "redis-server 2.20x", "redis-server 1.20x", "by core"] {
+        assert!(page_of_starts.contains(text), "{text}");
+    }
+    assert!(!page_of_starts.contains("NaN") && page_of_starts.matches("<svg").count() >= 6);
+}

@@ -1,0 +1,301 @@
+//! A cell: what is measured at a time, and what comes of it.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::cells;
+use crate::checkpoint::{Ask, Course, Taken};
+use crate::report::thousands;
+use crate::server::{Persistence, Product};
+use crate::ycsb;
+
+/// Whose checkpoint, or what stands for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Variant {
+    /// Tarn without a log.
+    Off,
+    /// Tarn with a log that is never compacted.
+    None,
+    /// Tarn with a log that is compacted by validity, at the default bound of bytes a second.
+    Vtc,
+    /// The same without a bound.
+    VtcFast,
+    /// Tarn without a log, with snapshots.
+    Snapshot,
+    /// The real one with RDB files.
+    RedisRdb,
+    /// The real one with an append-only file.
+    RedisAof,
+}
+
+/// What makes a variant.
+#[derive(Debug, Clone, Copy)]
+pub struct Traits {
+    /// Its name in tables, lines and files.
+    pub name: &'static str,
+    /// The server that it is.
+    pub product: Product,
+    /// What its log does.
+    pub persistence: Persistence,
+    /// How it is asked for a checkpoint; `None` if it has none.
+    pub ask: Option<Ask>,
+    /// Whether a process of its own writes, which shares its memory with the server's.
+    pub forks: bool,
+    /// `log-compaction`; `none` where there is nothing to compact.
+    pub compaction: &'static str,
+    /// More directives.
+    pub directives: &'static [(&'static str, &'static str)],
+}
+
+const TARN: Traits = Traits {
+    name: "off",
+    product: Product::Tarn,
+    persistence: Persistence::None,
+    ask: None,
+    forks: false,
+    compaction: "none",
+    directives: &[],
+};
+
+const REDIS: Traits = Traits {
+    name: "redis-rdb",
+    product: Product::RedisServer,
+    persistence: Persistence::None,
+    ask: Some(Ask::Save),
+    forks: true,
+    compaction: "none",
+    // As the thesis has it; Tarn compresses neither files nor logs.
+    directives: &[("rdbcompression", "no"), ("rdb-save-incremental-fsync", "no")],
+};
+
+impl Variant {
+    /// All, in the order of the report.
+    pub const ALL: [Variant; 7] = [
+        Variant::Off,
+        Variant::None,
+        Variant::Vtc,
+        Variant::VtcFast,
+        Variant::Snapshot,
+        Variant::RedisRdb,
+        Variant::RedisAof,
+    ];
+
+    /// What makes it. A new variant is a row here, and a look in the report.
+    pub const fn traits(self) -> Traits {
+        let log = Traits { persistence: Persistence::Everysec, ..TARN };
+        let vtc = Traits { name: "vtc", ask: Some(Ask::Rewrite), compaction: "vtc", ..log };
+        match self {
+            Variant::Off => TARN,
+            Variant::None => Traits { name: "none", ..log },
+            Variant::Vtc => vtc,
+            Variant::VtcFast => {
+                Traits { name: "vtc-fast", directives: &[("log-compaction-bytes-per-second", "0")], ..vtc }
+            }
+            Variant::Snapshot => Traits { name: "snapshot", ask: Some(Ask::Save), ..TARN },
+            Variant::RedisRdb => REDIS,
+            Variant::RedisAof => Traits {
+                name: "redis-aof",
+                persistence: Persistence::Everysec,
+                ask: Some(Ask::Rewrite),
+                ..REDIS
+            },
+        }
+    }
+
+    /// Its name in tables, lines and files.
+    pub const fn name(self) -> &'static str {
+        self.traits().name
+    }
+
+    /// Whether it has a log.
+    pub fn logs(self) -> bool {
+        self.traits().persistence != Persistence::None
+    }
+}
+
+/// The parts of the experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// Figures 1.1 and 4.1 to 4.5: closed loop, checkpoints by turns.
+    Checkpoints,
+    /// Open loop at half of saturation: latency with and without a checkpoint.
+    Latency,
+    /// Figures 4.6 and 4.7: file sizes, and starts from them.
+    Files,
+    /// Bytes written for each update, and the length of the log.
+    Writes,
+}
+
+impl Part {
+    /// All, in the order in which they are measured.
+    pub const ALL: [Part; 4] = [Part::Checkpoints, Part::Latency, Part::Files, Part::Writes];
+
+    /// Its name, as `--only` takes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Part::Checkpoints => "checkpoints",
+            Part::Latency => "latency",
+            Part::Files => "files",
+            Part::Writes => "writes",
+        }
+    }
+}
+
+/// Which records are updated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
+    /// Some much more often than others, as YCSB has it.
+    Zipfian,
+    /// All equally often.
+    Uniform,
+}
+
+impl Access {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Access::Zipfian => "zipfian",
+            Access::Uniform => "uniform",
+        }
+    }
+}
+
+/// What is measured at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The part.
+    pub part: Part,
+    /// Whose checkpoint.
+    pub variant: Variant,
+    /// Records in the store.
+    pub records: u64,
+    /// Updates among the requests.
+    pub update_percent: u32,
+    /// Which records are updated.
+    pub access: Access,
+    /// Whether it was measured with `--quick`.
+    pub quick: bool,
+}
+
+impl Cell {
+    /// Bytes of the values.
+    pub const fn value_bytes(&self) -> u64 {
+        self.records * ycsb::VALUE_BYTES
+    }
+}
+
+impl cells::Cell for Cell {
+    fn need_bytes(&self) -> u64 {
+        // redis-server's allocator has classes of 1,280 and 1,536 bytes; a child may have all of it twice.
+        let once = self.records * 1500 + (128 << 20);
+        if self.variant.traits().forks { once * 2 } else { once * 5 / 4 }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cell { part, variant, records, update_percent, access, .. } = self;
+        let (part, variant, records) = (part.name(), variant.name(), thousands(*records as f64));
+        write!(f, "{part}: {variant}, {records} records, {update_percent} % updates, {}", access.name())
+    }
+}
+
+/// Files and starts from them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Files {
+    /// Seconds of requests between the load and the measurement.
+    pub run_s: f64,
+    /// Bytes of the files after the records were loaded.
+    pub loaded_bytes: u64,
+    /// Bytes of the files after the requests; of who has no log, of a checkpoint taken then.
+    pub run_bytes: u64,
+    /// Seconds of starts from these.
+    pub started_s: Vec<f64>,
+    /// Bytes of the files after a rewrite, or a compaction of the whole log.
+    pub short_bytes: Option<u64>,
+    /// Seconds of starts from these.
+    pub short_started_s: Vec<f64>,
+}
+
+/// What was written for updates.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Writes {
+    /// Updates of a field.
+    pub updates: u64,
+    /// How long they took, with the time until the log was quiet again.
+    pub seconds: f64,
+    /// Bytes that the server and its children had written to the device, as the kernel counts them.
+    pub device_bytes: u64,
+    /// Bytes that were appended to the log, as Tarn tells it.
+    pub appended_bytes: Option<u64>,
+    /// Bytes of files that compaction put in the place of others.
+    pub compacted_bytes: Option<u64>,
+    /// By time: milliseconds, bytes of the log, bytes that are needed (of redis-server: after the last
+    /// rewrite).
+    pub log: Vec<(u32, u64, u64)>,
+}
+
+/// What came of a cell. What does not concern its part stays empty.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    /// Resident memory after the records were loaded.
+    pub loaded_resident: u64,
+    /// `used_memory` then.
+    pub loaded_used: u64,
+    /// `log-file-size` and `log-compaction-min-size` of this run, in bytes.
+    pub log_file_bytes: u64,
+    /// Requests a second of the closed loop before an open one.
+    pub saturation: f64,
+    /// The load, and the checkpoints in it.
+    pub course: Course,
+    /// Files and starts.
+    pub files: Files,
+    /// Bytes written.
+    pub writes: Writes,
+}
+
+impl Figures {
+    /// Resident bytes just before a checkpoint and the most during it, of the one that added most.
+    pub fn extra_bytes(&self) -> Option<(u64, u64)> {
+        let timeline = &self.course.peak.timeline;
+        let around = |taken: &Taken| {
+            let to_ms = taken.from_ms + taken.seconds * 1e3;
+            let before = timeline.iter().rev().find(|(at, _)| f64::from(*at) < taken.from_ms)?.1;
+            let during = timeline.iter().filter(|(at, _)| (taken.from_ms..=to_ms).contains(&f64::from(*at)));
+            Some((before, during.map(|(_, bytes)| *bytes).max()?))
+        };
+        let all = self.course.taken.iter().filter_map(around);
+        all.max_by_key(|(before, during)| during.saturating_sub(*before))
+    }
+
+    /// What checkpoints added to the resident memory at most, by what there was just before. `NaN` without
+    /// one.
+    pub fn extra_share(&self) -> f64 {
+        let share = |(before, during): (u64, u64)| during as f64 / before as f64 - 1.0;
+        self.extra_bytes().map_or(f64::NAN, share)
+    }
+
+    /// The most resident bytes while checkpoints were taken.
+    pub fn most_bytes(&self) -> f64 {
+        self.course.peak.most as f64
+    }
+
+    /// The median time of the checkpoints. `NaN` without one.
+    pub fn checkpoint_s(&self) -> f64 {
+        median(self.course.taken.iter().map(|taken| taken.seconds))
+    }
+}
+
+/// The median of some figures; `NaN` if there are none.
+pub fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
+    let figures: Vec<f64> = figures.into_iter().collect();
+    if figures.is_empty() { f64::NAN } else { crate::report::Spread::of(figures).median }
+}

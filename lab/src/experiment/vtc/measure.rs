@@ -1,0 +1,235 @@
+//! Measures one cell on a server that has its records.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use super::cell::{Access, Cell, Figures, Files, Part, Writes};
+use super::trial::{Trial, log_file_bytes};
+use crate::checkpoint::{Script, Subject, checkpoint_alone, play};
+use crate::error::Result;
+use crate::interrupt;
+use crate::load::{Group, KeyChoice, Keys, Load, Mix, Pace, Until};
+use crate::process::{self, Pinned, Preferred};
+use crate::server::Product;
+use crate::setting::Setting;
+use crate::ycsb;
+
+/// The loading threads of the thesis.
+const CONNECTIONS: usize = 128;
+/// Requests of an open loop that are due within this are sent together.
+const BEAT: Duration = Duration::from_micros(200);
+/// The open loop runs at this share of what the closed one reached.
+const OPEN_SHARE: f64 = 0.5;
+/// Requests in a batch where nothing but bytes is counted.
+const WRITES_PIPELINE: u32 = 16;
+/// Each field of each record is updated so often on average, so that the log turns over.
+const TURNS: u64 = 4;
+/// How often the length of the log is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The log is quiet when nothing was written for so long.
+const QUIET: Duration = Duration::from_millis(1500);
+/// No longer is waited for that.
+const QUIET_PATIENCE: Duration = Duration::from_secs(60);
+/// Requests between the load and the measurement of files, in the thesis.
+const RUN: Duration = Duration::from_secs(60);
+
+/// How long and how often.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    stretch: Duration,
+    run: Duration,
+    repeats: u32,
+}
+
+impl Times {
+    fn of(setting: &Setting, full: bool) -> Times {
+        let quick = setting.options.quick;
+        let usual = if quick { 0.3 } else { 2.0 };
+        let seconds = setting.options.seconds.unwrap_or(usual).clamp(0.05, 3600.0);
+        let stretch = Duration::from_secs_f64(seconds);
+        let run = if full { RUN } else { stretch * 3 };
+        let repeats = setting.options.repeats.unwrap_or(if quick { 1 } else { 2 }).max(1);
+        Times { stretch, run, repeats }
+    }
+
+    /// Stretches with and without a checkpoint by turns; without any, one stretch of rest.
+    fn script(&self, has_checkpoints: bool) -> Script {
+        Script {
+            warmup: self.stretch / 2,
+            first: self.stretch,
+            rest_least: self.stretch,
+            rest_most: self.stretch * 2,
+            checkpoints: if has_checkpoints { self.repeats } else { 0 },
+            time: self.stretch * 12,
+            rests_at_end: true,
+        }
+    }
+}
+
+/// Measures a cell.
+pub fn measure(setting: &Setting, full: bool, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
+    let times = Times::of(setting, full);
+    let [used] = Trial::numbers(&mut trial.server.client()?, "memory", ["used_memory"])?;
+    let memory = trial.server.memory()?.resident_bytes;
+    let is_tarns_log = trial.variant.logs() && trial.variant.traits().product == Product::Tarn;
+    let figures = Figures {
+        loaded_resident: memory,
+        loaded_used: used,
+        log_file_bytes: if is_tarns_log { log_file_bytes(cell.records) } else { 0 },
+        ..Figures::default()
+    };
+    let script = times.script(trial.variant.traits().ask.is_some());
+    match cell.part {
+        Part::Checkpoints => {
+            let pace = Pace::Closed { pipeline: 1 };
+            let group = Group { name: "closed", connections: CONNECTIONS, pace, mix: requests(cell) };
+            Ok(Figures { course: play(setting, trial, group, &script, true)?, ..figures })
+        }
+        Part::Latency => {
+            let saturation = closed(setting, trial, cell, times.stretch)?;
+            let pace = Pace::Beats { rate: (saturation * OPEN_SHARE).max(1.0), beat: BEAT };
+            let group = Group { name: "open", connections: CONNECTIONS, pace, mix: requests(cell) };
+            Ok(Figures { saturation, course: play(setting, trial, group, &script, false)?, ..figures })
+        }
+        Part::Files => Ok(Figures { files: files(setting, trial, cell, &times)?, ..figures }),
+        Part::Writes => Ok(Figures { writes: writes(setting, trial, cell)?, ..figures }),
+    }
+}
+
+/// Reads and updates of a field.
+fn requests(cell: &Cell) -> Mix {
+    let choice = match cell.access {
+        Access::Zipfian => KeyChoice::Zipfian,
+        Access::Uniform => KeyChoice::Uniform,
+    };
+    let updates = u64::from(cell.update_percent);
+    let parts = [(updates, ycsb::update()), (100 - updates, ycsb::read_field())];
+    Mix::weighted(&parts, Keys::new(choice, cell.records))
+}
+
+/// Runs a closed loop for a while. Returns requests a second.
+fn closed(setting: &Setting, trial: &Trial, cell: &Cell, time: Duration) -> Result<f64> {
+    let pace = Pace::Closed { pipeline: 1 };
+    let group = Group { name: "closed", connections: CONNECTIONS, pace, mix: requests(cell) };
+    let until = Until::Time { warmup: time / 5, measured: time };
+    let load = Load::new(trial.server.address(), vec![group], until, setting.seed);
+    let _pinned = Pinned::to(&setting.load_cores)?;
+    let _preferred = Preferred::ask();
+    Ok(load.run(|_| ())?.check()?.rate())
+}
+
+/// Figures 4.6 and 4.7.
+fn files(setting: &Setting, trial: &mut Trial, cell: &Cell, times: &Times) -> Result<Files> {
+    let loaded_bytes = trial.file_bytes();
+    closed(setting, trial, cell, times.run)?;
+    if !trial.variant.logs() {
+        checkpoint_alone(trial)?;
+    }
+    let run_bytes = trial.file_bytes();
+    let mut files = Files { run_s: times.run.as_secs_f64(), loaded_bytes, run_bytes, ..Files::default() };
+    for _ in 0..times.repeats {
+        files.started_s.push(trial.recover()?);
+    }
+    if trial.variant.logs() && trial.variant.traits().ask.is_some() {
+        files.short_bytes = Some(checkpoint_alone(trial)?.file_bytes);
+        for _ in 0..times.repeats {
+            files.short_started_s.push(trial.recover()?);
+        }
+    }
+    Ok(files)
+}
+
+/// What one look at a log says: bytes of the log, bytes needed, bytes read and written by compaction.
+fn look(trial: &Trial, client: &mut crate::client::Client) -> Result<[u64; 4]> {
+    match trial.variant.traits().product {
+        Product::Tarn => {
+            let names = [
+                "log_closed_bytes",
+                "log_live_bytes",
+                "log_compaction_read_bytes",
+                "log_compaction_written_bytes",
+            ];
+            Trial::numbers(client, "persistence", names)
+        }
+        Product::RedisServer => {
+            let [all, base] = Trial::numbers(client, "persistence", ["aof_current_size", "aof_base_size"])?;
+            Ok([all, base, 0, 0])
+        }
+    }
+}
+
+/// Updates fields until the log has turned over, and counts what was written.
+fn writes(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Writes> {
+    let updates = cell.records * ycsb::FIELDS * if cell.quick { 2 } else { TURNS };
+    wait_until_quiet(trial)?;
+    let mut client = trial.server.client()?;
+    let (first, written) = (look(trial, &mut client)?, process::written_bytes(trial.server.pid()));
+    let pace = Pace::Closed { pipeline: WRITES_PIPELINE };
+    let group = Group { name: "updates", connections: 16, pace, mix: requests(cell) };
+    let load = Load::new(trial.server.address(), vec![group], Until::Requests(updates), setting.seed);
+    let is_over = AtomicBool::new(false);
+    let began = Instant::now();
+    let (result, log) = thread::scope(|scope| {
+        let watcher = scope.spawn(|| -> Result<Vec<(u32, u64, u64)>> {
+            let mut client = trial.server.client()?;
+            let mut log = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                let [all, needed, ..] = look(trial, &mut client)?;
+                log.push((began.elapsed().as_millis() as u32, all, needed));
+                sleep(LOOK_EVERY);
+            }
+            Ok(log)
+        });
+        let result = Pinned::to(&setting.load_cores).and_then(|_pinned| load.run(|_| ()));
+        let quiet = wait_until_quiet(trial);
+        is_over.store(true, Ordering::Relaxed);
+        (result.and_then(|result| quiet.map(|()| result)), watcher.join().expect("it does not panic"))
+    });
+    result?.check()?;
+    let last = look(trial, &mut client)?;
+    let device_bytes = process::written_bytes(trial.server.pid()).saturating_sub(written);
+    let [closed, _, read, compacted] = [0, 1, 2, 3].map(|place| last[place] as i64 - first[place] as i64);
+    let is_tarn = trial.variant.traits().product == Product::Tarn;
+    Ok(Writes {
+        updates,
+        seconds: began.elapsed().as_secs_f64(),
+        device_bytes,
+        // What is closed is what was appended, without what compaction took away.
+        appended_bytes: is_tarn.then_some((closed + read - compacted).max(0) as u64),
+        compacted_bytes: is_tarn.then_some(compacted.max(0) as u64),
+        log: log?,
+    })
+}
+
+/// Waits until the server and its children write nothing any more.
+fn wait_until_quiet(trial: &Trial) -> Result<()> {
+    let pid = trial.server().pid();
+    let (began, mut since) = (Instant::now(), Instant::now());
+    let mut written = process::written_bytes(pid);
+    while since.elapsed() < QUIET && began.elapsed() < QUIET_PATIENCE {
+        interrupt::check()?;
+        sleep(LOOK_EVERY);
+        let now = process::written_bytes(pid);
+        if now != written {
+            (written, since) = (now, Instant::now());
+        }
+    }
+    Ok(())
+}
+
+/// About how long a cell takes, for the progress bar, in seconds.
+pub fn seconds(setting: &Setting, full: bool, cell: &Cell) -> f64 {
+    let times = Times::of(setting, full);
+    let stretch = times.stretch.as_secs_f64();
+    let (gigabytes, repeats) = (cell.value_bytes() as f64 / 1e9, f64::from(times.repeats));
+    let fill = 0.3 + gigabytes * 12.0;
+    let checkpoints = if cell.variant.traits().ask.is_some() { repeats } else { 0.0 };
+    let checkpoint = 0.2 + gigabytes * 8.0;
+    fill + match cell.part {
+        Part::Checkpoints => (stretch + checkpoint) * checkpoints + stretch * 1.5,
+        Part::Latency => (stretch + checkpoint) * checkpoints + stretch * 3.0,
+        Part::Files => times.run.as_secs_f64() * 1.2 + checkpoint + repeats * gigabytes * 10.0,
+        Part::Writes => 4.0 + gigabytes * 150.0,
+    }
+}

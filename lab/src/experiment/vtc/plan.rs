@@ -1,0 +1,80 @@
+//! Which cells there are.
+
+use super::Options;
+use super::cell::{Access, Cell, Part, Variant};
+use crate::setting::Setting;
+
+/// Records of the thesis, in millions.
+const SIZES_M: [f64; 6] = [2.0, 4.0, 6.0, 8.0, 10.0, 12.0];
+/// Without `--full` every other size of that …
+const STEP: usize = 2;
+/// … and so much of it.
+const SHARE: f64 = 0.02;
+/// Updates among the requests, in percent.
+const UPDATES: [u32; 5] = [10, 30, 50, 70, 90];
+/// Where nothing else is said.
+const UPDATES_USUAL: u32 = 50;
+
+/// The sizes of stores, smallest first.
+pub fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
+    let is_own = !own.sizes.is_empty();
+    let share = if own.full || is_own || setting.options.quick { 1.0 } else { SHARE };
+    let mut millions = if is_own { own.sizes.clone() } else { SIZES_M.to_vec() };
+    if setting.options.quick && !is_own {
+        millions = vec![SIZES_M[0]];
+    } else if !own.full && !is_own {
+        millions = millions.into_iter().skip(1).step_by(STEP).collect();
+    }
+    let mut sizes: Vec<u64> =
+        millions.into_iter().map(|millions| setting.scaled((millions * share * 1e6) as u64)).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// The cells, by part and size and then by variant, so that what disturbs the machine disturbs all alike.
+pub fn cells(setting: &Setting, own: &Options, variants: &[Variant]) -> Vec<Cell> {
+    let parts = if own.only.is_empty() { Part::ALL.to_vec() } else { own.only.clone() };
+    let sizes = sizes(setting, own);
+    let Some(&largest) = sizes.last() else { return Vec::new() };
+    let mut cells = Vec::new();
+    let mut add = |part, records, update_percent, access| {
+        for &variant in variants.iter().filter(|variant| is_measured(part, **variant, update_percent)) {
+            let quick = setting.options.quick;
+            let cell = Cell { part, variant, records, update_percent, access, quick };
+            cells.push(cell);
+        }
+    };
+    for part in parts {
+        match part {
+            Part::Checkpoints => {
+                sizes.iter().for_each(|&size| add(part, size, UPDATES_USUAL, Access::Zipfian));
+                let shares = UPDATES.into_iter().filter(|&share| share != UPDATES_USUAL);
+                let shares = shares.filter(|share| !setting.options.quick || *share == UPDATES[0]);
+                // The thesis varies them near its largest store.
+                shares.for_each(|share| add(part, largest, share, Access::Zipfian));
+            }
+            Part::Latency => add(part, largest, UPDATES_USUAL, Access::Zipfian),
+            Part::Files => sizes.iter().for_each(|&size| add(part, size, UPDATES_USUAL, Access::Zipfian)),
+            Part::Writes => {
+                add(part, sizes[0], 100, Access::Zipfian);
+                add(part, sizes[0], 100, Access::Uniform);
+            }
+        }
+    }
+    cells
+}
+
+/// Whether a part has something to measure of a variant.
+fn is_measured(part: Part, variant: Variant, update_percent: u32) -> bool {
+    match part {
+        // Without a checkpoint one share of updates says all; without a bound it is the same as with one.
+        Part::Checkpoints => {
+            update_percent == UPDATES_USUAL
+                || !matches!(variant, Variant::Off | Variant::None | Variant::VtcFast)
+        }
+        Part::Latency => true,
+        Part::Files => !matches!(variant, Variant::Off | Variant::VtcFast),
+        Part::Writes => matches!(variant, Variant::None | Variant::Vtc | Variant::RedisAof),
+    }
+}

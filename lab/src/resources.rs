@@ -1,0 +1,250 @@
+//! What the machine and a process have used, as `/proc` counts it, read again and again: a series of the
+//! differences.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+/// The most that is slept at a time, so that a watcher ends soon after it is told to.
+const NAP: Duration = Duration::from_millis(10);
+
+/// Shares of time, in percent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Shares {
+    /// In programs.
+    pub user: f32,
+    /// In the kernel.
+    pub system: f32,
+    /// Idle while something waits for a device; of a process, waiting for one, over all threads.
+    pub iowait: f32,
+    /// Taken by the host; of a process always 0.
+    pub stolen: f32,
+}
+
+/// What was used between one reading and the next.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// When it ended, in milliseconds since the start.
+    pub ms: u32,
+    /// Of the machine, of all cores together: 100 % are all of them.
+    pub machine: Shares,
+    /// The same of each core.
+    pub cores: Vec<Shares>,
+    /// Of the process with its children: 100 % are one core.
+    pub process: Shares,
+    /// Memory of the machine that is not available, in bytes.
+    pub machine_used: u64,
+    /// Swapped out, of the machine.
+    pub machine_swapped: u64,
+    /// Faults that waited for a device, a second, of the machine.
+    pub machine_faults: f32,
+    /// Resident memory of the process, without its children.
+    pub resident: u64,
+    /// Swapped out, of the process.
+    pub swapped: u64,
+    /// Faults that waited for a device, a second, of the process.
+    pub faults: f32,
+    /// Bytes that the process and its children had written, since the start.
+    pub written: u64,
+}
+
+/// Counters of processor time, in ticks.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ticks {
+    user: u64,
+    system: u64,
+    iowait: u64,
+    stolen: u64,
+    all: u64,
+}
+
+impl Ticks {
+    /// A line of `/proc/stat` after its name: user, nice, system, idle, iowait, irq, softirq, steal.
+    fn of_machine(fields: &str) -> Ticks {
+        let mut all = [0_u64; 8];
+        all.iter_mut().zip(fields.split_whitespace()).for_each(|(own, field)| {
+            *own = field.parse().unwrap_or(0);
+        });
+        let [user, nice, system, _, iowait, irq, softirq, stolen] = all;
+        Ticks { user: user + nice, system: system + irq + softirq, iowait, stolen, all: all.iter().sum() }
+    }
+
+    fn since(self, before: Ticks, all: f64) -> Shares {
+        let share = |now: u64, before: u64| {
+            if all > 0.0 { (now.saturating_sub(before)) as f64 / all * 100.0 } else { 0.0 }
+        };
+        Shares {
+            user: share(self.user, before.user) as f32,
+            system: share(self.system, before.system) as f32,
+            iowait: share(self.iowait, before.iowait) as f32,
+            stolen: share(self.stolen, before.stolen) as f32,
+        }
+    }
+}
+
+/// One reading of all counters.
+#[derive(Debug, Clone, Default)]
+struct Reading {
+    machine: Ticks,
+    cores: Vec<Ticks>,
+    process: Ticks,
+    machine_faults: u64,
+    faults: u64,
+    machine_used: u64,
+    machine_swapped: u64,
+    resident: u64,
+    swapped: u64,
+    written: u64,
+}
+
+impl Reading {
+    fn now(pid: u32) -> Reading {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let mut reading = Reading::default();
+        for line in stat.lines() {
+            match line.split_once(' ') {
+                Some(("cpu", fields)) => reading.machine = Ticks::of_machine(fields),
+                Some((name, fields)) if name.starts_with("cpu") => {
+                    reading.cores.push(Ticks::of_machine(fields));
+                }
+                _ => break,
+            }
+        }
+        let vm = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+        reading.machine_faults = value(&vm, "pgmajfault ");
+        let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let kilobytes = |name: &str| value(&memory, name) * 1024;
+        reading.machine_used = kilobytes("MemTotal:").saturating_sub(kilobytes("MemAvailable:"));
+        reading.machine_swapped = kilobytes("SwapTotal:").saturating_sub(kilobytes("SwapFree:"));
+        reading.of_process(pid);
+        reading
+    }
+
+    fn of_process(&mut self, pid: u32) {
+        for pid in crate::process::children(pid).into_iter().chain([pid]) {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let (ticks, faults) = of_process(&stat).unwrap_or_default();
+            self.process.user += ticks.user;
+            self.process.system += ticks.system;
+            self.process.iowait += ticks.iowait;
+            self.faults += faults;
+        }
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        self.resident = value(&status, "VmRSS:") * 1024;
+        self.swapped = value(&status, "VmSwap:") * 1024;
+        self.written = crate::process::written_bytes(pid);
+    }
+}
+
+/// The number behind a name at the beginning of a line; 0 if there is none.
+fn value(text: &str, name: &str) -> u64 {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name));
+    rest.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Ticks and faults that waited for a device, from a `/proc/PID/stat` line. Of children that have ended they
+/// are counted too.
+fn of_process(stat: &str) -> Option<(Ticks, u64)> {
+    let fields: Vec<u64> =
+        stat[stat.rfind(')')? + 1..].split_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
+    // Field 3 of proc(5) is the first here: majflt 12, cmajflt 13, utime 14 to cstime 17, delayacct_blkio 42.
+    let field = |number: usize| fields.get(number - 3).copied().unwrap_or(0);
+    let ticks = Ticks {
+        user: field(14) + field(16),
+        system: field(15) + field(17),
+        iowait: field(42),
+        ..Ticks::default()
+    };
+    Some((ticks, field(12) + field(13)))
+}
+
+/// Reads all counters every so often until it is told to end.
+pub fn watch(pid: u32, every: Duration, ended: &AtomicBool) -> Vec<Usage> {
+    let start = Instant::now();
+    let (mut before, mut at) = (Reading::now(pid), start);
+    let mut series = Vec::new();
+    loop {
+        let mut is_over = false;
+        while !is_over && at.elapsed() < every {
+            sleep(NAP.min(every));
+            is_over = ended.load(Ordering::Relaxed);
+        }
+        let (now, then) = (Reading::now(pid), Instant::now());
+        // The rest of an interval that is short says little, and its end would be that of the process.
+        if !is_over || then - at > every / 2 {
+            series.push(usage(&before, &now, (then - at).as_secs_f64(), (then - start).as_millis() as u32));
+        }
+        if is_over {
+            return series;
+        }
+        (before, at) = (now, then);
+    }
+}
+
+fn usage(before: &Reading, now: &Reading, seconds: f64, ms: u32) -> Usage {
+    let ticks = seconds * rustix::param::clock_ticks_per_second() as f64;
+    let passed = |now: Ticks, before: Ticks| now.since(before, now.all.saturating_sub(before.all) as f64);
+    let a_second = |now: u64, before: u64| (now.saturating_sub(before) as f64 / seconds) as f32;
+    Usage {
+        ms,
+        machine: passed(now.machine, before.machine),
+        cores: now.cores.iter().zip(&before.cores).map(|(now, before)| passed(*now, *before)).collect(),
+        process: now.process.since(before.process, ticks),
+        machine_used: now.machine_used,
+        machine_swapped: now.machine_swapped,
+        machine_faults: a_second(now.machine_faults, before.machine_faults),
+        resident: now.resident,
+        swapped: now.swapped,
+        faults: a_second(now.faults, before.faults),
+        written: now.written,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn shares_are_those_of_the_time_that_passed() {
+        let before = Ticks::of_machine("  100 0 50 1000 10 0 0 0 0 0");
+        let now = Ticks::of_machine("  120 5 60 1050 25 2 3 5 0 0");
+        let shares = now.since(before, (now.all - before.all) as f64);
+        let of = |ticks: f32| ticks / 110.0 * 100.0;
+        assert_eq!((now.all, before.all), (1270, 1160));
+        for (share, ticks) in [(shares.user, 25.0), (shares.system, 15.0), (shares.iowait, 15.0)] {
+            assert!((share - of(ticks)).abs() < 0.01, "{shares:?}");
+        }
+        assert!((shares.stolen - of(5.0)).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_process_has_its_childrens_faults_and_its_waits() {
+        let numbers: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
+        let (ticks, faults) = of_process(&format!("7 (a) b) S {}", numbers.join(" "))).unwrap();
+        assert_eq!(faults, 12 + 13);
+        assert_eq!((ticks.user, ticks.system, ticks.iowait), (14 + 16, 15 + 17, 42));
+    }
+
+    #[test]
+    fn a_watcher_sees_a_process_work_and_ends_when_told() {
+        let ended = AtomicBool::new(false);
+        let series = std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| watch(std::process::id(), Duration::from_millis(20), &ended));
+            let begun = Instant::now();
+            let mut number = 1_u64;
+            while begun.elapsed() < Duration::from_millis(200) {
+                number = std::hint::black_box(number.wrapping_mul(3));
+            }
+            ended.store(true, Ordering::Relaxed);
+            watcher.join().unwrap()
+        });
+        assert!(!series.is_empty() && series.iter().any(|usage| usage.process.user > 0.0), "{series:?}");
+        assert!(series.iter().all(|usage| usage.resident > 100_000 && !usage.cores.is_empty()));
+    }
+}

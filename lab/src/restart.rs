@@ -1,0 +1,52 @@
+//! A start after a hard kill, with all data back.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::device;
+use crate::error::Result;
+use crate::interrupt;
+use crate::server::Server;
+
+/// The longest that a start may take.
+const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// The data files below some directories, and their bytes: all but what a server printed. Files may go away
+/// while they are counted, as a server tidies up.
+pub fn data_files(dirs: &[&Path]) -> (Vec<PathBuf>, u64) {
+    let of = |dir: &&Path| device::files_below(dir).map(|(files, _)| files).unwrap_or_default();
+    let mut files: Vec<PathBuf> = dirs.iter().flat_map(of).collect();
+    files.retain(|file| file.extension().is_none_or(|extension| extension != "output"));
+    // The directories of a log may lie below that of the data.
+    files.sort();
+    files.dedup();
+    let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum();
+    (files, bytes)
+}
+
+/// Kills a server and starts it again as it was started, from its files in some directories, which are read
+/// before, so that they are in the page cache. Returns the seconds until it answers with as many keys.
+pub fn after_kill(server: &mut Server, dirs: &[&Path]) -> Result<f64> {
+    after_kill_then(server, dirs, |_| Ok(()))
+}
+
+/// The same, where something is done to the server as soon as it has been started.
+pub fn after_kill_then(
+    server: &mut Server,
+    dirs: &[&Path],
+    launched: impl FnOnce(&Server) -> Result<()>,
+) -> Result<f64> {
+    let keys = server.key_count()?;
+    server.kill()?;
+    device::read_through(&data_files(dirs).0)?;
+    interrupt::check()?;
+    let plan = server.plan().clone();
+    *server = plan.launch()?;
+    launched(server)?;
+    let took = server.wait_until_ready(PATIENCE)?;
+    let back = server.key_count()?;
+    if back != keys {
+        return Err(server.complaint(format!("came back with {back} of {keys} keys")));
+    }
+    Ok(took.as_secs_f64())
+}
