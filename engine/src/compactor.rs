@@ -42,7 +42,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::engine::Engine;
-use crate::log::{Appender, ClosedFile, Compacted, CompactionError, Group, Keeper, Look, Validity};
+use crate::log::{
+    Appender, ClosedFile, Compacted, CompactionError, Group, Keeper, Look, Validity, put_varint, take_varint,
+};
 use crate::record::{Batch, Change, Lsn, UnixMs, Write};
 use crate::session::Access;
 use crate::table::{Entry, KeyHash};
@@ -60,6 +62,9 @@ const FAILED_PAUSE: Duration = Duration::from_secs(30);
 const A_WHILE: Duration = Duration::from_millis(50);
 /// A round is made when the log is this many times as long as after the last one.
 const ROUND_GROWTH: u64 = 2;
+
+/// Records whose bits are cleared together.
+const FORGOTTEN_AT_ONCE: usize = 4096;
 
 /// The most bytes of an entry that is written anew.
 const RENEWED_BYTES_MAX: usize = 1 << 20;
@@ -97,6 +102,17 @@ impl Default for CompactionOptions {
             min_bytes: 64 << 20,
             file_bytes: 64 << 20,
         }
+    }
+}
+
+impl CompactionOptions {
+    /// How fast a log of so many bytes is compacted of which `live_bytes` are needed: faster than
+    /// `bytes_per_second` where it is longer than it may be, four times as fast ten percent above that, as it
+    /// would grow without end under those who write faster.
+    fn bytes_per_second_for(&self, bytes: u64, live_bytes: u64) -> u64 {
+        let percent = bytes.saturating_mul(100) / live_bytes.max(1);
+        let above = percent.saturating_sub(self.log_percent).min(1_000);
+        self.bytes_per_second.saturating_mul(10 + 3 * above) / 10
     }
 }
 
@@ -459,7 +475,8 @@ impl Compactor {
             live += live_of(&files[chosen.start], wastes[chosen.start]);
         }
         state.status.running = true;
-        Some((files[chosen].to_vec(), options))
+        let bytes_per_second = options.bytes_per_second_for(bytes, live_bytes);
+        Some((files[chosen].to_vec(), CompactionOptions { bytes_per_second, ..options }))
     }
 
     fn compact(
@@ -490,7 +507,7 @@ impl Compactor {
             compactor: self,
             removals_end,
             look: Look::default(),
-            dropped: Vec::new(),
+            dropped: Dropped::default(),
             dropped_up_to: checkpoint.filter(|_| options.rewrites).unwrap_or(Lsn::ZERO),
             moved: 0,
             began,
@@ -498,7 +515,7 @@ impl Compactor {
             changes: HashMap::new(),
         };
         let compacted = log.compact(files, timestamp, checkpoint.unwrap_or(Lsn::ZERO), &mut needs)?;
-        engine.validity().forget(&needs.dropped);
+        needs.dropped.each(|lsns| engine.validity().forget(lsns));
         for file in log
             .closed_files()
             .iter()
@@ -574,7 +591,7 @@ struct Needs<'e> {
     /// The bits of the block that is being copied.
     look: Look,
     /// Records that were dropped and may have bits.
-    dropped: Vec<Lsn>,
+    dropped: Dropped,
     /// What is not newer is in the checkpoint.
     dropped_up_to: Lsn,
     moved: u64,
@@ -582,6 +599,36 @@ struct Needs<'e> {
     bytes_per_second: u64,
     /// Bytes of the changes of each key that were kept because its entry is made of them.
     changes: HashMap<(u8, Box<[u8]>), usize>,
+}
+
+/// Records in the order of their `Lsn`s, about a byte each: a file may have millions.
+#[derive(Default)]
+struct Dropped {
+    /// How far each is behind the one before.
+    distances: Vec<u8>,
+    last: Lsn,
+}
+
+impl Dropped {
+    fn push(&mut self, lsn: Lsn) {
+        debug_assert!(lsn > self.last, "records of a file come in order");
+        put_varint(&mut self.distances, lsn.0 - self.last.0);
+        self.last = lsn;
+    }
+
+    /// Gives `act` all of them, some at a time.
+    fn each(&self, mut act: impl FnMut(&[Lsn])) {
+        let (mut rest, mut lsn) = (&self.distances[..], Lsn::ZERO);
+        let mut some = Vec::with_capacity(FORGOTTEN_AT_ONCE);
+        while !rest.is_empty() {
+            lsn = lsn.after(take_varint(&mut rest).expect("what was put can be taken"));
+            some.push(lsn);
+            if some.len() == FORGOTTEN_AT_ONCE || rest.is_empty() {
+                act(&some);
+                some.clear();
+            }
+        }
+    }
 }
 
 impl Needs<'_> {

@@ -404,8 +404,8 @@ fn is_continued(
 }
 
 /// Replays what is newer than `base` in `blocks` into `tables`, which are as of then, with `threads` threads.
-/// Records up to `unfit` need not fit what those before them made. `invalidate` is told the `Lsn`s whose records
-/// have been replaced.
+/// Records up to `unfit` need not fit what those before them made. `invalidate` is told the `Lsn`s whose
+/// records have been replaced.
 pub fn replay(
     mut blocks: impl FnMut() -> Result<Option<Arc<Block>>, OpenError>,
     tables: Vec<Arc<Table>>,

@@ -92,7 +92,7 @@ fn files_are_made_shorter_and_started_from_and_bytes_are_counted() {
         let files = &figures["files"];
         assert!(files["run_bytes"].as_u64().unwrap() > 4_000_000, "{variant}");
         assert!(files["started_s"][0].as_f64().unwrap() > 0.0, "{variant}");
-        let is_made_shorter = ["vtc", "redis-aof"].contains(&variant);
+        let is_made_shorter = ["vtc", "rewrite", "redis-aof"].contains(&variant);
         assert_eq!(files["short_bytes"].as_u64().is_some(), is_made_shorter, "{variant}");
         if variant == "redis-aof" {
             assert!(files["short_bytes"].as_u64() < files["run_bytes"].as_u64(), "{files}");

@@ -33,7 +33,7 @@ use crate::io::{Disk, DiskError, DiskFile, DiskResult};
 use crate::record::{Lsn, Write};
 
 /// What is read in one go.
-const READ_BYTES: usize = if cfg!(test) { 700 } else { 1 << 20 };
+const READ_BYTES: usize = if cfg!(test) { 700 } else { 256 << 10 };
 /// Bytes that are synced in one go: a device that is given a whole file at once keeps others waiting.
 const SYNC_BYTES: u64 = 2 << 20;
 

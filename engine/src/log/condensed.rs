@@ -22,7 +22,7 @@ use super::records::Records;
 use crate::record::{Lsn, Write};
 
 /// Bytes of records at which a condensed block is left for the next one.
-const CONDENSED_BYTES: usize = if cfg!(test) { 300 } else { 1 << 20 };
+const CONDENSED_BYTES: usize = if cfg!(test) { 300 } else { 256 << 10 };
 
 /// Blocks that follow each other, and how many records they had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

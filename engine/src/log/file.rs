@@ -4,14 +4,15 @@
 //!  0       8         12       16     32       36     40       48        56      64         72
 //!  | magic | version | length | log  | stream | zero | file   | file id | epoch | opened   | first |
 //!  |       | u32     | u32    | id   | u32    | u32  | number |         |       | after    | lsn   |
-//!  80          88        96             104    112          120          128         136      144     152
+//!  80          88        96             104    112          120          128         136      144
 //!  | timestamp | durable | first number | base | checkpoint | era behind | era after | needed | unfit |
 //!  152     508      512
 //!  | zeros | crc32c |
 //! ```
 //!
-//! - From `timestamp` to `checkpoint`, `needed` and `unfit` are zeros if it was not compacted: see [`Compaction`].
-//!   The two of the era are zeros unless the log was switched on while the store had data: see [`Era`].
+//! - From `timestamp` to `checkpoint`, `needed` and `unfit` are zeros if it was not compacted: see
+//!   [`Compaction`]. The two of the era are zeros unless the log was switched on while the store had data:
+//!   see [`Era`].
 //! - A file gets its name only when its header is durable, so a named file without a whole header is damage.
 //! - An *epoch* is a time in which sequences rise without a break: it begins when the log is opened and when
 //!   it has recovered from a failed disk. All files of an epoch say the same `opened after`: the last

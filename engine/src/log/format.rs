@@ -97,7 +97,7 @@ pub enum FormatError {
 }
 
 /// Appends an integer in groups of seven bits, lowest first, the high bit of a byte saying that more follow.
-pub(super) fn put_varint(bytes: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn put_varint(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
         number >>= 7;
@@ -106,7 +106,7 @@ pub(super) fn put_varint(bytes: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Takes what [`put_varint`] wrote from the front of `bytes`.
-pub(super) fn take_varint(bytes: &mut &[u8]) -> Result<u64, FormatError> {
+pub(crate) fn take_varint(bytes: &mut &[u8]) -> Result<u64, FormatError> {
     let mut number = 0;
     for (index, &byte) in bytes.iter().enumerate().take(10) {
         if index == 9 && byte > 1 {

@@ -42,6 +42,7 @@ pub use durable::{Durable, Waker};
 pub use error::{Damage, LogError, OpenError, Remedy};
 pub(crate) use file::{create_over, file_name};
 pub use format::FormatError;
+pub(crate) use format::{put_varint, take_varint};
 pub use group::Group;
 pub use handle::Log;
 pub(crate) use identity::give_identity;

@@ -82,8 +82,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Has compacted files that are kept claim no more than is kept. They are replaced as a whole: half a header
-    /// is none.
+    /// Has compacted files that are kept claim no more than is kept. They are replaced as a whole: half a
+    /// header is none.
     fn lower_claims(&mut self) -> Result<(), OpenError> {
         let (last, last_lsn) = (self.state.sequence(), self.last());
         for source in &mut self.sources {

@@ -23,7 +23,7 @@ pub const DATABASES: u8 = 3;
 pub const NOW: u64 = 1_000;
 
 /// How many random histories are tried, unless `TARN_SEEDS` says so.
-pub const SEEDS: u64 = 150;
+pub const SEEDS: u64 = 400;
 
 pub fn seeds() -> u64 {
     std::env::var("TARN_SEEDS").map_or(SEEDS, |seeds| seeds.parse().expect("TARN_SEEDS is a number"))

@@ -122,7 +122,8 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
          from then on, and drop what it has"),
     Directive::run_time("log-compaction-bytes-per-second", memory(0, BYTES_MAX), "134217728",
         field!(log_compaction_bytes_per_second),
-        "bytes that compaction reads and writes in a second at most; 0 for no limit"),
+        "bytes that compaction reads and writes in a second at most, more while the log is longer than \
+         log-compaction-log-percentage says; 0 for no limit"),
     Directive::run_time("log-compaction-file-percentage", int(1, 100), "75",
         field!(log_compaction_file_percentage),
         "share of replaced records from which a log file is compacted"),

@@ -23,6 +23,8 @@ pub enum Variant {
     Vtc,
     /// The same without a bound.
     VtcFast,
+    /// Tarn with a log of which is dropped what a checkpoint has.
+    Rewrite,
     /// Tarn without a log, with snapshots.
     Snapshot,
     /// The real one with RDB files.
@@ -73,11 +75,12 @@ const REDIS: Traits = Traits {
 
 impl Variant {
     /// All, in the order of the report.
-    pub const ALL: [Variant; 7] = [
+    pub const ALL: [Variant; 8] = [
         Variant::Off,
         Variant::None,
         Variant::Vtc,
         Variant::VtcFast,
+        Variant::Rewrite,
         Variant::Snapshot,
         Variant::RedisRdb,
         Variant::RedisAof,
@@ -94,6 +97,7 @@ impl Variant {
             Variant::VtcFast => {
                 Traits { name: "vtc-fast", directives: &[("log-compaction-bytes-per-second", "0")], ..vtc }
             }
+            Variant::Rewrite => Traits { name: "rewrite", compaction: "rewrite", ..vtc },
             Variant::Snapshot => Traits { name: "snapshot", ask: Some(Ask::Save), ..TARN },
             Variant::RedisRdb => REDIS,
             Variant::RedisAof => Traits {

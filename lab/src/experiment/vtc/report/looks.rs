@@ -13,6 +13,7 @@ pub const fn look(variant: Variant) -> Look {
         Variant::None => Look { colour: RGBColor(120, 160, 90), sign: '×' },
         Variant::Vtc => Look { colour: RGBColor(45, 130, 200), sign: '●' },
         Variant::VtcFast => Look { colour: RGBColor(45, 130, 200), sign: '▲' },
+        Variant::Rewrite => Look { colour: RGBColor(120, 160, 90), sign: '▲' },
         Variant::Snapshot => Look { colour: RGBColor(142, 91, 208), sign: '▲' },
         Variant::RedisRdb => Look { colour: RGBColor(214, 70, 130), sign: '×' },
         Variant::RedisAof => Look { colour: RGBColor(184, 134, 11), sign: '●' },

@@ -92,8 +92,8 @@ fn head(results: &Results, quick: bool) -> String {
     format!(
         "{}<p class=\"legend\">{}</p>\n<p>off: Tarn without a log. none: with a log that only grows. vtc: \
          compacted by validity, BGREWRITEAOF; vtc-fast: the same without its bound of bytes a second. \
-         snapshot: without a log, BGSAVE. redis-rdb: BGSAVE. redis-aof: appendfsync everysec, \
-         BGREWRITEAOF.</p>\n",
+         rewrite: a checkpoint, and what it has is dropped from the log, BGREWRITEAOF. snapshot: without a \
+         log, BGSAVE. redis-rdb: BGSAVE. redis-aof: appendfsync everysec, BGREWRITEAOF.</p>\n",
         facts.html(),
         all.join("\n")
     )
