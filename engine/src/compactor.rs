@@ -51,7 +51,7 @@ use crate::table::{Entry, KeyHash};
 use crate::value::{ValueRef, elements_of};
 
 /// How often it is looked whether there is something to do.
-const LOOK_PAUSE: Duration = Duration::from_millis(500);
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
 /// How long is waited after a compaction that failed.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// A file with a smaller share of needless records is not worth it.
@@ -190,8 +190,8 @@ struct State {
     /// Length of the log when the last round ended.
     after_round: Option<u64>,
     retry_at: Duration,
-    /// Bits of the range of each file when it had been compacted: those of files of other directories.
-    bits_left: HashMap<PathBuf, u64>,
+    /// What is guessed of each file.
+    needless: HashMap<PathBuf, Needless>,
     /// When files could not be compacted.
     failed: HashMap<PathBuf, Duration>,
     /// A checkpoint, on which a start may build, has all up to here.
@@ -210,7 +210,7 @@ impl Default for State {
             round: None,
             after_round: None,
             retry_at: Duration::ZERO,
-            bits_left: HashMap::new(),
+            needless: HashMap::new(),
             failed: HashMap::new(),
             checkpoint: None,
             checkpoint_begun: None,
@@ -352,14 +352,15 @@ impl Compactor {
     /// needless bytes, by directory and number. And how many there are.
     pub fn files(&self, engine: &Engine, log: &Appender, limit: usize) -> (Vec<FileStatus>, usize) {
         let files = log.closed_files();
-        let status = |(file, waste): (&ClosedFile, (f64, f64))| FileStatus {
+        let wastes = wastes(&files, engine.validity(), &mut self.state.lock().needless);
+        let status = |(file, waste): (&ClosedFile, f64)| FileStatus {
             path: file.path().to_path_buf(),
             records: file.records(),
             bytes: file.bytes(),
             live_bytes: live_of(file, waste),
             is_compacted: file.timestamp() > Lsn::ZERO,
         };
-        let all: Vec<FileStatus> = files.iter().zip(wastes(&files, engine.validity())).map(status).collect();
+        let all: Vec<FileStatus> = files.iter().zip(wastes).map(status).collect();
         let mut order: Vec<usize> = (0..all.len()).collect();
         order.sort_by_key(|at| std::cmp::Reverse(all[*at].bytes - all[*at].live_bytes));
         order.truncate(limit);
@@ -390,7 +391,7 @@ impl Compactor {
     /// The files to compact next, if any.
     fn choose(&self, engine: &Engine, log: &Appender) -> Option<(Vec<ClosedFile>, CompactionOptions)> {
         let files = log.closed_files();
-        let wastes = wastes(&files, engine.validity());
+        let wastes = wastes(&files, engine.validity(), &mut self.state.lock().needless);
         let bytes: u64 = files.iter().map(ClosedFile::bytes).sum();
         let live_bytes: u64 = files.iter().zip(&wastes).map(|(file, waste)| live_of(file, *waste)).sum();
         let now = engine.clock().monotonic();
@@ -434,19 +435,12 @@ impl Compactor {
             let too_long = bytes * 100 > live_bytes * options.log_percent;
             let bound = if too_long { WASTE_MIN } else { options.file_percent as f64 / 100.0 };
             let is_there = |path: &PathBuf| files.iter().any(|file| file.path() == path);
-            state.bits_left.retain(|path, _| is_there(path));
             state.failed.retain(|path, _| is_there(path));
-            // What was there already when the file was compacted is not its own, so that would be in vain.
-            let has_more = |at: usize| {
-                let bits = bits_of(&files[at], engine.validity()) as f64;
-                let left = state.bits_left.get(files[at].path());
-                left.is_none_or(|left| bits > *left as f64 + wastes[at].1 * WASTE_MIN)
-            };
             let rests = |file: &ClosedFile| {
                 state.failed.get(file.path()).is_some_and(|failed| now < *failed + FAILED_PAUSE)
             };
-            let is_worth = |at: &usize| wastes[*at].0 >= bound && has_more(*at) && !rests(&files[*at]);
-            chosen = (0..files.len()).filter(is_worth).max_by(|a, b| wastes[*a].0.total_cmp(&wastes[*b].0));
+            let is_worth = |at: &usize| wastes[*at] >= bound && !rests(&files[*at]);
+            chosen = (0..files.len()).filter(is_worth).max_by(|a, b| wastes[*a].total_cmp(&wastes[*b]));
         }
         let mut chosen = chosen?..chosen? + 1;
         // Neighbours of which little is left become one with it, unless that would copy much for little.
@@ -515,14 +509,14 @@ impl Compactor {
             changes: HashMap::new(),
         };
         let compacted = log.compact(files, timestamp, checkpoint.unwrap_or(Lsn::ZERO), &mut needs)?;
+        let closed = log.closed_files();
+        let guess = || wastes(&closed, engine.validity(), &mut self.state.lock().needless);
+        guess();
         needs.dropped.each(|lsns| engine.validity().forget(lsns));
-        for file in log
-            .closed_files()
-            .iter()
-            .filter(|file| files.last().is_some_and(|last| last.path() == file.path()))
-        {
-            let bits = bits_of(file, engine.validity());
-            self.state.lock().bits_left.insert(file.path().to_path_buf(), bits);
+        guess();
+        let compacted_file = files.last().expect("there was a file to compact").path();
+        if let Some(needless) = self.state.lock().needless.get_mut(compacted_file) {
+            needless.records = 0.0;
         }
         let changes = needs.changes;
         if changes.values().sum::<usize>() as u64 * 4 > compacted.bytes_after {
@@ -545,34 +539,52 @@ fn bits_of(file: &ClosedFile, validity: &Validity) -> u64 {
     file.lsns().map_or(0, |(first, last)| validity.invalid_in(first..=last))
 }
 
-/// The share of needless records of each file, as far as bits say; and how many records there are in its
-/// range, in files of other directories too.
-fn wastes(files: &[ClosedFile], validity: &Validity) -> Vec<(f64, f64)> {
+/// What is guessed of a file. Bits say of a range of `Lsn`s how many records are needless, and files of other
+/// directories have records in it, too; so whenever there are more bits than at the last look, each file gets
+/// its share.
+#[derive(Clone, Copy, Debug, Default)]
+struct Needless {
+    /// Bits of its range at the last look.
+    bits: u64,
+    /// Its records that are needless.
+    records: f64,
+}
+
+/// The share of needless records of each file, as far as is known.
+fn wastes(files: &[ClosedFile], validity: &Validity, known: &mut HashMap<PathBuf, Needless>) -> Vec<f64> {
+    let span = |(first, last): (Lsn, Lsn)| (last.0 + 1).saturating_sub(first.0) as f64;
     let waste = |file: &ClosedFile| {
-        let Some((first, last)) = file.lsns() else { return (0.0, 0.0) };
-        let span = |(first, last): (Lsn, Lsn)| (last.0 + 1).saturating_sub(first.0) as f64;
+        let (own, Some((first, last))) = (file.records() as f64, file.lsns()) else { return 0.0 };
+        if own < 1.0 {
+            return 0.0;
+        }
         // Records of other directories lie between those of the file.
-        let records: f64 = files
-            .iter()
-            .filter_map(|other| {
-                let (from, to) = other.lsns()?;
-                let common = span((from.max(first), to.min(last)));
-                (common > 0.0).then(|| other.records() as f64 * common / span((from, to)))
-            })
-            .sum();
-        let needless = bits_of(file, validity) as f64;
-        (if records < 1.0 { 0.0 } else { (needless / records).min(1.0) }, records)
+        let in_range = |other: &ClosedFile| {
+            let (from, to) = other.lsns()?;
+            let common = span((from.max(first), to.min(last)));
+            (common > 0.0).then(|| other.records() as f64 * common / span((from, to)))
+        };
+        let records: f64 = files.iter().filter_map(in_range).sum();
+        let bits = bits_of(file, validity);
+        let needless = known.entry(file.path().to_path_buf()).or_default();
+        needless.records += bits.saturating_sub(needless.bits) as f64 * own / records.max(own);
+        (needless.bits, needless.records) = (bits, needless.records.min(own));
+        needless.records / own
     };
-    files.iter().map(waste).collect()
+    let wastes = files.iter().map(waste).collect();
+    if known.len() > 2 * files.len() {
+        known.retain(|path, _| files.iter().any(|file| file.path() == path));
+    }
+    wastes
 }
 
 /// Bytes of a file that are not known to be needless.
-fn live_of(file: &ClosedFile, (waste, _): (f64, f64)) -> u64 {
+fn live_of(file: &ClosedFile, waste: f64) -> u64 {
     (file.bytes() as f64 * (1.0 - waste)) as u64
 }
 
 /// Files, bytes and live bytes of each directory.
-fn by_directory(files: &[ClosedFile], wastes: &[(f64, f64)]) -> Vec<(usize, u64, u64)> {
+fn by_directory(files: &[ClosedFile], wastes: &[f64]) -> Vec<(usize, u64, u64)> {
     let mut directories: Vec<(usize, u64, u64)> = Vec::new();
     for (file, waste) in files.iter().zip(wastes) {
         directories.resize(directories.len().max(file.directory() + 1), (0, 0, 0));
