@@ -246,7 +246,7 @@ impl Compactor {
     pub fn ask(&self) {
         let mut state = self.state.lock();
         state.asked = true;
-        state.status.round = true;
+        (state.status.round, state.status.wants_checkpoint) = (true, false);
         state.retry_at = Duration::ZERO;
         self.changed.notify_all();
     }
@@ -279,7 +279,8 @@ impl Compactor {
         let (options, checkpoint) = (state.options, state.checkpoint);
         let (status, checkpoint_begun) = (std::mem::take(&mut state.status), state.checkpoint_begun);
         *state = State { options, checkpoint, checkpoint_begun, ..State::default() };
-        state.status = CompactionStatus { running: false, round: false, error: None, ..status };
+        let (running, round, wants_checkpoint) = (false, false, false);
+        state.status = CompactionStatus { running, round, wants_checkpoint, error: None, ..status };
         alone
     }
 
@@ -320,7 +321,11 @@ impl Compactor {
     /// Makes the compaction that is most needed; `false` if none is, or it was given up.
     pub fn step(&self, engine: &Engine) -> bool {
         let _alone = self.alone.lock();
-        let Some(log) = engine.log() else { return false };
+        let Some(log) = engine.log() else {
+            let mut state = self.state.lock();
+            (state.asked, state.status.round) = (false, false);
+            return false;
+        };
         let Some((files, options)) = self.choose(engine, &log) else { return false };
         let outcome = self.compact(engine, &log, &files, options);
         let mut state = self.state.lock();
@@ -410,7 +415,7 @@ impl Compactor {
         }
         let is_long = bytes >= (after_round * ROUND_GROWTH).max(options.min_bytes * ROUND_GROWTH);
         let due = is_long && state.round.is_none();
-        status.wants_checkpoint = due && options.rewrites;
+        status.wants_checkpoint = due && options.rewrites && !state.asked;
         if std::mem::take(&mut state.asked) || due && options.enabled {
             // What was written up to now, be it in the file that is written to.
             state.round = Some(Round { began: now, up_to: log.last(), is_extended: false });
@@ -418,7 +423,10 @@ impl Compactor {
         let mut chosen = None;
         if let Some(round) = &state.round {
             let of_round = |file: &ClosedFile| {
-                file.lsns().is_some_and(|(first, _)| first <= round.up_to) && file.timestamp() < round.up_to
+                // Each is tried once.
+                let is_new = state.failed.get(file.path()).is_none_or(|failed| *failed < round.began);
+                let lies_in = file.lsns().is_some_and(|(first, _)| first <= round.up_to);
+                is_new && lies_in && file.timestamp() < round.up_to
             };
             // One that cannot be compacted comes behind those that can.
             let turn = |at: &usize| (state.failed.get(files[*at].path()), files[*at].lsns());
@@ -482,9 +490,9 @@ impl Compactor {
     ) -> Result<Compacted, CompactionError> {
         let timestamp = engine.settle_discarded(|| !self.gives_up()).ok_or(CompactionError::Stopped)?;
         // After the timestamp: a checkpoint that begins later has all that was removed up to there.
-        let checkpoint = {
+        let (taken, checkpoint) = {
             let state = self.state.lock();
-            state.checkpoint.or(state.checkpoint_begun)
+            (state.checkpoint, state.checkpoint.or(state.checkpoint_begun))
         };
         // The open files first: one that is closed in between is seen there or here.
         let mut removals_end = timestamp.after(1).min(log.first_open());
@@ -502,7 +510,8 @@ impl Compactor {
             removals_end,
             look: Look::default(),
             dropped: Dropped::default(),
-            dropped_up_to: checkpoint.filter(|_| options.rewrites).unwrap_or(Lsn::ZERO),
+            // One that is being taken may come to nothing.
+            dropped_up_to: taken.filter(|_| options.rewrites).unwrap_or(Lsn::ZERO),
             moved: 0,
             began,
             bytes_per_second: options.bytes_per_second,

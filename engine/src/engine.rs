@@ -293,6 +293,7 @@ impl Engine {
         if newest > base {
             return false;
         }
+        self.validity.clear();
         self.validity.begin(Upheavals::default(), base);
         exclusive.worlds.iter_mut().for_each(|world| world.log = Some(log.clone()));
         true

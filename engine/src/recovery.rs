@@ -385,6 +385,12 @@ fn is_continued(
              restore it",
             reader.base()
         ))),
+        Some(checkpoint) if checkpoint.cut < reader.base() => Err(OpenError::Unrelated(format!(
+            "the checkpoint in {directory} has all up to record {}, and the log goes on from one with all up \
+             to {}: restore that or a newer one",
+            checkpoint.cut,
+            reader.base()
+        ))),
         Some(checkpoint) if checkpoint.cut < reader.checkpoint_wanted() => {
             Err(OpenError::Unrelated(format!(
                 "the checkpoint in {directory} has all up to record {}, and the log was compacted with \

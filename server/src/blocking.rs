@@ -11,7 +11,7 @@
 
 use crate::client::{After, Client, ClientHandle};
 use crate::dispatch::Executor;
-use crate::shared::Shared;
+use crate::shared::{Kept, Shared};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
@@ -40,10 +40,22 @@ pub struct BlockRequest {
 /// What `WAITAOF` waits for.
 #[derive(Clone, Copy, Debug)]
 pub struct AwaitedLog {
-    /// The log is to be durable up to here.
-    pub lsn: Lsn,
+    /// The log is to be durable up to here, if the log is waited for at all.
+    pub local: Option<Lsn>,
     /// Replicas are waited for besides, of which there are none.
     pub replicas: bool,
+}
+
+impl AwaitedLog {
+    /// Whether a start would find everything by the log.
+    pub fn is_kept(&self, kept: Kept) -> bool {
+        matches!(kept, Kept::UpTo(kept) if kept >= self.local.unwrap_or(Lsn::ZERO))
+    }
+
+    /// Whether nothing is waited for any more.
+    pub fn is_done(&self, kept: Kept) -> bool {
+        !self.replicas && (self.local.is_none() || self.is_kept(kept))
+    }
 }
 
 /// How waiting ended.
@@ -186,10 +198,10 @@ impl Blocking {
             let Some(awaited) = waiter.request.log else { continue };
             let mut reply = Vec::new();
             let mut writer = Writer::new(&mut reply, waiter.protocol);
-            match kept {
-                None => writer.error(LOG_IS_OFF),
-                Some(kept) if kept >= awaited.lsn && !awaited.replicas => acknowledge(&mut writer, true),
-                Some(_) => continue,
+            match (kept, awaited.local) {
+                (Kept::Off, Some(_)) => writer.error(LOG_IS_OFF),
+                _ if awaited.is_done(kept) => acknowledge(&mut writer, awaited.is_kept(kept)),
+                _ => continue,
             }
             let mut outcome = waiter.outcome.lock();
             if outcome.is_none() {
@@ -307,8 +319,8 @@ pub fn acknowledge(writer: &mut Writer<'_>, is_kept: bool) {
     writer.integer(0);
 }
 
-/// Writes what the client of `waiter` is told. The log is durable up to `kept`.
-pub fn write_outcome(waiter: &Waiter, outcome: Outcome, kept: Option<Lsn>, out: &mut Vec<u8>) -> Lsn {
+/// Writes what the client of `waiter` is told. A start would find `kept`.
+pub fn write_outcome(waiter: &Waiter, outcome: Outcome, kept: Kept, out: &mut Vec<u8>) -> Lsn {
     let mut writer = Writer::new(out, waiter.protocol);
     match outcome {
         Outcome::Served(reply, lsn) => {
@@ -316,8 +328,7 @@ pub fn write_outcome(waiter: &Waiter, outcome: Outcome, kept: Option<Lsn>, out: 
             return lsn;
         }
         Outcome::TimedOut if waiter.request.log.is_some() => {
-            let is_kept = |awaited: AwaitedLog| kept.is_some_and(|kept| kept >= awaited.lsn);
-            acknowledge(&mut writer, waiter.request.log.is_some_and(is_kept));
+            acknowledge(&mut writer, waiter.request.log.is_some_and(|awaited| awaited.is_kept(kept)));
         }
         Outcome::TimedOut if waiter.request.kind.is_none() => writer.integer(0),
         Outcome::TimedOut => writer.null_array(),

@@ -402,6 +402,8 @@ impl Connection {
         self.client.seen = self.client.seen.max(lsn);
         if self.client.reply_mode == ReplyMode::Off {
             outbox.buffer().truncate(start);
+        } else if self.client.handle.durability() == Some(AppendFsync::EverySec) {
+            worker.server.have_synced(Lsn::ZERO, true);
         } else if lsn > self.output.revealable(&worker) {
             outbox.hold(start, lsn);
             if self.client.handle.durability() == Some(AppendFsync::Always) {

@@ -152,12 +152,12 @@ impl<'c, 'a> Context<'c, 'a> {
 
     /// Waits until the log is durable as `awaited` says.
     pub fn wait_for_log(&mut self, awaited: AwaitedLog, timeout: Option<Duration>, args: Args<'_>) {
-        let kept = self.server.kept().is_some_and(|kept| kept >= awaited.lsn);
-        if kept && !awaited.replicas || self.client.denies_waiting {
-            acknowledge(&mut self.reply, kept);
+        let kept = self.server.kept();
+        if awaited.is_done(kept) || self.client.denies_waiting {
+            acknowledge(&mut self.reply, awaited.is_kept(kept));
             return;
         }
-        self.server.have_synced(awaited.lsn, false);
+        self.server.have_synced(awaited.local.unwrap_or_default(), false);
         self.wait_without_keys(Some(awaited), timeout, args);
     }
 

@@ -15,6 +15,7 @@ use crate::shared::{OpenLog, Shared, Store};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tarn_engine::backup;
 use tarn_engine::checkpoint::Source;
 use tarn_engine::io::{DiskError, OsDisk};
 use tarn_engine::record::Lsn;
@@ -71,6 +72,7 @@ pub fn confirm(store: &Store) -> Result<(), DiskError> {
 
 fn switch_on(server: &Shared, store: &Store, config: &Config) -> Result<(), SwitchError> {
     let directories: Vec<PathBuf> = config.log_dirs();
+    directories.iter().try_for_each(|directory| backup::refuse_copies(&OsDisk, directory))?;
     tracing::info!("Switching the log on, in {} directories", directories.len());
     loop {
         let base = store.checkpoints.current().map_or(Lsn::ZERO, |checkpoint| checkpoint.cut);
@@ -93,6 +95,8 @@ fn switch_on(server: &Shared, store: &Store, config: &Config) -> Result<(), Swit
 
 fn switch_off(store: &Store, open: &OpenLog) -> Result<(), SwitchError> {
     store.engine.stop_logging();
+    // Replies that wait for the disk go on waiting until it is there; if the disk fails, closing says so.
+    let _ = open.appender.sync_up_to(open.appender.last());
     store.log.store(None);
     tracing::info!("The log is off: changes from now on are lost when the server ends, but for checkpoints");
     let log = open.log.lock().take();

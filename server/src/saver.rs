@@ -186,7 +186,8 @@ impl Saver {
                 // After a failure nobody knows which one a start would find.
                 engine.compactor().checkpoint_ended(checkpoints.current().map(|checkpoint| checkpoint.cut));
             }
-            if rewrites && outcome.is_ok() {
+            let has_log = server.store().is_some_and(|store| store.log.load().is_some());
+            if rewrites && outcome.is_ok() && has_log {
                 engine.compactor().ask();
             }
             state = self.state.lock();

@@ -85,6 +85,17 @@ pub enum ServeError {
     /// The RDB file could not be loaded.
     #[error("{0}; or move the file away to start without it")]
     Rdb(#[from] TransferError),
+    /// A checkpoint is there, and an RDB file that was written later.
+    #[error(
+        "the checkpoint in {} is older than {}: move away the one that is not wanted",
+        checkpoints.display(), rdb.display()
+    )]
+    NewerRdb {
+        /// Where the checkpoint is.
+        checkpoints: PathBuf,
+        /// The file.
+        rdb: PathBuf,
+    },
     /// The log could not be closed: what was written last may be lost.
     #[error("the log was not closed in order: {0}")]
     Close(#[from] LogError),
@@ -255,6 +266,18 @@ fn load(server: &Shared, config: &Config) -> Result<Option<Background>, ServeErr
     }
     let is_rdb = config.checkpoint_format == CheckpointFormat::Rdb;
     let rdb_file = Some(config.rdb_path()).filter(|path| path.exists());
+    let saved = |path: &Path| {
+        let age = path.metadata().and_then(|metadata| metadata.modified()).ok()?.duration_since(UNIX_EPOCH);
+        age.ok().map(|age| age.as_millis() as u64)
+    };
+    if let (Some(checkpoint), Some(rdb)) = (checkpoints.current(), &rdb_file)
+        && is_rdb
+        && !config.appendonly
+        && saved(rdb) > Some(checkpoint.unix_ms)
+    {
+        // A log that was switched on for a while has left the checkpoint.
+        return Err(ServeError::NewerRdb { checkpoints: config.checkpoint_dir(), rdb: rdb.clone() });
+    }
     let loads_rdb = is_rdb && !config.appendonly && checkpoints.current().is_none();
     if let Some(path) = rdb_file.as_ref().filter(|_| !loads_rdb && (is_rdb || is_new(config, &checkpoints))) {
         tracing::warn!(

@@ -42,6 +42,17 @@ impl Store {
     }
 }
 
+/// What of the changes a start would find by the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Nothing: the log is off.
+    Off,
+    /// Nothing yet: the log is being switched on.
+    NotYet,
+    /// All up to here.
+    UpTo(Lsn),
+}
+
 /// An open log.
 pub struct OpenLog {
     /// The log; taken out to be closed.
@@ -188,12 +199,13 @@ impl Shared {
         log.and_then(|log| log.as_ref().map(|log| log.durable.lsn())).unwrap_or(Lsn(u64::MAX))
     }
 
-    /// Up to where a start would find changes by the log; `None` if it is off.
-    pub fn kept(&self) -> Option<Lsn> {
+    /// What a start would find by the log.
+    pub fn kept(&self) -> Kept {
         match self.store.get().and_then(|store| store.log.load_full()) {
-            Some(log) if log.pending.load(Ordering::Relaxed) => Some(Lsn::ZERO),
-            Some(log) => Some(log.durable.lsn()),
-            None => self.config.snapshot().appendonly.then_some(Lsn::ZERO),
+            Some(log) if log.pending.load(Ordering::Relaxed) => Kept::NotYet,
+            Some(log) => Kept::UpTo(log.durable.lsn()),
+            None if self.config.snapshot().appendonly => Kept::NotYet,
+            None => Kept::Off,
         }
     }
 

@@ -191,7 +191,7 @@ impl Chain {
         if reader.base() > Lsn::ZERO && cut.is_none() {
             return unfit(format!("it goes on from record {}, and there is no checkpoint", reader.base()));
         }
-        if cut.is_some_and(|cut| cut < reader.checkpoint_wanted() || cut > newest.end) {
+        if cut.is_some_and(|cut| cut < reader.checkpoint_wanted().max(reader.base()) || cut > newest.end) {
             return unfit("its checkpoint is of another time".to_owned());
         }
         Ok(())

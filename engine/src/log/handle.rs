@@ -12,7 +12,7 @@ use super::error::{LogError, OpenError};
 use super::file::{Era, FileHeader, FileTemplate, LogFile, Preparation};
 use super::flusher::Flight;
 use super::format::{BLOCK_CLOSED, FILE_HEADER_BYTES};
-use super::identity::{remove_pending, write_pending};
+use super::identity::{remove_if_there, remove_pending, write_pending};
 use super::keeper::preparation;
 use super::options::{LogOptions, SyncMode};
 use super::pipeline::{Active, Lane, Pipeline, State};
@@ -106,7 +106,7 @@ impl Log {
         let Some(files) = &mut *replaced else { return Ok(()) };
         let disk = &*self.pipeline.disk;
         while let Some(file) = files.last() {
-            disk.remove(file.path())?;
+            remove_if_there(disk, file.path())?;
             files.pop();
         }
         // The names that are left after a loss of power are of an era that does not count.

@@ -204,8 +204,16 @@ pub(super) fn write_pending(disk: &dyn Disk, directory: &Path, behind: Lsn) -> D
 
 /// Takes back what [`write_pending`] said: the era counts, or is there no more.
 pub(super) fn remove_pending(disk: &dyn Disk, directory: &Path) -> DiskResult<()> {
-    disk.remove(&directory.join(PENDING_FILE))?;
+    remove_if_there(disk, &directory.join(PENDING_FILE))?;
     disk.sync_dir(directory)
+}
+
+/// Removes a file that an earlier attempt, or somebody else, may have removed.
+pub(super) fn remove_if_there(disk: &dyn Disk, path: &Path) -> DiskResult<()> {
+    match disk.remove(path) {
+        Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        answer => answer,
+    }
 }
 
 fn read_pending(disk: &dyn Disk, directory: &Path) -> Result<Option<Lsn>, OpenError> {

@@ -17,6 +17,7 @@ use super::options::SyncMode;
 use super::pipeline::{Active, Leaving, Pipeline, State, Taken};
 use super::rescue::Rescue;
 use crate::io::DiskError;
+use crate::record::Lsn;
 
 /// Pause between two syncs under `EverySec`. A record is durable after at most a pause, the sync that was
 /// under way when it came, and its own: half a second leaves time for two slow syncs within the second that
@@ -122,8 +123,13 @@ impl Pipeline {
                 continue;
             }
             let wanted = self.wants_sync.swap(false, Ordering::SeqCst);
+            let last = wanted.then(|| Lsn(self.active.lock().next.0 - 1));
             if self.mode() != SyncMode::No || hurried || wanted {
                 self.sync_all();
+            }
+            // What was not written yet is synced the next time.
+            if last.is_some_and(|last| self.durable.lsn() < last) {
+                self.wants_sync.store(true, Ordering::SeqCst);
             }
             self.leave_files();
             self.claim();

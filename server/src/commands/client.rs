@@ -90,7 +90,8 @@ fn durability<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
     if args.len() > 3 || durability.is_none() && !word.eq_ignore_ascii_case(b"default") {
         return Err(CommandError::Syntax);
     }
-    if durability == Some(AppendFsync::Always) && cx.server.kept().is_none() {
+    let has_no_log = cx.server.store().is_some_and(|store| store.log.load().is_none());
+    if durability == Some(AppendFsync::Always) && has_no_log {
         return Err(CommandError::text(
             "ERR There is no log to wait for: the server runs with 'appendonly no'",
         ));

@@ -5,8 +5,8 @@ use crate::command::{Command, Flags, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
+use crate::shared::Kept;
 use std::time::Duration;
-use tarn_engine::record::Lsn;
 use tarn_resp::request::Args;
 
 /// The rows of this family.
@@ -54,11 +54,11 @@ fn waitaof<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
         return Err(CommandError::text("ERR value is out of range, must be positive"));
     }
     let timeout = timeout(args.at(3))?;
-    if local == 1 && cx.server.kept().is_none() {
+    if local == 1 && cx.server.kept() == Kept::Off {
         return Err(CommandError::text(LOG_IS_OFF));
     }
-    let lsn = if local == 1 { cx.client.seen } else { Lsn::ZERO };
-    cx.wait_for_log(AwaitedLog { lsn, replicas: replicas > 0 }, timeout, args);
+    let local = (local == 1).then_some(cx.client.seen);
+    cx.wait_for_log(AwaitedLog { local, replicas: replicas > 0 }, timeout, args);
     Ok(())
 }
 

@@ -257,13 +257,12 @@ mod tests {
             loaded.warnings,
             ["'activedefrag yes' is accepted, but has no effect: there is no active defragmentation"]
         );
-        let args = ["--log-compaction", "rewrite", "--list-compress-depth", "2"];
+        let args = ["--active-expire-effort", "3", "--list-compress-depth", "2"];
         let warnings = parse(&args).unwrap().warnings;
         assert_eq!(warnings.len(), 2, "one for each directive: {warnings:?}");
-        assert!(warnings[0].starts_with("'log-compaction rewrite' is accepted, but"));
-        assert!(
-            parse(&["--log-compaction", "vtc", "--list-compress-depth", "0"]).unwrap().warnings.is_empty()
-        );
+        assert!(warnings[0].starts_with("'active-expire-effort 3' is accepted, but"));
+        let args = ["--active-expire-effort", "1", "--list-compress-depth", "0"];
+        assert!(parse(&args).unwrap().warnings.is_empty());
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Question: do acknowledged writes survive `kill -9`, and is what comes back always a prefix?
 //!
 //! Variables: mode of the log, number of directories. Several connections write strings, counters, hashes,
-//! lists, sets and sorted sets, one by one and pipelined; the server is killed at random moments, also while
-//! it starts, and goes on with the same data each time. Expected: no loss under `always`; under `everysec`
-//! only what was acknowledged within the last second; never a hole; never half a write of several keys. Tarn
-//! compacts its log all the while, in small files.
+//! lists, sets and sorted sets, one by one and pipelined, some in transactions; the server is killed at
+//! random moments, also while it starts, and goes on with the same data each time. Expected: no loss under
+//! `always`; under `everysec` only what was acknowledged within the last second; never a hole; never half a
+//! write of several keys. Tarn compacts its log all the while, in small files.
 //!
 //! A killed process loses what it had not handed to the operating system; a machine that loses power loses
 //! more. The tests of the log on its simulated disk cover that.

@@ -42,10 +42,16 @@ pub type Keys = BTreeMap<String, Content>;
 /// A write to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// The request.
-    pub request: Vec<String>,
+    /// The request; of a transaction all of them, from `MULTI` to `EXEC`.
+    pub requests: Vec<Vec<String>>,
     /// What an integer reply must be, where the model knows.
     pub integer: Option<i64>,
+}
+
+impl Write {
+    fn of(request: Vec<String>, integer: Option<i64>) -> Write {
+        Write { requests: vec![request], integer }
+    }
 }
 
 /// A writer's keys after some of its writes.
@@ -92,7 +98,7 @@ impl Model {
         let number = self.done;
         let chance = scatter(self.seed ^ scatter((self.writer as u64) << 48 | number));
         let slot = (chance >> 8) % SLOTS;
-        match chance % 20 {
+        match chance % 21 {
             0..4 => self.set(number, slot, chance),
             4 | 5 => self.increment(),
             6 | 7 => self.set_field(number, slot),
@@ -105,6 +111,7 @@ impl Model {
             16 => self.set_pair(number),
             17 => self.append(number),
             18 => self.set_expiring(number),
+            19 => self.transact(number, slot, chance),
             _ if self.keys.contains_key(&self.key(&format!("text{slot}"))) => {
                 self.delete_or_rename(number, slot)
             }
@@ -118,7 +125,7 @@ impl Model {
         let value = format!("{number}:{}", "x".repeat(length as usize));
         let key = self.key(&format!("text{slot}"));
         self.keys.insert(key.clone(), Content::Text(value.clone()));
-        Write { request: words(&["SET", &key, &value]), integer: None }
+        Write::of(words(&["SET", &key, &value]), None)
     }
 
     fn increment(&mut self) -> Write {
@@ -127,7 +134,7 @@ impl Model {
         let Content::Text(text) = content else { unreachable!("the counter is a string") };
         let count = text.parse::<i64>().expect("the counter is a number") + 1;
         *text = count.to_string();
-        Write { request: words(&["INCR", &key]), integer: Some(count) }
+        Write::of(words(&["INCR", &key]), Some(count))
     }
 
     fn hash(&mut self) -> (String, &mut BTreeMap<String, String>) {
@@ -141,7 +148,7 @@ impl Model {
         let (key, fields) = self.hash();
         let field = format!("field{slot}");
         let is_new = fields.insert(field.clone(), number.to_string()).is_none();
-        Write { request: words(&["HSET", &key, &field, &number.to_string()]), integer: Some(is_new.into()) }
+        Write::of(words(&["HSET", &key, &field, &number.to_string()]), Some(is_new.into()))
     }
 
     fn delete_field(&mut self, slot: u64) -> Write {
@@ -151,7 +158,7 @@ impl Model {
         if fields.is_empty() {
             self.keys.remove(&key);
         }
-        Write { request: words(&["HDEL", &key, &field]), integer: Some(was_there.into()) }
+        Write::of(words(&["HDEL", &key, &field]), Some(was_there.into()))
     }
 
     fn list(&mut self) -> (String, &mut VecDeque<String>) {
@@ -165,7 +172,7 @@ impl Model {
         let (key, elements) = self.list();
         elements.push_back(number.to_string());
         let length = elements.len() as i64;
-        Write { request: words(&["RPUSH", &key, &number.to_string()]), integer: Some(length) }
+        Write::of(words(&["RPUSH", &key, &number.to_string()]), Some(length))
     }
 
     fn trim(&mut self, slot: u64) -> Write {
@@ -175,7 +182,7 @@ impl Model {
         if elements.is_empty() {
             self.keys.remove(&key);
         }
-        Write { request: words(&["LTRIM", &key, &format!("-{keep}"), "-1"]), integer: None }
+        Write::of(words(&["LTRIM", &key, &format!("-{keep}"), "-1"]), None)
     }
 
     fn add_scored(&mut self, number: u64, slot: u64) -> Write {
@@ -184,7 +191,7 @@ impl Model {
         let Content::SortedSet(members) = content else { unreachable!("the sorted set is one") };
         let member = format!("member{slot}");
         let is_new = members.insert(member.clone(), number).is_none();
-        Write { request: words(&["ZADD", &key, &number.to_string(), &member]), integer: Some(is_new.into()) }
+        Write::of(words(&["ZADD", &key, &number.to_string(), &member]), Some(is_new.into()))
     }
 
     fn set_members(&mut self) -> (String, &mut BTreeSet<String>) {
@@ -197,7 +204,7 @@ impl Model {
     fn add_member(&mut self, number: u64) -> Write {
         let (key, members) = self.set_members();
         members.insert(number.to_string());
-        Write { request: words(&["SADD", &key, &number.to_string()]), integer: Some(1) }
+        Write::of(words(&["SADD", &key, &number.to_string()]), Some(1))
     }
 
     /// Removes an old member. In a large set also others, so that the set stays small.
@@ -212,7 +219,7 @@ impl Model {
         }
         let mut request = words(&["SREM", &key]);
         request.extend(gone);
-        Write { request, integer: Some(removed as i64) }
+        Write::of(request, Some(removed as i64))
     }
 
     /// Two keys in one write: they must never differ.
@@ -221,7 +228,28 @@ impl Model {
         let value = number.to_string();
         self.keys.insert(left.clone(), Content::Text(value.clone()));
         self.keys.insert(right.clone(), Content::Text(value.clone()));
-        Write { request: words(&["MSET", &left, &value, &right, &value]), integer: None }
+        Write::of(words(&["MSET", &left, &value, &right, &value]), None)
+    }
+
+    /// Several writes that are there or not, all of them: keys are deleted and made again in it.
+    fn transact(&mut self, number: u64, slot: u64, chance: u64) -> Write {
+        let mut requests = vec![words(&["MULTI"])];
+        let mut add = |write: Write| requests.extend(write.requests);
+        for step in 0..2 + slot / 2 {
+            let slot = (slot + step) % SLOTS;
+            add(match step % 5 {
+                0 => self.set(number, slot, chance),
+                1 => self.push(number),
+                2 => self.set_field(number, slot),
+                3 if self.keys.contains_key(&self.key(&format!("text{slot}"))) => {
+                    self.delete_or_rename(number, slot)
+                }
+                3 => self.set_pair(number),
+                _ => self.increment(),
+            });
+        }
+        requests.push(words(&["EXEC"]));
+        Write { requests, integer: None }
     }
 
     fn append(&mut self, number: u64) -> Write {
@@ -230,30 +258,30 @@ impl Model {
         let Content::Text(text) = content else { unreachable!("the growing text is a string") };
         if text.len() > 2000 {
             *text = number.to_string();
-            return Write { request: words(&["SET", &key, text]), integer: None };
+            return Write::of(words(&["SET", &key, text]), None);
         }
         let piece = format!("{number},");
         text.push_str(&piece);
         let length = text.len() as i64;
-        Write { request: words(&["APPEND", &key, &piece]), integer: Some(length) }
+        Write::of(words(&["APPEND", &key, &piece]), Some(length))
     }
 
     fn set_expiring(&mut self, number: u64) -> Write {
         let key = self.key("expiring");
         let at = FAR_MS + number;
         self.keys.insert(key.clone(), Content::Expiring(number.to_string(), at));
-        Write { request: words(&["SET", &key, &number.to_string(), "PXAT", &at.to_string()]), integer: None }
+        Write::of(words(&["SET", &key, &number.to_string(), "PXAT", &at.to_string()]), None)
     }
 
     fn delete_or_rename(&mut self, number: u64, slot: u64) -> Write {
         let key = self.key(&format!("text{slot}"));
         let content = self.keys.remove(&key).expect("the caller has looked");
         if number.is_multiple_of(2) {
-            return Write { request: words(&["DEL", &key]), integer: Some(1) };
+            return Write::of(words(&["DEL", &key]), Some(1));
         }
         let to = self.key("renamed");
         self.keys.insert(to.clone(), content);
-        Write { request: words(&["RENAME", &key, &to]), integer: None }
+        Write::of(words(&["RENAME", &key, &to]), None)
     }
 
     /// Reads what the server holds of this writer's keys.

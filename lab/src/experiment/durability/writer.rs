@@ -9,6 +9,7 @@ use super::judge::History;
 use super::model::Model;
 use crate::client::{self, Client};
 use crate::error::{LabError, Result};
+use tarn_resp::Frame;
 
 /// A server that does not answer for so long is broken.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,7 +36,7 @@ pub fn write_until_the_end(
     while !stop.load(Ordering::Relaxed) {
         let writes: Vec<_> = (0..pipeline).map(|_| model.advance()).collect();
         for write in &writes {
-            client.queue(&write.request);
+            write.requests.iter().for_each(|request| client.queue(request));
         }
         let now = Instant::now();
         history.sent.resize(history.sent.len() + pipeline, now);
@@ -43,20 +44,23 @@ pub fn write_until_the_end(
             return excused(history, error);
         }
         for write in &writes {
-            let reply = match client.receive() {
-                Ok(reply) => reply,
+            // The last is that of the request, or of EXEC.
+            let replies: Result<Vec<Frame>> = write.requests.iter().map(|_| client.receive()).collect();
+            let reply = match replies.map(|mut replies| replies.pop()) {
+                Ok(reply) => reply.expect("a write has a request"),
                 Err(error) => return excused(history, error),
             };
             let is_right = match write.integer {
                 Some(expected) => reply.as_integer() == Some(expected),
+                None if write.requests.len() > 1 => {
+                    client::elements(&reply).is_ok_and(|replies| replies.len() == write.requests.len() - 2)
+                }
                 None => reply.as_bytes() == Some(b"OK"),
             };
             if !is_right {
-                return Err(LabError::Reply(format!(
-                    "{}: {reply}, expected {:?}",
-                    write.request.join(" "),
-                    write.integer
-                )));
+                let requests = write.requests.iter().flatten().cloned().collect::<Vec<_>>().join(" ");
+                let expected = write.integer;
+                return Err(LabError::Reply(format!("{requests}: {reply}, expected {expected:?}")));
             }
             history.acknowledged.push(Instant::now());
         }
