@@ -248,7 +248,8 @@ fn a_set_that_is_damaged_incomplete_or_mixed_is_refused_by_name() {
     // A file of the same name from another backup.
     let last_of_other = log_files(&other.folder.path("third")).pop().unwrap();
     std::fs::copy(last_of_other, &set.log_file).unwrap();
-    refused(&all, &name);
+    // Two files that are a header alone have the same CRC, as a header ends with its own; then the log tells.
+    refused(&all, name.trim_start_matches("0-"));
     std::fs::write(&set.log_file, &content).unwrap();
 
     let manifest = folder.path("third/backup.manifest");
