@@ -86,3 +86,45 @@ fn a_connection_may_want_more_than_the_server_or_less() {
     assert_eq!(hasty.whole("WAITAOF 1 0 0"), "*[:1 :0]");
     assert!(number(&mut hasty, "log_durable_lsn") > last);
 }
+
+#[test]
+fn what_is_older_than_the_switched_log_or_the_file_beside_it_is_refused() {
+    let without = ["--appendonly", "no"];
+    let mut running = Running::start(&without);
+    let mut client = running.connect();
+    assert_eq!(client.ask("SET key before"), "+OK");
+    assert_eq!(client.ask("SAVE"), "+OK");
+    let (checkpoints, older) = (running.folder.path("checkpoints"), running.folder.path("older"));
+    std::fs::create_dir(&older).unwrap();
+    for file in std::fs::read_dir(&checkpoints).unwrap().map(Result::unwrap) {
+        std::fs::copy(file.path(), older.join(file.file_name())).unwrap();
+    }
+    assert_eq!(client.ask("SET key after"), "+OK");
+    assert_eq!(client.ask("CONFIG SET appendonly yes"), "+OK");
+    is_on(&mut client);
+    drop(running.server.take());
+    let newer = running.folder.path("newer");
+    std::fs::rename(&checkpoints, &newer).unwrap();
+    std::fs::rename(&older, &checkpoints).unwrap();
+    let port = running.port.to_string();
+    let refusal = running.folder.refusal(&["--port", &port]);
+    assert!(refusal.contains("and the log goes on from one with all up to"), "{refusal}");
+    std::fs::rename(&checkpoints, &older).unwrap();
+    std::fs::rename(&newer, &checkpoints).unwrap();
+
+    // A switched log has left a checkpoint; then an RDB file was written.
+    let rdb = ["--checkpoint-format", "rdb", "--appendonly", "no"];
+    running.restart_with(&["--checkpoint-format", "rdb"]);
+    let mut client = running.connect();
+    assert_eq!(client.ask("GET key"), "after");
+    assert_eq!(client.ask("CONFIG SET appendonly no"), "+OK");
+    is_off(&mut client);
+    assert_eq!(client.ask("SET key last"), "+OK");
+    assert_eq!(client.ask("SAVE"), "+OK");
+    drop(running.server.take());
+    let refusal = running.folder.refusal(&[&["--port", &port], &rdb[..]].concat());
+    assert!(refusal.contains("is older than") && refusal.contains("dump.rdb"), "{refusal}");
+    std::fs::rename(&checkpoints, running.folder.path("away")).unwrap();
+    running.restart_with(&rdb);
+    assert_eq!(running.connect().ask("GET key"), "last");
+}
