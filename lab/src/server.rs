@@ -3,10 +3,13 @@
 //! A [`Plan`] says what to start (which product, with which directives, in which directory, on which cores);
 //! a [`Server`] is a running one. Dropping a `Server` kills it, so no experiment leaves one behind.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rand::Rng;
@@ -192,19 +195,24 @@ impl Plan {
     }
 }
 
-/// A port on the loopback interface that nobody listens on at this moment. It lies below the range from which
-/// the system takes the ports of outgoing connections, so that none of these is given it meanwhile.
-fn free_port() -> Result<u16> {
+/// A port on the loopback interface that nobody listens on at this moment, and that was not given before: who
+/// is slow to listen would find another there. It lies below the range from which the system takes the ports
+/// of outgoing connections, and of those who listen anywhere, so that none of these is given it meanwhile.
+pub fn free_port() -> Result<u16> {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let mut rng = rand::rng();
     let mut last = None;
     for _ in 0..100 {
         let port = rng.random_range(20_000..32_000);
-        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-            Ok(_) => return Ok(port),
+        let is_free = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+        let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+        match is_free {
+            Ok(_) if given.insert(port) => return Ok(port),
+            Ok(_) => {}
             Err(error) => last = Some(error),
         }
     }
-    Err(last.expect("there were tries")).doing(|| "look for a free port".to_owned())
+    Err(last.unwrap_or_else(|| io::ErrorKind::AddrInUse.into())).doing(|| "look for a free port".to_owned())
 }
 
 /// A server that was started. Dropping it kills it.

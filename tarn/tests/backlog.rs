@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ impl Drop for Server {
 
 /// A server whose log is behind as soon as four kilobytes wait to be written.
 fn start(folder: &std::path::Path) -> (Server, String) {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = tarn_lab::server::free_port().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tarn"));
     command.args(["serve", "--port", &port.to_string(), "--threads", "2", "--loglevel", "warning"]);
     command.args(["--log-backlog-limit", &LIMIT_BYTES.to_string()]);

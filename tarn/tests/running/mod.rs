@@ -7,11 +7,10 @@ pub mod scrape;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -268,14 +267,5 @@ pub fn eventually<T>(mut what: impl FnMut() -> Option<T>) -> T {
 }
 
 pub fn free_port() -> u16 {
-    // Each only once: of two tests with the same port one would talk to the server of the other.
-    static GIVEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
-    loop {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut given = GIVEN.lock().unwrap();
-        if !given.contains(&port) {
-            given.push(port);
-            return port;
-        }
-    }
+    tarn_lab::server::free_port().unwrap()
 }

@@ -4,7 +4,6 @@
 use crate::client::Client;
 use crate::reply::Reply;
 use std::fs::File;
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -88,7 +87,7 @@ impl Server {
         let folder = tempfile::tempdir().map_err(shown)?;
         let log_path = folder.path().join("output");
         let log = File::create(&log_path).map_err(shown)?;
-        let port = free_port().map_err(shown)?;
+        let port = tarn_lab::server::free_port().map_err(|error| error.to_string())?;
         let mut command = kind.start_command();
         command.args([
             "--port",
@@ -139,8 +138,4 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
