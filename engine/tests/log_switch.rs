@@ -99,7 +99,7 @@ impl Store {
             NOW,
         );
         self.engine.compactor().checkpoint_ended(self.checkpoints.current().map(|checkpoint| checkpoint.cut));
-        taken.is_ok() && self.log.as_ref().is_some_and(|log| log.confirm().is_ok())
+        taken.is_ok() && self.log.as_ref().is_some_and(|log| log.replaced().confirm().is_ok())
     }
 
     fn write(&self, rng: &mut SmallRng) -> bool {

@@ -61,9 +61,9 @@ pub fn follow_config(server: &Shared, store: &Store) -> Result<(), SwitchError> 
 /// Lets a log count that was switched on. REQUIRES: a checkpoint was taken since.
 pub fn confirm(store: &Store) -> Result<(), DiskError> {
     let Some(open) = store.log.load_full() else { return Ok(()) };
-    if let Some(log) = open.log.lock().as_ref() {
-        log.confirm()?;
-    }
+    // Without the lock, which others wait for: what is removed may be long.
+    let replaced = open.log.lock().as_ref().map(Log::replaced);
+    replaced.map_or(Ok(()), |replaced| replaced.confirm())?;
     if open.pending.swap(false, Ordering::Relaxed) {
         tracing::info!("The log is on: a start finds every change from now on");
     }

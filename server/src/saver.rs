@@ -16,6 +16,8 @@ use tarn_engine::checkpoint::{Algorithm, CheckpointError, Checkpoints, Pace, Tak
 
 /// After a failure the rules wait so long before they try again.
 const RETRY: Duration = Duration::from_secs(5);
+/// The log is not switched on again, when that failed, before so many times as long as it took.
+const SWITCH_REST: u32 = 10;
 /// How often the operator is told how far a checkpoint has come.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
 /// Threads that write a checkpoint, beside the one that reads the store.
@@ -52,6 +54,8 @@ pub struct Status {
     pub last_took: Duration,
     /// Whether the log is to be shortened when the checkpoint is there that is wanted for it.
     pub rewrites: bool,
+    /// Whether the last such checkpoint failed.
+    pub rewrite_failed: bool,
     /// Why the log could not be switched on or off, if so.
     pub switch_error: Option<String>,
 }
@@ -69,7 +73,8 @@ struct State {
     stopping: bool,
     /// The log is to be switched on or off.
     switches: bool,
-    last_switch: Option<Instant>,
+    /// When that failed, it is not tried again before then.
+    switch_rests_until: Option<Instant>,
     last_attempt: Option<Instant>,
     last_told: Option<Instant>,
 }
@@ -167,9 +172,10 @@ impl Saver {
             }
             if std::mem::take(&mut state.switches) {
                 drop(state);
+                let began = Instant::now();
                 let outcome = server.store().map_or(Ok(()), |store| log_switch::follow_config(server, store));
                 state = self.state.lock();
-                self.note_switch(&mut state, outcome);
+                self.note_switch(&mut state, began, outcome);
                 continue;
             }
             if state.asked == state.answered {
@@ -192,12 +198,16 @@ impl Saver {
             }
             state = self.state.lock();
             state.status.rewrites &= !rewrites;
+            if rewrites {
+                state.status.rewrite_failed = outcome.is_err();
+            }
             self.answer(&mut state, server, changes, began, outcome);
         }
     }
 
-    fn note_switch(&self, state: &mut State, outcome: Result<(), SwitchError>) {
-        state.last_switch = Some(Instant::now());
+    fn note_switch(&self, state: &mut State, began: Instant, outcome: Result<(), SwitchError>) {
+        // A long log that is read in vain is not read all the time.
+        state.switch_rests_until = Some(Instant::now() + RETRY.max(SWITCH_REST * began.elapsed()));
         let error = outcome.err().map(|error| error.to_string());
         if let Some(error) = error.as_ref().filter(|_| state.status.switch_error != error) {
             tracing::error!("{error}");
@@ -255,7 +265,7 @@ impl Saver {
         }
         if store.log.load().is_some() != config.appendonly {
             let rests = state.status.switch_error.is_some()
-                && state.last_switch.is_some_and(|at| at.elapsed() < RETRY);
+                && state.switch_rests_until.is_some_and(|until| Instant::now() < until);
             state.switches |= !rests;
             self.changed.notify_all();
         }

@@ -34,10 +34,17 @@ pub struct Log {
     pipeline: Arc<Pipeline>,
     flights: Vec<JoinHandle<()>>,
     keepers: Vec<JoinHandle<()>>,
-    /// The first of its directories.
+    replaced: Arc<Replaced>,
+}
+
+/// What a log that was switched on takes the place of: see [`Reader::into_log_behind`].
+pub struct Replaced {
+    disk: Arc<dyn Disk>,
+    /// The first of the log's directories.
     directory: PathBuf,
     /// The files that go when the log counts; `None` once it does.
-    replaced: Mutex<Option<Vec<ClosedFile>>>,
+    files: Mutex<Option<Vec<ClosedFile>>>,
+    /// Nobody else opens the log before the last of its files is gone, be it closed meanwhile.
     _locks: Vec<Box<dyn DiskLock>>,
 }
 
@@ -96,23 +103,12 @@ impl Log {
 
     /// Whether a log that was switched on still waits for its checkpoint: see [`Reader::into_log_behind`].
     pub fn is_pending(&self) -> bool {
-        self.replaced.lock().is_some()
+        self.replaced.files.lock().is_some()
     }
 
-    /// Lets the log count, and removes what it replaces. REQUIRES: a checkpoint of this log has all up to its
-    /// base.
-    pub fn confirm(&self) -> DiskResult<()> {
-        let mut replaced = self.replaced.lock();
-        let Some(files) = &mut *replaced else { return Ok(()) };
-        let disk = &*self.pipeline.disk;
-        while let Some(file) = files.last() {
-            remove_if_there(disk, file.path())?;
-            files.pop();
-        }
-        // The names that are left after a loss of power are of an era that does not count.
-        remove_pending(disk, &self.directory)?;
-        *replaced = None;
-        Ok(())
+    /// What it takes the place of, if it was switched on.
+    pub fn replaced(&self) -> Arc<Replaced> {
+        self.replaced.clone()
     }
 
     fn stop(&mut self) {
@@ -121,6 +117,23 @@ impl Log {
             // A thread that panicked has said so itself.
             let _ = thread.join();
         }
+    }
+}
+
+impl Replaced {
+    /// Lets the log count, and removes what it replaces, which may take long. REQUIRES: a checkpoint of the
+    /// log has all up to its base.
+    pub fn confirm(&self) -> DiskResult<()> {
+        let mut replaced = self.files.lock();
+        let Some(files) = &mut *replaced else { return Ok(()) };
+        while let Some(file) = files.last() {
+            remove_if_there(&*self.disk, file.path())?;
+            files.pop();
+        }
+        // The names that are left after a loss of power are of an era that does not count.
+        remove_pending(&*self.disk, &self.directory)?;
+        *replaced = None;
+        Ok(())
     }
 }
 
@@ -145,7 +158,7 @@ impl Reader {
 
     /// As [`Reader::into_log`], for a store whose newest record is `newest` and which is not what the log
     /// tells: begins behind both, and everything that was read is no part of the log any more as soon as
-    /// [`Log::confirm`] is called. Who opens the log before that finds it as it was, unless there is a
+    /// [`Replaced::confirm`] is called. Who opens the log before that finds it as it was, unless there is a
     /// checkpoint by then that has all up to its new beginning.
     pub fn into_log_behind(self, newest: Lsn) -> Result<(Log, Recovered), OpenError> {
         let mut finished = self.finish()?;
@@ -164,10 +177,11 @@ impl Finished {
         let recovered = finished.recovered.clone();
         let flights_each = finished.options.flushes_in_flight.max(1);
         let (lanes, directory) = (finished.paths.len(), finished.paths[0].clone());
-        let (pipeline, locks) = begin(finished)?;
+        let (disk, files) = (finished.disk.clone(), Mutex::new(replaced));
+        let (pipeline, _locks) = begin(finished)?;
         let pipeline = Arc::new(pipeline);
-        let (flights, keepers, replaced) = (Vec::new(), Vec::new(), Mutex::new(replaced));
-        let mut log = Log { pipeline, flights, keepers, directory, replaced, _locks: locks };
+        let replaced = Arc::new(Replaced { disk, directory, files, _locks });
+        let mut log = Log { pipeline, flights: Vec::new(), keepers: Vec::new(), replaced };
         for index in 0..lanes * flights_each {
             let flight = Flight { lane: index % lanes, handle: index / lanes };
             log.flights.push(spawn("tarn-log-flight", &log.pipeline, move |pipeline| flight.run(pipeline)));

@@ -44,7 +44,7 @@ pub(crate) use file::{create_over, file_name};
 pub use format::FormatError;
 pub(crate) use format::{put_varint, take_varint};
 pub use group::Group;
-pub use handle::Log;
+pub use handle::{Log, Replaced};
 pub(crate) use identity::give_identity;
 pub use options::{LogOptions, SyncMode};
 pub(crate) use pin::{Pinned, PinnedFile};

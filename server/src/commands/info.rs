@@ -182,7 +182,8 @@ fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("aof_rewrite_scheduled", 0);
     let took = |took: Option<Duration>| took.map_or(-1, |took| took.as_secs() as i64);
     report.line("aof_last_rewrite_time_sec", took(compactions.round_took));
-    report.line("aof_last_bgrewrite_status", if compactions.error.is_some() { "err" } else { "ok" });
+    let failed = compactions.error.is_some() || cx.server.saver.status().rewrite_failed;
+    report.line("aof_last_bgrewrite_status", if failed { "err" } else { "ok" });
     report.line("aof_rewrites", compactions.rounds);
     if let Some(error) = cx.server.saver.status().switch_error {
         report.line("log_switch_error", error);

@@ -25,6 +25,24 @@ fn assert_works_again(client: &mut Connection) {
 }
 
 #[test]
+fn a_log_that_cannot_be_written_anew_says_so() {
+    let running = Running::start(&["--log-compaction", "rewrite", "--save", ""]);
+    let mut client = running.connect();
+    fill(&mut client, 1);
+    let (directory, away) = (running.folder.path("checkpoints"), running.folder.path("away"));
+    std::fs::rename(&directory, &away).unwrap();
+    std::fs::write(&directory, "in the way").unwrap();
+    let rewrite = |client: &mut Connection, outcome: &str| {
+        assert!(client.ask("BGREWRITEAOF").starts_with('+'));
+        eventually(|| (field(client, "aof_last_bgrewrite_status")? == outcome).then_some(()));
+    };
+    rewrite(&mut client, "err");
+    std::fs::remove_file(&directory).unwrap();
+    std::fs::rename(&away, &directory).unwrap();
+    rewrite(&mut client, "ok");
+}
+
+#[test]
 fn a_file_in_the_way_fails_checkpoints_until_it_is_gone() {
     for algorithm in ["piggyback", "hourglass", "fork"] {
         let mut running = Running::start(&["--appendonly", "no", "--snapshot-algorithm", algorithm]);
