@@ -61,6 +61,12 @@ pub trait Disk: Send + Sync + Debug {
         self.open(path)
     }
 
+    /// Opens a new, empty file that is going to be written once, from front to back, in pieces aligned to
+    /// [`SCAN_ALIGN_BYTES`]: past the operating system's cache where it can be.
+    fn open_to_stream(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
+        self.open(path)
+    }
+
     /// Gives a file another name in place of whatever had it.
     fn rename(&self, from: &Path, to: &Path) -> DiskResult<()>;
 
@@ -89,8 +95,8 @@ pub trait Disk: Send + Sync + Debug {
     fn random(&self) -> u64;
 }
 
-/// What is read of a file that was opened to be scanned begins at a multiple of this, in the file and in
-/// memory, and is as long as a multiple of it.
+/// What is read of a file that was opened to be scanned, or written to one that was opened to be streamed to,
+/// begins at a multiple of this, in the file and in memory, and is as long as a multiple of it.
 pub const SCAN_ALIGN_BYTES: usize = 4096;
 
 /// An open file.

@@ -7,9 +7,11 @@ pub mod clock;
 pub mod disk;
 #[expect(clippy::disallowed_methods, reason = "the one door to what clippy.toml forbids elsewhere")]
 pub mod os;
+mod outgoing;
 pub mod sim;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use disk::{Disk, DiskError, DiskFile, DiskLock, DiskResult, SCAN_ALIGN_BYTES};
 pub use os::OsDisk;
+pub use outgoing::Outgoing;
 pub use sim::{Crash, Fault, SimDisk, SimOptions};

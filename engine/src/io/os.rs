@@ -55,6 +55,13 @@ impl Disk for OsDisk {
         }
     }
 
+    fn open_to_stream(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
+        match open_direct_to_write(path) {
+            Some(file) => Ok(Arc::new(OsFile { file, path: path.to_path_buf() })),
+            None => self.open(path),
+        }
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> DiskResult<()> {
         fs::rename(from, to).map_err(|error| DiskError::new("rename", from, error))
     }
@@ -171,7 +178,7 @@ fn open(options: &OpenOptions, action: &'static str, path: &Path) -> DiskResult<
 /// Opens a file to be read past the operating system's cache, which halves the processor time of reading a
 /// cold file; `None` if its bytes are in the cache, or the file system cannot do it.
 fn open_direct(path: &Path) -> Option<File> {
-    use rustix::fs::{Advice, OFlags, fadvise};
+    use rustix::fs::{Advice, fadvise};
     let cached = File::open(path).ok()?;
     let middle = cached.metadata().ok()?.len() / 2;
     // Not to read a page that is not there, and its neighbours, only to see that.
@@ -183,13 +190,27 @@ fn open_direct(path: &Path) -> Option<File> {
     if look(&mut byte) != Err(rustix::io::Errno::AGAIN) {
         return None;
     }
-    let flags = OFlags::DIRECT.bits().cast_signed();
-    let direct = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let direct = OpenOptions::new().read(true).custom_flags(DIRECT).open(path).ok()?;
     // Some file systems refuse only the reading.
+    with_aligned_page(|page| direct.read_at(page, 0)).ok()?;
+    Some(direct)
+}
+
+/// Opens an empty file to be written past the operating system's cache; `None` if the file system cannot do
+/// it.
+fn open_direct_to_write(path: &Path) -> Option<File> {
+    let direct = OpenOptions::new().write(true).custom_flags(DIRECT).open(path).ok()?;
+    // Some file systems refuse only the writing.
+    with_aligned_page(|page| direct.write_at(page, 0)).ok()?;
+    Some(direct)
+}
+
+const DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+
+fn with_aligned_page<T>(act: impl FnOnce(&mut [u8]) -> T) -> T {
     let mut page = vec![0; 2 * SCAN_ALIGN_BYTES];
     let start = page.as_ptr().align_offset(SCAN_ALIGN_BYTES);
-    direct.read_at(&mut page[start..start + SCAN_ALIGN_BYTES], 0).ok()?;
-    Some(direct)
+    act(&mut page[start..start + SCAN_ALIGN_BYTES])
 }
 
 fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {

@@ -20,22 +20,19 @@
 use std::sync::Arc;
 
 use super::appender::Appender;
-use super::block::{BlockHeader, padded_length, seal};
+use super::block::BlockHeader;
 use super::closed::{ClosedFile, Contents};
-use super::condensed::{Condensed, Condenser, Part, Table};
+use super::condensed::{Condenser, Part, Table};
 use super::error::{Damage, LogError};
 use super::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
 use super::format::{
-    BLOCK_ALIGN_BYTES, BLOCK_CONDENSED, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES,
-    FormatError,
+    BLOCK_ALIGN_BYTES, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES, FormatError,
 };
-use crate::io::{Disk, DiskError, DiskFile, DiskResult};
+use crate::io::{Disk, DiskError, DiskFile, DiskResult, Outgoing};
 use crate::record::{Lsn, Write};
 
 /// What is read in one go.
 const READ_BYTES: usize = if cfg!(test) { 700 } else { 256 << 10 };
-/// Bytes that are synced in one go: a device that is given a whole file at once keeps others waiting.
-const SYNC_BYTES: u64 = 2 << 20;
 
 /// Why a compaction was given up. The log is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -180,7 +177,7 @@ impl Appender {
         let needed = before().map(|compaction| compaction.needed).fold(keeper.dropped_up_to(), Lsn::max);
         let unfit = before().map(|compaction| compaction.unfit).fold(Lsn::ZERO, Lsn::max);
         let file = create_over(&**self.disk(), &unfinished_path(&last.path))?;
-        let mut copy = Copy::new(file, header.file_id, FILE_HEADER_BYTES as u64);
+        let mut copy = Copy::new(Outgoing::new(self.disk(), file), header.file_id)?;
         let mut compacted = Compacted::default();
         let mut condenser = Condenser::default();
         for file in files {
@@ -209,8 +206,9 @@ impl Appender {
         let first_number = *first.header.numbers().start();
         let compaction = Compaction { timestamp, durable, first_number, base, checkpoint, needed, unfit };
         header.compaction = Some(compaction);
-        copy.file.write_all_at(&header.encode(), 0)?;
-        copy.file.sync_data()?;
+        let file = copy.outgoing.finish()?;
+        file.write_all_at(&header.encode(), 0)?;
+        file.sync_data()?;
         compacted.bytes_after = copy.offset;
         compacted.records_after = copy.contents.records;
         Ok((ClosedFile::new(&last.path, &header, copy.offset, copy.contents), compacted))
@@ -218,20 +216,20 @@ impl Appender {
 }
 
 /// The file that takes the place of others, as far as it is written.
-pub(super) struct Copy {
-    file: Arc<dyn DiskFile>,
+struct Copy {
+    outgoing: Outgoing,
     file_id: u64,
-    pub(super) offset: u64,
-    /// Up to where it is synced.
-    synced: u64,
+    offset: u64,
     contents: Contents,
     buffer: Vec<u8>,
 }
 
 impl Copy {
-    /// A file that is written from `offset` on.
-    pub(super) fn new(file: Arc<dyn DiskFile>, file_id: u64, offset: u64) -> Copy {
-        Copy { file, file_id, offset, synced: 0, contents: Contents::default(), buffer: Vec::new() }
+    /// A file with room for its header.
+    fn new(mut outgoing: Outgoing, file_id: u64) -> DiskResult<Copy> {
+        outgoing.push(&[0; FILE_HEADER_BYTES])?;
+        let offset = FILE_HEADER_BYTES as u64;
+        Ok(Copy { outgoing, file_id, offset, contents: Contents::default(), buffer: Vec::new() })
     }
 
     /// Writes the blocks that are full.
@@ -241,33 +239,16 @@ impl Copy {
         keeper: &mut dyn Keeper,
     ) -> Result<(), CompactionError> {
         for block in condenser.full.drain(..) {
-            let length = self.write(&block)?;
-            if self.offset - self.synced >= SYNC_BYTES {
-                self.file.sync_data()?;
-                self.synced = self.offset;
-            }
+            let length = block.seal(self.file_id, self.offset, &mut self.buffer);
+            self.outgoing.push(&self.buffer)?;
+            self.offset += length;
+            self.contents.add(block.sequence, block.first, Lsn(block.first.0 + block.lsns - 1));
+            self.contents.records -= block.lsns - u64::from(block.count);
             if !keeper.moved(length) {
                 return Err(CompactionError::Stopped);
             }
         }
         Ok(())
-    }
-
-    pub(super) fn write(&mut self, block: &Condensed) -> DiskResult<u64> {
-        let Condensed { sequence, first, count, lsns, ref body } = *block;
-        self.buffer.clear();
-        self.buffer.resize(BLOCK_HEADER_BYTES, 0);
-        self.buffer.extend_from_slice(body);
-        let length = padded_length(self.buffer.len(), self.offset, BLOCK_ALIGN_BYTES);
-        // The file's header says what is durable.
-        let (file_id, durable, flags, body_crc) = (self.file_id, 0, BLOCK_CONDENSED, 0);
-        let header = BlockHeader { file_id, sequence, durable, first, count, flags, length, body_crc };
-        seal(&mut self.buffer, header);
-        self.file.write_all_at(&self.buffer, self.offset)?;
-        self.offset += length;
-        self.contents.add(sequence, first, Lsn(first.0 + lsns - 1));
-        self.contents.records -= lsns - u64::from(count);
-        Ok(length)
     }
 }
 

@@ -15,9 +15,11 @@
 //!   the first of them begins; `gap` how many sequences lie between two.
 //! - So each sequence of the log is still in exactly one place, as long as nothing is lost.
 
-use super::block::BlockHeader;
+use super::block::{BlockHeader, padded_length, seal};
 use super::file::{LSN_END, NUMBERS_END};
-use super::format::{BLOCK_CONDENSED, FormatError, put_varint, take_varint};
+use super::format::{
+    BLOCK_ALIGN_BYTES, BLOCK_CONDENSED, BLOCK_HEADER_BYTES, FormatError, put_varint, take_varint,
+};
 use super::records::Records;
 use crate::record::{Lsn, Write};
 
@@ -112,6 +114,21 @@ pub(super) struct Condensed {
     /// How many records there were.
     pub(super) lsns: u64,
     pub(super) body: Vec<u8>,
+}
+
+impl Condensed {
+    /// Its bytes, in place of what is in `buffer`, at this offset of a file; and how many they are.
+    pub(super) fn seal(&self, file_id: u64, offset: u64, buffer: &mut Vec<u8>) -> u64 {
+        let Condensed { sequence, first, count, ref body, .. } = *self;
+        buffer.clear();
+        buffer.resize(BLOCK_HEADER_BYTES, 0);
+        buffer.extend_from_slice(body);
+        let length = padded_length(buffer.len(), offset, BLOCK_ALIGN_BYTES);
+        // The file's header says what is durable.
+        let (durable, flags, body_crc) = (0, BLOCK_CONDENSED, 0);
+        seal(buffer, BlockHeader { file_id, sequence, durable, first, count, flags, length, body_crc });
+        length
+    }
 }
 
 /// Makes condensed blocks of the blocks of a directory, given in their order.

@@ -17,7 +17,6 @@
 
 use std::path::{Path, PathBuf};
 
-use super::compaction::Copy;
 use super::condensed::{Condenser, Part, Table};
 use super::error::OpenError;
 use super::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
@@ -131,14 +130,16 @@ fn tell_voids(disk: &dyn Disk, source: &mut Source) -> DiskResult<()> {
         tally.contents.records -= own.lsns;
     }
     condenser.finish();
-    let mut copy = Copy::new(replacement.clone(), file.header.file_id, tally.kept_bytes);
+    let (mut offset, mut buffer) = (tally.kept_bytes, Vec::new());
     for block in condenser.full.drain(..) {
-        copy.write(&block)?;
+        let length = block.seal(file.header.file_id, offset, &mut buffer);
+        replacement.write_all_at(&buffer, offset)?;
+        offset += length;
     }
     replacement.sync_data()?;
     publish(disk, &unfinished, &file.path)?;
-    (tally.kept_bytes, tally.is_gone) = (copy.offset, false);
-    (file.file, file.bytes) = (disk.open(&file.path)?, copy.offset);
+    (tally.kept_bytes, tally.is_gone) = (offset, false);
+    (file.file, file.bytes) = (disk.open(&file.path)?, offset);
     Ok(())
 }
 
