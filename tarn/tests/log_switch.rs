@@ -128,3 +128,36 @@ fn what_is_older_than_the_switched_log_or_the_file_beside_it_is_refused() {
     running.restart_with(&rdb);
     assert_eq!(running.connect().ask("GET key"), "last");
 }
+
+/// More directories join as they are; fewer are a log of their own, which goes on from a checkpoint.
+#[test]
+fn a_log_moves_to_more_directories_and_to_fewer() {
+    let mut running = Running::start(&["--log-dir", "a", "b", "c"]);
+    let mut client = running.connect();
+    write(&mut client, 1);
+    assert_eq!(client.whole("WAITAOF 1 0 0"), "*[:1 :0]");
+    let before = digest(&mut client);
+    running.restart_with(&["--log-dir", "a", "b", "c", "d"]);
+    assert_eq!(digest(&mut running.connect()), before);
+    client = running.connect();
+    write(&mut client, 2);
+    let written = digest(&mut client);
+    let port = running.port.to_string();
+    let fewer = ["--log-dir", "n"];
+    client.send("SHUTDOWN SAVE");
+    assert!(running.server.take().unwrap().wait().success());
+    let refusal = running.folder.refusal(&["--port", &port, "--log-dir", "a", "b", "c"]);
+    assert!(refusal.contains("it is one of 4 directories of a log, and only 3 are given"), "{refusal}");
+    assert!(refusal.contains("to go on with fewer"), "{refusal}");
+
+    running.restart_with(&[&fewer[..], &["--appendonly", "no"]].concat());
+    client = running.connect();
+    assert_eq!(digest(&mut client), written);
+    assert_eq!(client.ask("CONFIG SET appendonly yes"), "+OK");
+    is_on(&mut client);
+    write(&mut client, 3);
+    assert_eq!(client.whole("WAITAOF 1 0 0"), "*[:1 :0]");
+    let written = digest(&mut client);
+    running.restart_with(&fewer);
+    assert_eq!(digest(&mut running.connect()), written);
+}

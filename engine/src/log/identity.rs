@@ -25,6 +25,9 @@ const LOCK_FILE: &str = "tarnlog.lock";
 const REPAIR_FILE: &str = "tarnlog.repair";
 /// Stands in the first directory while a log that was switched on waits for its checkpoint.
 const PENDING_FILE: &str = "tarnlog.pending";
+/// What to do if that is what was meant.
+const FEWER: &str = "; to go on with fewer, start with all once more, SHUTDOWN SAVE, start with --appendonly \
+                     no and a --log-dir of new ones, and CONFIG SET appendonly yes";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
@@ -283,13 +286,13 @@ fn check_members(members: &[Member]) -> Result<(), OpenError> {
         }
         if identity.index as usize > index {
             let reason =
-                format!("it is one of {count} directories of a log, and number {index} is not given");
+                format!("it is one of {count} directories of a log, and number {index} is not given{FEWER}");
             return Err(wrong(path, reason));
         }
     }
     if count as usize > members.len() {
         let reason =
-            format!("it is one of {count} directories of a log, and only {} are given", members.len());
+            format!("it is one of {count} directories of a log, and only {} are given{FEWER}", members.len());
         return Err(wrong(&first.path, reason));
     }
     Ok(())
