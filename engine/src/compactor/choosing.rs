@@ -5,7 +5,7 @@
 //! lists have no bits, so nobody knows what they would give back. Therefore a *round* over all files, the
 //! oldest first, is made when the log is twice as long as after the last one; in that order, removals go too.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     retry_at: Duration,
     /// When files could not be compacted.
     failed: HashMap<Place, Duration>,
+    /// Files that could not be compacted together: one of them may be why, so that each is tried alone.
+    apart: HashSet<Place>,
 }
 
 /// A round over all files: those that were there when it began, and are still to be done.
@@ -58,7 +60,8 @@ impl Plan {
     pub(super) fn is_round_due(&mut self, stock: &Stock, options: &CompactionOptions) -> bool {
         let after_round = *self.after_round.get_or_insert_with(|| stock.bytes_compacted());
         let bound = (after_round * ROUND_GROWTH).max(options.min_bytes * ROUND_GROWTH);
-        stock.bytes() >= bound && self.round.is_none()
+        // There may be nothing yet, of which nothing is twice as much.
+        !stock.files.is_empty() && stock.bytes() >= bound && self.round.is_none()
     }
 
     /// Begins a round over what was written up to now, be it in the files that are written to.
@@ -90,7 +93,7 @@ impl Plan {
         if chosen.is_none() && options.enabled && stock.bytes() >= options.min_bytes {
             chosen = self.most_wasteful(stock, options, now);
         }
-        Some(with_neighbours(stock, options, chosen?))
+        Some(self.with_neighbours(stock, options, chosen?))
     }
 
     fn next_of_round(&mut self, stock: &Stock, now: Duration) -> Option<usize> {
@@ -117,7 +120,9 @@ impl Plan {
         let Stock { files, wastes } = stock;
         let too_long = stock.bytes() * 100 > stock.live_bytes() * options.log_percent;
         let bound = if too_long { WASTE_MIN } else { options.file_percent as f64 / 100.0 };
-        self.failed.retain(|place, _| files.binary_search_by_key(place, ClosedFile::place).is_ok());
+        let is_there = |place: &Place| files.binary_search_by_key(place, ClosedFile::place).is_ok();
+        self.failed.retain(|place, _| is_there(place));
+        self.apart.retain(is_there);
         let rests = |file: &ClosedFile| {
             self.failed.get(&file.place()).is_some_and(|failed| now < *failed + FAILED_PAUSE)
         };
@@ -127,36 +132,49 @@ impl Plan {
 
     /// Notes that files were compacted.
     pub(super) fn note_done(&mut self, files: &[ClosedFile]) {
-        files.iter().for_each(|file| _ = self.failed.remove(&file.place()));
+        for place in files.iter().map(ClosedFile::place) {
+            self.failed.remove(&place);
+            self.apart.remove(&place);
+        }
     }
 
     /// Notes that files could not be compacted.
     pub(super) fn note_failed(&mut self, files: &[ClosedFile], now: Duration) {
         self.retry_at = now + RETRY_PAUSE;
-        self.failed.extend(files.iter().map(|file| (file.place(), now)));
-    }
-}
-
-/// Neighbours of which little is left become one with a file, unless that would copy much for little.
-fn with_neighbours(stock: &Stock, options: &CompactionOptions, chosen: usize) -> Range<usize> {
-    let files = &stock.files;
-    let mut chosen = chosen..chosen + 1;
-    let (mut live, mut length) = (stock.live_bytes_of(chosen.start), files[chosen.start].bytes());
-    let mut joins = |at: usize| {
-        let (its, bytes) = (stock.live_bytes_of(at), files[at].bytes());
-        let fits = live + its <= options.file_bytes && length + bytes <= 4 * options.file_bytes;
-        let joins = fits && its <= live.max(options.file_bytes / 16);
-        if joins {
-            (live, length) = (live + its, length + bytes);
+        match files {
+            [file] => _ = self.failed.insert(file.place(), now),
+            files => self.apart.extend(files.iter().map(ClosedFile::place)),
         }
-        joins
-    };
-    let follow = |at: usize| files[at - 1].is_followed_by(&files[at]);
-    while chosen.end < files.len() && follow(chosen.end) && joins(chosen.end) {
-        chosen.end += 1;
     }
-    while chosen.start > 0 && follow(chosen.start) && joins(chosen.start - 1) {
-        chosen.start -= 1;
+
+    /// Neighbours of which little is left become one with a file, unless that would copy much for little.
+    fn with_neighbours(&self, stock: &Stock, options: &CompactionOptions, chosen: usize) -> Range<usize> {
+        let files = &stock.files;
+        let mut chosen = chosen..chosen + 1;
+        let (mut live, mut length) = (stock.live_bytes_of(chosen.start), files[chosen.start].bytes());
+        let mut joins = |at: usize| {
+            let (its, bytes) = (stock.live_bytes_of(at), files[at].bytes());
+            let fits = live + its <= options.file_bytes && length + bytes <= 4 * options.file_bytes;
+            let joins = fits && its <= live.max(options.file_bytes / 16);
+            if joins {
+                (live, length) = (live + its, length + bytes);
+            }
+            joins
+        };
+        let is_apart = |file: &ClosedFile| {
+            let place = file.place();
+            self.apart.contains(&place) || self.failed.contains_key(&place)
+        };
+        let follow = |at: usize| {
+            let (file, next) = (&files[at - 1], &files[at]);
+            file.is_followed_by(next) && !is_apart(file) && !is_apart(next)
+        };
+        while chosen.end < files.len() && follow(chosen.end) && joins(chosen.end) {
+            chosen.end += 1;
+        }
+        while chosen.start > 0 && follow(chosen.start) && joins(chosen.start - 1) {
+            chosen.start -= 1;
+        }
+        chosen
     }
-    chosen
 }

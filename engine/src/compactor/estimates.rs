@@ -29,16 +29,16 @@ pub(super) type Place = (usize, u64);
 /// What is guessed of each file.
 #[derive(Debug, Default)]
 pub(super) struct Estimates {
-    known: HashMap<Place, Guess>,
+    pub(super) known: HashMap<Place, Guess>,
 }
 
 /// What is guessed of a file.
 #[derive(Clone, Copy, Debug, Default)]
-struct Guess {
+pub(super) struct Guess {
     /// Bits of its range that it has got its share of.
-    bits: u64,
+    pub(super) bits: u64,
     /// Its records that are needless.
-    needless: f64,
+    pub(super) needless: f64,
 }
 
 impl Estimates {
@@ -94,10 +94,8 @@ impl Estimates {
 
     /// Notes that `file` took the place of `others` and has the records `kept`, of which some may have become
     /// needless while they were copied.
-    pub(super) fn count(&mut self, others: &[ClosedFile], file: &Extent, kept: &Lsns, validity: &Validity) {
-        for other in others {
-            self.known.remove(&other.place());
-        }
+    pub(super) fn count(&mut self, others: &[Place], file: &Extent, kept: &Lsns, validity: &Validity) {
+        others.iter().for_each(|other| _ = self.known.remove(other));
         // First, as more may be set meanwhile.
         let bits = bits_of(file, validity);
         let (mut look, mut needless) = (Look::default(), 0);
@@ -110,7 +108,8 @@ impl Estimates {
         self.known.insert(file.place(), Guess { bits, needless: needless as f64 });
     }
 
-    fn needless(&self, place: Place) -> f64 {
+    /// Records of a file that are needless.
+    pub(super) fn needless(&self, place: Place) -> f64 {
         self.known.get(&place).map_or(0.0, |guess| guess.needless)
     }
 }

@@ -16,6 +16,8 @@
 
 mod choosing;
 mod estimates;
+#[cfg(test)]
+mod estimates_tests;
 mod lsns;
 mod needs;
 mod options;

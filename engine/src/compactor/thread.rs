@@ -15,7 +15,7 @@ use crate::log::{Appender, ClosedFile, Compacted, CompactionError, Extent, Look}
 use crate::record::Lsn;
 
 use super::choosing::Plan;
-use super::estimates::{Estimates, extents};
+use super::estimates::{Estimates, Place, extents};
 use super::lsns::Lsns;
 use super::needs::Needs;
 use super::options::CompactionOptions;
@@ -323,7 +323,8 @@ impl Compactor {
         all.retain(|other| other.first <= file.last && file.first <= other.last);
         let validity = engine.validity();
         needs.dropped.each(|lsns| self.estimates.lock().forget(lsns, &all, validity));
-        self.estimates.lock().count(files, &file, &needs.kept, validity);
+        let others: Vec<Place> = files.iter().map(ClosedFile::place).collect();
+        self.estimates.lock().count(&others, &file, &needs.kept, validity);
     }
 }
 
