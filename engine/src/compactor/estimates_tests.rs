@@ -158,9 +158,9 @@ fn guesses_are_near_the_truth() {
         model.look();
         let (off, needless, records) = model.errors();
         let (directories, skew) = (model.directories.len(), model.skew);
-        println!(
-            "seed {seed}, {directories} directories, skew {skew}: off by {off:.3}; of {records} {needless:.3} needless"
-        );
+        let told = format!("seed {seed}, {directories} directories, skew {skew}: off by {off:.3}");
+        println!("{told}; of {records} {needless:.3} needless");
+        assert!(off < 0.2 || records < 1_000.0, "{told}");
         assert!(
             directories > 1 || off < 1e-9,
             "seed {seed}: in one directory it is known, not guessed: {off}"
