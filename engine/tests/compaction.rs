@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
+use tarn_engine::compactor::CompactionOptions;
 use tarn_engine::io::{Crash, Fault, SimDisk, SimOptions};
 use tarn_engine::log::{LogOptions, SyncMode};
 use tarn_engine::record::{Change, Kind, Lsn};
@@ -149,4 +150,37 @@ fn deleted_keys_stay_dead_in_every_order_of_files() {
         let left = disk.crash(Crash::PowerLoss, seed, SimOptions::default());
         assert_eq!(records_of(&left, &options, "k"), 0, "{order:?}: after two rounds nothing is left of it");
     }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told_of_and_does_not_stop_the_others() {
+    let mut options = LogOptions::new(vec!["/log".into()]);
+    (options.mode, options.file_bytes) = (SyncMode::No, 2_000);
+    let disk = SimDisk::new(1, SimOptions::default());
+    let store = Store::open(&disk, &options).unwrap();
+    fill(&store, 8);
+    let bad = store.files()[3].path().to_path_buf();
+    disk.set_options(SimOptions { unreadable: Some(bad.clone()), ..SimOptions::default() });
+    // Neighbours of which nothing is left become one, so it takes them along at first.
+    let (compactor, off) = (store.engine.compactor(), CompactionOptions::default());
+    let eager = CompactionOptions { bytes_per_second: 0, min_bytes: 0, file_bytes: 4_000, ..off };
+    compactor.set_options(eager);
+    let others =
+        || store.files().iter().filter(|file| file.path() != bad).map(|file| file.records()).sum::<u64>();
+    for _ in 0..20 {
+        store.clock.advance(31_000);
+        while compactor.step(&store.engine) {}
+    }
+    // The newest record of each of the keys may be in one that is closed.
+    assert!(others() <= 4, "{} records are left of files that can be read", others());
+    let status = compactor.status();
+    let told = status.last_error.map(|(_, error)| error).unwrap_or_default();
+    assert!(told.contains(bad.to_str().unwrap()) && status.failures > 1, "{told:?}");
+    assert!(store.files().iter().any(|file| file.path() == bad && file.records() > 4));
+    // When it can be read again, it is compacted like any other.
+    disk.set_options(SimOptions::default());
+    store.clock.advance(31_000);
+    while compactor.step(&store.engine) {}
+    assert!(store.files().iter().all(|file| file.records() <= 4));
+    assert_eq!(compactor.status().error, None);
 }

@@ -196,3 +196,34 @@ fn whenever_the_log_is_switched_a_start_finds_a_state_that_was() {
     }
     assert!(switched > seeds().count() / 2, "{switched} switches");
 }
+
+#[test]
+fn a_log_that_is_switched_off_while_it_waits_for_a_checkpoint_leaves_nothing_to_do() {
+    let mut options = LogOptions::new(vec!["/log0".into()]);
+    (options.mode, options.file_bytes) = (SyncMode::No, 1_000);
+    let disk = SimDisk::new(1, SimOptions::default());
+    let mut store = Store::open(&disk, &options, true).unwrap();
+    let engine = store.engine.clone();
+    let compactor = engine.compactor();
+    compactor.set_options(CompactionOptions { min_bytes: 1_000, ..compactor.options() });
+    let mut rng = SmallRng::seed_from_u64(1);
+    while !compactor.status().wants_checkpoint {
+        assert!(store.write(&mut rng));
+        assert!(!compactor.step(&engine), "without a checkpoint nothing can go");
+    }
+    assert!(store.switch_off());
+    assert!(!compactor.status().wants_checkpoint);
+    // The checkpoint is taken nevertheless, and who took it asks for the round.
+    store.save();
+    compactor.ask();
+    for _ in 0..3 {
+        assert!(!compactor.step(&engine), "there is no log");
+        let status = compactor.status();
+        assert!(
+            !status.round && !status.wants_checkpoint,
+            "as long as it is asked, the thread does not wait"
+        );
+    }
+    store.switch_on(&disk, &options).unwrap();
+    assert!(!compactor.step(&engine) && !compactor.status().round && !compactor.status().wants_checkpoint);
+}

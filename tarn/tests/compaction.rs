@@ -246,3 +246,20 @@ fn a_log_that_is_written_anew_needs_its_checkpoint_and_has_everything_with_it() 
     let refusal = running.folder.refusal(&["--port", &running.port.to_string()]);
     assert!(refusal.contains("the log goes on from a checkpoint"), "{refusal}");
 }
+
+#[test]
+fn a_log_that_has_become_long_is_written_anew_with_one_checkpoint() {
+    let args =
+        ["--log-file-size", "65536", "--log-compaction", "none", "--log-compaction-min-size", "200000"];
+    let running = Running::start(&[&args[..], &["--save", ""]].concat());
+    let mut client = running.connect();
+    churn(&mut client, 0..4);
+    let saves = number(&mut client, "rdb_saves");
+    assert_eq!(client.ask("CONFIG SET log-compaction rewrite"), "+OK");
+    eventually(|| (number(&mut client, "log_compactions") > 0).then_some(()));
+    eventually(|| (field(&mut client, "aof_rewrite_in_progress")? == "0").then_some(()));
+    // It is looked five times a second whether one is wanted.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert_eq!(number(&mut client, "rdb_saves"), saves + 1);
+    assert_eq!(field(&mut client, "aof_rewrite_in_progress").unwrap(), "0");
+}

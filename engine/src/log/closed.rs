@@ -1,7 +1,10 @@
 //! The files that are written to no more: what is in them, and what is known of it.
 
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
 
+use super::appender::Appender;
 use super::file::FileHeader;
 use super::pipeline::{Active, Pipeline};
 use crate::record::Lsn;
@@ -41,10 +44,39 @@ impl Contents {
     }
 }
 
+/// The records of a file, be it written to or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Which of the directories it is in, counted from 0.
+    pub directory: usize,
+    /// Which file of the directory it is.
+    pub number: u64,
+    /// How many records there are.
+    pub records: u64,
+    /// The first record that is there, or was.
+    pub first: Lsn,
+    /// The last one.
+    pub last: Lsn,
+}
+
+impl Extent {
+    /// The directory and the number, by which files have their order.
+    pub fn place(&self) -> (usize, u64) {
+        (self.directory, self.number)
+    }
+
+    fn of(header: &FileHeader, contents: &Contents) -> Option<Extent> {
+        let (first, last) = contents.lsns()?;
+        let (directory, number) = (header.stream as usize, header.number);
+        Some(Extent { directory, number, records: contents.records, first, last })
+    }
+}
+
 /// A file that is written to no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosedFile {
-    pub(super) path: PathBuf,
+    /// Shared: there may be thousands of files, of which lists are made often.
+    pub(super) path: Arc<Path>,
     pub(super) header: FileHeader,
     pub(super) bytes: u64,
     pub(super) contents: Contents,
@@ -54,7 +86,7 @@ pub struct ClosedFile {
 
 impl ClosedFile {
     pub(super) fn new(path: &Path, header: &FileHeader, bytes: u64, contents: Contents) -> ClosedFile {
-        let (path, header) = (path.to_path_buf(), *header);
+        let (path, header) = (path.into(), *header);
         ClosedFile { path, header, bytes, contents, sequence_limit: u64::MAX }
     }
 
@@ -81,6 +113,16 @@ impl ClosedFile {
         self.header.stream as usize
     }
 
+    /// Its directory and number.
+    pub fn place(&self) -> (usize, u64) {
+        (self.directory(), self.header.number)
+    }
+
+    /// Its records; `None` if it has none.
+    pub fn extent(&self) -> Option<Extent> {
+        Extent::of(&self.header, &self.contents)
+    }
+
     /// How many records it has.
     pub fn records(&self) -> u64 {
         self.contents.records
@@ -103,12 +145,41 @@ impl ClosedFile {
     }
 }
 
+impl Appender {
+    /// The files that are written to no more, by directory and number.
+    pub fn closed_files(&self) -> Vec<ClosedFile> {
+        self.pipeline.closed.lock().clone()
+    }
+
+    /// The records of the files that [`Appender::closed_files`], called later, may not tell of: those of
+    /// files that are written to, and of some that were just left.
+    pub fn open_extents(&self) -> Vec<Extent> {
+        let active = self.pipeline.active.lock();
+        let leaving = active.leaving.iter().map(|leaving| (&leaving.file, &leaving.contents));
+        let current = active.lanes.iter().filter_map(|lane| Some((lane.current.as_ref()?, &lane.contents)));
+        leaving.chain(current).filter_map(|(file, contents)| Extent::of(&file.header, contents)).collect()
+    }
+
+    /// The first record that may be in a file that [`Appender::closed_files`], called later, does not tell
+    /// of.
+    pub fn first_open(&self) -> Lsn {
+        self.pipeline.active.lock().first_open()
+    }
+}
+
+/// Where those of `closed` are that `files`, which follow each other, have the places of.
+pub(super) fn places_of(closed: &[ClosedFile], files: &[ClosedFile]) -> Range<usize> {
+    let (Some(first), Some(last)) = (files.first(), files.last()) else { return 0..0 };
+    let start = closed.partition_point(|file| file.place() < first.place());
+    let length = closed[start..].partition_point(|file| file.place() <= last.place());
+    start..start + length
+}
+
 impl Pipeline {
     /// Adds a file, behind those of its directory with lower numbers.
     pub(super) fn note_closed(&self, file: ClosedFile) {
         let mut closed = self.closed.lock();
-        let place = |file: &ClosedFile| (file.header.stream, file.header.number);
-        let at = closed.partition_point(|other| place(other) < place(&file));
+        let at = closed.partition_point(|other| other.place() < file.place());
         closed.insert(at, file);
     }
 

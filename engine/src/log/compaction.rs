@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use super::appender::Appender;
 use super::block::BlockHeader;
-use super::closed::{ClosedFile, Contents};
+use super::closed::{ClosedFile, Contents, places_of};
 use super::condensed::{Condenser, Part, Table};
 use super::error::{Damage, LogError};
 use super::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
@@ -85,17 +85,6 @@ pub trait Keeper {
 }
 
 impl Appender {
-    /// The files that are written to no more, by directory and number.
-    pub fn closed_files(&self) -> Vec<ClosedFile> {
-        self.pipeline.closed.lock().clone()
-    }
-
-    /// The first record that may be in a file that [`Appender::closed_files`], called later, does not tell
-    /// of.
-    pub fn first_open(&self) -> Lsn {
-        self.pipeline.active.lock().first_open()
-    }
-
     /// Where it is.
     pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
         &self.pipeline.disk
@@ -135,9 +124,8 @@ impl Appender {
         }
         if published.is_ok() || named().is_ok_and(|header| header.file_id == file.header.file_id) {
             let mut closed = self.pipeline.closed.lock();
-            closed.retain(|other| files.iter().all(|file| file.path != other.path));
-            drop(closed);
-            self.pipeline.note_closed(file);
+            let places = places_of(&closed, files);
+            closed.splice(places, [file]);
         }
         // If that failed the new name may not last, so the other files stay: a start removes them.
         published?;
@@ -165,9 +153,11 @@ impl Appender {
         keeper.settle(self, ends)?;
         // If the disk failed since the files were chosen, blocks of them may count no more. From now on they
         // do.
-        if self.pipeline.closed.lock().iter().filter(|closed| files.contains(closed)).count() < files.len() {
+        let closed = self.pipeline.closed.lock();
+        if closed[places_of(&closed, files)] != *files {
             return Err(CompactionError::Stopped);
         }
+        drop(closed);
         let mut header = FileHeader { file_id: self.disk().random(), ..last.header };
         let newest_epoch = files.iter().max_by_key(|file| file.header.epoch).unwrap_or(last);
         header.epoch = newest_epoch.header.epoch;
@@ -333,10 +323,10 @@ impl<'f> Blocks<'f> {
     }
 
     fn damaged(&self, what: &str) -> CompactionError {
-        Damage::new(self.closed.path.clone(), self.offset, what.to_string()).into()
+        Damage::new(self.closed.path.to_path_buf(), self.offset, what.to_string()).into()
     }
 }
 
 pub(super) fn not_understood(file: &ClosedFile, error: &FormatError) -> CompactionError {
-    Damage::new(file.path.clone(), 0, error.to_string()).into()
+    Damage::new(file.path.to_path_buf(), 0, error.to_string()).into()
 }

@@ -36,7 +36,7 @@ mod validity;
 
 pub use appender::Appender;
 pub use block::Block;
-pub use closed::ClosedFile;
+pub use closed::{ClosedFile, Extent};
 pub use compaction::{Compacted, CompactionError, Keeper};
 pub use durable::{Durable, Waker};
 pub use error::{Damage, LogError, OpenError, Remedy};

@@ -78,7 +78,7 @@ impl Appender {
             let Some(file) = file else { continue };
             let path = file.keeper_handle().path();
             // One that is just being left may be among the closed ones already.
-            if files.iter().all(|other| other.file.path != path) {
+            if files.iter().all(|other| other.path() != path) {
                 let bytes = end(&file.header, length);
                 let file = ClosedFile::new(path, &file.header, bytes, contents);
                 files.push(PinnedFile { file, is_settled: false });
@@ -147,14 +147,14 @@ impl PinnedFile {
         let header = FileHeader::read(&self.file.path, &*file)?;
         if header.file_id != self.file.header.file_id {
             let what = "it is not the file that the log has there".to_owned();
-            return Err(Damage::new(self.file.path.clone(), 0, what).into());
+            return Err(Damage::new(self.file.path.to_path_buf(), 0, what).into());
         }
         self.file.header = header;
         let length = file.len()?;
         if self.is_settled {
             if length < self.file.bytes {
                 let what = format!("it has {length} bytes of {}", self.file.bytes);
-                return Err(Damage::new(self.file.path.clone(), length, what).into());
+                return Err(Damage::new(self.file.path.to_path_buf(), length, what).into());
             }
             let mut mark = BLOCK_END;
             let ends = self.file.bytes.saturating_sub(mark.len() as u64);
@@ -175,7 +175,7 @@ impl PinnedFile {
     /// file or a copy of it.
     pub(crate) fn measure(&mut self, disk: &dyn Disk, copy: &Path) -> Result<(), CompactionError> {
         let file = disk.open(copy)?;
-        let looked_at = ClosedFile { path: copy.to_path_buf(), ..self.file.clone() };
+        let looked_at = ClosedFile { path: copy.into(), ..self.file.clone() };
         let mut blocks = Blocks::new(&*file, &looked_at);
         let mut contents = Contents::default();
         let mut end = FILE_HEADER_BYTES as u64;

@@ -74,6 +74,7 @@ pub struct Store {
     pub _background: Background,
     pub log: Log,
     pub last: Lsn,
+    pub clock: Arc<ManualClock>,
 }
 
 impl Store {
@@ -93,14 +94,14 @@ impl Store {
         let opened = recovery::open(disk, options.clone(), checkpoints, databases, 2, &progress)?;
         let appender = Some(opened.log.appender());
         let clock = Arc::new(ManualClock::new(NOW));
-        let (engine, background) = Engine::new(opened.tables, 1, appender, opened.validity, clock);
+        let (engine, background) = Engine::new(opened.tables, 1, appender, opened.validity, clock.clone());
         let options =
             CompactionOptions { enabled: false, bytes_per_second: 0, ..CompactionOptions::default() };
         engine.compactor().set_options(options);
         engine
             .compactor()
             .checkpoint_ended(checkpoints.and_then(Checkpoints::current).map(|found| found.cut));
-        Ok(Store { engine, _background: background, log: opened.log, last: opened.recovered.last })
+        Ok(Store { engine, _background: background, log: opened.log, last: opened.recovered.last, clock })
     }
 
     pub fn files(&self) -> Vec<ClosedFile> {

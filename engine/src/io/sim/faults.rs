@@ -1,5 +1,7 @@
 //! What can go wrong: how the machine dies, and which calls fail before.
 
+use std::path::PathBuf;
+
 /// How the machine dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
@@ -42,4 +44,6 @@ pub struct SimOptions {
     pub capacity_bytes: Option<u64>,
     /// No file gets a second name.
     pub no_links: bool,
+    /// This file cannot be read, as of a device that fails there.
+    pub unreadable: Option<PathBuf>,
 }

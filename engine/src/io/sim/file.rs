@@ -34,6 +34,9 @@ impl DiskFile for SimFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> DiskResult<usize> {
         let state = self.state.lock();
         state.alive("read", &self.path)?;
+        if state.options.unreadable.as_ref() == Some(&self.path) {
+            return Err(injected("read", &self.path));
+        }
         let cache = &state.files[self.file].cache;
         let rest = cache.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
         let count = rest.len().min(buffer.len());

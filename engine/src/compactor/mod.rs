@@ -1,0 +1,31 @@
+//! Keeps the log short: chooses files of which much is needless, and has what is left of them take their
+//! place.
+//!
+//! ```text
+//!   newest Lsn behind the closed gate ──> reaper has marked what was discarded by then ──> the timestamp
+//!   choose files ──> copy what is needed ──> in their place     (`log::compaction`)
+//! ```
+//!
+//! - `thread`: the thread that does it, and what others see and ask of it;
+//! - `estimates`, `stock`: how much of each file is needless;
+//! - `choosing`: which files are next;
+//! - `needs`: which of their records are left;
+//! - `renewing`: entries that are written anew, as they are made of too many records.
+//!
+//! paper: vtc §3.3, §3.4; `docs/design/0015`.
+
+mod choosing;
+mod estimates;
+#[cfg(test)]
+mod estimates_tests;
+mod lsns;
+mod needs;
+mod options;
+mod renewing;
+mod status;
+mod stock;
+mod thread;
+
+pub use options::CompactionOptions;
+pub use status::{CompactionStatus, FileStatus};
+pub use thread::Compactor;

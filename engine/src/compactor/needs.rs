@@ -1,0 +1,159 @@
+//! What is needed of the files that are compacted.
+//!
+//! By kind of record:
+//! - a put, an element, an image, an expiry: unless its bit says that a newer one took its place, or its
+//!   database was flushed;
+//! - a change of a list or of a part of a string: while the entry is made of it, which the entry knows
+//!   (`Entry::base`), so it is asked, where it is now;
+//! - a removal (a key, an element, a database): as long as a file may hold an older record of what it took
+//!   away. A file that was compacted after the removal has none. The checkpoint that a start begins with may
+//!   have one too, if it is older than the removal. An image holds what was taken out of it since, as long as
+//!   the key is there that began with it;
+//! - two databases that changed places: always.
+//!
+//! With `CompactionOptions::rewrites` nothing is needed that the last checkpoint has: a log that is written
+//! anew from a snapshot, as others do it, to compare with.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::engine::Engine;
+use crate::log::{Keeper, Look};
+use crate::record::{Change, Lsn, Write};
+use crate::table::{Entry, KeyHash};
+
+use super::lsns::Lsns;
+use super::thread::Compactor;
+
+/// The most keys of which the bytes of changes are counted in one compaction.
+const COUNTED_KEYS_MAX: usize = 1 << 16;
+
+/// Says what is needed of files that are being compacted.
+pub(super) struct Needs<'e> {
+    pub(super) engine: &'e Engine,
+    /// Asked whether to go on.
+    pub(super) compactor: &'e Compactor,
+    /// Removals before this one are needed by no file, and by no checkpoint.
+    pub(super) removals_end: Lsn,
+    /// What is not newer is in the checkpoint.
+    pub(super) dropped_up_to: Lsn,
+    pub(super) bytes_per_second: u64,
+    pub(super) began: Duration,
+    /// Bytes that were read and written.
+    pub(super) moved: u64,
+    /// The bits of the block that is being copied.
+    pub(super) look: Look,
+    /// Records that were dropped and may have bits.
+    pub(super) dropped: Lsns,
+    /// Records that were kept.
+    pub(super) kept: Lsns,
+    /// Bytes of the changes of each key that were kept because its entry is made of them.
+    pub(super) changes: HashMap<(u8, Box<[u8]>), usize>,
+}
+
+impl Needs<'_> {
+    fn is_needed(&mut self, lsn: Lsn, write: &Write<'_>) -> bool {
+        let Write::Key { db, key, change } = write else {
+            return matches!(write, Write::Swap { .. }) || self.needs_removal(lsn);
+        };
+        match change {
+            Change::Delete => self.needs_removal(lsn),
+            Change::HashRemove { .. } | Change::SetRemove { .. } | Change::ZSetRemove { .. } => {
+                self.needs_removal(lsn) || {
+                    let place = self.engine.place_if(*db, key, lsn, |entry| entry.is_taken_from_image(lsn));
+                    self.count(place, key, change)
+                }
+            }
+            Change::Patch { .. }
+            | Change::ListPush { .. }
+            | Change::ListPop { .. }
+            | Change::ListPut { .. }
+            | Change::ListInsert { .. }
+            | Change::ListRemove { .. } => {
+                let kind = change.kind();
+                let place = self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn, kind));
+                self.count(place, key, change)
+            }
+            _ => {
+                let validity = self.engine.validity();
+                if !self.look.is_valid(lsn).unwrap_or_else(|| validity.is_valid(lsn)) {
+                    return false;
+                }
+                match lsn > validity.complete_after() {
+                    true => !self.look.has_upheavals || validity.place_now(*db, lsn).is_some(),
+                    false => {
+                        let kind = change.kind();
+                        let is_made_of = |entry: &Entry| entry.may_be_made_of(lsn, kind);
+                        self.engine.place_if(*db, key, lsn, is_made_of).is_some()
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a file, or a checkpoint, may have what a removal took away.
+    fn needs_removal(&self, lsn: Lsn) -> bool {
+        // Of elements up to there, old ones are kept too.
+        lsn >= self.removals_end || lsn <= self.engine.validity().complete_after()
+    }
+
+    /// Counts a change that is kept because the entry in database `db` is made of it; says whether it is.
+    fn count(&mut self, db: Option<u8>, key: &[u8], change: &Change<'_>) -> bool {
+        let Some(db) = db else { return false };
+        let bytes = 16
+            + key.len()
+            + match change {
+                Change::Patch { bytes, .. } => bytes.len(),
+                Change::ListPush { element, .. }
+                | Change::ListPut { element, .. }
+                | Change::ListInsert { element, .. } => element.len(),
+                _ => 0,
+            };
+        if self.changes.len() < COUNTED_KEYS_MAX {
+            *self.changes.entry((db, key.into())).or_default() += bytes;
+        } else if let Some(sum) = self.changes.get_mut(&(db, key.into()) as &(u8, Box<[u8]>)) {
+            *sum += bytes;
+        }
+        true
+    }
+}
+
+impl Keeper for Needs<'_> {
+    fn dropped_up_to(&self) -> Lsn {
+        self.dropped_up_to
+    }
+
+    fn begin(&mut self, first: Lsn, last: Lsn) {
+        self.engine.validity().look(first..=last, &mut self.look);
+    }
+
+    fn needs(&mut self, lsn: Lsn, write: &Write<'_>) -> bool {
+        let needs = lsn > self.dropped_up_to && self.is_needed(lsn, write);
+        if needs {
+            self.kept.push(lsn)
+        } else {
+            self.dropped.push(lsn)
+        }
+        needs
+    }
+
+    fn moved(&mut self, bytes: u64) -> bool {
+        self.moved += bytes;
+        if self.bytes_per_second > 0 {
+            let due = self.began + Duration::from_secs_f64(self.moved as f64 / self.bytes_per_second as f64);
+            self.compactor.wait_until(due, self.engine);
+        }
+        !self.compactor.gives_up()
+    }
+}
+
+impl Engine {
+    /// Where the key of an old record is now, if it is there and its entry is one that `is_wanted`.
+    fn place_if(&self, db: u8, key: &[u8], lsn: Lsn, is_wanted: impl Fn(&Entry) -> bool) -> Option<u8> {
+        let world = self.background();
+        let db = self.validity().place_now(db, lsn)?;
+        let hash = KeyHash::of(key);
+        let (_, segment) = world.tables[db as usize].read_of(hash);
+        segment.find(hash, key).is_some_and(is_wanted).then_some(db)
+    }
+}

@@ -1,0 +1,71 @@
+//! The files that may be compacted, and how much of each is needless.
+
+use crate::log::ClosedFile;
+use crate::record::Lsn;
+
+use super::estimates::Estimates;
+use super::status::FileStatus;
+
+/// The files that are written to no more, by directory and number.
+pub(super) struct Stock {
+    pub(super) files: Vec<ClosedFile>,
+    /// The share of needless records of each, as far as is known.
+    pub(super) wastes: Vec<f64>,
+}
+
+impl Stock {
+    pub(super) fn new(files: Vec<ClosedFile>, estimates: &Estimates) -> Stock {
+        let wastes = files.iter().map(|file| estimates.waste(file)).collect();
+        Stock { files, wastes }
+    }
+
+    /// Bytes of a file that are not known to be needless.
+    pub(super) fn live_bytes_of(&self, at: usize) -> u64 {
+        (self.files[at].bytes() as f64 * (1.0 - self.wastes[at])) as u64
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.files.iter().map(ClosedFile::bytes).sum()
+    }
+
+    /// Bytes that are not known to be needless.
+    pub(super) fn live_bytes(&self) -> u64 {
+        (0..self.files.len()).map(|at| self.live_bytes_of(at)).sum()
+    }
+
+    /// Bytes of files that were compacted.
+    pub(super) fn bytes_compacted(&self) -> u64 {
+        self.files.iter().filter(|file| file.timestamp() > Lsn::ZERO).map(ClosedFile::bytes).sum()
+    }
+
+    /// Files, bytes and live bytes of each directory.
+    pub(super) fn by_directory(&self) -> Vec<(usize, u64, u64)> {
+        let mut directories: Vec<(usize, u64, u64)> = Vec::new();
+        for (at, file) in self.files.iter().enumerate() {
+            directories.resize(directories.len().max(file.directory() + 1), (0, 0, 0));
+            let (count, bytes, live) = &mut directories[file.directory()];
+            (*count, *bytes, *live) = (*count + 1, *bytes + file.bytes(), *live + self.live_bytes_of(at));
+        }
+        directories
+    }
+
+    /// Those with the most needless bytes, at most `limit`, by directory and number.
+    pub(super) fn worst(&self, limit: usize) -> Vec<FileStatus> {
+        let mut order: Vec<usize> = (0..self.files.len()).collect();
+        order.sort_by_key(|at| std::cmp::Reverse(self.files[*at].bytes() - self.live_bytes_of(*at)));
+        order.truncate(limit);
+        order.sort_unstable();
+        order.into_iter().map(|at| self.status_of(at)).collect()
+    }
+
+    fn status_of(&self, at: usize) -> FileStatus {
+        let file = &self.files[at];
+        FileStatus {
+            path: file.path().to_path_buf(),
+            records: file.records(),
+            bytes: file.bytes(),
+            live_bytes: self.live_bytes_of(at),
+            is_compacted: file.timestamp() > Lsn::ZERO,
+        }
+    }
+}

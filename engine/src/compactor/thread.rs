@@ -1,0 +1,346 @@
+//! The thread that compacts, and what others see and ask of it.
+//!
+//! Latches, in their order: `alone`, for as long as a compaction takes; `estimates`, for a look over all
+//! files; `state`, for some words, which is all that who asks for the status waits for.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::engine::Engine;
+use crate::log::{Appender, ClosedFile, Compacted, CompactionError, Extent, Look};
+use crate::record::Lsn;
+
+use super::choosing::Plan;
+use super::estimates::{Estimates, Place, extents};
+use super::lsns::Lsns;
+use super::needs::Needs;
+use super::options::CompactionOptions;
+use super::status::{CompactionStatus, FileStatus};
+use super::stock::Stock;
+
+/// How often it is looked whether there is something to do.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
+/// How long is waited for the turn before it is asked again whether to go on.
+const A_WHILE: Duration = Duration::from_millis(50);
+
+/// What an engine knows of its compactions.
+#[derive(Debug, Default)]
+pub struct Compactor {
+    /// Held while a compaction is made.
+    alone: Mutex<Plan>,
+    estimates: Mutex<Estimates>,
+    state: Mutex<State>,
+    changed: Condvar,
+    stop: AtomicBool,
+    /// Somebody wants the turn.
+    yields: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State {
+    options: CompactionOptions,
+    status: CompactionStatus,
+    /// A round was asked for.
+    asked: bool,
+    /// A checkpoint, on which a start may build, has all up to here.
+    checkpoint: Option<Lsn>,
+    /// A checkpoint is being taken that will have all up to here at least.
+    checkpoint_begun: Option<Lsn>,
+}
+
+impl Default for State {
+    /// Makes no compactions until it is told when.
+    fn default() -> State {
+        State {
+            options: CompactionOptions { enabled: false, ..CompactionOptions::default() },
+            status: CompactionStatus::default(),
+            asked: false,
+            checkpoint: None,
+            checkpoint_begun: None,
+        }
+    }
+}
+
+impl Compactor {
+    /// Changes when compactions are made.
+    pub fn set_options(&self, options: CompactionOptions) {
+        self.state.lock().options = options;
+        self.changed.notify_all();
+    }
+
+    /// When compactions are made.
+    pub fn options(&self) -> CompactionOptions {
+        self.state.lock().options
+    }
+
+    /// Asks for a round over all files.
+    pub fn ask(&self) {
+        let mut state = self.state.lock();
+        state.asked = true;
+        (state.status.round, state.status.wants_checkpoint) = (true, false);
+        self.changed.notify_all();
+    }
+
+    /// How compactions are doing.
+    pub fn status(&self) -> CompactionStatus {
+        self.state.lock().status.clone()
+    }
+
+    /// Notes that a checkpoint is about to be taken, of the store as it is at `newest` or later.
+    pub(crate) fn checkpoint_begins(&self, newest: Lsn) {
+        self.state.lock().checkpoint_begun.get_or_insert(newest);
+    }
+
+    /// Notes which checkpoint a start would build on, now that none is being taken.
+    pub fn checkpoint_ended(&self, cut: Option<Lsn>) {
+        let mut state = self.state.lock();
+        (state.checkpoint, state.checkpoint_begun) = (cut, None);
+    }
+
+    /// Gives up the compaction that is under way, forgets what it knows of the log's files, and makes no
+    /// other until the guard is dropped.
+    pub(crate) fn pause(&self) -> MutexGuard<'_, Plan> {
+        self.yields.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
+        let mut alone = self.alone.lock();
+        self.yields.store(false, Ordering::Relaxed);
+        *alone = Plan::default();
+        *self.estimates.lock() = Estimates::default();
+        let mut state = self.state.lock();
+        state.asked = false;
+        let status = &mut state.status;
+        (status.running, status.round, status.wants_checkpoint) = (false, false, false);
+        status.error = None;
+        alone
+    }
+
+    /// Whether what is under way is to be given up.
+    pub(super) fn gives_up(&self) -> bool {
+        self.is_stopped() || self.yields.load(Ordering::Relaxed)
+    }
+
+    /// Ends the compaction that is under way, and makes no other.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _state = self.state.lock();
+        self.changed.notify_all();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Waits; `false` if it is time to stop.
+    fn wait(&self, pause: Duration) -> bool {
+        let mut state = self.state.lock();
+        if !self.is_stopped() && !state.asked {
+            self.changed.wait_for(&mut state, pause);
+        }
+        drop(state);
+        !self.is_stopped()
+    }
+
+    /// Makes compactions until the engine is gone.
+    pub(crate) fn run(self: &Arc<Self>, engine: &Weak<Engine>) {
+        while self.wait(LOOK_PAUSE) {
+            let Some(engine) = engine.upgrade() else { return };
+            while !self.is_stopped() && self.step(&engine) {}
+        }
+    }
+
+    /// Waits until it is time, or what is under way is to be given up.
+    pub(super) fn wait_until(&self, due: Duration, engine: &Engine) {
+        let mut state = self.state.lock();
+        while !self.gives_up() {
+            let now = engine.clock().monotonic();
+            if now >= due {
+                break;
+            }
+            self.changed.wait_for(&mut state, due - now);
+        }
+    }
+
+    /// Makes the compaction that is most needed; `false` if none is, or it was given up.
+    pub fn step(&self, engine: &Engine) -> bool {
+        let mut plan = self.alone.lock();
+        let Some(log) = engine.log() else {
+            let mut state = self.state.lock();
+            (state.asked, state.status.round) = (false, false);
+            return false;
+        };
+        let Some((files, options)) = self.choose(&mut plan, engine, &log) else { return false };
+        let outcome = self.compact(&mut plan, engine, &log, &files, options);
+        let mut state = self.state.lock();
+        let status = &mut state.status;
+        status.running = false;
+        match outcome {
+            Ok(compacted) => {
+                status.compactions += 1;
+                status.bytes_read += compacted.bytes_before;
+                status.bytes_written += compacted.bytes_after;
+                status.error = None;
+                plan.note_done(&files);
+                true
+            }
+            Err(CompactionError::Stopped) => false,
+            Err(error) => {
+                status.failures += 1;
+                status.last_error = Some((engine.now(), error.to_string()));
+                status.error = Some(error.to_string());
+                plan.note_failed(&files, engine.clock().monotonic());
+                false
+            }
+        }
+    }
+
+    /// What is known of the files that are written to no more, at most `limit` of them: those with the most
+    /// needless bytes, by directory and number. And how many there are.
+    pub fn files(&self, engine: &Engine, log: &Appender, limit: usize) -> (Vec<FileStatus>, usize) {
+        let stock = self.take_stock(engine, log);
+        (stock.worst(limit), stock.files.len())
+    }
+
+    /// Compacts these files now, whatever they would give back.
+    ///
+    /// REQUIRES: the log of the engine says that they are closed, and each is followed by the next.
+    pub fn compact_files(&self, engine: &Engine, files: &[ClosedFile]) -> Result<Compacted, CompactionError> {
+        let mut plan = self.alone.lock();
+        let log = engine.log().ok_or(CompactionError::Stopped)?;
+        self.compact(&mut plan, engine, &log, files, self.options())
+    }
+
+    /// Lets nothing be compacted as long as the turn is held. Waits for a compaction that is being made,
+    /// while `goes_on`.
+    pub(crate) fn turn(&self, goes_on: impl Fn() -> bool) -> Option<MutexGuard<'_, Plan>> {
+        while goes_on() {
+            if let Some(turn) = self.alone.try_lock_for(A_WHILE) {
+                return Some(turn);
+            }
+        }
+        None
+    }
+
+    fn take_stock(&self, engine: &Engine, log: &Appender) -> Stock {
+        let (open, files) = (log.open_extents(), log.closed_files());
+        let all = extents(open, &files);
+        let mut estimates = self.estimates.lock();
+        estimates.look(&all, engine.validity());
+        Stock::new(files, &estimates)
+    }
+
+    /// The files to compact next, if any.
+    fn choose(
+        &self,
+        plan: &mut Plan,
+        engine: &Engine,
+        log: &Appender,
+    ) -> Option<(Vec<ClosedFile>, CompactionOptions)> {
+        let stock = self.take_stock(engine, log);
+        let (bytes, live_bytes, directories) = (stock.bytes(), stock.live_bytes(), stock.by_directory());
+        let now = engine.clock().monotonic();
+        let (options, asked) = {
+            let mut state = self.state.lock();
+            let status = &mut state.status;
+            (status.files, status.bytes, status.live_bytes) = (stock.files.len(), bytes, live_bytes);
+            status.directories = directories;
+            status.validity_bytes = engine.validity().bytes();
+            (state.options, std::mem::take(&mut state.asked))
+        };
+        if plan.rests(now) && !asked {
+            return None;
+        }
+        let due = plan.is_round_due(&stock, &options);
+        if asked || due && options.enabled {
+            plan.begin_round(now, log.last());
+        }
+        let chosen = plan.choose(&stock, &options, now);
+        let mut state = self.state.lock();
+        let asked_anew = state.asked;
+        let status = &mut state.status;
+        if let Some(took) = plan.ended.take() {
+            (status.rounds, status.round_took) = (status.rounds + 1, Some(took));
+        }
+        status.round = plan.has_round() || asked_anew;
+        status.wants_checkpoint = due && options.rewrites && !asked && !asked_anew;
+        status.running = chosen.is_some();
+        let bytes_per_second = options.bytes_per_second_for(bytes, live_bytes);
+        Some((stock.files[chosen?].to_vec(), CompactionOptions { bytes_per_second, ..options }))
+    }
+
+    fn compact(
+        &self,
+        plan: &mut Plan,
+        engine: &Engine,
+        log: &Appender,
+        files: &[ClosedFile],
+        options: CompactionOptions,
+    ) -> Result<Compacted, CompactionError> {
+        let timestamp = engine.settle_discarded(|| !self.gives_up()).ok_or(CompactionError::Stopped)?;
+        // After the timestamp: a checkpoint that begins later has all that was removed up to there.
+        let (taken, checkpoint) = {
+            let state = self.state.lock();
+            (state.checkpoint, state.checkpoint.or(state.checkpoint_begun))
+        };
+        let mut needs = Needs {
+            engine,
+            compactor: self,
+            removals_end: removals_end(log, files, timestamp, checkpoint),
+            // One that is being taken may come to nothing.
+            dropped_up_to: taken.filter(|_| options.rewrites).unwrap_or(Lsn::ZERO),
+            bytes_per_second: options.bytes_per_second,
+            began: engine.clock().monotonic(),
+            moved: 0,
+            look: Look::default(),
+            dropped: Lsns::default(),
+            kept: Lsns::default(),
+            changes: HashMap::new(),
+        };
+        let compacted = log.compact(files, timestamp, checkpoint.unwrap_or(Lsn::ZERO), &mut needs)?;
+        self.note_compacted(engine, log, files, &needs);
+        let changes = needs.changes;
+        if changes.values().sum::<usize>() as u64 * 4 > compacted.bytes_after {
+            let renews =
+                |((db, key), bytes): &((u8, Box<[u8]>), usize)| engine.renew(*db, key, *bytes, timestamp);
+            let renewed = changes.into_iter().filter(|change| !self.gives_up() && renews(change)).count();
+            self.state.lock().status.renewed += renewed as u64;
+            if renewed > 0 {
+                plan.extend_round(log.last());
+            }
+        }
+        Ok(compacted)
+    }
+
+    /// Clears the bits of what was dropped, and counts those of what was kept.
+    fn note_compacted(&self, engine: &Engine, log: &Appender, files: &[ClosedFile], needs: &Needs<'_>) {
+        let (open, closed) = (log.open_extents(), log.closed_files());
+        let Some(place) = files.last().map(ClosedFile::place) else { return };
+        let mut all = extents(open, &closed);
+        let Ok(file) = all.binary_search_by_key(&place, Extent::place).map(|at| all[at]) else { return };
+        all.retain(|other| other.first <= file.last && file.first <= other.last);
+        let validity = engine.validity();
+        needs.dropped.each(|lsns| self.estimates.lock().forget(lsns, &all, validity));
+        let others: Vec<Place> = files.iter().map(ClosedFile::place).collect();
+        self.estimates.lock().count(&others, &file, &needs.kept, validity);
+    }
+}
+
+/// Removals before this record are needed by no file but `files`, which are compacted, and by no checkpoint.
+fn removals_end(log: &Appender, files: &[ClosedFile], timestamp: Lsn, checkpoint: Option<Lsn>) -> Lsn {
+    // The open files first: one that is closed in between is seen there or here.
+    let mut end = timestamp.after(1).min(log.first_open());
+    end = checkpoint.map_or(end, |cut| end.min(cut.after(1)));
+    let is_ours = |file: &ClosedFile| {
+        let (first, last) = (files[0].place(), files[files.len() - 1].place());
+        (first..=last).contains(&file.place())
+    };
+    for file in log.closed_files().iter().filter(|file| !is_ours(file)) {
+        if let Some((first, _)) = file.lsns() {
+            end = end.min(file.timestamp().after(1).max(first));
+        }
+    }
+    end
+}
