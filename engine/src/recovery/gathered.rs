@@ -1,11 +1,12 @@
 //! The records of a block on their way to the table: those of some keys at once, so that looking the keys up
 //! does not wait for memory one key after the other.
 
+use super::collected::Collected;
 use super::loose::Loose;
 use super::replay::Misfit;
 use crate::log::{Block, Damage};
 use crate::record::{Bytes, Change, Lsn};
-use crate::table::{KeyHash, Readers, Retired, Table};
+use crate::table::{Effect, KeyHash, Readers, Retired, Segment, Table};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -68,71 +69,102 @@ impl<'b> Gathered<'b> {
     }
 }
 
-/// Applies the gathered records in their order.
-pub(super) fn apply(
-    tables: &[Arc<Table>],
-    block: &Block,
-    gathered: &mut Gathered<'_>,
-    loose: &mut Loose,
-    retired: &mut Retired,
-) {
-    let nobody = Readers::default();
-    let ours = || gathered.runs.iter().filter(|run| run.ours);
-    if let Some(db) = ours().map(|run| run.db).next() {
-        tables[db as usize].fetch(ours().filter(|run| run.db == db).map(|run| run.hash));
-    }
+/// What a replayer knows beside the tables.
+pub(super) struct Aside {
+    pub(super) loose: Loose,
+    pub(super) collected: Collected,
+    pub(super) retired: Retired,
+}
+
+/// Applies the gathered records in their order. The segments of all their keys are latched together where
+/// they can be: between two atomic operations all that was written must have reached the cache, so a latch for
+/// each key would have the next key wait for the memory that the one before it needs.
+pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathered<'_>, aside: &mut Aside) {
     let mut changes = gathered.changes.drain(..);
-    for Run { db, key, hash, records, .. } in gathered.runs.drain(..).filter(|run| run.ours) {
-        let table = &tables[db as usize];
-        let (index, mut segment) = table.write_of(hash);
-        let mut crowded = false;
-        for (lsn, change) in changes.by_ref().take(records) {
-            let (mut effect, fits) = segment.apply(hash, &key, &change, lsn, &nobody, retired);
-            match change {
-                Change::Put { .. } | Change::Image { .. } | Change::Delete if fits => {
-                    loose.forget(db, &key, retired);
-                }
-                Change::Expire(expiry) if !fits => {
-                    let is_unfit = lsn <= loose.unfit;
-                    let key = loose.of(db, &key);
-                    let remains = key.remains.get_or_insert_default();
-                    retired.lsns.extend(remains.expiry_lsn.replace(lsn));
-                    remains.expiry = expiry;
-                    if !is_unfit {
-                        key.unseen.get_or_insert_with(|| misfit(lsn, block));
-                    }
-                }
-                _ if !fits && lsn <= loose.unfit => {}
-                _ if !fits => {
-                    loose.of(db, &key).misfit.get_or_insert_with(|| misfit(lsn, block));
-                }
-                _ if effect.keys > 0 => {
-                    if let Some(remains) = loose.take_remains(db, &key) {
-                        segment.take_over(hash, &key, remains);
-                        effect.expiry = remains.expiry;
-                    }
-                }
-                _ if effect.keys < 0 => {
-                    let remains = retired.remains.take().unwrap_or_default();
-                    if remains.lsns().next().is_some() {
-                        // They are needed still.
-                        retired.lsns.retain(|lsn| remains.lsns().all(|other| other != *lsn));
-                        loose.of(db, &key).remains = Some(remains);
-                    }
-                }
-                _ => {}
+    let runs: SmallVec<[Run<'_>; KEYS_GATHERED]> = gathered.runs.drain(..).filter(|run| run.ours).collect();
+    let mut rest = &runs[..];
+    while let Some(Run { db, .. }) = rest.first() {
+        let table = &tables[*db as usize];
+        let of_table = rest.iter().take_while(|run| run.db == *db);
+        let mut latched = table.latch_together(of_table.map(|run| run.hash));
+        let (runs, later) = rest.split_at(latched.len());
+        rest = later;
+        let (mut made, mut longest) = (0, 0);
+        for (number, run) in runs.iter().enumerate() {
+            let (index, segment) = latched.of(number);
+            for (lsn, change) in changes.by_ref().take(run.records) {
+                let effect = apply_one(segment, run, &change, lsn, block, aside);
+                table.note(index, 0, effect.expiry);
+                made += effect.keys;
             }
-            table.note(index, effect.keys, effect.expiry);
-            crowded |= effect.keys > 0 && table.is_crowded(segment.len());
+            longest = longest.max(segment.len());
         }
-        drop(segment);
-        if crowded {
+        let (index, _) = latched.of(0);
+        drop(latched);
+        table.count(index, made);
+        if made > 0 && table.is_crowded(longest) {
             table.grow(4);
         }
-        for garbage in retired.garbage.drain(..) {
-            garbage.for_each_lsn(&mut |lsn| retired.lsns.push(lsn));
+        let Retired { lsns, garbage, .. } = &mut aside.retired;
+        garbage.drain(..).for_each(|garbage| garbage.for_each_lsn(&mut |lsn| lsns.push(lsn)));
+        if aside.collected.is_full() {
+            aside.collected.put_all_in(tables, &mut aside.retired);
         }
     }
+}
+
+/// Applies a record of a run and notes what it tells of a key that is not all there.
+fn apply_one(
+    segment: &mut Segment,
+    run: &Run<'_>,
+    change: &Change<'_>,
+    lsn: Lsn,
+    block: &Block,
+    Aside { loose, collected, retired }: &mut Aside,
+) -> Effect {
+    let Run { db, ref key, hash, .. } = *run;
+    if collected.takes((db, hash, key), (lsn, change), segment, retired) {
+        return Effect::default();
+    }
+    let (mut effect, fits) = segment.apply(hash, key, change, lsn, &Readers::default(), retired);
+    if fits && matches!(change, Change::ZSetPut { .. }) {
+        collected.note_put((db, hash, key), segment);
+    }
+    match *change {
+        Change::Put { .. } | Change::Image { .. } | Change::Delete if fits => {
+            loose.forget(db, key, retired);
+        }
+        Change::Expire(expiry) if !fits => {
+            let is_unfit = lsn <= loose.unfit;
+            let key = loose.of(db, key);
+            let remains = key.remains.get_or_insert_default();
+            retired.lsns.extend(remains.expiry_lsn.replace(lsn));
+            remains.expiry = expiry;
+            if !is_unfit {
+                key.unseen.get_or_insert_with(|| misfit(lsn, block));
+            }
+        }
+        _ if !fits && lsn <= loose.unfit => {}
+        _ if !fits => {
+            loose.of(db, key).misfit.get_or_insert_with(|| misfit(lsn, block));
+        }
+        _ if effect.keys > 0 => {
+            if let Some(remains) = loose.take_remains(db, key) {
+                segment.take_over(hash, key, remains);
+                effect.expiry = remains.expiry;
+            }
+        }
+        _ if effect.keys < 0 => {
+            let remains = retired.remains.take().unwrap_or_default();
+            if remains.lsns().next().is_some() {
+                // They are needed still.
+                retired.lsns.retain(|lsn| remains.lsns().all(|other| other != *lsn));
+                loose.of(db, key).remains = Some(remains);
+            }
+        }
+        _ => {}
+    }
+    effect
 }
 
 fn misfit(lsn: Lsn, block: &Block) -> Misfit {

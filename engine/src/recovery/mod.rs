@@ -4,10 +4,14 @@
 //! `replay` deals with the blocks, `gathered` with the records of a block, `loose` with those that need not
 //! fit, `start` with logs and checkpoints that do not belong together.
 
+mod collected;
+#[cfg(test)]
+mod collected_tests;
 mod gathered;
 mod loose;
 mod meeting;
 mod replay;
+mod room;
 mod start;
 
 use crate::backup;

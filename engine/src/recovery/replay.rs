@@ -11,9 +11,11 @@
 //! that would cost as much; with very many cores a router would win. Records that concern whole databases are
 //! a meeting point: all replayers stop there and one of them does the work.
 
-use super::gathered::{Gathered, apply};
+use super::collected::Collected;
+use super::gathered::{Aside, Gathered, apply};
 use super::loose::Loose;
 use super::meeting::{Meeting, Member};
+use super::room::Room;
 use crate::log::{Block, Damage, OpenError};
 use crate::record::{Lsn, Write};
 use crate::table::{KeyHash, Retired, Table};
@@ -124,8 +126,9 @@ impl Replay {
     ) -> Result<(), OpenError> {
         let _member = Member(&self.meeting);
         let mut tables = self.tables.lock().clone();
-        let mut retired = Retired::default();
-        let mut loose = Loose::new(self.unfit);
+        let (loose, retired) = (Loose::new(self.unfit), Retired::default());
+        let mut aside = Aside { loose, collected: Collected::default(), retired };
+        let mut room = (share == 0).then(Room::default);
         for block in blocks {
             let mut gathered = Gathered::default();
             for record in block.records() {
@@ -149,14 +152,15 @@ impl Replay {
                 match record.write {
                     Write::Key { db, key, change } => {
                         if gathered.is_full_for(db, &key) {
-                            apply(&tables, &block, &mut gathered, &mut loose, &mut retired);
+                            apply(&tables, &block, &mut gathered, &mut aside);
                         }
                         let ours = |hash: KeyHash| (hash.0 & 0xFF) as usize % shares == share;
                         gathered.push(db, key, ours, record.lsn, change);
                     }
                     Write::Flush { .. } | Write::Swap { .. } => {
-                        apply(&tables, &block, &mut gathered, &mut loose, &mut retired);
-                        loose.change_databases(&record.write, &mut retired);
+                        apply(&tables, &block, &mut gathered, &mut aside);
+                        aside.collected.put_all_in(&tables, &mut aside.retired);
+                        aside.loose.change_databases(&record.write, &mut aside.retired);
                         self.alone(|tables| {
                             change_databases(tables, &record.write);
                             self.upheavals.lock().note(record.lsn, &record.write);
@@ -164,21 +168,28 @@ impl Replay {
                         tables = self.tables.lock().clone();
                     }
                 }
-                if retired.lsns.len() >= INVALIDATED_AT_ONCE {
-                    invalidate(&retired.lsns);
-                    retired.lsns.clear();
+                if aside.retired.lsns.len() >= INVALIDATED_AT_ONCE {
+                    invalidate(&aside.retired.lsns);
+                    aside.retired.lsns.clear();
                 }
             }
-            apply(&tables, &block, &mut gathered, &mut loose, &mut retired);
+            apply(&tables, &block, &mut gathered, &mut aside);
+            if let Some(room) = &mut room {
+                room.note(&block, &tables);
+            }
         }
-        if let Some(misfit) = loose.end(&mut retired) {
+        if let Some(room) = room {
+            room.end(&tables);
+        }
+        aside.collected.put_all_in(&tables, &mut aside.retired);
+        if let Some(misfit) = aside.loose.end(&mut aside.retired) {
             // The earliest of all: those behind it may only follow from it.
             let mut first = self.misfit.lock();
             if first.as_ref().is_none_or(|first| misfit.lsn < first.lsn) {
                 *first = Some(misfit);
             }
         }
-        invalidate(&retired.lsns);
+        invalidate(&aside.retired.lsns);
         Ok(())
     }
 
