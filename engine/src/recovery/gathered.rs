@@ -76,31 +76,30 @@ pub(super) struct Aside {
     pub(super) retired: Retired,
 }
 
-/// Applies the gathered records in their order. The segments of all their keys are latched together where
-/// they can be: between two atomic operations all that was written must have reached the cache, so a latch for
-/// each key would have the next key wait for the memory that the one before it needs.
+/// Applies the gathered records in their order. Keys are counted once for all: between two atomic operations
+/// all that was written must have reached the cache, so that a count for each would have the next key wait for
+/// the memory of the one before it.
 pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathered<'_>, aside: &mut Aside) {
     let mut changes = gathered.changes.drain(..);
     let runs: SmallVec<[Run<'_>; KEYS_GATHERED]> = gathered.runs.drain(..).filter(|run| run.ours).collect();
     let mut rest = &runs[..];
     while let Some(Run { db, .. }) = rest.first() {
         let table = &tables[*db as usize];
-        let of_table = rest.iter().take_while(|run| run.db == *db);
-        let mut latched = table.latch_together(of_table.map(|run| run.hash));
-        let (runs, later) = rest.split_at(latched.len());
+        let of_table = rest.iter().take_while(|run| run.db == *db).count();
+        let (runs, later) = rest.split_at(of_table);
         rest = later;
-        let (mut made, mut longest) = (0, 0);
-        for (number, run) in runs.iter().enumerate() {
-            let (index, segment) = latched.of(number);
+        table.fetch(runs.iter().map(|run| run.hash));
+        let (mut made, mut longest, mut index) = (0, 0, 0);
+        for run in runs {
+            let mut segment;
+            (index, segment) = table.write_of(run.hash);
             for (lsn, change) in changes.by_ref().take(run.records) {
-                let effect = apply_one(segment, run, &change, lsn, block, aside);
+                let effect = apply_one(&mut segment, run, &change, lsn, block, aside);
                 table.note(index, 0, effect.expiry);
                 made += effect.keys;
             }
             longest = longest.max(segment.len());
         }
-        let (index, _) = latched.of(0);
-        drop(latched);
         table.count(index, made);
         if made > 0 && table.is_crowded(longest) {
             table.grow(4);

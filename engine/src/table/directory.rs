@@ -83,26 +83,6 @@ impl Default for Table {
     }
 }
 
-/// Segments that are latched for writing, each once, for keys that belong to them.
-pub(crate) struct LatchedTogether<'t> {
-    segments: SmallVec<[(usize, RwLockWriteGuard<'t, Segment>); 16]>,
-    /// For each key which of them is its segment.
-    places: SmallVec<[usize; 16]>,
-}
-
-impl LatchedTogether<'_> {
-    /// How many keys they are for, from the first on; never 0.
-    pub(crate) fn len(&self) -> usize {
-        self.places.len()
-    }
-
-    /// The segment of a key, and its index.
-    pub(crate) fn of(&mut self, key: usize) -> (usize, &mut Segment) {
-        let (index, segment) = &mut self.segments[self.places[key]];
-        (*index, segment)
-    }
-}
-
 fn new_page() -> Page {
     (0..PAGE).map(|_| Cell { segment: RwLock::new(Segment::default()), due: AtomicU64::new(NEVER) }).collect()
 }
@@ -204,38 +184,6 @@ impl Table {
         let entries: SmallVec<[Option<_>; 16]> =
             latched.iter().map(|(segment, hash)| segment.guess(*hash)).collect();
         touch_all(entries.iter().copied().flatten());
-    }
-
-    /// Latches the segments of keys with these hashes, sixteen or fewer, for writing, and brings what their
-    /// entries are looked up by into the processor's cache, as [`Table::fetch`] does. Waits for the first of
-    /// them alone: who waits holds nothing, whatever the order. Ends before the first that is not free.
-    pub(crate) fn latch_together(&self, hashes: impl Iterator<Item = KeyHash>) -> LatchedTogether<'_> {
-        let hashes: SmallVec<[KeyHash; 16]> = hashes.collect();
-        let indexes: SmallVec<[usize; 16]> = hashes.iter().map(|hash| self.index_of(*hash)).collect();
-        let dues = indexes.iter().map(|index| self.cell(*index).due.load(Ordering::Relaxed));
-        std::hint::black_box(dues.fold(0, u64::wrapping_add));
-        let mut latched = LatchedTogether { segments: SmallVec::new(), places: SmallVec::new() };
-        for (hash, index) in hashes.iter().zip(indexes) {
-            let place = latched.segments.iter().rposition(|(other, _)| *other == index);
-            let place = place.unwrap_or(latched.segments.len());
-            if place == 0 && latched.segments.is_empty() {
-                latched.segments.push(self.write_of(*hash));
-            } else if place == latched.segments.len() {
-                let Some(segment) = self.cell(index).segment.try_write() else { break };
-                latched.segments.push((index, segment));
-            }
-            if self.index_of(*hash) != latched.segments[place].0 {
-                // A split has moved it away before the latch was there.
-                break;
-            }
-            latched.places.push(place);
-        }
-        let places = latched.places.iter().map(|place| &latched.segments[*place].1);
-        let entries: SmallVec<[Option<&Entry>; 16]> =
-            places.zip(&hashes).map(|(segment, hash)| segment.guess(*hash)).collect();
-        touch_all(entries.iter().copied().flatten());
-        drop(entries);
-        latched
     }
 
     /// Counts keys that have been made, less those that are gone, some of them in segment `index`.
