@@ -1,8 +1,8 @@
 //! Members of large sorted sets, collected so that their trees are built of many at once: putting one by one
 //! into two trees copies two leaves for each.
 //!
-//! A sorted set is collected from when it is large. Its members are put in when there are thrice as many as it
-//! has, or before anything else happens to the key, or its database, or when all replaying ends.
+//! A sorted set is collected from when it is large. Its members are put in when there are thrice as many as
+//! it has, or before anything else happens to the key, or its database, or when all replaying ends.
 
 use crate::record::{Change, Lsn};
 use crate::table::{KeyHash, Retired, Segment, Table};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 const MEMBERS_MIN: usize = if cfg!(test) { 8 } else { 1024 };
 /// So many times the members that a sorted set has are collected before they are put in.
 const TIMES: usize = 3;
-/// Bytes of what is collected, at most, and what an empty collection counts for.
+/// Bytes of what a replayer collects, at most, and what an empty collection counts for.
 const BYTES_MAX: usize = if cfg!(test) { 8 << 10 } else { 64 << 20 };
 const KEY_BYTES: usize = 128;
 

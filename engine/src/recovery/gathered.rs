@@ -77,8 +77,8 @@ pub(super) struct Aside {
 }
 
 /// Applies the gathered records in their order. Keys are counted once for all: between two atomic operations
-/// all that was written must have reached the cache, so that a count for each would have the next key wait for
-/// the memory of the one before it.
+/// all that was written must have reached the cache, so that a count for each would have the next key wait
+/// for the memory of the one before it.
 pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathered<'_>, aside: &mut Aside) {
     let mut changes = gathered.changes.drain(..);
     let runs: SmallVec<[Run<'_>; KEYS_GATHERED]> = gathered.runs.drain(..).filter(|run| run.ours).collect();

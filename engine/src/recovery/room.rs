@@ -7,11 +7,11 @@ use crate::log::Block;
 use crate::table::Table;
 use std::sync::Arc;
 
-/// Bytes of the log after which it is looked at first how many keys there are; then whenever as many have been
-/// read again as before.
+/// Bytes of the log after which it is looked at first how many keys there are; then whenever as many have
+/// been read again as before.
 const FIRST_BYTES: u64 = 256 << 10;
-/// Room is made for so many times the keys that there are, at most: those that come may be other values of the
-/// same keys from now on.
+/// Room is made for so many times the keys that there are, at most: those that come may be other values of
+/// the same keys from now on.
 const AHEAD: usize = 4;
 
 /// How much has been read, and how many keys came of it.

@@ -208,8 +208,8 @@ impl Segment {
         self.find(hash, key).filter(|entry| entry.is_large_sorted_set()).map(Entry::count)
     }
 
-    /// Puts packed members into a large sorted set, the newest record of them `lsn`; for a replay, while nobody
-    /// else is there.
+    /// Puts packed members into a large sorted set, the newest record of them `lsn`; for a replay, while
+    /// nobody else is there.
     pub(crate) fn put_members(
         &mut self,
         hash: KeyHash,

@@ -84,8 +84,8 @@ impl<const PREFIX: usize, const PAIR: bool> Tree<Scattered<PREFIX, PAIR>> {
         Tree::build(items.into_iter().map(|(_, item)| item))
     }
 
-    /// The tree of these elements and more, in their order: of those with one name the last counts. `replaced`
-    /// is told the `Lsn`s of the others, `made` the names that are new.
+    /// The tree of these elements and more, in their order: of those with one name the last counts.
+    /// `replaced` is told the `Lsn`s of the others, `made` the names that are new.
     pub(crate) fn with_scattered<'a>(
         &self,
         more: impl Iterator<Item = Item<'a>>,
