@@ -120,6 +120,78 @@ fn what_was_committed_is_there_after_a_restart_with_any_number_of_threads() {
     }
 }
 
+/// Gives a sorted set members, of which `first` is the number of the first, in batches.
+fn put_members(store: &Store, db: u8, key: &str, first: u32, count: u32) {
+    let member = |number: u32| {
+        let (member, score) = (format!("m{number}").into_bytes().into(), f64::from(number * 7919 % 1000));
+        let change = Change::ZSetPut { member, score };
+        Write::Key { db, key: key.as_bytes().into(), change }
+    };
+    let numbers: Vec<u32> = (first..first + count).collect();
+    for part in numbers.chunks(500) {
+        store.commit(part.iter().map(|number| member(*number)).collect());
+    }
+}
+
+#[test]
+fn large_sorted_sets_are_the_same_after_a_restart_whatever_happens_between_their_puts() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&[directory.path()], 1);
+    let remove = |number: u32| Change::ZSetRemove { member: format!("m{number}").into_bytes().into() };
+    for key in ["plain", "removed", "expiring", "made anew"] {
+        put_members(&store, 0, key, 0, 3_000);
+        put_members(&store, 0, key, 1_000, 2_500);
+    }
+    (0..3_500).step_by(3).for_each(|number| _ = store.change("removed", remove(number)));
+    put_members(&store, 0, "removed", 0, 100);
+    store.change("expiring", Change::Expire(Some(u64::MAX / 2)));
+    put_members(&store, 0, "expiring", 9_000, 100);
+    store.change("made anew", Change::Delete);
+    put_members(&store, 0, "made anew", 5_000, 600);
+    // What is collected of these must not go to the database that comes in the place of theirs.
+    put_members(&store, 0, "swapped", 0, 700);
+    put_members(&store, 1, "swapped", 0, 300);
+    store.exclusive(Write::Swap { a: 0, b: 1 });
+    put_members(&store, 0, "swapped", 1_000, 10);
+    put_members(&store, 2, "flushed", 0, 700);
+    store.exclusive(Write::Flush { db: Some(2) });
+    put_members(&store, 2, "flushed", 0, 10);
+    let mut contents = store.close();
+    assert_eq!(contents[1].len(), 5);
+    for threads in [1, 2, 3] {
+        let store = open(&[directory.path()], threads);
+        assert_eq!(store.replayed.misfit, None);
+        let again = store.close();
+        assert!(again == contents, "{threads} threads replay the same");
+        contents = again;
+    }
+}
+
+#[test]
+fn a_replayed_table_is_sound_although_room_was_made_ahead() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&[directory.path()], 1);
+    let write = |number: u32| {
+        let key = format!("key {number}").into_bytes().into();
+        Write::Key { db: 0, key, change: put("value") }
+    };
+    // New keys first, then others of their values: fewer keys than the first part of the log lets expect.
+    let numbers: Vec<u32> = (0..40_000).chain((0..5).flat_map(|_| 0..40_000)).collect();
+    for part in numbers.chunks(400) {
+        store.commit(part.iter().map(|number| write(*number)).collect());
+    }
+    store.close();
+    for threads in [1, 3] {
+        let options = LogOptions::new(vec![directory.path().to_path_buf()]);
+        let opened =
+            recovery::open(Arc::new(OsDisk), options, None, 16, threads, &Progress::default()).unwrap();
+        assert_eq!(opened.tables[0].len(), 40_000);
+        opened.tables[0].assert_invariants();
+        assert!((40_000 / 800..40_000 / 50).contains(&opened.tables[0].segments()));
+        opened.log.close().unwrap();
+    }
+}
+
 #[test]
 fn flushed_and_swapped_databases_stay_so_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();

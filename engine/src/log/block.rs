@@ -146,6 +146,8 @@ pub struct Block {
     pub(super) body: Chunk,
     /// The blocks of the log that it stands for: itself, unless it is a condensed one.
     pub(super) own: Stretch,
+    /// How many bytes of the log come behind it, once it is known where it stands.
+    pub(super) behind: u64,
 }
 
 impl Block {
@@ -167,6 +169,11 @@ impl Block {
     /// Its length on disk.
     pub fn bytes_len(&self) -> u64 {
         self.header.length
+    }
+
+    /// How many bytes of the log come behind it, at most; some of them may hold nothing.
+    pub fn bytes_behind(&self) -> u64 {
+        self.behind
     }
 
     /// The file that it was read from.

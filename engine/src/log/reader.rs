@@ -88,6 +88,8 @@ pub(super) struct Merged {
     /// The last block kept.
     sequence: u64,
     last: Lsn,
+    /// Bytes of the blocks kept.
+    bytes: u64,
     /// D so far.
     durable: u64,
     epoch: u64,
@@ -245,8 +247,10 @@ impl Reader {
             }
             (state.sequence, state.last) = (void.to, state.last.after(void.lsns));
         }
-        let (file, block) = self.sources[index].take()?;
+        let (file, mut block) = self.sources[index].take()?;
         let header = block.header;
+        state.bytes += header.length;
+        block.behind = self.progress.bytes_total.saturating_sub(state.bytes);
         state.sequence = header.sequence;
         state.last = block.last();
         state.durable = state.durable.max(header.durable);

@@ -170,7 +170,7 @@ impl Scan<'_> {
                     body = body.part(body.len() - rest.len()..body.len());
                     self.found.extend(table.voids.into_iter().map(Found::Void));
                     let path = self.file.path.clone();
-                    let block = Block { header, path, offset, body, own: table.own };
+                    let block = Block { header, path, offset, body, own: table.own, behind: 0 };
                     self.found.push(Found::Block { file: self.file.index, block });
                 }
                 Ok(length)

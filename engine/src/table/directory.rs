@@ -186,6 +186,13 @@ impl Table {
         touch_all(entries.iter().copied().flatten());
     }
 
+    /// Counts keys that have been made, less those that are gone, some of them in segment `index`.
+    pub(crate) fn count(&self, index: usize, keys: i64) {
+        if keys != 0 {
+            self.keys[index % COUNTERS].0.fetch_add(keys, Ordering::Relaxed);
+        }
+    }
+
     /// Records what a change did. REQUIRES: segment `index` is latched for writing.
     #[inline]
     pub fn note(&self, index: usize, keys: i64, expiry: Option<UnixMs>) {
@@ -222,7 +229,7 @@ impl Table {
             if self.len() <= n * ENTRIES_PER_SEGMENT {
                 return;
             }
-            self.split(n);
+            self.split(n, 0);
         }
     }
 
@@ -234,18 +241,26 @@ impl Table {
         }
         let _growing = self.growing.lock();
         while keys > self.segments() * ENTRIES_PER_SEGMENT {
-            self.split(self.segments());
+            self.split(self.segments(), ENTRIES_PER_SEGMENT);
         }
         (0..self.segments()).for_each(|index| self.write(index).make_room(ENTRIES_PER_SEGMENT));
     }
 
-    /// Splits the next of `n` segments. REQUIRES: the caller holds `growing`.
-    fn split(&self, n: usize) {
+    /// Gives back the room that was made for keys that did not come. REQUIRES: the caller holds no latch.
+    pub(crate) fn give_back_room(&self) {
+        if self.len() < self.segments() * (ENTRIES_PER_SEGMENT / 2) {
+            (0..self.segments()).for_each(|index| self.write(index).shrink());
+        }
+    }
+
+    /// Splits the next of `n` segments; both halves have room for so many entries. REQUIRES: the caller holds
+    /// `growing`.
+    fn split(&self, n: usize, room: usize) {
         let bit = (n + 1).next_power_of_two() / 2;
         let (low, high) = (self.cell(n - bit), self.cell(n));
         let mut from = low.segment.write();
         let mut to = high.segment.write();
-        *to = from.split(bit as u64);
+        *to = from.split(bit as u64, room);
         high.due.store(low.due.load(Ordering::Relaxed), Ordering::Relaxed);
         let moved = to.len() as i64;
         self.keys[(n - bit) % COUNTERS].0.fetch_sub(moved, Ordering::Relaxed);

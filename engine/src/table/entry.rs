@@ -378,6 +378,20 @@ impl Entry {
         Ok(())
     }
 
+    /// Whether this is a sorted set in nodes.
+    pub(crate) fn is_large_sorted_set(&self) -> bool {
+        self.kind() == Kind::ZSet && self.body.nodes().is_some()
+    }
+
+    /// Gives packed members their scores, as so many changes would do of which the last is `lsn`. REQUIRES: a
+    /// large sorted set.
+    pub(super) fn put_members(&mut self, members: &[u8], lsn: Lsn, retired: &mut Retired) {
+        let image = self.body.block().header().base;
+        let retire = |old| retired.lsns.extend(Some(old).filter(|old| Some(*old) != image));
+        self.body.zset_put_all(members, retire);
+        self.body.block_mut().set_lsn(lsn);
+    }
+
     fn apply_list(&mut self, change: &Change<'_>, lsn: Lsn, retired: &mut Retired) -> Result<(), Mismatch> {
         self.expect(Kind::List)?;
         let count = self.body.count();

@@ -203,6 +203,25 @@ impl Segment {
         }
     }
 
+    /// How many members a sorted set has, if it is a large one.
+    pub(crate) fn large_sorted_set(&self, hash: KeyHash, key: &[u8]) -> Option<usize> {
+        self.find(hash, key).filter(|entry| entry.is_large_sorted_set()).map(Entry::count)
+    }
+
+    /// Puts packed members into a large sorted set, the newest record of them `lsn`; for a replay, while
+    /// nobody else is there.
+    pub(crate) fn put_members(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        members: &[u8],
+        lsn: Lsn,
+        retired: &mut Retired,
+    ) {
+        let entry = self.entries.find_mut(hash.inner(), |entry| entry.key() == key);
+        entry.expect("the sorted set is there as long as it is collected").put_members(members, lsn, retired);
+    }
+
     /// Puts in an entry that was stored; `false`, and nothing has changed, if its key is there already.
     pub(crate) fn insert(&mut self, hash: KeyHash, entry: Entry) -> bool {
         match self.entries.entry(hash.inner(), |other| other.key() == entry.key(), rehash) {
@@ -221,20 +240,21 @@ impl Segment {
     }
 
     /// Gives memory back when three quarters of a once full segment are empty.
-    fn shrink(&mut self) {
+    pub(super) fn shrink(&mut self) {
         if self.entries.capacity() > 64 && self.entries.len() * 4 < self.entries.capacity() {
             self.entries.shrink_to(self.entries.len() * 2, rehash);
         }
     }
 
-    /// Moves the entries whose hash has `bit` into the returned segment: one step of the table's growth.
-    pub(super) fn split(&mut self, bit: u64) -> Segment {
+    /// Moves the entries whose hash has `bit` into the returned segment: one step of the table's growth. Both
+    /// have room for so many entries then.
+    pub(super) fn split(&mut self, bit: u64, room: usize) -> Segment {
         // The hash of an entry is made from its key, in an allocation elsewhere.
         touch_all(self.entries.iter());
         let mut moved: Vec<Entry> = Vec::with_capacity(self.entries.len() / 2);
         moved.extend(self.entries.extract_if(|entry| KeyHash::of(entry.key()).0 & bit != 0));
         let mut target = Segment {
-            entries: HashTable::with_capacity(moved.len()),
+            entries: HashTable::with_capacity(moved.len().max(room)),
             removed: self.removed,
             ..Segment::default()
         };
@@ -245,7 +265,8 @@ impl Segment {
             target.entries.insert_unique(rehash(&entry), entry, rehash);
         }
         target.remset = self.remset.split(bit);
-        self.entries.shrink_to_fit(rehash);
+        self.entries.shrink_to(room, rehash);
+        self.make_room(room);
         target
     }
 

@@ -265,6 +265,16 @@ impl Body {
         old
     }
 
+    /// Gives packed members their scores in turn; `replaced` is told the `Lsn`s that they had. REQUIRES: a
+    /// large sorted set.
+    pub(crate) fn zset_put_all(&mut self, members: &[u8], replaced: impl FnMut(Lsn)) {
+        if let (_, Some(Nodes::ZSet(trees))) = self.parts_mut()
+            && let Some(longest) = trees.put_all(members, replaced)
+        {
+            self.note_limits(longest, &[]);
+        }
+    }
+
     /// Takes out an element by its name; the `Lsn` that it had.
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Lsn> {
         let layout = packed::layout_of(self.block().kind());

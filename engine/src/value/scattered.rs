@@ -84,6 +84,40 @@ impl<const PREFIX: usize, const PAIR: bool> Tree<Scattered<PREFIX, PAIR>> {
         Tree::build(items.into_iter().map(|(_, item)| item))
     }
 
+    /// The tree of these elements and more, in their order: of those with one name the last counts.
+    /// `replaced` is told the `Lsn`s of the others, `made` the names that are new.
+    pub(crate) fn with_scattered<'a>(
+        &self,
+        more: impl Iterator<Item = Item<'a>>,
+        mut replaced: impl FnMut(Lsn),
+        mut made: impl FnMut(&'a [u8]),
+    ) -> Self {
+        let more: Vec<Item<'a>> = more.collect();
+        let old = self.walk_from(0).map(|item| (item, None));
+        let items: Vec<_> = old.chain(more.iter().map(|item| (*item, Some(item.name)))).collect();
+        let placed = items.iter().enumerate().map(|(turn, (item, _))| (position_of(item.name), turn));
+        let mut placed: Vec<(u64, usize)> = placed.collect();
+        let name = |turn: usize| items[turn].0.name;
+        placed.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| (name(a.1), a.1).cmp(&(name(b.1), b.1))));
+        let mut kept = placed.iter().peekable();
+        let mut first = true;
+        let newest = std::iter::from_fn(|| {
+            loop {
+                let &(position, turn) = kept.next()?;
+                let (item, new) = items[turn];
+                if let Some(name) = new.filter(|_| first) {
+                    made(name);
+                }
+                first = !kept.peek().is_some_and(|next| next.0 == position && name(next.1) == item.name);
+                if first {
+                    return Some(item);
+                }
+                replaced(item.lsn());
+            }
+        });
+        Tree::build(newest)
+    }
+
     /// About `count` elements from position `cursor` on, those of one position always together, and the
     /// position to go on from; 0 at the end.
     pub(crate) fn scan(&self, cursor: u64, count: usize) -> (u64, Vec<Item<'_>>) {

@@ -114,6 +114,14 @@ fn front_len(layout: Layout, bytes: &[u8], before: &impl Fn(f64, &[u8]) -> bool)
     packed::items(layout, bytes).take_while(|item| before(item.score(), item.name)).count()
 }
 
+/// Appends a member with its score, packed.
+pub(crate) fn pack(bytes: &mut Vec<u8>, member: &[u8], score: f64, lsn: Lsn) {
+    bytes.extend_from_slice(&lsn_bytes(lsn));
+    bytes.extend_from_slice(&score.to_le_bytes());
+    bytes.extend_from_slice(Varint::new(member.len()).as_slice());
+    bytes.extend_from_slice(member);
+}
+
 /// Where an element belongs in sorted elements.
 fn place(layout: Layout, bytes: &[u8], score: f64, member: &[u8]) -> usize {
     packed::items(layout, bytes)
@@ -237,6 +245,10 @@ impl Tree<RankOrder> {
     }
 }
 
+/// New trees are built rather than those that are there changed, where so many times the new members are more
+/// than there are.
+const MANY: usize = 4;
+
 /// A large sorted set.
 #[derive(Clone)]
 pub(crate) struct ZSetTrees {
@@ -247,7 +259,11 @@ pub(crate) struct ZSetTrees {
 impl ZSetTrees {
     /// The sorted set of these members, in any order; of those with one name, the last counts.
     pub(crate) fn build<'a>(items: impl Iterator<Item = Item<'a>>) -> ZSetTrees {
-        let index = Tree::build_scattered(items);
+        ZSetTrees::of(Tree::build_scattered(items))
+    }
+
+    /// The sorted set of the members in `index`.
+    fn of(index: Tree<ScoreOrder>) -> ZSetTrees {
         let mut ranked: Vec<_> = index.walk_from(0).map(scored).collect();
         ranked.sort_unstable_by(|a, b| compare((a.1, a.0), (b.1, b.0)));
         let mut bytes = Vec::new();
@@ -258,6 +274,34 @@ impl ZSetTrees {
         }
         let ranking = Tree::build(packed::items(RANKED, &bytes));
         ZSetTrees { index, ranking }
+    }
+
+    /// Gives packed members their scores in turn, and builds the trees anew if they are many; `replaced` is
+    /// told the `Lsn`s that they had. Returns the longest member that was not there.
+    pub(crate) fn put_all<'m>(
+        &mut self,
+        members: &'m [u8],
+        mut replaced: impl FnMut(Lsn),
+    ) -> Option<&'m [u8]> {
+        let mut longest: Option<&[u8]> = None;
+        let mut note = |member: &'m [u8]| {
+            if longest.is_none_or(|longest| longest.len() < member.len()) {
+                longest = Some(member);
+            }
+        };
+        let items = packed::items(ZSET, members);
+        if items.clone().count() < self.index.len() / MANY {
+            for item in items {
+                match self.put(item.name, item.score(), item.lsn()) {
+                    Some(old) => replaced(old),
+                    None => note(item.name),
+                }
+            }
+        } else {
+            let index = self.index.with_scattered(items, replaced, note);
+            *self = ZSetTrees::of(index);
+        }
+        longest
     }
 
     /// Gives a member a score; the `Lsn` that it had.

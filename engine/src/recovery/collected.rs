@@ -1,0 +1,115 @@
+//! Members of large sorted sets, collected so that their trees are built of many at once: putting one by one
+//! into two trees copies two leaves for each.
+//!
+//! A sorted set is collected from when it is large. Its members are put in when there are thrice as many as
+//! it has, or before anything else happens to the key, or its database, or when all replaying ends.
+
+use crate::record::{Change, Lsn};
+use crate::table::{KeyHash, Retired, Segment, Table};
+use crate::value::zset;
+use hashbrown::HashTable;
+use std::sync::Arc;
+
+/// Members that are put in together, at least, where nothing else wants it.
+const MEMBERS_MIN: usize = if cfg!(test) { 8 } else { 1024 };
+/// So many times the members that a sorted set has are collected before they are put in.
+const TIMES: usize = 3;
+/// Bytes of what a replayer collects, at most, and what an empty collection counts for.
+const BYTES_MAX: usize = if cfg!(test) { 8 << 10 } else { 64 << 20 };
+const KEY_BYTES: usize = 128;
+
+/// The sorted sets of a replayer that are being collected.
+#[derive(Default)]
+pub(super) struct Collected {
+    sets: HashTable<Set>,
+    bytes: usize,
+}
+
+struct Set {
+    db: u8,
+    key: Box<[u8]>,
+    hash: KeyHash,
+    /// Packed, in the order of their records.
+    members: Vec<u8>,
+    count: usize,
+    wanted: usize,
+    last: Lsn,
+}
+
+impl Set {
+    fn is_at(&self, db: u8, key: &[u8]) -> bool {
+        self.db == db && *self.key == *key
+    }
+
+    /// Puts what was collected into the sorted set.
+    fn put_in(&mut self, segment: &mut Segment, retired: &mut Retired) {
+        let members = std::mem::take(&mut self.members);
+        if self.count > 0 {
+            segment.put_members(self.hash, &self.key, &members, self.last, retired);
+        }
+        self.count = 0;
+    }
+}
+
+impl Collected {
+    /// Is told of a change before it is made, in whose key's segment; `true` if that is all for now.
+    pub(super) fn takes(
+        &mut self,
+        (db, hash, key): (u8, KeyHash, &[u8]),
+        (lsn, change): (Lsn, &Change<'_>),
+        segment: &mut Segment,
+        retired: &mut Retired,
+    ) -> bool {
+        if self.sets.is_empty() {
+            return false;
+        }
+        let Ok(mut found) = self.sets.find_entry(hash.0, |set| set.is_at(db, key)) else { return false };
+        let set = found.get_mut();
+        let before = set.members.len();
+        if let Change::ZSetPut { member, score } = change {
+            zset::pack(&mut set.members, member, *score, lsn);
+            (set.count, set.last) = (set.count + 1, lsn);
+            self.bytes += set.members.len() - before;
+            if set.count >= set.wanted {
+                self.bytes -= set.members.len();
+                set.put_in(segment, retired);
+                set.wanted = wanted(segment.large_sorted_set(hash, key));
+            }
+            return true;
+        }
+        let (mut set, _) = found.remove();
+        self.bytes -= before + KEY_BYTES;
+        set.put_in(segment, retired);
+        false
+    }
+
+    /// Is told of a member that was put into a sorted set.
+    pub(super) fn note_put(&mut self, (db, hash, key): (u8, KeyHash, &[u8]), segment: &Segment) {
+        let members = segment.large_sorted_set(hash, key);
+        if members.is_some() {
+            let (members, wanted) = (Vec::new(), wanted(members));
+            let set = Set { db, key: key.into(), hash, members, count: 0, wanted, last: Lsn::ZERO };
+            self.sets.insert_unique(hash.0, set, |set| set.hash.0);
+            self.bytes += KEY_BYTES;
+        }
+    }
+
+    /// Whether what is collected takes too much memory.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes > BYTES_MAX
+    }
+
+    /// Puts all in.
+    pub(super) fn put_all_in(&mut self, tables: &[Arc<Table>], retired: &mut Retired) {
+        for mut set in self.sets.drain() {
+            let (_, mut segment) = tables[usize::from(set.db)].write_of(set.hash);
+            set.put_in(&mut segment, retired);
+        }
+        self.bytes = 0;
+    }
+}
+
+/// How many members are collected for a sorted set that has so many.
+fn wanted(members: Option<usize>) -> usize {
+    (TIMES * members.unwrap_or_default()).max(MEMBERS_MIN)
+}

@@ -1,0 +1,173 @@
+//! The records of a block on their way to the table: those of some keys at once, so that looking the keys up
+//! does not wait for memory one key after the other.
+
+use super::collected::Collected;
+use super::loose::Loose;
+use super::replay::Misfit;
+use crate::log::{Block, Damage};
+use crate::record::{Bytes, Change, Lsn};
+use crate::table::{Effect, KeyHash, Readers, Retired, Segment, Table};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Keys that are looked up together, so that the looks do not wait for each other.
+const KEYS_GATHERED: usize = 16;
+/// Records that are gathered for them, at most.
+const RECORDS_GATHERED: usize = 256;
+
+/// Records of one key that follow each other, on their way to the table.
+struct Run<'b> {
+    db: u8,
+    key: Bytes<'b>,
+    hash: KeyHash,
+    /// Whether the key is among this replayer's.
+    ours: bool,
+    records: usize,
+}
+
+/// What a replayer has gathered.
+#[derive(Default)]
+pub(super) struct Gathered<'b> {
+    runs: SmallVec<[Run<'b>; KEYS_GATHERED]>,
+    /// The records of the first run, of the second, and so on.
+    changes: Vec<(Lsn, Change<'b>)>,
+}
+
+impl<'b> Gathered<'b> {
+    /// Whether what is gathered must be applied before a record of this key is added.
+    pub(super) fn is_full_for(&self, db: u8, key: &[u8]) -> bool {
+        let keys_full = self.runs.len() == KEYS_GATHERED && !self.ends_with(db, key);
+        keys_full || self.changes.len() == RECORDS_GATHERED
+    }
+
+    fn ends_with(&self, db: u8, key: &[u8]) -> bool {
+        self.runs.last().is_some_and(|run| run.db == db && *run.key == *key)
+    }
+
+    /// Adds a record, if it is one of a key that is `ours`.
+    pub(super) fn push(
+        &mut self,
+        db: u8,
+        key: Bytes<'b>,
+        ours: impl Fn(KeyHash) -> bool,
+        lsn: Lsn,
+        change: Change<'b>,
+    ) {
+        if !self.ends_with(db, &key) {
+            // Of others' keys only the last is of use, to know it again.
+            if self.runs.last().is_some_and(|run| !run.ours) {
+                self.runs.pop();
+            }
+            let hash = KeyHash::of(&key);
+            self.runs.push(Run { db, key, hash, ours: ours(hash), records: 0 });
+        }
+        let run = self.runs.last_mut().expect("it was pushed if there was none");
+        if run.ours {
+            run.records += 1;
+            self.changes.push((lsn, change));
+        }
+    }
+}
+
+/// What a replayer knows beside the tables.
+pub(super) struct Aside {
+    pub(super) loose: Loose,
+    pub(super) collected: Collected,
+    pub(super) retired: Retired,
+}
+
+/// Applies the gathered records in their order. Keys are counted once for all: between two atomic operations
+/// all that was written must have reached the cache, so that a count for each would have the next key wait
+/// for the memory of the one before it.
+pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathered<'_>, aside: &mut Aside) {
+    let mut changes = gathered.changes.drain(..);
+    let runs: SmallVec<[Run<'_>; KEYS_GATHERED]> = gathered.runs.drain(..).filter(|run| run.ours).collect();
+    let mut rest = &runs[..];
+    while let Some(Run { db, .. }) = rest.first() {
+        let table = &tables[*db as usize];
+        let of_table = rest.iter().take_while(|run| run.db == *db).count();
+        let (runs, later) = rest.split_at(of_table);
+        rest = later;
+        table.fetch(runs.iter().map(|run| run.hash));
+        let (mut made, mut longest, mut index) = (0, 0, 0);
+        for run in runs {
+            let mut segment;
+            (index, segment) = table.write_of(run.hash);
+            for (lsn, change) in changes.by_ref().take(run.records) {
+                let effect = apply_one(&mut segment, run, &change, lsn, block, aside);
+                table.note(index, 0, effect.expiry);
+                made += effect.keys;
+            }
+            longest = longest.max(segment.len());
+        }
+        table.count(index, made);
+        if made > 0 && table.is_crowded(longest) {
+            table.grow(4);
+        }
+        let Retired { lsns, garbage, .. } = &mut aside.retired;
+        garbage.drain(..).for_each(|garbage| garbage.for_each_lsn(&mut |lsn| lsns.push(lsn)));
+        if aside.collected.is_full() {
+            aside.collected.put_all_in(tables, &mut aside.retired);
+        }
+    }
+}
+
+/// Applies a record of a run and notes what it tells of a key that is not all there.
+fn apply_one(
+    segment: &mut Segment,
+    run: &Run<'_>,
+    change: &Change<'_>,
+    lsn: Lsn,
+    block: &Block,
+    Aside { loose, collected, retired }: &mut Aside,
+) -> Effect {
+    let Run { db, ref key, hash, .. } = *run;
+    if collected.takes((db, hash, key), (lsn, change), segment, retired) {
+        return Effect::default();
+    }
+    let (mut effect, fits) = segment.apply(hash, key, change, lsn, &Readers::default(), retired);
+    if fits && matches!(change, Change::ZSetPut { .. }) {
+        collected.note_put((db, hash, key), segment);
+    }
+    match *change {
+        Change::Put { .. } | Change::Image { .. } | Change::Delete if fits => {
+            loose.forget(db, key, retired);
+        }
+        Change::Expire(expiry) if !fits => {
+            let is_unfit = lsn <= loose.unfit;
+            let key = loose.of(db, key);
+            let remains = key.remains.get_or_insert_default();
+            retired.lsns.extend(remains.expiry_lsn.replace(lsn));
+            remains.expiry = expiry;
+            if !is_unfit {
+                key.unseen.get_or_insert_with(|| misfit(lsn, block));
+            }
+        }
+        _ if !fits && lsn <= loose.unfit => {}
+        _ if !fits => {
+            loose.of(db, key).misfit.get_or_insert_with(|| misfit(lsn, block));
+        }
+        _ if effect.keys > 0 => {
+            if let Some(remains) = loose.take_remains(db, key) {
+                segment.take_over(hash, key, remains);
+                effect.expiry = remains.expiry;
+            }
+        }
+        _ if effect.keys < 0 => {
+            let remains = retired.remains.take().unwrap_or_default();
+            if remains.lsns().next().is_some() {
+                // They are needed still.
+                retired.lsns.retain(|lsn| remains.lsns().all(|other| other != *lsn));
+                loose.of(db, key).remains = Some(remains);
+            }
+        }
+        _ => {}
+    }
+    effect
+}
+
+fn misfit(lsn: Lsn, block: &Block) -> Misfit {
+    let what = format!("record {lsn} in this block does not fit what the records before it made");
+    let damage = Damage::new(block.path().to_path_buf(), block.offset(), what);
+    Misfit { lsn, sequence: block.sequence(), damage }
+}

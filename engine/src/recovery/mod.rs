@@ -1,0 +1,166 @@
+//! From the log to the tables: a start reads the checkpoint, if there is one that the log goes on from, and
+//! replays the log on top of it.
+//!
+//! `replay` deals with the blocks, `gathered` with the records of a block, `loose` with those that need not
+//! fit, `start` with logs and checkpoints that do not belong together.
+
+mod collected;
+#[cfg(test)]
+mod collected_tests;
+mod gathered;
+mod loose;
+mod meeting;
+mod replay;
+mod room;
+mod start;
+
+use crate::backup;
+use crate::checkpoint::{Checkpoints, Loaded};
+use crate::io::Disk;
+use crate::log::{Log, LogOptions, OpenError, Reader, Recovered, Validity};
+use crate::record::Lsn;
+use crate::table::Table;
+pub use replay::{Misfit, Replayed, replay};
+use start::{base_of, is_continued, refuse_without_its_log};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How far opening has come; shared with those who wait for it.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Bytes of the log that have been read.
+    pub bytes_read: AtomicU64,
+    /// Bytes of the log in all.
+    pub bytes: AtomicU64,
+}
+
+impl Progress {
+    /// Notes that `read` of `bytes` have been read.
+    pub fn note(&self, read: u64, bytes: u64) {
+        self.bytes_read.store(read, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// What opening found.
+pub struct Opened {
+    /// The databases.
+    pub tables: Vec<Arc<Table>>,
+    /// The log, ready to go on.
+    pub log: Log,
+    /// Which of its records have been replaced.
+    pub validity: Arc<Validity>,
+    /// What the log said of itself.
+    pub recovered: Recovered,
+    /// What was replayed.
+    pub replayed: Replayed,
+}
+
+/// Opens the log of `options`, or makes one, and replays it into `databases` tables with `threads` threads:
+/// on top of the checkpoint, if there is one that it goes on from.
+pub fn open(
+    disk: Arc<dyn Disk>,
+    mut options: LogOptions,
+    checkpoints: Option<&Checkpoints>,
+    databases: usize,
+    threads: usize,
+    progress: &Progress,
+) -> Result<Opened, OpenError> {
+    let directories = options.directories.clone();
+    directories.iter().try_for_each(|directory| backup::refuse_copies(&*disk, directory))?;
+    options.base = base_of(checkpoints);
+    refuse_without_its_log(&*disk, &directories, checkpoints)?;
+    let mut reader = Log::open(disk, options)?;
+    let validity = Arc::new(Validity::new());
+    let (loaded, replayed) = load(&mut reader, checkpoints, databases, threads, progress, &validity)
+        .map_err(|error| error.with_remedy(&directories))?;
+    if let Some(checkpoints) = checkpoints {
+        checkpoints.continue_with(reader.log_id()).map_err(|error| OpenError::Checkpoint(Box::new(error)))?;
+    }
+    let (log, recovered) = reader.into_log()?;
+    Ok(Opened { tables: loaded.tables, log, validity, recovered, replayed })
+}
+
+/// Reads what `open` would load and changes nothing: the checkpoint, and the log in `directories` if there is
+/// one.
+pub fn read(
+    disk: Arc<dyn Disk>,
+    directories: Vec<PathBuf>,
+    checkpoints: &Checkpoints,
+    databases: usize,
+    threads: usize,
+    progress: &Progress,
+) -> Result<Loaded, OpenError> {
+    if !Log::is_in(&*disk, &directories)? {
+        let loaded = load_checkpoint(checkpoints, databases, threads, progress)?;
+        return Ok(loaded.unwrap_or_else(|| nothing(databases)));
+    }
+    let mut options = LogOptions::new(directories.clone());
+    options.base = base_of(Some(checkpoints));
+    let mut reader = Log::read(disk, options)?;
+    let validity = Validity::new();
+    let (loaded, _) = load(&mut reader, Some(checkpoints), databases, threads, progress, &validity)
+        .map_err(|error| error.with_remedy(&directories))?;
+    Ok(loaded)
+}
+
+/// Reads a log to its end, on top of the checkpoint if there is one that it goes on from.
+fn load(
+    reader: &mut Reader,
+    checkpoints: Option<&Checkpoints>,
+    databases: usize,
+    threads: usize,
+    progress: &Progress,
+    validity: &Validity,
+) -> Result<(Loaded, Replayed), OpenError> {
+    let checkpoint = checkpoints.and_then(Checkpoints::current);
+    let loaded = match checkpoints {
+        Some(checkpoints) if is_continued(reader, checkpoint.as_ref(), checkpoints)? => {
+            load_checkpoint(checkpoints, databases, threads, progress)?
+        }
+        _ => None,
+    };
+    let Loaded { tables, cut, .. } = loaded.unwrap_or_else(|| nothing(databases));
+    let unfit = reader.unfit();
+    let next = || {
+        let block = reader.next_block()?;
+        let read = reader.progress();
+        progress.note(read.bytes_read(), read.bytes_total);
+        Ok(block.map(Arc::new))
+    };
+    let (tables, replayed) = replay(next, tables, (cut, unfit), threads, |lsns| validity.invalidate(lsns))?;
+    if let Some(misfit) = replayed.misfit {
+        return Err(misfit.damage.into());
+    }
+    validity.begin(replayed.upheavals.clone(), cut);
+    let last = reader.last();
+    if last < cut {
+        return Err(OpenError::Unrelated(format!(
+            "the log ends with record {last}, before the checkpoint, which has all up to {cut}: files of it \
+             are missing; restore them, or start with --appendonly no to use the checkpoint alone"
+        )));
+    }
+    let keys = tables.iter().map(|table| table.len() as u64).sum();
+    Ok((Loaded { tables, cut: last, keys }, replayed))
+}
+
+fn load_checkpoint(
+    checkpoints: &Checkpoints,
+    databases: usize,
+    threads: usize,
+    progress: &Progress,
+) -> Result<Option<Loaded>, OpenError> {
+    let note = |read, bytes| progress.note(read, bytes);
+    checkpoints.load(databases, threads, &note).map_err(|error| OpenError::Checkpoint(Box::new(error)))
+}
+
+/// So many databases, all of them empty, at the beginning of time.
+fn nothing(databases: usize) -> Loaded {
+    Loaded { tables: empty(databases), cut: Lsn::ZERO, keys: 0 }
+}
+
+/// So many databases without keys.
+pub(crate) fn empty(databases: usize) -> Vec<Arc<Table>> {
+    (0..databases).map(|_| Arc::default()).collect()
+}

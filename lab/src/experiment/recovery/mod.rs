@@ -1,0 +1,311 @@
+//! Question: how long after a start does a server with a log answer again?
+//!
+//! Variables: server, record (10 M strings of 26 bytes, and 10 M members of 100 sorted sets, with a warm
+//! cache; 1 M of 1 KB, as strings and as hashes, from a cold disk). A pure log on both sides, stopped
+//! cleanly; where the cache is warm the other one's is rewritten, and it starts from an RDB file, too. The
+//! restarts of all take turns. Expected: with a warm cache the memory's insertion rate on all cores is the
+//! limit; with a cold one the device's read rate, measured on the same files in the same run.
+
+mod kinds;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use comfy_table::Cell;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::client;
+use crate::device::{self, Forgetting};
+use crate::error::{LabError, Result};
+use crate::interrupt;
+use crate::load::{KeyChoice, Keys};
+use crate::process;
+use crate::report::{Bound, Goal, Report, Run, Spread, number_cell, table, thousands};
+use crate::restart;
+use crate::server::{Persistence, Plan, Product, Server};
+use crate::setting::Setting;
+use kinds::{Kind, kinds};
+
+pub use kinds::Part;
+
+/// What `tarn lab list` says.
+pub const QUESTION: &str =
+    "How long after a start does a server with a log answer again? (warm cache, cold disk)";
+
+/// The longest that a restart or a rewriting may take.
+const PATIENCE: Duration = Duration::from_secs(1800);
+/// How long between two questions to a server that rewrites its log.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+/// Keys that are looked at after each restart.
+const SAMPLES: u64 = 1000;
+/// Other processes busier than this disturbed the measurement. The one that asks whether the server is ready
+/// is one.
+const OTHERS_BUSY_LIMIT: f64 = 0.2;
+const GOAL_WARM_LOG: f64 = 4.0;
+const GOAL_WARM_RDB: f64 = 2.0;
+const GOAL_COLD: f64 = 0.9;
+
+/// The experiment's own options.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[group(skip)]
+pub struct Options {
+    /// Run these parts only.
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    pub only: Vec<Part>,
+}
+
+/// What a server has its data in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Data {
+    Log,
+    Rdb,
+}
+
+/// One restart.
+#[derive(Debug, Clone, Copy)]
+struct Restart {
+    ready_s: f64,
+    /// Processor time over elapsed time: 2 means two cores busy all the time.
+    cores_busy: f64,
+    /// Bytes a second of plain sequential reading of the same files, cold restarts only.
+    device_bytes_per_s: f64,
+    /// Processor time of all other processes over elapsed time.
+    others_busy: f64,
+    forgotten: Option<Forgetting>,
+}
+
+/// A server that was filled and stopped, and its restarts.
+struct Trial {
+    product: Product,
+    data: Data,
+    version: String,
+    plan: Plan,
+    dir: TempDir,
+    bytes: u64,
+    restarts: Vec<Restart>,
+}
+
+impl Trial {
+    fn label(&self) -> &'static str {
+        match (self.product, self.data) {
+            (Product::RedisServer, Data::Rdb) => "redis-server, RDB",
+            (product, _) => product.name(),
+        }
+    }
+
+    fn median(&self, figure: impl Fn(&Restart) -> f64) -> f64 {
+        self.spread(figure).median
+    }
+
+    fn spread(&self, figure: impl Fn(&Restart) -> f64) -> Spread {
+        Spread::of(self.restarts.iter().map(figure))
+    }
+
+    /// Bytes of the log over the time until ready, over the device's rate: the median of the ratios.
+    fn of_device(&self) -> f64 {
+        self.median(|restart| self.bytes as f64 / restart.ready_s / restart.device_bytes_per_s)
+    }
+}
+
+/// Runs the experiment.
+pub fn run(setting: &Setting, options: &Options, report: &mut Report) -> Result<()> {
+    let mut table = table(&[
+        "records",
+        "cache",
+        "server",
+        "ready s",
+        "spread",
+        "records/s",
+        "data MB",
+        "MB/s",
+        "÷ device",
+        "cores busy",
+    ]);
+    for kind in kinds(setting) {
+        if !options.only.is_empty() && !options.only.contains(&kind.part) {
+            continue;
+        }
+        let mut trials = Vec::new();
+        for &(product, _) in &setting.servers {
+            trials.push(fill(setting, &kind, product, Data::Log)?);
+            if product == Product::RedisServer && !kind.is_cold() {
+                trials.push(fill(setting, &kind, product, Data::Rdb)?);
+            }
+        }
+        for repeat in 1..=setting.repeats() {
+            for trial in &mut trials {
+                again(setting, report, &kind, repeat, trial)?;
+            }
+        }
+        for trial in &trials {
+            table.add_row(row(&kind, trial));
+        }
+        judge(report, &kind, &trials);
+    }
+    println!("{table}");
+    Ok(())
+}
+
+fn row(kind: &Kind, trial: &Trial) -> Vec<Cell> {
+    let cache = match trial.restarts[0].forgotten {
+        None => "warm",
+        Some(Forgetting::DropCaches) => "cold: caches dropped",
+        Some(Forgetting::Advice) => "cold: by advice",
+    };
+    let ready_s = trial.spread(|restart| restart.ready_s);
+    let megabytes = trial.bytes as f64 / 1e6;
+    vec![
+        format!("{} {}", thousands(kind.records as f64), kind.name).into(),
+        cache.into(),
+        trial.label().into(),
+        number_cell(format!("{:.3}", ready_s.median)),
+        number_cell(format!("{:.0} %", ready_s.percent())),
+        number_cell(thousands(kind.records as f64 / ready_s.median)),
+        number_cell(thousands(megabytes)),
+        number_cell(thousands(megabytes / ready_s.median)),
+        number_cell(if kind.is_cold() { format!("{:.2}", trial.of_device()) } else { String::new() }),
+        number_cell(format!("{:.2}", trial.median(|restart| restart.cores_busy))),
+    ]
+}
+
+/// Fills a server and stops it.
+fn fill(setting: &Setting, kind: &Kind, product: Product, data: Data) -> Result<Trial> {
+    let persistence = if data == Data::Log { Persistence::Everysec } else { Persistence::None };
+    let (mut plan, dir) = setting.plan(product, persistence)?;
+    plan.cores = Vec::new();
+    plan.threads = process::cores_allowed().len();
+    let server = plan.start()?;
+    let version = server.version()?;
+    let mut trial = Trial { product, data, version, plan, dir, bytes: 0, restarts: Vec::new() };
+    let what = format!("load {} into {}", kind.name, trial.label());
+    let keys = Keys::new(KeyChoice::Sequential, kind.records);
+    setting.fill(&server, &what, kind.records, kind.request.clone(), keys)?;
+    match data {
+        Data::Rdb => _ = server.client()?.call(&["SAVE"])?,
+        Data::Log if product == Product::RedisServer && !kind.is_cold() => rewrite_log(&server)?,
+        Data::Log => {}
+    }
+    server.stop()?;
+    // A start may tidy its files, so they are looked for again at each.
+    trial.bytes = restart::data_files(&[trial.dir.path()]).1;
+    Ok(trial)
+}
+
+/// Has a server write its log anew, as short as it can, and waits for it.
+fn rewrite_log(server: &Server) -> Result<()> {
+    server.client()?.call(&["BGREWRITEAOF"])?;
+    let begun = Instant::now();
+    loop {
+        let waits = |name: &str| Ok::<bool, LabError>(server.info_number("persistence", name)? != Some(0));
+        if !waits("aof_rewrite_in_progress")? && !waits("aof_rewrite_scheduled")? {
+            return Ok(());
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(server.complaint("did not end to rewrite its log".to_owned()));
+        }
+        interrupt::check()?;
+        std::thread::sleep(ASK_AGAIN);
+    }
+}
+
+/// Starts a server once more.
+fn again(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, trial: &mut Trial) -> Result<()> {
+    let (files, bytes) = restart::data_files(&[trial.dir.path()]);
+    trial.bytes = bytes;
+    let restart = restart(&trial.plan, kind, &files)?;
+    report.run(Run {
+        case: kind.name,
+        server: trial.label(),
+        version: &trial.version,
+        repeat,
+        parameters: json!({
+            "records": kind.records, "cold": kind.is_cold(), "threads": trial.plan.threads,
+            "file_system": setting.file_system, "persistence": trial.plan.persistence.name(),
+        }),
+        figures: json!({
+            "ready_s": restart.ready_s, "records_per_s": kind.records as f64 / restart.ready_s,
+            "log_bytes": bytes, "log_bytes_per_s": bytes as f64 / restart.ready_s,
+            "device_bytes_per_s": restart.device_bytes_per_s, "cores_busy": restart.cores_busy,
+            "others_busy": restart.others_busy,
+            "forgotten": restart.forgotten,
+        }),
+    })?;
+    trial.restarts.push(restart);
+    Ok(())
+}
+
+fn restart(plan: &Plan, kind: &Kind, files: &[PathBuf]) -> Result<Restart> {
+    let (mut device_bytes_per_s, mut forgotten) = (0.0, None);
+    if kind.is_cold() {
+        device::forget(files)?;
+    }
+    // For a warm restart this warms the cache, for a cold one it measures the device.
+    let (bytes, time) = device::read_through(files)?;
+    if kind.is_cold() {
+        device_bytes_per_s = bytes as f64 / time.as_secs_f64();
+        forgotten = Some(device::forget(files)?);
+        // Forgetting may have reached the executable, which is not what is measured.
+        device::read_through(std::slice::from_ref(&plan.binary))?;
+    }
+    let machine_before = process::machine_cpu_time()?;
+    let mut server = plan.launch()?;
+    let ready_s = server.wait_until_ready(PATIENCE)?.as_secs_f64();
+    let server_time = server.cpu_time()?;
+    let cores_busy = server_time.as_secs_f64() / ready_s;
+    let machine_time = process::machine_cpu_time()? - machine_before;
+    let others_busy = machine_time.saturating_sub(server_time).as_secs_f64() / ready_s;
+    check(&server, kind)?;
+    server.stop()?;
+    Ok(Restart { ready_s, cores_busy, device_bytes_per_s, others_busy, forgotten })
+}
+
+/// All records are there, and some of them whole.
+fn check(server: &Server, kind: &Kind) -> Result<()> {
+    let keys = server.key_count()?;
+    if keys != kind.keys {
+        return Err(server.complaint(format!("came back with {keys} of {} keys", kind.keys)));
+    }
+    let mut client = server.client()?;
+    for sample in 0..SAMPLES.min(kind.records) {
+        let number = sample * (kind.records / SAMPLES.min(kind.records));
+        let request = (kind.sample)(number);
+        let length = client::text(&client.call(&request)?)?.len();
+        if length != kind.sample_bytes {
+            return Err(LabError::Reply(format!("{} returned {length} bytes", request.join(" "))));
+        }
+    }
+    Ok(())
+}
+
+fn judge(report: &mut Report, kind: &Kind, trials: &[Trial]) {
+    let Some(ours) = trials.iter().find(|trial| trial.product == Product::Tarn) else { return };
+    let case = format!("{} {}", thousands(kind.records as f64), kind.name);
+    let mut note = format!("{:.2} cores busy", ours.median(|restart| restart.cores_busy));
+    for trial in trials {
+        let others_busy = trial.median(|restart| restart.others_busy);
+        if others_busy > OTHERS_BUSY_LIMIT {
+            note.push_str(&format!("; {}: disturbed, others used {others_busy:.1} cores", trial.label()));
+        }
+    }
+    if kind.is_cold() {
+        report.goal(Goal {
+            what: format!("{case}, cold: recovery rate / device's read rate"),
+            figure: ours.of_device(),
+            unit: "x",
+            bound: Bound::AtLeast(GOAL_COLD),
+            note,
+        });
+        return;
+    }
+    for theirs in trials.iter().filter(|trial| trial.product == Product::RedisServer) {
+        let goal = if theirs.data == Data::Log { GOAL_WARM_LOG } else { GOAL_WARM_RDB };
+        report.goal(Goal {
+            what: format!("{case}, warm: time of {} / tarn's", theirs.label()),
+            figure: theirs.median(|restart| restart.ready_s) / ours.median(|restart| restart.ready_s),
+            unit: "x",
+            bound: Bound::AtLeast(goal),
+            note: note.clone(),
+        });
+    }
+}
