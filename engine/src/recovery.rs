@@ -13,6 +13,7 @@
 
 use crate::backup;
 use crate::checkpoint::{Checkpoint, Checkpoints, Loaded};
+use crate::early::Early;
 use crate::io::Disk;
 use crate::log::{Block, Damage, Log, LogOptions, OpenError, Reader, Recovered, Validity};
 use crate::record::{Bytes, Change, Lsn, Write};
@@ -24,7 +25,7 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Blocks that may wait for a replayer.
 const BLOCKS_QUEUED: usize = 32;
@@ -195,7 +196,7 @@ fn change_databases(tables: &mut [Arc<Table>], write: &Write<'_>) {
     }
 }
 
-struct Replay {
+struct Replay<'r> {
     tables: Mutex<Vec<Arc<Table>>>,
     /// What is not newer is in the tables already.
     base: Lsn,
@@ -204,15 +205,23 @@ struct Replay {
     meeting: Meeting,
     misfit: Mutex<Option<Misfit>>,
     upheavals: Mutex<Upheavals>,
+    /// Who reads meanwhile.
+    early: &'r Early,
+    /// Compacted files rely on all up to this block.
+    relied_on: u64,
+    /// Replayers that have not come to a later one.
+    behind: AtomicUsize,
 }
 
 /// How far opening has come; shared with those who wait for it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Progress {
     /// Bytes of the log that have been read.
     pub bytes_read: AtomicU64,
     /// Bytes of the log in all.
     pub bytes: AtomicU64,
+    /// What is there already.
+    pub early: Early,
 }
 
 impl Progress {
@@ -273,8 +282,8 @@ pub fn read(
     progress: &Progress,
 ) -> Result<Loaded, OpenError> {
     if !Log::is_in(&*disk, &directories)? {
-        let loaded = load_checkpoint(checkpoints, databases, threads, progress)?;
-        return Ok(loaded.unwrap_or_else(|| nothing(databases)));
+        let loaded = load_checkpoint(checkpoints, empty(databases), threads, progress)?;
+        return Ok(loaded.unwrap_or_else(|| nothing(empty(databases))));
     }
     let mut options = LogOptions::new(directories.clone());
     options.base = base_of(Some(checkpoints));
@@ -300,21 +309,28 @@ fn load(
     validity: &Validity,
 ) -> Result<(Loaded, Replayed), OpenError> {
     let checkpoint = checkpoints.and_then(Checkpoints::current);
+    let (tables, early) = (empty(databases), &progress.early);
     let loaded = match checkpoints {
         Some(checkpoints) if is_continued(reader, checkpoint.as_ref(), checkpoints)? => {
-            load_checkpoint(checkpoints, databases, threads, progress)?
+            early.begin(&tables, checkpoint.map_or(Lsn::ZERO, |checkpoint| checkpoint.cut));
+            load_checkpoint(checkpoints, tables.clone(), threads, progress)?
         }
-        _ => None,
+        _ => {
+            early.begin(&tables, Lsn::ZERO);
+            None
+        }
     };
-    let Loaded { tables, cut, .. } = loaded.unwrap_or_else(|| nothing(databases));
-    let unfit = reader.unfit();
+    let Loaded { tables, cut, .. } = loaded.unwrap_or_else(|| nothing(tables));
+    let (unfit, relied_on) = (reader.unfit(), reader.relied_on());
     let next = || {
         let block = reader.next_block()?;
         let read = reader.progress();
         progress.note(read.bytes_read(), read.bytes_total);
+        early.note_sure(reader.sure());
         Ok(block.map(Arc::new))
     };
-    let (tables, replayed) = replay(next, tables, (cut, unfit), threads, |lsns| validity.invalidate(lsns))?;
+    let invalidate = |lsns: &[Lsn]| validity.invalidate(lsns);
+    let (tables, replayed) = replay(next, tables, (cut, unfit), threads, (early, relied_on), invalidate)?;
     if let Some(misfit) = replayed.misfit {
         return Err(misfit.damage.into());
     }
@@ -332,21 +348,21 @@ fn load(
 
 fn load_checkpoint(
     checkpoints: &Checkpoints,
-    databases: usize,
+    tables: Vec<Arc<Table>>,
     threads: usize,
     progress: &Progress,
 ) -> Result<Option<Loaded>, OpenError> {
     let note = |read, bytes| progress.note(read, bytes);
-    checkpoints.load(databases, threads, &note).map_err(|error| OpenError::Checkpoint(Box::new(error)))
+    checkpoints.load(tables, threads, &note).map_err(|error| OpenError::Checkpoint(Box::new(error)))
 }
 
-/// So many databases, all of them empty, at the beginning of time.
-fn nothing(databases: usize) -> Loaded {
-    Loaded { tables: empty(databases), cut: Lsn::ZERO, keys: 0 }
+/// Empty databases, at the beginning of time.
+fn nothing(tables: Vec<Arc<Table>>) -> Loaded {
+    Loaded { tables, cut: Lsn::ZERO, keys: 0 }
 }
 
 /// So many databases without keys.
-pub(crate) fn empty(databases: usize) -> Vec<Arc<Table>> {
+pub fn empty(databases: usize) -> Vec<Arc<Table>> {
     (0..databases).map(|_| Arc::default()).collect()
 }
 
@@ -410,13 +426,15 @@ fn is_continued(
 }
 
 /// Replays what is newer than `base` in `blocks` into `tables`, which are as of then, with `threads` threads.
-/// Records up to `unfit` need not fit what those before them made. `invalidate` is told the `Lsn`s whose
-/// records have been replaced.
+/// Records up to `unfit` need not fit what those before them made. Those who read `early` are shown what
+/// becomes of the tables, and when all is replayed that compacted files rely on. `invalidate` is told the
+/// `Lsn`s whose records have been replaced.
 pub fn replay(
     mut blocks: impl FnMut() -> Result<Option<Arc<Block>>, OpenError>,
     tables: Vec<Arc<Table>>,
     (base, unfit): (Lsn, Lsn),
     threads: usize,
+    (early, relied_on): (&Early, u64),
     invalidate: impl Fn(&[Lsn]) + Sync,
 ) -> Result<(Vec<Arc<Table>>, Replayed), OpenError> {
     let threads = threads.max(1);
@@ -427,6 +445,9 @@ pub fn replay(
         meeting: Meeting::of(threads),
         misfit: Mutex::default(),
         upheavals: Mutex::default(),
+        early,
+        relied_on,
+        behind: AtomicUsize::new(threads),
     };
     let mut records = 0;
     std::thread::scope(|scope| {
@@ -458,7 +479,7 @@ pub fn replay(
     Ok((replay.tables.into_inner(), replayed))
 }
 
-impl Replay {
+impl Replay<'_> {
     /// Replays a share. All replayers decode all records, so that they give up at the same one and nobody is
     /// left waiting at the meeting point.
     fn run(
@@ -472,7 +493,12 @@ impl Replay {
         let mut tables = self.tables.lock().clone();
         let mut retired = Retired::default();
         let mut loose = Loose { unfit: self.unfit, ..Loose::default() };
+        let mut is_behind = true;
         for block in blocks {
+            if is_behind && block.sequence() > self.relied_on {
+                is_behind = false;
+                self.note_one_ahead();
+            }
             let mut gathered = Gathered::default();
             for record in block.records() {
                 // The block's checksum is right, so these are the bytes that were written: skipping them
@@ -505,6 +531,7 @@ impl Replay {
                         loose.change_databases(&record.write, &mut retired);
                         self.alone(|tables| {
                             change_databases(tables, &record.write);
+                            self.early.follow(tables, record.lsn, &record.write);
                             self.upheavals.lock().note(record.lsn, &record.write);
                         });
                         tables = self.tables.lock().clone();
@@ -526,6 +553,14 @@ impl Replay {
         }
         invalidate(&retired.lsns);
         Ok(())
+    }
+
+    /// One more replayer has done all that compacted files rely on.
+    fn note_one_ahead(&self) {
+        // All of them together: each has done its changes before.
+        if self.behind.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.early.note_exact();
+        }
     }
 
     /// Lets one of the replayers, who all come here, work on the tables while the others wait.
