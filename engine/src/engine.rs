@@ -2,6 +2,7 @@
 
 use crate::checkpoint::{Loaded, Source};
 use crate::compactor::Compactor;
+use crate::early::Early;
 use crate::io::Clock;
 use crate::log::{Appender, Group, LogError, Validity};
 use crate::record::{Batch, Lsn, UnixMs, Write};
@@ -276,6 +277,12 @@ impl Engine {
 
     pub(crate) fn log(&self) -> Option<Appender> {
         self.background().log.clone()
+    }
+
+    /// Lets readers see what is there while this store, of which nobody else knows yet, is being filled with
+    /// one record for each key.
+    pub fn show_early(&self, early: &Early) {
+        early.begin(&self.background().tables, Lsn(u64::MAX));
     }
 
     pub(crate) fn background(&self) -> RwLockReadGuard<'_, World> {

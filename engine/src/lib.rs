@@ -17,6 +17,7 @@
 pub mod backup;
 pub mod checkpoint;
 pub mod compactor;
+pub mod early;
 pub mod engine;
 pub mod io;
 pub mod log;

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::early::Early;
 use crate::io::Disk;
 use crate::log::{Log, OpenError, Reader};
 use crate::record::Lsn;
@@ -54,8 +55,9 @@ fn examine(
 ) -> Result<(Survey, Reader), OpenError> {
     let mut reader = Log::examine(disk.clone(), directories, keeps_locks)?;
     let from = (Lsn::ZERO, reader.unfit());
-    let (tables, replayed) =
-        replay(|| Ok(reader.next_block()?.map(Arc::new)), empty(DATABASES), from, threads, |_| {})?;
+    let (nobody, tables) = (Early::default(), empty(DATABASES));
+    let blocks = || Ok(reader.next_block()?.map(Arc::new));
+    let (tables, replayed) = replay(blocks, tables, from, threads, (&nobody, 0), |_| {})?;
     drop(tables);
     // What a log that goes on from a checkpoint changes is not all here.
     // Nor is all there that a compaction relied on, if that is cut off.

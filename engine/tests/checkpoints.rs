@@ -15,6 +15,7 @@ use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Crash, Disk, Fault, ManualClock, OsDisk, SimDisk, SimOptions};
 use tarn_engine::log::Group;
 use tarn_engine::record::{Batch, Change, Lsn, Side, Write};
+use tarn_engine::recovery::empty;
 use tarn_engine::session::Access;
 use tarn_engine::table::{KeyHash, ScanBudget, Table};
 use tarn_engine::value::{ValueRef, elements_of};
@@ -121,7 +122,7 @@ impl Store {
 }
 
 fn load(checkpoints: &Checkpoints, threads: usize) -> Option<(Lsn, Copy)> {
-    let loaded = checkpoints.load(DATABASES, threads, &|_, _| {}).unwrap()?;
+    let loaded = checkpoints.load(empty(DATABASES), threads, &|_, _| {}).unwrap()?;
     Some((loaded.cut, copy(&loaded.tables)))
 }
 
@@ -308,7 +309,7 @@ fn spoilt_bytes_are_refused_with_their_place() {
     let len = disk.contents(&file).unwrap().len();
     for at in (0..len).step_by(1 + len / 3_000) {
         disk.spoil(&file, at, |byte| byte ^ 0x10);
-        let error = checkpoints.load(DATABASES, 2, &|_, _| {}).err();
+        let error = checkpoints.load(empty(DATABASES), 2, &|_, _| {}).err();
         disk.spoil(&file, at, |byte| byte ^ 0x10);
         let error = error.unwrap_or_else(|| panic!("byte {at} is spoilt, and nobody noticed"));
         assert!(error.to_string().contains(&*file.to_string_lossy()), "{error}");

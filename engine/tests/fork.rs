@@ -19,6 +19,7 @@ use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Disk, ManualClock, OsDisk, SimDisk, SimOptions};
 use tarn_engine::log::Group;
 use tarn_engine::record::{Batch, Change, Side, Write};
+use tarn_engine::recovery::empty;
 use tarn_engine::session::Access;
 use tarn_engine::table::{KeyHash, ScanBudget, Table};
 use tarn_engine::value::{ValueRef, elements_of};
@@ -94,7 +95,7 @@ impl Store {
         let checkpoints =
             Checkpoints::open(Arc::new(SimDisk::new(1, SimOptions::default())), Path::new("/d")).unwrap();
         checkpoints.take(&*self.engine, Algorithm::Piggyback, OPTIONS, 0).unwrap();
-        checkpoints.load(DATABASES, 1, &|_, _| {}).unwrap().unwrap().tables
+        checkpoints.load(empty(DATABASES), 1, &|_, _| {}).unwrap().unwrap().tables
     }
 }
 
@@ -138,7 +139,7 @@ fn open(directory: &Path) -> Checkpoints {
 fn assert_written(store: &Store, directory: &Path) {
     let checkpoints = open(directory);
     let taken = checkpoints.take(&*store.engine, Algorithm::Fork, OPTIONS, 5).unwrap();
-    let loaded = checkpoints.load(DATABASES, 2, &|_, _| {}).unwrap().unwrap();
+    let loaded = checkpoints.load(empty(DATABASES), 2, &|_, _| {}).unwrap().unwrap();
     let expected = store.tables();
     assert_eq!(taken.keys, expected.iter().map(|table| table.len() as u64).sum::<u64>());
     assert!(copy(&loaded.tables) == copy(&expected), "what a child writes is what a view shows");

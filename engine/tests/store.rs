@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
+use tarn_engine::early::Early;
 use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Clock, ManualClock, OsDisk};
 use tarn_engine::log::{Group, Log, LogOptions, SyncMode};
@@ -360,6 +361,7 @@ fn a_replayer_that_panics_leaves_nobody_waiting() {
             (0..16).map(|_| Arc::default()).collect(),
             (Lsn::ZERO, Lsn::ZERO),
             2,
+            (&Early::default(), 0),
             invalidate,
         )
     });

@@ -201,7 +201,7 @@ impl Executor<'_> {
                     if command.flags.has(Flags::LOADING) {
                         return self.run_without_store(command, client, args, out);
                     }
-                    return Err(self.loading());
+                    return self.run_early(command, client, args, out);
                 };
                 self.session.insert(engine.enter_in_turn(self.worker))
             }

@@ -22,6 +22,7 @@ pub mod context;
 pub mod decided;
 pub mod digest;
 pub mod dispatch;
+mod early;
 pub mod error;
 pub mod exec;
 pub mod extended;

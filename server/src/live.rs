@@ -20,6 +20,7 @@ pub struct Live {
     maxclients: AtomicU64,
     slow_us: AtomicI64,
     latency_tracking: AtomicBool,
+    serve_while_loading: AtomicBool,
 }
 
 impl Live {
@@ -38,6 +39,7 @@ impl Live {
             maxclients: AtomicU64::new(0),
             slow_us: AtomicI64::new(0),
             latency_tracking: AtomicBool::new(false),
+            serve_while_loading: AtomicBool::new(false),
         };
         live.update(config);
         live
@@ -58,6 +60,7 @@ impl Live {
         self.maxclients.store(config.maxclients as u64, Ordering::Relaxed);
         self.slow_us.store(config.slowlog_log_slower_than_us, Ordering::Relaxed);
         self.latency_tracking.store(config.latency_tracking, Ordering::Relaxed);
+        self.serve_while_loading.store(config.serve_while_loading, Ordering::Relaxed);
     }
 
     /// Clients at the same time.
@@ -73,6 +76,11 @@ impl Live {
     /// Whether histograms of latency are kept.
     pub fn tracks_latency(&self) -> bool {
         self.latency_tracking.load(Ordering::Relaxed)
+    }
+
+    /// Whether reads are answered while the data is being loaded.
+    pub fn serves_while_loading(&self) -> bool {
+        self.serve_while_loading.load(Ordering::Relaxed)
     }
 
     /// Longest string.

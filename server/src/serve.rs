@@ -29,6 +29,7 @@ use tarn_engine::backup;
 use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
 use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::OsDisk;
+use tarn_engine::record::Lsn;
 use tarn_engine::recovery;
 use tarn_engine::{Log, LogError, OpenError};
 use thiserror::Error;
@@ -167,6 +168,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
         let (server, config) = (server.clone(), config.clone());
         spawn("tarn-loader".to_owned(), move || {
             let loaded = load(&server, &config);
+            server.loading.early.end();
             match (&loaded, server.store()) {
                 (Ok(_), Some(store)) => {
                     if let Err(error) = config.checkpoint_cores.confine() {
@@ -288,7 +290,9 @@ fn load(server: &Shared, config: &Config) -> Result<Option<Background>, ServeErr
     }
     if !config.appendonly {
         let note = |read, bytes| server.loading.note(read, bytes);
-        let loaded = checkpoints.load(config.databases, config.threads(), &note)?;
+        let tables = recovery::empty(config.databases);
+        server.loading.early.begin(&tables, Lsn(u64::MAX));
+        let loaded = checkpoints.load(tables, config.threads(), &note)?;
         let (engine, background) = match loaded {
             Some(loaded) => {
                 let seconds = began.elapsed().as_secs_f64();
@@ -333,6 +337,7 @@ fn is_new(config: &Config, checkpoints: &Checkpoints) -> bool {
 /// Loads the RDB file into an empty store.
 fn load_rdb(server: &Shared, config: &Config, engine: &Engine, path: &Path) -> Result<(), ServeError> {
     let (began, now) = (Instant::now(), server.clock.unix_ms());
+    engine.show_early(&server.loading.early);
     let (keys, expired) = transfer::load(engine, path, config.databases, now, &mut |stage| {
         if let Stage::Reading { bytes, bytes_total, .. } = stage {
             server.loading.note(bytes, bytes_total);

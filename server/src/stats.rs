@@ -50,6 +50,8 @@ pub struct Stats {
     pub connections: AtomicU64,
     /// Connections refused for `maxclients`.
     pub rejected_connections: AtomicU64,
+    /// Reads that were answered while the data was being loaded.
+    pub early_reads: AtomicU64,
     /// What the counters were at the last `CONFIG RESETSTAT`: a worker's counters are written by that worker
     /// alone.
     baseline: Mutex<Totals>,
@@ -112,6 +114,7 @@ impl Stats {
             errors: Mutex::new(HashMap::new()),
             connections: AtomicU64::new(0),
             rejected_connections: AtomicU64::new(0),
+            early_reads: AtomicU64::new(0),
             baseline: Mutex::default(),
             latency_baseline: Mutex::default(),
             memory_peak_bytes: AtomicU64::new(0),

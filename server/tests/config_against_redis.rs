@@ -123,7 +123,7 @@ fn tarn_config(store: &ConfigStore, pattern: &str) -> BTreeMap<String, String> {
 }
 
 /// Directives that Redis does not have.
-const ONLY_TARN: [&str; 15] = [
+const ONLY_TARN: [&str; 16] = [
     "checkpoint-format",
     "checkpoint-pace",
     "log-backlog-limit",
@@ -136,6 +136,7 @@ const ONLY_TARN: [&str; 15] = [
     "log-file-size",
     "log-flushes-in-flight",
     "metrics-port",
+    "serve-while-loading",
     "snapshot-algorithm",
     "threads",
     "view-memory-limit",

@@ -25,6 +25,7 @@ use super::take::{Base, Pacer, Progress, Source, TakeOptions, dump};
 use super::writer::{self, Totals};
 use crate::io::{Disk, DiskLock};
 use crate::record::{Lsn, UnixMs};
+use crate::table::Table;
 
 const LOCK_FILE: &str = "checkpoint.lock";
 /// Ends the name of a file that is not complete.
@@ -149,17 +150,17 @@ impl Checkpoints {
         &self.progress
     }
 
-    /// Loads the current checkpoint, if there is one, into `databases` tables with `threads` threads.
+    /// Loads the current checkpoint, if there is one, into `tables`, which are empty, with `threads` threads.
     /// `progress` is told how many bytes have been read, and of how many.
     pub fn load(
         &self,
-        databases: usize,
+        tables: Vec<Arc<Table>>,
         threads: usize,
         progress: &dyn Fn(u64, u64),
     ) -> Result<Option<Loaded>, CheckpointError> {
         let Some(checkpoint) = self.current() else { return Ok(None) };
         let reader = FileReader::open(&*self.disk, &self.directory.join(checkpoint.file_name()))?;
-        load(reader, databases, threads, progress).map(Some)
+        load(reader, tables, threads, progress).map(Some)
     }
 
     /// Takes a checkpoint of `source`. On an error the last one is as it was.

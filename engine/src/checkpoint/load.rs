@@ -33,14 +33,13 @@ pub struct Loaded {
     pub keys: u64,
 }
 
-/// Loads the rest of `reader` into `databases` tables with `threads` threads.
+/// Loads the rest of `reader` into `tables`, which are empty, with `threads` threads.
 pub(super) fn load(
     mut reader: FileReader,
-    databases: usize,
+    tables: Vec<Arc<Table>>,
     threads: usize,
     progress: &dyn Fn(u64, u64),
 ) -> Result<Loaded, CheckpointError> {
-    let tables: Vec<Arc<Table>> = (0..databases).map(|_| Arc::default()).collect();
     let path = reader.path().to_path_buf();
     let (_, bytes) = reader.progress()?;
     let loaded = AtomicU64::new(0);

@@ -82,6 +82,16 @@ pub struct Recovered {
     pub base: Lsn,
 }
 
+/// A block that was kept and that nothing says is durable.
+struct Unsure {
+    sequence: u64,
+    first: Lsn,
+    source: usize,
+    file: usize,
+    offset: u64,
+    length: u64,
+}
+
 /// How far the merge has come.
 #[derive(Default)]
 pub(super) struct Merged {
@@ -97,8 +107,8 @@ pub(super) struct Merged {
     /// The first block goes on from this record.
     begins: Lsn,
     checkpoint_wanted: Lsn,
-    /// Kept blocks above D: sequence, source, file, offset, length.
-    unsure: VecDeque<(u64, usize, usize, u64, u64)>,
+    /// Kept blocks above D.
+    unsure: VecDeque<Unsure>,
     ended: bool,
     pub(super) recovered: Recovered,
     /// Why the reading ended before the end; only an examination gets as far as having it.
@@ -198,6 +208,18 @@ impl Reader {
         self.state.last
     }
 
+    /// The newest record that has been read and that was durable when the log was left.
+    pub fn sure(&self) -> Lsn {
+        self.state.unsure.front().map_or(self.state.last, |block| Lsn(block.first.0.saturating_sub(1)))
+    }
+
+    /// Compacted files have left out what blocks up to this one made needless, or what they did before it; 0
+    /// without such files. As a crash could end the log at any block from there on, what is made of all up to
+    /// such a block is what was.
+    pub fn relied_on(&self) -> u64 {
+        self.compactions().map(|compaction| compaction.durable).max().unwrap_or(0)
+    }
+
     /// How much has been read.
     pub fn progress(&self) -> OpenProgress {
         self.progress.clone()
@@ -254,8 +276,15 @@ impl Reader {
         state.sequence = header.sequence;
         state.last = block.last();
         state.durable = state.durable.max(header.durable);
-        state.unsure.push_back((header.sequence, index, file, block.offset, header.length));
-        while state.unsure.front().is_some_and(|(sequence, ..)| *sequence <= state.durable) {
+        state.unsure.push_back(Unsure {
+            sequence: header.sequence,
+            first: header.first,
+            source: index,
+            file,
+            offset: block.offset,
+            length: header.length,
+        });
+        while state.unsure.front().is_some_and(|block| block.sequence <= state.durable) {
             state.unsure.pop_front();
         }
         state.recovered.blocks += 1;
@@ -347,17 +376,14 @@ impl Reader {
     pub(super) fn finish(mut self) -> Result<Finished, OpenError> {
         while self.next_block()?.is_some() {}
         self.refuse_forged_numbers()?;
-        for (_, source, file, offset, length) in &self.state.unsure {
-            write_again(&self.sources[*source].files[*file], *offset, *length)?;
+        for &Unsure { source, file, offset, length, .. } in &self.state.unsure {
+            write_again(&self.sources[source].files[file], offset, length)?;
         }
         let mut next_numbers = Vec::new();
         let mut closed = Vec::new();
         for (index, source) in self.sources.iter().enumerate() {
             let unsure = |file: usize| {
-                self.state
-                    .unsure
-                    .iter()
-                    .any(|(_, in_source, in_file, ..)| (*in_source, *in_file) == (index, file))
+                self.state.unsure.iter().any(|block| (block.source, block.file) == (index, file))
             };
             let mut removed = false;
             for (file, tally) in source.files.iter().zip(&source.tallies) {

@@ -34,10 +34,12 @@ pub(super) struct Gathered<'b> {
 }
 
 impl<'b> Gathered<'b> {
-    /// Whether what is gathered must be applied before a record of this key is added.
-    pub(super) fn is_full_for(&self, db: u8, key: &[u8]) -> bool {
+    /// Whether what is gathered must be applied before a record of this key is added, which `begins` an
+    /// atomic group or is within one: who reads meanwhile sees what one command did to a key, or nothing of
+    /// it.
+    pub(super) fn is_full_for(&self, db: u8, key: &[u8], begins: bool) -> bool {
         let keys_full = self.runs.len() == KEYS_GATHERED && !self.ends_with(db, key);
-        keys_full || self.changes.len() == RECORDS_GATHERED
+        keys_full || begins && self.changes.len() >= RECORDS_GATHERED
     }
 
     fn ends_with(&self, db: u8, key: &[u8]) -> bool {

@@ -16,6 +16,7 @@ mod start;
 
 use crate::backup;
 use crate::checkpoint::{Checkpoints, Loaded};
+use crate::early::Early;
 use crate::io::Disk;
 use crate::log::{Log, LogOptions, OpenError, Reader, Recovered, Validity};
 use crate::record::Lsn;
@@ -27,12 +28,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How far opening has come; shared with those who wait for it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Progress {
     /// Bytes of the log that have been read.
     pub bytes_read: AtomicU64,
     /// Bytes of the log in all.
     pub bytes: AtomicU64,
+    /// What is there already.
+    pub early: Early,
 }
 
 impl Progress {
@@ -93,8 +96,8 @@ pub fn read(
     progress: &Progress,
 ) -> Result<Loaded, OpenError> {
     if !Log::is_in(&*disk, &directories)? {
-        let loaded = load_checkpoint(checkpoints, databases, threads, progress)?;
-        return Ok(loaded.unwrap_or_else(|| nothing(databases)));
+        let loaded = load_checkpoint(checkpoints, empty(databases), threads, progress)?;
+        return Ok(loaded.unwrap_or_else(|| nothing(empty(databases))));
     }
     let mut options = LogOptions::new(directories.clone());
     options.base = base_of(Some(checkpoints));
@@ -115,21 +118,28 @@ fn load(
     validity: &Validity,
 ) -> Result<(Loaded, Replayed), OpenError> {
     let checkpoint = checkpoints.and_then(Checkpoints::current);
+    let (tables, early) = (empty(databases), &progress.early);
     let loaded = match checkpoints {
         Some(checkpoints) if is_continued(reader, checkpoint.as_ref(), checkpoints)? => {
-            load_checkpoint(checkpoints, databases, threads, progress)?
+            early.begin(&tables, checkpoint.map_or(Lsn::ZERO, |checkpoint| checkpoint.cut));
+            load_checkpoint(checkpoints, tables.clone(), threads, progress)?
         }
-        _ => None,
+        _ => {
+            early.begin(&tables, Lsn::ZERO);
+            None
+        }
     };
-    let Loaded { tables, cut, .. } = loaded.unwrap_or_else(|| nothing(databases));
-    let unfit = reader.unfit();
+    let Loaded { tables, cut, .. } = loaded.unwrap_or_else(|| nothing(tables));
+    let (unfit, relied_on) = (reader.unfit(), reader.relied_on());
     let next = || {
         let block = reader.next_block()?;
         let read = reader.progress();
         progress.note(read.bytes_read(), read.bytes_total);
+        early.note_sure(reader.sure());
         Ok(block.map(Arc::new))
     };
-    let (tables, replayed) = replay(next, tables, (cut, unfit), threads, |lsns| validity.invalidate(lsns))?;
+    let invalidate = |lsns: &[Lsn]| validity.invalidate(lsns);
+    let (tables, replayed) = replay(next, tables, (cut, unfit), threads, (early, relied_on), invalidate)?;
     if let Some(misfit) = replayed.misfit {
         return Err(misfit.damage.into());
     }
@@ -147,20 +157,20 @@ fn load(
 
 fn load_checkpoint(
     checkpoints: &Checkpoints,
-    databases: usize,
+    tables: Vec<Arc<Table>>,
     threads: usize,
     progress: &Progress,
 ) -> Result<Option<Loaded>, OpenError> {
     let note = |read, bytes| progress.note(read, bytes);
-    checkpoints.load(databases, threads, &note).map_err(|error| OpenError::Checkpoint(Box::new(error)))
+    checkpoints.load(tables, threads, &note).map_err(|error| OpenError::Checkpoint(Box::new(error)))
 }
 
-/// So many databases, all of them empty, at the beginning of time.
-fn nothing(databases: usize) -> Loaded {
-    Loaded { tables: empty(databases), cut: Lsn::ZERO, keys: 0 }
+/// Empty databases, at the beginning of time.
+fn nothing(tables: Vec<Arc<Table>>) -> Loaded {
+    Loaded { tables, cut: Lsn::ZERO, keys: 0 }
 }
 
 /// So many databases without keys.
-pub(crate) fn empty(databases: usize) -> Vec<Arc<Table>> {
+pub fn empty(databases: usize) -> Vec<Arc<Table>> {
     (0..databases).map(|_| Arc::default()).collect()
 }

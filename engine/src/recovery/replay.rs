@@ -16,6 +16,7 @@ use super::gathered::{Aside, Gathered, apply};
 use super::loose::Loose;
 use super::meeting::{Meeting, Member};
 use super::room::Room;
+use crate::early::Early;
 use crate::log::{Block, Damage, OpenError};
 use crate::record::{Lsn, Write};
 use crate::table::{KeyHash, Retired, Table};
@@ -23,6 +24,7 @@ use crate::upheaval::Upheavals;
 use crossbeam_channel::{Receiver, Sender};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Blocks that may wait for a replayer.
 const BLOCKS_QUEUED: usize = 32;
@@ -54,7 +56,7 @@ pub struct Misfit {
     pub damage: Damage,
 }
 
-struct Replay {
+struct Replay<'r> {
     tables: Mutex<Vec<Arc<Table>>>,
     /// What is not newer is in the tables already.
     base: Lsn,
@@ -63,16 +65,24 @@ struct Replay {
     meeting: Meeting,
     misfit: Mutex<Option<Misfit>>,
     upheavals: Mutex<Upheavals>,
+    /// Who reads meanwhile.
+    early: &'r Early,
+    /// Compacted files rely on all up to this block.
+    relied_on: u64,
+    /// Replayers that have not come to a later one.
+    behind: AtomicUsize,
 }
 
 /// Replays what is newer than `base` in `blocks` into `tables`, which are as of then, with `threads` threads.
-/// Records up to `unfit` need not fit what those before them made. `invalidate` is told the `Lsn`s whose
-/// records have been replaced.
+/// Records up to `unfit` need not fit what those before them made. Those who read `early` are shown what
+/// becomes of the tables, and when all is replayed that compacted files rely on. `invalidate` is told the
+/// `Lsn`s whose records have been replaced.
 pub fn replay(
     mut blocks: impl FnMut() -> Result<Option<Arc<Block>>, OpenError>,
     tables: Vec<Arc<Table>>,
     (base, unfit): (Lsn, Lsn),
     threads: usize,
+    (early, relied_on): (&Early, u64),
     invalidate: impl Fn(&[Lsn]) + Sync,
 ) -> Result<(Vec<Arc<Table>>, Replayed), OpenError> {
     let threads = threads.max(1);
@@ -83,6 +93,9 @@ pub fn replay(
         meeting: Meeting::of(threads),
         misfit: Mutex::default(),
         upheavals: Mutex::default(),
+        early,
+        relied_on,
+        behind: AtomicUsize::new(threads),
     };
     let mut records = 0;
     std::thread::scope(|scope| {
@@ -114,7 +127,7 @@ pub fn replay(
     Ok((replay.tables.into_inner(), replayed))
 }
 
-impl Replay {
+impl Replay<'_> {
     /// Replays a share. All replayers decode all records, so that they give up at the same one and nobody is
     /// left waiting at the meeting point.
     fn run(
@@ -129,7 +142,13 @@ impl Replay {
         let (loose, retired) = (Loose::new(self.unfit), Retired::default());
         let mut aside = Aside { loose, collected: Collected::default(), retired };
         let mut room = (share == 0).then(Room::default);
+        let mut is_behind = true;
         for block in blocks {
+            if is_behind && block.sequence() > self.relied_on {
+                is_behind = false;
+                aside.collected.put_all_in(&tables, &mut aside.retired);
+                self.note_one_ahead();
+            }
             let mut gathered = Gathered::default();
             for record in block.records() {
                 // The block's checksum is right, so these are the bytes that were written: skipping them
@@ -151,7 +170,7 @@ impl Replay {
                 }
                 match record.write {
                     Write::Key { db, key, change } => {
-                        if gathered.is_full_for(db, &key) {
+                        if gathered.is_full_for(db, &key, record.group > 0) {
                             apply(&tables, &block, &mut gathered, &mut aside);
                         }
                         let ours = |hash: KeyHash| (hash.0 & 0xFF) as usize % shares == share;
@@ -163,6 +182,7 @@ impl Replay {
                         aside.loose.change_databases(&record.write, &mut aside.retired);
                         self.alone(|tables| {
                             change_databases(tables, &record.write);
+                            self.early.follow(tables, record.lsn, &record.write);
                             self.upheavals.lock().note(record.lsn, &record.write);
                         });
                         tables = self.tables.lock().clone();
@@ -191,6 +211,14 @@ impl Replay {
         }
         invalidate(&aside.retired.lsns);
         Ok(())
+    }
+
+    /// One more replayer has done all that compacted files rely on.
+    fn note_one_ahead(&self) {
+        // All of them together: each has done its changes before.
+        if self.behind.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.early.note_exact();
+        }
     }
 
     /// Lets one of the replayers, who all come here, work on the tables while the others wait.

@@ -133,6 +133,12 @@ impl Entry {
         header.base.unwrap_or(header.lsn)
     }
 
+    /// Whether one record says all of it: a string that was put and not changed since.
+    pub(crate) fn is_of_one_record(&self) -> bool {
+        let header = self.body.block().header();
+        header.kind == Kind::String && header.base.is_none() && !header.sticky
+    }
+
     /// Whether the entry may need the record `lsn` of its key, which makes or changes a value of this kind,
     /// or an expiry if there is none. Elements are not asked for theirs.
     pub(crate) fn may_be_made_of(&self, lsn: Lsn, kind: Option<Kind>) -> bool {

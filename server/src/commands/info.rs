@@ -363,6 +363,8 @@ fn loading(report: &mut Report, cx: &Context<'_, '_>, (loaded, total): (u64, u64
     let share = if total == 0 { 0.0 } else { 100.0 * loaded as f64 / total as f64 };
     report.line("loading_loaded_perc", format_args!("{share:.2}"));
     report.line("loading_eta_seconds", left_s);
+    report.line("loading_serves_reads", u8::from(cx.server.live.serves_while_loading()));
+    report.line("loading_reads_served", cx.server.stats.early_reads.load(Ordering::Relaxed));
 }
 
 fn stats(report: &mut Report, cx: &Context<'_, '_>) {

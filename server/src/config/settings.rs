@@ -75,6 +75,8 @@ pub struct Config {
     pub(super) dbfilename: FileName,
     /// How hard checkpoints work.
     pub checkpoint_pace: CheckpointPace,
+    /// Whether keys that are loaded already can be read while others are not.
+    pub serve_while_loading: bool,
     /// Bytes of old versions kept for views, past which the oldest is cancelled; 0 for no limit.
     pub view_memory_limit_bytes: usize,
     /// Directories of the log as configured; see [`Config::log_dirs`].
@@ -219,6 +221,7 @@ impl Config {
             checkpoint_format: CheckpointFormat::default(),
             dbfilename: FileName::default(),
             checkpoint_pace: CheckpointPace::default(),
+            serve_while_loading: false,
             view_memory_limit_bytes: 0,
             log_dir_setting: Vec::new(),
             log_flushes_in_flight: 0,

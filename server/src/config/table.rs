@@ -108,6 +108,9 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::run_time("checkpoint-pace", Shape::Choice(CheckpointPace::NAMES), "quiet",
         field!(checkpoint_pace),
         "whether checkpoints rest most of the time and give way to clients, or work as fast as they can"),
+    Directive::run_time("serve-while-loading", Shape::Bool, "no", field!(serve_while_loading),
+        "whether a start answers reads of keys that are loaded already; with a log, each may be older than \
+         what was acknowledged before the stop, and what was written together may be seen in part"),
     Directive::run_time("view-memory-limit", memory(0, BYTES_MAX), "0", field!(view_memory_limit_bytes),
         "old versions kept for views past which the oldest is cancelled; 0 for none"),
     Directive::at_start("log-dir", Shape::Paths, "", field!(log_dir_setting),
