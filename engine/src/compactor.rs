@@ -27,8 +27,8 @@
 //!
 //! A list that lives long, a string that is changed in part again and again, and a set of which an image was
 //! the first record would never be shorter in the log than all its changes. Where a compaction keeps more
-//! bytes of such changes than their entry has, the entry is written anew, as one record, and the files are
-//! compacted once more. (Entries up to some size: it happens under the latch of their segment.)
+//! bytes of such changes than their entry has, the entry is written anew, and the files are compacted once
+//! more: as one record, under the latch of its segment, or in pieces if it is large (`renewal`).
 //!
 //! paper: vtc §3.3, §3.4; `docs/design/0015`.
 
@@ -45,7 +45,8 @@ use crate::engine::Engine;
 use crate::log::{
     Appender, ClosedFile, Compacted, CompactionError, Group, Keeper, Look, Validity, put_varint, take_varint,
 };
-use crate::record::{Batch, Change, Lsn, UnixMs, Write};
+use crate::record::{Batch, Change, Kind, Lsn, UnixMs, Write};
+use crate::renewal;
 use crate::session::Access;
 use crate::table::{Entry, KeyHash};
 use crate::value::{ValueRef, elements_of};
@@ -66,8 +67,8 @@ const ROUND_GROWTH: u64 = 2;
 /// Records whose bits are cleared together.
 const FORGOTTEN_AT_ONCE: usize = 4096;
 
-/// The most bytes of an entry that is written anew.
-const RENEWED_BYTES_MAX: usize = 1 << 20;
+/// The most bytes of an entry that is written anew as one record, and about those of a part of a larger one.
+const PART_BYTES: usize = 64 << 10;
 /// The most keys of which the bytes of changes are counted in one compaction.
 const COUNTED_KEYS_MAX: usize = 1 << 16;
 
@@ -89,6 +90,9 @@ pub struct CompactionOptions {
     pub min_bytes: u64,
     /// The most bytes that files have which become one.
     pub file_bytes: u64,
+    /// The most bytes of an entry that is written anew as one record, and about those of a part of a larger
+    /// one: so much is done under one latch.
+    pub part_bytes: usize,
 }
 
 impl Default for CompactionOptions {
@@ -101,6 +105,7 @@ impl Default for CompactionOptions {
             log_percent: 170,
             min_bytes: 64 << 20,
             file_bytes: 64 << 20,
+            part_bytes: PART_BYTES,
         }
     }
 }
@@ -282,6 +287,23 @@ impl Compactor {
         let (running, round, wants_checkpoint) = (false, false, false);
         state.status = CompactionStatus { running, round, wants_checkpoint, error: None, ..status };
         alone
+    }
+
+    /// Waits if so many bytes were moved faster than so many a second, where 0 is no limit; `false` if what is
+    /// under way is to be given up.
+    fn keep_pace(&self, engine: &Engine, began: Duration, moved: u64, bytes_per_second: u64) -> bool {
+        if bytes_per_second > 0 {
+            let due = began + Duration::from_secs_f64(moved as f64 / bytes_per_second as f64);
+            let mut state = self.state.lock();
+            while !self.gives_up() {
+                let now = engine.clock().monotonic();
+                if now >= due {
+                    break;
+                }
+                self.changed.wait_for(&mut state, due - now);
+            }
+        }
+        !self.gives_up()
     }
 
     /// Whether what is under way is to be given up.
@@ -529,8 +551,15 @@ impl Compactor {
         }
         let changes = needs.changes;
         if changes.values().sum::<usize>() as u64 * 4 > compacted.bytes_after {
-            let renews =
-                |((db, key), bytes): &((u8, Box<[u8]>), usize)| engine.renew(*db, key, *bytes, timestamp);
+            let (began, mut moved) = (engine.clock().monotonic(), 0);
+            let mut pace = |bytes: u64| {
+                moved += bytes;
+                self.keep_pace(engine, began, moved, options.bytes_per_second)
+            };
+            let renews = |((db, key), bytes): &((u8, Box<[u8]>), usize)| {
+                engine.renew((*db, key), *bytes, timestamp, options.part_bytes, &mut pace)
+            };
+            let mut renews = renews;
             let renewed = changes.into_iter().filter(|change| !self.gives_up() && renews(change)).count();
             let mut state = self.state.lock();
             state.status.renewed += renewed as u64;
@@ -665,12 +694,20 @@ impl Needs<'_> {
                     self.count(place, key, change)
                 }
             }
+            // What is older than these may have been dropped, and is of use to no element that is there.
+            Change::RenewalBegins { kind: Kind::Set | Kind::ZSet | Kind::Hash, .. }
+            | Change::RenewalEnds { kind: Kind::Set | Kind::ZSet | Kind::Hash, .. } => {
+                self.needs_removal(lsn)
+            }
             Change::Patch { .. }
             | Change::ListPush { .. }
             | Change::ListPop { .. }
             | Change::ListPut { .. }
             | Change::ListInsert { .. }
-            | Change::ListRemove { .. } => {
+            | Change::ListRemove { .. }
+            | Change::ListPutRun { .. }
+            | Change::RenewalBegins { .. }
+            | Change::RenewalEnds { .. } => {
                 let kind = change.kind();
                 let place = self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn, kind));
                 self.count(place, key, change)
@@ -704,7 +741,7 @@ impl Needs<'_> {
         let bytes = 16
             + key.len()
             + match change {
-                Change::Patch { bytes, .. } => bytes.len(),
+                Change::Patch { bytes, .. } | Change::ListPutRun { elements: bytes, .. } => bytes.len(),
                 Change::ListPush { element, .. }
                 | Change::ListPut { element, .. }
                 | Change::ListInsert { element, .. } => element.len(),
@@ -738,18 +775,7 @@ impl Keeper for Needs<'_> {
 
     fn moved(&mut self, bytes: u64) -> bool {
         self.moved += bytes;
-        if self.bytes_per_second > 0 {
-            let due = self.began + Duration::from_secs_f64(self.moved as f64 / self.bytes_per_second as f64);
-            let mut state = self.compactor.state.lock();
-            while !self.compactor.gives_up() {
-                let now = self.engine.clock().monotonic();
-                if now >= due {
-                    break;
-                }
-                self.compactor.changed.wait_for(&mut state, due - now);
-            }
-        }
-        !self.compactor.gives_up()
+        self.compactor.keep_pace(self.engine, self.began, self.moved, self.bytes_per_second)
     }
 }
 
@@ -765,14 +791,27 @@ impl Engine {
 
     /// Writes an entry anew by a chance of what its changes have of `bytes` against what it has, so that what
     /// is written is as much as what can go, be the changes in ever so many files; says whether it did.
-    fn renew(&self, db: u8, key: &[u8], bytes: usize, timestamp: Lsn) -> bool {
+    fn renew(
+        &self,
+        (db, key): (u8, &[u8]),
+        bytes: usize,
+        timestamp: Lsn,
+        part_bytes: usize,
+        pace: impl FnMut(u64) -> bool,
+    ) -> bool {
         let world = self.background();
         let hash = KeyHash::of(key);
         let mut latched = world.latch(self, &[(db, hash)], Access::Write, self.now());
         let Some(entry) = latched.get(db, key) else { return false };
         let chance = (hash.0 ^ timestamp.0).wrapping_mul(0x9E37_79B9_7F4A_7C15) as f64 / u64::MAX as f64;
-        if entry.bytes() > RENEWED_BYTES_MAX || chance * entry.bytes() as f64 > bytes as f64 {
+        let entry_bytes = entry.bytes_about();
+        if chance * entry_bytes as f64 > bytes as f64 {
             return false;
+        }
+        if entry_bytes > part_bytes {
+            drop(latched);
+            drop(world);
+            return renewal::renew(self, (db, key), part_bytes, pace);
         }
         let expiry = entry.expiry();
         let mut changes: SmallVec<[Change<'_>; 2]> = SmallVec::new();

@@ -198,6 +198,29 @@ pub enum Change<'a> {
         /// Whether it has passed a limit of Redis's small encodings, whatever its elements say.
         sticky: bool,
     },
+    /// What the key holds is of this kind and so long, and is about to be said anew, part by part; see
+    /// `renewal`.
+    RenewalBegins {
+        /// What it is.
+        kind: Kind,
+        /// Elements, or bytes of a string.
+        length: u64,
+    },
+    /// The elements from `index` on are these now.
+    ListPutRun {
+        /// From the front, 0 first.
+        index: u64,
+        /// Elements in the form of `value::image`.
+        elements: Bytes<'a>,
+    },
+    /// All that the value is made of has been said since the record `begun`: what is older is not needed, and
+    /// elements of a hash, a set or a sorted set that are older are gone.
+    RenewalEnds {
+        /// What the key holds.
+        kind: Kind,
+        /// Where that began.
+        begun: Lsn,
+    },
 }
 
 impl Change<'_> {
@@ -216,8 +239,11 @@ impl Change<'_> {
             | Change::ListPop { .. }
             | Change::ListPut { .. }
             | Change::ListInsert { .. }
-            | Change::ListRemove { .. } => Kind::List,
-            Change::Image { kind, .. } => *kind,
+            | Change::ListRemove { .. }
+            | Change::ListPutRun { .. } => Kind::List,
+            Change::Image { kind, .. }
+            | Change::RenewalBegins { kind, .. }
+            | Change::RenewalEnds { kind, .. } => *kind,
         })
     }
 }

@@ -16,6 +16,7 @@ use crate::checkpoint::{Checkpoint, Checkpoints, Loaded};
 use crate::io::Disk;
 use crate::log::{Block, Damage, Log, LogOptions, OpenError, Reader, Recovered, Validity};
 use crate::record::{Bytes, Change, Lsn, Write};
+use crate::renewal::removals_of_older;
 use crate::table::{KeyHash, Readers, Remains, Retired, Table};
 use crate::upheaval::Upheavals;
 use crossbeam_channel::{Receiver, Sender};
@@ -126,6 +127,17 @@ struct LooseKey {
     remains: Option<Remains>,
     /// The record of an expiry, if the key was never seen.
     unseen: Option<Misfit>,
+    /// Since when the key has been said anew in pieces, and the first record behind that did not fit.
+    renewal: Option<(Lsn, Option<Misfit>)>,
+}
+
+impl LooseKey {
+    fn note_misfit(&mut self, misfit: Misfit) {
+        if let Some((_, first)) = &mut self.renewal {
+            first.get_or_insert_with(|| misfit.clone());
+        }
+        self.misfit.get_or_insert(misfit);
+    }
 }
 
 impl Loose {
@@ -142,6 +154,33 @@ impl Loose {
         }
     }
 
+    /// Notes that a key begins to be said anew in pieces, and whether that did not fit.
+    fn begin_renewal(&mut self, db: u8, key: &[u8], lsn: Lsn, misfit: Option<Misfit>) {
+        if let Some(misfit) = misfit {
+            self.of(db, key).misfit.get_or_insert(misfit);
+        }
+        if !self.keys.is_empty()
+            && let Some(loose) = self.keys.get_mut(&(db, key.into()))
+        {
+            loose.renewal = Some((lsn, None));
+        }
+    }
+
+    /// Forgets what did not fit up to where a key began to be said anew, as all of it has been said.
+    fn end_renewal(&mut self, db: u8, key: &[u8], begun: Lsn, retired: &mut Retired) {
+        if self.keys.is_empty() {
+            return;
+        }
+        let Some(loose) = self.keys.get_mut(&(db, key.into())) else { return };
+        let renewal = loose.renewal.take();
+        if loose.misfit.as_ref().is_some_and(|misfit| misfit.lsn <= begun) {
+            loose.misfit = renewal.filter(|(lsn, _)| *lsn == begun).and_then(|(_, since)| since);
+        }
+        if let Some(remains) = &mut loose.remains {
+            retired.lsns.extend(remains.base.take_if(|base| *base < begun));
+        }
+    }
+
     /// What was said before of a key that elements have made.
     fn take_remains(&mut self, db: u8, key: &[u8]) -> Option<Remains> {
         if self.keys.is_empty() {
@@ -150,6 +189,16 @@ impl Loose {
         let loose = self.keys.get_mut(&(db, key.into()))?;
         loose.unseen = None;
         loose.remains.take()
+    }
+
+    /// Keeps what was said of a key that has lost its last element.
+    fn keep_remains(&mut self, db: u8, key: &[u8], retired: &mut Retired) {
+        let remains = retired.remains.take().unwrap_or_default();
+        if remains.lsns().next().is_some() {
+            // They are needed still.
+            retired.lsns.retain(|lsn| remains.lsns().all(|other| other != *lsn));
+            self.of(db, key).remains = Some(remains);
+        }
     }
 
     /// Follows a change of whole databases.
@@ -556,6 +605,25 @@ fn apply(
         let (index, mut segment) = table.write_of(hash);
         let mut crowded = false;
         for (lsn, change) in changes.by_ref().take(records) {
+            let mut is_as = true;
+            match change {
+                Change::RenewalBegins { kind, length } => {
+                    is_as = segment.find(hash, &key).is_some_and(|entry| entry.is_as(kind, length));
+                    let misfit = (!is_as && lsn > loose.unfit).then(|| misfit(lsn, block));
+                    loose.begin_renewal(db, &key, lsn, misfit);
+                }
+                Change::RenewalEnds { kind, begun } => {
+                    for removal in removals_of_older(segment.find(hash, &key), kind, begun) {
+                        let (effect, _) = segment.apply(hash, &key, &removal, lsn, &nobody, retired);
+                        table.note(index, effect.keys, effect.expiry);
+                        if effect.keys < 0 {
+                            loose.keep_remains(db, &key, retired);
+                        }
+                    }
+                    loose.end_renewal(db, &key, begun, retired);
+                }
+                _ => {}
+            }
             let (mut effect, fits) = segment.apply(hash, &key, &change, lsn, &nobody, retired);
             match change {
                 Change::Put { .. } | Change::Image { .. } | Change::Delete if fits => {
@@ -571,24 +639,15 @@ fn apply(
                         key.unseen.get_or_insert_with(|| misfit(lsn, block));
                     }
                 }
-                _ if !fits && lsn <= loose.unfit => {}
-                _ if !fits => {
-                    loose.of(db, &key).misfit.get_or_insert_with(|| misfit(lsn, block));
-                }
+                _ if !fits && (lsn <= loose.unfit || !is_as) => {}
+                _ if !fits => loose.of(db, &key).note_misfit(misfit(lsn, block)),
                 _ if effect.keys > 0 => {
                     if let Some(remains) = loose.take_remains(db, &key) {
                         segment.take_over(hash, &key, remains);
                         effect.expiry = remains.expiry;
                     }
                 }
-                _ if effect.keys < 0 => {
-                    let remains = retired.remains.take().unwrap_or_default();
-                    if remains.lsns().next().is_some() {
-                        // They are needed still.
-                        retired.lsns.retain(|lsn| remains.lsns().all(|other| other != *lsn));
-                        loose.of(db, &key).remains = Some(remains);
-                    }
-                }
+                _ if effect.keys < 0 => loose.keep_remains(db, &key, retired),
                 _ => {}
             }
             table.note(index, effect.keys, effect.expiry);

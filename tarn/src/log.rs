@@ -151,6 +151,14 @@ impl Display for Shown<'_> {
                 let bytes = counted(elements.len() as u64, "byte");
                 ("image", format!(" {} of {bytes}{}", kind.name(), expires(expiry)))
             }
+            Change::RenewalBegins { kind, length } => {
+                ("renewal-begin", format!(" {} of length {length}", kind.name()))
+            }
+            Change::ListPutRun { index, elements } => {
+                let bytes = counted(elements.len() as u64, "byte");
+                ("list-put-run", format!(" from {index} on, {bytes}"))
+            }
+            Change::RenewalEnds { kind, begun } => ("renewal-end", format!(" {} begun {begun}", kind.name())),
         };
         write!(f, "db{db} {name} {}{rest}", text(key))
     }

@@ -8,7 +8,7 @@
 //! second follows from the fields. So a group is copied into the block as it stands, whatever `Lsn` it gets.
 
 use super::format::{FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, FLAG_STICKY, kind, put_varint};
-use crate::record::{Change, Kind, Side, UnixMs, Write};
+use crate::record::{Change, Kind, Lsn, Side, UnixMs, Write};
 
 /// Bytes of capacity that a cleared group keeps at most, so that one giant command does not hold memory for
 /// ever.
@@ -84,6 +84,7 @@ impl Group {
             Change::Delete | Change::Expire(_) => {}
             Change::Put { value, .. } => self.field(value),
             Change::Patch { offset: number, bytes }
+            | Change::ListPutRun { index: number, elements: bytes }
             | Change::ListPut { index: number, element: bytes }
             | Change::ListInsert { index: number, element: bytes } => {
                 put_varint(&mut self.bytes, *number);
@@ -110,6 +111,11 @@ impl Group {
                 debug_assert!(*kind != Kind::String, "the image of a string is a Put");
                 self.bytes.push(*kind as u8);
                 self.field(elements);
+            }
+            Change::RenewalBegins { kind, length: number }
+            | Change::RenewalEnds { kind, begun: Lsn(number) } => {
+                self.bytes.push(*kind as u8);
+                put_varint(&mut self.bytes, *number);
             }
         }
     }
@@ -152,6 +158,9 @@ fn kind_and_expiry(change: &Change<'_>) -> (u8, Option<UnixMs>) {
         Change::ListPut { .. } => kind::LIST_PUT,
         Change::ListInsert { .. } => kind::LIST_INSERT,
         Change::ListRemove { .. } => kind::LIST_REMOVE,
+        Change::RenewalBegins { .. } => kind::RENEWAL_BEGIN,
+        Change::ListPutRun { .. } => kind::LIST_PUT_RUN,
+        Change::RenewalEnds { .. } => kind::RENEWAL_END,
     };
     (record_kind, None)
 }

@@ -3,6 +3,7 @@
 // Each test file uses a part of this.
 #![allow(dead_code)]
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ use tarn_engine::{KeyHash, ScanBudget};
 
 pub const DATABASES: u8 = 3;
 pub const NOW: u64 = 1_000;
+/// So small that most entries that a compaction renews are renewed in parts.
+pub const PART_BYTES: usize = 50;
 
 /// How many random histories are tried, unless `TARN_SEEDS` says so.
 pub const SEEDS: u64 = 400;
@@ -74,6 +77,8 @@ pub struct Store {
     pub _background: Background,
     pub log: Log,
     pub last: Lsn,
+    /// A key that is written to more often than others, but seldom said anew as a whole.
+    pub favourite: RefCell<Option<(u8, Vec<u8>)>>,
 }
 
 impl Store {
@@ -94,13 +99,18 @@ impl Store {
         let appender = Some(opened.log.appender());
         let clock = Arc::new(ManualClock::new(NOW));
         let (engine, background) = Engine::new(opened.tables, 1, appender, opened.validity, clock);
-        let options =
-            CompactionOptions { enabled: false, bytes_per_second: 0, ..CompactionOptions::default() };
+        let options = CompactionOptions {
+            enabled: false,
+            bytes_per_second: 0,
+            part_bytes: PART_BYTES,
+            ..CompactionOptions::default()
+        };
         engine.compactor().set_options(options);
         engine
             .compactor()
             .checkpoint_ended(checkpoints.and_then(Checkpoints::current).map(|found| found.cut));
-        Ok(Store { engine, _background: background, log: opened.log, last: opened.recovered.last })
+        let favourite = RefCell::default();
+        Ok(Store { engine, _background: background, log: opened.log, last: opened.recovered.last, favourite })
     }
 
     pub fn files(&self) -> Vec<ClosedFile> {
@@ -125,14 +135,22 @@ impl Store {
             5..9 => return Write::Swap { a: db, b: (db + 1) % DATABASES },
             _ => {}
         }
-        let name = format!("k{}", rng.random_range(0..12)).into_bytes();
+        let mut name = format!("k{}", rng.random_range(0..12)).into_bytes();
+        let mut dice = rng.random_range(0..12);
+        let mut db = db;
+        if let Some((its_db, key)) = &*self.favourite.borrow()
+            && rng.random_bool(0.6)
+        {
+            (db, name) = (*its_db, key.clone());
+            dice = if rng.random_bool(0.05) { dice } else { dice.max(3) };
+        }
         let found = self.found(db, &name);
         let any_kind = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash][rng.random_range(0..5)];
         let (kind, length) = found.unwrap_or((any_kind, 0));
         let number = rng.random();
         let element = || rng_element(number);
         let expiry = rng.random_bool(0.3).then(|| NOW + rng.random_range(1_000..2_000u64));
-        let change = match (kind, rng.random_range(0..12)) {
+        let change = match (kind, dice) {
             (_, 0) => Change::Delete,
             (_, 1) if length > 0 => Change::Expire(expiry),
             (_, 2) if any_kind != Kind::String => image(any_kind, expiry, rng),
