@@ -15,7 +15,7 @@ use crate::backup;
 use crate::checkpoint::{Checkpoint, Checkpoints, Loaded};
 use crate::io::Disk;
 use crate::log::{Block, Damage, Log, LogOptions, OpenError, Reader, Recovered, Validity};
-use crate::record::{Bytes, Change, Lsn, Write};
+use crate::record::{Bytes, Change, Kind, Lsn, Write};
 use crate::renewal::removals_of_older;
 use crate::table::{KeyHash, Readers, Remains, Retired, Table};
 use crate::upheaval::Upheavals;
@@ -609,7 +609,9 @@ fn apply(
             match change {
                 Change::RenewalBegins { kind, length } => {
                     is_as = segment.find(hash, &key).is_some_and(|entry| entry.is_as(kind, length));
-                    let misfit = (!is_as && lsn > loose.unfit).then(|| misfit(lsn, block));
+                    // Elements with names may all be gone that were there, and the end of the renewal.
+                    let is_misfit = !is_as && matches!(kind, Kind::String | Kind::List) && lsn > loose.unfit;
+                    let misfit = is_misfit.then(|| misfit(lsn, block));
                     loose.begin_renewal(db, &key, lsn, misfit);
                 }
                 Change::RenewalEnds { kind, begun } => {

@@ -40,16 +40,19 @@ fn renew<'e>(
 ) {
     match renewal.as_mut().map(Renewal::step) {
         None => {
-            let (db, name) = (rng.random_range(0..DATABASES), format!("k{}", rng.random_range(0..12)));
-            *renewal = Renewal::begin(engine, db, name.as_bytes(), rng.random_range(1..30));
-            *store.favourite.borrow_mut() = renewal.is_some().then(|| (db, name.into_bytes()));
+            let favourite = store.favourite.borrow().clone().filter(|_| rng.random_bool(0.7));
+            let any =
+                || (rng.random_range(0..DATABASES), format!("k{}", rng.random_range(0..12)).into_bytes());
+            let (db, name) = favourite.unwrap_or_else(any);
+            *renewal = Renewal::begin(engine, db, &name, rng.random_range(1..6));
+            *store.favourite.borrow_mut() = renewal.is_some().then(|| (db, name));
         }
         Some(Step::Goes(_)) => done.parts += 1,
         Some(step) => {
             done.renewals += u64::from(step == Step::Ended);
             done.given_up += u64::from(step == Step::GivenUp);
             *renewal = None;
-            if rng.random() {
+            if rng.random_bool(0.1) {
                 *store.favourite.borrow_mut() = None;
             }
         }

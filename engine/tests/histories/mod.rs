@@ -142,13 +142,19 @@ impl Store {
             && rng.random_bool(0.6)
         {
             (db, name) = (*its_db, key.clone());
-            dice = if rng.random_bool(0.05) { dice } else { dice.max(3) };
+            dice = match rng.random_range(0..20) {
+                0 => dice,
+                1..10 => dice.max(3),
+                _ => 11,
+            };
         }
         let found = self.found(db, &name);
         let any_kind = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash][rng.random_range(0..5)];
         let (kind, length) = found.unwrap_or((any_kind, 0));
         let number = rng.random();
-        let element = || rng_element(number);
+        let is_favourite = self.favourite.borrow().as_ref().is_some_and(|(_, key)| *key == name);
+        let elements = if is_favourite { 24 } else { 4 };
+        let element = || rng_element(number, elements);
         let expiry = rng.random_bool(0.3).then(|| NOW + rng.random_range(1_000..2_000u64));
         let change = match (kind, dice) {
             (_, 0) => Change::Delete,
@@ -218,8 +224,8 @@ pub fn are_apart(one: &Write<'_>, other: &Write<'_>) -> bool {
     places.iter().all(Option::is_some) && places[0] != places[1]
 }
 
-pub fn rng_element(number: u8) -> std::borrow::Cow<'static, [u8]> {
-    (number % 4).to_string().into_bytes().into()
+pub fn rng_element(number: u8, elements: u8) -> std::borrow::Cow<'static, [u8]> {
+    (number % elements).to_string().into_bytes().into()
 }
 
 pub fn any_side(rng: &mut SmallRng) -> Side {
