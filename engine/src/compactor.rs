@@ -705,12 +705,16 @@ impl Needs<'_> {
             | Change::ListPut { .. }
             | Change::ListInsert { .. }
             | Change::ListRemove { .. }
-            | Change::ListPutRun { .. }
             | Change::RenewalBegins { .. }
             | Change::RenewalEnds { .. } => {
                 let kind = change.kind();
                 let place = self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn, kind));
                 self.count(place, key, change)
+            }
+            // What the value began with, so it is no change of it.
+            Change::RenewalPart { .. } => {
+                let kind = change.kind();
+                self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn, kind)).is_some()
             }
             _ => {
                 let validity = self.engine.validity();
@@ -741,7 +745,7 @@ impl Needs<'_> {
         let bytes = 16
             + key.len()
             + match change {
-                Change::Patch { bytes, .. } | Change::ListPutRun { elements: bytes, .. } => bytes.len(),
+                Change::Patch { bytes, .. } => bytes.len(),
                 Change::ListPush { element, .. }
                 | Change::ListPut { element, .. }
                 | Change::ListInsert { element, .. } => element.len(),

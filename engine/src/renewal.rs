@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 
 use crate::engine::Engine;
 use crate::log::Group;
-use crate::record::{Batch, Bytes, Change, Kind, Lsn, Side, Write};
+use crate::record::{Batch, Bytes, Change, Kind, Lsn, RENEWED_LENGTH_MAX, Side, Write};
 use crate::session::Access;
 use crate::table::{Entry, KeyHash};
 use crate::value::image::ImageItem;
@@ -158,6 +158,9 @@ impl<'e> Renewal<'e> {
         let hash = KeyHash::of(key);
         let mut latched = world.latch(engine, &[(db, hash)], Access::Write, engine.now());
         let entry = latched.get(db, key)?;
+        if entry.kind() == Kind::List && entry.length() > RENEWED_LENGTH_MAX {
+            return None;
+        }
         let (kind, length, base) = (entry.kind(), entry.length(), entry.renewable_base()?);
         let write = |change| Write::Key { db, key: key.to_vec().into(), change };
         let mut batch = Batch::from_iter([write(Change::RenewalBegins { kind, length })]);
@@ -219,8 +222,8 @@ impl<'e> Renewal<'e> {
                     value.pieces(from..to).for_each(|piece| bytes.extend_from_slice(piece));
                 }
                 (self.at, self.is_said) = (to as u64, to as u64 == self.length);
-                let patch = Change::Patch { offset: from as u64, bytes: bytes.into() };
-                Vec::from_iter((from < to).then_some(patch))
+                let part = Change::RenewalPart { kind: Kind::String, at: from as u64, bytes: bytes.into() };
+                Vec::from_iter((from < to).then_some(part))
             }
             ValueRef::List(list) => {
                 let (next, end) = self.engine.frontier().place();
@@ -235,8 +238,8 @@ impl<'e> Renewal<'e> {
                 }
                 self.engine.frontier().pass(run.len() as u64);
                 self.is_said = run.is_empty();
-                let put = Change::ListPutRun { index: next, elements: run.finish().into() };
-                Vec::from_iter((!self.is_said).then_some(put))
+                let part = Change::RenewalPart { kind: Kind::List, at: next, bytes: run.finish().into() };
+                Vec::from_iter((!self.is_said).then_some(part))
             }
             _ => self.elements(entry),
         }
@@ -274,7 +277,7 @@ impl<'e> Renewal<'e> {
             Change::HashPut { field, value } => field.len() + value.len(),
             Change::SetAdd { member } => member.len(),
             Change::ZSetPut { member, .. } => member.len() + size_of::<f64>(),
-            Change::Patch { bytes, .. } | Change::ListPutRun { elements: bytes, .. } => bytes.len(),
+            Change::RenewalPart { bytes, .. } => bytes.len(),
             _ => 0,
         };
         RECORD_BYTES + self.key.len() + fields

@@ -154,9 +154,9 @@ impl Display for Shown<'_> {
             Change::RenewalBegins { kind, length } => {
                 ("renewal-begin", format!(" {} of length {length}", kind.name()))
             }
-            Change::ListPutRun { index, elements } => {
-                let bytes = counted(elements.len() as u64, "byte");
-                ("list-put-run", format!(" from {index} on, {bytes}"))
+            Change::RenewalPart { kind, at, bytes } => {
+                let bytes = counted(bytes.len() as u64, "byte");
+                ("renewal-part", format!(" {} at {at} of {bytes}", kind.name()))
             }
             Change::RenewalEnds { kind, begun } => ("renewal-end", format!(" {} begun {begun}", kind.name())),
         };

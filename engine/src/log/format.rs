@@ -54,7 +54,7 @@ pub(super) mod kind {
     pub(crate) const FLUSH_ALL: u8 = 20;
     pub(crate) const SWAP: u8 = 21;
     pub(crate) const RENEWAL_BEGIN: u8 = 22;
-    pub(crate) const LIST_PUT_RUN: u8 = 23;
+    pub(crate) const RENEWAL_PART: u8 = 23;
     pub(crate) const RENEWAL_END: u8 = 24;
 }
 

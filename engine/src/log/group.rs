@@ -84,7 +84,6 @@ impl Group {
             Change::Delete | Change::Expire(_) => {}
             Change::Put { value, .. } => self.field(value),
             Change::Patch { offset: number, bytes }
-            | Change::ListPutRun { index: number, elements: bytes }
             | Change::ListPut { index: number, element: bytes }
             | Change::ListInsert { index: number, element: bytes } => {
                 put_varint(&mut self.bytes, *number);
@@ -111,6 +110,11 @@ impl Group {
                 debug_assert!(*kind != Kind::String, "the image of a string is a Put");
                 self.bytes.push(*kind as u8);
                 self.field(elements);
+            }
+            Change::RenewalPart { kind, at, bytes } => {
+                self.bytes.push(*kind as u8);
+                put_varint(&mut self.bytes, *at);
+                self.field(bytes);
             }
             Change::RenewalBegins { kind, length: number }
             | Change::RenewalEnds { kind, begun: Lsn(number) } => {
@@ -159,7 +163,7 @@ fn kind_and_expiry(change: &Change<'_>) -> (u8, Option<UnixMs>) {
         Change::ListInsert { .. } => kind::LIST_INSERT,
         Change::ListRemove { .. } => kind::LIST_REMOVE,
         Change::RenewalBegins { .. } => kind::RENEWAL_BEGIN,
-        Change::ListPutRun { .. } => kind::LIST_PUT_RUN,
+        Change::RenewalPart { .. } => kind::RENEWAL_PART,
         Change::RenewalEnds { .. } => kind::RENEWAL_END,
     };
     (record_kind, None)

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::{FormatError, Group, Record, Records};
-use crate::record::{BYTES_MAX, Bytes, Change, Kind, Lsn, Side, Write};
+use crate::record::{Bytes, Change, Kind, Lsn, RENEWED_LENGTH_MAX, Side, Write};
 
 fn bytes() -> impl Strategy<Value = Bytes<'static>> {
     prop_oneof![
@@ -47,11 +47,13 @@ fn change() -> impl Strategy<Value = Change<'static>> {
         (number(), bytes()).prop_map(|(index, element)| Change::ListPut { index, element }),
         (number(), bytes()).prop_map(|(index, element)| Change::ListInsert { index, element }),
         number().prop_map(|index| Change::ListRemove { index }),
-        (any_kind(), 0..u64::from(u32::MAX)).prop_map(|(kind, length)| Change::RenewalBegins {
-            kind,
-            length: length.min(if kind == Kind::String { BYTES_MAX as u64 } else { length }),
+        (any_kind(), 0..=RENEWED_LENGTH_MAX)
+            .prop_map(|(kind, length)| Change::RenewalBegins { kind, length }),
+        (any::<bool>(), number(), bytes()).prop_map(|(is_list, at, bytes)| Change::RenewalPart {
+            kind: if is_list { Kind::List } else { Kind::String },
+            at,
+            bytes,
         }),
-        (number(), bytes()).prop_map(|(index, elements)| Change::ListPutRun { index, elements }),
         (any_kind(), number()).prop_map(|(kind, begun)| Change::RenewalEnds { kind, begun: Lsn(begun) }),
         (kind(), bytes(), any::<Option<u64>>(), any::<bool>())
             .prop_map(|(kind, elements, expiry, sticky)| Change::Image { kind, elements, expiry, sticky }),
@@ -149,6 +151,7 @@ fn what_no_writer_writes_is_refused_by_name() {
         (&[13, 0, 0, 0], 1, FormatError::BadField("count of elements")),
         (&[18, 0, 0, 0, 0], 1, FormatError::BadField("kind of an image")),
         (&[22, 0, 0, 5, 0], 1, FormatError::BadField("kind of what is said anew")),
+        (&[23, 0, 0, 2, 0, 0], 1, FormatError::BadField("kind of what is said anew")),
         (
             &[22, 0, 0, 1, 0xFF, 0xFF, 0xFF, 0xFF, 0x1F],
             1,

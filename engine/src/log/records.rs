@@ -7,7 +7,7 @@ use super::format::{
     FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, FLAG_LSN, FLAG_STICKY, FLAGS_KNOWN, FormatError, kind, put_varint,
     take_varint,
 };
-use crate::record::{BYTES_MAX, Bytes, Change, Kind, Lsn, Side, UnixMs, Write};
+use crate::record::{BYTES_MAX, Bytes, Change, Kind, Lsn, RENEWED_LENGTH_MAX, Side, UnixMs, Write};
 
 /// One record of a block.
 #[derive(Clone, Debug, PartialEq)]
@@ -194,13 +194,23 @@ fn take_change<'a>(head: &Head<'_>, rest: &mut &'a [u8]) -> Result<Change<'a>, F
         }
         kind::RENEWAL_BEGIN => {
             let (kind, length) = (take_kind(rest)?, take_varint(rest)?);
-            let most = if kind == Kind::String { BYTES_MAX as u64 } else { u64::from(u32::MAX) };
+            let most = match kind {
+                Kind::String => BYTES_MAX as u64,
+                Kind::List => RENEWED_LENGTH_MAX,
+                Kind::Set | Kind::ZSet | Kind::Hash => u64::MAX,
+            };
             if length > most {
                 return Err(FormatError::BadField("length of what is said anew"));
             }
             Change::RenewalBegins { kind, length }
         }
-        kind::LIST_PUT_RUN => Change::ListPutRun { index: take_varint(rest)?, elements: take_bytes(rest)? },
+        kind::RENEWAL_PART => {
+            let kind = take_kind(rest)?;
+            if !matches!(kind, Kind::String | Kind::List) {
+                return Err(FormatError::BadField("kind of what is said anew"));
+            }
+            Change::RenewalPart { kind, at: take_varint(rest)?, bytes: take_bytes(rest)? }
+        }
         kind::RENEWAL_END => Change::RenewalEnds { kind: take_kind(rest)?, begun: Lsn(take_varint(rest)?) },
         unknown => return Err(FormatError::UnknownType(unknown)),
     })

@@ -235,6 +235,7 @@ impl Entry {
             Change::RenewalBegins { kind, length } => {
                 return Ok(self.begin_renewal(*kind, *length, lsn, retired));
             }
+            Change::RenewalPart { kind, at, bytes } => self.renew_part(*kind, *at, bytes)?,
             Change::RenewalEnds { kind, begun } => self.end_renewal(*kind, *begun, retired),
             Change::Expire(expiry) => self.expire(*expiry, lsn, retired),
             Change::Patch { offset, bytes } => self.patch(*offset, bytes)?,
@@ -406,7 +407,6 @@ impl Entry {
             Change::ListRemove { index } if index_of(*index)? < count => {
                 self.body.list_remove(index_of(*index)?);
             }
-            Change::ListPutRun { index, elements } => self.list_put_run(index_of(*index)?, elements)?,
             Change::ListPop { side, count } => {
                 let count = usize::try_from(*count).unwrap_or(usize::MAX);
                 retired.garbage.extend(self.body.list_pop(*side, count));

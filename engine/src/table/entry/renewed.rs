@@ -95,9 +95,25 @@ impl Entry {
         }
     }
 
-    /// Has these elements stand from `index` on. Those that do already are left alone: a renewal says what is
-    /// there.
-    pub(super) fn list_put_run(&mut self, index: usize, elements: &[u8]) -> Result<(), Mismatch> {
+    /// Has this be there from `at` on. What is there already is left alone, as it is in all but a replay.
+    pub(super) fn renew_part(&mut self, kind: Kind, at: u64, bytes: &[u8]) -> Result<(), Mismatch> {
+        self.expect(kind)?;
+        let at = usize::try_from(at).map_err(|_| Mismatch)?;
+        let ValueRef::String(value) = self.value() else { return self.list_put_run(at, bytes) };
+        let end = at.checked_add(bytes.len()).filter(|end| *end <= value.len()).ok_or(Mismatch)?;
+        let (mut rest, mut is_there) = (bytes, true);
+        for piece in value.pieces(at..end) {
+            let (here, behind) = rest.split_at(piece.len());
+            (rest, is_there) = (behind, is_there && here == piece);
+        }
+        if !is_there {
+            self.body.patch(at, bytes);
+        }
+        Ok(())
+    }
+
+    /// Has these elements stand from `index` on.
+    fn list_put_run(&mut self, index: usize, elements: &[u8]) -> Result<(), Mismatch> {
         let ValueRef::List(list) = self.value() else { return Err(Mismatch) };
         let mut changed = Vec::new();
         let mut there = list.iter_from(index);
