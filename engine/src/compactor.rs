@@ -289,8 +289,8 @@ impl Compactor {
         alone
     }
 
-    /// Waits if so many bytes were moved faster than so many a second, where 0 is no limit; `false` if what is
-    /// under way is to be given up.
+    /// Waits if so many bytes were moved faster than so many a second, where 0 is no limit; `false` if what
+    /// is under way is to be given up.
     fn keep_pace(&self, engine: &Engine, began: Duration, moved: u64, bytes_per_second: u64) -> bool {
         if bytes_per_second > 0 {
             let due = began + Duration::from_secs_f64(moved as f64 / bytes_per_second as f64);

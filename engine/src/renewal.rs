@@ -150,8 +150,8 @@ pub struct Renewal<'e> {
 }
 
 impl<'e> Renewal<'e> {
-    /// Begins to renew a key, in parts of about so many bytes; `None` if there is nothing to renew, or another
-    /// renewal is under way.
+    /// Begins to renew a key, in parts of about so many bytes; `None` if there is nothing to renew, or
+    /// another renewal is under way.
     pub fn begin(engine: &'e Engine, db: u8, key: &[u8], part_bytes: usize) -> Option<Renewal<'e>> {
         let world = engine.background();
         world.log.as_ref()?;

@@ -6,8 +6,9 @@
 mod histories;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use histories::*;
 use rand::rngs::SmallRng;
@@ -16,7 +17,8 @@ use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
 use tarn_engine::compactor::CompactionOptions;
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Crash, SimDisk, SimOptions};
-use tarn_engine::record::Lsn;
+use tarn_engine::log::{LogOptions, SyncMode};
+use tarn_engine::record::{Change, Lsn, Side};
 use tarn_engine::renewal::{Renewal, Step};
 
 /// What the histories did, so that a test can say that it was enough.
@@ -162,4 +164,79 @@ fn whatever_is_renewed_in_pieces_the_store_comes_back_as_it_was() {
 fn checkpoints_may_be_taken_within_a_renewal() {
     let done = play(0.03, 0.3);
     assert!(done.renewals > 5 * seeds() && done.checkpoints > seeds(), "{done:?}");
+}
+
+/// What is in the log in all.
+fn log_bytes(store: &Store, disk: &SimDisk) -> u64 {
+    let is_log = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "tarnlog");
+    let _ = store.log.sync();
+    disk.paths().iter().filter(is_log).map(|path| disk.contents(path).unwrap().len() as u64).sum()
+}
+
+/// How long the key is latched at most, and the renewal of it takes in all.
+fn print_longest_step(engine: &Engine) {
+    let mut renewal = Renewal::begin(engine, 0, b"queue", 64 << 10).unwrap();
+    let (began, mut longest) = (Instant::now(), Duration::ZERO);
+    loop {
+        let before = Instant::now();
+        let step = renewal.step();
+        longest = longest.max(before.elapsed());
+        if !matches!(step, Step::Goes(_)) {
+            break;
+        }
+    }
+    println!("the longest step took {longest:?} of {:?}", began.elapsed());
+}
+
+#[test]
+fn the_log_of_a_large_queue_does_not_grow_for_ever() {
+    const ELEMENTS: u64 = 80_000;
+    const ELEMENT_BYTES: usize = 100;
+    let mut options = LogOptions::new(vec!["/log".into()]);
+    options.mode = SyncMode::No;
+    options.file_bytes = 1 << 20;
+    let disk = SimDisk::new(1, SimOptions::default());
+    let store = Store::open(&disk, &options).unwrap();
+    let compactor = store.engine.compactor();
+    compactor.set_options(CompactionOptions { part_bytes: 64 << 10, ..compactor.options() });
+    let element = |number: u64| -> std::borrow::Cow<'static, [u8]> {
+        let mut bytes = number.to_le_bytes().to_vec();
+        bytes.resize(ELEMENT_BYTES, b'x');
+        bytes.into()
+    };
+    let push =
+        |number| commit(&store, "queue", Change::ListPush { side: Side::Front, element: element(number) });
+    (0..ELEMENTS).for_each(push);
+    let live = ELEMENTS * ELEMENT_BYTES as u64;
+    let (mut longest, mut written) = (0, ELEMENTS);
+    for _ in 0..12 {
+        for _ in 0..ELEMENTS / 4 {
+            push(written);
+            written += 1;
+            commit(&store, "queue", Change::ListPop { side: Side::Back, count: 1 });
+        }
+        longest = longest.max(log_bytes(&store, &disk));
+        compactor.ask();
+        while compactor.step(&store.engine) {}
+        longest = longest.max(log_bytes(&store, &disk));
+    }
+    let status = compactor.status();
+    let last = log_bytes(&store, &disk);
+    println!(
+        "{live} bytes of elements; the log was {longest} bytes long at most, and is {last}; {} renewals, {} \
+         bytes written by compactions",
+        status.renewed, status.bytes_written
+    );
+    // All that was ever pushed is more than four times that.
+    assert!(status.renewed > 0 && longest < 3 * live, "{longest} of {live}, {status:?}");
+    print_longest_step(&store.engine);
+    let before = contents_of(&store.engine);
+    let disk = {
+        let Store { engine, _background, log, .. } = store;
+        drop((engine, _background));
+        log.close().unwrap();
+        disk.crash(Crash::Kill, 1, SimOptions::default())
+    };
+    let store = Store::open(&disk, &options).unwrap();
+    assert!(contents_of(&store.engine) == before, "the queue is as it was");
 }
