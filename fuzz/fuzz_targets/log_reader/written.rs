@@ -98,7 +98,11 @@ fn groups() -> Vec<Vec<Write<'static>>> {
         vec![key(0, "s", Change::Patch { offset: 10, bytes: bytes("and more") })],
         vec![key(0, "s", Change::RenewalBegins { kind: Kind::String, length: 18 })],
         vec![
-            key(0, "s", Change::RenewalPart { kind: Kind::String, at: 0, bytes: bytes("a string\0\0and more") }),
+            key(
+                0,
+                "s",
+                Change::RenewalPart { kind: Kind::String, at: 0, bytes: bytes("a string\0\0and more") },
+            ),
             key(0, "s", Change::RenewalEnds { kind: Kind::String, begun: Lsn(3) }),
         ],
         vec![
