@@ -6,6 +6,7 @@ use crate::early::Early;
 use crate::io::Clock;
 use crate::log::{Appender, Group, LogError, Validity};
 use crate::record::{Batch, Lsn, UnixMs, Write};
+use crate::renewal::Frontier;
 use crate::session::{Exclusive, Latched, Session, World};
 use crate::table::latch::{RwLock, RwLockReadGuard};
 use crate::table::{Freed, Garbage, Readers, Table};
@@ -54,6 +55,7 @@ pub struct Engine {
     reaper: Sender<Discarded>,
     views: Arc<Views>,
     compactor: Arc<Compactor>,
+    frontier: Frontier,
     expired: AtomicU64,
     pending_frees: Arc<AtomicU64>,
     active_expire: AtomicBool,
@@ -110,6 +112,7 @@ impl Engine {
             watches: Arc::default(),
             views: Arc::new(Views::new(clock.clone(), discard)),
             compactor: Arc::default(),
+            frontier: Frontier::default(),
             clock,
             reaper,
             expired: AtomicU64::new(0),
@@ -267,6 +270,11 @@ impl Engine {
     /// The compactions of the log.
     pub fn compactor(&self) -> &Arc<Compactor> {
         &self.compactor
+    }
+
+    /// How far the renewal of a list has come.
+    pub(crate) fn frontier(&self) -> &Frontier {
+        &self.frontier
     }
 
     /// Keys of each database, and how many of them expire. Latches nothing.

@@ -24,6 +24,7 @@ pub mod log;
 mod overlay;
 pub mod record;
 pub mod recovery;
+pub mod renewal;
 pub mod repair;
 pub mod session;
 pub mod table;

@@ -42,6 +42,9 @@ pub const DATABASES_MAX: usize = 256;
 /// Longest key or element in bytes (`proto-max-bulk-len` of Redis).
 pub const BYTES_MAX: usize = 512 << 20;
 
+/// Most elements of a list that is said anew in parts: a replay makes room for them when it begins.
+pub const RENEWED_LENGTH_MAX: u64 = 1 << 26;
+
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -198,6 +201,31 @@ pub enum Change<'a> {
         /// Whether it has passed a limit of Redis's small encodings, whatever its elements say.
         sticky: bool,
     },
+    /// What the key holds is of this kind and so long, and is about to be said anew, part by part; see
+    /// `renewal`.
+    RenewalBegins {
+        /// What it is.
+        kind: Kind,
+        /// Elements, or bytes of a string.
+        length: u64,
+    },
+    /// A part of a list or of a string that is being said anew: from `at` on, this is there.
+    RenewalPart {
+        /// `List` or `String`; other kinds are said anew by their elements.
+        kind: Kind,
+        /// An index, or an offset, from 0.
+        at: u64,
+        /// Elements in the form of `value::image`, or bytes.
+        bytes: Bytes<'a>,
+    },
+    /// All that the value is made of has been said since the record `begun`: what is older is not needed, and
+    /// elements of a hash, a set or a sorted set that are older are gone.
+    RenewalEnds {
+        /// What the key holds.
+        kind: Kind,
+        /// Where that began.
+        begun: Lsn,
+    },
 }
 
 impl Change<'_> {
@@ -217,7 +245,10 @@ impl Change<'_> {
             | Change::ListPut { .. }
             | Change::ListInsert { .. }
             | Change::ListRemove { .. } => Kind::List,
-            Change::Image { kind, .. } => *kind,
+            Change::Image { kind, .. }
+            | Change::RenewalBegins { kind, .. }
+            | Change::RenewalPart { kind, .. }
+            | Change::RenewalEnds { kind, .. } => *kind,
         })
     }
 }

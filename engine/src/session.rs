@@ -493,6 +493,10 @@ impl<'s> Latched<'s> {
             };
             debug_assert!(fits, "a command checks the kind before it changes an entry: {change:?}");
             table.note(held.index, effect.keys, effect.expiry);
+            if self.engine.frontier().concerns(hash) {
+                let base = segment.find(hash, key).and_then(Entry::renewable_base);
+                self.engine.frontier().follow(base, change);
+            }
             if effect.keys > 0 {
                 self.engine.watches().note_created(*db, key);
             }

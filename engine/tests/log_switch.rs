@@ -67,6 +67,8 @@ impl Store {
             bytes_per_second: 0,
             enabled: !rewrites,
             rewrites,
+            // Renewals are in pieces.
+            part_bytes: 20,
             ..CompactionOptions::default()
         };
         engine.compactor().set_options(options);
@@ -105,7 +107,11 @@ impl Store {
     fn write(&self, rng: &mut SmallRng) -> bool {
         let key = format!("k{}", rng.random_range(0..30)).into_bytes().into();
         let value = format!("{:?}", rng.random::<[u8; 12]>()).into_bytes().into();
-        let change = if rng.random_bool(0.2) { Change::Delete } else { Change::Put { value, expiry: None } };
+        let change = match rng.random_range(0..10) {
+            0..2 => Change::Delete,
+            2..6 => Change::Patch { offset: rng.random_range(0..40), bytes: value },
+            _ => Change::Put { value, expiry: None },
+        };
         let batch = Batch::from_iter([Write::Key { db: 0, key, change }]);
         self.engine.close_gate().commit(&batch, &mut Group::new()).is_ok()
     }

@@ -7,30 +7,46 @@ mod histories;
 use std::path::Path;
 use std::sync::Arc;
 
-use histories::{Store, first_seed, options, seeds};
+use histories::{DATABASES, Store, first_seed, options, seeds};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_engine::io::{Crash, Disk, SimDisk, SimOptions};
 use tarn_engine::log::OpenError;
 use tarn_engine::record::Lsn;
+use tarn_engine::renewal::{Renewal, Step};
 use tarn_engine::repair::Repair;
 
 #[test]
 fn one_repair_is_enough_whatever_is_spoilt() {
-    let (mut repairs, mut killed, mut compactions) = (0, 0, 0);
+    let (mut repairs, mut killed, mut compactions, mut renewals) = (0, 0, 0, 0);
     for seed in first_seed()..first_seed() + seeds() {
         let mut rng = SmallRng::seed_from_u64(seed);
         let options = options(&mut rng);
         let mut disk = SimDisk::new(seed, SimOptions::default());
         for _ in 0..rng.random_range(1..3) {
             let store = Store::open(&disk, &options).unwrap();
+            let engine = store.engine.clone();
+            let mut renewal: Option<Renewal<'_>> = None;
             for _ in 0..rng.random_range(20..200) {
-                if rng.random_bool(0.08) {
+                if rng.random_bool(0.2) {
+                    // An entry is written anew in pieces, which may be cut off later.
+                    let goes_on =
+                        renewal.as_mut().is_some_and(|renewal| matches!(renewal.step(), Step::Goes(_)));
+                    if !goes_on {
+                        drop(renewal.take());
+                        let (db, name) =
+                            (rng.random_range(0..DATABASES), format!("k{}", rng.random_range(0..12)));
+                        renewal = Renewal::begin(&engine, db, name.as_bytes(), 1);
+                        renewals += u64::from(renewal.is_some());
+                    }
+                } else if rng.random_bool(0.08) {
                     compactions += u64::from(store.compact_any(&mut rng));
                 } else {
                     store.commit(&mut rng);
                 }
             }
+            drop(renewal);
+            drop(engine);
             let Store { engine, _background, log, .. } = store;
             drop((engine, _background));
             log.close().unwrap();
@@ -79,6 +95,7 @@ fn one_repair_is_enough_whatever_is_spoilt() {
             log.close().unwrap();
         }
     }
-    let enough = repairs > seeds() / 4 && killed > seeds() / 20 && compactions > seeds();
+    let enough =
+        renewals > seeds() && repairs > seeds() / 4 && killed > seeds() / 20 && compactions > seeds();
     assert!(enough, "{repairs} repairs, {killed} killed, {compactions} compactions");
 }

@@ -119,7 +119,12 @@ fn read(disk: &SimDisk, options: &LogOptions, prefix_of: Option<&Written>) -> Re
         for record in block.records() {
             let record = record.map_err(|error| block.not_understood(error))?;
             read.records += 1;
-            if let Write::Key { change: Change::Patch { offset, .. }, .. } = record.write {
+            // Both make room for what they tell of.
+            if let Write::Key {
+                change: Change::Patch { offset, .. } | Change::RenewalBegins { length: offset, .. },
+                ..
+            } = record.write
+            {
                 read.patch_offset_max = read.patch_offset_max.max(offset);
             }
             let Some(groups) = &mut expected else { continue };

@@ -94,6 +94,7 @@ fn set_compaction(store: &Store, config: &Config) {
         log_percent: config.log_compaction_log_percentage,
         min_bytes: config.log_compaction_min_bytes as u64,
         file_bytes: config.log_file_bytes as u64,
+        ..CompactionOptions::default()
     });
 }
 

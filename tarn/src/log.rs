@@ -151,6 +151,14 @@ impl Display for Shown<'_> {
                 let bytes = counted(elements.len() as u64, "byte");
                 ("image", format!(" {} of {bytes}{}", kind.name(), expires(expiry)))
             }
+            Change::RenewalBegins { kind, length } => {
+                ("renewal-begin", format!(" {} of length {length}", kind.name()))
+            }
+            Change::RenewalPart { kind, at, bytes } => {
+                let bytes = counted(bytes.len() as u64, "byte");
+                ("renewal-part", format!(" {} at {at} of {bytes}", kind.name()))
+            }
+            Change::RenewalEnds { kind, begun } => ("renewal-end", format!(" {} begun {begun}", kind.name())),
         };
         write!(f, "db{db} {name} {}{rest}", text(key))
     }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::log::{Keeper, Look};
-use crate::record::{Change, Lsn, Write};
+use crate::record::{Change, Kind, Lsn, Write};
 use crate::table::{Entry, KeyHash};
 
 use super::lsns::Lsns;
@@ -64,15 +64,27 @@ impl Needs<'_> {
                     self.count(place, key, change)
                 }
             }
+            // What is older than these may have been dropped, and is of use to no element that is there.
+            Change::RenewalBegins { kind: Kind::Set | Kind::ZSet | Kind::Hash, .. }
+            | Change::RenewalEnds { kind: Kind::Set | Kind::ZSet | Kind::Hash, .. } => {
+                self.needs_removal(lsn)
+            }
             Change::Patch { .. }
             | Change::ListPush { .. }
             | Change::ListPop { .. }
             | Change::ListPut { .. }
             | Change::ListInsert { .. }
-            | Change::ListRemove { .. } => {
+            | Change::ListRemove { .. }
+            | Change::RenewalBegins { .. }
+            | Change::RenewalEnds { .. } => {
                 let kind = change.kind();
                 let place = self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn, kind));
                 self.count(place, key, change)
+            }
+            // What the value began with, so it is no change of it.
+            Change::RenewalPart { .. } => {
+                let kind = change.kind();
+                self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn, kind)).is_some()
             }
             _ => {
                 let validity = self.engine.validity();
@@ -139,11 +151,7 @@ impl Keeper for Needs<'_> {
 
     fn moved(&mut self, bytes: u64) -> bool {
         self.moved += bytes;
-        if self.bytes_per_second > 0 {
-            let due = self.began + Duration::from_secs_f64(self.moved as f64 / self.bytes_per_second as f64);
-            self.compactor.wait_until(due, self.engine);
-        }
-        !self.compactor.gives_up()
+        self.compactor.keep_pace(self.engine, self.began, self.moved, self.bytes_per_second)
     }
 }
 

@@ -18,6 +18,9 @@ pub struct CompactionOptions {
     pub min_bytes: u64,
     /// The most bytes that files have which become one.
     pub file_bytes: u64,
+    /// The most bytes of an entry that is written anew as one record, and about those of a part of a larger
+    /// one: so much is done under one latch.
+    pub part_bytes: usize,
 }
 
 impl Default for CompactionOptions {
@@ -30,6 +33,7 @@ impl Default for CompactionOptions {
             log_percent: 170,
             min_bytes: 64 << 20,
             file_bytes: 64 << 20,
+            part_bytes: 64 << 10,
         }
     }
 }

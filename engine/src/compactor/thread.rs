@@ -152,16 +152,27 @@ impl Compactor {
         }
     }
 
-    /// Waits until it is time, or what is under way is to be given up.
-    pub(super) fn wait_until(&self, due: Duration, engine: &Engine) {
-        let mut state = self.state.lock();
-        while !self.gives_up() {
-            let now = engine.clock().monotonic();
-            if now >= due {
-                break;
+    /// Waits if so many bytes were moved faster than so many a second, where 0 is no limit; `false` if what
+    /// is under way is to be given up.
+    pub(super) fn keep_pace(
+        &self,
+        engine: &Engine,
+        began: Duration,
+        moved: u64,
+        bytes_per_second: u64,
+    ) -> bool {
+        if bytes_per_second > 0 {
+            let due = began + Duration::from_secs_f64(moved as f64 / bytes_per_second as f64);
+            let mut state = self.state.lock();
+            while !self.gives_up() {
+                let now = engine.clock().monotonic();
+                if now >= due {
+                    break;
+                }
+                self.changed.wait_for(&mut state, due - now);
             }
-            self.changed.wait_for(&mut state, due - now);
         }
+        !self.gives_up()
     }
 
     /// Makes the compaction that is most needed; `false` if none is, or it was given up.
@@ -303,8 +314,14 @@ impl Compactor {
         self.note_compacted(engine, log, files, &needs);
         let changes = needs.changes;
         if changes.values().sum::<usize>() as u64 * 4 > compacted.bytes_after {
-            let renews =
-                |((db, key), bytes): &((u8, Box<[u8]>), usize)| engine.renew(*db, key, *bytes, timestamp);
+            let (began, mut moved) = (engine.clock().monotonic(), 0);
+            let mut pace = |bytes: u64| {
+                moved += bytes;
+                self.keep_pace(engine, began, moved, options.bytes_per_second)
+            };
+            let mut renews = |((db, key), bytes): &((u8, Box<[u8]>), usize)| {
+                engine.renew((*db, key), *bytes, timestamp, options.part_bytes, &mut pace)
+            };
             let renewed = changes.into_iter().filter(|change| !self.gives_up() && renews(change)).count();
             self.state.lock().status.renewed += renewed as u64;
             if renewed > 0 {

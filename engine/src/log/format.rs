@@ -53,6 +53,9 @@ pub(super) mod kind {
     pub(crate) const FLUSH: u8 = 19;
     pub(crate) const FLUSH_ALL: u8 = 20;
     pub(crate) const SWAP: u8 = 21;
+    pub(crate) const RENEWAL_BEGIN: u8 = 22;
+    pub(crate) const RENEWAL_PART: u8 = 23;
+    pub(crate) const RENEWAL_END: u8 = 24;
 }
 
 /// A group of more than one record begins here: their number follows as a varint.

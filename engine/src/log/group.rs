@@ -8,7 +8,7 @@
 //! second follows from the fields. So a group is copied into the block as it stands, whatever `Lsn` it gets.
 
 use super::format::{FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, FLAG_STICKY, kind, put_varint};
-use crate::record::{Change, Kind, Side, UnixMs, Write};
+use crate::record::{Change, Kind, Lsn, Side, UnixMs, Write};
 
 /// Bytes of capacity that a cleared group keeps at most, so that one giant command does not hold memory for
 /// ever.
@@ -111,6 +111,16 @@ impl Group {
                 self.bytes.push(*kind as u8);
                 self.field(elements);
             }
+            Change::RenewalPart { kind, at, bytes } => {
+                self.bytes.push(*kind as u8);
+                put_varint(&mut self.bytes, *at);
+                self.field(bytes);
+            }
+            Change::RenewalBegins { kind, length: number }
+            | Change::RenewalEnds { kind, begun: Lsn(number) } => {
+                self.bytes.push(*kind as u8);
+                put_varint(&mut self.bytes, *number);
+            }
         }
     }
 
@@ -152,6 +162,9 @@ fn kind_and_expiry(change: &Change<'_>) -> (u8, Option<UnixMs>) {
         Change::ListPut { .. } => kind::LIST_PUT,
         Change::ListInsert { .. } => kind::LIST_INSERT,
         Change::ListRemove { .. } => kind::LIST_REMOVE,
+        Change::RenewalBegins { .. } => kind::RENEWAL_BEGIN,
+        Change::RenewalPart { .. } => kind::RENEWAL_PART,
+        Change::RenewalEnds { .. } => kind::RENEWAL_END,
     };
     (record_kind, None)
 }

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::{FormatError, Group, Record, Records};
-use crate::record::{Bytes, Change, Kind, Lsn, Side, Write};
+use crate::record::{Bytes, Change, Kind, Lsn, RENEWED_LENGTH_MAX, Side, Write};
 
 fn bytes() -> impl Strategy<Value = Bytes<'static>> {
     prop_oneof![
@@ -22,6 +22,10 @@ fn side() -> impl Strategy<Value = Side> {
 
 fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![Just(Kind::List), Just(Kind::Set), Just(Kind::ZSet), Just(Kind::Hash)]
+}
+
+fn any_kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![4 => kind(), 1 => Just(Kind::String)]
 }
 
 fn change() -> impl Strategy<Value = Change<'static>> {
@@ -43,6 +47,14 @@ fn change() -> impl Strategy<Value = Change<'static>> {
         (number(), bytes()).prop_map(|(index, element)| Change::ListPut { index, element }),
         (number(), bytes()).prop_map(|(index, element)| Change::ListInsert { index, element }),
         number().prop_map(|index| Change::ListRemove { index }),
+        (any_kind(), 0..=RENEWED_LENGTH_MAX)
+            .prop_map(|(kind, length)| Change::RenewalBegins { kind, length }),
+        (any::<bool>(), number(), bytes()).prop_map(|(is_list, at, bytes)| Change::RenewalPart {
+            kind: if is_list { Kind::List } else { Kind::String },
+            at,
+            bytes,
+        }),
+        (any_kind(), number()).prop_map(|(kind, begun)| Change::RenewalEnds { kind, begun: Lsn(begun) }),
         (kind(), bytes(), any::<Option<u64>>(), any::<bool>())
             .prop_map(|(kind, elements, expiry, sticky)| Change::Image { kind, elements, expiry, sticky }),
     ]
@@ -109,7 +121,7 @@ proptest! {
             count in 0..20_u32,
         ) {
         // Small bytes are more often types, flags and lengths that make sense.
-        let small: Vec<u8> = body.iter().map(|byte| byte % 24).collect();
+        let small: Vec<u8> = body.iter().map(|byte| byte % 27).collect();
         for body in [&body, &small] {
             if let Ok(records) = read(body, count) {
                 prop_assert_eq!(records.len(), count as usize);
@@ -127,7 +139,7 @@ fn what_no_writer_writes_is_refused_by_name() {
     let cases: &[(&[u8], u32, FormatError)] = &[
         (&[], 1, FormatError::CutOff),
         (&[0, 0], 1, FormatError::UnknownType(0)),
-        (&[22, 0], 1, FormatError::UnknownType(22)),
+        (&[25, 0], 1, FormatError::UnknownType(25)),
         (&[3, 0x10, 0], 1, FormatError::BadFlags { kind: 3, flags: 0x10 }),
         (&[3, 8, 1, 0], 1, FormatError::BadFlags { kind: 3, flags: 8 }),
         (&[20, 4, 1], 1, FormatError::BadFlags { kind: 20, flags: 4 }),
@@ -138,6 +150,13 @@ fn what_no_writer_writes_is_refused_by_name() {
         (&[3, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F], 1, FormatError::CutOff),
         (&[13, 0, 0, 0], 1, FormatError::BadField("count of elements")),
         (&[18, 0, 0, 0, 0], 1, FormatError::BadField("kind of an image")),
+        (&[22, 0, 0, 5, 0], 1, FormatError::BadField("kind of what is said anew")),
+        (&[23, 0, 0, 2, 0, 0], 1, FormatError::BadField("kind of what is said anew")),
+        (
+            &[22, 0, 0, 1, 0xFF, 0xFF, 0xFF, 0xFF, 0x1F],
+            1,
+            FormatError::BadField("length of what is said anew"),
+        ),
         (&[9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xF8, 0x7F], 1, FormatError::BadField("score")),
         (
             &[3, 2, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1, 0],

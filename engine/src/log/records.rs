@@ -7,7 +7,7 @@ use super::format::{
     FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, FLAG_LSN, FLAG_STICKY, FLAGS_KNOWN, FormatError, kind, put_varint,
     take_varint,
 };
-use crate::record::{Bytes, Change, Kind, Lsn, Side, UnixMs, Write};
+use crate::record::{BYTES_MAX, Bytes, Change, Kind, Lsn, RENEWED_LENGTH_MAX, Side, UnixMs, Write};
 
 /// One record of a block.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,7 +120,7 @@ struct Head<'a> {
 impl<'a> Head<'a> {
     fn take(rest: &mut &'a [u8]) -> Result<Head<'a>, FormatError> {
         let (kind, flags) = (take_u8(rest)?, take_u8(rest)?);
-        if !(kind::PUT..=kind::SWAP).contains(&kind) {
+        if !(kind::PUT..=kind::RENEWAL_END).contains(&kind) {
             return Err(FormatError::UnknownType(kind));
         }
         let may_expire = matches!(kind, kind::PUT | kind::EXPIRE | kind::IMAGE);
@@ -192,6 +192,26 @@ fn take_change<'a>(head: &Head<'_>, rest: &mut &'a [u8]) -> Result<Change<'a>, F
             let sticky = head.flags & FLAG_STICKY != 0;
             Change::Image { kind, elements: take_bytes(rest)?, expiry, sticky }
         }
+        kind::RENEWAL_BEGIN => {
+            let (kind, length) = (take_kind(rest)?, take_varint(rest)?);
+            let most = match kind {
+                Kind::String => BYTES_MAX as u64,
+                Kind::List => RENEWED_LENGTH_MAX,
+                Kind::Set | Kind::ZSet | Kind::Hash => u64::MAX,
+            };
+            if length > most {
+                return Err(FormatError::BadField("length of what is said anew"));
+            }
+            Change::RenewalBegins { kind, length }
+        }
+        kind::RENEWAL_PART => {
+            let kind = take_kind(rest)?;
+            if !matches!(kind, Kind::String | Kind::List) {
+                return Err(FormatError::BadField("kind of what is said anew"));
+            }
+            Change::RenewalPart { kind, at: take_varint(rest)?, bytes: take_bytes(rest)? }
+        }
+        kind::RENEWAL_END => Change::RenewalEnds { kind: take_kind(rest)?, begun: Lsn(take_varint(rest)?) },
         unknown => return Err(FormatError::UnknownType(unknown)),
     })
 }
@@ -200,6 +220,10 @@ fn take_u8(rest: &mut &[u8]) -> Result<u8, FormatError> {
     let (&byte, after) = rest.split_first().ok_or(FormatError::CutOff)?;
     *rest = after;
     Ok(byte)
+}
+
+fn take_kind(rest: &mut &[u8]) -> Result<Kind, FormatError> {
+    Kind::from_u8(take_u8(rest)?).ok_or(FormatError::BadField("kind of what is said anew"))
 }
 
 fn take_bytes<'a>(rest: &mut &'a [u8]) -> Result<Bytes<'a>, FormatError> {

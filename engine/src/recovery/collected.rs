@@ -77,10 +77,22 @@ impl Collected {
             }
             return true;
         }
-        let (mut set, _) = found.remove();
-        self.bytes -= before + KEY_BYTES;
-        set.put_in(segment, retired);
+        self.put_in((db, hash, key), segment, retired);
         false
+    }
+
+    /// Puts in what is collected of a key, in whose segment.
+    pub(super) fn put_in(
+        &mut self,
+        (db, hash, key): (u8, KeyHash, &[u8]),
+        segment: &mut Segment,
+        retired: &mut Retired,
+    ) {
+        if let Ok(found) = self.sets.find_entry(hash.0, |set| set.is_at(db, key)) {
+            let (mut set, _) = found.remove();
+            self.bytes -= set.members.len() + KEY_BYTES;
+            set.put_in(segment, retired);
+        }
     }
 
     /// Is told of a member that was put into a sorted set.

@@ -5,7 +5,8 @@ use super::collected::Collected;
 use super::loose::Loose;
 use super::replay::Misfit;
 use crate::log::{Block, Damage};
-use crate::record::{Bytes, Change, Lsn};
+use crate::record::{Bytes, Change, Kind, Lsn};
+use crate::renewal::removals_of_older;
 use crate::table::{Effect, KeyHash, Readers, Retired, Segment, Table};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -96,6 +97,9 @@ pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathere
             let mut segment;
             (index, segment) = table.write_of(run.hash);
             for (lsn, change) in changes.by_ref().take(run.records) {
+                if let Change::RenewalEnds { kind, begun } = change {
+                    made += end_renewal(&mut segment, run, (kind, begun), lsn, aside);
+                }
                 let effect = apply_one(&mut segment, run, &change, lsn, block, aside);
                 table.note(index, 0, effect.expiry);
                 made += effect.keys;
@@ -114,6 +118,28 @@ pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathere
     }
 }
 
+/// Takes away what is older than the renewal that ends here; says how many keys that made.
+fn end_renewal(
+    segment: &mut Segment,
+    run: &Run<'_>,
+    (kind, begun): (Kind, Lsn),
+    lsn: Lsn,
+    Aside { loose, collected, retired }: &mut Aside,
+) -> i64 {
+    let Run { db, ref key, hash, .. } = *run;
+    collected.put_in((db, hash, key), segment, retired);
+    let mut made = 0;
+    for removal in removals_of_older(segment.find(hash, key), kind, begun) {
+        let (effect, _) = segment.apply(hash, key, &removal, lsn, &Readers::default(), retired);
+        made += effect.keys;
+        if effect.keys < 0 {
+            loose.keep_remains(db, key, retired);
+        }
+    }
+    loose.end_renewal(db, key, begun, retired);
+    made
+}
+
 /// Applies a record of a run and notes what it tells of a key that is not all there.
 fn apply_one(
     segment: &mut Segment,
@@ -127,6 +153,16 @@ fn apply_one(
     if collected.takes((db, hash, key), (lsn, change), segment, retired) {
         return Effect::default();
     }
+    let is_as = match *change {
+        Change::RenewalBegins { kind, length } => {
+            let is_as = segment.find(hash, key).is_some_and(|entry| entry.is_as(kind, length));
+            // Elements with names may all be gone that were there, and the end of the renewal.
+            let is_misfit = !is_as && matches!(kind, Kind::String | Kind::List) && lsn > loose.unfit;
+            loose.begin_renewal(db, key, lsn, is_misfit.then(|| misfit(lsn, block)));
+            is_as
+        }
+        _ => true,
+    };
     let (mut effect, fits) = segment.apply(hash, key, change, lsn, &Readers::default(), retired);
     if fits && matches!(change, Change::ZSetPut { .. }) {
         collected.note_put((db, hash, key), segment);
@@ -145,24 +181,15 @@ fn apply_one(
                 key.unseen.get_or_insert_with(|| misfit(lsn, block));
             }
         }
-        _ if !fits && lsn <= loose.unfit => {}
-        _ if !fits => {
-            loose.of(db, key).misfit.get_or_insert_with(|| misfit(lsn, block));
-        }
+        _ if !fits && (lsn <= loose.unfit || !is_as) => {}
+        _ if !fits => loose.of(db, key).note_misfit(misfit(lsn, block)),
         _ if effect.keys > 0 => {
             if let Some(remains) = loose.take_remains(db, key) {
                 segment.take_over(hash, key, remains);
                 effect.expiry = remains.expiry;
             }
         }
-        _ if effect.keys < 0 => {
-            let remains = retired.remains.take().unwrap_or_default();
-            if remains.lsns().next().is_some() {
-                // They are needed still.
-                retired.lsns.retain(|lsn| remains.lsns().all(|other| other != *lsn));
-                loose.of(db, key).remains = Some(remains);
-            }
-        }
+        _ if effect.keys < 0 => loose.keep_remains(db, key, retired),
         _ => {}
     }
     effect

@@ -22,6 +22,17 @@ pub(super) struct LooseKey {
     pub(super) remains: Option<Remains>,
     /// The record of an expiry, if the key was never seen.
     pub(super) unseen: Option<Misfit>,
+    /// Since when the key has been said anew in pieces, and the first record behind that did not fit.
+    renewal: Option<(Lsn, Option<Misfit>)>,
+}
+
+impl LooseKey {
+    pub(super) fn note_misfit(&mut self, misfit: Misfit) {
+        if let Some((_, first)) = &mut self.renewal {
+            first.get_or_insert_with(|| misfit.clone());
+        }
+        self.misfit.get_or_insert(misfit);
+    }
 }
 
 impl Loose {
@@ -40,6 +51,43 @@ impl Loose {
             && let Some(loose) = self.keys.remove(&(db, key.into()))
         {
             retired.lsns.extend(loose.remains.iter().flat_map(Remains::lsns));
+        }
+    }
+
+    /// Notes that a key begins to be said anew in pieces, and whether that did not fit.
+    pub(super) fn begin_renewal(&mut self, db: u8, key: &[u8], lsn: Lsn, misfit: Option<Misfit>) {
+        if let Some(misfit) = misfit {
+            self.of(db, key).misfit.get_or_insert(misfit);
+        }
+        if !self.keys.is_empty()
+            && let Some(loose) = self.keys.get_mut(&(db, key.into()))
+        {
+            loose.renewal = Some((lsn, None));
+        }
+    }
+
+    /// Forgets what did not fit up to where a key began to be said anew, as all of it has been said.
+    pub(super) fn end_renewal(&mut self, db: u8, key: &[u8], begun: Lsn, retired: &mut Retired) {
+        if self.keys.is_empty() {
+            return;
+        }
+        let Some(loose) = self.keys.get_mut(&(db, key.into())) else { return };
+        let renewal = loose.renewal.take();
+        if loose.misfit.as_ref().is_some_and(|misfit| misfit.lsn <= begun) {
+            loose.misfit = renewal.filter(|(lsn, _)| *lsn == begun).and_then(|(_, since)| since);
+        }
+        if let Some(remains) = &mut loose.remains {
+            retired.lsns.extend(remains.base.take_if(|base| *base < begun));
+        }
+    }
+
+    /// Keeps what was said of a key that has lost its last element.
+    pub(super) fn keep_remains(&mut self, db: u8, key: &[u8], retired: &mut Retired) {
+        let remains = retired.remains.take().unwrap_or_default();
+        if remains.lsns().next().is_some() {
+            // They are needed still.
+            retired.lsns.retain(|lsn| remains.lsns().all(|other| other != *lsn));
+            self.of(db, key).remains = Some(remains);
         }
     }
 

@@ -13,6 +13,8 @@
 
 use smallvec::SmallVec;
 
+mod renewed;
+
 use super::remset::Retained;
 use crate::record::{BYTES_MAX, Change, Kind, Lsn, Side, UnixMs};
 use crate::value::block::Header;
@@ -91,6 +93,7 @@ impl Entry {
                 let header = Header { expiry: *expiry, sticky: *sticky, ..Header::new(*kind, lsn) };
                 return Entry::from_image(key, header, elements);
             }
+            Change::RenewalBegins { kind, length } => return Entry::unfilled(key, *kind, *length, lsn),
             Change::Patch { .. } => Kind::String,
             Change::HashPut { .. } => Kind::Hash,
             Change::SetAdd { .. } => Kind::Set,
@@ -187,6 +190,11 @@ impl Entry {
         self.body.block().ends()
     }
 
+    /// As `bytes`, estimated by what one look tells.
+    pub(crate) fn bytes_about(&self) -> usize {
+        self.body.bytes_about()
+    }
+
     /// Bytes of memory that the entry holds, itself included.
     pub fn bytes(&self) -> usize {
         self.body.bytes()
@@ -230,6 +238,11 @@ impl Entry {
                 return Ok(Applied::Kept);
             }
             Change::Delete => return Ok(self.empty_out(retired)),
+            Change::RenewalBegins { kind, length } => {
+                return Ok(self.begin_renewal(*kind, *length, lsn, retired));
+            }
+            Change::RenewalPart { kind, at, bytes } => self.renew_part(*kind, *at, bytes)?,
+            Change::RenewalEnds { kind, begun } => self.end_renewal(*kind, *begun, retired),
             Change::Expire(expiry) => self.expire(*expiry, lsn, retired),
             Change::Patch { offset, bytes } => self.patch(*offset, bytes)?,
             Change::HashPut { .. } | Change::HashRemove { .. } => self.apply_hash(change, lsn, retired)?,

@@ -43,8 +43,8 @@ impl KeyHash {
 
 /// Whether a change may find nothing: what it takes away is gone already.
 fn takes_away(change: &Change<'_>) -> bool {
-    use Change::{Delete, HashRemove, SetRemove, ZSetRemove};
-    matches!(change, Delete | HashRemove { .. } | SetRemove { .. } | ZSetRemove { .. })
+    use Change::{Delete, HashRemove, RenewalEnds, SetRemove, ZSetRemove};
+    matches!(change, Delete | HashRemove { .. } | SetRemove { .. } | ZSetRemove { .. } | RenewalEnds { .. })
 }
 
 fn rehash(entry: &Entry) -> u64 {

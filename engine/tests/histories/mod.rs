@@ -3,6 +3,7 @@
 // Each test file uses a part of this.
 #![allow(dead_code)]
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ use tarn_engine::{KeyHash, ScanBudget};
 
 pub const DATABASES: u8 = 3;
 pub const NOW: u64 = 1_000;
+/// So small that most entries that a compaction renews are renewed in parts.
+pub const PART_BYTES: usize = 50;
 
 /// How many random histories are tried, unless `TARN_SEEDS` says so.
 pub const SEEDS: u64 = 400;
@@ -75,6 +78,8 @@ pub struct Store {
     pub log: Log,
     pub last: Lsn,
     pub clock: Arc<ManualClock>,
+    /// A key that is written to more often than others, but seldom said anew as a whole.
+    pub favourite: RefCell<Option<(u8, Vec<u8>)>>,
 }
 
 impl Store {
@@ -95,13 +100,18 @@ impl Store {
         let appender = Some(opened.log.appender());
         let clock = Arc::new(ManualClock::new(NOW));
         let (engine, background) = Engine::new(opened.tables, 1, appender, opened.validity, clock.clone());
-        let options =
-            CompactionOptions { enabled: false, bytes_per_second: 0, ..CompactionOptions::default() };
+        let options = CompactionOptions {
+            enabled: false,
+            bytes_per_second: 0,
+            part_bytes: PART_BYTES,
+            ..CompactionOptions::default()
+        };
         engine.compactor().set_options(options);
         engine
             .compactor()
             .checkpoint_ended(checkpoints.and_then(Checkpoints::current).map(|found| found.cut));
-        Ok(Store { engine, _background: background, log: opened.log, last: opened.recovered.last, clock })
+        let (favourite, last) = (RefCell::default(), opened.recovered.last);
+        Ok(Store { engine, _background: background, log: opened.log, last, clock, favourite })
     }
 
     pub fn files(&self) -> Vec<ClosedFile> {
@@ -126,14 +136,28 @@ impl Store {
             5..9 => return Write::Swap { a: db, b: (db + 1) % DATABASES },
             _ => {}
         }
-        let name = format!("k{}", rng.random_range(0..12)).into_bytes();
+        let mut name = format!("k{}", rng.random_range(0..12)).into_bytes();
+        let mut dice = rng.random_range(0..12);
+        let mut db = db;
+        if let Some((its_db, key)) = &*self.favourite.borrow()
+            && rng.random_bool(0.6)
+        {
+            (db, name) = (*its_db, key.clone());
+            dice = match rng.random_range(0..20) {
+                0 => dice,
+                1..10 => dice.max(3),
+                _ => 11,
+            };
+        }
         let found = self.found(db, &name);
         let any_kind = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash][rng.random_range(0..5)];
         let (kind, length) = found.unwrap_or((any_kind, 0));
         let number = rng.random();
-        let element = || rng_element(number);
+        let is_favourite = self.favourite.borrow().as_ref().is_some_and(|(_, key)| *key == name);
+        let elements = if is_favourite { 24 } else { 4 };
+        let element = || rng_element(number, elements);
         let expiry = rng.random_bool(0.3).then(|| NOW + rng.random_range(1_000..2_000u64));
-        let change = match (kind, rng.random_range(0..12)) {
+        let change = match (kind, dice) {
             (_, 0) => Change::Delete,
             (_, 1) if length > 0 => Change::Expire(expiry),
             (_, 2) if any_kind != Kind::String => image(any_kind, expiry, rng),
@@ -201,8 +225,8 @@ pub fn are_apart(one: &Write<'_>, other: &Write<'_>) -> bool {
     places.iter().all(Option::is_some) && places[0] != places[1]
 }
 
-pub fn rng_element(number: u8) -> std::borrow::Cow<'static, [u8]> {
-    (number % 4).to_string().into_bytes().into()
+pub fn rng_element(number: u8, elements: u8) -> std::borrow::Cow<'static, [u8]> {
+    (number % elements).to_string().into_bytes().into()
 }
 
 pub fn any_side(rng: &mut SmallRng) -> Side {

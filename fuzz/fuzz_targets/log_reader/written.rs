@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use tarn_engine::io::{SimDisk, SimOptions};
 use tarn_engine::log::{Group, LogOptions, SyncMode};
-use tarn_engine::record::{Change, Kind, Side, Write};
+use tarn_engine::record::{Change, Kind, Lsn, Side, Write};
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::value::ImageBuilder;
 
@@ -96,6 +96,15 @@ fn groups() -> Vec<Vec<Write<'static>>> {
     vec![
         vec![key(0, "s", Change::Put { value: bytes("a string"), expiry: None })],
         vec![key(0, "s", Change::Patch { offset: 10, bytes: bytes("and more") })],
+        vec![key(0, "s", Change::RenewalBegins { kind: Kind::String, length: 18 })],
+        vec![
+            key(
+                0,
+                "s",
+                Change::RenewalPart { kind: Kind::String, at: 0, bytes: bytes("a string\0\0and more") },
+            ),
+            key(0, "s", Change::RenewalEnds { kind: Kind::String, begun: Lsn(3) }),
+        ],
         vec![
             key(0, "h", Change::HashPut { field: bytes("f"), value: bytes("1") }),
             key(0, "h", Change::HashPut { field: bytes("g"), value: bytes("2") }),

@@ -2,7 +2,7 @@
 //! without those above.
 //!
 //! ```text
-//!   engine  session  early  recovery  repair  compactor  backup    know table, log and view together
+//!   engine  session  early  recovery  repair  compactor  renewal  backup    know table, log and view together
 //!   checkpoint
 //!   view  overlay  watch
 //!   table | log                    never each other
@@ -26,7 +26,7 @@ const FLOORS: &[&[&str]] = &[
     &["table", "log"],
     &["view", "overlay", "watch"],
     &["checkpoint"],
-    &["engine", "session", "recovery", "repair", "compactor", "options", "backup", "early"],
+    &["engine", "session", "recovery", "repair", "compactor", "renewal", "options", "backup", "early"],
 ];
 
 const RULE: &str = "floors";

@@ -1,0 +1,343 @@
+//! Writing a giant anew, in pieces, while clients go on to change it: so that what its changes say can leave
+//! the log.
+//!
+//! ```text
+//!   begin: "a list of n elements"    part: "from i on: …"   client: push   part …   end: "begun at B"
+//!   ──B─────────────────────────────────────────────────────────────────────────────E──────> log
+//!     what is older is needed until E; then what is as new as B is
+//! ```
+//!
+//! Each record says what is true when it is written, under the latch of the key; the changes of clients in
+//! between say what they always say. So a replay has nothing to put aside: it applies one record after the
+//! other, and what it has at E is right, whether or not something older than B was there. If there was
+//! nothing, or something else, as a compaction has dropped what is needless since E, the beginning makes as
+//! many empty elements (or zeros) as there are, so that the changes in between meet the places that they were
+//! made for, and the parts fill them. Elements of hashes, sets and sorted sets have names, so the parts are
+//! the records of elements that clients would write, and at E what is older than B is gone.
+//!
+//! Where the next part of a list begins moves with what is pushed and popped before it: [`Frontier`].
+//!
+//! `docs/design/0021`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::engine::Engine;
+use crate::log::Group;
+use crate::record::{Batch, Bytes, Change, Kind, Lsn, RENEWED_LENGTH_MAX, Side, Write};
+use crate::session::Access;
+use crate::table::{Entry, KeyHash};
+use crate::value::image::ImageItem;
+use crate::value::{ImageBuilder, ValueRef};
+
+/// Elements with names that are looked at together.
+const LOOKED_AT: usize = 32;
+/// How often for one part: each element is put, under the latch.
+const LOOKS: usize = 8;
+/// The same for a replay.
+const LOOKED_AT_IN_REPLAY: usize = 1024;
+/// What a record takes beside its key and its element, about.
+const RECORD_BYTES: usize = 16;
+
+/// How far the renewal of a list has come, followed by those who change it. There is one renewal at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Frontier {
+    /// The hash of the list's key, its lowest bit set; 0: no list is renewed.
+    hash: AtomicU64,
+    place: Mutex<Option<Place>>,
+}
+
+#[derive(Debug)]
+struct Place {
+    /// What tells the list from others of its name.
+    base: Lsn,
+    /// The first element that has not been said.
+    next: u64,
+    /// Behind the last element that was there at the beginning, and is still.
+    end: u64,
+}
+
+impl Place {
+    fn follow(&mut self, change: &Change<'_>) {
+        let shift = |place: &mut u64| match *change {
+            Change::ListPush { side: Side::Front, .. } => *place += 1,
+            Change::ListPop { side: Side::Front, count } => *place = place.saturating_sub(count),
+            Change::ListInsert { index, .. } if index < *place => *place += 1,
+            Change::ListRemove { index } if index < *place => *place -= 1,
+            _ => {}
+        };
+        shift(&mut self.next);
+        shift(&mut self.end);
+    }
+}
+
+impl Frontier {
+    /// Whether changes of a list with this hash are to be followed. REQUIRES: its segment is latched.
+    #[inline]
+    pub(crate) fn concerns(&self, hash: KeyHash) -> bool {
+        self.hash.load(Ordering::Relaxed) == hash.0 | 1
+    }
+
+    /// Follows a change of the list that began with `base`.
+    pub(crate) fn follow(&self, base: Option<Lsn>, change: &Change<'_>) {
+        if let Some(place) = self.place.lock().as_mut().filter(|place| Some(place.base) == base) {
+            place.follow(change);
+        }
+    }
+
+    /// Begins before the first of `end` elements; `false` if another renewal is under way.
+    fn begin(&self, hash: KeyHash, base: Lsn, end: u64) -> bool {
+        let mut place = self.place.lock();
+        let is_free = place.is_none();
+        if is_free {
+            *place = Some(Place { base, next: 0, end });
+            self.hash.store(hash.0 | 1, Ordering::Relaxed);
+        }
+        is_free
+    }
+
+    /// The first element that has not been said, and what is behind the last one.
+    fn place(&self) -> (u64, u64) {
+        self.place.lock().as_ref().map_or((0, 0), |place| (place.next, place.end))
+    }
+
+    /// Notes that so many elements more have been said.
+    fn pass(&self, count: u64) {
+        if let Some(place) = self.place.lock().as_mut() {
+            place.next += count;
+        }
+    }
+
+    fn end(&self) {
+        self.hash.store(0, Ordering::Relaxed);
+        *self.place.lock() = None;
+    }
+}
+
+/// What became of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A part of so many bytes has been logged; there is more to do.
+    Goes(u64),
+    /// All is said, and what is older than the beginning is needless.
+    Ended,
+    /// The key is gone, or is another one, or nothing can be logged. What was logged does no harm.
+    GivenUp,
+}
+
+/// The renewal of one key. At most one of an engine is under way.
+pub struct Renewal<'e> {
+    engine: &'e Engine,
+    /// Where the key was when it began.
+    db: u8,
+    key: Box<[u8]>,
+    hash: KeyHash,
+    kind: Kind,
+    /// What tells the value from others that the key had or will have.
+    base: Lsn,
+    /// The record of the beginning.
+    begun: Lsn,
+    /// Where the next part begins: of a string, in bytes; a cursor for what has names.
+    at: u64,
+    /// Bytes of a string at the beginning.
+    length: u64,
+    /// All parts have been logged.
+    is_said: bool,
+    /// About the bytes of a part.
+    part_bytes: usize,
+    group: Group,
+}
+
+impl<'e> Renewal<'e> {
+    /// Begins to renew a key, in parts of about so many bytes; `None` if there is nothing to renew, or
+    /// another renewal is under way.
+    pub fn begin(engine: &'e Engine, db: u8, key: &[u8], part_bytes: usize) -> Option<Renewal<'e>> {
+        let world = engine.background();
+        world.log.as_ref()?;
+        let hash = KeyHash::of(key);
+        let mut latched = world.latch(engine, &[(db, hash)], Access::Write, engine.now());
+        let entry = latched.get(db, key)?;
+        if entry.kind() == Kind::List && entry.length() > RENEWED_LENGTH_MAX {
+            return None;
+        }
+        let (kind, length, base) = (entry.kind(), entry.length(), entry.renewable_base()?);
+        let write = |change| Write::Key { db, key: key.to_vec().into(), change };
+        let mut batch = Batch::from_iter([write(Change::RenewalBegins { kind, length })]);
+        if !entry.has_expiry_record() {
+            // The record that began the value says when the key expires, and will be dropped.
+            batch.push(write(Change::Expire(entry.expiry())));
+        }
+        if !engine.frontier().begin(hash, base, length) {
+            return None;
+        }
+        let mut group = Group::new();
+        let Ok(last) = latched.commit(&batch, &mut group) else {
+            engine.frontier().end();
+            return None;
+        };
+        let begun = Lsn(last.0 + 1 - batch.len() as u64);
+        let key = key.into();
+        let (at, is_said) = (0, false);
+        Some(Renewal { engine, db, key, hash, kind, base, begun, at, length, is_said, part_bytes, group })
+    }
+
+    /// Logs the next part, or that there is none. The key is latched for so long.
+    pub fn step(&mut self) -> Step {
+        let world = self.engine.background();
+        let db = self.engine.validity().place_now(self.db, self.begun);
+        let (Some(db), true) = (db, world.log.is_some()) else { return Step::GivenUp };
+        let mut latched = world.latch(self.engine, &[(db, self.hash)], Access::Write, self.engine.now());
+        let Some(entry) = latched.get(db, &self.key) else { return Step::GivenUp };
+        if entry.kind() != self.kind || entry.renewable_base() != Some(self.base) {
+            return Step::GivenUp;
+        }
+        let changes = match self.is_said {
+            true => Vec::new(),
+            false => self.part(entry),
+        };
+        let bytes = changes.iter().map(|change| self.bytes_of(change)).sum::<usize>() as u64;
+        let is_end = changes.is_empty() && self.is_said;
+        let end = is_end.then_some(Change::RenewalEnds { kind: self.kind, begun: self.begun });
+        let write = |change| Write::Key { db, key: (&*self.key).into(), change };
+        let batch: Batch<'_> = changes.into_iter().chain(end).map(write).collect();
+        if batch.is_empty() {
+            return Step::Goes(0);
+        }
+        match latched.commit(&batch, &mut self.group) {
+            Err(_) => Step::GivenUp,
+            Ok(_) if is_end => Step::Ended,
+            Ok(_) => Step::Goes(bytes),
+        }
+    }
+
+    /// What has not been said yet, about a part of it; at the end, nothing, and that all is said.
+    fn part(&mut self, entry: &Entry) -> Vec<Change<'static>> {
+        match entry.value() {
+            ValueRef::String(value) => {
+                let from = self.at as usize;
+                let to = (from + self.part_bytes.max(1)).min(self.length as usize).min(value.len());
+                let mut bytes = Vec::with_capacity(to.saturating_sub(from));
+                if from < to {
+                    value.pieces(from..to).for_each(|piece| bytes.extend_from_slice(piece));
+                }
+                (self.at, self.is_said) = (to as u64, to as u64 == self.length);
+                let part = Change::RenewalPart { kind: Kind::String, at: from as u64, bytes: bytes.into() };
+                Vec::from_iter((from < to).then_some(part))
+            }
+            ValueRef::List(list) => {
+                let (next, end) = self.engine.frontier().place();
+                let (mut run, left) = (ImageBuilder::new(Kind::List), end.saturating_sub(next) as usize);
+                let mut bytes = 0;
+                for element in list.iter_from(next as usize).take(left) {
+                    run.push_element(element);
+                    bytes += element.len() + 1;
+                    if bytes >= self.part_bytes {
+                        break;
+                    }
+                }
+                self.engine.frontier().pass(run.len() as u64);
+                self.is_said = run.is_empty();
+                let part = Change::RenewalPart { kind: Kind::List, at: next, bytes: run.finish().into() };
+                Vec::from_iter((!self.is_said).then_some(part))
+            }
+            _ => self.elements(entry),
+        }
+    }
+
+    /// Elements with names that nobody has put since the beginning.
+    fn elements(&mut self, entry: &Entry) -> Vec<Change<'static>> {
+        let (mut changes, mut bytes) = (Vec::new(), 0);
+        for _ in 0..LOOKS {
+            if self.is_said || bytes >= self.part_bytes {
+                break;
+            }
+            let (next, found) = entry.older_than(self.begun, self.at, LOOKED_AT);
+            let mut found = found.into_iter();
+            for item in found.by_ref() {
+                let change = put(self.kind, &item);
+                bytes += self.bytes_of(&change);
+                changes.push(change);
+                if bytes >= self.part_bytes {
+                    break;
+                }
+            }
+            if found.next().is_some() {
+                // What was put will be passed over when the others are looked for again.
+                break;
+            }
+            (self.at, self.is_said) = (next, next == 0);
+        }
+        changes
+    }
+
+    /// What a change takes in the log, about.
+    fn bytes_of(&self, change: &Change<'_>) -> usize {
+        let fields = match change {
+            Change::HashPut { field, value } => field.len() + value.len(),
+            Change::SetAdd { member } => member.len(),
+            Change::ZSetPut { member, .. } => member.len() + size_of::<f64>(),
+            Change::RenewalPart { bytes, .. } => bytes.len(),
+            _ => 0,
+        };
+        RECORD_BYTES + self.key.len() + fields
+    }
+}
+
+impl Drop for Renewal<'_> {
+    fn drop(&mut self) {
+        self.engine.frontier().end();
+    }
+}
+
+/// The record of an element as it is.
+fn put(kind: Kind, item: &ImageItem<'_>) -> Change<'static> {
+    let name: Bytes<'static> = item.name.to_vec().into();
+    match kind {
+        Kind::Hash => Change::HashPut { field: name, value: item.value.to_vec().into() },
+        Kind::ZSet => Change::ZSetPut { member: name, score: item.score },
+        _ => Change::SetAdd { member: name },
+    }
+}
+
+/// What an element's removal says.
+fn removal(kind: Kind, item: &ImageItem<'_>) -> Change<'static> {
+    let name: Bytes<'static> = item.name.to_vec().into();
+    match kind {
+        Kind::Hash => Change::HashRemove { field: name },
+        Kind::ZSet => Change::ZSetRemove { member: name },
+        _ => Change::SetRemove { member: name },
+    }
+}
+
+/// The removals of what a replay has of a hash, a set or a sorted set that is older than the beginning of a
+/// renewal, which has ended: the records that took it away may have been dropped.
+pub(crate) fn removals_of_older(entry: Option<&Entry>, kind: Kind, begun: Lsn) -> Vec<Change<'static>> {
+    let (mut removals, mut cursor) = (Vec::new(), 0);
+    let Some(entry) = entry.filter(|entry| entry.kind() == kind) else { return removals };
+    loop {
+        let (next, found) = entry.older_than(begun, cursor, LOOKED_AT_IN_REPLAY);
+        removals.extend(found.iter().map(|item| removal(kind, item)));
+        if next == 0 {
+            return removals;
+        }
+        cursor = next;
+    }
+}
+
+/// Renews a key, `pace` being told after each part how many bytes were logged; says whether it did.
+pub(crate) fn renew(
+    engine: &Engine,
+    (db, key): (u8, &[u8]),
+    part_bytes: usize,
+    mut pace: impl FnMut(u64) -> bool,
+) -> bool {
+    let Some(mut renewal) = Renewal::begin(engine, db, key, part_bytes) else { return false };
+    loop {
+        match renewal.step() {
+            Step::Goes(bytes) if pace(bytes) => {}
+            Step::Ended => return true,
+            Step::Goes(_) | Step::GivenUp => return false,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What the records of a renewal mean for an entry (`docs/design/0021`).
+
+use super::{Applied, Entry, Mismatch, Remains, Retired};
+use crate::record::{BYTES_MAX, Kind, Lsn};
+use crate::value::ValueRef;
+use crate::value::block::Header;
+use crate::value::body::Body;
+use crate::value::image::{ImageItem, decode};
+use crate::value::packed::Item;
+
+impl Entry {
+    /// The record that the value began with, if it needs that and those after it as long as nobody says it
+    /// anew: then it can be renewed.
+    pub(crate) fn renewable_base(&self) -> Option<Lsn> {
+        self.body.block().header().base
+    }
+
+    /// Whether a record of its own says when the key expires, or that it does not.
+    pub(crate) fn has_expiry_record(&self) -> bool {
+        self.body.block().header().expiry_lsn.is_some()
+    }
+
+    /// Elements, or bytes of a string.
+    pub(crate) fn length(&self) -> u64 {
+        match self.value() {
+            ValueRef::String(value) => value.len() as u64,
+            _ => self.body.count() as u64,
+        }
+    }
+
+    /// Whether a renewal may begin here that says so.
+    pub(crate) fn is_as(&self, kind: Kind, length: u64) -> bool {
+        let counts = matches!(kind, Kind::String | Kind::List);
+        self.kind() == kind && (!counts || self.length() == length)
+    }
+
+    /// Where a renewal begins and what it builds on is not there, as it is needless: so many empty elements,
+    /// or zeros, which its parts will fill. `None` for a hash, a set or a sorted set: their parts make them.
+    pub(super) fn unfilled(key: &[u8], kind: Kind, length: u64, lsn: Lsn) -> Option<Entry> {
+        let length = usize::try_from(length).ok()?;
+        match kind {
+            Kind::String if length <= BYTES_MAX => {
+                let header = Header { sticky: true, base: Some(lsn), ..Header::new(kind, lsn) };
+                let mut body = Body::empty(&header, key);
+                if length > 0 {
+                    body.patch(length - 1, &[0]);
+                }
+                Some(Entry { body })
+            }
+            // Each byte is the length of an element.
+            Kind::List => Entry::from_image(key, Header::new(kind, lsn), &vec![0; length]),
+            _ => None,
+        }
+    }
+
+    /// Notes that a renewal begins: what is there has to be as it says.
+    pub(super) fn begin_renewal(
+        &mut self,
+        kind: Kind,
+        length: u64,
+        lsn: Lsn,
+        retired: &mut Retired,
+    ) -> Applied {
+        let mut header = self.body.block().header();
+        if self.is_as(kind, length) {
+            (header.lsn, header.sticky) = (lsn, header.sticky || kind == Kind::String);
+            if kind == Kind::String {
+                header.base = header.base.or(Some(self.lsn()));
+            }
+            self.body.block_mut().set_header(&header);
+            return Applied::Kept;
+        }
+        // Only a replay comes here. What is there is needless; what was said of its expiry may not be.
+        let Header { expiry, expiry_lsn, .. } = header;
+        let remains = Remains { expiry, expiry_lsn, base: None };
+        let Some(mut new) = Entry::unfilled(self.key(), kind, length, lsn) else {
+            retired.remains = Some(remains);
+            return self.empty_out(retired);
+        };
+        new.take_over(remains);
+        std::mem::replace(self, new).retire(retired);
+        retired.lsns.retain(|lsn| Some(*lsn) != expiry_lsn);
+        Applied::Kept
+    }
+
+    /// Notes that what is older than `begun` is needless.
+    pub(super) fn end_renewal(&mut self, kind: Kind, begun: Lsn, retired: &mut Retired) {
+        let mut header = self.body.block().header();
+        if header.kind == kind
+            && let Some(base) = header.base.filter(|base| *base < begun)
+        {
+            retired.lsns.push(base);
+            header.base = matches!(kind, Kind::String | Kind::List).then_some(begun);
+            self.body.block_mut().set_header(&header);
+        }
+    }
+
+    /// Has this be there from `at` on. What is there already is left alone, as it is in all but a replay.
+    pub(super) fn renew_part(&mut self, kind: Kind, at: u64, bytes: &[u8]) -> Result<(), Mismatch> {
+        self.expect(kind)?;
+        let at = usize::try_from(at).map_err(|_| Mismatch)?;
+        let ValueRef::String(value) = self.value() else { return self.list_put_run(at, bytes) };
+        let end = at.checked_add(bytes.len()).filter(|end| *end <= value.len()).ok_or(Mismatch)?;
+        let (mut rest, mut is_there) = (bytes, true);
+        for piece in value.pieces(at..end) {
+            let (here, behind) = rest.split_at(piece.len());
+            (rest, is_there) = (behind, is_there && here == piece);
+        }
+        if !is_there {
+            self.body.patch(at, bytes);
+        }
+        Ok(())
+    }
+
+    /// Has these elements stand from `index` on.
+    fn list_put_run(&mut self, index: usize, elements: &[u8]) -> Result<(), Mismatch> {
+        let ValueRef::List(list) = self.value() else { return Err(Mismatch) };
+        let mut changed = Vec::new();
+        let mut there = list.iter_from(index);
+        for (at, item) in decode(Kind::List, elements).enumerate() {
+            let item = item.map_err(|_| Mismatch)?;
+            if there.next().ok_or(Mismatch)? != item.name {
+                changed.push((index + at, item.name));
+            }
+        }
+        drop(there);
+        for (at, element) in changed {
+            self.body.list_put(at, element);
+        }
+        Ok(())
+    }
+
+    /// One step over the elements whose record is older than `begun`: those among about `count` elements from
+    /// `cursor` on, and where to go on; 0 at the end. Strings and lists have none.
+    pub(crate) fn older_than(&self, begun: Lsn, cursor: u64, count: usize) -> (u64, Vec<ImageItem<'_>>) {
+        fn plain(item: Item<'_>) -> (Lsn, ImageItem<'_>) {
+            (item.lsn(), ImageItem { name: item.name, value: item.value, score: 0.0 })
+        }
+        fn scored(item: Item<'_>) -> (Lsn, ImageItem<'_>) {
+            (item.lsn(), ImageItem { name: item.name, value: &[], score: item.score() })
+        }
+        let (next, found) = match self.value() {
+            ValueRef::String(_) | ValueRef::List(_) => (0, Vec::new()),
+            ValueRef::Set(set) => set.form.scan(cursor, count, plain),
+            ValueRef::Hash(hash) => hash.form.scan(cursor, count, plain),
+            ValueRef::ZSet(zset) => zset.index.scan(cursor, count, scored),
+        };
+        (next, found.into_iter().filter(|(lsn, _)| *lsn < begun).map(|(_, item)| item).collect())
+    }
+}

@@ -1,0 +1,243 @@
+//! Entries that are written anew in pieces: whatever happens in between, to them, to their databases, to the
+//! log and to the machine, what comes back is the store as it was after the last record that came back.
+
+#![allow(clippy::unwrap_used)]
+
+mod histories;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use histories::*;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
+use tarn_engine::compactor::CompactionOptions;
+use tarn_engine::engine::Engine;
+use tarn_engine::io::{Clock, Crash, SimDisk, SimOptions, SystemClock};
+use tarn_engine::log::{LogOptions, SyncMode};
+use tarn_engine::record::{Change, Lsn, Side};
+use tarn_engine::renewal::{Renewal, Step};
+
+/// What the histories did, so that a test can say that it was enough.
+#[derive(Debug, Default)]
+struct Done {
+    renewals: u64,
+    parts: u64,
+    given_up: u64,
+    cut_short: u64,
+    compactions: u64,
+    checkpoints: u64,
+}
+
+/// Begins a renewal, or goes on with the one that is under way.
+fn renew<'e>(
+    engine: &'e Engine,
+    store: &Store,
+    renewal: &mut Option<Renewal<'e>>,
+    rng: &mut SmallRng,
+    done: &mut Done,
+) {
+    match renewal.as_mut().map(Renewal::step) {
+        None => {
+            let favourite = store.favourite.borrow().clone().filter(|_| rng.random_bool(0.7));
+            let any =
+                || (rng.random_range(0..DATABASES), format!("k{}", rng.random_range(0..12)).into_bytes());
+            let (db, name) = favourite.unwrap_or_else(any);
+            *renewal = Renewal::begin(engine, db, &name, rng.random_range(1..6));
+            *store.favourite.borrow_mut() = renewal.is_some().then_some((db, name));
+        }
+        Some(Step::Goes(_)) => done.parts += 1,
+        Some(step) => {
+            done.renewals += u64::from(step == Step::Ended);
+            done.given_up += u64::from(step == Step::GivenUp);
+            *renewal = None;
+            if rng.random_bool(0.1) {
+                *store.favourite.borrow_mut() = None;
+            }
+        }
+    }
+}
+
+fn save(store: &Store, checkpoints: &Checkpoints) -> bool {
+    let options = TakeOptions { pace: Pace::Fast, writers: 1 };
+    let taken = checkpoints.take(&*store.engine, Algorithm::Piggyback, options, NOW).is_ok();
+    let cut = checkpoints.current().map(|checkpoint| checkpoint.cut);
+    store.engine.compactor().checkpoint_ended(cut);
+    taken
+}
+
+/// Random histories; `saves` says how often a checkpoint is taken.
+fn play(saves: f64, crashes: f64) -> Done {
+    let mut done = Done::default();
+    for seed in first_seed()..first_seed() + seeds() {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let options = options(&mut rng);
+        let rewrites = saves > 0.0 && rng.random_bool(0.3);
+        let mut disk = SimDisk::new(seed, SimOptions::default());
+        let mut history: BTreeMap<Lsn, Contents> = BTreeMap::new();
+        history.insert(Lsn::ZERO, vec![Vec::new(); usize::from(DATABASES)]);
+        let mut acknowledged = Lsn::ZERO;
+        for life in 0..rng.random_range(2..7) {
+            let shared = Arc::new(disk.clone());
+            let checkpoints =
+                (saves > 0.0).then(|| Checkpoints::open(shared, Path::new("/checkpoints")).unwrap());
+            let store = Store::open_on(&disk, &options, checkpoints.as_ref())
+                .unwrap_or_else(|error| panic!("seed {seed}: {error}; the log:\n{}", story(&disk, &options)));
+            let told = CompactionOptions { rewrites, ..store.engine.compactor().options() };
+            store.engine.compactor().set_options(told);
+            assert!(store.last >= acknowledged, "seed {seed}, life {life}: {acknowledged} is lost");
+            history.split_off(&store.last.after(1));
+            let found = contents_of(&store.engine);
+            let at = store.last;
+            if Some(&found) != history.get(&at) {
+                let log = story(&disk, &options);
+                let expected = history.get(&at);
+                panic!("seed {seed}, life {life}, at {at}\nfound {found:?}\nnot   {expected:?}\n{log}");
+            }
+            if rng.random_bool(crashes) {
+                let crash_at = Some(disk.calls() + rng.random_range(1..250));
+                disk.set_options(SimOptions { crash_at, ..SimOptions::default() });
+            }
+            let engine = store.engine.clone();
+            let mut renewal = None;
+            for _ in 0..rng.random_range(0..250) {
+                let before = store.log.appender().last();
+                let is_silent = match rng.random_range(0..100) {
+                    0..8 => {
+                        done.compactions += u64::from(store.compact_any(&mut rng));
+                        true
+                    }
+                    8..45 => {
+                        renew(&engine, &store, &mut renewal, &mut rng, &mut done);
+                        true
+                    }
+                    _ if rng.random_bool(saves) => {
+                        done.checkpoints += u64::from(save(&store, checkpoints.as_ref().unwrap()));
+                        true
+                    }
+                    _ => !store.commit(&mut rng),
+                };
+                let (found, last) = (contents_of(&store.engine), store.log.appender().last());
+                if is_silent {
+                    assert_eq!(Some(&found), history.get(&before), "seed {seed}: nothing was changed");
+                    (before.0..=last.0).for_each(|lsn| _ = history.insert(Lsn(lsn), found.clone()));
+                }
+                history.insert(last, found);
+                if disk.is_dead() {
+                    break;
+                }
+            }
+            done.cut_short += u64::from(renewal.is_some());
+            drop(renewal);
+            drop(engine);
+            disk.set_options(SimOptions { crash_at: disk.is_dead().then_some(1), ..SimOptions::default() });
+            if rng.random_bool(0.3) && !disk.is_dead() {
+                acknowledged = store.log.sync().unwrap_or(acknowledged);
+            }
+            acknowledged = acknowledged.max(store.log.durable().lsn());
+            let Store { engine, _background, log, .. } = store;
+            drop((engine, _background));
+            let crash = if rng.random() { Crash::Kill } else { Crash::PowerLoss };
+            if rng.random_bool(0.3) && !disk.is_dead() && log.close().is_ok() {
+                acknowledged = *history.last_key_value().unwrap().0;
+                disk = disk.crash(Crash::Kill, rng.random(), SimOptions::default());
+            } else {
+                disk = disk.crash(crash, rng.random(), SimOptions::default());
+            }
+        }
+    }
+    println!("{done:?}");
+    done
+}
+
+#[test]
+fn whatever_is_renewed_in_pieces_the_store_comes_back_as_it_was() {
+    let done = play(0.0, 0.5);
+    let enough = [done.renewals / 10, done.parts / 10, done.given_up, done.cut_short, done.compactions];
+    assert!(enough.iter().all(|count| *count > seeds() / 2), "{done:?}");
+}
+
+#[test]
+fn checkpoints_may_be_taken_within_a_renewal() {
+    let done = play(0.03, 0.3);
+    assert!(done.renewals > 5 * seeds() && done.checkpoints > seeds(), "{done:?}");
+}
+
+/// What is in the log in all.
+fn log_bytes(store: &Store, disk: &SimDisk) -> u64 {
+    let is_log = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "tarnlog");
+    let _ = store.log.sync();
+    disk.paths().iter().filter(is_log).map(|path| disk.contents(path).unwrap().len() as u64).sum()
+}
+
+/// How long the key is latched at most, and the renewal of it takes in all.
+fn print_longest_step(engine: &Engine) {
+    let clock = SystemClock::default();
+    let mut renewal = Renewal::begin(engine, 0, b"queue", 64 << 10).unwrap();
+    let (began, mut longest) = (clock.monotonic(), Duration::ZERO);
+    loop {
+        let before = clock.monotonic();
+        let step = renewal.step();
+        longest = longest.max(clock.monotonic() - before);
+        if !matches!(step, Step::Goes(_)) {
+            break;
+        }
+    }
+    println!("the longest step took {longest:?} of {:?}", clock.monotonic() - began);
+}
+
+#[test]
+fn the_log_of_a_large_queue_does_not_grow_for_ever() {
+    const ELEMENTS: u64 = 80_000;
+    const ELEMENT_BYTES: usize = 100;
+    let mut options = LogOptions::new(vec!["/log".into()]);
+    options.mode = SyncMode::No;
+    options.file_bytes = 1 << 20;
+    let disk = SimDisk::new(1, SimOptions::default());
+    let store = Store::open(&disk, &options).unwrap();
+    let compactor = store.engine.compactor();
+    compactor.set_options(CompactionOptions { part_bytes: 64 << 10, ..compactor.options() });
+    let element = |number: u64| -> std::borrow::Cow<'static, [u8]> {
+        let mut bytes = number.to_le_bytes().to_vec();
+        bytes.resize(ELEMENT_BYTES, b'x');
+        bytes.into()
+    };
+    let push =
+        |number| commit(&store, "queue", Change::ListPush { side: Side::Front, element: element(number) });
+    (0..ELEMENTS).for_each(push);
+    let live = ELEMENTS * ELEMENT_BYTES as u64;
+    let (mut longest, mut written) = (0, ELEMENTS);
+    for _ in 0..12 {
+        for _ in 0..ELEMENTS / 4 {
+            push(written);
+            written += 1;
+            commit(&store, "queue", Change::ListPop { side: Side::Back, count: 1 });
+        }
+        longest = longest.max(log_bytes(&store, &disk));
+        compactor.ask();
+        while compactor.step(&store.engine) {}
+        longest = longest.max(log_bytes(&store, &disk));
+    }
+    let status = compactor.status();
+    let last = log_bytes(&store, &disk);
+    println!(
+        "{live} bytes of elements; the log was {longest} bytes long at most, and is {last}; {} renewals, {} \
+         bytes written by compactions",
+        status.renewed, status.bytes_written
+    );
+    // All that was ever pushed is more than four times that.
+    assert!(status.renewed > 0 && longest < 3 * live, "{longest} of {live}, {status:?}");
+    print_longest_step(&store.engine);
+    let before = contents_of(&store.engine);
+    let disk = {
+        let Store { engine, _background, log, .. } = store;
+        drop((engine, _background));
+        log.close().unwrap();
+        disk.crash(Crash::Kill, 1, SimOptions::default())
+    };
+    let store = Store::open(&disk, &options).unwrap();
+    assert!(contents_of(&store.engine) == before, "the queue is as it was");
+}
