@@ -76,9 +76,9 @@ fn the_log_stays_short_and_a_restart_finds_everything() {
             assert_eq!(client.ask("BGREWRITEAOF"), "+Background append only file rewriting started");
             eventually(|| (field(&mut client, "aof_rewrite_in_progress")? == "0").then_some(()));
             assert_eq!(field(&mut client, "aof_last_bgrewrite_status").unwrap(), "ok");
-            // Some megabytes went in each time.
+            // Some six megabytes went in each time; a file may have been closed behind the round.
             let bytes = log_bytes(&running.folder, &directories);
-            assert!(bytes < 1_500_000, "{directories:?}, stage {stage}: {bytes} bytes");
+            assert!(bytes < 3_000_000, "{directories:?}, stage {stage}: {bytes} bytes");
             let before = digest(&mut client);
             if stage == 2 {
                 running.server.take().unwrap().terminate();

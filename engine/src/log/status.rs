@@ -276,7 +276,9 @@ mod tests {
         assert!(status.directories[0].failures > 0 && status.failures == 1);
         sim.set_options(SimOptions::default());
         clock.advance(10_000);
-        let status = wait_until("it works again", &log, |status| status.failed.is_none());
-        assert!(status.last_error.is_some() && status.directories[0].trouble.is_none());
+        let status = wait_until("it works again", &log, |status| {
+            status.failed.is_none() && status.directories[0].trouble.is_none()
+        });
+        assert!(status.last_error.is_some());
     }
 }

@@ -2,7 +2,8 @@
 //! without those above.
 //!
 //! ```text
-//!   engine  session  early  recovery  repair  compactor  renewal  backup    know table, log and view together
+//!   engine  session  early  recovery  repair      know table, log and view together
+//!   compactor  renewal  backup
 //!   checkpoint
 //!   view  overlay  watch
 //!   table | log                    never each other
