@@ -15,7 +15,7 @@
 //! made for, and the parts fill them. Elements of hashes, sets and sorted sets have names, so the parts are
 //! the records of elements that clients would write, and at E what is older than B is gone.
 //!
-//! Where the next part of a list begins moves with what is pushed and popped before it: [`Frontier`].
+//! Where the next part of a list begins moves with what is pushed and popped before it: `Frontier`.
 //!
 //! `docs/design/0021`.
 

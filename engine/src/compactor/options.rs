@@ -6,7 +6,7 @@ pub struct CompactionOptions {
     /// Whether any is made unasked.
     pub enabled: bool,
     /// Whether what a checkpoint has is dropped, too, which a start needs from then on; and
-    /// [`CompactionStatus::wants_checkpoint`] asks for one when the log has become long.
+    /// `CompactionStatus::wants_checkpoint` asks for one when the log has become long.
     pub rewrites: bool,
     /// Bytes read and written in a second at most; 0 for no limit.
     pub bytes_per_second: u64,
