@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 
 use crate::engine::Engine;
 use crate::log::Group;
-use crate::record::{Batch, Bytes, Change, Kind, Lsn, RENEWED_LENGTH_MAX, Side, Write};
+use crate::record::{BYTES_MAX, Batch, Bytes, Change, Kind, Lsn, RENEWED_LENGTH_MAX, Side, Write};
 use crate::session::Access;
 use crate::table::{Entry, KeyHash};
 use crate::value::image::ImageItem;
@@ -158,14 +158,21 @@ impl<'e> Renewal<'e> {
         let hash = KeyHash::of(key);
         let mut latched = world.latch(engine, &[(db, hash)], Access::Write, engine.now());
         let entry = latched.get(db, key)?;
-        if entry.kind() == Kind::List && entry.length() > RENEWED_LENGTH_MAX {
+        let length_max = match entry.kind() {
+            Kind::List => RENEWED_LENGTH_MAX,
+            Kind::String => BYTES_MAX as u64,
+            _ => u64::MAX,
+        };
+        if entry.length() > length_max {
             return None;
         }
         let (kind, length, base) = (entry.kind(), entry.length(), entry.renewable_base()?);
         let write = |change| Write::Key { db, key: key.to_vec().into(), change };
         let mut batch = Batch::from_iter([write(Change::RenewalBegins { kind, length })]);
-        if !entry.has_expiry_record() {
-            // The record that began the value says when the key expires, and will be dropped.
+        let complete_after = engine.validity().complete_after();
+        if entry.expiry_record().is_none_or(|lsn| lsn <= complete_after) {
+            // The record that began the value says when the key expires, and will be dropped; as may one of
+            // its own of which it is not known whether it was replaced.
             batch.push(write(Change::Expire(entry.expiry())));
         }
         if !engine.frontier().begin(hash, base, length) {
@@ -178,7 +185,7 @@ impl<'e> Renewal<'e> {
         };
         let begun = Lsn(last.0 + 1 - batch.len() as u64);
         let key = key.into();
-        let (at, is_said) = (0, false);
+        let (at, is_said, part_bytes) = (0, false, part_bytes.max(1));
         Some(Renewal { engine, db, key, hash, kind, base, begun, at, length, is_said, part_bytes, group })
     }
 
@@ -216,7 +223,7 @@ impl<'e> Renewal<'e> {
         match entry.value() {
             ValueRef::String(value) => {
                 let from = self.at as usize;
-                let to = (from + self.part_bytes.max(1)).min(self.length as usize).min(value.len());
+                let to = (from + self.part_bytes).min(self.length as usize).min(value.len());
                 let mut bytes = Vec::with_capacity(to.saturating_sub(from));
                 if from < to {
                     value.pieces(from..to).for_each(|piece| bytes.extend_from_slice(piece));

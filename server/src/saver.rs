@@ -73,6 +73,8 @@ struct State {
     stopping: bool,
     /// The log is to be switched on or off.
     switches: bool,
+    /// It is being switched.
+    is_switching: bool,
     /// When that failed, it is not tried again before then.
     switch_rests_until: Option<Instant>,
     last_attempt: Option<Instant>,
@@ -171,6 +173,7 @@ impl Saver {
                 return;
             }
             if std::mem::take(&mut state.switches) {
+                state.is_switching = true;
                 drop(state);
                 let began = Instant::now();
                 let outcome = server.store().map_or(Ok(()), |store| log_switch::follow_config(server, store));
@@ -206,6 +209,7 @@ impl Saver {
     }
 
     fn note_switch(&self, state: &mut State, began: Instant, outcome: Result<(), SwitchError>) {
+        state.is_switching = false;
         // A long log that is read in vain is not read all the time.
         state.switch_rests_until = Some(Instant::now() + RETRY.max(SWITCH_REST * began.elapsed()));
         let error = outcome.err().map(|error| error.to_string());
@@ -266,7 +270,7 @@ impl Saver {
         if store.log.load().is_some() != config.appendonly {
             let rests = state.status.switch_error.is_some()
                 && state.switch_rests_until.is_some_and(|until| Instant::now() < until);
-            state.switches |= !rests;
+            state.switches |= !rests && !state.is_switching;
             self.changed.notify_all();
         }
         let changes = changes(server) - state.status.changes_saved;

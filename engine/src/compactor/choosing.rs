@@ -33,6 +33,8 @@ pub(crate) struct Plan {
     pub(super) ended: Option<Duration>,
     /// Length of the log when the last round ended.
     after_round: Option<u64>,
+    /// After a round in which files could not be compacted.
+    no_round_before: Duration,
     retry_at: Duration,
     /// When files could not be compacted.
     failed: HashMap<Place, Duration>,
@@ -57,11 +59,12 @@ impl Plan {
     }
 
     /// Whether the log has become so long that a round is to begin.
-    pub(super) fn is_round_due(&mut self, stock: &Stock, options: &CompactionOptions) -> bool {
+    pub(super) fn is_round_due(&mut self, stock: &Stock, options: &CompactionOptions, now: Duration) -> bool {
         let after_round = *self.after_round.get_or_insert_with(|| stock.bytes_compacted());
         let bound = (after_round * ROUND_GROWTH).max(options.min_bytes * ROUND_GROWTH);
         // There may be nothing yet, of which nothing is twice as much.
-        !stock.files.is_empty() && stock.bytes() >= bound && self.round.is_none()
+        let may_begin = self.round.is_none() && now >= self.no_round_before;
+        !stock.files.is_empty() && stock.bytes() >= bound && may_begin
     }
 
     /// Begins a round over what was written up to now, be it in the files that are written to.
@@ -109,8 +112,15 @@ impl Plan {
         let turn = |at: &usize| (self.failed.get(&files[*at].place()), files[*at].lsns());
         let chosen = (0..files.len()).filter(|at| of_round(&files[*at])).min_by_key(turn);
         if chosen.is_none() {
-            self.ended = Some(now.saturating_sub(round.began));
-            self.after_round = Some(stock.bytes());
+            let is_whole = self.failed.values().all(|failed| *failed < round.began);
+            match is_whole {
+                true => {
+                    self.ended = Some(now.saturating_sub(round.began));
+                    self.after_round = Some(stock.bytes());
+                }
+                // The log is as long as it was, so the next is due; not at once.
+                false => self.no_round_before = now + FAILED_PAUSE,
+            }
             self.round = None;
         }
         chosen

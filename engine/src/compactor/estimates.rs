@@ -81,21 +81,29 @@ impl Estimates {
     pub(super) fn forget(&mut self, gone: &[Lsn], files: &[Extent], validity: &Validity) {
         let (Some(first), Some(last)) = (gone.first(), gone.last()) else { return };
         let has_some = |file: &&Extent| file.first <= *last && *first <= file.last;
+        let bits = |file: &Extent| validity.invalid_in(file.first.max(*first)..=file.last.min(*last));
         let before: Vec<(&Extent, u64)> =
-            files.iter().filter(has_some).map(|file| (file, bits_of(file, validity))).collect();
+            files.iter().filter(has_some).map(|file| (file, bits(file))).collect();
         validity.forget(gone);
         for (file, before) in before {
             if let Some(guess) = self.known.get_mut(&file.place()) {
-                let cleared = before.saturating_sub(bits_of(file, validity));
+                let cleared = before.saturating_sub(bits(file));
                 guess.bits = guess.bits.saturating_sub(cleared);
             }
         }
     }
 
-    /// Notes that `file` took the place of `others` and has the records `kept`, of which some may have become
-    /// needless while they were copied.
-    pub(super) fn count(&mut self, others: &[Place], file: &Extent, kept: &Lsns, validity: &Validity) {
+    /// Notes that `file`, if anything is left, took the place of `others` and has the records `kept`, of
+    /// which some may have become needless while they were copied.
+    pub(super) fn count(
+        &mut self,
+        others: &[Place],
+        file: Option<&Extent>,
+        kept: &Lsns,
+        validity: &Validity,
+    ) {
         others.iter().for_each(|other| _ = self.known.remove(other));
+        let Some(file) = file else { return };
         // First, as more may be set meanwhile.
         let bits = bits_of(file, validity);
         let (mut look, mut needless) = (Look::default(), 0);

@@ -111,7 +111,7 @@ impl Model {
         (0..meanwhile).for_each(|_| self.write());
         let extents = self.extents();
         dropped.each(|lsns| self.estimates.forget(lsns, &extents, &self.validity));
-        self.estimates.count(&[extent.place()], &extent, &kept, &self.validity);
+        self.estimates.count(&[extent.place()], Some(&extent), &kept, &self.validity);
         let (guessed, truth) = self.shares(directory, at);
         assert!((guessed - truth).abs() < 1e-9, "{guessed} is guessed of a file that was counted: {truth}");
     }

@@ -105,6 +105,8 @@ impl Compactor {
     /// other until the guard is dropped.
     pub(crate) fn pause(&self) -> MutexGuard<'_, Plan> {
         self.yields.store(true, Ordering::Relaxed);
+        // Whoever has asked whether to give up, and not waited yet, holds it.
+        drop(self.state.lock());
         self.changed.notify_all();
         let mut alone = self.alone.lock();
         self.yields.store(false, Ordering::Relaxed);
@@ -252,19 +254,18 @@ impl Compactor {
     ) -> Option<(Vec<ClosedFile>, CompactionOptions)> {
         let stock = self.take_stock(engine, log);
         let (bytes, live_bytes, directories) = (stock.bytes(), stock.live_bytes(), stock.by_directory());
-        let now = engine.clock().monotonic();
+        let (now, validity_bytes) = (engine.clock().monotonic(), engine.validity().bytes());
         let (options, asked) = {
             let mut state = self.state.lock();
             let status = &mut state.status;
             (status.files, status.bytes, status.live_bytes) = (stock.files.len(), bytes, live_bytes);
-            status.directories = directories;
-            status.validity_bytes = engine.validity().bytes();
+            (status.directories, status.validity_bytes) = (directories, validity_bytes);
             (state.options, std::mem::take(&mut state.asked))
         };
         if plan.rests(now) && !asked {
             return None;
         }
-        let due = plan.is_round_due(&stock, &options);
+        let due = plan.is_round_due(&stock, &options, now);
         if asked || due && options.enabled {
             plan.begin_round(now, log.last());
         }
@@ -336,12 +337,15 @@ impl Compactor {
         let (open, closed) = (log.open_extents(), log.closed_files());
         let Some(place) = files.last().map(ClosedFile::place) else { return };
         let mut all = extents(open, &closed);
-        let Ok(file) = all.binary_search_by_key(&place, Extent::place).map(|at| all[at]) else { return };
-        all.retain(|other| other.first <= file.last && file.first <= other.last);
+        // If no record is left, and none was there behind the last that was, it has no extent.
+        let file = all.binary_search_by_key(&place, Extent::place).map(|at| all[at]);
+        let before = || files.iter().filter_map(ClosedFile::lsns);
+        let (first, last) = (before().map(|(first, _)| first).min(), before().map(|(_, last)| last).max());
+        all.retain(|other| Some(other.first) <= last && first <= Some(other.last));
         let validity = engine.validity();
         needs.dropped.each(|lsns| self.estimates.lock().forget(lsns, &all, validity));
         let others: Vec<Place> = files.iter().map(ClosedFile::place).collect();
-        self.estimates.lock().count(&others, &file, &needs.kept, validity);
+        self.estimates.lock().count(&others, file.ok().as_ref(), &needs.kept, validity);
     }
 }
 

@@ -62,9 +62,9 @@ pub trait Disk: Send + Sync + Debug {
     }
 
     /// Opens a new, empty file that is going to be written once, from front to back, in pieces aligned to
-    /// [`SCAN_ALIGN_BYTES`]: past the operating system's cache where it can be.
-    fn open_to_stream(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
-        self.open(path)
+    /// [`SCAN_ALIGN_BYTES`], past the operating system's cache; `None` where that cannot be.
+    fn open_to_stream(&self, _path: &Path) -> Option<Arc<dyn DiskFile>> {
+        None
     }
 
     /// Gives a file another name in place of whatever had it.

@@ -55,11 +55,11 @@ impl Disk for OsDisk {
         }
     }
 
-    fn open_to_stream(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
-        match open_direct_to_write(path) {
-            Some(file) => Ok(Arc::new(OsFile { file, path: path.to_path_buf() })),
-            None => self.open(path),
-        }
+    fn open_to_stream(&self, path: &Path) -> Option<Arc<dyn DiskFile>> {
+        let direct = OpenOptions::new().write(true).custom_flags(DIRECT).open(path).ok()?;
+        // Some file systems refuse only the writing.
+        with_aligned_page(|page| direct.write_at(page, 0)).ok()?;
+        Some(Arc::new(OsFile { file: direct, path: path.to_path_buf() }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> DiskResult<()> {
@@ -193,15 +193,6 @@ fn open_direct(path: &Path) -> Option<File> {
     let direct = OpenOptions::new().read(true).custom_flags(DIRECT).open(path).ok()?;
     // Some file systems refuse only the reading.
     with_aligned_page(|page| direct.read_at(page, 0)).ok()?;
-    Some(direct)
-}
-
-/// Opens an empty file to be written past the operating system's cache; `None` if the file system cannot do
-/// it.
-fn open_direct_to_write(path: &Path) -> Option<File> {
-    let direct = OpenOptions::new().write(true).custom_flags(DIRECT).open(path).ok()?;
-    // Some file systems refuse only the writing.
-    with_aligned_page(|page| direct.write_at(page, 0)).ok()?;
     Some(direct)
 }
 

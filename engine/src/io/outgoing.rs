@@ -19,8 +19,7 @@ pub struct Outgoing {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     file: Arc<dyn DiskFile>,
-    /// The way past the cache; opened for the first piece.
-    past_cache: Option<Arc<dyn DiskFile>>,
+    way: Way,
     /// A piece that is aligned within it.
     space: Vec<u8>,
     start: usize,
@@ -30,13 +29,22 @@ pub struct Outgoing {
     written: u64,
 }
 
+#[derive(Debug)]
+enum Way {
+    /// No piece has been full yet.
+    Unknown,
+    PastCache(Arc<dyn DiskFile>),
+    /// Each piece is synced: a device that is given a whole file at once keeps others waiting.
+    ThroughCache,
+}
+
 impl Outgoing {
     /// Nothing of it is written yet. REQUIRES: `file` is an empty one of `disk`, under the name that it was
     /// opened with.
     pub fn new(disk: &Arc<dyn Disk>, file: Arc<dyn DiskFile>) -> Outgoing {
         let path = file.path().to_path_buf();
         let (disk, space) = (disk.clone(), Vec::new());
-        Outgoing { disk, path, file, past_cache: None, space, start: 0, filled: 0, written: 0 }
+        Outgoing { disk, path, file, way: Way::Unknown, space, start: 0, filled: 0, written: 0 }
     }
 
     /// Adds bytes at the end.
@@ -59,11 +67,23 @@ impl Outgoing {
     }
 
     fn write(&mut self) -> DiskResult<()> {
-        let past_cache = match &mut self.past_cache {
-            Some(file) => file,
-            none => none.insert(self.disk.open_to_stream(&self.path)?),
+        if let Way::Unknown = self.way {
+            self.way = self.disk.open_to_stream(&self.path).map_or(Way::ThroughCache, Way::PastCache);
+        }
+        let piece = &self.space[self.start..self.start + self.filled];
+        let is_written = match &self.way {
+            Way::PastCache(file) => match file.write_all_at(piece, self.written) {
+                // It went well with another piece, but does so no more, as after a short write.
+                Err(error) if error.source.kind() == std::io::ErrorKind::InvalidInput => false,
+                answer => answer.map(|()| true)?,
+            },
+            _ => false,
         };
-        past_cache.write_all_at(&self.space[self.start..self.start + self.filled], self.written)?;
+        if !is_written {
+            self.way = Way::ThroughCache;
+            self.file.write_all_at(piece, self.written)?;
+            self.file.sync_data()?;
+        }
         self.written += self.filled as u64;
         self.filled = 0;
         Ok(())

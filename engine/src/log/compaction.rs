@@ -28,6 +28,7 @@ use super::file::{Compaction, FileHeader, create_over, publish, unfinished_path}
 use super::format::{
     BLOCK_ALIGN_BYTES, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES, FormatError,
 };
+use super::identity::remove_if_there;
 use crate::io::{Disk, DiskError, DiskFile, DiskResult, Outgoing};
 use crate::record::{Lsn, Write};
 
@@ -121,6 +122,9 @@ impl Appender {
             // The old files may be back after a loss of power.
             let timestamps = files.iter().map(ClosedFile::timestamp);
             compaction.timestamp = timestamps.min().unwrap_or(Lsn::ZERO);
+            if let Some(first) = files.iter().filter_map(|file| Some(file.lsns()?.0)).min() {
+                file.contents.first = file.contents.first.min(first);
+            }
         }
         if published.is_ok() || named().is_ok_and(|header| header.file_id == file.header.file_id) {
             let mut closed = self.pipeline.closed.lock();
@@ -131,7 +135,7 @@ impl Appender {
         published?;
         let (_, others) = files.split_last().expect("there is a file to compact");
         for file in others {
-            self.disk().remove(&file.path)?;
+            remove_if_there(&**self.disk(), &file.path)?;
         }
         if !others.is_empty() {
             self.disk().sync_dir(path.parent().expect("a file is in a directory"))?;

@@ -54,7 +54,8 @@ fn change() -> impl Strategy<Value = Change<'static>> {
             at,
             bytes,
         }),
-        (any_kind(), number()).prop_map(|(kind, begun)| Change::RenewalEnds { kind, begun: Lsn(begun) }),
+        // Before the first record that is written here.
+        (any_kind(), 0..100_u64).prop_map(|(kind, begun)| Change::RenewalEnds { kind, begun: Lsn(begun) }),
         (kind(), bytes(), any::<Option<u64>>(), any::<bool>())
             .prop_map(|(kind, elements, expiry, sticky)| Change::Image { kind, elements, expiry, sticky }),
     ]
@@ -213,4 +214,13 @@ fn the_example_of_the_format_page_is_what_is_written() {
     assert_eq!(count, 3);
     assert_eq!(body, expected);
     assert!(example.starts_with(&format!("{} bytes", body.len())));
+}
+
+#[test]
+fn a_renewal_that_began_behind_its_end_is_refused() {
+    for (begun, is_right) in [(99, true), (100, false), (1 << 60, false)] {
+        let change = Change::RenewalEnds { kind: Kind::List, begun: Lsn(begun) };
+        let (body, count) = body(&[vec![Write::Key { db: 0, key: b"k".into(), change }]]);
+        assert_eq!(read(&body, count).is_ok(), is_right, "{begun}");
+    }
 }

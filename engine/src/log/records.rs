@@ -53,6 +53,11 @@ impl<'a> Records<'a> {
         let lsn = lsn.ok_or(FormatError::BadField("Lsn"))?;
         self.next = Lsn(lsn + 1);
         let write = take_write(&head, &mut self.rest)?;
+        if let Write::Key { change: Change::RenewalEnds { begun, .. }, .. } = write
+            && begun.0 >= lsn
+        {
+            return Err(FormatError::BadField("beginning of a renewal"));
+        }
         self.group -= 1;
         self.count -= 1;
         let tail = &head.tail[..head.tail.len() - self.rest.len()];

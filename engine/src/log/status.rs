@@ -270,7 +270,9 @@ mod tests {
             ..SimOptions::default()
         });
         append(&log).unwrap();
-        let status = wait_until("the log has failed", &log, |status| status.failed.is_some());
+        let status = wait_until("the log has failed", &log, |status| {
+            status.failed.is_some() && status.last_error.is_some()
+        });
         let (at, error) = status.last_error.unwrap();
         assert!(at == 7_500 && error.contains("/log0/"), "{at}: {error}");
         assert!(status.directories[0].failures > 0 && status.failures == 1);

@@ -70,11 +70,6 @@ impl Collected {
             zset::pack(&mut set.members, member, *score, lsn);
             (set.count, set.last) = (set.count + 1, lsn);
             self.bytes += set.members.len() - before;
-            if set.count >= set.wanted {
-                self.bytes -= set.members.len();
-                set.put_in(segment, retired);
-                set.wanted = wanted(segment.large_sorted_set(hash, key));
-            }
             return true;
         }
         self.put_in((db, hash, key), segment, retired);
@@ -90,19 +85,31 @@ impl Collected {
     ) {
         if let Ok(found) = self.sets.find_entry(hash.0, |set| set.is_at(db, key)) {
             let (mut set, _) = found.remove();
-            self.bytes -= set.members.len() + KEY_BYTES;
+            self.bytes -= set.members.len() + KEY_BYTES + key.len();
             set.put_in(segment, retired);
         }
     }
 
-    /// Is told of a member that was put into a sorted set.
-    pub(super) fn note_put(&mut self, (db, hash, key): (u8, KeyHash, &[u8]), segment: &Segment) {
-        let members = segment.large_sorted_set(hash, key);
-        if members.is_some() {
-            let (members, wanted) = (Vec::new(), wanted(members));
+    /// Is told that members were put into a sorted set, or taken for one, in whose segment; not between those
+    /// of one command, of which a reader would see a part.
+    pub(super) fn note_puts(
+        &mut self,
+        (db, hash, key): (u8, KeyHash, &[u8]),
+        segment: &mut Segment,
+        retired: &mut Retired,
+    ) {
+        let found = self.sets.find_mut(hash.0, |set| set.is_at(db, key));
+        if let Some(set) = found {
+            if set.count >= set.wanted {
+                self.bytes -= set.members.len();
+                set.put_in(segment, retired);
+                set.wanted = wanted(segment.large_sorted_set(hash, key));
+            }
+        } else if let Some(members) = segment.large_sorted_set(hash, key) {
+            let (members, wanted) = (Vec::new(), wanted(Some(members)));
             let set = Set { db, key: key.into(), hash, members, count: 0, wanted, last: Lsn::ZERO };
             self.sets.insert_unique(hash.0, set, |set| set.hash.0);
-            self.bytes += KEY_BYTES;
+            self.bytes += KEY_BYTES + key.len();
         }
     }
 

@@ -63,7 +63,7 @@ fn lsns(retired: &Retired) -> BTreeSet<Lsn> {
 }
 
 fn outcome(seed: u64, collects: bool) -> Outcome {
-    let rng = &mut SmallRng::seed_from_u64(seed);
+    let (rng, dice) = (&mut SmallRng::seed_from_u64(seed), &mut SmallRng::seed_from_u64(seed));
     let tables = [Arc::new(Table::default())];
     let (mut collected, mut retired) = (Collected::default(), Retired::default());
     let mut misfits = Vec::new();
@@ -74,9 +74,10 @@ fn outcome(seed: u64, collects: bool) -> Outcome {
         if !collected.takes(at, (lsn, &change), &mut segment, &mut retired) {
             let (_, fits) = segment.apply(at.1, key, &change, lsn, &Readers::default(), &mut retired);
             misfits.extend((!fits).then_some(lsn));
-            if collects && fits && matches!(change, Change::ZSetPut { .. }) {
-                collected.note_put(at, &segment);
-            }
+        }
+        // As at the end of a command's records.
+        if collects && matches!(change, Change::ZSetPut { .. }) && dice.random_bool(0.7) {
+            collected.note_puts(at, &mut segment, &mut retired);
         }
         drop(segment);
         let is_due = rng.random_bool(0.001);

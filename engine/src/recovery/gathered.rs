@@ -96,13 +96,19 @@ pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathere
         for run in runs {
             let mut segment;
             (index, segment) = table.write_of(run.hash);
+            let mut puts = false;
             for (lsn, change) in changes.by_ref().take(run.records) {
+                puts |= matches!(change, Change::ZSetPut { .. });
                 if let Change::RenewalEnds { kind, begun } = change {
                     made += end_renewal(&mut segment, run, (kind, begun), lsn, aside);
                 }
                 let effect = apply_one(&mut segment, run, &change, lsn, block, aside);
                 table.note(index, 0, effect.expiry);
                 made += effect.keys;
+            }
+            if puts {
+                let place = (run.db, run.hash, &*run.key);
+                aside.collected.note_puts(place, &mut segment, &mut aside.retired);
             }
             longest = longest.max(segment.len());
         }
@@ -164,9 +170,6 @@ fn apply_one(
         _ => true,
     };
     let (mut effect, fits) = segment.apply(hash, key, change, lsn, &Readers::default(), retired);
-    if fits && matches!(change, Change::ZSetPut { .. }) {
-        collected.note_put((db, hash, key), segment);
-    }
     match *change {
         Change::Put { .. } | Change::Image { .. } | Change::Delete if fits => {
             loose.forget(db, key, retired);

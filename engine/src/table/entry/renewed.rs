@@ -15,9 +15,9 @@ impl Entry {
         self.body.block().header().base
     }
 
-    /// Whether a record of its own says when the key expires, or that it does not.
-    pub(crate) fn has_expiry_record(&self) -> bool {
-        self.body.block().header().expiry_lsn.is_some()
+    /// The record, if it is one of its own, that says when the key expires, or that it does not.
+    pub(crate) fn expiry_record(&self) -> Option<Lsn> {
+        self.body.block().header().expiry_lsn
     }
 
     /// Elements, or bytes of a string.
