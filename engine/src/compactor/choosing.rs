@@ -112,13 +112,10 @@ impl Plan {
         let turn = |at: &usize| (self.failed.get(&files[*at].place()), files[*at].lsns());
         let chosen = (0..files.len()).filter(|at| of_round(&files[*at])).min_by_key(turn);
         if chosen.is_none() {
-            let is_whole = self.failed.values().all(|failed| *failed < round.began);
-            match is_whole {
-                true => {
-                    self.ended = Some(now.saturating_sub(round.began));
-                    self.after_round = Some(stock.bytes());
-                }
-                // The log is as long as it was, so the next is due; not at once.
+            self.ended = Some(now.saturating_sub(round.began));
+            match self.failed.values().all(|failed| *failed < round.began) {
+                true => self.after_round = Some(stock.bytes()),
+                // The log is as long as it was, so another is due; not at once.
                 false => self.no_round_before = now + FAILED_PAUSE,
             }
             self.round = None;
