@@ -104,7 +104,8 @@ impl Store {
         taken.is_ok() && self.log.as_ref().is_some_and(|log| log.replaced().confirm().is_ok())
     }
 
-    fn write(&self, rng: &mut SmallRng) -> bool {
+    /// The record of a change, if it was made.
+    fn write(&self, rng: &mut SmallRng) -> Option<Lsn> {
         let key = format!("k{}", rng.random_range(0..30)).into_bytes().into();
         let value = format!("{:?}", rng.random::<[u8; 12]>()).into_bytes().into();
         let change = match rng.random_range(0..10) {
@@ -113,7 +114,7 @@ impl Store {
             _ => Change::Put { value, expiry: None },
         };
         let batch = Batch::from_iter([Write::Key { db: 0, key, change }]);
-        self.engine.close_gate().commit(&batch, &mut Group::new()).is_ok()
+        self.engine.close_gate().commit(&batch, &mut Group::new()).ok()
     }
 }
 
@@ -179,8 +180,9 @@ fn whenever_the_log_is_switched_a_start_finds_a_state_that_was() {
                     }
                     4 if store.log.is_some() => store.engine.compactor().ask(),
                     _ => {
-                        if store.write(&mut rng) {
-                            history.insert(store.engine.newest(), contents_of(&store.engine));
+                        // Behind it there may be records already of what is written anew.
+                        if let Some(lsn) = store.write(&mut rng) {
+                            history.insert(lsn, contents_of(&store.engine));
                         }
                     }
                 }
@@ -214,7 +216,7 @@ fn a_log_that_is_switched_off_while_it_waits_for_a_checkpoint_leaves_nothing_to_
     compactor.set_options(CompactionOptions { min_bytes: 1_000, ..compactor.options() });
     let mut rng = SmallRng::seed_from_u64(1);
     while !compactor.status().wants_checkpoint {
-        assert!(store.write(&mut rng));
+        assert!(store.write(&mut rng).is_some());
         assert!(!compactor.step(&engine), "without a checkpoint nothing can go");
     }
     assert!(store.switch_off());
