@@ -97,11 +97,10 @@ fn an_image_that_a_replay_sees_empty_is_not_forgotten() {
     let elements = builder.finish().into();
     commit(&store, "k", Change::Image { kind: Kind::Hash, elements, expiry: None, sticky: false });
     commit(&store, "k", Change::HashPut { field: field("b"), value: field("1") });
-    fill(&store, 1);
+    fill_on(&store);
     commit(&store, "k", Change::HashRemove { field: field("gone") });
     commit(&store, "k", Change::HashPut { field: field("b"), value: field("2") });
-    let count = store.files().len();
-    fill(&store, count + 2);
+    fill_on(&store);
     // Without the first `b`, the next start sees the key empty between the removal and the second.
     store.engine.compactor().compact_files(&store.engine, &store.files()[..1]).unwrap();
     disk = disk.crash(Crash::PowerLoss, 1, SimOptions::default());
@@ -125,13 +124,13 @@ fn deleted_keys_stay_dead_in_every_order_of_files() {
         let store = Store::open(&disk, &options).unwrap();
         // Put, put again, changed in part, deleted: each in a file of its own.
         commit(&store, "k", Change::Put { value: b"one".to_vec().into(), expiry: None });
-        fill(&store, 1);
+        fill_on(&store);
         commit(&store, "k", Change::Put { value: b"two".to_vec().into(), expiry: None });
-        fill(&store, 2);
+        fill_on(&store);
         commit(&store, "k", Change::Patch { offset: 1, bytes: b"x".to_vec().into() });
-        fill(&store, 3);
+        fill_on(&store);
         commit(&store, "k", Change::Delete);
-        fill(&store, 5);
+        fill_on(&store);
         // Files are closed a little later, so there may be more.
         let mut order: Vec<usize> = (0..store.files().len()).collect();
         order.shuffle(&mut SmallRng::seed_from_u64(seed));

@@ -218,7 +218,7 @@ fn what_a_compaction_has_left_of_a_collection_is_not_told_before_the_rest_is_the
     image.push_field(b"f", b"image");
     let elements = image.finish().into();
     block_of(&store, 0, [key(0, "string", put("one")), key(0, "hash", hash_put("a", "1"))]);
-    fill(&store, 1);
+    fill_on(&store);
     block_of(
         &store,
         1,
@@ -228,11 +228,9 @@ fn what_a_compaction_has_left_of_a_collection_is_not_told_before_the_rest_is_the
             key(0, "patched", Change::Patch { offset: 1, bytes: b"x"[..].into() }),
         ],
     );
-    let count = store.files().len();
-    fill(&store, count + 1);
+    fill_on(&store);
     block_of(&store, 2, [key(0, "hash", hash_put("a", "2"))]);
-    let count = store.files().len();
-    fill(&store, count + 1);
+    fill_on(&store);
     store.engine.compactor().compact_files(&store.engine, &store.files()[..1]).unwrap();
     block_of(&store, 3, [key(0, "new", hash_put("a", "1"))]);
     let disk = disk.crash(Crash::PowerLoss, 1, SimOptions::default());

@@ -268,6 +268,14 @@ pub fn fill(store: &Store, count: usize) {
     }
 }
 
+/// Writes other keys until a file is closed that began behind all that was committed before.
+pub fn fill_on(store: &Store) {
+    let last = store.log.appender().last();
+    while !store.files().iter().filter_map(ClosedFile::lsns).any(|(first, _)| first > last) {
+        fill(store, store.files().len() + 1);
+    }
+}
+
 pub fn commit(store: &Store, key: &str, change: Change<'static>) {
     let write = Write::Key { db: 0, key: key.as_bytes().to_vec().into(), change };
     store.engine.close_gate().commit(&Batch::from_iter([write]), &mut Group::new()).unwrap();
