@@ -186,7 +186,10 @@ impl Finished {
             let flight = Flight { lane: index % lanes, handle: index / lanes };
             log.flights.push(spawn("tarn-log-flight", &log.pipeline, move |pipeline| flight.run(pipeline)));
         }
-        log.keepers.push(spawn("tarn-log-files", &log.pipeline, |pipeline| pipeline.run_preparer()));
+        for lane in 0..lanes {
+            let work = move |pipeline: &Pipeline| pipeline.run_preparer(lane);
+            log.keepers.push(spawn("tarn-log-files", &log.pipeline, work));
+        }
         log.keepers.push(spawn("tarn-log-sync", &log.pipeline, |pipeline| pipeline.run_syncer()));
         Ok((log, recovered))
     }

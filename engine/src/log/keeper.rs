@@ -1,9 +1,9 @@
 //! What is done beside the writing of blocks: files are made ready, synced once a second, and cut when they
 //! are full.
 //!
-//! Two threads: one makes files ready, which may take long when they are written over with zeros; the other
-//! syncs, cuts, says in an empty block what has become durable when nothing more comes, and takes up the work
-//! again after a failure (`rescue`).
+//! A thread for each directory makes files ready there, which may take long when they are written over with
+//! zeros: as long as the directory takes for as many records. Another syncs, cuts, says in an empty block
+//! what has become durable when nothing more comes, and takes up the work again after a failure (`rescue`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,8 +28,8 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const A_MOMENT: Duration = Duration::from_millis(5);
 
 impl Pipeline {
-    /// Makes files ready before they are needed, until the log is closed.
-    pub(super) fn run_preparer(&self) {
+    /// Makes a directory's files ready before they are needed, until the log is closed.
+    pub(super) fn run_preparer(&self, lane: usize) {
         let mut retry_at = Duration::ZERO;
         loop {
             let mut active = self.active.lock();
@@ -38,24 +38,19 @@ impl Pipeline {
                 State::Closed | State::Unlogged => return,
                 _ => {}
             }
-            let retry = self.clock.monotonic() >= retry_at;
-            let wanted =
-                active.lanes.iter().position(|lane| lane.next.is_none() && (retry || lane.trouble.is_none()));
-            match wanted.filter(|_| !matches!(active.state, State::Failed(..))) {
-                Some(lane) => {
-                    drop(active);
-                    if !self.prepare(lane) {
-                        retry_at = self.clock.monotonic() + RETRY_PAUSE;
-                    }
+            let ours = &active.lanes[lane];
+            let rests = ours.trouble.is_some() && self.clock.monotonic() < retry_at;
+            let is_wanted = ours.next.is_none() && !rests && !matches!(active.state, State::Failed(..));
+            if is_wanted {
+                drop(active);
+                if !self.prepare(lane) {
+                    retry_at = self.clock.monotonic() + RETRY_PAUSE;
                 }
-                None => {
-                    if let Some(error) = self.stuck(&active) {
-                        drop(active);
-                        self.fail(error);
-                    } else {
-                        self.chores.wait_for(&mut active, RETRY_PAUSE);
-                    }
-                }
+            } else if let Some(error) = self.stuck(&active) {
+                drop(active);
+                self.fail(error);
+            } else {
+                self.chores.wait_for(&mut active, RETRY_PAUSE);
             }
         }
     }
