@@ -2,6 +2,9 @@
 //!
 //! Variables: server, kind of record (a hash of ten fields of 100 bytes, a short string), with and without a
 //! log. Expected: hardly more than the data themselves, where redis-server needs about 2.2 times the data.
+//!
+//! And what of it is for knowing which records of our log are needed: after the records are there, so many
+//! short strings are written over at random as there are, while the log is compacted.
 
 use std::time::Duration;
 
@@ -12,7 +15,7 @@ use crate::load::{Arg, KeyChoice, Keys, Request};
 use crate::process::Memory;
 use crate::report::{Bound, Goal, Report, Run, number_cell, table, thousands};
 use crate::server::{Persistence, Product};
-use crate::setting::Setting;
+use crate::setting::{Contender, Setting};
 use crate::ycsb;
 
 /// What `tarn lab list` says.
@@ -22,6 +25,13 @@ pub const QUESTION: &str = "How much memory does a record cost? (YCSB records of
 /// free.
 const SETTLE: Duration = Duration::from_secs(2);
 const GOAL_YCSB: f64 = 1.25;
+/// Bytes of the `Lsn` of its newest record that each string carries, and each element of a collection.
+const LSN_BYTES: f64 = 6.0;
+const GOAL_VALIDITY: f64 = 12.0;
+/// How often the bits of replaced records are looked at while strings are written over.
+const LOOKS: u64 = 20;
+
+const STRINGS: &str = "short strings";
 
 /// A kind of record.
 struct Kind {
@@ -45,7 +55,7 @@ fn kinds(setting: &Setting) -> [Kind; 2] {
             all_bytes: ycsb::RECORD_BYTES,
         },
         Kind {
-            name: "short strings",
+            name: STRINGS,
             request: Request::new(&[Arg::Text("SET"), key, Arg::Value(32)]),
             records: setting.scaled(10_000_000),
             value_bytes: 32,
@@ -133,7 +143,40 @@ fn measure(
             "resident_by_values_keys_names": full.resident_bytes as f64 / raw_all,
         }),
     })?;
+    if product == Product::Tarn && persistence == Persistence::Everysec && kind.name == STRINGS {
+        overwrite(setting, report, kind, &contender)?;
+    }
     Ok((empty, full))
+}
+
+/// Writes over as many strings as there are, at random, and judges what it takes to know which records of the
+/// log are needed, when it is most.
+fn overwrite(setting: &Setting, report: &mut Report, kind: &Kind, contender: &Contender) -> Result<()> {
+    let mut most = 0;
+    for look in 0..LOOKS {
+        let keys = Keys::new(KeyChoice::Uniform, kind.records);
+        let what = format!("write over {} ({} of {LOOKS})", kind.name, look + 1);
+        setting.fill(&contender.server, &what, kind.records / LOOKS, kind.request.clone(), keys)?;
+        let bytes = contender.server.info_number("persistence", "log_validity_bytes")?;
+        most = most.max(bytes.unwrap_or_default());
+    }
+    let records = kind.records as f64;
+    report.run(Run {
+        case: "validity",
+        server: Product::Tarn.name(),
+        version: &contender.version,
+        repeat: 1,
+        parameters: json!({ "records": kind.records, "overwrites": kind.records / LOOKS * LOOKS }),
+        figures: json!({ "validity_bytes_max": most }),
+    })?;
+    report.goal(Goal {
+        what: format!("{} {}: bytes a key for validity", thousands(records), kind.name),
+        figure: LSN_BYTES + most as f64 / records,
+        unit: " B",
+        bound: Bound::AtMost(GOAL_VALIDITY),
+        note: format!("an Lsn of {LSN_BYTES} B, and {:.2} B of bits at most", most as f64 / records),
+    });
+    Ok(())
 }
 
 fn judge(report: &mut Report, kind: &Kind, persistence: Persistence, resident: &[(Product, f64)]) {
