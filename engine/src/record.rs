@@ -43,7 +43,9 @@ pub const DATABASES_MAX: usize = 256;
 pub const BYTES_MAX: usize = 512 << 20;
 
 /// Most elements of a list that is said anew in parts: a replay makes room for them when it begins.
-pub const RENEWED_LENGTH_MAX: u64 = 1 << 26;
+pub const RENEWED_LENGTH_MAX: u64 = if cfg!(test) { 1 << 12 } else { 1 << 26 };
+/// Most bytes of such a string.
+const RENEWED_BYTES_MAX: u64 = if cfg!(test) { 1 << 13 } else { BYTES_MAX as u64 };
 
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,6 +72,15 @@ impl Kind {
             Kind::Set => "set",
             Kind::ZSet => "zset",
             Kind::Hash => "hash",
+        }
+    }
+
+    /// How long a value may be that is said anew in parts: elements of a list, bytes of a string.
+    pub const fn renewed_length_max(self) -> u64 {
+        match self {
+            Kind::String => RENEWED_BYTES_MAX,
+            Kind::List => RENEWED_LENGTH_MAX,
+            Kind::Set | Kind::ZSet | Kind::Hash => u64::MAX,
         }
     }
 

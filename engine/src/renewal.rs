@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 
 use crate::engine::Engine;
 use crate::log::Group;
-use crate::record::{BYTES_MAX, Batch, Bytes, Change, Kind, Lsn, RENEWED_LENGTH_MAX, Side, Write};
+use crate::record::{Batch, Bytes, Change, Kind, Lsn, Side, Write};
 use crate::session::Access;
 use crate::table::{Entry, KeyHash};
 use crate::value::image::ImageItem;
@@ -158,12 +158,7 @@ impl<'e> Renewal<'e> {
         let hash = KeyHash::of(key);
         let mut latched = world.latch(engine, &[(db, hash)], Access::Write, engine.now());
         let entry = latched.get(db, key)?;
-        let length_max = match entry.kind() {
-            Kind::List => RENEWED_LENGTH_MAX,
-            Kind::String => BYTES_MAX as u64,
-            _ => u64::MAX,
-        };
-        if entry.length() > length_max {
+        if entry.length() > entry.kind().renewed_length_max() {
             return None;
         }
         let (kind, length, base) = (entry.kind(), entry.length(), entry.renewable_base()?);
@@ -345,6 +340,56 @@ pub(crate) fn renew(
             Step::Goes(bytes) if pace(bytes) => {}
             Step::Ended => return true,
             Step::Goes(_) | Step::GivenUp => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::engine::Background;
+    use crate::io::{ManualClock, SimDisk, SimOptions};
+    use crate::log::{Log, LogOptions};
+    use crate::recovery::{self, Progress};
+
+    /// An empty store with a log.
+    fn store() -> (Arc<Engine>, Background, Log) {
+        let disk = Arc::new(SimDisk::new(1, SimOptions::default()));
+        let options = LogOptions::new(vec!["/log".into()]);
+        let opened = recovery::open(disk, options, None, 1, 1, &Progress::default()).unwrap();
+        let (log, clock) = (Some(opened.log.appender()), Arc::new(ManualClock::new(1)));
+        let (engine, background) = Engine::new(opened.tables, 1, log, opened.validity, clock);
+        (engine, background, opened.log)
+    }
+
+    /// What makes a value that is so long, and can be renewed.
+    fn of_length(kind: Kind, length: u64) -> Vec<Change<'static>> {
+        let bytes = || Bytes::Borrowed(b"x");
+        match kind {
+            Kind::String => vec![
+                Change::Put { value: bytes(), expiry: None },
+                Change::Patch { offset: length - 1, bytes: bytes() },
+            ],
+            _ => (0..length).map(|_| Change::ListPush { side: Side::Back, element: bytes() }).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_longer_than_a_record_may_say_is_not_renewed() {
+        for kind in [Kind::String, Kind::List] {
+            let (engine, _background, _log) = store();
+            let longest = kind.renewed_length_max();
+            for (key, length) in [(b"long", longest), (b"more", longest + 1)] {
+                let write = |change| Write::Key { db: 0, key: key.into(), change };
+                let batch: Batch<'_> = of_length(kind, length).into_iter().map(write).collect();
+                engine.close_gate().commit(&batch, &mut Group::new()).unwrap();
+                let begins = Renewal::begin(&engine, 0, key, 100).is_some();
+                assert_eq!(begins, length <= longest, "{kind:?} of {length}");
+            }
         }
     }
 }

@@ -183,3 +183,64 @@ fn a_file_that_cannot_be_read_is_told_of_and_does_not_stop_the_others() {
     assert!(store.files().iter().all(|file| file.records() <= 4));
     assert_eq!(compactor.status().error, None);
 }
+
+#[test]
+fn a_round_in_which_a_file_failed_is_made_again_and_not_at_once() {
+    let mut options = LogOptions::new(vec!["/log".into()]);
+    (options.mode, options.file_bytes) = (SyncMode::No, 2_000);
+    let disk = SimDisk::new(1, SimOptions::default());
+    let store = Store::open(&disk, &options).unwrap();
+    fill(&store, 3);
+    let bad = store.files()[1].path().to_path_buf();
+    disk.set_options(SimOptions { unreadable: Some(bad), ..SimOptions::default() });
+    // Nothing but a round compacts a file.
+    let off = CompactionOptions::default();
+    let only_rounds = CompactionOptions { file_percent: 101, log_percent: 1 << 30, ..off };
+    let compactor = store.engine.compactor();
+    compactor.set_options(CompactionOptions { bytes_per_second: 0, min_bytes: 0, ..only_rounds });
+    let look = |after_ms: u64| {
+        store.clock.advance(after_ms);
+        while compactor.step(&store.engine) {}
+        compactor.status().rounds
+    };
+    let first = (0..10).find(|_| look(1_100) == 1);
+    assert!(first.is_some() && compactor.status().failures > 0, "{:?}", compactor.status());
+    disk.set_options(SimOptions::default());
+    assert_eq!(look(5_000), 1, "the disk has its time");
+    assert_eq!(look(31_000), 2, "the log is as long as it was, so another round is due");
+    assert_eq!(compactor.status().error, None);
+    assert_eq!(look(31_000), 2, "the log is no longer than after that round");
+}
+
+#[test]
+fn no_bits_are_left_of_files_of_which_no_record_is() {
+    let mut options = LogOptions::new(vec!["/log0".into(), "/log1".into()]);
+    options.mode = SyncMode::Always;
+    let mut disk = SimDisk::new(1, SimOptions::default());
+    // Files without a range: each record lay before a gap, and a mark that all is durable came last.
+    let mut without_range = 0;
+    for life in 0..200 {
+        let store = Store::open(&disk, &options).unwrap();
+        for number in 0..4 {
+            let value = format!("{life} {number}").into_bytes().into();
+            commit(&store, "k", Change::Put { value, expiry: None });
+            store.log.sync().unwrap();
+        }
+        for file in store.files() {
+            store.engine.compactor().compact_files(&store.engine, &[file]).unwrap();
+        }
+        let files = store.files();
+        assert_eq!(files.iter().map(|file| file.records()).sum::<u64>(), 0);
+        without_range += files.iter().filter(|file| file.lsns().is_none()).count();
+        let bits = store.engine.validity().invalid_in(Lsn::ZERO..=store.last);
+        assert_eq!(bits, 0, "life {life}: files that are closed have no record");
+        if without_range > 3 {
+            return;
+        }
+        let Store { engine, _background, log, .. } = store;
+        drop((engine, _background));
+        log.close().unwrap();
+        disk = disk.crash(Crash::Kill, life, SimOptions::default());
+    }
+    panic!("there were only {without_range} such files");
+}

@@ -192,6 +192,33 @@ fn what_is_there_already_is_told_as_it_was_and_nothing_else_is() {
 }
 
 #[test]
+fn a_command_that_puts_many_members_is_told_as_a_whole_or_not_at_all() {
+    /// So many are large, and so many more are not collected any further.
+    const MEMBERS: [usize; 3] = [300, 1_300, 5_000];
+    let options = one_directory(1 << 20);
+    let disk = SimDisk::new(4, SimOptions::default());
+    let store = Store::open(&disk, &options).unwrap();
+    for (step, end) in MEMBERS.into_iter().enumerate() {
+        let begin = step.checked_sub(1).map_or(0, |before| MEMBERS[before]);
+        let put = |number| {
+            let member = format!("m{number}").into_bytes().into();
+            key(0, "zset", Change::ZSetPut { member, score: 1.0 })
+        };
+        block_of(&store, step, (begin..end).map(put));
+    }
+    let disk = disk.crash(Crash::PowerLoss, 1, SimOptions::default());
+    drop(Store::open(&disk, &options).unwrap());
+    let disk = disk.crash(Crash::PowerLoss, 1, SimOptions::default());
+    hold(&disk, &options, |held| {
+        for step in 0..MEMBERS.len() {
+            held.step(step);
+            let told = held.eyes.told(0, "zset").unwrap().matches('m').count();
+            assert!(MEMBERS[..=step].contains(&told), "step {step}: {told} members");
+        }
+    });
+}
+
+#[test]
 fn what_a_loss_of_power_could_take_is_not_told() {
     let options = one_directory(1 << 20);
     let disk = SimDisk::new(2, SimOptions::default());

@@ -17,8 +17,8 @@ use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
 use tarn_engine::compactor::CompactionOptions;
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, Crash, SimDisk, SimOptions, SystemClock};
-use tarn_engine::log::{LogOptions, SyncMode};
-use tarn_engine::record::{Change, Lsn, Side};
+use tarn_engine::log::{Group, LogOptions, SyncMode};
+use tarn_engine::record::{Batch, Change, Lsn, Side, Write};
 use tarn_engine::renewal::{Renewal, Step};
 
 /// What the histories did, so that a test can say that it was enough.
@@ -240,4 +240,73 @@ fn the_log_of_a_large_queue_does_not_grow_for_ever() {
     };
     let store = Store::open(&disk, &options).unwrap();
     assert!(contents_of(&store.engine) == before, "the queue is as it was");
+}
+
+/// Renews a key to the end, `between` being called after the first part.
+fn renew_all(store: &Store, key: &str, part_bytes: usize, between: impl FnOnce()) {
+    let mut renewal = Renewal::begin(&store.engine, 0, key.as_bytes(), part_bytes).unwrap();
+    assert!(matches!(renewal.step(), Step::Goes(_)));
+    between();
+    let end = std::iter::repeat_with(|| renewal.step()).find(|step| !matches!(step, Step::Goes(_)));
+    assert_eq!(end, Some(Step::Ended));
+}
+
+/// Compacts all files, and starts once more without a checkpoint; the database 0 then.
+fn after_compactions(store: Store, disk: &SimDisk, options: &LogOptions) -> Vec<(String, String)> {
+    fill_on(&store);
+    for file in store.files() {
+        store.engine.compactor().compact_files(&store.engine, &[file]).unwrap();
+    }
+    let Store { engine, _background, log, .. } = store;
+    drop((engine, _background));
+    log.close().unwrap();
+    let disk = disk.crash(Crash::Kill, 1, SimOptions::default());
+    contents_of(&Store::open(&disk, options).unwrap().engine).swap_remove(0)
+}
+
+fn small_files() -> LogOptions {
+    let mut options = LogOptions::new(vec!["/log".into()]);
+    (options.mode, options.file_bytes) = (SyncMode::No, 2_000);
+    options
+}
+
+fn push(store: &Store, db: u8, element: &str) {
+    let change = Change::ListPush { side: Side::Front, element: element.as_bytes().to_vec().into() };
+    let write = Write::Key { db, key: b"list".into(), change };
+    store.engine.close_gate().commit(&Batch::from_iter([write]), &mut Group::new()).unwrap();
+}
+
+#[test]
+fn a_list_of_the_same_name_in_another_database_moves_no_part() {
+    let (disk, options) = (SimDisk::new(1, SimOptions::default()), small_files());
+    let store = Store::open(&disk, &options).unwrap();
+    ["a", "b", "c", "d", "e"].iter().for_each(|element| push(&store, 0, element));
+    push(&store, 1, "other");
+    fill_on(&store);
+    renew_all(&store, "list", 1, || {
+        push(&store, 0, "new");
+        ["f", "g", "h"].iter().for_each(|element| push(&store, 1, element));
+    });
+    let found = after_compactions(store, &disk, &options);
+    assert!(found.contains(&("list".to_owned(), "new,e,d,c,b,a, None".to_owned())), "{found:?}");
+}
+
+#[test]
+fn an_expiry_that_a_start_found_in_a_checkpoint_is_said_anew() {
+    let (disk, options) = (SimDisk::new(1, SimOptions::default()), small_files());
+    let open = |disk: &SimDisk| {
+        let checkpoints = Checkpoints::open(Arc::new(disk.clone()), Path::new("/checkpoints")).unwrap();
+        (Store::open_on(disk, &options, Some(&checkpoints)).unwrap(), checkpoints)
+    };
+    let (store, checkpoints) = open(&disk);
+    push(&store, 0, "a");
+    commit(&store, "list", Change::Expire(Some(NOW + 1_000)));
+    fill_on(&store);
+    assert!(save(&store, &checkpoints));
+    let disk = disk.crash(Crash::Kill, 1, SimOptions::default());
+    drop(store);
+    let (store, _) = open(&disk);
+    renew_all(&store, "list", 1, || {});
+    let found = after_compactions(store, &disk, &options);
+    assert!(found.contains(&("list".to_owned(), format!("a, {:?}", Some(NOW + 1_000)))), "{found:?}");
 }

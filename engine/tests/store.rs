@@ -157,6 +157,8 @@ fn large_sorted_sets_are_the_same_after_a_restart_whatever_happens_between_their
     put_members(&store, 2, "flushed", 0, 700);
     store.exclusive(Write::Flush { db: Some(2) });
     put_members(&store, 2, "flushed", 0, 10);
+    // What is collected when the log ends.
+    put_members(&store, 1, "plain", 3_500, 600);
     let mut contents = store.close();
     assert_eq!(contents[1].len(), 5);
     for threads in [1, 2, 3] {

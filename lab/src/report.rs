@@ -103,6 +103,12 @@ impl Goal {
     }
 }
 
+/// Whether goals are met, of those whose words begin so.
+#[cfg(test)]
+pub fn are_met(goals: &[Goal], what: &str) -> Vec<bool> {
+    goals.iter().filter(|goal| goal.what.starts_with(what)).map(Goal::is_met).collect()
+}
+
 /// Collects what an experiment tells.
 pub struct Report {
     experiment: &'static str,
@@ -248,6 +254,12 @@ impl Spread {
     pub fn percent(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.max - self.min) / self.median * 100.0 }
     }
+}
+
+/// The median of some figures; `NaN` if there are none.
+pub fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
+    let mut figures = figures.into_iter().peekable();
+    if figures.peek().is_none() { f64::NAN } else { Spread::of(figures).median }
 }
 
 #[cfg(test)]

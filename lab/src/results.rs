@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+#[cfg(test)]
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{IoContext, LabError, Result};
@@ -89,6 +91,19 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
         Ok(Results { path: path.to_owned(), lines, notes })
     }
 
+    /// The same for a report, which needs something to draw.
+    pub fn read_some(path: &Path, experiment: &str) -> Result<Results<C, F>> {
+        let results = Results::read(path, experiment)?;
+        if results.lines.is_empty() {
+            let path = path.display();
+            return Err(LabError::Arguments(format!(
+                "{path} has no measurements of {experiment}; make some with: tarn lab run {experiment} \
+                 --json {path}"
+            )));
+        }
+        Ok(results)
+    }
+
     /// The newest figures of each cell that is wanted, in the order in which cells were measured first.
     pub fn of(&self, wanted: impl Fn(&C) -> bool) -> Vec<(&C, &F)> {
         let mut cells: Vec<&C> = Vec::new();
@@ -103,5 +118,25 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
     /// The newest figures of a cell.
     pub fn find(&self, cell: &C) -> Option<&F> {
         self.lines.iter().rev().find(|line| line.cell == *cell).map(|line| &line.figures)
+    }
+}
+
+#[cfg(test)]
+impl<C: Serialize + DeserializeOwned, F: Serialize + DeserializeOwned> Results<C, F> {
+    /// Results that nobody measured.
+    #[expect(clippy::unwrap_used, reason = "for tests")]
+    pub fn invented(experiment: &str, measured: &[(C, F)]) -> Results<C, F> {
+        let machine = serde_json::json!({
+            "processor": "A <fast> one", "cores": 2, "memory_bytes": 4e9, "system": "Linux",
+        });
+        let line = |(cell, figures): &(C, F)| {
+            Line::deserialize(serde_json::json!({
+                "experiment": experiment, "parameters": cell, "figures": figures, "commit": "0123456789ab",
+                "seed": 1, "unix_ms": 951_782_400_000_u64, "machine": machine,
+            }))
+            .unwrap()
+        };
+        let lines = measured.iter().map(line).collect();
+        Results { path: format!("{experiment}.jsonl").into(), lines, notes: Vec::new() }
     }
 }

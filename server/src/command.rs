@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::error::CommandError;
 use smallvec::SmallVec;
 use std::ops::BitOr;
+use tarn_engine::KeyHash;
 use tarn_resp::request::Args;
 
 /// A set of command flags, in the names of `COMMAND INFO`.
@@ -144,6 +145,11 @@ pub type Run = for<'c, 'a> fn(&mut Context<'c, 'a>, Args<'a>) -> Result<(), Comm
 
 /// The keys that a request declares, each with its database.
 pub type Keys<'a> = SmallVec<[(u8, &'a [u8]); 1]>;
+
+/// Where keys are, by which they are latched.
+pub fn places(keys: &[(u8, &[u8])]) -> SmallVec<[(u8, KeyHash); 1]> {
+    keys.iter().map(|(db, key)| (*db, KeyHash::of(key))).collect()
+}
 
 /// Adds keys of the arguments to the declared ones. Given are the selected database and how many there are; a
 /// key in a database that is not there must be left out.

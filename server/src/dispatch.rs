@@ -2,19 +2,17 @@
 
 use crate::call::Call;
 use crate::client::{After, Client, ReplyMode};
-use crate::command::{Command, Flags};
+use crate::command::{Command, Flags, places};
 use crate::commands::{self, Found};
 use crate::config::DebugAccess;
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::shared::Shared;
 use crate::stats;
-use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use tarn_engine::Group;
-use tarn_engine::KeyHash;
 use tarn_engine::record::{Batch, Lsn, UnixMs};
 use tarn_engine::session::{Access, Latched, Session};
 use tarn_resp::reply::Writer;
@@ -207,8 +205,7 @@ impl Executor<'_> {
             }
         };
         let access = if command.flags.has(Flags::WRITE) { Access::Write } else { Access::Read };
-        let hashed: SmallVec<[(u8, KeyHash); 1]> =
-            keys.iter().map(|(db, key)| (*db, KeyHash::of(key))).collect();
+        let hashed = places(&keys);
         let mut latched = session.latch(&hashed, access, self.now);
         if access == Access::Write {
             latched.expire(&keys, self.group)?;
@@ -263,8 +260,7 @@ impl Executor<'_> {
             return Err(self.loading());
         };
         let mut alone = engine.close_gate();
-        let hashed: SmallVec<[(u8, KeyHash); 1]> =
-            keys.iter().map(|(db, key)| (*db, KeyHash::of(key))).collect();
+        let hashed = places(&keys);
         let mut latched = alone.latch(&hashed, Access::Write, self.now);
         latched.expire(&keys, self.group)?;
         let mut batch = Batch::new();
@@ -300,8 +296,7 @@ impl Executor<'_> {
     ) -> Result<Lsn, CommandError> {
         let session = self.server.empty_store.enter(0);
         let keys = command.declared_keys(client.db, self.server.databases, args);
-        let hashed: SmallVec<[(u8, KeyHash); 1]> =
-            keys.iter().map(|(db, key)| (*db, KeyHash::of(key))).collect();
+        let hashed = places(&keys);
         let latched = session.latch(&hashed, Access::Read, self.now);
         let mut batch = Batch::new();
         run_in(command, &latched, &mut batch, client, self.server, args, out)?;

@@ -1,12 +1,10 @@
 //! Reads that are answered while the data is being loaded: `serve-while-loading`, `docs/design/0020`.
 
 use crate::client::Client;
-use crate::command::{Command, Flags};
+use crate::command::{Command, Flags, places};
 use crate::dispatch::{Executor, run_in};
 use crate::error::CommandError;
-use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
-use tarn_engine::KeyHash;
 use tarn_engine::record::{Batch, Lsn};
 use tarn_engine::session::Access;
 use tarn_resp::request::Args;
@@ -37,8 +35,7 @@ impl Executor<'_> {
         let Some(session) = early.enter(&server.empty_store).filter(|_| !keys.is_empty()) else {
             return Err(self.loading());
         };
-        let hashed: SmallVec<[(u8, KeyHash); 1]> =
-            keys.iter().map(|(db, key)| (*db, KeyHash::of(key))).collect();
+        let hashed = places(&keys);
         let latched = session.latch(&hashed, Access::Read, self.now);
         if !keys.iter().all(|(db, key)| latched.get(*db, key).is_some_and(|entry| early.tells(entry))) {
             return Err(self.loading());

@@ -12,7 +12,7 @@
 
 use crate::call::Call;
 use crate::client::{After, Client};
-use crate::command::{Command, Flags};
+use crate::command::{Command, Flags, places};
 use crate::dispatch::{Executor, run_in};
 use crate::error::CommandError;
 use crate::transaction::{Queued, Transaction};
@@ -103,11 +103,11 @@ impl Executor<'_> {
         self.enter_gate();
         let session = self.session.as_ref().expect("the store is there");
         let keys = transaction.keys(client.db, self.server.databases);
-        let hashed: Vec<(u8, KeyHash)> = keys.iter().map(|(db, key)| (*db, KeyHash::of(key))).collect();
+        let hashed = places(&keys);
         let watched = client.watching.watches().iter().map(|watch| (watch.db(), watch.hash()));
-        let places: Vec<(u8, KeyHash)> = hashed.iter().copied().chain(watched).collect();
+        let all: Vec<(u8, KeyHash)> = hashed.iter().copied().chain(watched).collect();
         let access = if transaction.writes() { Access::Write } else { Access::Read };
-        let mut latched = session.latch(&places, access, self.now);
+        let mut latched = session.latch(&all, access, self.now);
         if !client.watching.holds(&latched) {
             return Ok(refuse_changed(&latched, client, out));
         }
@@ -164,7 +164,7 @@ impl Executor<'_> {
     ) -> Result<Lsn, CommandError> {
         let session = self.server.empty_store.enter(0);
         let keys = transaction.keys(client.db, self.server.databases);
-        let hashed: Vec<(u8, KeyHash)> = keys.iter().map(|(db, key)| (*db, KeyHash::of(key))).collect();
+        let hashed = places(&keys);
         let mut latched = session.latch(&hashed, Access::Read, self.now);
         if client.watching.lost {
             return Ok(refuse_changed(&latched, client, out));

@@ -81,6 +81,33 @@ struct State {
     last_told: Option<Instant>,
 }
 
+impl State {
+    /// Whether the log is to be switched now, by whoever asks.
+    fn begins_switch(&mut self) -> bool {
+        self.is_switching = std::mem::take(&mut self.switches);
+        self.is_switching
+    }
+
+    /// Notes what came of it.
+    fn note_switch(&mut self, began: Instant, now: Instant, outcome: Result<(), SwitchError>) {
+        self.is_switching = false;
+        // A long log that is read in vain is not read all the time.
+        self.switch_rests_until = Some(now + RETRY.max(SWITCH_REST * now.duration_since(began)));
+        let error = outcome.err().map(|error| error.to_string());
+        if let Some(error) = error.as_ref().filter(|_| self.status.switch_error != error) {
+            tracing::error!("{error}");
+        }
+        self.status.switch_error = error;
+    }
+
+    /// Whether the log may be switched, unasked, because it is not as the configuration says.
+    fn may_switch(&self, now: Instant) -> bool {
+        let rests =
+            self.status.switch_error.is_some() && self.switch_rests_until.is_some_and(|until| now < until);
+        !rests && !self.is_switching
+    }
+}
+
 /// Who takes checkpoints.
 #[derive(Debug)]
 pub struct Saver {
@@ -172,13 +199,12 @@ impl Saver {
             if state.stopping {
                 return;
             }
-            if std::mem::take(&mut state.switches) {
-                state.is_switching = true;
+            if state.begins_switch() {
                 drop(state);
                 let began = Instant::now();
                 let outcome = server.store().map_or(Ok(()), |store| log_switch::follow_config(server, store));
                 state = self.state.lock();
-                self.note_switch(&mut state, began, outcome);
+                state.note_switch(began, Instant::now(), outcome);
                 continue;
             }
             if state.asked == state.answered {
@@ -206,17 +232,6 @@ impl Saver {
             }
             self.answer(&mut state, server, changes, began, outcome);
         }
-    }
-
-    fn note_switch(&self, state: &mut State, began: Instant, outcome: Result<(), SwitchError>) {
-        state.is_switching = false;
-        // A long log that is read in vain is not read all the time.
-        state.switch_rests_until = Some(Instant::now() + RETRY.max(SWITCH_REST * began.elapsed()));
-        let error = outcome.err().map(|error| error.to_string());
-        if let Some(error) = error.as_ref().filter(|_| state.status.switch_error != error) {
-            tracing::error!("{error}");
-        }
-        state.status.switch_error = error;
     }
 
     fn answer(
@@ -268,9 +283,7 @@ impl Saver {
             return;
         }
         if store.log.load().is_some() != config.appendonly {
-            let rests = state.status.switch_error.is_some()
-                && state.switch_rests_until.is_some_and(|until| Instant::now() < until);
-            state.switches |= !rests && !state.is_switching;
+            state.switches |= state.may_switch(Instant::now());
             self.changed.notify_all();
         }
         let changes = changes(server) - state.status.changes_saved;
@@ -345,4 +358,28 @@ pub fn take(
         log_switch::confirm(store)?;
     }
     Ok(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_engine::LogError;
+
+    #[test]
+    fn a_log_that_cannot_be_switched_rests_the_longer_the_longer_it_took() {
+        let failed = || Err(SwitchError::Close(LogError::Closed));
+        let (mut state, began) = (State::default(), Instant::now());
+        for (took_ms, rests_ms) in [(0, 5_000), (400, 5_000), (3_000, 30_000), (60_000, 600_000)] {
+            assert!(!state.begins_switch(), "nobody has asked");
+            state.switches = true;
+            assert!(state.begins_switch());
+            let ended = began + Duration::from_millis(took_ms);
+            assert!(!state.may_switch(ended), "it is being switched");
+            state.note_switch(began, ended, failed());
+            assert!(!state.may_switch(ended + Duration::from_millis(rests_ms - 1)), "{took_ms} ms");
+            assert!(state.may_switch(ended + Duration::from_millis(rests_ms)), "{took_ms} ms");
+        }
+        state.note_switch(began, began + Duration::from_secs(60), Ok(()));
+        assert!(state.may_switch(began), "what went well may be undone at once");
+    }
 }

@@ -251,7 +251,9 @@ fn a_log_that_is_written_anew_needs_its_checkpoint_and_has_everything_with_it() 
 fn a_log_that_has_become_long_is_written_anew_with_one_checkpoint() {
     let args =
         ["--log-file-size", "65536", "--log-compaction", "none", "--log-compaction-min-size", "200000"];
-    let running = Running::start(&[&args[..], &["--save", ""]].concat());
+    // So slowly that it is looked several times meanwhile whether a checkpoint is wanted.
+    let slowly = ["--save", "", "--log-compaction-bytes-per-second", "200000"];
+    let running = Running::start(&[&args[..], &slowly].concat());
     let mut client = running.connect();
     churn(&mut client, 0..4);
     let saves = number(&mut client, "rdb_saves");

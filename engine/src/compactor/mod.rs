@@ -25,6 +25,8 @@ mod renewing;
 mod status;
 mod stock;
 mod thread;
+#[cfg(test)]
+mod thread_tests;
 
 pub use options::CompactionOptions;
 pub use status::{CompactionStatus, FileStatus};

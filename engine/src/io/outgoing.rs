@@ -101,8 +101,53 @@ impl Outgoing {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::io::ErrorKind;
+    use std::path::Path;
+
     use super::*;
-    use crate::io::OsDisk;
+    use crate::io::disk::DiskError;
+    use crate::io::{OsDisk, SimDisk, SimOptions};
+
+    /// A way past the cache that takes a first piece and no other.
+    #[derive(Debug)]
+    struct Fickle(Arc<dyn DiskFile>);
+
+    impl DiskFile for Fickle {
+        fn path(&self) -> &Path {
+            self.0.path()
+        }
+
+        fn write_at(&self, bytes: &[u8], offset: u64) -> DiskResult<usize> {
+            match offset {
+                0 => self.0.write_at(bytes, offset),
+                _ => Err(DiskError::new("write", self.path(), ErrorKind::InvalidInput.into())),
+            }
+        }
+
+        fn len(&self) -> DiskResult<u64> {
+            unreachable!("it is only written to")
+        }
+
+        fn read_at(&self, _: &mut [u8], _: u64) -> DiskResult<usize> {
+            unreachable!("it is only written to")
+        }
+
+        fn sync_data(&self) -> DiskResult<()> {
+            unreachable!("it is only written to")
+        }
+
+        fn reserve(&self, _: u64) -> DiskResult<()> {
+            unreachable!("it is only written to")
+        }
+
+        fn set_len(&self, _: u64) -> DiskResult<()> {
+            unreachable!("it is only written to")
+        }
+
+        fn is_shared(&self) -> DiskResult<bool> {
+            unreachable!("it is only written to")
+        }
+    }
 
     #[test]
     fn all_bytes_are_there_in_order_and_may_be_written_over() {
@@ -118,6 +163,25 @@ mod tests {
             file.write_all_at(&contents[..length.min(512)], 0).unwrap();
             file.sync_data().unwrap();
             assert!(std::fs::read(&path).unwrap() == contents, "{length} bytes");
+        }
+    }
+    #[test]
+    fn where_there_is_no_way_past_the_cache_each_piece_is_synced() {
+        for takes_one in [false, true] {
+            let sim = SimDisk::new(1, SimOptions::default());
+            let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+            let file = disk.create(Path::new("/file")).unwrap();
+            let mut outgoing = Outgoing::new(&disk, file.clone());
+            if takes_one {
+                outgoing.way = Way::PastCache(Arc::new(Fickle(file)));
+            }
+            let contents: Vec<u8> = (0..5 * PIECE_BYTES + 100).map(|at| (at / 3) as u8).collect();
+            contents.chunks(700).for_each(|some| outgoing.push(some).unwrap());
+            outgoing.finish().unwrap().sync_data().unwrap();
+            assert!(sim.contents(Path::new("/file")).unwrap() == contents);
+            // What a real disk had past its cache, the simulated one had in it.
+            let pieces = if takes_one { 2 } else { 1 };
+            assert_eq!(sim.synced_bytes_max(), (pieces * PIECE_BYTES) as u64);
         }
     }
 }

@@ -5,6 +5,8 @@ mod appender;
 mod block;
 mod closed;
 mod compaction;
+#[cfg(test)]
+mod compaction_tests;
 mod condensed;
 #[cfg(test)]
 mod crash_tests;

@@ -7,7 +7,7 @@ use super::format::{
     FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, FLAG_LSN, FLAG_STICKY, FLAGS_KNOWN, FormatError, kind, put_varint,
     take_varint,
 };
-use crate::record::{BYTES_MAX, Bytes, Change, Kind, Lsn, RENEWED_LENGTH_MAX, Side, UnixMs, Write};
+use crate::record::{Bytes, Change, Kind, Lsn, Side, UnixMs, Write};
 
 /// One record of a block.
 #[derive(Clone, Debug, PartialEq)]
@@ -199,12 +199,7 @@ fn take_change<'a>(head: &Head<'_>, rest: &mut &'a [u8]) -> Result<Change<'a>, F
         }
         kind::RENEWAL_BEGIN => {
             let (kind, length) = (take_kind(rest)?, take_varint(rest)?);
-            let most = match kind {
-                Kind::String => BYTES_MAX as u64,
-                Kind::List => RENEWED_LENGTH_MAX,
-                Kind::Set | Kind::ZSet | Kind::Hash => u64::MAX,
-            };
-            if length > most {
+            if length > kind.renewed_length_max() {
                 return Err(FormatError::BadField("length of what is said anew"));
             }
             Change::RenewalBegins { kind, length }

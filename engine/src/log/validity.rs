@@ -316,6 +316,34 @@ mod tests {
     }
 
     #[test]
+    fn of_a_range_there_are_as_many_bits_as_there_are_on_its_pages() {
+        let validity = Validity::new();
+        // Page 0, the last of page 2 and the first of page 3, which has another; none on page 1, and the next
+        // so far off that nobody would come to the end who asked for each page before it.
+        let far = 1 << 62;
+        let set = [7, 3 * PAGE_BITS - 1, 3 * PAGE_BITS, 3 * PAGE_BITS + 100, far, far + PAGE_BITS, u64::MAX];
+        validity.invalidate(&set.map(Lsn));
+        let counts = [
+            (0, 6, 0),
+            (0, 7, 1),
+            (8, 3 * PAGE_BITS - 2, 0),
+            (7, 3 * PAGE_BITS - 1, 2),
+            (3 * PAGE_BITS - 1, 3 * PAGE_BITS, 2),
+            (PAGE_BITS, 2 * PAGE_BITS - 1, 0),
+            (PAGE_BITS, 4 * PAGE_BITS, 3),
+            (3 * PAGE_BITS + 1, far - 1, 1),
+            (3 * PAGE_BITS, far, 3),
+            (8, far + PAGE_BITS - 1, 4),
+            (far + 1, u64::MAX - 1, 1),
+            (0, u64::MAX, 7),
+            (far, 7, 0),
+        ];
+        for (first, last, count) in counts {
+            assert_eq!(validity.invalid_in(Lsn(first)..=Lsn(last)), count, "{first} to {last}");
+        }
+    }
+
+    #[test]
     fn bits_that_several_threads_set_count_once() {
         let validity = Validity::new();
         std::thread::scope(|scope| {

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -39,9 +39,11 @@ impl Folder {
 
     /// Starts a server that has to refuse; returns its exit status and what it says.
     pub fn refusal(&self, args: &[&str]) -> String {
-        let Output { status, stderr, .. } = self.command(args).output().unwrap();
+        let child = self.command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut server = Server { child };
+        let status = eventually(|| server.child.try_wait().unwrap());
         assert_eq!(status.code(), Some(1), "{args:?}");
-        String::from_utf8(stderr).unwrap()
+        std::io::read_to_string(server.child.stderr.take().unwrap()).unwrap()
     }
 
     /// Starts a server; its messages go to the file `messages`.

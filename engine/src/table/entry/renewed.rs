@@ -1,7 +1,7 @@
 //! What the records of a renewal mean for an entry (`docs/design/0021`).
 
 use super::{Applied, Entry, Mismatch, Remains, Retired};
-use crate::record::{BYTES_MAX, Kind, Lsn};
+use crate::record::{Kind, Lsn};
 use crate::value::ValueRef;
 use crate::value::block::Header;
 use crate::value::body::Body;
@@ -37,9 +37,9 @@ impl Entry {
     /// Where a renewal begins and what it builds on is not there, as it is needless: so many empty elements,
     /// or zeros, which its parts will fill. `None` for a hash, a set or a sorted set: their parts make them.
     pub(super) fn unfilled(key: &[u8], kind: Kind, length: u64, lsn: Lsn) -> Option<Entry> {
-        let length = usize::try_from(length).ok()?;
+        let length = usize::try_from(length).ok().filter(|_| length <= kind.renewed_length_max())?;
         match kind {
-            Kind::String if length <= BYTES_MAX => {
+            Kind::String => {
                 let header = Header { sticky: true, base: Some(lsn), ..Header::new(kind, lsn) };
                 let mut body = Body::empty(&header, key);
                 if length > 0 {

@@ -4,7 +4,7 @@ use super::Results;
 use super::cell::{Cell, Data, Figures, Pace, Part, Variant};
 use super::is_records;
 use crate::checkpoint::Stretch;
-use crate::report::{Bound, Goal, Spread};
+use crate::report::{self, Bound, Goal, Spread};
 
 const P999_BY_WITHOUT: f64 = 1.2;
 const MAX_ADDED_MS: f64 = 1.0;
@@ -65,7 +65,7 @@ pub fn judge(results: &Results, quick: bool) -> Vec<Goal> {
 
 /// The median of what `of` says of some stretches.
 pub(super) fn median(stretches: &[Stretch], of: impl Fn(&Stretch) -> f64) -> f64 {
-    if stretches.is_empty() { f64::NAN } else { Spread::of(stretches.iter().map(of)).median }
+    report::median(stretches.iter().map(of))
 }
 
 fn rates(figures: &Figures) -> Option<(f64, f64)> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cells;
 use crate::checkpoint::{Ask, Course, Taken};
-use crate::report::thousands;
+use crate::report::{median, thousands};
 use crate::server::{Persistence, Product};
 use crate::ycsb;
 
@@ -296,10 +296,4 @@ impl Figures {
     pub fn checkpoint_s(&self) -> f64 {
         median(self.course.taken.iter().map(|taken| taken.seconds))
     }
-}
-
-/// The median of some figures; `NaN` if there are none.
-pub fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
-    let figures: Vec<f64> = figures.into_iter().collect();
-    if figures.is_empty() { f64::NAN } else { crate::report::Spread::of(figures).median }
 }

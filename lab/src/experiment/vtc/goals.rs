@@ -1,9 +1,9 @@
 //! What the design promises of the log and of its compaction, held against what was measured.
 
 use super::Results;
-use super::cell::{Access, Cell, Figures, Part, Variant, median};
+use super::cell::{Access, Cell, Figures, Part, Variant};
 use crate::checkpoint::Stretch;
-use crate::report::{Bound, Goal};
+use crate::report::{Bound, Goal, median};
 
 const RATE_BY_OFF: f64 = 0.9;
 const RATE_BY_WITHOUT: f64 = 0.95;

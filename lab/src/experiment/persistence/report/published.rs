@@ -3,14 +3,13 @@
 use super::super::Results;
 use super::super::cell::{Cell, Figures, Memory, Model, Part};
 use crate::drawing::{Statement, factor};
-use crate::report::Spread;
+use crate::report;
 
 const ENDED: &str = "where there is no swap, a server that needs more than its limit is ended by the kernel";
 const LAYOUT: &str = "records are small hashes, which servers of today keep in one piece";
 
 fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
-    let figures: Vec<f64> = figures.into_iter().filter(|figure| figure.is_finite()).collect();
-    if figures.is_empty() { f64::NAN } else { Spread::of(figures).median }
+    report::median(figures.into_iter().filter(|figure| figure.is_finite()))
 }
 
 /// All that the study says in numbers, beside what was measured of redis-server and of Tarn.

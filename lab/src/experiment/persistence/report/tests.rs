@@ -2,42 +2,20 @@
 
 #![allow(clippy::unwrap_used)]
 
-use serde::Deserialize;
-use serde_json::json;
-
 use super::super::cell::{Cell, Figures, Memory, Model, Part};
 use super::super::goals::judge;
 use super::super::{EXPERIMENT, Results};
 use super::sections::page;
 use crate::checkpoint::Stretch;
+use crate::report::are_met;
 use crate::resources::{Shares, Usage};
-use crate::results::Line;
 
 fn cell(part: Part, is_tarn: bool, model: Model, memory: Memory) -> Cell {
     Cell { part, is_tarn, model, shortens: false, threads: 16, records: 1_000_000, memory, quick: false }
 }
 
-fn results(measured: &[(Cell, Figures)]) -> Results {
-    let line = |(cell, figures): &(Cell, Figures)| {
-        Line::deserialize(json!({
-            "experiment": EXPERIMENT, "parameters": cell, "figures": figures, "commit": "0123456789ab",
-            "seed": 1,
-            "unix_ms": 951_782_400_000_u64,
-            "machine": { "processor": "A <fast> one", "cores": 2, "memory_bytes": 4e9, "system": "Linux" },
-        }))
-        .unwrap()
-    };
-    Results {
-        path: "persistence.jsonl".into(),
-        lines: measured.iter().map(line).collect(),
-        notes: Vec::new(),
-    }
-}
-
-/// The goals, by the beginning of what they say: whether they are met.
 fn judged(measured: &[(Cell, Figures)], what: &str) -> Vec<bool> {
-    let goals = judge(&results(measured), false);
-    goals.iter().filter(|goal| goal.what.starts_with(what)).map(|goal| goal.is_met()).collect()
+    are_met(&judge(&Results::invented(EXPERIMENT, measured), false), what)
 }
 
 fn usage() -> Vec<Usage> {
@@ -100,7 +78,7 @@ fn the_page_shows_what_there_is_and_names_what_is_missing() {
             loaded(7, Some("the kernel <ended> it")),
         ),
     ];
-    let page_of_loads = page(&results(&loads), false);
+    let page_of_loads = page(&Results::invented(EXPERIMENT, &loads), false);
     for text in [
         "A &lt;fast&gt; one",
         "tarn, light, 16 threads",
@@ -121,9 +99,10 @@ fn the_page_shows_what_there_is_and_names_what_is_missing() {
             Figures { ended: Some("by the kernel".to_owned()), ..started(None, 1, 0.0) },
         ),
     ];
-    let impossible = Results { notes: vec!["no <groups>".to_owned()], ..results(&starts[..1]) };
+    let mut impossible = Results::invented(EXPERIMENT, &starts[..1]);
+    impossible.notes.push("no <groups>".to_owned());
     assert!(page(&impossible, false).contains("not possible there: no &lt;groups&gt;"));
-    let page_of_starts = page(&results(&starts), false);
+    let page_of_starts = page(&Results::invented(EXPERIMENT, &starts), false);
     for text in ["redis-server 2.15x, tarn ended", "redis-server 2.20x", "redis-server 1.20x", "by core"] {
         assert!(page_of_starts.contains(text), "{text}");
     }

@@ -6,7 +6,7 @@ use super::super::goals::{Measured, cuts_of, extra, judge, median};
 use super::looks::{self, Line, look, name};
 use super::published::{self, Printed};
 use crate::drawing::{Axis, Facts, Page, Words, decades, lines, short, trace};
-use crate::report::Spread;
+use crate::report::{self, Spread};
 
 /// Panels of timelines of a part, at most.
 const TIMELINES: usize = 8;
@@ -222,9 +222,7 @@ impl Draw<'_> {
         if !self.begin(Part::Saturated, "throughput", title) {
             return;
         }
-        let median = |rates: &[f64]| {
-            if rates.is_empty() { f64::NAN } else { Spread::of(rates.iter().copied()).median }
-        };
+        let median = |rates: &[f64]| report::median(rates.iter().copied());
         self.by_size(
             Part::Saturated,
             &[
@@ -291,10 +289,7 @@ impl Draw<'_> {
             "The study ran 4 M operations; here a run has a length of time, and one whole checkpoint at \
              least. Its Redis-HG and Redis-PB are changed Redis servers; ours are Tarn.",
         );
-        let dump = |figures: &Figures| {
-            let all: Vec<f64> = figures.taken.iter().map(|taken| taken.seconds).collect();
-            if all.is_empty() { f64::NAN } else { Spread::of(all).median }
-        };
+        let dump = |figures: &Figures| report::median(figures.taken.iter().map(|taken| taken.seconds));
         let small =
             |cell: &Cell| records(cell).filter(|_| cell.update_percent == super::super::plan::PAPER_UPDATES);
         let largest = self.measured.part(Part::Figures).iter().map(|(cell, _)| cell.data.count).max();
@@ -442,17 +437,8 @@ impl Draw<'_> {
         if !self.begin(Part::Time, "time", title) {
             return;
         }
-        let start = |figures: &Figures| {
-            if figures.recovered_s.is_empty() {
-                f64::NAN
-            } else {
-                Spread::of(figures.recovered_s.iter().copied()).median
-            }
-        };
-        let dump = |figures: &Figures| {
-            let all: Vec<f64> = figures.taken.iter().map(|taken| taken.seconds).collect();
-            if all.is_empty() { f64::NAN } else { Spread::of(all).median }
-        };
+        let start = |figures: &Figures| report::median(figures.recovered_s.iter().copied());
+        let dump = |figures: &Figures| report::median(figures.taken.iter().map(|taken| taken.seconds));
         self.by_size(
             Part::Time,
             &[("checkpoint", "seconds", Axis::Linear, &dump), ("start", "seconds", Axis::Linear, &start)],
@@ -500,9 +486,7 @@ impl Draw<'_> {
         }
         self.latency_table(Part::Giants, "giants-table");
         let heads = ["variant", "data", "saturated, without", "during", "ratio"].map(str::to_owned);
-        let median = |rates: &[f64]| {
-            if rates.is_empty() { f64::NAN } else { Spread::of(rates.iter().copied()).median }
-        };
+        let median = |rates: &[f64]| report::median(rates.iter().copied());
         let rows: Vec<Vec<String>> = self
             .measured
             .part(Part::Giants)

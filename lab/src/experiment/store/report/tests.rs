@@ -2,15 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-use serde::Deserialize;
-use serde_json::json;
-
 use super::super::cell::{Cell, Data, Figures, Kind, Pace, Part, Variant};
 use super::super::goals::judge;
 use super::super::{EXPERIMENT, Results};
 use super::sections::page;
 use crate::checkpoint::{Peak, Stretch, Taken};
-use crate::results::Line;
+use crate::report::are_met;
 
 const RECORDS: Data = Data { kind: Kind::Records, count: 1_000_000 };
 
@@ -37,23 +34,8 @@ fn latency(without: (f64, f64), during: (f64, f64)) -> Figures {
     }
 }
 
-fn results(measured: &[(Cell, Figures)]) -> Results {
-    let line = |(cell, figures): &(Cell, Figures)| {
-        Line::deserialize(json!({
-            "experiment": EXPERIMENT, "parameters": cell, "figures": figures, "commit": "0123456789ab",
-            "seed": 1,
-            "unix_ms": 951_782_400_000_u64,
-            "machine": { "processor": "A <fast> one", "cores": 2, "memory_bytes": 4e9, "system": "Linux" },
-        }))
-        .unwrap()
-    };
-    Results { path: "store.jsonl".into(), lines: measured.iter().map(line).collect(), notes: Vec::new() }
-}
-
-/// The goals, by the beginning of what they say: whether they are met.
 fn judged(measured: &[(Cell, Figures)], what: &str) -> Vec<bool> {
-    let goals = judge(&results(measured), false);
-    goals.iter().filter(|goal| goal.what.starts_with(what)).map(|goal| goal.is_met()).collect()
+    are_met(&judge(&Results::invented(EXPERIMENT, measured), false), what)
 }
 
 #[test]
@@ -134,7 +116,7 @@ fn the_page_shows_what_there_is_and_names_what_is_missing() {
             Figures { all: stretch(9.0, 8.0), ..ours },
         ),
     ];
-    let page = page(&results(&measured), false);
+    let page = page(&Results::invented(EXPERIMENT, &measured), false);
     for text in
         ["A &lt;fast&gt; one", "684031", "piggyback quiet, 1 000 000 records", "Figure 14", "--only giants"]
     {

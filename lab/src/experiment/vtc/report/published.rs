@@ -1,9 +1,10 @@
 //! What the thesis printed, and what of ours it is held against.
 
 use super::super::Results;
-use super::super::cell::{Cell, Figures, Part, Variant, median};
+use super::super::cell::{Cell, Figures, Part, Variant};
 use super::super::goals::rates;
 use crate::drawing::{Statement, change, factor};
+use crate::report::median;
 
 const OTHER_SERVER: &str =
     "the thesis changed Redis 5; ours is another server, with values of another layout";

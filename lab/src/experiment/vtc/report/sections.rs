@@ -1,12 +1,12 @@
 //! The report, section by section.
 
 use super::super::Results;
-use super::super::cell::{Access, Cell, Figures, Part, Variant, median};
+use super::super::cell::{Access, Cell, Figures, Part, Variant};
 use super::super::goals::{amplification, bytes_per_update, judge, longest_log, of_stretches, rates};
 use super::looks::{self, look};
 use super::published::statements;
 use crate::drawing::{Axis, Facts, Page, Series, Words, legend, lines, short, times};
-use crate::report::thousands;
+use crate::report::{median, thousands};
 
 /// The usual share of updates.
 const USUAL: u32 = 50;

@@ -2,38 +2,20 @@
 
 #![allow(clippy::unwrap_used)]
 
-use serde::Deserialize;
-use serde_json::json;
-
 use super::super::cell::{Access, Cell, Figures, Files, Part, Variant, Writes};
 use super::super::goals::judge;
 use super::super::{EXPERIMENT, Results};
 use super::sections::page;
 use crate::checkpoint::{Course, Peak, Stretch, Taken};
-use crate::results::Line;
+use crate::report::are_met;
 
 fn cell(part: Part, variant: Variant) -> Cell {
     let access = Access::Zipfian;
     Cell { part, variant, records: 1_000_000, update_percent: 50, access, quick: false }
 }
 
-fn results(measured: &[(Cell, Figures)]) -> Results {
-    let line = |(cell, figures): &(Cell, Figures)| {
-        Line::deserialize(json!({
-            "experiment": EXPERIMENT, "parameters": cell, "figures": figures, "commit": "0123456789ab",
-            "seed": 1,
-            "unix_ms": 951_782_400_000_u64,
-            "machine": { "processor": "A <fast> one", "cores": 2, "memory_bytes": 4e9, "system": "Linux" },
-        }))
-        .unwrap()
-    };
-    Results { path: "vtc.jsonl".into(), lines: measured.iter().map(line).collect(), notes: Vec::new() }
-}
-
-/// The goals, by the beginning of what they say: whether they are met.
 fn judged(measured: &[(Cell, Figures)], what: &str) -> Vec<bool> {
-    let goals = judge(&results(measured), false);
-    goals.iter().filter(|goal| goal.what.starts_with(what)).map(|goal| goal.is_met()).collect()
+    are_met(&judge(&Results::invented(EXPERIMENT, measured), false), what)
 }
 
 /// A course with one checkpoint from second 1 to 2: rates, resident bytes before and during, longest ms.
@@ -142,7 +124,7 @@ fn the_page_shows_what_there_is_and_names_what_is_missing() {
         ),
         (cell(Part::Files, Variant::RedisRdb), files(rdb)),
     ];
-    let page = page(&results(&measured), false);
+    let page = page(&Results::invented(EXPERIMENT, &measured), false);
     for text in ["A &lt;fast&gt; one", "vtc: memory", "4.1a outside", "1.22x", "--only writes", "+1.0 %"] {
         assert!(page.contains(text), "{text}");
     }

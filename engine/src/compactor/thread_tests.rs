@@ -1,0 +1,68 @@
+//! Who waits for what a compaction holds, and is heard.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use super::Compactor;
+use crate::Engine;
+use crate::io::Clock;
+use crate::record::UnixMs;
+
+const PACED: &str = "paced";
+/// What has not ended by then never will.
+const END_LIMIT: Duration = Duration::from_secs(60);
+/// Long enough for a thread to go on to where it waits, or else the test finds nothing.
+const A_MOMENT: Duration = Duration::from_millis(20);
+
+/// A clock that stands still. Who keeps pace and asks what time it is hears it when somebody wants the turn,
+/// and has had the time to say so.
+#[derive(Debug)]
+struct Late {
+    compactor: Arc<Compactor>,
+    asked: Mutex<Option<Sender<()>>>,
+}
+
+impl Clock for Late {
+    fn unix_ms(&self) -> UnixMs {
+        1
+    }
+
+    fn monotonic(&self) -> Duration {
+        if thread::current().name() == Some(PACED)
+            && let Some(asked) = self.asked.lock().unwrap().take()
+        {
+            asked.send(()).unwrap();
+            while !self.compactor.gives_up() {
+                thread::yield_now();
+            }
+            thread::sleep(A_MOMENT);
+        }
+        Duration::ZERO
+    }
+}
+
+#[test]
+fn who_pauses_compactions_is_heard_by_one_that_is_about_to_wait() {
+    let compactor = Arc::new(Compactor::default());
+    let (asked, is_asked) = channel();
+    let clock = Late { compactor: compactor.clone(), asked: Mutex::new(Some(asked)) };
+    let (engine, _background) = Engine::unlogged(1, 1, Arc::new(clock));
+    let paced = compactor.clone();
+    let compaction = thread::Builder::new().name(PACED.to_owned()).spawn(move || {
+        let _turn = paced.turn(|| true).unwrap();
+        // So much, so slowly, that it waits for days.
+        paced.keep_pace(&engine, Duration::ZERO, 1_000_000, 1)
+    });
+    is_asked.recv_timeout(END_LIMIT).unwrap();
+    let (done, is_done) = channel();
+    thread::spawn(move || {
+        drop(compactor.pause());
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(END_LIMIT).expect("the compaction gives up its turn");
+    assert!(!compaction.unwrap().join().unwrap(), "it is told to give up");
+}
