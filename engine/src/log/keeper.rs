@@ -68,7 +68,8 @@ impl Pipeline {
             (active.next_header(lane, self.template.log_id, file_id), active.lanes[lane].directory.clone())
         };
         let preparation = preparation(self.mode());
-        let create = || LogFile::create(&*self.disk, &directory, header, self.template, preparation, |_| Ok(()));
+        let create =
+            || LogFile::create(&*self.disk, &directory, header, self.template, preparation, |_| Ok(()));
         let created = match create() {
             // Space of files that are gone may come a moment later.
             Err(error) if error.is_full() && self.closer.settle() => create(),

@@ -136,8 +136,9 @@ fn print(results: &Results, quick: bool) {
     let mut table = table(&heads);
     let percent =
         |share: f64| if share.is_nan() { "–".to_owned() } else { format!("{:.1} %", share * 100.0) };
-    let is_shown =
-        |cell: &Cell| cell.quick == quick && matches!(cell.part, Part::Checkpoints | Part::Alone | Part::Latency);
+    let is_shown = |cell: &Cell| {
+        cell.quick == quick && matches!(cell.part, Part::Checkpoints | Part::Alone | Part::Latency)
+    };
     for (cell, figures) in results.of(is_shown) {
         let (without, during) = (&figures.course.without_all, &figures.course.during_all);
         table.add_row(vec![
