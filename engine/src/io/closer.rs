@@ -5,10 +5,10 @@
 //!  the thread:                                                         [ one, two ] ──> close
 //! ```
 //!
-//! - A file whose last name goes while nobody has it open is freed by the call that takes the name: 64 MB took
-//!   some dozen milliseconds. One that is open is freed when the last who has it open closes it.
-//! - No more than [`WAITING_MAX`] files wait, so that little space is taken that no name stands for: who hands
-//!   over one more waits. Who finds no room calls [`Closer::settle`] and tries again.
+//! - A file whose last name goes while nobody has it open is freed by the call that takes the name. One that
+//!   is open is freed when the last who has it open closes it.
+//! - No more than [`WAITING_MAX`] files wait, so that little space is taken that no name stands for: who
+//!   hands over one more waits. Who finds no room calls [`Closer::settle`] and tries again.
 //! - While nobody runs it, who hands over a file closes it.
 
 use std::collections::VecDeque;
