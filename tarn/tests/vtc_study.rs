@@ -39,7 +39,7 @@ fn of<'l>(lines: &'l [Value], part: &str) -> Vec<(&'l str, &'l Value)> {
 fn checkpoints_of_every_kind_are_taken_and_not_measured_twice() {
     let dir = tempfile::tempdir().unwrap();
     let results = dir.path().join("vtc.jsonl");
-    let told = run(&results, &["--only", "checkpoints,latency"]);
+    let told = run(&results, &["--only", "checkpoints,alone,latency"]);
     let lines = measured(&results);
     assert!(told.contains(&format!("{} cells to measure", lines.len())), "{told}");
     for (variant, figures) in of(&lines, "checkpoints") {
@@ -54,12 +54,20 @@ fn checkpoints_of_every_kind_are_taken_and_not_measured_twice() {
             assert!(taken["file_bytes"].as_u64().unwrap() > 4_000_000, "{variant}");
         }
     }
+    for (variant, figures) in of(&lines, "alone") {
+        let taken = &figures["course"]["taken"];
+        assert_eq!(taken.as_array().unwrap().len(), 1, "{variant}");
+        // Of twice as much that was written.
+        let bytes = taken[0]["file_bytes"].as_u64().unwrap();
+        assert!((4_000_000..7_000_000).contains(&bytes), "{variant}: {bytes}");
+        assert!(taken[0]["seconds"].as_f64().unwrap() > 0.0, "{variant}");
+    }
     let variants: Vec<_> = of(&lines, "latency").into_iter().map(|(variant, _)| variant).collect();
     assert!(["off", "none", "vtc", "vtc-fast", "snapshot"].iter().all(|own| variants.contains(own)));
     let series = std::fs::read_to_string(results.with_extension("csv")).unwrap();
     assert!(series.starts_with("part,variant,records") && series.contains("resident_bytes"));
 
-    let told = run(&results, &["--only", "checkpoints,latency"]);
+    let told = run(&results, &["--only", "checkpoints,alone,latency"]);
     assert!(told.contains("\n0 cells to measure"), "{told}");
     assert_eq!(measured(&results).len(), lines.len());
 

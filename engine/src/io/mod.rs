@@ -4,6 +4,7 @@
 pub(crate) mod child;
 #[expect(clippy::disallowed_methods, reason = "the one door to what clippy.toml forbids elsewhere")]
 pub mod clock;
+mod closer;
 pub mod disk;
 #[expect(clippy::disallowed_methods, reason = "the one door to what clippy.toml forbids elsewhere")]
 pub mod os;
@@ -11,6 +12,7 @@ mod outgoing;
 pub mod sim;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use closer::Closer;
 pub use disk::{Disk, DiskError, DiskFile, DiskLock, DiskResult, SCAN_ALIGN_BYTES};
 pub use os::OsDisk;
 pub use outgoing::Outgoing;

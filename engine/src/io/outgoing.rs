@@ -3,10 +3,19 @@
 //!
 //! What goes through the cache is copied once more, drives out what others read, and reaches the device when
 //! the system pleases: all of it at once if nobody hurries it, in small pieces with a sync each if somebody
-//! does. Past the cache each piece is on its way when it is written, and one is at a time.
+//! does. Past the cache one piece at a time is on its way, which a thread of its own writes while the next
+//! one is filled:
+//!
+//! ```text
+//!   push ──> [ piece, being filled ] ──full──> [ piece, being written ] ──> device
+//!                      ^───────────── empty again ────────┘
+//! ```
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Builder, JoinHandle};
 
 use super::disk::{Disk, DiskFile, DiskResult, SCAN_ALIGN_BYTES};
 
@@ -20,22 +29,37 @@ pub struct Outgoing {
     path: PathBuf,
     file: Arc<dyn DiskFile>,
     way: Way,
-    /// A piece that is aligned within it.
-    space: Vec<u8>,
-    start: usize,
-    /// Bytes of the piece.
-    filled: usize,
-    /// Bytes before it.
-    written: u64,
+    /// What is being filled.
+    piece: Piece,
 }
 
 #[derive(Debug)]
 enum Way {
     /// No piece has been full yet.
     Unknown,
-    PastCache(Arc<dyn DiskFile>),
+    PastCache(Writer),
     /// Each piece is synced: a device that is given a whole file at once keeps others waiting.
     ThroughCache,
+}
+
+/// A part of the file, aligned within its space.
+#[derive(Debug, Default)]
+struct Piece {
+    space: Vec<u8>,
+    start: usize,
+    filled: usize,
+    /// Bytes of the file before it.
+    offset: u64,
+}
+
+/// Writes pieces on a thread of its own.
+#[derive(Debug)]
+struct Writer {
+    /// `None` only at the end.
+    pieces: Option<SyncSender<Piece>>,
+    written: Receiver<(Piece, DiskResult<()>)>,
+    is_writing: bool,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Outgoing {
@@ -43,23 +67,14 @@ impl Outgoing {
     /// opened with.
     pub fn new(disk: &Arc<dyn Disk>, file: Arc<dyn DiskFile>) -> Outgoing {
         let path = file.path().to_path_buf();
-        let (disk, space) = (disk.clone(), Vec::new());
-        Outgoing { disk, path, file, way: Way::Unknown, space, start: 0, filled: 0, written: 0 }
+        Outgoing { disk: disk.clone(), path, file, way: Way::Unknown, piece: Piece::default() }
     }
 
     /// Adds bytes at the end.
     pub fn push(&mut self, mut bytes: &[u8]) -> DiskResult<()> {
-        if self.space.is_empty() {
-            self.space = vec![0; PIECE_BYTES + SCAN_ALIGN_BYTES];
-            self.start = self.space.as_ptr().align_offset(SCAN_ALIGN_BYTES);
-        }
         while !bytes.is_empty() {
-            let (some, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES - self.filled));
-            let place = self.start + self.filled;
-            self.space[place..place + some.len()].copy_from_slice(some);
-            self.filled += some.len();
-            bytes = rest;
-            if self.filled == PIECE_BYTES {
+            bytes = self.piece.fill(bytes);
+            if self.piece.filled == PIECE_BYTES {
                 self.write()?;
             }
         }
@@ -68,32 +83,109 @@ impl Outgoing {
 
     fn write(&mut self) -> DiskResult<()> {
         if let Way::Unknown = self.way {
-            self.way = self.disk.open_to_stream(&self.path).map_or(Way::ThroughCache, Way::PastCache);
+            let writer = self.disk.open_to_stream(&self.path).and_then(|file| Writer::new(file).ok());
+            self.way = writer.map_or(Way::ThroughCache, Way::PastCache);
         }
-        let piece = &self.space[self.start..self.start + self.filled];
-        let is_written = match &self.way {
-            Way::PastCache(file) => match file.write_all_at(piece, self.written) {
-                // It went well with another piece, but does so no more, as after a short write.
-                Err(error) if error.source.kind() == std::io::ErrorKind::InvalidInput => false,
-                answer => answer.map(|()| true)?,
-            },
-            _ => false,
-        };
-        if !is_written {
-            self.way = Way::ThroughCache;
-            self.file.write_all_at(piece, self.written)?;
-            self.file.sync_data()?;
+        let mut next = self.wait()?;
+        (next.offset, next.filled) = (self.piece.offset + self.piece.filled as u64, 0);
+        let piece = std::mem::replace(&mut self.piece, next);
+        match &mut self.way {
+            Way::PastCache(writer) => {
+                writer.begin(piece);
+                Ok(())
+            }
+            _ => {
+                self.write_through_cache(&piece)?;
+                self.piece = Piece { offset: self.piece.offset, filled: 0, ..piece };
+                Ok(())
+            }
         }
-        self.written += self.filled as u64;
-        self.filled = 0;
-        Ok(())
+    }
+
+    /// Waits until the piece that is on its way is written, and returns it, or a new one.
+    fn wait(&mut self) -> DiskResult<Piece> {
+        let Way::PastCache(writer) = &mut self.way else { return Ok(Piece::default()) };
+        let Some((piece, answer)) = writer.end() else { return Ok(Piece::default()) };
+        match answer {
+            // It went well with another piece, but does so no more, as after a short write.
+            Err(error) if error.source.kind() == io::ErrorKind::InvalidInput => {
+                self.way = Way::ThroughCache;
+                self.write_through_cache(&piece)?;
+            }
+            answer => answer?,
+        }
+        Ok(piece)
+    }
+
+    fn write_through_cache(&self, piece: &Piece) -> DiskResult<()> {
+        self.file.write_all_at(piece.bytes(), piece.offset)?;
+        self.file.sync_data()
     }
 
     /// Writes what is left. The bytes are durable, as any others, after `sync_data`.
-    pub fn finish(self) -> DiskResult<Arc<dyn DiskFile>> {
-        let rest = &self.space[self.start..self.start + self.filled];
-        self.file.write_all_at(rest, self.written)?;
+    pub fn finish(mut self) -> DiskResult<Arc<dyn DiskFile>> {
+        self.wait()?;
+        self.file.write_all_at(self.piece.bytes(), self.piece.offset)?;
         Ok(self.file)
+    }
+}
+
+impl Piece {
+    /// Takes as many bytes as there is room for, and returns the others.
+    fn fill<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+        if self.space.is_empty() {
+            self.space = vec![0; PIECE_BYTES + SCAN_ALIGN_BYTES];
+            self.start = self.space.as_ptr().align_offset(SCAN_ALIGN_BYTES);
+        }
+        let (some, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES - self.filled));
+        let place = self.start + self.filled;
+        self.space[place..place + some.len()].copy_from_slice(some);
+        self.filled += some.len();
+        rest
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.space[self.start..self.start + self.filled]
+    }
+}
+
+impl Writer {
+    fn new(file: Arc<dyn DiskFile>) -> io::Result<Writer> {
+        let (pieces, filled) = sync_channel::<Piece>(1);
+        let (done, written) = sync_channel(1);
+        let write = move || {
+            for piece in filled {
+                let answer = file.write_all_at(piece.bytes(), piece.offset);
+                if done.send((piece, answer)).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = Builder::new().name("tarn-log-copy".to_owned()).spawn(write)?;
+        Ok(Writer { pieces: Some(pieces), written, is_writing: false, thread: Some(thread) })
+    }
+
+    /// REQUIRES: what was begun before has been ended.
+    fn begin(&mut self, piece: Piece) {
+        let pieces = self.pieces.as_ref().expect("it has not ended");
+        pieces.send(piece).expect("the thread takes pieces until this is dropped");
+        self.is_writing = true;
+    }
+
+    /// The piece that was begun, when it is written, and how that went.
+    fn end(&mut self) -> Option<(Piece, DiskResult<()>)> {
+        let is_writing = std::mem::take(&mut self.is_writing);
+        is_writing.then(|| self.written.recv().expect("the thread answers for each piece"))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // The thread writes what it has, and ends.
+        self.pieces = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
@@ -101,53 +193,10 @@ impl Outgoing {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::io::ErrorKind;
     use std::path::Path;
 
     use super::*;
-    use crate::io::disk::DiskError;
-    use crate::io::{OsDisk, SimDisk, SimOptions};
-
-    /// A way past the cache that takes a first piece and no other.
-    #[derive(Debug)]
-    struct Fickle(Arc<dyn DiskFile>);
-
-    impl DiskFile for Fickle {
-        fn path(&self) -> &Path {
-            self.0.path()
-        }
-
-        fn write_at(&self, bytes: &[u8], offset: u64) -> DiskResult<usize> {
-            match offset {
-                0 => self.0.write_at(bytes, offset),
-                _ => Err(DiskError::new("write", self.path(), ErrorKind::InvalidInput.into())),
-            }
-        }
-
-        fn len(&self) -> DiskResult<u64> {
-            unreachable!("it is only written to")
-        }
-
-        fn read_at(&self, _: &mut [u8], _: u64) -> DiskResult<usize> {
-            unreachable!("it is only written to")
-        }
-
-        fn sync_data(&self) -> DiskResult<()> {
-            unreachable!("it is only written to")
-        }
-
-        fn reserve(&self, _: u64) -> DiskResult<()> {
-            unreachable!("it is only written to")
-        }
-
-        fn set_len(&self, _: u64) -> DiskResult<()> {
-            unreachable!("it is only written to")
-        }
-
-        fn is_shared(&self) -> DiskResult<bool> {
-            unreachable!("it is only written to")
-        }
-    }
+    use crate::io::{DiskError, Fault, OsDisk, SimDisk, SimOptions};
 
     #[test]
     fn all_bytes_are_there_in_order_and_may_be_written_over() {
@@ -165,23 +214,88 @@ mod tests {
             assert!(std::fs::read(&path).unwrap() == contents, "{length} bytes");
         }
     }
+
+    /// Takes as many pieces past the cache as it is told, and refuses the next.
+    #[derive(Debug)]
+    struct Picky {
+        file: Arc<dyn DiskFile>,
+        pieces: u64,
+    }
+
+    impl DiskFile for Picky {
+        fn path(&self) -> &Path {
+            self.file.path()
+        }
+
+        fn len(&self) -> DiskResult<u64> {
+            self.file.len()
+        }
+
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> DiskResult<usize> {
+            self.file.read_at(buffer, offset)
+        }
+
+        fn write_at(&self, bytes: &[u8], offset: u64) -> DiskResult<usize> {
+            if offset < self.pieces * PIECE_BYTES as u64 {
+                return self.file.write_at(bytes, offset);
+            }
+            Err(DiskError::new("write", self.path(), io::ErrorKind::InvalidInput.into()))
+        }
+
+        fn sync_data(&self) -> DiskResult<()> {
+            self.file.sync_data()
+        }
+
+        fn reserve(&self, bytes: u64) -> DiskResult<()> {
+            self.file.reserve(bytes)
+        }
+
+        fn set_len(&self, bytes: u64) -> DiskResult<()> {
+            self.file.set_len(bytes)
+        }
+
+        fn is_shared(&self) -> DiskResult<bool> {
+            self.file.is_shared()
+        }
+    }
+
     #[test]
-    fn where_there_is_no_way_past_the_cache_each_piece_is_synced() {
-        for takes_one in [false, true] {
+    fn where_there_is_no_way_past_the_cache_any_more_each_piece_is_synced() {
+        let contents: Vec<u8> = (0..5 * PIECE_BYTES + 100).map(|at| (at / 7) as u8).collect();
+        for pieces in 0..5 {
             let sim = SimDisk::new(1, SimOptions::default());
             let disk: Arc<dyn Disk> = Arc::new(sim.clone());
-            let file = disk.create(Path::new("/file")).unwrap();
-            let mut outgoing = Outgoing::new(&disk, file.clone());
-            if takes_one {
-                outgoing.way = Way::PastCache(Arc::new(Fickle(file)));
+            let path = Path::new("/file");
+            let mut outgoing = Outgoing::new(&disk, disk.create(path).unwrap());
+            // The simulated disk itself has no way past its cache.
+            if pieces > 0 {
+                let file = Arc::new(Picky { file: disk.open(path).unwrap(), pieces });
+                outgoing.way = Way::PastCache(Writer::new(file).unwrap());
             }
-            let contents: Vec<u8> = (0..5 * PIECE_BYTES + 100).map(|at| (at / 3) as u8).collect();
             contents.chunks(700).for_each(|some| outgoing.push(some).unwrap());
             outgoing.finish().unwrap().sync_data().unwrap();
-            assert!(sim.contents(Path::new("/file")).unwrap() == contents);
+            assert!(sim.contents(path).unwrap() == contents, "{pieces} pieces");
             // What a real disk had past its cache, the simulated one had in it.
-            let pieces = if takes_one { 2 } else { 1 };
-            assert_eq!(sim.synced_bytes_max(), (pieces * PIECE_BYTES) as u64);
+            assert_eq!(sim.synced_bytes_max(), (pieces + 1) * PIECE_BYTES as u64, "{pieces} pieces");
+        }
+    }
+
+    #[test]
+    fn a_write_that_fails_is_told_by_the_end_at_the_latest() {
+        let sim = SimDisk::new(1, SimOptions::default());
+        let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+        for pieces in 1..4 {
+            let path = Path::new("/").join(pieces.to_string());
+            let mut outgoing = Outgoing::new(&disk, disk.create(&path).unwrap());
+            outgoing.way = Way::PastCache(Writer::new(disk.open(&path).unwrap()).unwrap());
+            outgoing.push(&vec![1; (pieces - 1) * PIECE_BYTES]).unwrap();
+            outgoing.wait().unwrap();
+            let faults_per_mille = vec![(Fault::WriteError, 1000)];
+            sim.set_options(SimOptions { faults_per_mille, ..SimOptions::default() });
+            // The last piece is full, so that nothing is left for the end.
+            let told = outgoing.push(&[1; PIECE_BYTES]).and_then(|()| outgoing.finish().map(drop));
+            assert!(told.is_err(), "{pieces} pieces");
+            sim.set_options(SimOptions::default());
         }
     }
 }

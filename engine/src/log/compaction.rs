@@ -12,6 +12,8 @@
 //! - A record may be dropped because a newer one took its place, and that one may still be in a buffer. So
 //!   the log is made durable up to its newest record before the copy gets its name, whatever the mode; the
 //!   header says which block that was, and a start that misses one up to there refuses.
+//! - The space of what was replaced comes back a moment later, when another thread has closed it
+//!   (`crate::io::Closer`): where there is little, the next compaction waits for that.
 //! - Killed at any call, either the old files count or the new one: a start removes what is unfinished, and
 //!   what a compacted file stands for.
 //!
@@ -105,17 +107,23 @@ impl Appender {
         let last = files.last().expect("there is a file to compact");
         let path = last.path.clone();
         let unfinished = unfinished_path(&path);
+        let (disk, closer) = (&**self.disk(), &self.pipeline.closer);
+        let directory = path.parent().expect("a file is in a directory");
+        let bytes = files.iter().map(ClosedFile::bytes).sum();
+        if disk.bytes_free(directory).is_ok_and(|free| free < bytes) {
+            closer.settle();
+        }
         let outcome = self.condense(files, timestamp, checkpoint, keeper);
         let (mut file, compacted) = match outcome {
             Ok(copied) => copied,
             Err(error) => {
                 // It may not even exist; whoever opens the log removes what is left.
-                let _ = self.disk().remove(&unfinished);
+                let _ = disk.remove(&unfinished);
                 return Err(error);
             }
         };
-        let published = publish(&**self.disk(), &unfinished, &path);
-        let named = || FileHeader::read(&path, &*self.disk().open(&path)?);
+        let published = closer.outlive(disk, &path, || publish(disk, &unfinished, &path));
+        let named = || FileHeader::read(&path, &*disk.open(&path)?);
         if published.is_err()
             && let Some(compaction) = &mut file.header.compaction
         {
@@ -135,10 +143,10 @@ impl Appender {
         published?;
         let (_, others) = files.split_last().expect("there is a file to compact");
         for file in others {
-            remove_if_there(&**self.disk(), &file.path)?;
+            closer.outlive(disk, &file.path, || remove_if_there(disk, &file.path))?;
         }
         if !others.is_empty() {
-            self.disk().sync_dir(path.parent().expect("a file is in a directory"))?;
+            disk.sync_dir(directory)?;
         }
         Ok(compacted)
     }

@@ -113,6 +113,7 @@ impl Log {
 
     fn stop(&mut self) {
         self.pipeline.stop();
+        self.pipeline.closer.end();
         for thread in self.flights.drain(..).chain(self.keepers.drain(..)) {
             // A thread that panicked has said so itself.
             let _ = thread.join();
@@ -191,6 +192,7 @@ impl Finished {
             log.keepers.push(spawn("tarn-log-files", &log.pipeline, work));
         }
         log.keepers.push(spawn("tarn-log-sync", &log.pipeline, |pipeline| pipeline.run_syncer()));
+        log.keepers.push(spawn("tarn-log-close", &log.pipeline, |pipeline| pipeline.closer.run()));
         Ok((log, recovered))
     }
 }

@@ -63,8 +63,13 @@ impl Pipeline {
             (active.next_header(lane, self.template.log_id, file_id), active.lanes[lane].directory.clone())
         };
         let preparation = preparation(self.mode());
-        let created =
-            LogFile::create(&*self.disk, &directory, header, self.template, preparation, |_| Ok(()));
+        let create =
+            || LogFile::create(&*self.disk, &directory, header, self.template, preparation, |_| Ok(()));
+        let created = match create() {
+            // Space of files that are gone may come a moment later.
+            Err(error) if error.is_full() && self.closer.settle() => create(),
+            answer => answer,
+        };
         let mut active = self.active.lock();
         match created {
             // A file of an older epoch holds nothing that counts.

@@ -4,6 +4,8 @@ mod ahead;
 mod appender;
 mod block;
 mod closed;
+#[cfg(test)]
+mod closing_tests;
 mod compaction;
 #[cfg(test)]
 mod compaction_tests;

@@ -25,7 +25,7 @@ use super::file::{Era, FileTemplate, LogFile};
 use super::format::{BLOCK_ALIGN_BYTES, BLOCK_CLAIM, BLOCK_HEADER_BYTES, FILE_HEADER_BYTES};
 use super::options::{LogOptions, SyncMode};
 use super::status::Counters;
-use crate::io::{Clock, Disk, DiskError};
+use crate::io::{Clock, Closer, Disk, DiskError};
 use crate::record::{Lsn, UnixMs};
 
 /// Bytes in the active buffer that are written without waiting for more, when nobody waits for the disk.
@@ -70,6 +70,8 @@ pub(super) struct Pipeline {
     pub(super) closed: Mutex<Vec<ClosedFile>>,
     /// The log begins behind this record.
     pub(super) base: Lsn,
+    /// Closes the files that compacted ones have replaced.
+    pub(super) closer: Closer,
 }
 
 /// What the lock of the appenders covers.
@@ -188,6 +190,7 @@ impl Pipeline {
             last_error: Mutex::default(),
             closed: Mutex::default(),
             base: options.base,
+            closer: Closer::default(),
         }
     }
 

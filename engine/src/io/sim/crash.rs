@@ -35,7 +35,7 @@ impl SimDisk {
                 Crash::PowerLoss => (surviving_bytes(inode, chance), Vec::new()),
             };
             let cache = if crash == Crash::Kill { inode.cache.clone() } else { device.clone() };
-            files.push((path, SimInode { cache, device, dirty, reserved: 0, failures: 0 }));
+            files.push((path, SimInode { cache, device, dirty, ..SimInode::default() }));
         }
         for (index, (path, inode)) in files.into_iter().enumerate() {
             new.names.insert(path.clone(), index);

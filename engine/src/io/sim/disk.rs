@@ -50,6 +50,11 @@ impl SimDisk {
         self.state.lock().dead
     }
 
+    /// How many bytes those files take that have no name any more but are open.
+    pub fn nameless_bytes(&self) -> u64 {
+        self.state.lock().bytes_of(|inode, is_named| inode.open > 0 && !is_named)
+    }
+
     /// The bytes of a file as programs see them, for tests that look or spoil.
     pub fn contents(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state.lock();
@@ -95,9 +100,10 @@ impl Disk for SimDisk {
     }
 
     fn open(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         state.alive("open", path)?;
         let file = state.file_at("open", path)?;
+        state.files[file].open += 1;
         let failures_seen = Mutex::new(state.files[file].failures);
         Ok(Arc::new(SimFile { state: self.state.clone(), path: path.to_path_buf(), file, failures_seen }))
     }

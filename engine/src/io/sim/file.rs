@@ -20,6 +20,12 @@ pub(super) struct SimFile {
     pub(super) failures_seen: Mutex<u64>,
 }
 
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        self.state.lock().files[self.file].open -= 1;
+    }
+}
+
 impl DiskFile for SimFile {
     fn path(&self) -> &Path {
         &self.path

@@ -40,6 +40,8 @@ pub(super) struct SimInode {
     pub(super) dirty: Vec<Dirty>,
     /// Length up to which there is space.
     pub(super) reserved: u64,
+    /// How often it is open: without a name it takes space as long as it is.
+    pub(super) open: usize,
     /// How many syncs have failed; each handle hears of each failure once.
     pub(super) failures: u64,
 }
@@ -110,12 +112,15 @@ impl SimState {
     }
 
     pub(super) fn bytes_used(&self) -> u64 {
-        let mut used = 0;
-        for file in self.names.values().collect::<BTreeSet<_>>() {
-            let inode = &self.files[*file];
-            used += (inode.cache.len() as u64).max(inode.reserved);
-        }
-        used
+        self.bytes_of(|inode, is_named| inode.open > 0 || is_named)
+    }
+
+    /// How many bytes those files take that are wanted, by whether they have a name.
+    pub(super) fn bytes_of(&self, is_wanted: impl Fn(&SimInode, bool) -> bool) -> u64 {
+        let named: BTreeSet<_> = self.names.values().collect();
+        let files = self.files.iter().enumerate();
+        let wanted = files.filter(|(file, inode)| is_wanted(inode, named.contains(file)));
+        wanted.map(|(_, inode)| (inode.cache.len() as u64).max(inode.reserved)).sum()
     }
 
     pub(super) fn change(&mut self, change: NameChange) {

@@ -126,6 +126,8 @@ impl Variant {
 pub enum Part {
     /// Figures 1.1 and 4.1 to 4.5: closed loop, checkpoints by turns.
     Checkpoints,
+    /// A checkpoint of a server that has nothing else to do.
+    Alone,
     /// Open loop at half of saturation: latency with and without a checkpoint.
     Latency,
     /// Figures 4.6 and 4.7: file sizes, and starts from them.
@@ -136,12 +138,13 @@ pub enum Part {
 
 impl Part {
     /// All, in the order in which they are measured.
-    pub const ALL: [Part; 4] = [Part::Checkpoints, Part::Latency, Part::Files, Part::Writes];
+    pub const ALL: [Part; 5] = [Part::Checkpoints, Part::Alone, Part::Latency, Part::Files, Part::Writes];
 
     /// Its name, as `--only` takes it.
     pub const fn name(self) -> &'static str {
         match self {
             Part::Checkpoints => "checkpoints",
+            Part::Alone => "alone",
             Part::Latency => "latency",
             Part::Files => "files",
             Part::Writes => "writes",

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::cell::{Access, Cell, Figures, Files, Part, Writes};
 use super::trial::{Trial, log_file_bytes};
-use crate::checkpoint::{Script, Subject, checkpoint_alone, play};
+use crate::checkpoint::{Course, Script, Subject, checkpoint_alone, play};
 use crate::error::Result;
 use crate::interrupt;
 use crate::load::{Group, KeyChoice, Keys, Load, Mix, Pace, Until};
@@ -23,6 +23,8 @@ const BEAT: Duration = Duration::from_micros(200);
 const OPEN_SHARE: f64 = 0.5;
 /// Requests in a batch where nothing but bytes is counted.
 const WRITES_PIPELINE: u32 = 16;
+/// Checkpoints of a server that has nothing else to do, unless said otherwise.
+const ALONE_REPEATS: u32 = 5;
 /// Each field of each record is updated so often on average, so that the log turns over.
 const TURNS: u64 = 4;
 /// How often the length of the log is looked at.
@@ -86,6 +88,7 @@ pub fn measure(setting: &Setting, full: bool, trial: &mut Trial, cell: &Cell) ->
             let group = Group { name: "closed", connections: CONNECTIONS, pace, mix: requests(cell) };
             Ok(Figures { course: play(setting, trial, group, &script, true)?, ..figures })
         }
+        Part::Alone => Ok(Figures { course: alone(setting, trial, cell)?, ..figures }),
         Part::Latency => {
             let saturation = closed(setting, trial, cell, times.stretch)?;
             let pace = Pace::Beats { rate: (saturation * OPEN_SHARE).max(1.0), beat: BEAT };
@@ -117,6 +120,23 @@ fn closed(setting: &Setting, trial: &Trial, cell: &Cell, time: Duration) -> Resu
     let _pinned = Pinned::to(&setting.load_cores)?;
     let _preferred = Preferred::ask();
     Ok(load.run(|_| ())?.check()?.rate())
+}
+
+/// How many checkpoints are taken of a server that has nothing else to do.
+fn times_alone(setting: &Setting) -> u32 {
+    setting.options.repeats.unwrap_or(if setting.options.quick { 1 } else { ALONE_REPEATS }).max(1)
+}
+
+/// Checkpoints of a server that has nothing else to do. Before each as many records are written as there are,
+/// any of them, so that about half of a log is needless.
+fn alone(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Course> {
+    let mut course = Course::default();
+    for _ in 0..times_alone(setting) {
+        trial.fill(setting, cell, KeyChoice::Uniform)?;
+        wait_until_quiet(trial)?;
+        course.taken.push(checkpoint_alone(trial)?);
+    }
+    Ok(course)
 }
 
 /// Figures 4.6 and 4.7.
@@ -228,6 +248,7 @@ pub fn seconds(setting: &Setting, full: bool, cell: &Cell) -> f64 {
     let checkpoint = 0.2 + gigabytes * 8.0;
     fill + match cell.part {
         Part::Checkpoints => (stretch + checkpoint) * checkpoints + stretch * 1.5,
+        Part::Alone => (fill + 2.0 + checkpoint) * f64::from(times_alone(setting)),
         Part::Latency => (stretch + checkpoint) * checkpoints + stretch * 3.0,
         Part::Files => times.run.as_secs_f64() * 1.2 + checkpoint + repeats * gigabytes * 10.0,
         Part::Writes => 4.0 + gigabytes * 150.0,

@@ -34,7 +34,7 @@ use crate::setting::Setting;
 
 /// What `tarn lab list` says.
 pub const QUESTION: &str = "What does a log cost that is its own checkpoint, beside snapshots and a log \
-    that is rewritten? (parts: checkpoints, latency, files, writes)";
+    that is rewritten? (parts: checkpoints, alone, latency, files, writes)";
 
 /// The experiment's name in the lines.
 pub const EXPERIMENT: &str = "vtc";
@@ -136,8 +136,9 @@ fn print(results: &Results, quick: bool) {
     let mut table = table(&heads);
     let percent =
         |share: f64| if share.is_nan() { "–".to_owned() } else { format!("{:.1} %", share * 100.0) };
-    let is_shown =
-        |cell: &Cell| cell.quick == quick && matches!(cell.part, Part::Checkpoints | Part::Latency);
+    let is_shown = |cell: &Cell| {
+        cell.quick == quick && matches!(cell.part, Part::Checkpoints | Part::Alone | Part::Latency)
+    };
     for (cell, figures) in results.of(is_shown) {
         let (without, during) = (&figures.course.without_all, &figures.course.during_all);
         table.add_row(vec![

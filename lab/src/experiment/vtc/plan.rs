@@ -54,6 +54,7 @@ pub fn cells(setting: &Setting, own: &Options, variants: &[Variant]) -> Vec<Cell
                 // The thesis varies them near its largest store.
                 shares.for_each(|share| add(part, largest, share, Access::Zipfian));
             }
+            Part::Alone => sizes.iter().for_each(|&size| add(part, size, 100, Access::Uniform)),
             Part::Latency => add(part, largest, UPDATES_USUAL, Access::Zipfian),
             Part::Files => sizes.iter().for_each(|&size| add(part, size, UPDATES_USUAL, Access::Zipfian)),
             Part::Writes => {
@@ -73,6 +74,7 @@ fn is_measured(part: Part, variant: Variant, update_percent: u32) -> bool {
             update_percent == UPDATES_USUAL
                 || !matches!(variant, Variant::Off | Variant::None | Variant::VtcFast)
         }
+        Part::Alone => matches!(variant, Variant::VtcFast | Variant::RedisRdb),
         Part::Latency => true,
         Part::Files => !matches!(variant, Variant::Off | Variant::VtcFast),
         Part::Writes => matches!(variant, Variant::None | Variant::Vtc | Variant::RedisAof),

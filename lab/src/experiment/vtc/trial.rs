@@ -59,7 +59,7 @@ impl Trial {
             plan.log_dirs = log_dirs.iter().map(|dir| dir.path().to_owned()).collect();
             let bytes = log_file_bytes(cell.records).to_string();
             // Where checkpoints are measured, none is made unasked.
-            let is_asked = matches!(cell.part, Part::Checkpoints | Part::Latency);
+            let is_asked = matches!(cell.part, Part::Checkpoints | Part::Alone | Part::Latency);
             let least = if is_asked { NEVER.to_owned() } else { bytes.clone() };
             plan.directives.extend([("log-file-size", bytes), ("log-compaction-min-size", least)]);
             plan.directives.push(("log-compaction", traits.compaction.to_owned()));
@@ -75,12 +75,13 @@ impl Trial {
         let server = plan.start()?;
         let version = server.version()?;
         let trial = Trial { variant: cell.variant, version, server, dir, log_dirs };
-        trial.fill(setting, cell)?;
+        trial.fill(setting, cell, KeyChoice::Sequential)?;
         Ok(trial)
     }
 
-    fn fill(&self, setting: &Setting, cell: &Cell) -> Result<()> {
-        let mix = Mix::of(ycsb::insert(), Keys::new(KeyChoice::Sequential, cell.records));
+    /// Writes as many whole records as there are.
+    pub fn fill(&self, setting: &Setting, cell: &Cell, choice: KeyChoice) -> Result<()> {
+        let mix = Mix::of(ycsb::insert(), Keys::new(choice, cell.records));
         let group = Group { name: "fill", connections: 8, pace: Pace::Closed { pipeline: 32 }, mix };
         let load = Load::new(self.server.address(), vec![group], Until::Requests(cell.records), setting.seed);
         load.run(|_| ())?.check()?;

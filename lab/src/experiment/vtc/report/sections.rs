@@ -41,6 +41,7 @@ pub fn page(results: &Results, quick: bool) -> String {
     draw.latency();
     draw.memory();
     draw.times();
+    draw.alone();
     draw.files();
     draw.writes();
     draw.page.finish("A log that is its own checkpoint", &head(results, quick))
@@ -352,6 +353,32 @@ impl<'r> Draw<'r> {
         let panel =
             Panel { caption, x: "records", y: "seconds", is_wanted: &usual, x_of: &records, y_of: &y_of };
         self.panels(Part::Checkpoints, &[panel]);
+    }
+
+    /// The same as figure 4.5, without a load.
+    fn alone(&mut self) {
+        if !self.begin(Part::Alone, "alone", "Checkpoint time of a server that has nothing else to do") {
+            return;
+        }
+        self.page.paragraph(
+            "Before each as many records are written as there are, any of them, so that about half of a log \
+             is needless; then the server is left until it writes nothing any more.",
+        );
+        let heads = ["variant", "records", "checkpoints", "median s", "shortest s", "MB of files afterwards"];
+        let row = |(cell, figures): (&Cell, &Figures)| {
+            let taken = &figures.course.taken;
+            let shortest = taken.iter().map(|taken| taken.seconds).fold(f64::NAN, f64::min);
+            vec![
+                cell.variant.name().to_owned(),
+                thousands(records(cell)),
+                taken.len().to_string(),
+                seconds(figures.checkpoint_s()),
+                seconds(shortest),
+                taken.last().map_or("–".to_owned(), |taken| megabytes(taken.file_bytes)),
+            ]
+        };
+        let rows: Vec<_> = self.part(Part::Alone).into_iter().map(row).collect();
+        self.page.table("alone-table", &heads.map(str::to_owned), &rows);
     }
 
     /// Figures 4.6 and 4.7.

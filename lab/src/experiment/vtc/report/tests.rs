@@ -101,14 +101,18 @@ fn writes_and_times_are_judged_against_redis_server() {
         figures.course.taken[0].seconds = seconds;
         figures
     };
-    let time = |ours, theirs| {
-        [
-            (cell(Part::Checkpoints, Variant::VtcFast), timed(ours)),
-            (cell(Part::Checkpoints, Variant::RedisRdb), timed(theirs)),
-        ]
-    };
-    assert_eq!(judged(&time(4.9, 10.0), "compaction of"), [true]);
-    assert_eq!(judged(&time(5.1, 10.0), "compaction of"), [false]);
+    for part in [Part::Checkpoints, Part::Alone] {
+        let time = |ours, theirs| {
+            [
+                (cell(part, Variant::VtcFast), timed(ours)),
+                // Of one with a bound nothing is said.
+                (cell(part, Variant::Vtc), timed(theirs)),
+                (cell(part, Variant::RedisRdb), timed(theirs)),
+            ]
+        };
+        assert_eq!(judged(&time(4.9, 10.0), "compaction of"), [true]);
+        assert_eq!(judged(&time(5.1, 10.0), "compaction of"), [false]);
+    }
 }
 
 #[test]
@@ -118,6 +122,7 @@ fn the_page_shows_what_there_is_and_names_what_is_missing() {
     let files = |files| Figures { files, ..Figures::default() };
     let measured = [
         (cell(Part::Checkpoints, Variant::Vtc), course((10.0, 9.0), (100, 101), (1.0, 1.0))),
+        (cell(Part::Alone, Variant::VtcFast), course((10.0, 9.0), (100, 101), (1.0, 1.0))),
         (
             cell(Part::Files, Variant::Vtc),
             files(self::Files::clone(&Files { run_bytes: 122, ..rdb.clone() })),
