@@ -33,6 +33,7 @@ mod survey;
 mod tests;
 mod truncation;
 mod validity;
+mod voids;
 
 pub use appender::Appender;
 pub use block::Block;
