@@ -63,6 +63,8 @@ struct Dropper<'w> {
     world: &'w mut World,
     pipeline: &'w Arc<Pipeline>,
     salt: u64,
+    /// So many records of 64 are dropped.
+    share: u64,
     /// The newest record when one was dropped last.
     reason: Lsn,
 }
@@ -84,7 +86,7 @@ impl Keeper for Dropper<'_> {
     fn needs(&mut self, lsn: Lsn, _: &Write<'_>) -> bool {
         let appender = Appender { pipeline: self.pipeline.clone() };
         self.reason = appender.last();
-        let drops = (lsn.0 ^ self.salt).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62 == 0;
+        let drops = (lsn.0 ^ self.salt).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58 < self.share;
         if drops {
             let reason = self.world.dropped.entry(lsn).or_insert(self.reason);
             *reason = (*reason).min(self.reason);
@@ -225,7 +227,9 @@ impl World {
             end += 1;
         }
         let salt = self.rng.random();
-        let mut dropper = Dropper { world: self, pipeline, salt, reason: Lsn::ZERO };
+        // Of most blocks nothing is left, or of few.
+        let share = if self.rng.random() { 16 } else { 60 };
+        let mut dropper = Dropper { world: self, pipeline, salt, share, reason: Lsn::ZERO };
         // Whatever went wrong, everything is as it was.
         let _ = appender.compact(&files[first..end], Lsn::ZERO, Lsn::ZERO, &mut dropper);
     }
@@ -249,7 +253,9 @@ impl World {
             88..90 => pipeline.leave_files(),
             90..92 => pipeline.set_mode(any_mode(&mut self.rng)),
             92..93 => pipeline.claim(),
-            93..94 if under.is_empty() => self.compact(pipeline),
+            93..94 if under.is_empty() => {
+                (0..self.rng.random_range(1..4)).for_each(|_| self.compact(pipeline));
+            }
             94 => {
                 let mut options = self.any_faults();
                 options.crash_at = None;

@@ -33,6 +33,8 @@ mod survey;
 mod tests;
 mod truncation;
 mod validity;
+#[cfg(test)]
+mod void_tests;
 mod voids;
 
 pub use appender::Appender;
