@@ -15,14 +15,15 @@
 //!   blocks and `lsns` records behind the one before, the first so many before the block.
 //! - Files of before that (no [`BLOCK_TELLS`]) tell of voids of their own directory alone, without the Lsns
 //!   between them.
-//! - A block with that flag and without records is a void itself: a repair has written it.
+//! - A block of which a repair has cut off what told of them may be a void itself ([`BLOCK_VOID`]).
 
 use std::ops::RangeInclusive;
 
 use super::block::{BlockHeader, padded_length, seal};
 use super::file::{LSN_END, NUMBERS_END};
 use super::format::{
-    BLOCK_ALIGN_BYTES, BLOCK_CONDENSED, BLOCK_HEADER_BYTES, BLOCK_TELLS, FormatError, put_varint, take_varint,
+    BLOCK_ALIGN_BYTES, BLOCK_CONDENSED, BLOCK_HEADER_BYTES, BLOCK_TELLS, BLOCK_VOID, FormatError, put_varint,
+    take_varint,
 };
 use super::records::Records;
 use super::voids::{Void, Voids};
@@ -107,7 +108,10 @@ impl Table {
         let from = sequence.checked_sub(take_varint(rest)?).filter(|from| *from > 0).ok_or(sequences)?;
         let own = Stretch { from, to: sequence, lsns: take_lsns(rest)? };
         let says_lsns = flags & BLOCK_TELLS != 0;
-        let mut table = Table { own, is_void: says_lsns && count == 0, voids: Vec::new() };
+        let mut table = Table { own, is_void: flags & BLOCK_VOID != 0, voids: Vec::new() };
+        if table.is_void && count > 0 {
+            return Err(FormatError::BadField("records of blocks that are gone"));
+        }
         let voids = take_varint(rest)?;
         if voids == 0 {
             return Ok(table);
@@ -283,7 +287,7 @@ impl<'v> Condenser<'v> {
         self.told.push(tail);
         self.emit(Open { own, first: tail.first, count: 0, next: tail.first, records: Vec::new() });
         if let Some(block) = self.full.last_mut() {
-            block.flags |= BLOCK_TELLS;
+            block.flags |= BLOCK_VOID;
         }
     }
 

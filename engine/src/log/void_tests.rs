@@ -10,12 +10,19 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 
+use super::block::{BlockHeader, seal};
+use super::compaction::Blocks;
+use super::condensed::Table;
+use super::format::{
+    BLOCK_ALIGN_BYTES, BLOCK_CONDENSED, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES,
+    put_varint,
+};
 use super::handle::begin;
 use super::pipeline::Pipeline;
 use super::reader::Reader;
 use super::voids::Voids;
 use super::{Appender, ClosedFile, Group, Keeper, Log, LogError, LogOptions, SyncMode};
-use crate::io::{SimDisk, SimOptions};
+use crate::io::{Disk, SimDisk, SimOptions};
 use crate::record::{Change, Lsn, Write};
 
 const DIRECTORIES: usize = 4;
@@ -152,5 +159,73 @@ fn what_is_said_of_blocks_that_are_gone_is_bounded_by_what_is_left() {
             pipeline.close().unwrap();
         }
         assert_eq!(open(&disk).1, kept, "seed {seed}");
+    }
+}
+
+/// Writes a file anew as it would have been before tables told of blocks of other directories.
+fn make_older(disk: &SimDisk, file: &ClosedFile) {
+    let source = disk.open(file.path()).unwrap();
+    let bytes = disk.contents(file.path()).unwrap();
+    let mut older = bytes[..FILE_HEADER_BYTES].to_vec();
+    let mut blocks = Blocks::new(&*source, file);
+    while let Some((header, mut rest)) = blocks.next().unwrap() {
+        let Table { own, voids, .. } = Table::of(&header, &mut rest).unwrap();
+        let mut block = vec![0; BLOCK_HEADER_BYTES];
+        for number in [own.to - own.from, own.lsns, voids.len() as u64] {
+            put_varint(&mut block, number);
+        }
+        let mut next = voids.first().map_or(0, |void| void.blocks.from);
+        if next > 0 {
+            put_varint(&mut block, own.from - next);
+        }
+        for void in voids.iter().map(|void| void.blocks) {
+            for number in [void.from - next, void.to - void.from, void.lsns] {
+                put_varint(&mut block, number);
+            }
+            next = void.to + 1;
+        }
+        block.extend_from_slice(rest);
+        let length = (block.len() + BLOCK_TRAILER_BYTES).next_multiple_of(BLOCK_ALIGN_BYTES) as u64;
+        seal(&mut block, BlockHeader { flags: BLOCK_CONDENSED, length, ..header });
+        older.append(&mut block);
+    }
+    disk.remove(file.path()).unwrap();
+    let file = disk.create(file.path()).unwrap();
+    file.write_all_at(&older, 0).unwrap();
+    file.sync_data().unwrap();
+}
+
+#[test]
+fn a_log_of_before_is_read_and_forgets_its_voids() {
+    for seed in 0..20 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let disk = SimDisk::new(seed, SimOptions::default());
+        let mut kept = Vec::new();
+        grow(&disk, &mut rng, 2_000, 20, &mut kept);
+        let (pipeline, _) = open(&disk);
+        let appender = Appender { pipeline: pipeline.clone() };
+        for file in appender.closed_files() {
+            // Nothing is known of others.
+            *pipeline.voids.lock() = Voids::default();
+            appender.compact(&[file], Lsn::ZERO, Lsn::ZERO, &mut Keep(&kept)).unwrap();
+        }
+        let files = appender.closed_files();
+        pipeline.close().unwrap();
+        files.iter().for_each(|file| make_older(&disk, file));
+        let older = files.iter().map(|file| disk.contents(file.path()).unwrap().len()).sum::<usize>();
+        for life in 0..3 {
+            let (pipeline, found) = open(&disk);
+            assert_eq!(found, kept, "seed {seed}, life {life}");
+            let runs = pipeline.voids.lock().len();
+            let (_, files) = bytes_of(&pipeline);
+            assert!(runs as u64 <= 20 + files, "seed {seed}, life {life}: {runs} runs");
+            round(&pipeline, &mut rng, &kept, false);
+            pipeline.close().unwrap();
+        }
+        let (pipeline, found) = open(&disk);
+        assert_eq!(found, kept, "seed {seed}");
+        let (bytes, files) = bytes_of(&pipeline);
+        let bound = files * BYTES_A_FILE + 20 * BYTES_A_RECORD;
+        assert!(bytes <= bound && older as u64 > bound, "seed {seed}: {bytes} bytes, {older} before");
     }
 }
