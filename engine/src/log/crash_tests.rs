@@ -520,7 +520,7 @@ fn a_repaired_log_goes_on_and_is_compacted() {
             }
             world.settle(seed, &pipeline, under);
             (0..world.rng.random_range(0..6)).for_each(|_| world.compact(&pipeline));
-            world.disk = world.disk.crash(Crash::PowerLoss, seed, SimOptions::default());
+            world.disk = world.disk.crash(Crash::PowerLoss, world.rng.random(), SimOptions::default());
             if world.rng.random() {
                 world.spoil();
             }

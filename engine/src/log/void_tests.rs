@@ -197,11 +197,11 @@ fn make_older(disk: &SimDisk, file: &ClosedFile) {
 
 #[test]
 fn a_log_of_before_is_read_and_forgets_its_voids() {
-    for seed in 0..20 {
+    for seed in 0..10 {
         let mut rng = SmallRng::seed_from_u64(seed);
         let disk = SimDisk::new(seed, SimOptions::default());
         let mut kept = Vec::new();
-        grow(&disk, &mut rng, 2_000, 20, &mut kept);
+        grow(&disk, &mut rng, 6_000, 20, &mut kept);
         let (pipeline, _) = open(&disk);
         let appender = Appender { pipeline: pipeline.clone() };
         for file in appender.closed_files() {
