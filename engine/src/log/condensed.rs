@@ -472,6 +472,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_told_comes_behind_the_files_before() {
+        // A run goes over block 10, the end of the file before, where a repair has told of it.
+        let mut known = Voids::default();
+        known.note(&Void { from: 3, to: 10, first: Lsn(30), next: Lsn(110) }, (1, 1));
+        known.note(&Void { from: 12, to: 13, first: Lsn(120), next: Lsn(140) }, (1, 2));
+        let mut condenser = Condenser::new(&known, 0, 2..=2, 10);
+        for sequence in [11, 15] {
+            let own = Stretch { from: sequence, to: sequence, lsns: 10 };
+            let table = Table { own, is_void: false, voids: Vec::new() };
+            let part = Part { table, first: Lsn(sequence * 10), count: 0, records: &[] };
+            condenser.push(&part, |_, _| false).unwrap();
+        }
+        condenser.finish();
+        assert_eq!(condenser.told, [Void { from: 11, to: 13, first: Lsn(110), next: Lsn(140) }]);
+        let block = condenser.full.pop().unwrap();
+        assert_eq!(
+            read(&block).0.iter().map(|it| (it.from, it.to)).collect::<Vec<_>>(),
+            [(11, 13), (15, 15)]
+        );
+    }
+
+    #[test]
     fn groups_come_apart() {
         let mut group = Group::new();
         for key in ["a", "b", "c"] {
