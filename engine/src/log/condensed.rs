@@ -1,8 +1,8 @@
 //! A condensed block: what a compaction left of one block or of several that follow each other.
 //!
 //! ```text
-//!  body:  | sequences - 1 | lsns | voids | start | lsns | { gap, lsns, sequences - 1, lsns } ... | records | zeros |
-//!           varints
+//!  body:  | sequences - 1 | lsns | voids | start, lsns | { gap, lsns, sequences - 1, lsns } ... |
+//!           varints                                                            | records | zeros |
 //!
 //!  source, directory 0:  block 1 [Lsn 1-9]   block 3 [20-31]   block 4 [32-40]   block 7 [60-70]
 //!  condensed:            block 1-1 [1-9: 2, 5]                 block 7-7 [60-70: 61], void: 3-4 [20-40]
