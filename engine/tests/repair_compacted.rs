@@ -86,10 +86,13 @@ fn one_repair_is_enough_whatever_is_spoilt() {
             repair.truncate().unwrap();
         }
         disk.set_options(SimOptions::default());
-        for _ in 0..2 {
+        for _ in 0..4 {
             let store = Store::open(&disk, &options).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             assert!(store.last >= kept, "seed {seed}: up to {kept} was kept, {} is there", store.last);
-            (0..20).for_each(|_| _ = store.commit(&mut rng));
+            for _ in 0..20 {
+                store.commit(&mut rng);
+                compactions += u64::from(rng.random_bool(0.2) && store.compact_any(&mut rng));
+            }
             let Store { engine, _background, log, .. } = store;
             drop((engine, _background));
             log.close().unwrap();

@@ -146,6 +146,8 @@ pub struct Block {
     pub(super) body: Chunk,
     /// The blocks of the log that it stands for: itself, unless it is a condensed one.
     pub(super) own: Stretch,
+    /// Whether nothing is left of them, and others may tell so, too.
+    pub(super) is_void: bool,
     /// How many bytes of the log come behind it, once it is known where it stands.
     pub(super) behind: u64,
 }

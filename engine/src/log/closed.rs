@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::appender::Appender;
 use super::file::FileHeader;
 use super::pipeline::{Active, Pipeline};
+use super::voids::Teller;
 use crate::record::Lsn;
 
 /// What is in a file, or was before it was compacted.
@@ -116,6 +117,11 @@ impl ClosedFile {
     /// Its directory and number.
     pub fn place(&self) -> (usize, u64) {
         (self.directory(), self.header.number)
+    }
+
+    /// As it is named among those that tell of voids.
+    pub(super) fn teller(&self) -> Teller {
+        (self.header.stream, self.header.number)
     }
 
     /// Its records; `None` if it has none.

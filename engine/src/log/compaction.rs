@@ -14,6 +14,7 @@
 //!   header says which block that was, and a start that misses one up to there refuses.
 //! - The space of what was replaced comes back a moment later, when another thread has closed it
 //!   (`crate::io::Closer`): where there is little, the next compaction waits for that.
+//! - Blocks of which nothing is left in any directory are told of by one file: see `voids`.
 //! - Killed at any call, either the old files count or the new one: a start removes what is unfinished, and
 //!   what a compacted file stands for.
 //!
@@ -31,6 +32,7 @@ use super::format::{
     BLOCK_ALIGN_BYTES, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES, FormatError,
 };
 use super::identity::remove_if_there;
+use super::voids::Void;
 use crate::io::{Disk, DiskError, DiskFile, DiskResult, Outgoing};
 use crate::record::{Lsn, Write};
 
@@ -114,7 +116,7 @@ impl Appender {
             closer.settle();
         }
         let outcome = self.condense(files, timestamp, checkpoint, keeper);
-        let (mut file, compacted) = match outcome {
+        let (mut file, compacted, told) = match outcome {
             Ok(copied) => copied,
             Err(error) => {
                 // It may not even exist; whoever opens the log removes what is left.
@@ -141,6 +143,10 @@ impl Appender {
         }
         // If that failed the new name may not last, so the other files stay: a start removes them.
         published?;
+        // From now on others may rely on what it tells.
+        let mut known = self.pipeline.voids.lock();
+        told.iter().for_each(|void| known.note(void, last.teller()));
+        drop(known);
         let (_, others) = files.split_last().expect("there is a file to compact");
         for file in others {
             closer.outlive(disk, &file.path, || remove_if_there(disk, &file.path))?;
@@ -158,7 +164,7 @@ impl Appender {
         timestamp: Lsn,
         checkpoint: Lsn,
         keeper: &mut dyn Keeper,
-    ) -> Result<(ClosedFile, Compacted), CompactionError> {
+    ) -> Result<(ClosedFile, Compacted, Vec<Void>), CompactionError> {
         let (first, last) = (&files[0], files.last().expect("there is a file to compact"));
         // Only what can be lost no more is looked at.
         let ends = files.iter().map(|file| file.contents.last).max().unwrap_or(Lsn::ZERO);
@@ -169,6 +175,9 @@ impl Appender {
         if closed[places_of(&closed, files)] != *files {
             return Err(CompactionError::Stopped);
         }
+        let before = closed[..places_of(&closed, files).start].last();
+        let floor = before.filter(|file| file.header.stream == first.header.stream);
+        let floor = floor.map_or(0, |file| file.contents.last_sequence);
         drop(closed);
         let mut header = FileHeader { file_id: self.disk().random(), ..last.header };
         let newest_epoch = files.iter().max_by_key(|file| file.header.epoch).unwrap_or(last);
@@ -181,7 +190,11 @@ impl Appender {
         let file = create_over(&**self.disk(), &unfinished_path(&last.path))?;
         let mut copy = Copy::new(Outgoing::new(self.disk(), file), header.file_id)?;
         let mut compacted = Compacted::default();
-        let mut condenser = Condenser::default();
+        // Nobody else compacts, so that nobody waits for it.
+        let known = self.pipeline.voids.lock();
+        let first_number = *first.header.numbers().start();
+        let numbers = first_number..=last.header.number;
+        let mut condenser = Condenser::new(&known, last.header.stream, numbers, floor);
         for file in files {
             let source = self.disk().open(&file.path)?;
             compacted.bytes_before += file.bytes;
@@ -205,7 +218,6 @@ impl Appender {
         // What took the place of a record that was dropped has to be as safe as that was.
         keeper.settle(self, self.last())?;
         let durable = self.pipeline.durable.sequence();
-        let first_number = *first.header.numbers().start();
         let compaction = Compaction { timestamp, durable, first_number, base, checkpoint, needed, unfit };
         header.compaction = Some(compaction);
         let file = copy.outgoing.finish()?;
@@ -213,7 +225,8 @@ impl Appender {
         file.sync_data()?;
         compacted.bytes_after = copy.offset;
         compacted.records_after = copy.contents.records;
-        Ok((ClosedFile::new(&last.path, &header, copy.offset, copy.contents), compacted))
+        let file = ClosedFile::new(&last.path, &header, copy.offset, copy.contents);
+        Ok((file, compacted, condenser.told))
     }
 }
 
@@ -237,7 +250,7 @@ impl Copy {
     /// Writes the blocks that are full.
     fn write_all(
         &mut self,
-        condenser: &mut Condenser,
+        condenser: &mut Condenser<'_>,
         keeper: &mut dyn Keeper,
     ) -> Result<(), CompactionError> {
         for block in condenser.full.drain(..) {

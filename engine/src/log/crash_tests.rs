@@ -63,6 +63,8 @@ struct Dropper<'w> {
     world: &'w mut World,
     pipeline: &'w Arc<Pipeline>,
     salt: u64,
+    /// So many records of 64 are dropped.
+    share: u64,
     /// The newest record when one was dropped last.
     reason: Lsn,
 }
@@ -84,7 +86,7 @@ impl Keeper for Dropper<'_> {
     fn needs(&mut self, lsn: Lsn, _: &Write<'_>) -> bool {
         let appender = Appender { pipeline: self.pipeline.clone() };
         self.reason = appender.last();
-        let drops = (lsn.0 ^ self.salt).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62 == 0;
+        let drops = (lsn.0 ^ self.salt).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58 < self.share;
         if drops {
             let reason = self.world.dropped.entry(lsn).or_insert(self.reason);
             *reason = (*reason).min(self.reason);
@@ -225,7 +227,9 @@ impl World {
             end += 1;
         }
         let salt = self.rng.random();
-        let mut dropper = Dropper { world: self, pipeline, salt, reason: Lsn::ZERO };
+        // Of most blocks nothing is left, or of few.
+        let share = if self.rng.random() { 16 } else { 60 };
+        let mut dropper = Dropper { world: self, pipeline, salt, share, reason: Lsn::ZERO };
         // Whatever went wrong, everything is as it was.
         let _ = appender.compact(&files[first..end], Lsn::ZERO, Lsn::ZERO, &mut dropper);
     }
@@ -249,7 +253,9 @@ impl World {
             88..90 => pipeline.leave_files(),
             90..92 => pipeline.set_mode(any_mode(&mut self.rng)),
             92..93 => pipeline.claim(),
-            93..94 if under.is_empty() => self.compact(pipeline),
+            93..94 if under.is_empty() => {
+                (0..self.rng.random_range(1..4)).for_each(|_| self.compact(pipeline));
+            }
             94 => {
                 let mut options = self.any_faults();
                 options.crash_at = None;
@@ -483,15 +489,9 @@ fn a_spoilt_byte_is_noticed_or_lies_where_nothing_was_promised() {
             world.disk = world.disk.crash(Crash::Kill, seed, SimOptions::default());
         }
         let promised = promised(&world);
-        let paths: Vec<PathBuf> = world.disk.paths();
-        let path = &paths[world.rng.random_range(0..paths.len())];
-        let bytes = world.disk.contents(path).unwrap_or_default();
-        if bytes.is_empty() {
+        if !world.spoil() {
             continue;
         }
-        let used = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
-        let flip = 1 << world.rng.random_range(0..8);
-        world.disk.spoil(path, world.rng.random_range(0..=used), |byte| byte ^ flip);
         let outcome = Log::open(Arc::new(world.disk.clone()), world.options.clone()).and_then(read);
         match outcome {
             Err(OpenError::Damaged(_) | OpenError::TooNew { .. }) => refused += 1,
@@ -506,7 +506,62 @@ fn a_spoilt_byte_is_noticed_or_lies_where_nothing_was_promised() {
     assert!(refused > 0, "some damage hits what was promised");
 }
 
+#[test]
+fn a_repaired_log_goes_on_and_is_compacted() {
+    let mut repairs = 0;
+    'lives: for seed in 0..seeds() / 2 {
+        let mut world = World::new(seed);
+        for _ in 0..4 {
+            let Some((pipeline, _)) = world.open(seed) else { panic!("seed {seed}") };
+            let pipeline = Arc::new(pipeline);
+            let mut under = Vec::new();
+            for _ in 0..80 {
+                world.step_without_faults(&pipeline, &mut under);
+            }
+            world.settle(seed, &pipeline, under);
+            (0..world.rng.random_range(0..6)).for_each(|_| world.compact(&pipeline));
+            world.disk = world.disk.crash(Crash::PowerLoss, world.rng.random(), SimOptions::default());
+            if world.rng.random() {
+                world.spoil();
+                // Nothing says of the last blocks that they were durable.
+                (world.acknowledged, world.written) = (Lsn::ZERO, Lsn::ZERO);
+            }
+            let disk = Arc::new(world.disk.clone());
+            match Log::open(disk.clone(), world.options.clone()).and_then(read) {
+                Ok(_) => continue,
+                Err(OpenError::Damaged(_)) => {}
+                // Not everything that is refused can be repaired.
+                Err(_) => continue 'lives,
+            }
+            let mut reader = Log::examine(disk, &world.options.directories, true).unwrap();
+            if reader.survey().unwrap().recovered.blocks == 0 {
+                // Nobody knows where the log began if its first file is gone.
+                continue 'lives;
+            }
+            reader.truncate().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            repairs += 1;
+            // What they were dropped for is cut off.
+            world.dropped.values_mut().for_each(|reason| *reason = Lsn::ZERO);
+        }
+        assert!(world.open(seed).is_some(), "seed {seed}");
+    }
+    assert!(repairs > seeds() / 20, "{repairs} repairs");
+}
+
 impl World {
+    /// Changes a bit somewhere; `false` if nothing is there.
+    fn spoil(&mut self) -> bool {
+        let paths: Vec<PathBuf> = self.disk.paths();
+        let path = &paths[self.rng.random_range(0..paths.len())];
+        let bytes = self.disk.contents(path).unwrap_or_default();
+        let used = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+        let flip = 1 << self.rng.random_range(0..8);
+        if !bytes.is_empty() {
+            self.disk.spoil(path, self.rng.random_range(0..=used), |byte| byte ^ flip);
+        }
+        !bytes.is_empty()
+    }
+
     fn step_without_faults(&mut self, pipeline: &Arc<Pipeline>, under: &mut Vec<Under>) {
         self.step(pipeline, under);
         self.disk.set_options(SimOptions::default());

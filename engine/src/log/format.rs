@@ -27,8 +27,13 @@ pub(super) const BLOCK_CLOSED: u32 = 1;
 pub(super) const BLOCK_CLAIM: u32 = 2;
 /// The block has what a compaction left of one block or several: see `condensed`.
 pub(super) const BLOCK_CONDENSED: u32 = 4;
+/// The table of a condensed block tells of blocks of all directories; older software does not know that.
+pub(super) const BLOCK_TELLS: u32 = 8;
+/// Of the blocks that a condensed block stands for nothing is left, and others may tell so, too.
+pub(super) const BLOCK_VOID: u32 = 16;
 /// All flags of a block that this version knows.
-pub(super) const BLOCK_FLAGS_KNOWN: u32 = BLOCK_CLOSED | BLOCK_CLAIM | BLOCK_CONDENSED;
+pub(super) const BLOCK_FLAGS_KNOWN: u32 =
+    BLOCK_CLOSED | BLOCK_CLAIM | BLOCK_CONDENSED | BLOCK_TELLS | BLOCK_VOID;
 
 /// What a record says; the second byte holds the flags.
 pub(super) mod kind {

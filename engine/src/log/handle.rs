@@ -18,6 +18,7 @@ use super::options::{LogOptions, SyncMode};
 use super::pipeline::{Active, Lane, Pipeline, State};
 use super::reader::{Finished, Reader, Recovered};
 use super::status::LogStatus;
+use super::voids::Voids;
 use crate::io::{Disk, DiskLock, DiskResult};
 use crate::record::Lsn;
 use parking_lot::Mutex;
@@ -168,6 +169,7 @@ impl Reader {
         finished.era = Era { behind, after: finished.sequence };
         (finished.recovered.last, finished.recovered.base, finished.begins) = (behind, behind, behind);
         let replaced = std::mem::take(&mut finished.closed);
+        finished.voids = Voids::default();
         finished.into_log(Some(replaced))
     }
 }
@@ -243,6 +245,7 @@ pub(super) fn begin(finished: Finished) -> Result<(Pipeline, Vec<Box<dyn DiskLoc
     active.era = finished.era;
     let pipeline = Pipeline::new(disk, durable, active, template, &options);
     *pipeline.closed.lock() = finished.closed;
+    *pipeline.voids.lock() = finished.voids;
     Ok((pipeline, finished.locks))
 }
 

@@ -37,6 +37,9 @@ mod survey;
 mod tests;
 mod truncation;
 mod validity;
+#[cfg(test)]
+mod void_tests;
+mod voids;
 
 pub use appender::Appender;
 pub use block::Block;

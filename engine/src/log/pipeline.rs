@@ -25,6 +25,7 @@ use super::file::{Era, FileTemplate, LogFile};
 use super::format::{BLOCK_ALIGN_BYTES, BLOCK_CLAIM, BLOCK_HEADER_BYTES, FILE_HEADER_BYTES};
 use super::options::{LogOptions, SyncMode};
 use super::status::Counters;
+use super::voids::Voids;
 use crate::io::{Clock, Closer, Disk, DiskError};
 use crate::record::{Lsn, UnixMs};
 
@@ -68,6 +69,8 @@ pub(super) struct Pipeline {
     pub(super) last_error: Mutex<Option<(UnixMs, String)>>,
     /// The files that are written to no more, by directory and number.
     pub(super) closed: Mutex<Vec<ClosedFile>>,
+    /// What the files say of blocks of which nothing is left. Locked for as long as a compaction takes.
+    pub(super) voids: Mutex<Voids>,
     /// The log begins behind this record.
     pub(super) base: Lsn,
     /// Closes the files that compacted ones have replaced.
@@ -189,6 +192,7 @@ impl Pipeline {
             failures: AtomicU64::new(0),
             last_error: Mutex::default(),
             closed: Mutex::default(),
+            voids: Mutex::default(),
             base: options.base,
             closer: Closer::default(),
         }

@@ -5,7 +5,8 @@
 //!  directory 1:     42        45  xx     48        46 is missing: cut off if D <= 45, else damage
 //! ```
 //!
-//! - The longest prefix of consecutive sequences is kept.
+//! - The longest prefix of consecutive sequences is kept. Of blocks of which nothing is left several
+//!   directories may tell.
 //! - D is the highest sequence that anything whole says was durable: a block's `durable`, an epoch's `opened
 //!   after`.
 //! - Files of an era before the newest are no part of the log: see [`Era`].
@@ -24,6 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::block::Block;
 use super::closed::ClosedFile;
+use super::condensed::Told;
 use super::error::{Damage, OpenError};
 use super::file::{Compaction, Era, FileHeader, LSN_END, NUMBERS_END};
 use super::format::BLOCK_CLOSED;
@@ -31,6 +33,7 @@ use super::identity::{Directories, remove_pending};
 use super::options::LogOptions;
 use super::source::{Head, Source};
 use super::stream::{Fault, Found, StreamFile, read_ahead};
+use super::voids::{Void, Voids};
 use crate::io::{Disk, DiskLock, DiskResult};
 use crate::record::Lsn;
 
@@ -107,6 +110,8 @@ pub(super) struct Merged {
     /// The first block goes on from this record.
     begins: Lsn,
     checkpoint_wanted: Lsn,
+    /// The blocks of which nothing is left.
+    voids: Voids,
     /// Kept blocks above D.
     unsure: VecDeque<Unsure>,
     ended: bool,
@@ -259,22 +264,26 @@ impl Reader {
         self.state.durable
     }
 
-    /// Keeps the block that is next in a source; `None` if it is a void.
+    /// Keeps what is next in a source; `None` if that is no block.
     fn keep(&mut self, index: usize) -> Option<Block> {
         let state = &mut self.state;
         let source = &mut self.sources[index];
-        if let Some(&Found::Void(void)) = source.found.front() {
-            if self.examines {
-                source.untold.push((void, state.last.after(1)));
+        if let Some((told, teller)) = source.told()
+            && let Some(void) = state.void(&told)
+        {
+            if void.to > state.sequence {
+                (state.sequence, state.last) = (void.to, Lsn(void.next.0 - 1));
+                source.untold.extend(self.examines.then_some(void));
             }
-            (state.sequence, state.last) = (void.to, state.last.after(void.lsns));
+            state.voids.note(&void, teller);
         }
-        let (file, mut block) = self.sources[index].take()?;
+        let (file, mut block) = source.take()?;
         let header = block.header;
         state.bytes += header.length;
         block.behind = self.progress.bytes_total.saturating_sub(state.bytes);
-        state.sequence = header.sequence;
-        state.last = block.last();
+        if !block.is_void {
+            (state.sequence, state.last) = (header.sequence, block.last());
+        }
         state.durable = state.durable.max(header.durable);
         state.unsure.push_back(Unsure {
             sequence: header.sequence,
@@ -322,7 +331,7 @@ impl Reader {
                         bytes_cut += fault.bytes;
                         spoilt.get_or_insert(fault);
                     }
-                    Found::Void(_) => {}
+                    Found::Void { .. } => {}
                 }
             }
         }
@@ -418,6 +427,7 @@ impl Reader {
         Ok(Finished {
             era: self.state.era,
             begins: self.state.begins,
+            voids: self.state.voids,
             sequence: self.state.sequence,
             epoch: self.state.epoch + 1,
             next_numbers,
@@ -451,16 +461,38 @@ impl Merged {
             Head::Void(_) => (directory.to_path_buf(), 0),
         };
         let damaged = |what: String| Err(Damage::new(place.0, place.1, what));
+        let told = found.told();
         if sequence != self.sequence + 1 {
-            return damaged(format!("block {sequence} stands there once more"));
+            // Several may tell that nothing is left of a block, if they agree.
+            let agree = told.is_some_and(|told| self.agrees(&told));
+            return if agree { Ok(()) } else { damaged(format!("block {sequence} stands there once more")) };
         }
-        let Head::Block(block) = found else { return Ok(()) };
-        let first = block.first();
-        if self.sequence > 0 && first != self.last.after(1) {
-            let expected = self.last.after(1);
-            return damaged(format!("block {sequence} begins with record {first}, not {expected}"));
+        let first = match (told, found) {
+            (Some(told), _) => told.first,
+            (None, Head::Block(block)) => Some(block.first()),
+            (None, Head::Void(_)) => None,
+        };
+        let expected = self.last.after(1);
+        match first.filter(|first| self.sequence > 0 && *first != expected) {
+            Some(first) => damaged(format!("block {sequence} begins with record {first}, not {expected}")),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Whether nothing is left of those of the blocks that have been read, and the others go on behind them.
+    fn agrees(&self, told: &Told) -> bool {
+        let blocks = told.blocks;
+        let goes_on = || self.void(told).is_some_and(|void| void.next > self.last);
+        self.voids.run_of(blocks.from, blocks.to.min(self.sequence)).is_some()
+            && (blocks.to <= self.sequence || goes_on())
+    }
+
+    /// What is told, with its records: where they are not told they begin behind the last one, and nothing is
+    /// new where others have told of all.
+    fn void(&self, told: &Told) -> Option<Void> {
+        let is_next = told.blocks.from == self.sequence + 1;
+        let first = told.first.or_else(|| is_next.then(|| self.last.after(1)));
+        Told { first, ..*told }.void()
     }
 }
 
@@ -483,6 +515,8 @@ pub(super) struct Finished {
     pub(super) recovered: Recovered,
     /// The files that have something.
     pub(super) closed: Vec<ClosedFile>,
+    /// The blocks of which nothing is left.
+    pub(super) voids: Voids,
 }
 
 /// Sets aside all files but those of the newest era that counts, and returns that. The one behind `pending`

@@ -10,15 +10,15 @@ use crossbeam_channel::Receiver;
 
 use super::block::Block;
 use super::closed::Contents;
-use super::condensed::Stretch;
+use super::condensed::Told;
 use super::error::{Damage, OpenError};
 use super::file::{Era, FileHeader, file_name, file_number};
 use super::format::FILE_HEADER_BYTES;
 use super::identity::Directories;
 use super::stream::{Fault, Found, Message, StreamFile};
 use super::survey::Lost;
+use super::voids::{Teller, Void};
 use crate::io::Disk;
-use crate::record::Lsn;
 
 /// One directory's blocks on their way.
 pub(super) struct Source {
@@ -35,8 +35,8 @@ pub(super) struct Source {
     pub(super) incoming: Option<Receiver<Message>>,
     /// What has come and was not looked at.
     pub(super) found: VecDeque<Found>,
-    /// The voids that are kept since the last kept block, and their first records, if the log is examined.
-    pub(super) untold: Vec<(Stretch, Lsn)>,
+    /// The voids that are kept since the last kept block, if the log is examined.
+    pub(super) untold: Vec<Void>,
     /// The file of the first block that is not kept.
     pub(super) teller: Option<usize>,
     /// The spoilt stretches since the last kept block.
@@ -46,7 +46,7 @@ pub(super) struct Source {
 /// What comes next of a directory.
 pub(super) enum Head<'s> {
     Block(&'s Block),
-    Void(Stretch),
+    Void(Told),
 }
 
 impl Head<'_> {
@@ -54,7 +54,17 @@ impl Head<'_> {
     pub(super) fn from(&self) -> u64 {
         match self {
             Head::Block(block) => block.own.from,
-            Head::Void(void) => void.from,
+            Head::Void(told) => told.blocks.from,
+        }
+    }
+
+    /// What it tells, if nothing is left of them.
+    pub(super) fn told(&self) -> Option<Told> {
+        match self {
+            Head::Block(block) => {
+                block.is_void.then(|| Told { blocks: block.own, first: Some(block.first()) })
+            }
+            Head::Void(told) => Some(*told),
         }
     }
 }
@@ -184,7 +194,7 @@ impl Source {
     pub(super) fn head(&mut self) -> Result<Option<Head<'_>>, OpenError> {
         loop {
             match self.found.front() {
-                Some(Found::Block { .. } | Found::Void(_)) => break,
+                Some(Found::Block { .. } | Found::Void { .. }) => break,
                 Some(Found::Fault(_)) => {
                     if let Some(Found::Fault(fault)) = self.found.pop_front() {
                         self.faults.push(fault);
@@ -199,9 +209,20 @@ impl Source {
         }
         match self.found.front() {
             Some(Found::Block { block, .. }) => Ok(Some(Head::Block(block))),
-            Some(Found::Void(void)) => Ok(Some(Head::Void(*void))),
+            Some(Found::Void { told, .. }) => Ok(Some(Head::Void(*told))),
             _ => Ok(None),
         }
+    }
+
+    /// What [`Source::head`] showed, if nothing is left of those blocks, and its file.
+    pub(super) fn told(&self) -> Option<(Told, Teller)> {
+        let (file, head) = match self.found.front()? {
+            Found::Block { file, block } => (*file, Head::Block(block)),
+            Found::Void { file, told } => (*file, Head::Void(*told)),
+            Found::Fault(_) => return None,
+        };
+        let header = &self.files[file].header;
+        head.told().map(|told| (told, (header.stream, header.number)))
     }
 
     /// Takes what [`Source::head`] showed; `None` for a void.
@@ -225,7 +246,7 @@ impl Source {
                 lost.records += u64::from(block.count());
                 lost.bytes += block.header.length;
             }
-            Found::Void(_) => {}
+            Found::Void { .. } => {}
             Found::Fault(fault) => {
                 let file = self.files.iter().position(|file| file.path == fault.path);
                 let file = file.expect("a spoilt stretch is in a file that was read");

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::ahead::{Ahead, Chunk};
 use super::block::{Block, BlockFault, BlockHeader};
-use super::condensed::{Stretch, Table};
+use super::condensed::{Table, Told};
 use super::error::OpenError;
 use super::file::FileHeader;
 use super::format::{BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES};
@@ -37,7 +37,7 @@ pub(super) enum Found {
     /// A whole block.
     Block { file: usize, block: Block },
     /// Blocks of which a compaction has left nothing.
-    Void(Stretch),
+    Void { file: usize, told: Told },
     /// Bytes that are none.
     Fault(Fault),
 }
@@ -168,10 +168,12 @@ impl Scan<'_> {
                         reason: format!("the block at byte {offset}: {error}"),
                     })?;
                     body = body.part(body.len() - rest.len()..body.len());
-                    self.found.extend(table.voids.into_iter().map(Found::Void));
+                    let Table { own, is_void, voids } = table;
+                    let file = self.file.index;
+                    self.found.extend(voids.into_iter().map(|told| Found::Void { file, told }));
                     let path = self.file.path.clone();
-                    let block = Block { header, path, offset, body, own: table.own, behind: 0 };
-                    self.found.push(Found::Block { file: self.file.index, block });
+                    let block = Block { header, path, offset, body, own, is_void, behind: 0 };
+                    self.found.push(Found::Block { file, block });
                 }
                 Ok(length)
             }

@@ -17,13 +17,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::condensed::{Condenser, Part, Table};
+use super::condensed::Condenser;
 use super::error::OpenError;
 use super::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
 use super::identity::{IDENTITY_FILE, end_repair};
 use super::reader::Reader;
 use super::source::Source;
 use super::stream::StreamFile;
+use super::voids::Voids;
 use crate::io::{Disk, DiskFile, DiskResult};
 use crate::record::Lsn;
 
@@ -122,12 +123,12 @@ fn tell_voids(disk: &dyn Disk, source: &mut Source) -> DiskResult<()> {
     let unfinished = unfinished_path(&file.path);
     let replacement = create_over(disk, &unfinished)?;
     copy_bytes(&*file.file, &*replacement, tally.kept_bytes)?;
-    let mut condenser = Condenser::default();
-    for (own, first) in source.untold.drain(..) {
-        let part = Part { table: Table { own, voids: Vec::new() }, first, count: 0, records: &[] };
-        condenser.push(&part, |_, _| false).expect("no records are always understood");
-        tally.contents.add(own.to, first, Lsn(first.0 + own.lsns - 1));
-        tally.contents.records -= own.lsns;
+    let (known, number) = (Voids::default(), file.header.number);
+    let mut condenser = Condenser::new(&known, file.header.stream, number..=number, 0);
+    for void in source.untold.drain(..) {
+        condenser.end_with(void);
+        tally.contents.add(void.to, void.first, Lsn(void.next.0 - 1));
+        tally.contents.records -= void.next.0 - void.first.0;
     }
     condenser.finish();
     let (mut offset, mut buffer) = (tally.kept_bytes, Vec::new());
