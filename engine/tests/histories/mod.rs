@@ -3,7 +3,7 @@
 // Each test file uses a part of this.
 #![allow(dead_code)]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,6 +22,8 @@ use tarn_engine::{KeyHash, ScanBudget};
 
 pub const DATABASES: u8 = 3;
 pub const NOW: u64 = 1_000;
+/// Keys of a database that are written to, unless a test wants others.
+pub const KEYS: u8 = 12;
 /// So small that most entries that a compaction renews are renewed in parts.
 pub const PART_BYTES: usize = 50;
 
@@ -78,6 +80,8 @@ pub struct Store {
     pub log: Log,
     pub last: Lsn,
     pub clock: Arc<ManualClock>,
+    /// How many keys of a database are written to.
+    pub keys: Cell<u8>,
     /// A key that is written to more often than others, but seldom said anew as a whole.
     pub favourite: RefCell<Option<(u8, Vec<u8>)>>,
 }
@@ -111,7 +115,8 @@ impl Store {
             .compactor()
             .checkpoint_ended(checkpoints.and_then(Checkpoints::current).map(|found| found.cut));
         let (favourite, last) = (RefCell::default(), opened.recovered.last);
-        Ok(Store { engine, _background: background, log: opened.log, last, clock, favourite })
+        let keys = Cell::new(KEYS);
+        Ok(Store { engine, _background: background, log: opened.log, last, clock, keys, favourite })
     }
 
     pub fn files(&self) -> Vec<ClosedFile> {
@@ -136,7 +141,7 @@ impl Store {
             5..9 => return Write::Swap { a: db, b: (db + 1) % DATABASES },
             _ => {}
         }
-        let mut name = format!("k{}", rng.random_range(0..12)).into_bytes();
+        let mut name = format!("k{}", rng.random_range(0..self.keys.get())).into_bytes();
         let mut dice = rng.random_range(0..12);
         let mut db = db;
         if let Some((its_db, key)) = &*self.favourite.borrow()
