@@ -44,8 +44,10 @@ fn renew<'e>(
     match renewal.as_mut().map(Renewal::step) {
         None => {
             let favourite = store.favourite.borrow().clone().filter(|_| rng.random_bool(0.7));
-            let any =
-                || (rng.random_range(0..DATABASES), format!("k{}", rng.random_range(0..store.keys.get())).into_bytes());
+            let any = || {
+                let number = rng.random_range(0..store.keys.get());
+                (rng.random_range(0..DATABASES), format!("k{number}").into_bytes())
+            };
             let (db, name) = favourite.unwrap_or_else(any);
             *renewal = Renewal::begin(engine, db, &name, rng.random_range(1..6));
             *store.favourite.borrow_mut() = renewal.is_some().then_some((db, name));

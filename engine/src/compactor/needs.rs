@@ -2,8 +2,8 @@
 //!
 //! By kind of record:
 //! - a put, an element, an image, an expiry: unless its bit says that a newer one took its place, or its
-//!   database was flushed. What a start has found in its checkpoint may lack bits, so the entry is asked, too,
-//!   whether the record is the newest of what it says;
+//!   database was flushed. What a start has found in its checkpoint may lack bits, so the entry is asked,
+//!   too, whether the record is the newest of what it says;
 //! - a change of a list or of a part of a string: while the entry is made of it, which the entry knows
 //!   (`Entry::base`), so it is asked, where it is now;
 //! - a removal (a key, an element, a database): as long as a file may hold an older record of what it took
@@ -103,7 +103,7 @@ impl Needs<'_> {
 
     /// Whether a file, or a checkpoint, may have what a removal took away.
     fn needs_removal(&self, lsn: Lsn) -> bool {
-        // Of elements up to there, old ones are kept too.
+        // Of elements up to there, older versions kept old ones, too.
         lsn >= self.removals_end || lsn <= self.engine.validity().complete_after()
     }
 
