@@ -31,6 +31,7 @@ fn whatever_is_compacted_the_store_comes_back_as_it_was() {
         history.insert(Lsn::ZERO, vec![Vec::new(); usize::from(DATABASES)]);
         let mut acknowledged = Lsn::ZERO;
         for life in 0..rng.random_range(2..7) {
+            let puts = puts_in(&disk, &options);
             let store = Store::open(&disk, &options)
                 .unwrap_or_else(|error| panic!("seed {seed}: {error}; the log:\n{}", story(&disk, &options)));
             store.keys.set(keys);
@@ -38,6 +39,8 @@ fn whatever_is_compacted_the_store_comes_back_as_it_was() {
             history.split_off(&store.last.after(1));
             let found = contents_of(&store.engine);
             assert_eq!(Some(&found), history.get(&store.last), "seed {seed}, life {life}, at {}", store.last);
+            let untold = puts.iter().find(|put| !store.is_told(put));
+            assert_eq!(untold, None, "seed {seed}, life {life}: it is gone, and not marked");
             if rng.random_bool(0.6) {
                 let crash_at = Some(disk.calls() + rng.random_range(1..150));
                 let mut faults = SimOptions { crash_at, ..SimOptions::default() };

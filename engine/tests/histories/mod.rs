@@ -132,6 +132,21 @@ impl Store {
         Some((entry.kind(), length))
     }
 
+    /// Whether what a record puts is still there, or a bit says that it is not: else nothing would ever.
+    pub fn is_told(&self, (lsn, (db, key), kind, name): &Put) -> bool {
+        let validity = self.engine.validity();
+        let Some(db) = validity.place_now(*db, *lsn).filter(|_| validity.is_valid(*lsn)) else { return true };
+        let session = self.engine.enter(0);
+        let latched = session.latch(&[(db, KeyHash::of(key))], Access::Read, NOW);
+        let Some(entry) = latched.get(db, key).filter(|entry| entry.kind() == *kind) else { return false };
+        match entry.value() {
+            ValueRef::Hash(hash) => hash.get(name).is_some(),
+            ValueRef::Set(set) => set.contains(name),
+            ValueRef::ZSet(zset) => zset.score(name).is_some(),
+            _ => false,
+        }
+    }
+
     /// A write that fits. Keys change their kinds, and small ones become empty often.
     pub fn any_write(&self, rng: &mut SmallRng) -> Write<'static> {
         let db = rng.random_range(0..DATABASES);
@@ -298,6 +313,29 @@ pub fn records_of(disk: &SimDisk, options: &LogOptions, wanted: &str) -> usize {
         }
     }
     count
+}
+
+/// A record that puts an element with a name: its number, database and key, the kind, the element.
+pub type Put = (Lsn, (u8, Vec<u8>), Kind, Vec<u8>);
+
+/// All such records that are in a log; none if there is no log.
+pub fn puts_in(disk: &SimDisk, options: &LogOptions) -> Vec<Put> {
+    let mut puts = Vec::new();
+    let Ok(mut reader) = Log::read(Arc::new(disk.clone()), options.clone()) else { return puts };
+    while let Some(block) = reader.next_block().unwrap() {
+        for record in block.records() {
+            let record = record.unwrap();
+            let Write::Key { db, key, change } = record.write else { continue };
+            let (kind, name) = match change {
+                Change::HashPut { field, .. } => (Kind::Hash, field),
+                Change::SetAdd { member } => (Kind::Set, member),
+                Change::ZSetPut { member, .. } => (Kind::ZSet, member),
+                _ => continue,
+            };
+            puts.push((record.lsn, (db, key.to_vec()), kind, name.to_vec()));
+        }
+    }
+    puts
 }
 
 /// All records that are in a log, a line each.
