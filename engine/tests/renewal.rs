@@ -6,7 +6,7 @@
 mod histories;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ struct Done {
     cut_short: u64,
     compactions: u64,
     checkpoints: u64,
+    moved_away: u64,
 }
 
 /// Begins a renewal, or goes on with the one that is under way.
@@ -43,8 +44,10 @@ fn renew<'e>(
     match renewal.as_mut().map(Renewal::step) {
         None => {
             let favourite = store.favourite.borrow().clone().filter(|_| rng.random_bool(0.7));
-            let any =
-                || (rng.random_range(0..DATABASES), format!("k{}", rng.random_range(0..12)).into_bytes());
+            let any = || {
+                let number = rng.random_range(0..store.keys.get());
+                (rng.random_range(0..DATABASES), format!("k{number}").into_bytes())
+            };
             let (db, name) = favourite.unwrap_or_else(any);
             *renewal = Renewal::begin(engine, db, &name, rng.random_range(1..6));
             *store.favourite.borrow_mut() = renewal.is_some().then_some((db, name));
@@ -69,23 +72,37 @@ fn save(store: &Store, checkpoints: &Checkpoints) -> bool {
     taken
 }
 
-/// Random histories; `saves` says how often a checkpoint is taken.
-fn play(saves: f64, crashes: f64) -> Done {
+/// How often what happens in a random history.
+#[derive(Clone, Copy, Default)]
+struct Odds {
+    /// That a checkpoint is taken, in a step.
+    saves: f64,
+    /// That the machine dies, in a life.
+    crashes: f64,
+    /// That the checkpoint is moved away before a start.
+    moves_away: f64,
+}
+
+/// Random histories.
+fn play(Odds { saves, crashes, moves_away }: Odds) -> Done {
     let mut done = Done::default();
     for seed in first_seed()..first_seed() + seeds() {
         let mut rng = SmallRng::seed_from_u64(seed);
         let options = options(&mut rng);
-        let rewrites = saves > 0.0 && rng.random_bool(0.3);
+        let rewrites = saves > 0.0 && moves_away == 0.0 && rng.random_bool(0.3);
+        let (keys, mut moved_away) = ([3, KEYS][seed as usize % 2], 0);
         let mut disk = SimDisk::new(seed, SimOptions::default());
         let mut history: BTreeMap<Lsn, Contents> = BTreeMap::new();
         history.insert(Lsn::ZERO, vec![Vec::new(); usize::from(DATABASES)]);
         let mut acknowledged = Lsn::ZERO;
         for life in 0..rng.random_range(2..7) {
             let shared = Arc::new(disk.clone());
-            let checkpoints =
-                (saves > 0.0).then(|| Checkpoints::open(shared, Path::new("/checkpoints")).unwrap());
+            moved_away += u64::from(rng.random_bool(moves_away));
+            let directory = PathBuf::from(format!("/checkpoints{moved_away}"));
+            let checkpoints = (saves > 0.0).then(|| Checkpoints::open(shared, &directory).unwrap());
             let store = Store::open_on(&disk, &options, checkpoints.as_ref())
                 .unwrap_or_else(|error| panic!("seed {seed}: {error}; the log:\n{}", story(&disk, &options)));
+            store.keys.set(keys);
             let told = CompactionOptions { rewrites, ..store.engine.compactor().options() };
             store.engine.compactor().set_options(told);
             assert!(store.last >= acknowledged, "seed {seed}, life {life}: {acknowledged} is lost");
@@ -93,6 +110,7 @@ fn play(saves: f64, crashes: f64) -> Done {
             let found = contents_of(&store.engine);
             let at = store.last;
             if Some(&found) != history.get(&at) {
+                drop(store);
                 let log = story(&disk, &options);
                 let expected = history.get(&at);
                 panic!("seed {seed}, life {life}, at {at}\nfound {found:?}\nnot   {expected:?}\n{log}");
@@ -148,6 +166,7 @@ fn play(saves: f64, crashes: f64) -> Done {
                 disk = disk.crash(crash, rng.random(), SimOptions::default());
             }
         }
+        done.moved_away += moved_away;
     }
     println!("{done:?}");
     done
@@ -155,15 +174,22 @@ fn play(saves: f64, crashes: f64) -> Done {
 
 #[test]
 fn whatever_is_renewed_in_pieces_the_store_comes_back_as_it_was() {
-    let done = play(0.0, 0.5);
+    let done = play(Odds { crashes: 0.5, ..Odds::default() });
     let enough = [done.renewals / 10, done.parts / 10, done.given_up, done.cut_short, done.compactions];
     assert!(enough.iter().all(|count| *count > seeds() / 2), "{done:?}");
 }
 
 #[test]
 fn checkpoints_may_be_taken_within_a_renewal() {
-    let done = play(0.03, 0.3);
+    let done = play(Odds { saves: 0.03, crashes: 0.3, ..Odds::default() });
     assert!(done.renewals > 5 * seeds() && done.checkpoints > seeds(), "{done:?}");
+}
+
+#[test]
+fn the_log_alone_tells_the_same_when_its_checkpoint_is_moved_away() {
+    let done = play(Odds { saves: 0.03, crashes: 0.1, moves_away: 0.4 });
+    let enough = [done.renewals, done.compactions, done.checkpoints, done.moved_away];
+    assert!(enough.iter().all(|count| *count > seeds()), "{done:?}");
 }
 
 /// What is in the log in all.

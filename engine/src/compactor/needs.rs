@@ -2,7 +2,8 @@
 //!
 //! By kind of record:
 //! - a put, an element, an image, an expiry: unless its bit says that a newer one took its place, or its
-//!   database was flushed;
+//!   database was flushed. What a start has found in its checkpoint may lack bits, so the entry is asked,
+//!   too, whether the record is the newest of what it says;
 //! - a change of a list or of a part of a string: while the entry is made of it, which the entry knows
 //!   (`Entry::base`), so it is asked, where it is now;
 //! - a removal (a key, an element, a database): as long as a file may hold an older record of what it took
@@ -93,11 +94,8 @@ impl Needs<'_> {
                 }
                 match lsn > validity.complete_after() {
                     true => !self.look.has_upheavals || validity.place_now(*db, lsn).is_some(),
-                    false => {
-                        let kind = change.kind();
-                        let is_made_of = |entry: &Entry| entry.may_be_made_of(lsn, kind);
-                        self.engine.place_if(*db, key, lsn, is_made_of).is_some()
-                    }
+                    // It was not replayed, so who replaced it set no bit.
+                    false => self.engine.place_if(*db, key, lsn, |entry| entry.has_of(lsn, change)).is_some(),
                 }
             }
         }
@@ -105,7 +103,7 @@ impl Needs<'_> {
 
     /// Whether a file, or a checkpoint, may have what a removal took away.
     fn needs_removal(&self, lsn: Lsn) -> bool {
-        // Of elements up to there, old ones are kept too.
+        // Of elements up to there, older versions kept old ones, too.
         lsn >= self.removals_end || lsn <= self.engine.validity().complete_after()
     }
 

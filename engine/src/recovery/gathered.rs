@@ -170,6 +170,10 @@ fn apply_one(
         _ => true,
     };
     let (mut effect, fits) = segment.apply(hash, key, change, lsn, &Readers::default(), retired);
+    if !fits && matches!(change, Change::HashPut { .. } | Change::SetAdd { .. } | Change::ZSetPut { .. }) {
+        // What ended it is behind it, or the start is refused; and no entry has it, to tell that it ended.
+        retired.lsns.push(lsn);
+    }
     match *change {
         Change::Put { .. } | Change::Image { .. } | Change::Delete if fits => {
             loose.forget(db, key, retired);

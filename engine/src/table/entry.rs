@@ -142,8 +142,32 @@ impl Entry {
         header.kind == Kind::String && header.base.is_none() && !header.sticky
     }
 
-    /// Whether the entry may need the record `lsn` of its key, which makes or changes a value of this kind,
-    /// or an expiry if there is none. Elements are not asked for theirs.
+    /// Whether the record `lsn` of the key, which said `change`, is the newest of what it says: of a whole
+    /// value, of an element, or of an expiry. So the entry needs it.
+    pub(crate) fn has_of(&self, lsn: Lsn, change: &Change<'_>) -> bool {
+        let newest = match change {
+            Change::Expire(_) => self.expiry_record(),
+            Change::HashPut { field: name, .. }
+            | Change::SetAdd { member: name }
+            | Change::ZSetPut { member: name, .. } => self.element_lsn(name),
+            _ => Some(self.base()),
+        };
+        newest == Some(lsn)
+    }
+
+    /// The newest record of an element with a name.
+    fn element_lsn(&self, name: &[u8]) -> Option<Lsn> {
+        let found = match self.value() {
+            ValueRef::Set(set) => set.form.find(name),
+            ValueRef::ZSet(zset) => zset.index.find(name),
+            ValueRef::Hash(hash) => hash.form.find(name),
+            ValueRef::String(_) | ValueRef::List(_) => None,
+        };
+        found.map(|item| item.lsn())
+    }
+
+    /// Whether the entry may need the record `lsn` of its key, which changes a value of this kind in part or
+    /// belongs to a renewal of it. Elements are not asked for theirs.
     pub(crate) fn may_be_made_of(&self, lsn: Lsn, kind: Option<Kind>) -> bool {
         let has_elements = matches!(self.kind(), Kind::Hash | Kind::Set | Kind::ZSet);
         kind.is_none_or(|kind| kind == self.kind()) && (has_elements || self.base() <= lsn)

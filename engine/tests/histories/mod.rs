@@ -3,7 +3,7 @@
 // Each test file uses a part of this.
 #![allow(dead_code)]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,6 +22,8 @@ use tarn_engine::{KeyHash, ScanBudget};
 
 pub const DATABASES: u8 = 3;
 pub const NOW: u64 = 1_000;
+/// Keys of a database that are written to, unless a test wants others.
+pub const KEYS: u8 = 12;
 /// So small that most entries that a compaction renews are renewed in parts.
 pub const PART_BYTES: usize = 50;
 
@@ -78,6 +80,8 @@ pub struct Store {
     pub log: Log,
     pub last: Lsn,
     pub clock: Arc<ManualClock>,
+    /// How many keys of a database are written to.
+    pub keys: Cell<u8>,
     /// A key that is written to more often than others, but seldom said anew as a whole.
     pub favourite: RefCell<Option<(u8, Vec<u8>)>>,
 }
@@ -111,7 +115,8 @@ impl Store {
             .compactor()
             .checkpoint_ended(checkpoints.and_then(Checkpoints::current).map(|found| found.cut));
         let (favourite, last) = (RefCell::default(), opened.recovered.last);
-        Ok(Store { engine, _background: background, log: opened.log, last, clock, favourite })
+        let keys = Cell::new(KEYS);
+        Ok(Store { engine, _background: background, log: opened.log, last, clock, keys, favourite })
     }
 
     pub fn files(&self) -> Vec<ClosedFile> {
@@ -127,6 +132,21 @@ impl Store {
         Some((entry.kind(), length))
     }
 
+    /// Whether what a record puts is still there, or a bit says that it is not: else nothing would ever.
+    pub fn is_told(&self, (lsn, (db, key), kind, name): &Put) -> bool {
+        let validity = self.engine.validity();
+        let Some(db) = validity.place_now(*db, *lsn).filter(|_| validity.is_valid(*lsn)) else { return true };
+        let session = self.engine.enter(0);
+        let latched = session.latch(&[(db, KeyHash::of(key))], Access::Read, NOW);
+        let Some(entry) = latched.get(db, key).filter(|entry| entry.kind() == *kind) else { return false };
+        match entry.value() {
+            ValueRef::Hash(hash) => hash.get(name).is_some(),
+            ValueRef::Set(set) => set.contains(name),
+            ValueRef::ZSet(zset) => zset.score(name).is_some(),
+            _ => false,
+        }
+    }
+
     /// A write that fits. Keys change their kinds, and small ones become empty often.
     pub fn any_write(&self, rng: &mut SmallRng) -> Write<'static> {
         let db = rng.random_range(0..DATABASES);
@@ -136,7 +156,7 @@ impl Store {
             5..9 => return Write::Swap { a: db, b: (db + 1) % DATABASES },
             _ => {}
         }
-        let mut name = format!("k{}", rng.random_range(0..12)).into_bytes();
+        let mut name = format!("k{}", rng.random_range(0..self.keys.get())).into_bytes();
         let mut dice = rng.random_range(0..12);
         let mut db = db;
         if let Some((its_db, key)) = &*self.favourite.borrow()
@@ -293,6 +313,29 @@ pub fn records_of(disk: &SimDisk, options: &LogOptions, wanted: &str) -> usize {
         }
     }
     count
+}
+
+/// A record that puts an element with a name: its number, database and key, the kind, the element.
+pub type Put = (Lsn, (u8, Vec<u8>), Kind, Vec<u8>);
+
+/// All such records that are in a log; none if there is no log.
+pub fn puts_in(disk: &SimDisk, options: &LogOptions) -> Vec<Put> {
+    let mut puts = Vec::new();
+    let Ok(mut reader) = Log::read(Arc::new(disk.clone()), options.clone()) else { return puts };
+    while let Some(block) = reader.next_block().unwrap() {
+        for record in block.records() {
+            let record = record.unwrap();
+            let Write::Key { db, key, change } = record.write else { continue };
+            let (kind, name) = match change {
+                Change::HashPut { field, .. } => (Kind::Hash, field),
+                Change::SetAdd { member } => (Kind::Set, member),
+                Change::ZSetPut { member, .. } => (Kind::ZSet, member),
+                _ => continue,
+            };
+            puts.push((record.lsn, (db, key.to_vec()), kind, name.to_vec()));
+        }
+    }
+    puts
 }
 
 /// All records that are in a log, a line each.
