@@ -164,10 +164,8 @@ impl<'e> Renewal<'e> {
         let (kind, length, base) = (entry.kind(), entry.length(), entry.renewable_base()?);
         let write = |change| Write::Key { db, key: key.to_vec().into(), change };
         let mut batch = Batch::from_iter([write(Change::RenewalBegins { kind, length })]);
-        let complete_after = engine.validity().complete_after();
-        if entry.expiry_record().is_none_or(|lsn| lsn <= complete_after) {
-            // The record that began the value says when the key expires, and will be dropped; as may one of
-            // its own of which it is not known whether it was replaced.
+        if entry.expiry_record().is_none() {
+            // The record that began the value says when the key expires, and will be dropped.
             batch.push(write(Change::Expire(entry.expiry())));
         }
         if !engine.frontier().begin(hash, base, length) {

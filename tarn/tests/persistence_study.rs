@@ -93,7 +93,7 @@ fn every_model_is_loaded_and_started_from_and_not_measured_twice() {
     }
     std::fs::remove_file(&results).unwrap();
     let missing = tarn(&words);
-    assert!(String::from_utf8(missing.stderr).unwrap().contains("no measurements of models"));
+    assert!(String::from_utf8(missing.stderr).unwrap().contains("no measurements of persistence"));
     let mut left: Vec<_> =
         std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();

@@ -88,7 +88,7 @@ fn checkpoints_are_taken_under_load_and_not_measured_twice() {
     assert!(page.contains("Not measured: tarn lab run store --only giants"));
     std::fs::remove_file(&results).unwrap();
     let missing = tarn(&["lab", "report", "store", "--json", results.to_str().unwrap()]);
-    assert!(String::from_utf8(missing.stderr).unwrap().contains("no measurements of checkpoints"));
+    assert!(String::from_utf8(missing.stderr).unwrap().contains("no measurements of store"));
     let mut left: Vec<_> =
         std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();

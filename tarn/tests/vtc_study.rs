@@ -80,7 +80,7 @@ fn checkpoints_of_every_kind_are_taken_and_not_measured_twice() {
     assert!(page.contains("Not measured: tarn lab run vtc --only files"));
     std::fs::remove_file(&results).unwrap();
     let missing = tarn(&words);
-    assert!(String::from_utf8(missing.stderr).unwrap().contains("no measurements of the log"));
+    assert!(String::from_utf8(missing.stderr).unwrap().contains("no measurements of vtc"));
     let mut left: Vec<_> =
         std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();

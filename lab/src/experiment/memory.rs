@@ -11,11 +11,11 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::error::Result;
-use crate::load::{Arg, KeyChoice, Keys, Request};
+use crate::load::{Arg, KeyChoice, Keys, Mix, Request};
 use crate::process::Memory;
 use crate::report::{Bound, Goal, Report, Run, number_cell, table, thousands};
 use crate::server::{Persistence, Product};
-use crate::setting::{Contender, Setting};
+use crate::setting::{self, Contender, Setting};
 use crate::ycsb;
 
 /// What `tarn lab list` says.
@@ -112,7 +112,9 @@ fn measure(
     product: Product,
     persistence: Persistence,
 ) -> Result<(Memory, Memory)> {
-    let (plan, dir) = setting.plan(product, persistence)?;
+    let (mut plan, dir) = setting.plan(product, persistence)?;
+    let overwrites = product == Product::Tarn && persistence == Persistence::Everysec && kind.name == STRINGS;
+    plan.compacts = overwrites;
     let contender = setting.contender(product.name(), plan, dir)?;
     let empty = contender.server.memory()?;
     let what = format!("load {} into {}", kind.name, product.name());
@@ -143,7 +145,7 @@ fn measure(
             "resident_by_values_keys_names": full.resident_bytes as f64 / raw_all,
         }),
     })?;
-    if product == Product::Tarn && persistence == Persistence::Everysec && kind.name == STRINGS {
+    if overwrites {
         overwrite(setting, report, kind, &contender)?;
     }
     Ok((empty, full))
@@ -154,9 +156,10 @@ fn measure(
 fn overwrite(setting: &Setting, report: &mut Report, kind: &Kind, contender: &Contender) -> Result<()> {
     let mut most = 0;
     for look in 0..LOOKS {
-        let keys = Keys::new(KeyChoice::Uniform, kind.records);
+        let mix = Mix::of(kind.request.clone(), Keys::new(KeyChoice::Uniform, kind.records));
         let what = format!("write over {} ({} of {LOOKS})", kind.name, look + 1);
-        setting.fill(&contender.server, &what, kind.records / LOOKS, kind.request.clone(), keys)?;
+        let seed = setting.seed.wrapping_add(1 + look);
+        setting::fill(&contender.server, &what, kind.records / LOOKS, mix, seed)?;
         let bytes = contender.server.info_number("persistence", "log_validity_bytes")?;
         most = most.max(bytes.unwrap_or_default());
     }

@@ -131,8 +131,9 @@ fn times_alone(setting: &Setting) -> u32 {
 /// any of them, so that about half of a log is needless.
 fn alone(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Course> {
     let mut course = Course::default();
-    for _ in 0..times_alone(setting) {
-        trial.fill(setting, cell, KeyChoice::Uniform)?;
+    for number in 0..times_alone(setting) {
+        let seed = setting.seed.wrapping_add(1 + u64::from(number));
+        trial.fill(cell, KeyChoice::Uniform, seed)?;
         wait_until_quiet(trial)?;
         course.taken.push(checkpoint_alone(trial)?);
     }

@@ -75,15 +75,15 @@ impl Trial {
         let server = plan.start()?;
         let version = server.version()?;
         let trial = Trial { variant: cell.variant, version, server, dir, log_dirs };
-        trial.fill(setting, cell, KeyChoice::Sequential)?;
+        trial.fill(cell, KeyChoice::Sequential, setting.seed)?;
         Ok(trial)
     }
 
     /// Writes as many whole records as there are.
-    pub fn fill(&self, setting: &Setting, cell: &Cell, choice: KeyChoice) -> Result<()> {
+    pub fn fill(&self, cell: &Cell, choice: KeyChoice, seed: u64) -> Result<()> {
         let mix = Mix::of(ycsb::insert(), Keys::new(choice, cell.records));
         let group = Group { name: "fill", connections: 8, pace: Pace::Closed { pipeline: 32 }, mix };
-        let load = Load::new(self.server.address(), vec![group], Until::Requests(cell.records), setting.seed);
+        let load = Load::new(self.server.address(), vec![group], Until::Requests(cell.records), seed);
         load.run(|_| ())?.check()?;
         Ok(())
     }
