@@ -8,7 +8,8 @@
 //! - A file whose last name goes while nobody has it open is freed by the call that takes the name. One that
 //!   is open is freed when the last who has it open closes it.
 //! - No more than [`WAITING_MAX`] files wait, so that little space is taken that no name stands for: who
-//!   hands over one more waits. Who finds no room calls [`Closer::settle`] and tries again.
+//!   hands over one more waits. Who finds no room for a new file calls [`Closer::settle`], and tries again
+//!   if anything was closed since.
 //! - While nobody runs it, who hands over a file closes it.
 
 use std::collections::VecDeque;
@@ -32,8 +33,10 @@ pub struct Closer {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Arc<dyn DiskFile>>,
-    /// One is being closed.
-    closing: bool,
+    /// Files that lose their name or have lost it, and are open.
+    nameless: usize,
+    /// How many have been closed.
+    closed: u64,
     /// Somebody closes what is handed over.
     runs: bool,
     ended: bool,
@@ -44,6 +47,7 @@ impl Closer {
     pub fn outlive<T>(&self, disk: &dyn Disk, path: &Path, takes_name: impl FnOnce() -> T) -> T {
         // There may be none, or no room for one more open file: then nothing is closed later.
         let file = disk.open(path).ok();
+        self.queue.lock().nameless += usize::from(file.is_some());
         let answer = takes_name();
         if let Some(file) = file {
             self.hand_over(file);
@@ -61,18 +65,30 @@ impl Closer {
             self.changed.notify_all();
         } else {
             drop(queue);
-            drop(file);
+            self.close(file);
         }
     }
 
-    /// Waits until everything that was handed over is closed; says whether there was anything.
-    pub fn settle(&self) -> bool {
+    fn close(&self, file: Arc<dyn DiskFile>) {
+        drop(file);
         let mut queue = self.queue.lock();
-        let waits = queue.closing || !queue.waiting.is_empty();
-        while queue.closing || !queue.waiting.is_empty() {
+        (queue.nameless, queue.closed) = (queue.nameless - 1, queue.closed + 1);
+        self.changed.notify_all();
+    }
+
+    /// How many files have been closed.
+    pub fn closed(&self) -> u64 {
+        self.queue.lock().closed
+    }
+
+    /// Waits until no file is on its way, not even one that is just losing its name; says how many have been
+    /// closed.
+    pub fn settle(&self) -> u64 {
+        let mut queue = self.queue.lock();
+        while queue.nameless > 0 {
             self.changed.wait(&mut queue);
         }
-        waits
+        queue.closed
     }
 
     /// Closes what is handed over, until [`Closer::end`], and then what waits.
@@ -81,12 +97,10 @@ impl Closer {
         queue.runs = true;
         loop {
             if let Some(file) = queue.waiting.pop_front() {
-                queue.closing = true;
                 drop(queue);
-                drop(file);
-                queue = self.queue.lock();
-                queue.closing = false;
                 self.changed.notify_all();
+                self.close(file);
+                queue = self.queue.lock();
             } else if queue.ended {
                 queue.runs = false;
                 return;
@@ -144,6 +158,7 @@ mod tests {
             let most = sim.pause(|| {
                 scope.spawn(|| {
                     for file in files {
+                        closer.queue.lock().nameless += 1;
                         closer.hand_over(file);
                         given.fetch_add(1, Ordering::SeqCst);
                     }
@@ -168,6 +183,7 @@ mod tests {
         let sim = SimDisk::new(1, SimOptions::default());
         let closer = Closer::default();
         closer.hold();
+        closer.queue.lock().nameless = WAITING_MAX;
         nameless(&sim, WAITING_MAX).into_iter().for_each(|file| closer.hand_over(file));
         assert_eq!(sim.nameless_bytes(), 1_000 * WAITING_MAX as u64);
         closer.end();

@@ -177,7 +177,7 @@ impl Appender {
         }
         let before = closed[..places_of(&closed, files).start].last();
         let floor = before.filter(|file| file.header.stream == first.header.stream);
-        let floor = floor.map_or(0, |file| file.contents.last_sequence);
+        let floor = floor.map_or(0, |file| file.contents.last_sequence.min(file.sequence_limit));
         drop(closed);
         let mut header = FileHeader { file_id: self.disk().random(), ..last.header };
         let newest_epoch = files.iter().max_by_key(|file| file.header.epoch).unwrap_or(last);

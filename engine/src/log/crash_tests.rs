@@ -231,7 +231,9 @@ impl World {
         let share = if self.rng.random() { 16 } else { 60 };
         let mut dropper = Dropper { world: self, pipeline, salt, share, reason: Lsn::ZERO };
         // Whatever went wrong, everything is as it was.
-        let _ = appender.compact(&files[first..end], Lsn::ZERO, Lsn::ZERO, &mut dropper);
+        let outcome = appender.compact(&files[first..end], Lsn::ZERO, Lsn::ZERO, &mut dropper);
+        let damage = outcome.err().filter(|error| matches!(error, super::CompactionError::Damaged { .. }));
+        assert!(damage.is_none(), "nothing is damaged while it is open: {damage:?}");
     }
 
     fn step(&mut self, pipeline: &Arc<Pipeline>, under: &mut Vec<Under>) {

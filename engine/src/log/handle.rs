@@ -19,7 +19,7 @@ use super::pipeline::{Active, Lane, Pipeline, State};
 use super::reader::{Finished, Reader, Recovered};
 use super::status::LogStatus;
 use super::voids::Voids;
-use crate::io::{Disk, DiskLock, DiskResult};
+use crate::io::{Disk, DiskError, DiskLock, DiskResult};
 use crate::record::Lsn;
 use parking_lot::Mutex;
 
@@ -187,14 +187,14 @@ impl Finished {
         let mut log = Log { pipeline, flights: Vec::new(), keepers: Vec::new(), replaced };
         for index in 0..lanes * flights_each {
             let flight = Flight { lane: index % lanes, handle: index / lanes };
-            log.flights.push(spawn("tarn-log-flight", &log.pipeline, move |pipeline| flight.run(pipeline)));
+            log.flights.push(spawn("tarn-log-flight", &log.pipeline, move |pipeline| flight.run(pipeline))?);
         }
         for lane in 0..lanes {
             let work = move |pipeline: &Pipeline| pipeline.run_preparer(lane);
-            log.keepers.push(spawn("tarn-log-files", &log.pipeline, work));
+            log.keepers.push(spawn("tarn-log-files", &log.pipeline, work)?);
         }
-        log.keepers.push(spawn("tarn-log-sync", &log.pipeline, |pipeline| pipeline.run_syncer()));
-        log.keepers.push(spawn("tarn-log-close", &log.pipeline, |pipeline| pipeline.closer.run()));
+        log.keepers.push(spawn("tarn-log-sync", &log.pipeline, |pipeline| pipeline.run_syncer())?);
+        log.keepers.push(spawn("tarn-log-close", &log.pipeline, |pipeline| pipeline.closer.run())?);
         Ok((log, recovered))
     }
 }
@@ -203,12 +203,11 @@ fn spawn(
     name: &str,
     pipeline: &Arc<Pipeline>,
     work: impl FnOnce(&Pipeline) + Send + 'static,
-) -> JoinHandle<()> {
-    let pipeline = pipeline.clone();
-    std::thread::Builder::new()
-        .name(name.to_string())
-        .spawn(move || work(&pipeline))
-        .expect("the system has room for a few threads at the start")
+) -> DiskResult<JoinHandle<()>> {
+    let moved = pipeline.clone();
+    let thread = std::thread::Builder::new().name(name.to_string()).spawn(move || work(&moved));
+    let place = &pipeline.active.lock().lanes[0].directory;
+    thread.map_err(|error| DiskError::new("start a thread for the log in", place, error))
 }
 
 /// Begins an epoch: a new file in each directory, and a pipeline that writes to them.
@@ -236,7 +235,17 @@ pub(super) fn begin(finished: Finished) -> Result<(Pipeline, Vec<Box<dyn DiskLoc
         let (current, next_number) = (Some(Arc::new(current)), number + 1);
         let contents = Contents::default();
         let (next, trouble, idle) = (None, None, 0);
-        lanes.push(Lane { directory, current, offset, contents, next, next_number, trouble, idle });
+        lanes.push(Lane {
+            directory,
+            current,
+            offset,
+            contents,
+            next,
+            next_number,
+            trouble,
+            preparing: false,
+            idle,
+        });
     }
     let durable = Durable::new(sequence, recovered.last);
     let mut active = Active::new(first, sequence + 1, lanes, State::Running);

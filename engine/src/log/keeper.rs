@@ -60,17 +60,20 @@ impl Pipeline {
         let file_id = self.disk.random();
         let (header, directory) = {
             let mut active = self.active.lock();
+            active.lanes[lane].preparing = true;
             (active.next_header(lane, self.template.log_id, file_id), active.lanes[lane].directory.clone())
         };
         let preparation = preparation(self.mode());
         let create =
             || LogFile::create(&*self.disk, &directory, header, self.template, preparation, |_| Ok(()));
+        let closed = self.closer.closed();
         let created = match create() {
             // Space of files that are gone may come a moment later.
-            Err(error) if error.is_full() && self.closer.settle() => create(),
+            Err(error) if error.is_full() && self.closer.settle() > closed => create(),
             answer => answer,
         };
         let mut active = self.active.lock();
+        active.lanes[lane].preparing = false;
         match created {
             // A file of an older epoch holds nothing that counts.
             Ok(file) if active.epoch == header.epoch => {
@@ -92,6 +95,7 @@ impl Pipeline {
     pub(super) fn stuck(&self, active: &Active) -> Option<Arc<DiskError>> {
         if active.count == 0
             || self.can_take(active, false)
+            || active.lanes.iter().any(|lane| lane.preparing)
             || !matches!(active.state, State::Running | State::Closing)
         {
             return None;

@@ -8,7 +8,8 @@
 //!
 //! One lock covers the buffer, the next numbers and the places. A flight that takes the buffer gets, in one
 //! step, the block's sequence and its place; so in each directory sequences rise with the place. Lock order:
-//! `active` before the ledger of [`Durable`] and before `closed`.
+//! `voids`, which only a compaction locks, before `active`; `active` before the ledger of [`Durable`] and
+//! before `closed`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -123,6 +124,8 @@ pub(super) struct Lane {
     pub(super) next_number: u64,
     /// Why the next file could not be made ready when it was tried last.
     pub(super) trouble: Option<Arc<DiskError>>,
+    /// It is being made ready.
+    pub(super) preparing: bool,
     /// Flights of this directory that wait for work.
     pub(super) idle: usize,
 }
