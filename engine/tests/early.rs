@@ -8,7 +8,7 @@ mod histories;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -59,7 +59,7 @@ impl Eyes {
 /// A replay with two threads that goes on by a block when it is let.
 struct Held<'h> {
     eyes: &'h Eyes,
-    let_go: Sender<()>,
+    let_go: SyncSender<()>,
 }
 
 impl Held<'_> {
@@ -83,7 +83,8 @@ fn hold(disk: &SimDisk, options: &LogOptions, work: impl FnOnce(&Held<'_>)) {
     let eyes = Eyes::new();
     let mut reader = Log::open(Arc::new(disk.clone()), options.clone()).unwrap();
     let (tables, relied_on) = (empty(usize::from(DATABASES)), reader.relied_on());
-    let (let_go, may_go) = channel();
+    // Who lets go waits until the block is asked for, so that nobody gets far ahead of whom he watches.
+    let (let_go, may_go) = sync_channel(0);
     eyes.early.begin(&tables, Lsn::ZERO);
     let early = &eyes.early;
     std::thread::scope(|scope| {
@@ -255,7 +256,8 @@ fn what_a_compaction_has_left_of_a_collection_is_not_told_before_the_rest_is_the
             key(0, "patched", Change::Patch { offset: 1, bytes: b"x"[..].into() }),
         ],
     );
-    fill_on(&store);
+    // Long enough for somebody to look.
+    (0..4).for_each(|_| fill_on(&store));
     block_of(&store, 2, [key(0, "hash", hash_put("a", "2"))]);
     fill_on(&store);
     store.engine.compactor().compact_files(&store.engine, &store.files()[..1]).unwrap();
