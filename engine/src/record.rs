@@ -243,6 +243,12 @@ impl Change<'_> {
     /// Leaves a string as it is, but changed in part: `OBJECT ENCODING` says `raw` from then on.
     pub const MAKES_RAW: Change<'static> = Change::Patch { offset: 0, bytes: Cow::Borrowed(b"") };
 
+    /// Whether it belongs to a renewal in parts.
+    pub(crate) const fn is_of_renewal(&self) -> bool {
+        use Change::{RenewalBegins, RenewalEnds, RenewalPart};
+        matches!(self, RenewalBegins { .. } | RenewalPart { .. } | RenewalEnds { .. })
+    }
+
     /// What the key holds that the change makes or fits; `None` if it fits any.
     pub const fn kind(&self) -> Option<Kind> {
         Some(match self {

@@ -22,6 +22,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use smallvec::{SmallVec, smallvec};
 
 use crate::engine::Engine;
 use crate::log::Group;
@@ -29,7 +30,7 @@ use crate::record::{Batch, Bytes, Change, Kind, Lsn, Side, Write};
 use crate::session::Access;
 use crate::table::{Entry, KeyHash};
 use crate::value::image::ImageItem;
-use crate::value::{ImageBuilder, ValueRef};
+use crate::value::{ImageBuilder, ValueRef, elements_of};
 
 /// Elements with names that are looked at together.
 const LOOKED_AT: usize = 32;
@@ -287,6 +288,22 @@ impl<'e> Renewal<'e> {
 impl Drop for Renewal<'_> {
     fn drop(&mut self) {
         self.engine.frontier().end();
+    }
+}
+
+/// What says all of an entry at once.
+pub(crate) fn whole(entry: &Entry) -> SmallVec<[Change<'static>; 2]> {
+    let expiry = entry.expiry();
+    match entry.value() {
+        ValueRef::String(value) => {
+            let put = Change::Put { value: value.to_vec().into(), expiry };
+            [put].into_iter().chain(entry.sticky().then_some(Change::MAKES_RAW)).collect()
+        }
+        collection => {
+            let (kind, sticky) = (entry.kind(), entry.sticky());
+            let elements = elements_of(collection).into();
+            smallvec![Change::Image { kind, elements, expiry, sticky }]
+        }
     }
 }
 

@@ -100,6 +100,7 @@ fn play(Odds { saves, crashes, moves_away }: Odds) -> Done {
             moved_away += u64::from(rng.random_bool(moves_away));
             let directory = PathBuf::from(format!("/checkpoints{moved_away}"));
             let checkpoints = (saves > 0.0).then(|| Checkpoints::open(shared, &directory).unwrap());
+            let puts = if saves > 0.0 { Vec::new() } else { puts_in(&disk, &options) };
             let store = Store::open_on(&disk, &options, checkpoints.as_ref())
                 .unwrap_or_else(|error| panic!("seed {seed}: {error}; the log:\n{}", story(&disk, &options)));
             store.keys.set(keys);
@@ -115,6 +116,8 @@ fn play(Odds { saves, crashes, moves_away }: Odds) -> Done {
                 let expected = history.get(&at);
                 panic!("seed {seed}, life {life}, at {at}\nfound {found:?}\nnot   {expected:?}\n{log}");
             }
+            let untold = puts.iter().find(|put| !store.is_told(put));
+            assert_eq!(untold, None, "seed {seed}, life {life}: it is gone, and not marked");
             if rng.random_bool(crashes) {
                 let crash_at = Some(disk.calls() + rng.random_range(1..250));
                 disk.set_options(SimOptions { crash_at, ..SimOptions::default() });
@@ -335,4 +338,36 @@ fn an_expiry_that_a_start_found_in_a_checkpoint_is_said_anew() {
     renew_all(&store, "list", 1, || {});
     let found = after_compactions(store, &disk, &options);
     assert!(found.contains(&("list".to_owned(), format!("a, {:?}", Some(NOW + 1_000)))), "{found:?}");
+}
+
+#[test]
+fn a_string_stays_dead_of_whose_renewal_only_the_end_is_left() {
+    let (disk, options) = (SimDisk::new(1, SimOptions::default()), small_files());
+    let store = Store::open(&disk, &options).unwrap();
+    let bytes = |bytes: &[u8]| bytes.to_vec().into();
+    commit(&store, "k", Change::Put { value: bytes(b"old"), expiry: None });
+    fill_on(&store);
+    let first = store.files().len();
+    commit(&store, "k", Change::Patch { offset: 3, bytes: bytes(b"er") });
+    let mut renewal = Renewal::begin(&store.engine, 0, b"k", 100).unwrap();
+    assert!(matches!(renewal.step(), Step::Goes(_)));
+    fill_on(&store);
+    let end = store.files().len();
+    assert_eq!(renewal.step(), Step::Ended);
+    commit(&store, "k", Change::Delete);
+    drop(renewal);
+    fill_on(&store);
+    let compact = |store: &Store, files: std::ops::Range<usize>| {
+        for file in &store.files()[files] {
+            store.engine.compactor().compact_files(&store.engine, std::slice::from_ref(file)).unwrap();
+        }
+    };
+    compact(&store, first..end);
+    let disk = disk.crash(Crash::PowerLoss, 1, SimOptions::default());
+    let store = Store::open(&disk, &options).unwrap();
+    // The file of the put, which nothing has told but the replay; then that of what took it away.
+    compact(&store, 0..store.files().len());
+    let disk = disk.crash(Crash::PowerLoss, 1, SimOptions::default());
+    let found = contents_of(&Store::open(&disk, &options).unwrap().engine).swap_remove(0);
+    assert!(found.iter().all(|(key, _)| key != "k"), "{found:?}");
 }

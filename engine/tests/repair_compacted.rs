@@ -7,7 +7,7 @@ mod histories;
 use std::path::Path;
 use std::sync::Arc;
 
-use histories::{DATABASES, Store, first_seed, options, seeds};
+use histories::{DATABASES, Store, contents_of, first_seed, options, seeds};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_engine::io::{Crash, Disk, SimDisk, SimOptions};
@@ -86,13 +86,17 @@ fn one_repair_is_enough_whatever_is_spoilt() {
             repair.truncate().unwrap();
         }
         disk.set_options(SimOptions::default());
+        let mut left = None;
         for _ in 0..4 {
             let store = Store::open(&disk, &options).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             assert!(store.last >= kept, "seed {seed}: up to {kept} was kept, {} is there", store.last);
+            let found = contents_of(&store.engine);
+            assert_eq!(left.as_ref().unwrap_or(&found), &found, "seed {seed}");
             for _ in 0..20 {
                 store.commit(&mut rng);
                 compactions += u64::from(rng.random_bool(0.2) && store.compact_any(&mut rng));
             }
+            left = Some(contents_of(&store.engine));
             let Store { engine, _background, log, .. } = store;
             drop((engine, _background));
             log.close().unwrap();

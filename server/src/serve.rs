@@ -316,6 +316,13 @@ fn load(server: &Shared, config: &Config) -> Result<Option<Background>, ServeErr
         recovery::open(Arc::new(OsDisk), options, Some(&checkpoints), databases, threads, &server.loading)?;
     let seconds = began.elapsed().as_secs_f64();
     tracing::info!("Loaded {} records in {seconds:.3} s", opened.replayed.records);
+    let torn = opened.replayed.torn.len();
+    if torn > 0 {
+        tracing::warn!(
+            "A repair of the log had cut off the last records of keys whose older ones were compacted away: \
+             wrote {torn} of them anew as they are now, which may be less than they were"
+        );
+    }
     let (engine, background) = Engine::new(
         opened.tables,
         config.threads(),

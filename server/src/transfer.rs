@@ -163,7 +163,7 @@ impl TransferError {
             | TransferError::Cancelled(_) => false,
             TransferError::Unreadable { error, .. } => !matches!(error, ReadError::Io { .. }),
             TransferError::Checkpoint(error) => !matches!(error, CheckpointError::Disk(_)),
-            TransferError::Open(error) => !matches!(error, OpenError::Disk(_)),
+            TransferError::Open(error) => !matches!(error, OpenError::Disk(_) | OpenError::Log(_)),
             TransferError::Directory { .. }
             | TransferError::NotEmpty { .. }
             | TransferError::Empty { .. }

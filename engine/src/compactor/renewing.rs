@@ -5,15 +5,12 @@
 //! bytes of such changes than their entry has, the entry is written anew, and the files are compacted once
 //! more: as one record, under the latch of its segment, or in pieces if it is large (`renewal`).
 
-use smallvec::SmallVec;
-
 use crate::engine::Engine;
 use crate::log::Group;
-use crate::record::{Batch, Change, Lsn, Write};
+use crate::record::{Batch, Lsn, Write};
 use crate::renewal;
 use crate::session::Access;
 use crate::table::KeyHash;
-use crate::value::{ValueRef, elements_of};
 
 impl Engine {
     /// Writes an entry anew by a chance of what its changes have of `bytes` against what it has, so that what
@@ -40,21 +37,8 @@ impl Engine {
             drop(world);
             return renewal::renew(self, (db, key), part_bytes, pace);
         }
-        let expiry = entry.expiry();
-        let mut changes: SmallVec<[Change<'_>; 2]> = SmallVec::new();
-        match entry.value() {
-            ValueRef::String(value) => {
-                changes.push(Change::Put { value: value.to_vec().into(), expiry });
-                changes.extend(entry.sticky().then_some(Change::MAKES_RAW));
-            }
-            collection => {
-                let (kind, sticky) = (entry.kind(), entry.sticky());
-                let elements = elements_of(collection).into();
-                changes.push(Change::Image { kind, elements, expiry, sticky });
-            }
-        }
         let write = |change| Write::Key { db, key: key.to_vec().into(), change };
-        let batch: Batch<'_> = changes.into_iter().map(write).collect();
+        let batch: Batch<'_> = renewal::whole(entry).into_iter().map(write).collect();
         latched.commit(&batch, &mut Group::new()).is_ok()
     }
 }

@@ -66,6 +66,9 @@ pub enum OpenError {
     /// The disk refused.
     #[error(transparent)]
     Disk(#[from] DiskError),
+    /// The log was opened, and what a start has to write into it was not taken.
+    #[error(transparent)]
+    Log(#[from] LogError),
 }
 
 /// Damage to records that were durable.

@@ -163,12 +163,15 @@ fn apply_one(
         Change::RenewalBegins { kind, length } => {
             let is_as = segment.find(hash, key).is_some_and(|entry| entry.is_as(kind, length));
             // Elements with names may all be gone that were there, and the end of the renewal.
-            let is_misfit = !is_as && matches!(kind, Kind::String | Kind::List) && lsn > loose.unfit;
+            let is_misfit = !is_as && matches!(kind, Kind::String | Kind::List) && !loose.is_excused(lsn);
             loose.begin_renewal(db, key, lsn, is_misfit.then(|| misfit(lsn, block)));
             is_as
         }
         _ => true,
     };
+    if change.is_of_renewal() && loose.is_excused(lsn) {
+        loose.note_torn(db, key);
+    }
     let (mut effect, fits) = segment.apply(hash, key, change, lsn, &Readers::default(), retired);
     if !fits && matches!(change, Change::HashPut { .. } | Change::SetAdd { .. } | Change::ZSetPut { .. }) {
         // What ended it is behind it, or the start is refused; and no entry has it, to tell that it ended.
@@ -179,16 +182,17 @@ fn apply_one(
             loose.forget(db, key, retired);
         }
         Change::Expire(expiry) if !fits => {
-            let is_unfit = lsn <= loose.unfit;
+            let is_excused = loose.is_excused(lsn);
             let key = loose.of(db, key);
             let remains = key.remains.get_or_insert_default();
             retired.lsns.extend(remains.expiry_lsn.replace(lsn));
             remains.expiry = expiry;
-            if !is_unfit {
+            if !is_excused {
                 key.unseen.get_or_insert_with(|| misfit(lsn, block));
             }
         }
-        _ if !fits && (lsn <= loose.unfit || !is_as) => {}
+        _ if !fits && loose.is_excused(lsn) => loose.note_torn(db, key),
+        _ if !fits && !is_as => {}
         _ if !fits => loose.of(db, key).note_misfit(misfit(lsn, block)),
         _ if effect.keys > 0 => {
             if let Some(remains) = loose.take_remains(db, key) {

@@ -5,12 +5,15 @@ use crate::record::{Lsn, Write};
 use crate::table::{Remains, Retired};
 use std::collections::HashMap;
 
+/// A key and its database.
+pub type Place = (u8, Box<[u8]>);
+
 /// What a replayer knows of keys whose records do not tell all: a compaction may have dropped some that
 /// nothing needs in the end.
 pub(super) struct Loose {
     /// Records up to here need not fit.
-    pub(super) unfit: Lsn,
-    keys: HashMap<(u8, Box<[u8]>), LooseKey>,
+    unfit: Lsn,
+    keys: HashMap<Place, LooseKey>,
 }
 
 #[derive(Default)]
@@ -24,6 +27,9 @@ pub(super) struct LooseKey {
     pub(super) unseen: Option<Misfit>,
     /// Since when the key has been said anew in pieces, and the first record behind that did not fit.
     renewal: Option<(Lsn, Option<Misfit>)>,
+    /// Whether a repair has cut off what made its records fit, so that they make what they make only as long
+    /// as all of them are there.
+    is_torn: bool,
 }
 
 impl LooseKey {
@@ -43,6 +49,16 @@ impl Loose {
 
     pub(super) fn of(&mut self, db: u8, key: &[u8]) -> &mut LooseKey {
         self.keys.entry((db, key.into())).or_default()
+    }
+
+    /// Whether a record may not fit because a repair has cut off what was said later.
+    pub(super) fn is_excused(&self, lsn: Lsn) -> bool {
+        lsn <= self.unfit
+    }
+
+    /// Notes a key of which a repair has cut off what made its records fit.
+    pub(super) fn note_torn(&mut self, db: u8, key: &[u8]) {
+        self.of(db, key).is_torn = true;
     }
 
     /// Forgets a key that is said anew.
@@ -119,17 +135,21 @@ impl Loose {
         self.keys = changed;
     }
 
-    /// The earliest misfit; what remains is needed by nothing.
-    pub(super) fn end(self, retired: &mut Retired) -> Option<Misfit> {
-        let mut first: Option<Misfit> = None;
-        for loose in self.keys.into_values() {
+    /// The earliest misfit, and the keys that are torn; what remains is needed by nothing.
+    pub(super) fn end(self, retired: &mut Retired) -> (Option<Misfit>, Vec<Place>) {
+        let (mut first, mut torn): (Option<Misfit>, _) = (None, Vec::new());
+        for (key, loose) in self.keys {
             retired.lsns.extend(loose.remains.iter().flat_map(Remains::lsns));
+            // What remains would be taken over by the key's next elements.
+            if loose.is_torn || loose.remains.is_some() && self.unfit > Lsn::ZERO {
+                torn.push(key);
+            }
             for misfit in loose.misfit.into_iter().chain(loose.unseen) {
                 if first.as_ref().is_none_or(|first| misfit.lsn < first.lsn) {
                     first = Some(misfit);
                 }
             }
         }
-        first
+        (first, torn)
     }
 }

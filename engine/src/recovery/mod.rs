@@ -2,7 +2,8 @@
 //! replays the log on top of it.
 //!
 //! `replay` deals with the blocks, `gathered` with the records of a block, `loose` with those that need not
-//! fit, `start` with logs and checkpoints that do not belong together.
+//! fit, `torn` with keys of which a repair has cut off some, `start` with logs and checkpoints that do not
+//! belong together.
 
 mod collected;
 #[cfg(test)]
@@ -13,6 +14,7 @@ mod meeting;
 mod replay;
 mod room;
 mod start;
+mod torn;
 
 use crate::backup;
 use crate::checkpoint::{Checkpoints, Loaded};
@@ -21,6 +23,7 @@ use crate::io::Disk;
 use crate::log::{Log, LogOptions, OpenError, Reader, Recovered, Validity};
 use crate::record::Lsn;
 use crate::table::Table;
+pub use loose::Place;
 pub use replay::{Misfit, Replayed, replay};
 use start::{base_of, is_continued, refuse_without_its_log};
 use std::path::PathBuf;
@@ -82,6 +85,7 @@ pub fn open(
         checkpoints.continue_with(reader.log_id()).map_err(|error| OpenError::Checkpoint(Box::new(error)))?;
     }
     let (log, recovered) = reader.into_log()?;
+    torn::say_anew(&replayed.torn, &loaded.tables, &log.appender(), &validity)?;
     Ok(Opened { tables: loaded.tables, log, validity, recovered, replayed })
 }
 

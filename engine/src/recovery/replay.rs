@@ -13,7 +13,7 @@
 
 use super::collected::Collected;
 use super::gathered::{Aside, Gathered, apply};
-use super::loose::Loose;
+use super::loose::{Loose, Place};
 use super::meeting::{Meeting, Member};
 use super::room::Room;
 use crate::early::Early;
@@ -40,6 +40,9 @@ pub struct Replayed {
     pub misfit: Option<Misfit>,
     /// What happened to whole databases.
     pub upheavals: Upheavals,
+    /// Keys of which a repair has cut off what made their records fit, and that nothing
+    /// has said anew since.
+    pub torn: Vec<Place>,
 }
 
 /// A record that does not fit what it meets, and nothing behind it says the key anew. A command checks what
@@ -65,6 +68,7 @@ struct Replay<'r> {
     meeting: Meeting,
     misfit: Mutex<Option<Misfit>>,
     upheavals: Mutex<Upheavals>,
+    torn: Mutex<Vec<Place>>,
     /// Who reads meanwhile.
     early: &'r Early,
     /// Compacted files rely on all up to this block.
@@ -93,6 +97,7 @@ pub fn replay(
         meeting: Meeting::of(threads),
         misfit: Mutex::default(),
         upheavals: Mutex::default(),
+        torn: Mutex::default(),
         early,
         relied_on,
         behind: AtomicUsize::new(threads),
@@ -123,7 +128,7 @@ pub fn replay(
         Ok::<(), OpenError>(())
     })?;
     let (misfit, upheavals) = (replay.misfit.into_inner(), replay.upheavals.into_inner());
-    let replayed = Replayed { records, misfit, upheavals };
+    let replayed = Replayed { records, misfit, upheavals, torn: replay.torn.into_inner() };
     Ok((replay.tables.into_inner(), replayed))
 }
 
@@ -202,7 +207,9 @@ impl Replay<'_> {
             room.end(&tables);
         }
         aside.collected.put_all_in(&tables, &mut aside.retired);
-        if let Some(misfit) = aside.loose.end(&mut aside.retired) {
+        let (misfit, torn) = aside.loose.end(&mut aside.retired);
+        self.torn.lock().extend(torn);
+        if let Some(misfit) = misfit {
             // The earliest of all: those behind it may only follow from it.
             let mut first = self.misfit.lock();
             if first.as_ref().is_none_or(|first| misfit.lsn < first.lsn) {

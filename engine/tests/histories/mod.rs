@@ -139,6 +139,7 @@ impl Store {
         let session = self.engine.enter(0);
         let latched = session.latch(&[(db, KeyHash::of(key))], Access::Read, NOW);
         let Some(entry) = latched.get(db, key).filter(|entry| entry.kind() == *kind) else { return false };
+        let Some(name) = name else { return entry.base() == *lsn };
         match entry.value() {
             ValueRef::Hash(hash) => hash.get(name).is_some(),
             ValueRef::Set(set) => set.contains(name),
@@ -315,8 +316,8 @@ pub fn records_of(disk: &SimDisk, options: &LogOptions, wanted: &str) -> usize {
     count
 }
 
-/// A record that puts an element with a name: its number, database and key, the kind, the element.
-pub type Put = (Lsn, (u8, Vec<u8>), Kind, Vec<u8>);
+/// A record that puts a value, or an element with a name: its number, database and key, the kind, the name.
+pub type Put = (Lsn, (u8, Vec<u8>), Kind, Option<Vec<u8>>);
 
 /// All such records that are in a log; none if there is no log.
 pub fn puts_in(disk: &SimDisk, options: &LogOptions) -> Vec<Put> {
@@ -327,12 +328,14 @@ pub fn puts_in(disk: &SimDisk, options: &LogOptions) -> Vec<Put> {
             let record = record.unwrap();
             let Write::Key { db, key, change } = record.write else { continue };
             let (kind, name) = match change {
-                Change::HashPut { field, .. } => (Kind::Hash, field),
-                Change::SetAdd { member } => (Kind::Set, member),
-                Change::ZSetPut { member, .. } => (Kind::ZSet, member),
+                Change::Put { .. } => (Kind::String, None),
+                Change::Image { kind, .. } => (kind, None),
+                Change::HashPut { field, .. } => (Kind::Hash, Some(field)),
+                Change::SetAdd { member } => (Kind::Set, Some(member)),
+                Change::ZSetPut { member, .. } => (Kind::ZSet, Some(member)),
                 _ => continue,
             };
-            puts.push((record.lsn, (db, key.to_vec()), kind, name.to_vec()));
+            puts.push((record.lsn, (db, key.to_vec()), kind, name.map(|name| name.to_vec())));
         }
     }
     puts

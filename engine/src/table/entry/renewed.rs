@@ -61,17 +61,15 @@ impl Entry {
         lsn: Lsn,
         retired: &mut Retired,
     ) -> Applied {
-        let mut header = self.body.block().header();
         if self.is_as(kind, length) {
+            self.keep_base();
+            let mut header = self.body.block().header();
             (header.lsn, header.sticky) = (lsn, header.sticky || kind == Kind::String);
-            if kind == Kind::String {
-                header.base = header.base.or(Some(self.lsn()));
-            }
             self.body.block_mut().set_header(&header);
             return Applied::Kept;
         }
         // Only a replay comes here. What is there is needless; what was said of its expiry may not be.
-        let Header { expiry, expiry_lsn, .. } = header;
+        let Header { expiry, expiry_lsn, .. } = self.body.block().header();
         let remains = Remains { expiry, expiry_lsn, base: None };
         let Some(mut new) = Entry::unfilled(self.key(), kind, length, lsn) else {
             retired.remains = Some(remains);
@@ -83,8 +81,18 @@ impl Entry {
         Applied::Kept
     }
 
+    /// Has a string remember the record that it began with, before another one is its newest. It does since
+    /// its renewal began, unless a replay did not see that.
+    fn keep_base(&mut self) {
+        let header = self.body.block().header();
+        if header.kind == Kind::String && header.base.is_none() {
+            self.body.block_mut().set_header(&Header { base: Some(header.lsn), ..header });
+        }
+    }
+
     /// Notes that what is older than `begun` is needless.
     pub(super) fn end_renewal(&mut self, kind: Kind, begun: Lsn, retired: &mut Retired) {
+        self.keep_base();
         let mut header = self.body.block().header();
         if header.kind == kind
             && let Some(base) = header.base.filter(|base| *base < begun)
@@ -98,6 +106,7 @@ impl Entry {
     /// Has this be there from `at` on. What is there already is left alone, as it is in all but a replay.
     pub(super) fn renew_part(&mut self, kind: Kind, at: u64, bytes: &[u8]) -> Result<(), Mismatch> {
         self.expect(kind)?;
+        self.keep_base();
         let at = usize::try_from(at).map_err(|_| Mismatch)?;
         let ValueRef::String(value) = self.value() else { return self.list_put_run(at, bytes) };
         let end = at.checked_add(bytes.len()).filter(|end| *end <= value.len()).ok_or(Mismatch)?;
