@@ -228,7 +228,10 @@ fn a_repair_that_is_killed_at_any_call_is_run_again() {
                     (false, _) => assert_nothing_is_lost(&disk, &damaged, &what),
                 }
                 let repair = begin(&disk, count).unwrap_or_else(|error| panic!("{what}: {error}"));
-                assert_eq!(repair.survey.recovered.last, Lsn(before), "{what}");
+                // Without the first file nobody knows where the log began.
+                let recovered = &repair.survey.recovered;
+                let kept = if recovered.blocks > 0 { recovered.last } else { Lsn::ZERO };
+                assert_eq!(kept, Lsn(before), "{what}");
                 if repair.is_needed() {
                     repair.truncate().unwrap();
                 } else {
