@@ -79,7 +79,7 @@ pub trait Disk: Send + Sync + Debug {
     /// The names in a directory, sorted.
     fn list(&self, directory: &Path) -> DiskResult<Vec<String>>;
 
-    /// Makes a directory and those above it, where they do not exist.
+    /// Makes a directory and those above it, where they do not exist, and their names durable.
     fn create_dir_all(&self, directory: &Path) -> DiskResult<()>;
 
     /// Makes the names in a directory durable.

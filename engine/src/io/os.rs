@@ -88,7 +88,15 @@ impl Disk for OsDisk {
     }
 
     fn create_dir_all(&self, directory: &Path) -> DiskResult<()> {
-        fs::create_dir_all(directory).map_err(|error| DiskError::new("create directory", directory, error))
+        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let missing: Vec<&Path> = directory.ancestors().take_while(is_missing).collect();
+        fs::create_dir_all(directory)
+            .map_err(|error| DiskError::new("create directory", directory, error))?;
+        for made in missing {
+            let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
+            self.sync_dir(parent.unwrap_or(Path::new(".")))?;
+        }
+        Ok(())
     }
 
     fn sync_dir(&self, directory: &Path) -> DiskResult<()> {

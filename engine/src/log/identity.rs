@@ -186,6 +186,10 @@ impl Directories {
             paths.push(path);
             files.push(Vec::new());
         }
+        if identities.iter().any(|identity| identity.count != count) {
+            // An earlier attempt may have failed to make the name of an identity durable that is seen now.
+            paths.iter().try_for_each(|path| disk.sync_dir(path))?;
+        }
         for (identity, path) in identities.iter().zip(&paths) {
             if identity.count != count {
                 Identity { count, ..*identity }.write(disk, path)?;

@@ -221,6 +221,26 @@ fn a_log_that_is_open_is_not_opened_again() {
 }
 
 #[test]
+fn a_directory_that_joined_while_its_name_could_not_be_synced_is_not_missed_later() {
+    let options = |count: usize| LogOptions::new((0..count).map(|n| format!("/log{n}").into()).collect());
+    for call in 1.. {
+        let disk = SimDisk::new(call, SimOptions::default());
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        open(&shared, &options(1)).unwrap().1.close().unwrap();
+        let faults_per_mille = vec![(Fault::SyncDirError, 1000)];
+        disk.set_options(SimOptions { faults_per_mille, ..SimOptions::default() });
+        open(&shared, &options(2)).err().expect("a name cannot be synced");
+        disk.set_options(SimOptions { crash_at: Some(disk.calls() + call), ..SimOptions::default() });
+        let joined = open(&shared, &options(2)).and_then(|(_, log, _)| Ok(log.close()?));
+        let left: Arc<dyn Disk> = Arc::new(disk.crash(Crash::PowerLoss, call, SimOptions::default()));
+        open(&left, &options(2)).unwrap_or_else(|error| panic!("crashed at call {call}: {error}"));
+        if joined.is_ok() {
+            break;
+        }
+    }
+}
+
+#[test]
 fn directories_may_be_added_but_not_left_out_or_mixed_up() {
     let place = tempfile::tempdir().unwrap();
     let all = directories(&place, 4);
