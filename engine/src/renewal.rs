@@ -88,7 +88,7 @@ impl Frontier {
     }
 
     /// Begins before the first of `end` elements; `false` if another renewal is under way.
-    fn begin(&self, hash: KeyHash, base: Lsn, end: u64) -> bool {
+    pub(crate) fn begin(&self, hash: KeyHash, base: Lsn, end: u64) -> bool {
         let mut place = self.place.lock();
         let is_free = place.is_none();
         if is_free {
@@ -139,14 +139,7 @@ pub struct Renewal<'e> {
     base: Lsn,
     /// The record of the beginning.
     begun: Lsn,
-    /// Where the next part begins: of a string, in bytes; a cursor for what has names.
-    at: u64,
-    /// Bytes of a string at the beginning.
-    length: u64,
-    /// All parts have been logged.
-    is_said: bool,
-    /// About the bytes of a part.
-    part_bytes: usize,
+    parts: Parts,
     group: Group,
 }
 
@@ -178,9 +171,8 @@ impl<'e> Renewal<'e> {
             return None;
         };
         let begun = Lsn(last.0 + 1 - batch.len() as u64);
-        let key = key.into();
-        let (at, is_said, part_bytes) = (0, false, part_bytes.max(1));
-        Some(Renewal { engine, db, key, hash, kind, base, begun, at, length, is_said, part_bytes, group })
+        let parts = Parts::new((kind, length), begun, key, part_bytes);
+        Some(Renewal { engine, db, key: key.into(), hash, kind, base, begun, parts, group })
     }
 
     /// Logs the next part, or that there is none. The key is latched for so long.
@@ -193,12 +185,12 @@ impl<'e> Renewal<'e> {
         if entry.kind() != self.kind || entry.renewable_base() != Some(self.base) {
             return Step::GivenUp;
         }
-        let changes = match self.is_said {
+        let changes = match self.parts.are_said() {
             true => Vec::new(),
-            false => self.part(entry),
+            false => self.parts.next(entry, self.engine.frontier()),
         };
-        let bytes = changes.iter().map(|change| self.bytes_of(change)).sum::<usize>() as u64;
-        let is_end = changes.is_empty() && self.is_said;
+        let bytes = changes.iter().map(|change| self.parts.bytes_of(change)).sum::<usize>() as u64;
+        let is_end = changes.is_empty() && self.parts.are_said();
         let end = is_end.then_some(Change::RenewalEnds { kind: self.kind, begun: self.begun });
         let write = |change| Write::Key { db, key: (&*self.key).into(), change };
         let batch: Batch<'_> = changes.into_iter().chain(end).map(write).collect();
@@ -211,9 +203,44 @@ impl<'e> Renewal<'e> {
             Ok(_) => Step::Goes(bytes),
         }
     }
+}
+
+impl Drop for Renewal<'_> {
+    fn drop(&mut self) {
+        self.engine.frontier().end();
+    }
+}
+
+/// What has been said of a value that is renewed, and what has not.
+pub(crate) struct Parts {
+    kind: Kind,
+    /// The record of the beginning.
+    begun: Lsn,
+    key_bytes: usize,
+    /// Where the next part begins: of a string, in bytes; a cursor for what has names.
+    at: u64,
+    /// Bytes of a string at the beginning.
+    length: u64,
+    /// All parts have been given.
+    is_said: bool,
+    /// About the bytes of a part.
+    part_bytes: usize,
+}
+
+impl Parts {
+    /// Nothing has been said since `begun` of a value that was so long then.
+    pub(crate) fn new((kind, length): (Kind, u64), begun: Lsn, key: &[u8], part_bytes: usize) -> Parts {
+        let key_bytes = key.len();
+        Parts { kind, begun, key_bytes, at: 0, length, is_said: false, part_bytes: part_bytes.max(1) }
+    }
+
+    /// Whether all has been said.
+    pub(crate) fn are_said(&self) -> bool {
+        self.is_said
+    }
 
     /// What has not been said yet, about a part of it; at the end, nothing, and that all is said.
-    fn part(&mut self, entry: &Entry) -> Vec<Change<'static>> {
+    pub(crate) fn next(&mut self, entry: &Entry, frontier: &Frontier) -> Vec<Change<'static>> {
         match entry.value() {
             ValueRef::String(value) => {
                 let from = self.at as usize;
@@ -227,7 +254,7 @@ impl<'e> Renewal<'e> {
                 Vec::from_iter((from < to).then_some(part))
             }
             ValueRef::List(list) => {
-                let (next, end) = self.engine.frontier().place();
+                let (next, end) = frontier.place();
                 let (mut run, left) = (ImageBuilder::new(Kind::List), end.saturating_sub(next) as usize);
                 let mut bytes = 0;
                 for element in list.iter_from(next as usize).take(left) {
@@ -237,7 +264,7 @@ impl<'e> Renewal<'e> {
                         break;
                     }
                 }
-                self.engine.frontier().pass(run.len() as u64);
+                frontier.pass(run.len() as u64);
                 self.is_said = run.is_empty();
                 let part = Change::RenewalPart { kind: Kind::List, at: next, bytes: run.finish().into() };
                 Vec::from_iter((!self.is_said).then_some(part))
@@ -281,13 +308,7 @@ impl<'e> Renewal<'e> {
             Change::RenewalPart { bytes, .. } => bytes.len(),
             _ => 0,
         };
-        RECORD_BYTES + self.key.len() + fields
-    }
-}
-
-impl Drop for Renewal<'_> {
-    fn drop(&mut self) {
-        self.engine.frontier().end();
+        RECORD_BYTES + self.key_bytes + fields
     }
 }
 

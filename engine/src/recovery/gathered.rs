@@ -116,8 +116,7 @@ pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathere
         if made > 0 && table.is_crowded(longest) {
             table.grow(4);
         }
-        let Retired { lsns, garbage, .. } = &mut aside.retired;
-        garbage.drain(..).for_each(|garbage| garbage.for_each_lsn(&mut |lsn| lsns.push(lsn)));
+        aside.retired.take_garbage();
         if aside.collected.is_full() {
             aside.collected.put_all_in(tables, &mut aside.retired);
         }
@@ -200,7 +199,13 @@ fn apply_one(
                 effect.expiry = remains.expiry;
             }
         }
-        _ if effect.keys < 0 => loose.keep_remains(db, key, retired),
+        _ if effect.keys < 0 => {
+            if loose.is_excused(lsn) {
+                // Unless its delete is behind it.
+                loose.note_torn(db, key);
+            }
+            loose.keep_remains(db, key, retired);
+        }
         _ => {}
     }
     effect

@@ -88,6 +88,7 @@ impl Loose {
             return;
         }
         let Some(loose) = self.keys.get_mut(&(db, key.into())) else { return };
+        loose.is_torn &= begun <= self.unfit;
         let renewal = loose.renewal.take();
         if loose.misfit.as_ref().is_some_and(|misfit| misfit.lsn <= begun) {
             loose.misfit = renewal.filter(|(lsn, _)| *lsn == begun).and_then(|(_, since)| since);

@@ -4,16 +4,21 @@
 //! A replay makes something of such a key, always the same of the same records. It would be something else
 //! once a compaction drops some of these, or behind them comes what only fits what there was. So who opens
 //! the log says the key anew, as it is or that it is not there, and no record before that matters any more.
-//! Killed before it is durable, it is said at the next start: nothing that came behind it is there either.
+//! Large ones are said in parts (`renewal`). Killed before all is durable, it is said at the next start:
+//! nothing that came behind it is there either.
 
 use std::sync::Arc;
 
 use super::loose::Place;
 use crate::log::{Appender, Group, LogError, Validity};
-use crate::record::{Batch, Change, Lsn, Write};
-use crate::renewal::whole;
-use crate::table::{KeyHash, Readers, Retired, Table};
-use smallvec::smallvec;
+use crate::record::{Change, Lsn, Write};
+use crate::renewal::{Frontier, Parts, whole};
+use crate::table::{KeyHash, Readers, Retired, Segment, Table};
+
+/// What has more bytes is said in parts of about so many.
+const PART_BYTES: usize = 64 << 10;
+/// How much may wait for the disk before the next key or part is said.
+const WAITING_BYTES_MAX: u64 = 8 << 20;
 
 /// Says keys anew that are torn.
 pub(super) fn say_anew(
@@ -22,26 +27,66 @@ pub(super) fn say_anew(
     log: &Appender,
     validity: &Validity,
 ) -> Result<(), LogError> {
-    let mut group = Group::new();
     for (db, key) in torn {
-        let hash = KeyHash::of(key);
+        let (hash, group) = (KeyHash::of(key), Group::new());
+        let mut speaker = Speaker { db: *db, key, hash, log, validity, group };
         let (_, mut segment) = tables[*db as usize].write_of(hash);
-        let changes = segment.find(hash, key).map_or_else(|| smallvec![Change::Delete], whole);
-        let write = |change| Write::Key { db: *db, key: (&**key).into(), change };
-        let batch: Batch<'_> = changes.into_iter().map(write).collect();
-        group.clear();
-        batch.iter().for_each(|write| group.push(write));
-        let mut lsn = log.append(&group)?;
-        let mut retired = Retired::default();
-        for write in &batch {
-            let Write::Key { change, .. } = write else { continue };
-            segment.apply(hash, key, change, lsn, &Readers::default(), &mut retired);
-            lsn = lsn.after(1);
-        }
-        validity.invalidate(&retired.lsns);
-        if !log.has_room() {
-            log.sync_up_to(Lsn(lsn.0 - 1))?;
-        }
+        speaker.say_key(&mut segment)?;
     }
     Ok(())
+}
+
+/// Who says a key.
+struct Speaker<'s> {
+    db: u8,
+    key: &'s [u8],
+    hash: KeyHash,
+    log: &'s Appender,
+    validity: &'s Validity,
+    group: Group,
+}
+
+impl Speaker<'_> {
+    fn say_key(&mut self, segment: &mut Segment) -> Result<(), LogError> {
+        let Some(entry) = segment.find(self.hash, self.key) else {
+            return self.say(segment, &[Change::Delete]).map(|_| ());
+        };
+        if entry.bytes_about() <= PART_BYTES || entry.length() > entry.kind().renewed_length_max() {
+            let changes = whole(entry);
+            return self.say(segment, &changes).map(|_| ());
+        }
+        let (kind, length, expiry) = (entry.kind(), entry.length(), entry.expiry());
+        let begins = [Change::RenewalBegins { kind, length }, Change::Expire(expiry)];
+        let begun = self.say(segment, &begins)?;
+        let mut parts = Parts::new((kind, length), begun, self.key, PART_BYTES);
+        let frontier = Frontier::default();
+        frontier.begin(self.hash, begun, length);
+        while !parts.are_said() {
+            let entry = segment.find(self.hash, self.key).expect("nobody else changes it");
+            let changes = parts.next(entry, &frontier);
+            self.say(segment, &changes)?;
+        }
+        self.say(segment, &[Change::RenewalEnds { kind, begun }]).map(|_| ())
+    }
+
+    /// Logs and applies changes that belong together; says which record is the first.
+    fn say(&mut self, segment: &mut Segment, changes: &[Change<'_>]) -> Result<Lsn, LogError> {
+        self.group.clear();
+        for change in changes {
+            self.group.push(&Write::Key { db: self.db, key: self.key.into(), change: change.clone() });
+        }
+        let first = self.log.append(&self.group)?;
+        let mut retired = Retired::default();
+        let mut lsn = first;
+        for change in changes {
+            segment.apply(self.hash, self.key, change, lsn, &Readers::default(), &mut retired);
+            lsn = lsn.after(1);
+        }
+        retired.take_garbage();
+        self.validity.invalidate(&retired.lsns);
+        if self.log.backlog_bytes() > WAITING_BYTES_MAX {
+            self.log.sync_up_to(self.log.last())?;
+        }
+        Ok(first)
+    }
 }

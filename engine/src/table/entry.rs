@@ -50,6 +50,14 @@ pub struct Retired {
     pub(crate) remains: Option<Remains>,
 }
 
+impl Retired {
+    /// Walks and drops the large values here, as no client waits.
+    pub(crate) fn take_garbage(&mut self) {
+        let Retired { lsns, garbage, .. } = self;
+        garbage.drain(..).for_each(|garbage| garbage.for_each_lsn(&mut |lsn| lsns.push(lsn)));
+    }
+}
+
 /// What earlier records said of a key that is not there, and which a later one may let come to be there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Remains {
