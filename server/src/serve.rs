@@ -48,8 +48,8 @@ pub enum ServeError {
     },
     /// A directory of the log cannot be made or used; most often a file of that name is in its place.
     #[error(
-        "cannot use log directory {}: {source}; make room for it, or name others with --log-dir",
-        path.display()
+        "cannot use log directory {}: {source}; {}name others with --log-dir",
+        path.display(), first_try(source)
     )]
     LogDirectory {
         /// The directory.
@@ -116,6 +116,16 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// What may be done about a directory instead of taking another.
+fn first_try(refusal: &io::Error) -> &'static str {
+    match refusal.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room for it, or ",
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => "move away what is in its place, or ",
+        io::ErrorKind::PermissionDenied => "let this user write there, or ",
+        _ => "",
+    }
 }
 
 /// Serves until a signal or `SHUTDOWN`. `Ok`: everything that was acknowledged is on disk.

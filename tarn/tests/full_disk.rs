@@ -30,10 +30,16 @@ fn a_directory_that_cannot_be_used_is_refused_in_one_line() {
     let file = folder.path("file");
     assert!(refusal("/nosuch/folder").contains("cannot use data directory /nosuch/folder: No such file"));
     assert!(refusal(file.to_str().unwrap()).contains("not a directory; create it, or name another"));
+    std::fs::create_dir(folder.path("data")).unwrap();
+    std::fs::write(folder.path("data/log"), "x").unwrap();
+    let in_its_place =
+        "File exists (os error 17); move away what is in its place, or name others with --log-dir";
+    assert!(refusal(folder.path("data").to_str().unwrap()).contains(in_its_place));
     assert!(refusal("/proc").contains("cannot use log directory /proc/"));
     let Some(disk) = SmallDisk::mount(&folder, "small", "ro") else { return };
     let expected = format!("cannot use log directory {}/log: Read-only file system", disk.path());
-    assert!(refusal(disk.path()).contains(&expected));
+    let found = refusal(disk.path());
+    assert!(found.contains(&expected) && !found.contains("make room"), "{found}");
 }
 
 /// Writes 100 KB strings to `k0`, `k1` … until `stops`; counts those that were acknowledged.
