@@ -75,7 +75,15 @@ impl Rounds {
         }
         if let Some(took) = status.round_took.filter(|_| status.rounds != self.compaction_rounds) {
             let (files, megabytes, seconds) = (status.files, status.bytes as f64 / 1e6, took.as_secs_f64());
-            tracing::info!("Compacted the log in {seconds:.2} s: {files} full files, {megabytes:.1} MB");
+            match status.round_failures {
+                0 => tracing::info!(
+                    "Compacted the log in {seconds:.2} s: {files} full files, {megabytes:.1} MB"
+                ),
+                failures => tracing::warn!(
+                    "Went over the log in {seconds:.2} s: of its {files} full files {failures} could not be \
+                     compacted, {megabytes:.1} MB"
+                ),
+            }
             self.compaction_rounds = status.rounds;
         }
     }

@@ -48,8 +48,8 @@ pub enum ServeError {
     },
     /// A directory of the log cannot be made or used; most often a file of that name is in its place.
     #[error(
-        "cannot use log directory {}: {source}; make room for it, or name others with --log-dir",
-        path.display()
+        "cannot use log directory {}: {source}; {}name others with --log-dir",
+        path.display(), first_try(source)
     )]
     LogDirectory {
         /// The directory.
@@ -98,8 +98,16 @@ pub enum ServeError {
         rdb: PathBuf,
     },
     /// The log could not be closed: what was written last may be lost.
-    #[error("the log was not closed in order: {0}")]
-    Close(#[from] LogError),
+    #[error(
+        "the log was not closed in order: {source}; its newest {lost} records are not on disk: what was \
+         acknowledged of them is lost"
+    )]
+    Close {
+        /// Records that did not become durable.
+        lost: u64,
+        /// Why they did not.
+        source: LogError,
+    },
     /// The system refused something that a server cannot do without.
     #[error("{what}: {source}")]
     System {
@@ -108,6 +116,16 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// What may be done about a directory instead of taking another.
+fn first_try(refusal: &io::Error) -> &'static str {
+    match refusal.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room for it, or ",
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => "move away what is in its place, or ",
+        io::ErrorKind::PermissionDenied => "let this user write there, or ",
+        _ => "",
+    }
 }
 
 /// Serves until a signal or `SHUTDOWN`. `Ok`: everything that was acknowledged is on disk.
@@ -195,13 +213,24 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
     drop(background);
     let Some(store) = server.store() else { return Ok(()) };
     let saved = save_at_end(&server, store);
-    if let Some(open) = &*store.log.load()
-        && let Some(log) = open.log.lock().take()
-    {
-        log.close()?;
-        tracing::info!("The log is on disk. Bye");
+    if let Some(open) = &*store.log.load() {
+        close_log(open)?;
     }
     saved
+}
+
+/// Closes the log, or tells what is lost.
+fn close_log(open: &OpenLog) -> Result<(), ServeError> {
+    let Some(log) = open.log.lock().take() else { return Ok(()) };
+    if let Err(source) = log.close() {
+        let lost = open.appender.last().0.saturating_sub(open.durable.lsn().0);
+        let error = ServeError::Close { lost, source };
+        // Who reads the messages may not see what the program says at its end.
+        tracing::error!("Stopped: {error}");
+        return Err(error);
+    }
+    tracing::info!("The log is on disk. Bye");
+    Ok(())
 }
 
 /// Takes a last checkpoint if one is wanted and the last is not as of now. REQUIRES: nobody takes one.

@@ -117,6 +117,14 @@ impl Loading {
     }
 }
 
+#[test]
+fn the_start_of_loading_does_not_change_while_it_goes_on() {
+    let mut loading = Loading::new();
+    loading.server.started_unix_ms = 5_999;
+    let told = loading.ask("INFO persistence");
+    assert!(told.contains(" loading_start_time:5 "), "{told}");
+}
+
 /// Reads of keys that are there, and their replies.
 const READS: [(&str, &str); 30] = [
     ("GET s", "$5 value"),

@@ -121,7 +121,11 @@ fn conclude(info: &HashMap<String, String>, directory: &str) -> Result<(), Troub
     let (bytes, msec) = (field("last_backup_bytes"), field("last_backup_msec"));
     println!("backed up in {directory}, up to record {lsn}");
     println!("{here} of {files} files, {linked} of them shared with the log, {bytes} bytes, in {msec} ms");
-    println!("what comes after it: --since {lsn}");
+    match lsn {
+        // It would be a full one by the server's rules, too.
+        "0" => println!("it is empty: let the next one be a full one, without --since"),
+        _ => println!("what comes after it: --since {lsn}"),
+    }
     Ok(())
 }
 

@@ -19,7 +19,7 @@ pub struct ExportArgs {
     /// As for `tarn serve`: with `no` the checkpoint alone is read, not the log.
     #[arg(
         long, value_name = "yes|no", default_value = "yes",
-        action = ArgAction::Set, value_parser = BoolishValueParser::new()
+        action = ArgAction::Set, value_parser = BoolishValueParser::new(), hide_possible_values = true
     )]
     appendonly: bool,
     /// The file.

@@ -16,7 +16,8 @@ pub struct PlaceArgs {
     /// The data directory of the server.
     #[arg(long, value_name = "DIR", default_value = "tarn-data")]
     dir: PathBuf,
-    /// The directories of its log, if it has --log-dir; relative ones lie below --dir.
+    /// A directory of its log, if it has --log-dir: once for each, in their order; relative ones lie below
+    /// --dir.
     #[arg(long, value_name = "DIR", num_args = 1)]
     log_dir: Vec<PathBuf>,
     /// The logical databases of the server.

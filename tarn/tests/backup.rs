@@ -328,7 +328,7 @@ fn a_backup_that_cannot_be_made_says_why_and_the_server_goes_on() {
         1,
         "before 999999999: SINCE takes the end of an earlier backup",
     );
-    assert_eq!(std::fs::read_dir(running.folder.path("ahead")).unwrap().count(), 0);
+    assert!(!running.folder.path("ahead").exists(), "nothing is left of what is refused");
     std::fs::write(running.folder.path("file"), "").unwrap();
     refused(&["file"], 1, "cannot list ");
     let nobody = running::free_port().to_string();
@@ -375,6 +375,7 @@ fn a_server_without_a_log_has_nothing_to_back_up_and_a_password_is_asked_for() {
     assert!(code == 1 && said.contains("WRONGPASS"), "{said}");
     let (code, said) = tarn(&["backup", "-p", &port, "-a", "secret", "full"]);
     assert_eq!(code, 0, "{said}");
+    assert!(said.ends_with("it is empty: let the next one be a full one, without --since\n"), "{said}");
 }
 
 #[test]

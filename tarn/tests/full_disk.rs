@@ -30,10 +30,16 @@ fn a_directory_that_cannot_be_used_is_refused_in_one_line() {
     let file = folder.path("file");
     assert!(refusal("/nosuch/folder").contains("cannot use data directory /nosuch/folder: No such file"));
     assert!(refusal(file.to_str().unwrap()).contains("not a directory; create it, or name another"));
+    std::fs::create_dir(folder.path("data")).unwrap();
+    std::fs::write(folder.path("data/log"), "x").unwrap();
+    let in_its_place =
+        "File exists (os error 17); move away what is in its place, or name others with --log-dir";
+    assert!(refusal(folder.path("data").to_str().unwrap()).contains(in_its_place));
     assert!(refusal("/proc").contains("cannot use log directory /proc/"));
     let Some(disk) = SmallDisk::mount(&folder, "small", "ro") else { return };
     let expected = format!("cannot use log directory {}/log: Read-only file system", disk.path());
-    assert!(refusal(disk.path()).contains(&expected));
+    let found = refusal(disk.path());
+    assert!(found.contains(&expected) && !found.contains("make room"), "{found}");
 }
 
 /// Writes 100 KB strings to `k0`, `k1` … until `stops`; counts those that were acknowledged.
@@ -104,6 +110,8 @@ fn a_full_disk_refuses_writes_until_there_is_room_and_loses_nothing() {
             assert!(refusal.starts_with("-MISCONF Errors writing to the AOF file: "), "{refusal}");
             assert!(refusal.contains("No space left on device"), "{refusal}");
             assert_eq!(client.ask("STRLEN k0"), ":100000", "reads go on");
+            let refusal = client.ask("SHUTDOWN NOSAVE");
+            assert!(refusal.starts_with("-ERR Errors trying to SHUTDOWN: the log cannot be "), "{refusal}");
             assert!(client.ask("INFO persistence").contains("log_failure:the log cannot be written: "));
 
             wait_until_told(&folder, &mut client, metrics, &format!("{}/log", disk.path()));
@@ -145,6 +153,40 @@ fn a_full_disk_refuses_writes_until_there_is_room_and_loses_nothing() {
         let mut client = Client::tcp("127.0.0.1", port);
         let lost = (0..acknowledged).find(|number| client.ask(&format!("STRLEN k{number}")) != ":100000");
         assert_eq!(lost, None, "of {acknowledged} under {mode}");
+    }
+}
+
+#[test]
+fn a_server_that_ends_while_its_log_cannot_be_written_says_how_much_is_lost() {
+    for is_asked in [true, false] {
+        let (folder, port) = (Folder::new(), free_port());
+        let Some(disk) = SmallDisk::mount(&folder, "small", "size=2m") else { return };
+        let log = disk.0.join("log");
+        let args = ["--port", &port.to_string(), "--log-dir", log.to_str().unwrap()];
+        let server = folder.serve(&[&args[..], &["--log-file-size", "65536"]].concat());
+        let mut client = Client::tcp("127.0.0.1", port);
+        let value = "v".repeat(10_000);
+        eventually(|| {
+            let reply = client.ask(&format!("SET key {value}"));
+            assert!(reply == "+OK" || reply.starts_with("-MISCONF "), "{reply}");
+            (reply != "+OK").then_some(())
+        });
+        let status = if is_asked {
+            let refusal = client.ask("SHUTDOWN");
+            assert!(refusal.ends_with(" or give them up with SHUTDOWN FORCE"), "{refusal}");
+            assert_eq!(client.ask("PING"), "+PONG", "the server goes on");
+            client.send("SHUTDOWN FORCE");
+            server.wait()
+        } else {
+            server.terminate()
+        };
+        assert_eq!(status.code(), Some(1));
+        let messages = folder.messages();
+        let last = messages.lines().last().unwrap();
+        let (_, told) = last.split_once("; its newest ").unwrap();
+        let (lost, rest) = told.split_once(' ').unwrap();
+        assert_eq!(rest, "records are not on disk: what was acknowledged of them is lost");
+        assert!(lost.parse::<u64>().unwrap() > 0, "{last}");
     }
 }
 

@@ -354,6 +354,14 @@ fn a_spoilt_file_is_refused_and_the_directory_is_as_before() {
 }
 
 #[test]
+fn the_help_names_the_words_that_serve_takes() {
+    let (code, said) = tarn(&["export", "--help"]);
+    let words = said.lines().skip_while(|line| !line.contains("--appendonly <yes|no>")).take(4);
+    let words: String = words.collect();
+    assert!(code == 0 && words.contains("[default: yes]") && !words.contains("true"), "{said}");
+}
+
+#[test]
 fn data_that_is_there_is_never_imported_over() {
     let (folder, given) = (Folder::new(), Folder::new());
     let file = given.path("dump.rdb");

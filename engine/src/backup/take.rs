@@ -67,6 +67,10 @@ pub fn take(
     let (clock, bytes_per_second) = (engine.clock(), request.bytes_per_second);
     let began = clock.monotonic();
     let mover = Mover { disk, progress, clock, began, bytes_per_second };
+    let (since, last) = (request.since, log.last());
+    if since > last {
+        return Err(BackupError::Ahead { since, last });
+    }
     begin(disk, request)?;
     let mut taking = Taking { mover, engine, log: &log, checkpoints, request, taken: Taken::default() };
     let finished = taking.gather().and_then(|gathered| taking.finish(gathered));
@@ -123,9 +127,6 @@ impl Taking<'_> {
         self.log.sync_up_to(self.log.last())?;
         let mut pinned = self.log.pin()?;
         let since = self.request.since;
-        if since > pinned.last {
-            return Err(BackupError::Ahead { since, last: pinned.last });
-        }
         let here = self.choose(&mut pinned)?;
         let mut files = Vec::with_capacity(pinned.files.len());
         let mut unsummed = Vec::new();

@@ -29,8 +29,9 @@ const ROUND_GROWTH: u64 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     round: Option<Round>,
-    /// How long a round took that has ended; for the status to take.
-    pub(super) ended: Option<Duration>,
+    /// How long a round took that has ended, and how many files could not be compacted; for the status to
+    /// take.
+    pub(super) ended: Option<(Duration, usize)>,
     /// Length of the log when the last round ended.
     after_round: Option<u64>,
     /// After a round in which files could not be compacted.
@@ -112,11 +113,12 @@ impl Plan {
         let turn = |at: &usize| (self.failed.get(&files[*at].place()), files[*at].lsns());
         let chosen = (0..files.len()).filter(|at| of_round(&files[*at])).min_by_key(turn);
         if chosen.is_none() {
-            self.ended = Some(now.saturating_sub(round.began));
-            match self.failed.values().all(|failed| *failed < round.began) {
-                true => self.after_round = Some(stock.bytes()),
+            let failures = self.failed.values().filter(|failed| **failed >= round.began).count();
+            self.ended = Some((now.saturating_sub(round.began), failures));
+            match failures {
+                0 => self.after_round = Some(stock.bytes()),
                 // The log is as long as it was, so another is due; not at once.
-                false => self.no_round_before = now + FAILED_PAUSE,
+                _ => self.no_round_before = now + FAILED_PAUSE,
             }
             self.round = None;
         }

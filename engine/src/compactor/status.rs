@@ -28,6 +28,8 @@ pub struct CompactionStatus {
     pub rounds: u64,
     /// How long the last round took.
     pub round_took: Option<Duration>,
+    /// Files that could not be compacted in it.
+    pub round_failures: usize,
     /// Why the last one was given up, if it was.
     pub error: Option<String>,
     /// Files that are written to no more.

@@ -273,8 +273,9 @@ impl Compactor {
         let mut state = self.state.lock();
         let asked_anew = state.asked;
         let status = &mut state.status;
-        if let Some(took) = plan.ended.take() {
+        if let Some((took, failures)) = plan.ended.take() {
             (status.rounds, status.round_took) = (status.rounds + 1, Some(took));
+            status.round_failures = failures;
         }
         status.round = plan.has_round() || asked_anew;
         status.wants_checkpoint = due && options.rewrites && !asked && !asked_anew;

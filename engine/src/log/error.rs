@@ -11,9 +11,12 @@ use crate::io::DiskError;
 /// Why the log was not opened. Nothing on disk has been changed, but for what a failed disk did half.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// Another process, or the same directory given twice, holds the log.
+    /// Another process holds the log.
     #[error("{} is in use by another server", .0.display())]
     InUse(PathBuf),
+    /// The same directory is given twice.
+    #[error("{} is named twice: name each directory of the log once", .0.display())]
+    NamedTwice(PathBuf),
     /// The directories do not belong together, or not all that belong together are there.
     #[error("{}: {reason}", path.display())]
     WrongDirectories {

@@ -69,7 +69,7 @@ impl Directories {
         let mut newcomers = Vec::new();
         for path in given {
             disk.create_dir_all(path)?;
-            locks.push(lock(disk, path)?);
+            lock_with(disk, path, &mut locks)?;
             let names = disk.list(path)?;
             if names.iter().any(|name| name == REPAIR_FILE) {
                 let remedy = Remedy(given.to_vec());
@@ -109,7 +109,7 @@ impl Directories {
             if !has_identity && files.is_empty() {
                 return Err(wrong(path, "there is no log in it".to_string()));
             }
-            locks.push(lock(disk, path)?);
+            lock_with(disk, path, &mut locks)?;
             is_under_repair |= names.iter().any(|name| name == REPAIR_FILE);
             let read = if has_identity { Identity::read(disk, path) } else { Err(no_identity(path).into()) };
             let (identity, damage) = match read {
@@ -262,6 +262,20 @@ pub(super) fn end_repair(disk: &dyn Disk, directories: &[PathBuf]) -> Result<(),
 
 fn lock(disk: &dyn Disk, path: &Path) -> Result<Box<dyn DiskLock>, OpenError> {
     disk.lock(&path.join(LOCK_FILE))?.ok_or_else(|| OpenError::InUse(path.to_path_buf()))
+}
+
+/// Locks one more directory of those that are locked already.
+fn lock_with(disk: &dyn Disk, path: &Path, locks: &mut Vec<Box<dyn DiskLock>>) -> Result<(), OpenError> {
+    match lock(disk, path) {
+        Ok(lock) => locks.push(lock),
+        Err(OpenError::InUse(path)) if !locks.is_empty() => {
+            // Whatever name it has: if it is free when ours are, it was one of them.
+            locks.clear();
+            return Err(lock(disk, &path).map_or_else(|error| error, |_| OpenError::NamedTwice(path.clone())));
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 fn log_files(names: &[String]) -> Vec<String> {

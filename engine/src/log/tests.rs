@@ -214,8 +214,15 @@ fn a_log_that_is_open_is_not_opened_again() {
     let error = open(&os(), &options).unwrap_err();
     assert!(error.to_string().ends_with("log0 is in use by another server"), "{error}");
     drop(log);
-    options.directories.push(options.directories[0].clone());
-    assert!(matches!(open(&os(), &options), Err(OpenError::InUse(_))), "one directory given twice");
+    let other_name = place.path().join(".").join("log0/.");
+    options.directories.push(other_name.clone());
+    let error = open(&os(), &options).unwrap_err();
+    assert!(matches!(&error, OpenError::NamedTwice(path) if *path == other_name), "{error}");
+    options.directories[1] = place.path().join("log1");
+    std::fs::create_dir(&options.directories[1]).unwrap();
+    let held = os().lock(&options.directories[1].join("tarnlog.lock")).unwrap();
+    let error = open(&os(), &options).unwrap_err();
+    assert!(held.is_some() && matches!(error, OpenError::InUse(_)), "{error}");
     options.directories.pop();
     open(&os(), &options).unwrap();
 }

@@ -44,7 +44,7 @@ pub const COMMANDS: &[Command] = &[row(
         -2,
         PLAIN,
         "1.0.0",
-        "Says when replies leave: when what they tell is on disk (always), at once, or as appendfsync says.",
+        "Says when replies leave: always|everysec|no as appendfsync has them, or default: as it is set.",
         durability,
     ),
     sub("getname", 2, PLAIN, "2.6.9", "Returns the connection's name.", getname),
@@ -88,7 +88,9 @@ fn durability<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comman
     let named = |mode: &&AppendFsync| mode.name().as_bytes().eq_ignore_ascii_case(word);
     let durability = AppendFsync::ALL.iter().find(named).copied();
     if args.len() > 3 || durability.is_none() && !word.eq_ignore_ascii_case(b"default") {
-        return Err(CommandError::Syntax);
+        return Err(CommandError::text(
+            "ERR syntax error: CLIENT DURABILITY takes one of always, everysec, no and default, or nothing",
+        ));
     }
     let has_no_log = cx.server.store().is_some_and(|store| store.log.load().is_none());
     if durability == Some(AppendFsync::Always) && has_no_log {

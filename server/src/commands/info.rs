@@ -357,7 +357,7 @@ fn views(report: &mut Report, cx: &Context<'_, '_>) {
 fn loading(report: &mut Report, cx: &Context<'_, '_>, (loaded, total): (u64, u64)) {
     let seconds = cx.server.started.elapsed().as_secs();
     let left_s = total.saturating_sub(loaded).saturating_mul(seconds).checked_div(loaded).unwrap_or(1);
-    report.line("loading_start_time", cx.server.clock.unix_ms() / 1000 - seconds);
+    report.line("loading_start_time", cx.server.started_unix_ms / 1000);
     report.line("loading_total_bytes", total);
     report.line("loading_loaded_bytes", loaded);
     let share = if total == 0 { 0.0 } else { 100.0 * loaded as f64 / total as f64 };

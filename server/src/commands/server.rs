@@ -5,6 +5,7 @@ use crate::command::{Command, Flags, KeySpec, row};
 use crate::commands::unknown_container;
 use crate::context::Context;
 use crate::error::CommandError;
+use crate::shared::Store;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tarn_resp::request::Args;
 
@@ -53,12 +54,13 @@ fn time<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
 }
 
 fn shutdown<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let (mut save, mut nosave, mut abort) = (false, false, false);
+    let (mut save, mut nosave, mut abort, mut force) = (false, false, false, false);
     for word in args.tail(1) {
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
         save |= is("save");
         nosave |= is("nosave");
         abort |= is("abort");
+        force |= is("force");
         if !(is("save") || is("nosave") || is("abort") || is("now") || is("force")) {
             return Err(CommandError::Syntax);
         }
@@ -68,6 +70,16 @@ fn shutdown<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     }
     if abort {
         return Err(CommandError::text("ERR No shutdown in progress."));
+    }
+    if let Some(status) = cx.server.store().and_then(Store::log_status)
+        && let Some((_, error)) = &status.failed
+        && !force
+    {
+        let lost = status.lag_records();
+        return Err(CommandError::owned(format!(
+            "ERR Errors trying to SHUTDOWN: {error}; {lost} records are not on disk and would be lost: make \
+             the disk work again, or give them up with SHUTDOWN FORCE"
+        )));
     }
     let saves = match (save, nosave) {
         (false, false) => cx.server.saves_by_rule(),
