@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, Source, TakeOptions};
-use tarn_engine::compactor::CompactionOptions;
+use tarn_engine::compactor::{CompactionOptions, Scope};
 use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Crash, ManualClock, SimDisk, SimOptions};
 use tarn_engine::log::{Group, Log, LogOptions, OpenError, SyncMode};
@@ -178,7 +178,7 @@ fn whenever_the_log_is_switched_a_start_finds_a_state_that_was() {
                             (counts, floor) = (true, base);
                         }
                     }
-                    4 if store.log.is_some() => store.engine.compactor().ask(),
+                    4 if store.log.is_some() => store.engine.compactor().ask(Scope::All),
                     _ => {
                         // Behind it there may be records already of what is written anew.
                         if let Some(lsn) = store.write(&mut rng) {
@@ -223,7 +223,7 @@ fn a_log_that_is_switched_off_while_it_waits_for_a_checkpoint_leaves_nothing_to_
     assert!(!compactor.status().wants_checkpoint);
     // The checkpoint is taken nevertheless, and who took it asks for the round.
     store.save();
-    compactor.ask();
+    compactor.ask(Scope::All);
     for _ in 0..3 {
         assert!(!compactor.step(&engine), "there is no log");
         let status = compactor.status();

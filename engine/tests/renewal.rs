@@ -14,7 +14,7 @@ use histories::*;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
-use tarn_engine::compactor::CompactionOptions;
+use tarn_engine::compactor::{CompactionOptions, Scope};
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, Crash, SimDisk, SimOptions, SystemClock};
 use tarn_engine::log::{Group, LogOptions, SyncMode};
@@ -246,7 +246,7 @@ fn the_log_of_a_large_queue_does_not_grow_for_ever() {
             commit(&store, "queue", Change::ListPop { side: Side::Back, count: 1 });
         }
         longest = longest.max(log_bytes(&store, &disk));
-        compactor.ask();
+        compactor.ask(Scope::All);
         while compactor.step(&store.engine) {}
         longest = longest.max(log_bytes(&store, &disk));
     }

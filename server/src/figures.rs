@@ -116,6 +116,12 @@ impl Persistence {
         self.compactions.round || self.checkpoints.rewrites || self.log_begins
     }
 
+    /// Bytes in files of the log that are not known to be needless, as its directories have them together:
+    /// all of the files that are written to, and what was written since the compactor looked last.
+    pub fn live_bytes(&self) -> u64 {
+        LogDirectory::all(self).iter().map(|directory| directory.live_bytes).sum()
+    }
+
     /// Bytes in files of the log that are known to be needless.
     pub fn invalid_bytes(&self) -> u64 {
         self.compactions.bytes.saturating_sub(self.compactions.live_bytes)

@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 use tarn_engine::Engine;
 use tarn_engine::checkpoint::{Algorithm, CheckpointError, Checkpoints, Pace, TakeOptions, Taken};
+use tarn_engine::compactor::Scope;
 
 /// After a failure the rules wait so long before they try again.
 const RETRY: Duration = Duration::from_secs(5);
@@ -68,6 +69,8 @@ struct State {
     answered: u64,
     /// That of the last request.
     urgency: Urgency,
+    /// Somebody asked for the log to be rewritten, so that the files that are written to go, too.
+    rewrites_all: bool,
     /// Another is wanted as soon as this one is done.
     scheduled: bool,
     stopping: bool,
@@ -156,6 +159,7 @@ impl Saver {
     /// Has a checkpoint taken, and what it has dropped from the log.
     pub fn rewrite_log(&self) {
         let mut state = self.state.lock();
+        state.rewrites_all = true;
         if std::mem::replace(&mut state.status.rewrites, true) {
             return;
         }
@@ -222,10 +226,13 @@ impl Saver {
                 engine.compactor().checkpoint_ended(checkpoints.current().map(|checkpoint| checkpoint.cut));
             }
             let has_log = server.store().is_some_and(|store| store.log.load().is_some());
-            if rewrites && outcome.is_ok() && has_log {
-                engine.compactor().ask();
-            }
             state = self.state.lock();
+            if rewrites {
+                let scope = if std::mem::take(&mut state.rewrites_all) { Scope::All } else { Scope::Full };
+                if outcome.is_ok() && has_log {
+                    engine.compactor().ask(scope);
+                }
+            }
             state.status.rewrites &= !rewrites;
             if rewrites {
                 state.status.rewrite_failed = outcome.is_err();

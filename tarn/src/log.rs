@@ -1,9 +1,10 @@
 //! `tarn log check`, `dump` and `repair`: what a log holds, and how to go on with one whose start is refused.
 
 use clap::{Args, Subcommand};
+use std::ffi::OsStr;
 use std::fmt::{self, Display};
 use std::io::{BufWriter, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use tarn_engine::io::{Disk, OsDisk};
@@ -60,25 +61,52 @@ const FAILED: u8 = 2;
 
 /// Runs `tarn log`.
 pub fn run(cli: LogCli) -> ExitCode {
+    let (Command::Check { directories }
+    | Command::Dump { directories, .. }
+    | Command::Repair { directories, .. }) = &cli.command;
+    let cut_off = directories.iter().find(|directory| is_cut_off(directory)).cloned();
     let done = match cli.command {
-        Command::Check { directories } => check(directories),
+        Command::Repair { .. } if cut_off.is_some() => Ok(ExitCode::from(FAILED)),
+        Command::Check { directories } => check(directories, cut_off.is_none()),
         Command::Dump { width, directories } => dump(&directories, width),
         Command::Repair { truncate, directories } => repair(directories, truncate),
     };
-    done.unwrap_or_else(|error| {
+    let code = done.unwrap_or_else(|mut error| {
+        if let (OpenError::Damaged(damage), Some(_)) = (&mut error, &cut_off) {
+            damage.remedy = None;
+        }
         eprintln!("tarn: {error}");
         ExitCode::from(FAILED)
-    })
+    });
+    if let Some(folder) = cut_off {
+        eprintln!(
+            "tarn: {} is no log: a repair has kept there what it has cut off from one, as it was. Who puts \
+             the files back in their places before the next start undoes the repair; see \
+             docs/format/log.md",
+            folder.display()
+        );
+    }
+    code
 }
 
-fn check(directories: Vec<PathBuf>) -> Result<ExitCode, OpenError> {
+/// Whether it is a folder in which a repair keeps what it cuts off.
+fn is_cut_off(directory: &Path) -> bool {
+    let whole = directory.canonicalize();
+    let name = whole.as_deref().ok().and_then(Path::file_name).and_then(OsStr::to_str).unwrap_or_default();
+    let number = name.strip_prefix("damaged-");
+    number.is_some_and(|number| number.parse::<u64>().is_ok())
+}
+
+fn check(directories: Vec<PathBuf>, is_log: bool) -> Result<ExitCode, OpenError> {
     let survey = repair::check(&disk(), &directories, threads())?;
     for file in &survey.files {
         say_file(file);
     }
     if say_damage(&survey) {
-        let remedy = Remedy(directories);
-        println!("to give up everything behind record {}: {remedy}", survey.recovered.last);
+        if is_log {
+            let remedy = Remedy(directories);
+            println!("to give up everything behind record {}: {remedy}", survey.recovered.last);
+        }
         return Ok(ExitCode::from(DAMAGED));
     }
     say_end(&survey);
@@ -210,7 +238,15 @@ fn say_damage(survey: &Survey) -> bool {
     }
     let (recovered, lost) = (&survey.recovered, &survey.lost);
     let blocks = counted(recovered.blocks, "block");
-    println!("kept: the records up to Lsn {} in {blocks}", recovered.last);
+    let records = counted(survey.files.iter().map(|file| file.records).sum(), "record");
+    println!("kept: the records up to Lsn {} in {blocks}, {records}", recovered.last);
+    if survey.lacks_older {
+        println!(
+            "this log was compacted by what is cut off: keys whose last change is cut off may be lacking \
+             altogether, or have older values than they had at Lsn {}",
+            recovered.last
+        );
+    }
     println!(
         "cut off: {}, in them {} with {} that can be read",
         counted(lost.bytes, "byte"),

@@ -89,6 +89,74 @@ fn the_log_stays_short_and_a_restart_finds_everything() {
     }
 }
 
+/// Names of the log's files.
+fn log_files(folder: &Folder, directories: &[&str]) -> Vec<String> {
+    let files = directories.iter().flat_map(|name| std::fs::read_dir(folder.path(name)).unwrap());
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(".tarnlog")).collect()
+}
+
+fn rewrite_log(client: &mut Connection) {
+    assert_eq!(client.ask("BGREWRITEAOF"), "+Background append only file rewriting started");
+    eventually(|| (field(client, "aof_rewrite_in_progress")? == "0").then_some(()));
+    assert_eq!(field(client, "aof_last_bgrewrite_status").unwrap(), "ok");
+}
+
+#[test]
+fn a_log_that_is_shorter_than_a_file_is_shortened_when_that_is_asked_for() {
+    for (directories, mode, compaction) in [
+        (vec!["log"], "everysec", "vtc"),
+        (vec!["a", "b", "c"], "no", "none"),
+        (vec!["log"], "no", "rewrite"),
+    ] {
+        let mut running = Running::start(&["--appendfsync", "no"]);
+        let paths: Vec<String> =
+            directories.iter().map(|name| running.folder.path(name).to_str().unwrap().to_owned()).collect();
+        let mut args = vec!["--appendfsync", mode, "--log-compaction", compaction];
+        if paths.len() > 1 {
+            args.push("--log-dir");
+            args.extend(paths.iter().map(String::as_str));
+        }
+        running.restart_with(&args);
+        let mut client = running.connect();
+        churn(&mut client, 0..12);
+        assert_eq!(client.whole("WAITAOF 1 0 0"), "*[:1 :0]");
+        let bytes = log_bytes(&running.folder, &directories);
+        assert!(bytes > 1_500_000, "{bytes} bytes");
+        let before = digest(&mut client);
+        // Nobody writes any more.
+        rewrite_log(&mut client);
+        let bytes = log_bytes(&running.folder, &directories);
+        assert!(bytes < 300_000, "{directories:?}: {bytes} bytes");
+        let files = log_files(&running.folder, &directories).len();
+        let live = number(&mut client, "log_live_bytes");
+        assert_eq!(live + number(&mut client, "log_invalid_bytes"), number(&mut client, "aof_current_size"));
+        let lines = (0..directories.len()).map(|at| field(&mut client, &format!("log_dir{at}")).unwrap());
+        let lives = lines.map(|line| {
+            let value = line.split(',').find_map(|part| part.strip_prefix("live_bytes=")).unwrap();
+            value.parse::<u64>().unwrap()
+        });
+        assert_eq!(lives.sum::<u64>(), live);
+        for _ in 0..5 {
+            rewrite_log(&mut client);
+        }
+        let kept = log_files(&running.folder, &directories);
+        assert!(kept.len() <= files, "there is nothing to leave: {kept:?}");
+        // What is left with little in it becomes one.
+        for number in 0..12 {
+            client.ask(&format!("SET string:{} again", number % 3));
+            assert_eq!(client.whole("WAITAOF 1 0 0"), "*[:1 :0]");
+            rewrite_log(&mut client);
+        }
+        let kept = log_files(&running.folder, &directories);
+        assert!(kept.len() <= 4 * directories.len(), "{kept:?}");
+        assert_ne!(digest(&mut client), before);
+        let before = digest(&mut client);
+        running.restart();
+        assert_eq!(digest(&mut running.connect()), before, "{directories:?}");
+    }
+}
+
 #[test]
 fn what_a_checkpoint_has_and_was_deleted_since_stays_deleted() {
     let mut running = Running::start(&EAGER);
@@ -163,6 +231,10 @@ fn a_compaction_without_room_is_told_and_made_when_there_is_some() {
     let mut client = running.connect();
     churn(&mut client, 0..12);
     let before = digest(&mut client);
+    // The file that is written to would give room when it is left; now there is nothing in it.
+    assert_eq!(client.whole("WAITAOF 1 0 0"), "*[:1 :0]");
+    running.restart();
+    let mut client = running.connect();
     // No page is left for a copy.
     let filler = disk.0.join("filler");
     let mut file = std::fs::File::create(&filler).unwrap();

@@ -70,7 +70,15 @@ fn a_damaged_log_is_checked_repaired_as_the_refusal_says_and_served_again() {
     let (code, said) = tarn_log(&command);
     assert_eq!(code, 0, "{said}");
     assert!(said.contains(&format!("what is cut off is kept in {directory_arg}/damaged-1\n")), "{said}");
-    assert!(directory.join("damaged-1/0000000001.tarnlog").exists());
+    assert!(said.contains(" blocks, 1 record\n") || said.contains(" block, 1 record\n"), "{said}");
+    assert!(!said.contains("this log was compacted"), "{said}");
+    let folder_of_damage = directory.join("damaged-1");
+    assert!(folder_of_damage.join("0000000001.tarnlog").exists());
+    for command in [&["check"][..], &["dump"], &["repair"], &["repair", "--truncate"]] {
+        let (code, said) = tarn_log(&[command, &[folder_of_damage.to_str().unwrap()]].concat());
+        assert!(code > 0 && !said.contains("tarn log repair"), "{said}");
+        assert!(said.contains("damaged-1 is no log: a repair has kept there"), "{said}");
+    }
 
     let server = folder.serve(&args);
     let mut client = Client::tcp("127.0.0.1", port);

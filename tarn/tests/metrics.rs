@@ -153,7 +153,8 @@ How to read some of them:
   the one flush, that records wait in memory before are left out. Under `appendfsync no` only a full file,
   or a compaction, makes records durable.
 - `tarn_log_live_bytes` and `tarn_log_invalid_bytes` are looked at twice a second, between compactions. It is
-  known of records that were replaced, not of removals and of changes within lists and strings.
+  known of records that were replaced, not of removals and of changes within lists and strings. The file that
+  is written to counts as live as a whole until it is full, or `BGREWRITEAOF` has it left.
 - `tarn_log_write_amplification` and what goes into it count from the start of the server.
 - `tarn_command_duration_seconds`: times of fast commands are taken by sample. Without `latency-tracking`
   there are no quantiles.

@@ -30,4 +30,4 @@ mod thread_tests;
 
 pub use options::CompactionOptions;
 pub use status::{CompactionStatus, FileStatus};
-pub use thread::Compactor;
+pub use thread::{Compactor, Scope};

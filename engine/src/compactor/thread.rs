@@ -26,6 +26,8 @@ use super::stock::Stock;
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 /// How long is waited for the turn before it is asked again whether to go on.
 const A_WHILE: Duration = Duration::from_millis(50);
+/// How long is waited until it is asked again whether files are left.
+const A_MOMENT: Duration = Duration::from_millis(5);
 
 /// What an engine knows of its compactions.
 #[derive(Debug, Default)]
@@ -40,12 +42,21 @@ pub struct Compactor {
     yields: AtomicBool,
 }
 
+/// What a round that is asked for goes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// The files that are written to no more.
+    Full,
+    /// Those that are written to as well: they are left for the next ones before.
+    All,
+}
+
 #[derive(Debug)]
 struct State {
     options: CompactionOptions,
     status: CompactionStatus,
     /// A round was asked for.
-    asked: bool,
+    asked: Option<Scope>,
     /// A checkpoint, on which a start may build, has all up to here.
     checkpoint: Option<Lsn>,
     /// A checkpoint is being taken that will have all up to here at least.
@@ -58,7 +69,7 @@ impl Default for State {
         State {
             options: CompactionOptions { enabled: false, ..CompactionOptions::default() },
             status: CompactionStatus::default(),
-            asked: false,
+            asked: None,
             checkpoint: None,
             checkpoint_begun: None,
         }
@@ -78,9 +89,9 @@ impl Compactor {
     }
 
     /// Asks for a round over all files.
-    pub fn ask(&self) {
+    pub fn ask(&self, scope: Scope) {
         let mut state = self.state.lock();
-        state.asked = true;
+        state.asked = state.asked.max(Some(scope));
         (state.status.round, state.status.wants_checkpoint) = (true, false);
         self.changed.notify_all();
     }
@@ -113,7 +124,7 @@ impl Compactor {
         *alone = Plan::default();
         *self.estimates.lock() = Estimates::default();
         let mut state = self.state.lock();
-        state.asked = false;
+        state.asked = None;
         let status = &mut state.status;
         (status.running, status.round, status.wants_checkpoint) = (false, false, false);
         status.error = None;
@@ -139,7 +150,7 @@ impl Compactor {
     /// Waits; `false` if it is time to stop.
     fn wait(&self, pause: Duration) -> bool {
         let mut state = self.state.lock();
-        if !self.is_stopped() && !state.asked {
+        if !self.is_stopped() && state.asked.is_none() {
             self.changed.wait_for(&mut state, pause);
         }
         drop(state);
@@ -182,7 +193,7 @@ impl Compactor {
         let mut plan = self.alone.lock();
         let Some(log) = engine.log() else {
             let mut state = self.state.lock();
-            (state.asked, state.status.round) = (false, false);
+            (state.asked, state.status.round) = (None, false);
             return false;
         };
         let Some((files, options)) = self.choose(&mut plan, engine, &log) else { return false };
@@ -245,6 +256,19 @@ impl Compactor {
         Stock::new(files, &estimates)
     }
 
+    /// Waits until files are left that hold what was written up to now; `false` if it is to be given up.
+    fn have_files_left(&self, log: &Appender) -> bool {
+        let last = log.last();
+        while !log.leave_files(last) {
+            let mut state = self.state.lock();
+            if self.gives_up() {
+                return false;
+            }
+            self.changed.wait_for(&mut state, A_MOMENT);
+        }
+        !self.gives_up()
+    }
+
     /// The files to compact next, if any.
     fn choose(
         &self,
@@ -252,15 +276,20 @@ impl Compactor {
         engine: &Engine,
         log: &Appender,
     ) -> Option<(Vec<ClosedFile>, CompactionOptions)> {
+        let asked = std::mem::take(&mut self.state.lock().asked);
+        if asked == Some(Scope::All) && !self.have_files_left(log) {
+            return None;
+        }
+        let asked = asked.is_some();
         let stock = self.take_stock(engine, log);
         let (bytes, live_bytes, directories) = (stock.bytes(), stock.live_bytes(), stock.by_directory());
         let (now, validity_bytes) = (engine.clock().monotonic(), engine.validity().bytes());
-        let (options, asked) = {
+        let options = {
             let mut state = self.state.lock();
             let status = &mut state.status;
             (status.files, status.bytes, status.live_bytes) = (stock.files.len(), bytes, live_bytes);
             (status.directories, status.validity_bytes) = (directories, validity_bytes);
-            (state.options, std::mem::take(&mut state.asked))
+            state.options
         };
         if plan.rests(now) && !asked {
             return None;
@@ -271,7 +300,7 @@ impl Compactor {
         }
         let chosen = plan.choose(&stock, &options, now);
         let mut state = self.state.lock();
-        let asked_anew = state.asked;
+        let asked_anew = state.asked.is_some();
         let status = &mut state.status;
         if let Some((took, failures)) = plan.ended.take() {
             (status.rounds, status.round_took) = (status.rounds + 1, Some(took));

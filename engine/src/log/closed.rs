@@ -83,12 +83,14 @@ pub struct ClosedFile {
     pub(super) contents: Contents,
     /// Blocks above this are void, and others have their numbers.
     pub(super) sequence_limit: u64,
+    /// What its header voids in older files may still stand there: the log has failed since it was opened.
+    pub(super) is_epoch_needed: bool,
 }
 
 impl ClosedFile {
     pub(super) fn new(path: &Path, header: &FileHeader, bytes: u64, contents: Contents) -> ClosedFile {
         let (path, header) = (path.into(), *header);
-        ClosedFile { path, header, bytes, contents, sequence_limit: u64::MAX }
+        ClosedFile { path, header, bytes, contents, sequence_limit: u64::MAX, is_epoch_needed: false }
     }
 
     /// As it is when a later epoch has blocks from behind `opened_after` on.
@@ -96,6 +98,13 @@ impl ClosedFile {
         if self.contents.last_sequence > opened_after {
             self.sequence_limit = self.sequence_limit.min(opened_after);
         }
+        self
+    }
+
+    /// As it is while the log is open that was opened in the epoch `opened_in`. Only a start cuts for sure
+    /// what an epoch voids.
+    pub(super) fn of_log_opened_in(mut self, opened_in: u64) -> ClosedFile {
+        self.is_epoch_needed = self.header.epoch > opened_in;
         self
     }
 
@@ -147,7 +156,13 @@ impl ClosedFile {
     /// Whether nothing lies between this file and `next`, so that both can become one.
     pub fn is_followed_by(&self, next: &ClosedFile) -> bool {
         let follows = self.header.number + 1 == *next.header.numbers().start();
-        follows && self.header.stream == next.header.stream && self.header.era == next.header.era
+        // One file says of one epoch alone what it voids.
+        let keeps_epochs =
+            self.header.epoch == next.header.epoch || !self.is_epoch_needed && !next.is_epoch_needed;
+        follows
+            && keeps_epochs
+            && self.header.stream == next.header.stream
+            && self.header.era == next.header.era
     }
 }
 
@@ -155,6 +170,13 @@ impl Appender {
     /// The files that are written to no more, by directory and number.
     pub fn closed_files(&self) -> Vec<ClosedFile> {
         self.pipeline.closed.lock().clone()
+    }
+
+    /// Has the files that are written to left for the next ones, where they have records up to `lsn`. Waits
+    /// for nothing; `true` when [`Appender::closed_files`] has them all, but for those of directories that
+    /// get no next file, and of a log that has failed.
+    pub fn leave_files(&self, lsn: Lsn) -> bool {
+        self.pipeline.begin_to_leave(lsn)
     }
 
     /// The records of the files that [`Appender::closed_files`], called later, may not tell of: those of

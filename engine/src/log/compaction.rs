@@ -226,6 +226,7 @@ impl Appender {
         compacted.bytes_after = copy.offset;
         compacted.records_after = copy.contents.records;
         let file = ClosedFile::new(&last.path, &header, copy.offset, copy.contents);
+        let file = file.of_log_opened_in(self.pipeline.opened_in);
         Ok((file, compacted, condenser.told))
     }
 }

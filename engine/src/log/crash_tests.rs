@@ -253,6 +253,10 @@ impl World {
             }
             85..88 => pipeline.sync_all(),
             88..90 => pipeline.leave_files(),
+            91 if self.rng.random_bool(0.5) => {
+                let last = (Appender { pipeline: pipeline.clone() }).last();
+                _ = pipeline.begin_to_leave(last);
+            }
             90..92 => pipeline.set_mode(any_mode(&mut self.rng)),
             92..93 => pipeline.claim(),
             93..94 if under.is_empty() => {

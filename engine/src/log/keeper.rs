@@ -176,12 +176,23 @@ impl Pipeline {
                 Ok(()) => {
                     self.durable.settle(&sequences);
                     // First there, then here no more: a compaction that looks meanwhile sees it.
-                    self.note_closed(ClosedFile::new(handle.path(), &file.header, length, contents));
+                    let closed = ClosedFile::new(handle.path(), &file.header, length, contents);
+                    self.note_closed(closed.of_log_opened_in(self.opened_in));
                     self.active.lock().leaving.retain(|other| !Arc::ptr_eq(&other.file, &file));
                 }
                 Err(error) => self.fail(error),
             }
         }
+    }
+
+    /// Has the files that hold records up to `lsn` left, so that they can be compacted; to be called until it
+    /// says that there is nothing to wait for. Waits for nothing itself, and nobody who writes waits for it.
+    pub(super) fn begin_to_leave(&self, lsn: Lsn) -> bool {
+        let mut active = self.active.lock();
+        // What a log holds that has failed is written once more, to other files.
+        let is_done = !matches!(active.state, State::Running) || active.leave_records(lsn);
+        self.chores.notify_all();
+        is_done
     }
 
     /// Cuts and syncs the files that are written to, too. REQUIRES: nobody writes any more.

@@ -76,6 +76,8 @@ pub(super) struct Pipeline {
     pub(super) base: Lsn,
     /// Closes the files that compacted ones have replaced.
     pub(super) closer: Closer,
+    /// The epoch in which the log was opened.
+    pub(super) opened_in: u64,
 }
 
 /// What the lock of the appenders covers.
@@ -173,6 +175,7 @@ impl Pipeline {
         template: FileTemplate,
         options: &LogOptions,
     ) -> Pipeline {
+        let opened_in = active.epoch;
         let counters = active.lanes.iter().map(|_| Counters::default()).collect();
         Pipeline {
             disk,
@@ -198,6 +201,7 @@ impl Pipeline {
             voids: Mutex::default(),
             base: options.base,
             closer: Closer::default(),
+            opened_in,
         }
     }
 
@@ -426,18 +430,37 @@ impl Active {
         }
     }
 
+    /// Leaves the file of a directory for the next one; `false` if that is not ready.
+    fn go_on(&mut self, lane: usize) -> bool {
+        let lane = &mut self.lanes[lane];
+        let Some(next) = lane.next.take() else { return false };
+        let contents = std::mem::take(&mut lane.contents);
+        if let Some(file) = lane.current.replace(next) {
+            self.leaving.push(Leaving { file, length: lane.offset, contents });
+        }
+        lane.offset = FILE_HEADER_BYTES as u64;
+        true
+    }
+
+    /// Leaves the files that hold records up to `lsn` for the next ones. Says whether there is nothing to
+    /// wait for: all of them are cut and synced. A directory that gets no next file keeps its own.
+    pub(super) fn leave_records(&mut self, lsn: Lsn) -> bool {
+        let has_some = |contents: &Contents| contents.lsns().is_some_and(|(first, _)| first <= lsn);
+        let mut waits = false;
+        for lane in 0..self.lanes.len() {
+            let stays = has_some(&self.lanes[lane].contents) && !self.go_on(lane);
+            waits |= stays && self.lanes[lane].trouble.is_none();
+        }
+        !waits && !self.leaving.iter().any(|leaving| has_some(&leaving.contents))
+    }
+
     /// Finds the place of the next block in a directory, in the next file if it has to be.
     fn place(&mut self, lane: usize, align: usize) -> Option<(Arc<LogFile>, u64, u64)> {
         let bytes = self.buffer.len();
-        let lane = &mut self.lanes[lane];
-        if lane.is_full_for(bytes, align) {
-            let next = lane.next.take()?;
-            let contents = std::mem::take(&mut lane.contents);
-            if let Some(file) = lane.current.replace(next) {
-                self.leaving.push(Leaving { file, length: lane.offset, contents });
-            }
-            lane.offset = FILE_HEADER_BYTES as u64;
+        if self.lanes[lane].is_full_for(bytes, align) && !self.go_on(lane) {
+            return None;
         }
+        let lane = &mut self.lanes[lane];
         let file = lane.current.clone()?;
         let offset = lane.offset;
         let length = padded_length(bytes, offset, align);

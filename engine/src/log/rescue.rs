@@ -131,7 +131,7 @@ impl Pipeline {
         for Leaving { file, length, contents } in &old {
             if (1..=opened_after).contains(&contents.first_sequence) {
                 let closed = ClosedFile::new(file.keeper_handle().path(), &file.header, *length, *contents);
-                self.note_closed(closed.voided(opened_after));
+                self.note_closed(closed.voided(opened_after).of_log_opened_in(self.opened_in));
             }
         }
         drop(active);

@@ -26,6 +26,8 @@ pub struct Survey {
     pub lost: Lost,
     /// Whether a repair has begun and not ended.
     pub is_under_repair: bool,
+    /// Whether compacted files that are kept relied on what is not: older records of its keys are gone.
+    pub lacks_older: bool,
 }
 
 /// What a start or a repair cuts off.
@@ -146,6 +148,19 @@ impl Reader {
         let headers = self.sources.iter().flat_map(|source| &source.unreadable).map(|file| &file.damage);
         let damage = identities.chain(headers).chain(&self.state.damage).cloned().collect();
         let is_under_repair = self.directories.is_under_repair;
-        Ok(Survey { files, recovered: self.state.recovered.clone(), damage, lost, is_under_repair })
+        let (recovered, lacks_older) = (self.state.recovered.clone(), self.lacks_older());
+        Ok(Survey { files, recovered, damage, lost, is_under_repair, lacks_older })
+    }
+
+    /// Whether files that are kept, in part at least, were compacted relying on more, or a repair that has
+    /// not ended found so.
+    fn lacks_older(&self) -> bool {
+        let mut files = self.sources.iter().flat_map(|source| source.files.iter().zip(&source.tallies));
+        files.any(|(file, tally)| {
+            file.header.compaction.filter(|_| tally.blocks > 0).is_some_and(|compaction| {
+                let was_lowered = self.directories.is_under_repair && compaction.unfit > Lsn::ZERO;
+                was_lowered || self.state.is_beyond(&compaction)
+            })
+        })
     }
 }

@@ -6,6 +6,7 @@ use crate::config::LogCompaction;
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::saver::Urgency;
+use tarn_engine::compactor::Scope;
 use tarn_resp::request::Args;
 
 const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING);
@@ -50,7 +51,7 @@ fn bgrewriteaof<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), Command
     }
     match cx.server.config.snapshot().log_compaction {
         LogCompaction::Rewrite => cx.server.saver.rewrite_log(),
-        LogCompaction::Vtc | LogCompaction::None => cx.keys.engine().compactor().ask(),
+        LogCompaction::Vtc | LogCompaction::None => cx.keys.engine().compactor().ask(Scope::All),
     }
     cx.reply.simple("Background append only file rewriting started");
     Ok(())

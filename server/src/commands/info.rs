@@ -226,7 +226,7 @@ fn compaction_fields(report: &mut Report, figures: &Persistence) {
     let compactions = &figures.compactions;
     report.line("log_closed_files", compactions.files);
     report.line("log_closed_bytes", compactions.bytes);
-    report.line("log_live_bytes", compactions.live_bytes);
+    report.line("log_live_bytes", figures.live_bytes());
     report.line("log_invalid_bytes", figures.invalid_bytes());
     report.line("log_validity_bytes", compactions.validity_bytes);
     report.line("log_compaction_in_progress", u8::from(compactions.running));

@@ -134,7 +134,10 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         field!(log_compaction_log_percentage),
         "length of the log, against what is needed of it, from which files are compacted"),
     Directive::run_time("log-compaction-min-size", memory(0, BYTES_MAX), "67108864",
-        field!(log_compaction_min_bytes), "length up to which the log is not compacted unasked"),
+        field!(log_compaction_min_bytes),
+        "length up to which the log is not compacted unasked. Of removals and of changes within lists and \
+         strings nobody knows what they would give back; so whatever the percentages say, all full files \
+         are compacted when the log is twice as long as after the last time, and as this"),
     Directive::at_start("log-file-size", memory(16 << 10, BYTES_MAX), "67108864", field!(log_file_bytes),
         "length at which a log file is left for the next one"),
 

@@ -167,11 +167,12 @@ fn look(trial: &Trial, client: &mut crate::client::Client) -> Result<[u64; 4]> {
         Product::Tarn => {
             let names = [
                 "log_closed_bytes",
-                "log_live_bytes",
+                "log_invalid_bytes",
                 "log_compaction_read_bytes",
                 "log_compaction_written_bytes",
             ];
-            Trial::numbers(client, "persistence", names)
+            let [closed, needless, read, written] = Trial::numbers(client, "persistence", names)?;
+            Ok([closed, closed.saturating_sub(needless), read, written])
         }
         Product::RedisServer => {
             let [all, base] = Trial::numbers(client, "persistence", ["aof_current_size", "aof_base_size"])?;
