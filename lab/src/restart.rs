@@ -1,7 +1,7 @@
 //! A start after a hard kill, with all data back.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::device;
 use crate::error::Result;
@@ -10,6 +10,8 @@ use crate::server::Server;
 
 /// The longest that a start may take.
 const PATIENCE: Duration = Duration::from_secs(1800);
+/// The longest that a log may take until all of it is with the system.
+const WRITING: Duration = Duration::from_secs(60);
 
 /// The data files below some directories, and their bytes: all but what a server printed. Files may go away
 /// while they are counted, as a server tidies up.
@@ -22,6 +24,19 @@ pub fn data_files(dirs: &[&Path]) -> (Vec<PathBuf>, u64) {
     files.dedup();
     let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum();
     (files, bytes)
+}
+
+/// Waits until a server has given all of its log to the system, which a kill does not take from it: under
+/// `everysec` and `no` ours answers before.
+fn wait_until_written(server: &Server) -> Result<()> {
+    let deadline = Instant::now() + WRITING;
+    while server.info_number("persistence", "log_backlog_bytes")?.is_some_and(|bytes| bytes > 0) {
+        if Instant::now() > deadline {
+            return Err(server.complaint(format!("its log was not written within {WRITING:?}")));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 /// Kills a server and starts it again as it was started, from its files in some directories, which are read
@@ -37,6 +52,7 @@ pub fn after_kill_then(
     launched: impl FnOnce(&Server) -> Result<()>,
 ) -> Result<f64> {
     let keys = server.key_count()?;
+    wait_until_written(server)?;
     server.kill()?;
     device::read_through(&data_files(dirs).0)?;
     interrupt::check()?;
