@@ -42,7 +42,7 @@ pub enum CheckpointError {
     /// The bytes are not those of a checkpoint.
     #[error(
         "the checkpoint is damaged in {} at byte {offset}: {what}; restore the file, or move its directory \
-         away to start without it", path.display()
+         away to start without it, if there is a log that does not need it", path.display()
     )]
     Damaged {
         /// The file.

@@ -89,7 +89,7 @@ impl Directories {
             }
         }
         members.sort_by_key(|member| member.identity.index);
-        check_members(&members)?;
+        check_members(&members, &newcomers)?;
         Directories::join(disk, members, newcomers, locks)
     }
 
@@ -122,7 +122,7 @@ impl Directories {
             members.push(Member { identity, path: path.clone(), files, damage });
         }
         members.sort_by_key(|member| member.identity.index);
-        check_members(&members)?;
+        check_members(&members, &[])?;
         if !keeps_locks {
             locks.clear();
         }
@@ -291,7 +291,8 @@ fn no_identity(path: &Path) -> Damage {
     Damage::new(path.join(IDENTITY_FILE), 0, "it is missing where there are log files".to_string())
 }
 
-fn check_members(members: &[Member]) -> Result<(), OpenError> {
+/// Fails unless these are all directories of one log. `empty` ones are given, too.
+fn check_members(members: &[Member], empty: &[PathBuf]) -> Result<(), OpenError> {
     let Some(first) = members.first() else { return Ok(()) };
     let count = members.iter().map(|member| member.identity.count).max().unwrap_or(0);
     for (index, Member { identity, path, .. }) in members.iter().enumerate() {
@@ -303,17 +304,30 @@ fn check_members(members: &[Member]) -> Result<(), OpenError> {
             return Err(wrong(path, format!("it is a copy of another directory, number {}", identity.index)));
         }
         if identity.index as usize > index {
+            missing_among(empty, path, count)?;
             let reason =
                 format!("it is one of {count} directories of a log, and number {index} is not given{FEWER}");
             return Err(wrong(path, reason));
         }
     }
     if count as usize > members.len() {
+        missing_among(empty, &first.path, count)?;
         let reason =
             format!("it is one of {count} directories of a log, and only {} are given{FEWER}", members.len());
         return Err(wrong(&first.path, reason));
     }
     Ok(())
+}
+
+/// Fails if one that is missing of the `count` directories may be one of those that are given and `empty`.
+fn missing_among(empty: &[PathBuf], other: &Path, count: u32) -> Result<(), OpenError> {
+    let Some(path) = empty.first() else { return Ok(()) };
+    let reason = format!(
+        "there is no log in it, and {} is one of {count} directories of a log: restore it (is the device \
+         mounted?)",
+        other.display()
+    );
+    Err(wrong(path, reason))
 }
 
 fn wrong(path: &Path, reason: String) -> OpenError {

@@ -268,6 +268,11 @@ fn directories_may_be_added_but_not_left_out_or_mixed_up() {
         let error = open(&os(), &with(given)).unwrap_err().to_string();
         assert!(error.contains(&format!("{expected}; to go on with fewer, ")), "{error}");
     }
+    for given in [&[0, 3][..], &[0, 3, 2]] {
+        let error = open(&os(), &with(given)).unwrap_err().to_string();
+        assert!(error.contains("log3: there is no log in it, and "), "{error}");
+        assert!(error.contains(" is one of 3 directories of a log: restore it"), "{error}");
+    }
     open(&os(), &with(&[3])).unwrap();
     let error = open(&os(), &with(&[0, 1, 2, 3])).unwrap_err().to_string();
     assert!(error.contains("it belongs to another log than"), "{error}");
