@@ -32,6 +32,8 @@ use crate::table::{Entry, KeyHash};
 use crate::value::image::ImageItem;
 use crate::value::{ImageBuilder, ValueRef, elements_of};
 
+/// What has more bytes is said in parts, each of about so many.
+pub(crate) const PART_BYTES: usize = 64 << 10;
 /// Elements with names that are looked at together.
 const LOOKED_AT: usize = 32;
 /// How often for one part: each element is put, under the latch.

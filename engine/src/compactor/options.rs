@@ -1,5 +1,7 @@
 //! When compactions are made, and how fast.
 
+use crate::renewal::PART_BYTES;
+
 /// When compactions are made, and how fast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactionOptions {
@@ -33,7 +35,7 @@ impl Default for CompactionOptions {
             log_percent: 170,
             min_bytes: 64 << 20,
             file_bytes: 64 << 20,
-            part_bytes: 64 << 10,
+            part_bytes: PART_BYTES,
         }
     }
 }

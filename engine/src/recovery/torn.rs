@@ -12,11 +12,9 @@ use std::sync::Arc;
 use super::loose::Place;
 use crate::log::{Appender, Group, LogError, Validity};
 use crate::record::{Change, Lsn, Write};
-use crate::renewal::{Frontier, Parts, whole};
+use crate::renewal::{Frontier, PART_BYTES, Parts, whole};
 use crate::table::{KeyHash, Readers, Retired, Segment, Table};
 
-/// What has more bytes is said in parts of about so many.
-const PART_BYTES: usize = 64 << 10;
 /// How much may wait for the disk before the next key or part is said.
 const WAITING_BYTES_MAX: u64 = 8 << 20;
 

@@ -7,8 +7,8 @@ use std::path::Path;
 /// Folders that would hold whatever found no better place.
 const FORBIDDEN_FOLDERS: &[&str] = &["common", "util", "utils", "misc", "core", "helpers"];
 
-/// Beginnings of paths that exist on somebody's machine only.
-const HOMES: &[&str] = &["/home/", "/root/", "/Users/"];
+/// Folders at the root that hold what exists on somebody's machine only.
+const HOMES: &[&str] = &["home", "root", "Users"];
 
 /// All findings of this kind.
 pub fn check(tree: &Tree) -> Vec<Finding> {
@@ -37,13 +37,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether a line holds the place of this very clone, or a path into somebody's home. This file is spared: it
-/// has to name them.
+/// Whether a line holds the place of this very clone, or a path into somebody's home.
 fn names_a_machine(line: &str, root: &str) -> bool {
     let is_path_here =
         |at: usize| !line[..at].ends_with(|one: char| one.is_alphanumeric() || "~.}_-*".contains(one));
     let names_home = HOMES.iter().any(|home| {
-        line.match_indices(home).any(|(at, _)| {
+        let home = format!("/{home}/");
+        line.match_indices(&home).any(|(at, _)| {
             let rest = &line[at + home.len()..];
             is_path_here(at) && rest.starts_with(|one: char| one.is_ascii_alphanumeric() || one == '.')
         })
@@ -105,7 +105,8 @@ mod tests {
         let home = ["/ho", "me/somebody/tarn"].concat();
         assert_eq!(rules("docs/a.txt", &format!("good\nsee {home}")), [("machine-path", 2)]);
         assert_eq!(rules("docs/a.txt", "built in /nowhere/target"), [("machine-path", 1)]);
-        assert_eq!(rules("docs/a.txt", "under ~/work/home/ or $HOME/.cache"), []);
+        let below = ["~/work/ho", "me/"].concat();
+        assert_eq!(rules("docs/a.txt", &format!("under {below} or $HOME/.cache")), []);
     }
 
     #[test]
