@@ -140,8 +140,9 @@ fn a_log_that_is_shorter_than_a_file_is_shortened_when_that_is_asked_for() {
         for _ in 0..5 {
             rewrite_log(&mut client);
         }
+        // Each directory may have made its next file ready in the meantime.
         let kept = log_files(&running.folder, &directories);
-        assert!(kept.len() <= files, "there is nothing to leave: {kept:?}");
+        assert!(kept.len() <= files + directories.len(), "there is nothing to leave: {kept:?}");
         // What is left with little in it becomes one.
         for number in 0..12 {
             client.ask(&format!("SET string:{} again", number % 3));
