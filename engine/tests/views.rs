@@ -169,7 +169,7 @@ impl Store {
 /// A view that is being read, and what it has to find.
 struct Reading {
     view: View,
-    expected: Arc<Copy>,
+    expected: Copy,
     found: Copy,
     pinned: bool,
 }
@@ -235,13 +235,16 @@ proptest! {
                 let options: Vec<_> = (0..random.random_range(1..3))
                     .map(|_| match random.random_range(0..4) {
                         0 => ViewOptions::pinned("test"),
+                        1 => ViewOptions::once_of(random.random_range(0..DATABASES as u8), "test"),
                         _ => ViewOptions::once("test"),
                     })
                     .collect();
                 let views = store.engine.open_views(&options).unwrap();
-                let expected = Arc::new(store.copy());
+                let all = store.copy();
                 readings.extend(views.into_iter().zip(options).map(|(view, options)| {
-                    Reading { view, expected: expected.clone(), found: Copy::new(), pinned: options.pinned }
+                    let mut expected = all.clone();
+                    expected.retain(|(db, _), _| options.db.is_none_or(|only| only == *db));
+                    Reading { view, expected, found: Copy::new(), pinned: options.pinned }
                 }));
             }
             if !readings.is_empty() {
@@ -425,4 +428,24 @@ fn balance_of(entry: &Entry) -> i64 {
         ValueRef::String(text) => std::str::from_utf8(&text.to_bytes()).unwrap().parse().unwrap(),
         _ => panic!("accounts are strings"),
     }
+}
+
+#[test]
+fn for_a_view_of_one_database_nothing_of_others_is_kept() {
+    let store = store();
+    let put = |db| {
+        let change = Change::Put { value: vec![b'x'; 10].into(), expiry: None };
+        store.commit(0, &Batch::from_iter([Write::Key { db, key: b"key".to_vec().into(), change }]));
+    };
+    (0..DATABASES as u8).for_each(put);
+    let mut view = store.engine.open_view(ViewOptions::once_of(1, "test")).unwrap();
+    (0..DATABASES as u8).for_each(put);
+    assert_eq!(store.views().status().retained.records, 1);
+    let mut keys = 0;
+    while let Some(walked) = view.step(&mut |_: &Entry| keys += 1).unwrap() {
+        assert_eq!(walked.db, 1);
+    }
+    assert_eq!(keys, 1);
+    drop(view);
+    store.assert_nothing_kept();
 }

@@ -68,6 +68,11 @@ impl Table {
         self.passed[bit as usize].store(0, Ordering::Relaxed);
     }
 
+    /// Has a view need nothing of this table. REQUIRES: no writer knows of it yet.
+    pub(crate) fn pass(&self, bit: u8) {
+        self.passed[bit as usize].store(END, Ordering::Relaxed);
+    }
+
     /// The positions that a view has read.
     pub(crate) fn read_by(&self, bit: u8) -> u64 {
         self.passed[bit as usize].load(Ordering::Relaxed)

@@ -32,7 +32,12 @@ impl<'a> HashRef<'a> {
 
     /// The fields with their values, in no order that means anything.
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        self.form.walk_from(0).map(pair)
+        self.iter_from(0)
+    }
+
+    /// As `iter`, behind the first `index` of them.
+    pub fn iter_from(&self, index: usize) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        self.form.walk_from(index).map(pair)
     }
 
     /// One step of a scan: about `count` fields from `cursor`, and the cursor to go on with, 0 at the end. A

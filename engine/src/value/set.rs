@@ -28,7 +28,12 @@ impl<'a> SetRef<'a> {
 
     /// The members, in no order that means anything.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        self.form.walk_from(0).map(|item| item.name)
+        self.iter_from(0)
+    }
+
+    /// As `iter`, behind the first `index` of them.
+    pub fn iter_from(&self, index: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.form.walk_from(index).map(|item| item.name)
     }
 
     /// One step of a scan: about `count` members from `cursor`, and the cursor to go on with, 0 at the end. A

@@ -28,17 +28,28 @@ pub struct ViewOptions {
     pub pinned: bool,
     /// Whether it may become older than `ViewLimits::age`.
     pub lasting: bool,
+    /// The one database that is read; `None`: all of them. Of others nothing is kept for it.
+    pub db: Option<u8>,
 }
 
 impl ViewOptions {
     /// A view that is read once and may take its time.
     pub const fn once(purpose: &'static str) -> ViewOptions {
-        ViewOptions { purpose, pinned: false, lasting: true }
+        ViewOptions { purpose, pinned: false, lasting: true, db: None }
     }
 
     /// A view that may be read more than once.
     pub const fn pinned(purpose: &'static str) -> ViewOptions {
-        ViewOptions { purpose, pinned: true, lasting: false }
+        ViewOptions { purpose, pinned: true, lasting: false, db: None }
+    }
+
+    /// A view of one database, which is read once, and cancelled when it is too old.
+    pub const fn once_of(db: u8, purpose: &'static str) -> ViewOptions {
+        ViewOptions { purpose, pinned: false, lasting: false, db: Some(db) }
+    }
+
+    fn reads(&self, db: usize) -> bool {
+        self.db.is_none_or(|only| usize::from(only) == db)
     }
 }
 
@@ -73,7 +84,7 @@ impl Opened {
     fn progress_permille(&self) -> u64 {
         let at = usize::from(self.db.load(Ordering::Relaxed));
         let (mut read, mut all) = (0, 0);
-        for (db, table) in self.tables.iter().enumerate() {
+        for (db, table) in self.tables.iter().enumerate().filter(|(db, _)| self.options.reads(*db)) {
             let keys = table.len() as u64;
             all += keys;
             if db < at {
@@ -173,8 +184,10 @@ impl Views {
             bits.push(free.trailing_zeros() as u8);
             *free &= *free - 1;
         }
-        for (bit, table) in bits.iter().flat_map(|bit| tables.iter().map(move |table| (bit, table))) {
-            table.begin(*bit);
+        for (bit, options) in bits.iter().zip(options) {
+            for (db, table) in tables.iter().enumerate() {
+                if options.reads(db) { table.begin(*bit) } else { table.pass(*bit) }
+            }
         }
         if self.records.load(Ordering::Relaxed) == 0 {
             self.bytes_peak.store(0, Ordering::Relaxed);
@@ -189,7 +202,7 @@ impl Views {
                 options: *options,
                 tables: tables.to_vec(),
                 since,
-                db: AtomicU8::new(0),
+                db: AtomicU8::new(options.db.unwrap_or(0)),
                 cancelled: AtomicBool::new(false),
             };
             View::new(self.clone(), Arc::new(opened))

@@ -34,7 +34,8 @@ pub struct View {
 
 impl View {
     pub(super) fn new(views: Arc<Views>, opened: Arc<Opened>) -> View {
-        View { views, opened, db: 0, from: 0 }
+        let db = usize::from(opened.options.db.unwrap_or(0));
+        View { views, opened, db, from: 0 }
     }
 
     pub(super) fn opened(&self) -> &Arc<Opened> {
@@ -71,7 +72,7 @@ impl View {
     ///
     /// `visitor` is called under a latch: it must be quick, must not wait, and must not call the store.
     pub fn step(&mut self, visitor: &mut impl Visitor) -> Result<Option<Walked>, Cancelled> {
-        while self.db < self.opened.tables.len() {
+        while self.db < self.databases_end() {
             if self.from == END {
                 self.db += 1;
                 self.from = 0;
@@ -117,7 +118,12 @@ impl View {
     /// The database of the next step; `None` if there is none.
     pub fn next_db(&self) -> Option<u8> {
         let db = self.db + usize::from(self.from == END);
-        (db < self.databases()).then_some(db as u8)
+        (db < self.databases_end()).then_some(db as u8)
+    }
+
+    /// Behind the last database that is read.
+    fn databases_end(&self) -> usize {
+        self.opened.options.db.map_or(self.databases(), |only| usize::from(only) + 1)
     }
 }
 
