@@ -212,7 +212,8 @@ impl Engine {
         &*self.clock
     }
 
-    pub(crate) fn now(&self) -> UnixMs {
+    /// The time by which keys expire.
+    pub fn now(&self) -> UnixMs {
         self.clock.unix_ms()
     }
 

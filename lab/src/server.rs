@@ -153,7 +153,7 @@ impl Plan {
             push(directive, &[value.as_str()]);
         }
         if self.product == Product::Tarn {
-            words.insert(0, "serve".to_owned());
+            words.splice(0..0, ["serve", "--sql-port", "0"].map(str::to_owned));
         }
         words
     }

@@ -7,6 +7,7 @@ use crate::config::AppendFsync;
 use crate::error::CommandError;
 use crate::saver::Ticket;
 use crate::shared::Shared;
+use crate::sql::Asked;
 use crate::transaction::{Transaction, Watching};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -69,6 +70,8 @@ pub struct Client {
     pub denies_waiting: bool,
     /// The checkpoint that its `SAVE` waits for.
     pub save: Option<Ticket>,
+    /// The statement of SQL that it waits for.
+    pub asked: Option<Box<dyn Asked>>,
     /// The newest change that it made, or was told of.
     pub seen: Lsn,
 }
@@ -88,6 +91,7 @@ impl Client {
             watching: Watching::default(),
             denies_waiting: false,
             save: None,
+            asked: None,
             seen: Lsn::ZERO,
         }
     }

@@ -49,6 +49,7 @@ pub mod saver;
 pub mod serve;
 pub mod shared;
 pub mod slowlog;
+pub mod sql;
 pub mod stats;
 pub mod stream;
 pub mod transaction;

@@ -37,6 +37,17 @@ pub enum ListenError {
         /// What the system said.
         source: io::Error,
     },
+    /// SQL cannot be served there.
+    #[error(
+        "cannot serve SQL on {address}: {source}; is something else running there? choose another port with \
+         --sql-port, or 0 for none"
+    )]
+    Sql {
+        /// The address.
+        address: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The Unix socket could not be made.
     #[error(
         "cannot listen on the Unix socket {}: {source}; is another server running there? name another with \
@@ -83,7 +94,7 @@ struct Wanted {
 impl Listeners {
     /// Listens everywhere that the configuration says.
     pub fn open(config: &Config) -> Result<Listeners, ListenError> {
-        let wanted = wanted(config, config.port)?;
+        let wanted = wanted(config, config.port).map_err(not_listening)?;
         let tcp = listen_all(&wanted, config.tcp_backlog)?;
         let unix = match config.unixsocket_path() {
             None => None,
@@ -104,7 +115,7 @@ impl Listeners {
 
     /// Listens where a changed `port` or `bind` says. On an error everything is as it was.
     pub fn reopen_tcp(&mut self, config: &Config) -> Result<(), ListenError> {
-        let wanted = wanted(config, config.port)?;
+        let wanted = wanted(config, config.port).map_err(not_listening)?;
         let is_wanted = |address: SocketAddr| wanted.iter().any(|wanted| wanted.address == address);
         let is_open = |wanted: &Wanted| self.tcp.iter().any(|&(address, _)| address == wanted.address);
         let missing: Vec<Wanted> = wanted.iter().filter(|wanted| !is_open(wanted)).cloned().collect();
@@ -213,28 +224,35 @@ impl Drop for UnixSocket {
 
 /// Listens at `metrics-port`, on the addresses of `bind`; nowhere if it is 0.
 pub fn open_metrics(config: &Config) -> Result<Vec<StdListener>, ListenError> {
-    let failed = |error| match error {
-        ListenError::Tcp { address, source } => ListenError::Metrics { address, source },
-        other => other,
-    };
-    let wanted = wanted(config, config.metrics_port).map_err(failed)?;
+    let failed = |(address, source)| ListenError::Metrics { address, source };
+    open_at(config, config.metrics_port).map_err(failed)
+}
+
+/// Listens at `sql-port`, on the addresses of `bind`; nowhere if it is 0.
+pub fn open_sql(config: &Config) -> Result<Vec<StdListener>, ListenError> {
+    let failed = |(address, source)| ListenError::Sql { address, source };
+    open_at(config, config.sql_port).map_err(failed)
+}
+
+/// Listens at a port, on the addresses of `bind`; or an address where that is not possible, and why.
+fn open_at(config: &Config, port: u16) -> Result<Vec<StdListener>, (String, io::Error)> {
+    let wanted = wanted(config, port)?;
     let mut listeners = Vec::new();
     for Wanted { address, optional } in wanted {
         match bind(address, config.tcp_backlog) {
             Ok(listener) => listeners.push(listener),
             Err(source) if optional && is_missing(&source) => {}
-            Err(source) => return Err(ListenError::Metrics { address: address.to_string(), source }),
+            Err(source) => return Err((address.to_string(), source)),
         }
     }
-    if listeners.is_empty() && config.metrics_port > 0 {
-        let source = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        return Err(ListenError::Metrics { address: config.bind.join(" "), source });
+    if listeners.is_empty() && port > 0 {
+        return Err((config.bind.join(" "), io::Error::from(io::ErrorKind::AddrNotAvailable)));
     }
     Ok(listeners)
 }
 
 /// The addresses of `bind` at a port, each once.
-fn wanted(config: &Config, port: u16) -> Result<Vec<Wanted>, ListenError> {
+fn wanted(config: &Config, port: u16) -> Result<Vec<Wanted>, (String, io::Error)> {
     let mut wanted: Vec<Wanted> = Vec::new();
     if port == 0 {
         return Ok(wanted);
@@ -256,13 +274,14 @@ fn wanted(config: &Config, port: u16) -> Result<Vec<Wanted>, ListenError> {
             Ok(address) if wanted.iter().any(|other| other.address == address) => {}
             Ok(address) => wanted.push(Wanted { address, optional }),
             Err(_) if optional => {}
-            Err(source) => {
-                let address = format!("{host}:{port}");
-                return Err(ListenError::Tcp { address, source });
-            }
+            Err(source) => return Err((format!("{host}:{port}"), source)),
         }
     }
     Ok(wanted)
+}
+
+fn not_listening((address, source): (String, io::Error)) -> ListenError {
+    ListenError::Tcp { address, source }
 }
 
 /// Listens on all of them, but for those that this machine may and does lack.

@@ -11,6 +11,7 @@ use crate::pause::Pause;
 use crate::rates::Rates;
 use crate::saver::Saver;
 use crate::slowlog::SlowLog;
+use crate::sql::Sql;
 use crate::stats::Stats;
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -116,6 +117,7 @@ pub struct Shared {
     /// Who takes backups.
     pub backups: Arc<Backups>,
     store: OnceLock<Store>,
+    sql: OnceLock<Arc<dyn Sql>>,
     stopping: AtomicBool,
     /// Whether the server takes a checkpoint before it ends.
     saves_at_end: AtomicBool,
@@ -157,6 +159,7 @@ impl Shared {
             saver: Saver::new(started_unix_ms),
             backups: Arc::default(),
             store: OnceLock::new(),
+            sql: OnceLock::new(),
             stopping: AtomicBool::new(false),
             saves_at_end: AtomicBool::new(false),
             loading: Progress::default(),
@@ -170,6 +173,17 @@ impl Shared {
     /// The store, once it is loaded.
     pub fn store(&self) -> Option<&Store> {
         self.store.get()
+    }
+
+    /// Who answers SQL, if anybody does.
+    pub fn sql(&self) -> Option<&Arc<dyn Sql>> {
+        self.sql.get()
+    }
+
+    /// Names who answers SQL; to be called once.
+    pub fn set_sql(&self, sql: Arc<dyn Sql>) {
+        let is_first = self.sql.set(sql).is_ok();
+        debug_assert!(is_first, "SQL is answered by one");
     }
 
     /// The engine, once it is loaded.

@@ -123,7 +123,9 @@ fn tarn_config(store: &ConfigStore, pattern: &str) -> BTreeMap<String, String> {
 }
 
 /// Directives that Redis does not have.
-const ONLY_TARN: [&str; 16] = [
+const ONLY_TARN: [&str; 19] = [
+    "analytics-max-memory",
+    "analytics-threads",
     "checkpoint-format",
     "checkpoint-pace",
     "log-backlog-limit",
@@ -138,6 +140,7 @@ const ONLY_TARN: [&str; 16] = [
     "metrics-port",
     "serve-while-loading",
     "snapshot-algorithm",
+    "sql-port",
     "threads",
     "view-memory-limit",
 ];

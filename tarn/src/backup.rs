@@ -1,17 +1,13 @@
 //! `tarn backup`: has a running server back up its log, and waits for it.
 
+use crate::remote::{RemoteArgs, Trouble, ask};
 use crate::transfer::progress_bar;
 use clap::Args;
 use indicatif::ProgressBar;
 use std::collections::HashMap;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::Duration;
 use tarn_lab::client::{Client, text};
-use tarn_lab::error::LabError;
-
-const REFUSED: u8 = 1;
-const FAILED: u8 = 2;
 
 /// How long the server may take for a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,35 +28,11 @@ pub struct BackupArgs {
     /// Only what a backup does not have that ended with this record.
     #[arg(long, value_name = "LSN", default_value_t = 0)]
     since: u64,
-    /// The server.
-    #[arg(long, default_value = "127.0.0.1")]
-    host: String,
-    /// Its port.
-    #[arg(short, long, default_value_t = 6379)]
-    port: u16,
-    /// The user, if it is not the default one.
-    #[arg(long, requires = "password")]
-    user: Option<String>,
-    /// The password; without, that of the environment's REDISCLI_AUTH.
-    #[arg(short = 'a', long)]
-    password: Option<String>,
+    #[command(flatten)]
+    remote: RemoteArgs,
     /// Where to, on the machine of the server: an empty directory, or one that is not there yet.
     #[arg(value_name = "DIR")]
     directory: String,
-}
-
-/// Why there is no backup.
-enum Trouble {
-    /// The server said no, or that it failed.
-    Refused(String),
-    /// There is no server, or it answers no more.
-    Away(String),
-}
-
-impl From<LabError> for Trouble {
-    fn from(error: LabError) -> Trouble {
-        Trouble::Away(error.to_string())
-    }
 }
 
 /// Runs `tarn backup`.
@@ -68,17 +40,14 @@ pub fn run(args: BackupArgs) -> ExitCode {
     let bar = progress_bar();
     let done = back_up(&args, &bar);
     bar.finish_and_clear();
-    let (code, why) = match done {
-        Ok(()) => return ExitCode::SUCCESS,
-        Err(Trouble::Refused(why)) => (REFUSED, why),
-        Err(Trouble::Away(why)) => (FAILED, why),
-    };
-    eprintln!("tarn: {why}");
-    ExitCode::from(code)
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(trouble) => trouble.tell(),
+    }
 }
 
 fn back_up(args: &BackupArgs, bar: &ProgressBar) -> Result<(), Trouble> {
-    let mut client = connect(args)?;
+    let mut client = args.remote.connect(PATIENCE)?;
     let since = args.since.to_string();
     let mut command = vec!["BACKUP", &args.directory];
     if args.since > 0 {
@@ -129,40 +98,9 @@ fn conclude(info: &HashMap<String, String>, directory: &str) -> Result<(), Troub
     Ok(())
 }
 
-fn connect(args: &BackupArgs) -> Result<Client, Trouble> {
-    let away = |why: String| Trouble::Away(format!("{}:{}: {why}", args.host, args.port));
-    let found = (args.host.as_str(), args.port).to_socket_addrs().map_err(|error| away(error.to_string()))?;
-    let mut last = away("no such host".to_owned());
-    for address in found.collect::<Vec<SocketAddr>>() {
-        match Client::connect(address, PATIENCE) {
-            Ok(mut client) => {
-                let password = args.password.clone().or_else(|| std::env::var("REDISCLI_AUTH").ok());
-                if let Some(password) = password {
-                    let user = args.user.as_deref().unwrap_or("default");
-                    ask(&mut client, &["AUTH", user, &password])?;
-                }
-                return Ok(client);
-            }
-            Err(error) => last = error.into(),
-        }
-    }
-    Err(last)
-}
-
-/// Asks for something; an error reply is a refusal.
-fn ask(client: &mut Client, command: &[&str]) -> Result<String, Trouble> {
-    let reply = client.ask(command)?;
-    if reply.is_error() {
-        let said = reply.to_string();
-        let said = said.strip_prefix("(error) ").unwrap_or(&said);
-        return Err(Trouble::Refused(said.strip_prefix("ERR ").unwrap_or(said).to_owned()));
-    }
-    Ok(text(&reply)?)
-}
-
 /// The fields of `INFO persistence`.
 fn info(client: &mut Client) -> Result<HashMap<String, String>, Trouble> {
-    let said = ask(client, &["INFO", "persistence"])?;
+    let said = text(&ask(client, &["INFO", "persistence"])?)?;
     let fields = said.lines().filter_map(|line| line.split_once(':'));
     Ok(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
 }

@@ -1,12 +1,15 @@
 //! The `tarn` program: `tarn serve` is the server, `tarn log` checks and repairs its log, `tarn backup` and
-//! `tarn restore` copy it, `tarn import` and `tarn export` exchange data with Redis, `tarn demo` shows it,
-//! `tarn lab` measures it.
+//! `tarn restore` copy it, `tarn import` and `tarn export` exchange data with Redis, `tarn sql` asks it,
+//! `tarn demo` shows it, `tarn lab` measures it.
 
+mod ask;
 mod backup;
 mod export;
 mod import;
 mod log;
+mod remote;
 mod restore;
+mod sql;
 mod transfer;
 
 use clap::{Parser, Subcommand};
@@ -45,6 +48,8 @@ enum Command {
     Import(import::ImportArgs),
     /// Write the data of a server that does not run to an RDB file.
     Export(export::ExportArgs),
+    /// Ask a running server in SQL.
+    Sql(ask::SqlArgs),
     /// Measure Tarn and redis-server side by side.
     Lab(tarn_lab::LabCli),
 }
@@ -58,6 +63,7 @@ fn main() -> ExitCode {
         Command::Restore(args) => restore::run(args),
         Command::Import(args) => import::run(args),
         Command::Export(args) => export::run(args),
+        Command::Sql(args) => ask::run(&args),
         Command::Lab(cli) => tarn_lab::run(cli),
     }
 }
@@ -75,7 +81,18 @@ fn serve(args: Vec<OsString>) -> ExitCode {
         }
         Err(error) => return refuse(&error),
     };
-    match tarn_server::serve::serve(loaded) {
+    let sql = match sql::Sql::prepare(&loaded.config) {
+        Ok(sql) => sql,
+        Err(error) => return refuse(&error),
+    };
+    let mut queries = None;
+    let served =
+        tarn_server::serve::serve_beside(loaded, |server| queries = sql.map(|sql| sql.start(server)));
+    if let Some(queries) = queries {
+        // Who is in the middle of a query is not waited for.
+        queries.shutdown_background();
+    }
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => refuse(&error),
     }

@@ -31,6 +31,7 @@ mod server;
 mod set_algebra;
 mod sets;
 mod sort;
+mod sql;
 mod strings;
 mod transactions;
 mod zset_algebra;
@@ -57,6 +58,7 @@ const FAMILIES: &[(&str, &[Command])] = &[
     ("server", info::COMMANDS),
     ("server", command::COMMANDS),
     ("server", debug::COMMANDS),
+    ("server", sql::COMMANDS),
     ("string", strings::COMMANDS),
     ("string", ranges::COMMANDS),
     ("string", lcs::COMMANDS),

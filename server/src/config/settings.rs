@@ -39,6 +39,12 @@ pub struct Config {
     pub maxclients: usize,
     /// TCP port that answers `/metrics` over HTTP; 0 for none.
     pub metrics_port: u16,
+    /// TCP port for clients of PostgreSQL's protocol; 0 for none.
+    pub sql_port: u16,
+    /// Threads that run queries.
+    pub analytics_threads: usize,
+    /// Bytes that all queries may use for sorting, grouping and joining.
+    pub analytics_max_memory_bytes: usize,
     /// Worker threads as configured, 0 for one per core; see [`Config::threads`].
     pub(super) threads_setting: usize,
     /// Cores of the threads that serve clients.
@@ -203,6 +209,9 @@ impl Config {
             tcp_keepalive_s: 0,
             maxclients: 0,
             metrics_port: 0,
+            sql_port: 0,
+            analytics_threads: 0,
+            analytics_max_memory_bytes: 0,
             threads_setting: 0,
             server_cores: Cores::default(),
             checkpoint_cores: Cores::default(),

@@ -33,7 +33,11 @@ impl Folder {
 
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tarn"));
-        command.arg("serve").arg("--dir").arg(self.0.path()).args(args).stdin(Stdio::null());
+        command
+            .args(["serve", "--sql-port", "0", "--dir"])
+            .arg(self.0.path())
+            .args(args)
+            .stdin(Stdio::null());
         command
     }
 

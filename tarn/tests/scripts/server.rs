@@ -49,7 +49,7 @@ impl Kind {
     fn start_command(self) -> Command {
         let mut command = self.program();
         if self == Kind::Tarn {
-            command.arg("serve");
+            command.args(["serve", "--sql-port", "0"]);
         } else {
             command.args(["--appendonly", "no"]);
         }

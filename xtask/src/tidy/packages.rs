@@ -1,9 +1,9 @@
 //! Which package may know which, and what of it: the floors of the house.
 //!
 //! ```text
-//!   tarn       -> lab, server, rdb
+//!   tarn       -> lab, server, analytics, rdb
 //!   lab        -> resp, engine, snapshot
-//!   server     -> resp, rdb, engine, analytics
+//!   server     -> resp, rdb, engine
 //!   analytics  -> engine
 //!   resp, rdb, snapshot, engine, xtask know nobody
 //! ```
@@ -21,7 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("snapshot", &[]),
     ("engine", &[]),
     ("analytics", &["tarn-engine"]),
-    ("server", &["tarn-resp", "tarn-rdb", "tarn-engine", "tarn-analytics"]),
+    ("server", &["tarn-resp", "tarn-rdb", "tarn-engine"]),
     ("lab", &["tarn-resp", "tarn-engine", "tarn-snapshot"]),
     ("tarn", &["tarn-lab", "tarn-server", "tarn-engine", "tarn-rdb", "tarn-resp", "tarn-analytics"]),
     ("xtask", &[]),

@@ -1,0 +1,197 @@
+//! Why a query did not answer, and PostgreSQL's code for it.
+
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
+use tarn_engine::view::{Cancelled, ViewError};
+use thiserror::Error;
+
+use super::declaration::DeclarationError;
+
+/// Why a query did not answer.
+#[derive(Debug, Error)]
+pub enum QueryError {
+    /// The store is not there yet.
+    #[error("the data are being loaded; try again in a moment")]
+    Loading,
+    /// There is no such table that could be read.
+    #[error(transparent)]
+    Declaration(#[from] DeclarationError),
+    /// Somebody cancelled it.
+    #[error("canceling statement due to user request")]
+    Cancelled,
+    /// It took longer than it may.
+    #[error("canceling statement due to statement timeout")]
+    Timeout,
+    /// What was kept for it took more memory than it may.
+    #[error("{0}; see 'view-memory-limit', or ask for less at once")]
+    View(#[from] Cancelled),
+    /// There are no views for it.
+    #[error(transparent)]
+    NoView(#[from] ViewError),
+    /// It would have to read more than once what it can read only once.
+    #[error("this query reads a table more than once while it runs; run it within BEGIN READ ONLY … COMMIT")]
+    ReadTwice,
+    /// It writes.
+    #[error("{0} is refused: SQL reads, and data are written by Redis commands")]
+    Writes(String),
+    /// A table of this name is there, and is not one that was declared.
+    #[error("\"{0}\" was not declared here: only tables of the schema public are created and dropped")]
+    NotDeclared(String),
+    /// A value could not be read as its column's type, and that is an error for this table.
+    #[error(
+        "a value of key \"{key}\" cannot be read as the type of column {column}, and the table is strict"
+    )]
+    Unreadable {
+        /// The column.
+        column: String,
+        /// The key.
+        key: String,
+    },
+    /// What is declared could not be kept.
+    #[error("the declarations could not be written to {path}: {source}; nothing has changed")]
+    NotKept {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// What has been declared could not be read.
+    #[error("the declarations in {path} cannot be read: {source}; mend the file, or move it away")]
+    NotRead {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The answer is longer than one reply may be.
+    #[error("the answer takes more than {bytes_max} bytes; add LIMIT, or ask through sql-port")]
+    TooLong {
+        /// Bytes that it may take.
+        bytes_max: usize,
+    },
+    /// More than one statement where one is wanted.
+    #[error("one statement at a time, please: {0} were given")]
+    Statements(usize),
+    /// What is not there yet.
+    #[error("{0} is not there yet")]
+    NotYet(String),
+    /// The planner or an operator refused.
+    #[error("{}", plain(.0))]
+    DataFusion(#[from] DataFusionError),
+}
+
+impl From<QueryError> for DataFusionError {
+    fn from(error: QueryError) -> DataFusionError {
+        match error {
+            QueryError::DataFusion(error) => error,
+            other => DataFusionError::External(Box::new(other)),
+        }
+    }
+}
+
+/// The error itself, without what passed it on.
+fn root(mut error: &DataFusionError) -> &DataFusionError {
+    loop {
+        error = match error {
+            DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => inner,
+            DataFusionError::Shared(inner) => inner,
+            DataFusionError::Collection(errors) if !errors.is_empty() => &errors[0],
+            DataFusionError::External(inner) => match inner.downcast_ref::<DataFusionError>() {
+                Some(inner) => inner,
+                None => return error,
+            },
+            DataFusionError::ArrowError(inner, _) => match &**inner {
+                ArrowError::ExternalError(inner) => match inner.downcast_ref::<DataFusionError>() {
+                    Some(inner) => inner,
+                    None => return error,
+                },
+                _ => return error,
+            },
+            _ => return error,
+        }
+    }
+}
+
+/// Our own error, if one of ours was the reason.
+fn ours(error: &DataFusionError) -> Option<&QueryError> {
+    match root(error) {
+        DataFusionError::External(inner) => inner.downcast_ref(),
+        _ => None,
+    }
+}
+
+/// What is said to users: without the names of layers.
+fn plain(error: &DataFusionError) -> String {
+    if let Some(ours) = ours(error) {
+        return ours.to_string();
+    }
+    match root(error) {
+        DataFusionError::ResourcesExhausted(said) => {
+            format!("{said}; see 'analytics-max-memory', or ask for less at once")
+        }
+        DataFusionError::Plan(said)
+        | DataFusionError::Execution(said)
+        | DataFusionError::NotImplemented(said)
+        | DataFusionError::Configuration(said) => said.clone(),
+        other => other.strip_backtrace(),
+    }
+}
+
+/// PostgreSQL's code for an error.
+pub fn sqlstate(error: &QueryError) -> &'static str {
+    match error {
+        QueryError::Loading => "57P03",
+        QueryError::Declaration(_) => "42P16",
+        QueryError::Cancelled | QueryError::Timeout => "57014",
+        QueryError::View(_) | QueryError::TooLong { .. } => "53200",
+        QueryError::NoView(_) => "53300",
+        QueryError::ReadTwice | QueryError::NotYet(_) => "0A000",
+        QueryError::Writes(_) => "25006",
+        QueryError::NotDeclared(_) => "42809",
+        QueryError::Unreadable { .. } => "22P02",
+        QueryError::NotKept { .. } | QueryError::NotRead { .. } => "58030",
+        QueryError::Statements(_) => "42601",
+        QueryError::DataFusion(error) => code_of(error),
+    }
+}
+
+fn code_of(error: &DataFusionError) -> &'static str {
+    if let Some(ours) = ours(error) {
+        return sqlstate(ours);
+    }
+    match root(error) {
+        DataFusionError::SQL(..) => "42601",
+        DataFusionError::NotImplemented(_) => "0A000",
+        DataFusionError::ResourcesExhausted(_) => "53200",
+        DataFusionError::Configuration(_) => "22023",
+        DataFusionError::SchemaError(error, _) => match **error {
+            SchemaError::FieldNotFound { .. } => "42703",
+            SchemaError::AmbiguousReference { .. } => "42702",
+            _ => "42701",
+        },
+        DataFusionError::Plan(said) => code_of_words(said).unwrap_or("42000"),
+        DataFusionError::Execution(said) => code_of_words(said).unwrap_or("22000"),
+        DataFusionError::ArrowError(error, _) => match **error {
+            ArrowError::DivideByZero => "22012",
+            ArrowError::CastError(_) | ArrowError::ParseError(_) => "22P02",
+            ArrowError::ArithmeticOverflow(_) => "22003",
+            _ => "22000",
+        },
+        _ => "XX000",
+    }
+}
+
+/// What is missing is said in words alone.
+fn code_of_words(said: &str) -> Option<&'static str> {
+    let has = |words: &str| said.contains(words);
+    if has("table '") && has("not found") || has("doesn't exist") {
+        Some("42P01")
+    } else if has("Invalid function") || has("No function matches") || has("Failed to coerce arguments") {
+        Some("42883")
+    } else if has("already exists") {
+        Some("42P07")
+    } else {
+        None
+    }
+}

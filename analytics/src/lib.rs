@@ -1,0 +1,31 @@
+//! SQL over the live keyspace.
+//!
+//! ```text
+//!   SELECT … ─ plan ─ one scan a table ─ first row wanted: one view for each scan, all of one instant
+//!     ─ parts of the table under short latches ─ rows ─ batches of 8,192 ─ operators ─ reply
+//! ```
+//!
+//! Tables are declared over key patterns (`declaration`), or stand in the schema `keyspace` without being
+//! declared. A query reads through views of the engine and nothing else, so writers never wait for it, and
+//! what it answers is the store as of one instant, over all the tables that it names.
+
+mod catalog;
+mod cells;
+mod declaration;
+mod error;
+mod instant;
+mod keyspace;
+mod query;
+mod rows;
+mod scan;
+mod session;
+mod table;
+mod values;
+mod wire;
+
+pub use declaration::{Declaration, DeclarationError, Shape};
+pub use error::{QueryError, sqlstate};
+pub use query::{Queries, Query};
+pub use session::{Analytics, AnalyticsOptions, Outcome, Session};
+pub use values::Value;
+pub use wire::{Login, WireOptions, give_way, serve};

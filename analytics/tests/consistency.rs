@@ -1,0 +1,184 @@
+//! Money moves while queries count it: no sum is ever off, and nothing is kept at the end.
+
+#![allow(clippy::unwrap_used)]
+
+mod house;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use house::{House, ask};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tarn_engine::record::Change;
+
+const ACCOUNTS: usize = 3_000;
+const BALANCE: i64 = 100;
+/// Sums of the run in continuous integration; `TARN_QUERIES` asks for more.
+const QUERIES: usize = 120;
+
+fn key_of(account: usize) -> Vec<u8> {
+    format!("account:{account}").into_bytes()
+}
+
+fn put(account: usize, balance: i64) -> (Vec<u8>, Change<'static>) {
+    let (field, value) = (b"balance".to_vec().into(), balance.to_string().into_bytes().into());
+    (key_of(account), Change::HashPut { field, value })
+}
+
+/// Moves money between accounts of its own until told to stop: transactions of two keys, and now and then an
+/// account that is emptied into another and deleted, or made anew.
+fn move_money(house: &House, writer: usize, stop: &AtomicBool) {
+    let mut random = SmallRng::seed_from_u64(writer as u64);
+    let mut balances: Vec<(usize, i64)> =
+        (0..ACCOUNTS).filter(|at| at % 2 == writer).map(|at| (at, BALANCE)).collect();
+    while !stop.load(Ordering::Relaxed) {
+        let (from, to) = (random.random_range(0..balances.len()), random.random_range(0..balances.len()));
+        if from == to {
+            continue;
+        }
+        let amount = match random.random_range(0..10) {
+            0 => balances[from].1,
+            _ => random.random_range(0..=balances[from].1),
+        };
+        balances[from].1 -= amount;
+        balances[to].1 += amount;
+        let (from, to) = (balances[from], balances[to]);
+        let of_from = match from.1 {
+            0 => (key_of(from.0), Change::Delete),
+            rest => put(from.0, rest),
+        };
+        house.change(1 + writer, 0, vec![of_from, put(to.0, to.1)]);
+    }
+}
+
+async fn rich() -> Arc<House> {
+    let house = Arc::new(House::new().await);
+    (0..ACCOUNTS).for_each(|account| house.change(0, 0, vec![put(account, BALANCE)]));
+    let table = "CREATE EXTERNAL TABLE account (id INT, balance BIGINT) STORED AS HASH LOCATION 'account:*'";
+    ask(&house.session(), table).await.unwrap();
+    house
+}
+
+fn queries() -> usize {
+    std::env::var("TARN_QUERIES").map_or(QUERIES, |text| text.parse().unwrap())
+}
+
+async fn beside_writers(house: &Arc<House>, questions: impl AsyncFnOnce()) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..2)
+        .map(|writer| {
+            let (house, stop) = (house.clone(), stop.clone());
+            std::thread::spawn(move || move_money(&house, writer, &stop))
+        })
+        .collect();
+    questions().await;
+    stop.store(true, Ordering::Relaxed);
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    house.assert_nothing_kept();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_sum_is_ever_off() {
+    let house = rich().await;
+    let all = (ACCOUNTS as i64 * BALANCE).to_string();
+    beside_writers(&house, async || {
+        let session = house.session();
+        for number in 0..queries() {
+            let sums = match number % 4 {
+                0 => ask(&session, "SELECT sum(balance) FROM account").await.unwrap(),
+                // Two scans of one instant: what one has, the other has.
+                1 => {
+                    let both =
+                        "SELECT sum(a.balance), sum(b.balance) FROM account a FULL JOIN account b USING (id)";
+                    let rows = ask(&session, both).await.unwrap();
+                    rows[0].split('|').map(str::to_owned).collect()
+                }
+                2 => {
+                    let parts = "SELECT (SELECT sum(balance) FROM account WHERE id % 2 = 0) + \
+                                 (SELECT sum(balance) FROM account WHERE id % 2 = 1)";
+                    ask(&session, parts).await.unwrap()
+                }
+                _ => {
+                    let fields = "SELECT sum(value::bigint) FROM keyspace.hashes WHERE field = 'balance'";
+                    ask(&session, fields).await.unwrap()
+                }
+            };
+            assert!(sums.iter().all(|sum| *sum == all), "query {number}: {sums:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_block_sees_one_instant() {
+    let house = rich().await;
+    beside_writers(&house, async || {
+        let session = house.session();
+        for round in 0..queries() / 30 {
+            ask(&session, "BEGIN READ ONLY").await.unwrap();
+            let question = "SELECT id, balance FROM account ORDER BY id";
+            let first = ask(&session, question).await.unwrap();
+            let sum: i64 =
+                first.iter().map(|row| row.split('|').nth(1).unwrap().parse::<i64>().unwrap()).sum();
+            assert_eq!(sum, ACCOUNTS as i64 * BALANCE, "round {round}");
+            for _ in 0..2 {
+                assert_eq!(ask(&session, question).await.unwrap(), first, "round {round}");
+            }
+            ask(&session, "COMMIT").await.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_queries_than_there_are_views_wait_for_theirs() {
+    let house = rich().await;
+    let all = (ACCOUNTS as i64 * BALANCE).to_string();
+    beside_writers(&house, async || {
+        let question =
+            "SELECT sum(a.balance) FROM account a JOIN account b USING (id) JOIN account c USING (id)";
+        let many: Vec<_> = (0..64)
+            .map(|_| {
+                let session = house.session();
+                tokio::spawn(async move { ask(&session, question).await.unwrap() })
+            })
+            .collect();
+        for asked in many {
+            assert_eq!(asked.await.unwrap(), [all.as_str()]);
+        }
+        assert_eq!(house.analytics.waiting(), 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_left_early_gives_everything_back() {
+    use futures::StreamExt;
+    let house = rich().await;
+    let endless =
+        "SELECT count(*) FROM generate_series(1, 10000000) a CROSS JOIN generate_series(1, 10000000) b";
+    beside_writers(&house, async || {
+        let session = house.session();
+        for _ in 0..20 {
+            assert_eq!(ask(&session, "SELECT id FROM account LIMIT 1").await.unwrap().len(), 1);
+            // Nobody reads it to its end.
+            let mut outcome = session.run("SELECT id FROM account", None).await.unwrap();
+            assert!(outcome.rows.next().await.unwrap().is_ok());
+        }
+        let timeout = Some(std::time::Duration::from_millis(200));
+        let stopped = match session.run(endless, timeout).await {
+            Ok(mut outcome) => outcome.rows.next().await.unwrap().map(drop).unwrap_err().to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert!(stopped.contains("statement timeout"), "{stopped}");
+        let hungry = "SELECT a.id FROM account a CROSS JOIN account b ORDER BY a.balance";
+        let limited = ask(&session, hungry).await.unwrap_err().to_string();
+        assert!(limited.contains("analytics-max-memory"), "{limited}");
+        let recursive = "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT r.n + 1 FROM r \
+                         JOIN account a ON a.id = r.n WHERE r.n < 5) SELECT max(n) FROM r";
+        let counted = ask(&session, recursive).await.unwrap();
+        assert!(counted[0].parse::<u64>().unwrap() >= 1);
+    })
+    .await;
+}

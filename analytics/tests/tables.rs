@@ -1,0 +1,260 @@
+//! What tables show of keys, and how they are declared.
+
+#![allow(clippy::unwrap_used)]
+
+mod house;
+
+use house::{BEGIN_MS, House, ask, options};
+use tarn_analytics::sqlstate;
+
+async fn flights() -> House {
+    let house = House::new().await;
+    for (key, dest, distance) in [
+        ("flight:1", "LAX", "120.5"),
+        ("flight:2", "SFO", "300"),
+        ("flight:3", "LAX", "far"),
+        ("plane:1", "x", "1"),
+    ] {
+        house.hset(key, &[("dest", dest), ("distance", distance), ("note", "n")]);
+    }
+    house.hset("flight:4", &[("dest", "ORD")]);
+    house.set(0, "flight:5", b"a string is no row", None);
+    let session = house.session();
+    let declared = ask(
+        &session,
+        "CREATE EXTERNAL TABLE flight (id TEXT, dest TEXT, distance DOUBLE) \
+         STORED AS HASH LOCATION 'flight:*'",
+    );
+    assert!(declared.await.unwrap().is_empty());
+    house
+}
+
+#[tokio::test]
+async fn a_row_for_each_hash_of_the_pattern() {
+    let house = flights().await;
+    let session = house.session();
+    let rows = ask(&session, "SELECT * FROM flight ORDER BY id").await.unwrap();
+    assert_eq!(rows, ["1|LAX|120.5", "2|SFO|300.0", "3|LAX|NULL", "4|ORD|NULL"]);
+    let rows = ask(
+        &session,
+        "SELECT dest, count(*), min(distance) FROM flight WHERE distance <= 400 GROUP BY dest ORDER BY 1",
+    );
+    assert_eq!(rows.await.unwrap(), ["LAX|1|120.5", "SFO|1|300.0"]);
+    assert_eq!(ask(&session, "SELECT count(*) FROM flight").await.unwrap(), ["4"]);
+    assert_eq!(ask(&session, "SELECT dest FROM flight LIMIT 2").await.unwrap().len(), 2);
+    assert_eq!(house.analytics.queries().unreadable(), 2, "'far' in two statements");
+    house.assert_nothing_kept();
+}
+
+#[tokio::test]
+async fn the_schema_keyspace_is_there_without_a_declaration() {
+    let house = flights().await;
+    house.zadd("board", "ann", 1.5);
+    house.zadd("board", "bob", 2.0);
+    house.sadd("tags", "red");
+    (0..100).for_each(|at| house.rpush("list", &at.to_string()));
+    house.set(0, "text", b"value", Some(BEGIN_MS + 500));
+    house.set(1, "other", b"of another database", None);
+    let session = house.session();
+    let types = "SELECT type, count(*) FROM keyspace.keys GROUP BY type ORDER BY type";
+    assert_eq!(ask(&session, types).await.unwrap(), ["hash|5", "list|1", "set|1", "string|2", "zset|1"]);
+    let ttl = "SELECT key, ttl_ms FROM keyspace.keys WHERE ttl_ms IS NOT NULL";
+    assert_eq!(ask(&session, ttl).await.unwrap(), ["text|500"]);
+    let board = "SELECT * FROM keyspace.zsets ORDER BY score DESC";
+    assert_eq!(ask(&session, board).await.unwrap(), ["board|bob|2.0", "board|ann|1.5"]);
+    assert_eq!(ask(&session, "SELECT * FROM keyspace.sets").await.unwrap(), ["tags|red"]);
+    let list = "SELECT count(*), sum(index), sum(value::int) FROM keyspace.lists";
+    assert_eq!(ask(&session, list).await.unwrap(), ["100|4950|4950"]);
+    let field = "SELECT value FROM keyspace.hashes WHERE key = 'flight:1' AND field = 'dest'";
+    assert_eq!(ask(&session, field).await.unwrap(), ["LAX"]);
+    assert_eq!(
+        ask(&session, "SELECT value FROM keyspace.strings WHERE key = 'text'").await.unwrap(),
+        ["value"]
+    );
+    house.clock.advance(501);
+    assert_eq!(
+        ask(&session, "SELECT value FROM keyspace.strings WHERE key = 'text'").await.unwrap().len(),
+        0
+    );
+    house.assert_nothing_kept();
+}
+
+#[tokio::test]
+async fn long_collections_come_in_batches() {
+    let house = House::new().await;
+    for at in 0..20_000 {
+        house.sadd("set", &format!("member:{at}"));
+        house.rpush("list", &at.to_string());
+        house.hset("hash", &[(&format!("field:{at}"), "1")]);
+    }
+    let session = house.session();
+    for (table, column) in [("sets", "member"), ("lists", "value"), ("hashes", "field")] {
+        let sql = format!("SELECT count(*), count(DISTINCT {column}) FROM keyspace.{table}");
+        assert_eq!(ask(&session, &sql).await.unwrap(), ["20000|20000"], "{table}");
+        let sql = format!("SELECT {column} FROM keyspace.{table} LIMIT 15000");
+        assert_eq!(ask(&session, &sql).await.unwrap().len(), 15_000, "{table}");
+    }
+    house.assert_nothing_kept();
+}
+
+#[tokio::test]
+async fn types_are_read_as_postgresql_reads_them() {
+    let house = House::new().await;
+    house.hset(
+        "t:1",
+        &[("b", "yes"), ("s", "-7"), ("i", "+70"), ("l", "9000000000"), ("r", "1.5"), ("d", "-2.25e3")],
+    );
+    house.hset("t:1", &[("n", "12.345"), ("day", "2026-11-23"), ("at", "2026-11-23 01:02:03"), ("raw", "x")]);
+    house.hset("t:2", &[("b", "maybe"), ("s", "70000"), ("i", "1.5"), ("l", ""), ("day", "soon")]);
+    let session = house.session();
+    let declared = "CREATE EXTERNAL TABLE t (id INT, b BOOLEAN, s SMALLINT, i INT, l BIGINT, r REAL, \
+                    d DOUBLE, n DECIMAL(10, 2), day DATE, at TIMESTAMP, raw BYTEA) \
+                    STORED AS HASH LOCATION 't:*'";
+    ask(&session, declared).await.unwrap();
+    assert_eq!(
+        ask(&session, "SELECT * FROM t ORDER BY id").await.unwrap(),
+        [
+            "1|true|-7|70|9000000000|1.5|-2250.0|12.35|2026-11-23|2026-11-23T01:02:03|78",
+            "2|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_strict_table_refuses_what_is_not_of_its_type() {
+    let house = flights().await;
+    let session = house.session();
+    let declared = "CREATE EXTERNAL TABLE f (id TEXT, distance DOUBLE) STORED AS HASH LOCATION 'flight:*' \
+                    OPTIONS (strict 'true')";
+    ask(&session, declared).await.unwrap();
+    let error = ask(&session, "SELECT sum(distance) FROM f").await.unwrap_err();
+    assert_eq!(sqlstate(&error), "22P02");
+    assert!(error.to_string().contains("\"flight:3\"") && error.to_string().contains("distance"), "{error}");
+    assert_eq!(ask(&session, "SELECT count(*) FROM f").await.unwrap(), ["4"]);
+    house.assert_nothing_kept();
+}
+
+#[tokio::test]
+async fn documents_are_read_by_paths() {
+    let house = House::new().await;
+    house.set(
+        0,
+        "doc:1",
+        br#"{"name":"ann","age":30,"tags":["a","b"],"home":{"city":"Oslo"},"ok":true}"#,
+        None,
+    );
+    house.set(0, "doc:2", br#"{"name":null,"age":"31","home":{}}"#, None);
+    house.set(0, "doc:3", b"no document", None);
+    let session = house.session();
+    let declared = "CREATE EXTERNAL TABLE doc (id TEXT, name TEXT, age INT, city TEXT, last TEXT, home TEXT, \
+                    ok BOOLEAN) \
+                    STORED AS JSON LOCATION 'doc:*' \
+                    OPTIONS ('column.city' '$.home.city', 'column.last' 'tags[-1]')";
+    ask(&session, declared).await.unwrap();
+    assert_eq!(
+        ask(&session, "SELECT * FROM doc ORDER BY id").await.unwrap(),
+        [r#"1|ann|30|Oslo|b|{"city":"Oslo"}|true"#, "2|NULL|31|NULL|NULL|{}|NULL"]
+    );
+}
+
+#[tokio::test]
+async fn declarations_survive_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let tables = [
+        "CREATE EXTERNAL TABLE \"Fl ight\" (dest TEXT, \"a\"\"b\" BIGINT, n DECIMAL(5, 1), at TIMESTAMP) \
+         STORED AS HASH LOCATION 'fl''ight:*:x' \
+         OPTIONS (key_column 'a\"b', database '2', strict 'true', 'column.dest' 'to')",
+        "CREATE EXTERNAL TABLE doc (id TEXT, city TEXT) STORED AS JSON LOCATION 'd*' \
+         OPTIONS ('column.city' 'a.b[1]')",
+        "CREATE EXTERNAL TABLE z (k TEXT, m TEXT, s DOUBLE) STORED AS ZSET LOCATION 'z*'",
+        "CREATE EXTERNAL TABLE gone (k TEXT, m TEXT) STORED AS SET LOCATION 's*'",
+    ];
+    let before = {
+        let house = House::with(options(Some(folder.path()))).await;
+        let session = house.session();
+        for table in tables {
+            ask(&session, table).await.unwrap();
+        }
+        ask(&session, "DROP TABLE gone").await.unwrap();
+        assert_eq!(sqlstate(&ask(&session, "DROP TABLE gone").await.unwrap_err()), "42P01");
+        ask(&session, "DROP TABLE IF EXISTS gone").await.unwrap();
+        std::fs::read_to_string(folder.path().join("tables.sql")).unwrap()
+    };
+    for _ in 0..2 {
+        let house = House::with(options(Some(folder.path()))).await;
+        let session = house.session();
+        let shown = "SELECT table_name, column_name, data_type FROM information_schema.columns \
+                     WHERE table_schema = 'public' ORDER BY 1, ordinal_position";
+        let columns = ask(&session, shown).await.unwrap();
+        assert_eq!(columns.len(), 9, "{columns:?}");
+        assert_eq!(ask(&session, "SELECT count(*) FROM \"Fl ight\"").await.unwrap(), ["0"]);
+        let again = "CREATE EXTERNAL TABLE doc (id TEXT) STORED AS HASH LOCATION 'x*'";
+        assert_eq!(sqlstate(&ask(&session, again).await.unwrap_err()), "42P07");
+        ask(&session, "CREATE EXTERNAL TABLE IF NOT EXISTS doc (id TEXT) STORED AS HASH LOCATION 'x*'")
+            .await
+            .unwrap();
+        // Another table, so that the file is written once more.
+        ask(&session, "CREATE EXTERNAL TABLE other (id TEXT) STORED AS HASH LOCATION 'x*'").await.unwrap();
+        ask(&session, "DROP TABLE other").await.unwrap();
+        assert_eq!(std::fs::read_to_string(folder.path().join("tables.sql")).unwrap(), before);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_declared_is_refused_with_a_reason() {
+    let house = House::new().await;
+    let session = house.session();
+    for (statement, state, said) in [
+        ("CREATE EXTERNAL TABLE t (id TEXT) STORED AS PARQUET LOCATION 'x*'", "42P16", "use HASH, STRING"),
+        ("CREATE EXTERNAL TABLE t (id TEXT) STORED AS HASH LOCATION 'x'", "42P16", "exactly one *"),
+        ("CREATE EXTERNAL TABLE t (id TEXT) STORED AS HASH LOCATION '*x*'", "42P16", "exactly one *"),
+        ("CREATE EXTERNAL TABLE t STORED AS HASH LOCATION 'x*'", "42P16", "needs its columns"),
+        ("CREATE EXTERNAL TABLE t (id TEXT, a TEXT) STORED AS ZSET LOCATION 'x*'", "42P16", "3 columns"),
+        (
+            "CREATE EXTERNAL TABLE t (id TEXT, a INTERVAL) STORED AS HASH LOCATION 'x*'",
+            "42P16",
+            "cannot be of type",
+        ),
+        (
+            "CREATE EXTERNAL TABLE t (id TEXT) STORED AS HASH LOCATION 'x*' OPTIONS (database '3')",
+            "42P16",
+            "use 0 to 2",
+        ),
+        (
+            "CREATE EXTERNAL TABLE t (id TEXT) STORED AS HASH LOCATION 'x*' OPTIONS (speed 'high')",
+            "42P16",
+            "option speed is not there",
+        ),
+    ] {
+        let error = ask(&session, statement).await.unwrap_err();
+        assert!(error.to_string().contains(said), "{statement}: {error}");
+        assert_eq!(sqlstate(&error), state, "{statement}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn sql_does_not_write() {
+    let house = flights().await;
+    let session = house.session();
+    for statement in [
+        "INSERT INTO flight VALUES ('9', 'x', 1)",
+        "UPDATE flight SET dest = 'x'",
+        "DELETE FROM flight",
+        "CREATE TABLE copy AS SELECT * FROM flight",
+        "CREATE VIEW v AS SELECT 1",
+        "SELECT * INTO copy FROM flight",
+        "COPY flight TO 'flight.parquet'",
+        "CREATE SCHEMA s",
+        "SET datafusion.execution.batch_size = 1",
+        "EXPLAIN ANALYZE INSERT INTO flight VALUES ('9', 'x', 1)",
+    ] {
+        let error = ask(&session, statement).await.unwrap_err();
+        assert_eq!(sqlstate(&error), "25006", "{statement}: {error}");
+    }
+    assert_eq!(ask(&session, "SELECT count(*) FROM flight").await.unwrap(), ["4"]);
+    for statement in ["DROP TABLE keyspace.keys", "SELECT * FROM 'file.csv'", "SELECT * FROM nothing"] {
+        let error = ask(&session, statement).await.unwrap_err();
+        assert_eq!(sqlstate(&error), "42P01", "{statement}: {error}");
+    }
+    house.assert_nothing_kept();
+}

@@ -1,0 +1,64 @@
+//! `SQL`: a statement over the live keyspace, answered as of one instant.
+
+use crate::client::After;
+use crate::command::{Command, Flags, row};
+use crate::context::Context;
+use crate::error::CommandError;
+use crate::sql::{Answer, Cell};
+use tarn_resp::request::Args;
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[row(
+    "sql",
+    2,
+    Flags::READONLY.with(Flags::NO_MULTI).with(Flags::NOSCRIPT),
+    "7.0.0",
+    "Runs a statement of SQL: the names of its columns, then its rows.",
+    sql,
+)
+.complexity("O(N) where N is the number of keys that are read; other clients do not wait")];
+
+const NO_SQL: CommandError = CommandError::text(
+    "ERR SQL is not there: the server runs with 'sql-port 0'; start it with another to have SQL",
+);
+const NO_TEXT: CommandError = CommandError::text("ERR the statement is not UTF-8");
+
+fn sql<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let mut asked = match cx.client.asked.take() {
+        Some(asked) => asked,
+        None => {
+            let text = std::str::from_utf8(&args[1]).map_err(|_| NO_TEXT)?;
+            cx.server.sql().ok_or(NO_SQL)?.ask(text)
+        }
+    };
+    match asked.answer() {
+        Some(Ok(answer)) => reply(cx, &answer),
+        Some(Err(why)) => return Err(CommandError::owned(format!("ERR {why}"))),
+        None => {
+            cx.client.asked = Some(asked);
+            cx.client.after = After::Postpone(args.to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn reply(cx: &mut Context<'_, '_>, answer: &Answer) {
+    if answer.columns.is_empty() {
+        return cx.reply.ok();
+    }
+    cx.reply.array(answer.rows.len() + 1);
+    cx.reply.array(answer.columns.len());
+    answer.columns.iter().for_each(|name| cx.reply.bulk(name.as_bytes()));
+    for row in &answer.rows {
+        cx.reply.array(row.len());
+        for cell in row {
+            match cell {
+                Cell::Null => cx.reply.null(),
+                Cell::Integer(number) => cx.reply.integer(*number),
+                Cell::Double(number) => cx.reply.double(*number),
+                Cell::Boolean(truth) => cx.reply.boolean(*truth),
+                Cell::Bytes(bytes) => cx.reply.bulk(bytes),
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! A server that runs, asked by those commands of the program that need one.
+
+use clap::Args;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
+use std::time::Duration;
+use tarn_lab::client::Client;
+use tarn_lab::error::LabError;
+
+const REFUSED: u8 = 1;
+const FAILED: u8 = 2;
+
+/// Which server.
+#[derive(Args)]
+pub struct RemoteArgs {
+    /// The server.
+    #[arg(long, default_value = "127.0.0.1")]
+    host: String,
+    /// Its port.
+    #[arg(short, long, default_value_t = 6379)]
+    port: u16,
+    /// The user, if it is not the default one.
+    #[arg(long, requires = "password")]
+    user: Option<String>,
+    /// The password; without, that of the environment's REDISCLI_AUTH.
+    #[arg(short = 'a', long)]
+    password: Option<String>,
+}
+
+/// Why there is no answer.
+pub enum Trouble {
+    /// The server said no, or that it failed.
+    Refused(String),
+    /// There is no server, or it answers no more.
+    Away(String),
+}
+
+impl From<LabError> for Trouble {
+    fn from(error: LabError) -> Trouble {
+        Trouble::Away(error.to_string())
+    }
+}
+
+impl Trouble {
+    /// Tells it, with the status to exit with.
+    pub fn tell(self) -> ExitCode {
+        let (code, why) = match self {
+            Trouble::Refused(why) => (REFUSED, why),
+            Trouble::Away(why) => (FAILED, why),
+        };
+        eprintln!("tarn: {why}");
+        ExitCode::from(code)
+    }
+}
+
+impl RemoteArgs {
+    /// Connects. A reply that takes longer than `patience` is an error.
+    pub fn connect(&self, patience: Duration) -> Result<Client, Trouble> {
+        let away = |why: String| Trouble::Away(format!("{}:{}: {why}", self.host, self.port));
+        let found =
+            (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| away(error.to_string()))?;
+        let mut last = away("no such host".to_owned());
+        for address in found.collect::<Vec<SocketAddr>>() {
+            match Client::connect(address, patience) {
+                Ok(mut client) => {
+                    let password = self.password.clone().or_else(|| std::env::var("REDISCLI_AUTH").ok());
+                    if let Some(password) = password {
+                        let user = self.user.as_deref().unwrap_or("default");
+                        ask(&mut client, &["AUTH", user, &password])?;
+                    }
+                    return Ok(client);
+                }
+                Err(error) => last = error.into(),
+            }
+        }
+        Err(last)
+    }
+}
+
+/// Asks for something; an error reply is a refusal.
+pub fn ask(client: &mut Client, command: &[&str]) -> Result<tarn_resp::Frame, Trouble> {
+    let reply = client.ask(command)?;
+    if reply.is_error() {
+        let said = reply.to_string();
+        let said = said.strip_prefix("(error) ").unwrap_or(&said);
+        return Err(Trouble::Refused(said.strip_prefix("ERR ").unwrap_or(said).to_owned()));
+    }
+    Ok(reply)
+}
