@@ -111,7 +111,7 @@ impl Store {
     }
 
     fn open(&self, options: &[ViewOptions]) -> Vec<super::View> {
-        self.views.open(options, &self.tables, || self.newest()).unwrap()
+        self.views.open(options, (&self.tables, &[]), || self.newest()).unwrap()
     }
 
     fn read_once(&self) {
