@@ -9,7 +9,7 @@ use super::walk::View;
 use crate::index::{Index, Indexes};
 use crate::io::Clock;
 use crate::record::Lsn;
-use crate::table::latch::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
+use crate::table::latch::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
 use crate::table::{END, Freed, Reader, Readers, Retained, Table, VIEWS};
 
 /// Why no view could be opened.
@@ -159,8 +159,10 @@ pub struct Views {
     open: Mutex<Vec<Arc<Opened>>>,
     /// The bits that no view has.
     free: Mutex<u64>,
-    records: AtomicUsize,
-    bytes: AtomicUsize,
+    /// What is kept. What an index has kept may be given back before its writer has counted it, so they may be
+    /// less than nothing for a moment.
+    records: AtomicI64,
+    bytes: AtomicI64,
     bytes_peak: AtomicUsize,
     opened: AtomicU64,
     cancelled: AtomicU64,
@@ -176,8 +178,8 @@ impl Views {
             cuts: Cuts::new(),
             open: Mutex::default(),
             free: Mutex::new(u64::MAX),
-            records: AtomicUsize::new(0),
-            bytes: AtomicUsize::new(0),
+            records: AtomicI64::new(0),
+            bytes: AtomicI64::new(0),
             bytes_peak: AtomicUsize::new(0),
             opened: AtomicU64::new(0),
             cancelled: AtomicU64::new(0),
@@ -217,7 +219,7 @@ impl Views {
             read.push(options.indexes(indexes));
             read[read.len() - 1].iter().for_each(|(_, index)| index.begin(*bit));
         }
-        if self.records.load(Ordering::Relaxed) == 0 {
+        if self.retained().records == 0 {
             self.bytes_peak.store(0, Ordering::Relaxed);
         }
         let cut = self.cuts.open(&bits, newest);
@@ -256,18 +258,24 @@ impl Views {
     /// Counts what a writer kept.
     pub(crate) fn note_kept(&self, kept: Retained) {
         if kept != Retained::default() {
-            self.records.fetch_add(kept.records, Ordering::Relaxed);
-            let bytes = self.bytes.fetch_add(kept.bytes, Ordering::Relaxed) + kept.bytes;
-            self.bytes_peak.fetch_max(bytes, Ordering::Relaxed);
+            self.records.fetch_add(kept.records as i64, Ordering::Relaxed);
+            let bytes = self.bytes.fetch_add(kept.bytes as i64, Ordering::Relaxed) + kept.bytes as i64;
+            self.bytes_peak.fetch_max(bytes.max(0) as usize, Ordering::Relaxed);
         }
     }
 
     /// Counts what is kept no more.
     pub(super) fn note_freed(&self, freed: Retained) {
         if freed.records > 0 {
-            self.records.fetch_sub(freed.records, Ordering::Relaxed);
-            self.bytes.fetch_sub(freed.bytes, Ordering::Relaxed);
+            self.records.fetch_sub(freed.records as i64, Ordering::Relaxed);
+            self.bytes.fetch_sub(freed.bytes as i64, Ordering::Relaxed);
         }
+    }
+
+    /// What is kept now.
+    fn retained(&self) -> Retained {
+        let now = |counter: &AtomicI64| counter.load(Ordering::Relaxed).max(0) as usize;
+        Retained { records: now(&self.records), bytes: now(&self.bytes) }
     }
 
     /// Ends a view whose owner is done with it: gives back its versions, then its bit.
@@ -319,7 +327,7 @@ impl Views {
         };
         let mut cancelled = Vec::new();
         loop {
-            let kept = self.bytes.load(Ordering::Relaxed);
+            let kept = self.retained().bytes;
             let too_much = limits.retained_bytes != 0 && kept > limits.retained_bytes;
             let next = {
                 let open = self.open.lock();
@@ -350,10 +358,7 @@ impl Views {
         let open: Vec<Arc<Opened>> = self.open.lock().clone();
         ViewsStatus {
             open: open.iter().map(|opened| self.status_of(opened)).collect(),
-            retained: Retained {
-                records: self.records.load(Ordering::Relaxed),
-                bytes: self.bytes.load(Ordering::Relaxed),
-            },
+            retained: self.retained(),
             retained_bytes_peak: self.bytes_peak.load(Ordering::Relaxed),
             opened: self.opened.load(Ordering::Relaxed),
             cancelled: self.cancelled.load(Ordering::Relaxed),
