@@ -498,21 +498,18 @@ impl<'s> Latched<'s> {
                 panic!("a command that writes latches for writing");
             };
             let table = &self.world.tables[*db as usize];
-            let mut apply = |segment: &mut Segment| {
-                if readers.is_empty() {
-                    segment.apply(hash, key, change, lsn, readers, &mut retired)
-                } else {
-                    segment.apply(hash, key, change, lsn, &table.waiting(readers, hash), &mut retired)
-                }
-            };
             let indexes = &self.world.indexes[*db as usize];
-            let (effect, fits) = if indexes.is_empty() {
-                apply(segment)
-            } else {
-                let (applied, kept) =
-                    index::maintained(indexes, segment, (hash, key), (lsn, change), &mut apply);
+            let (effect, fits) = if !indexes.is_empty() {
+                let apply = |segment: &mut Segment| {
+                    segment.apply(hash, key, change, lsn, &table.waiting(readers, hash), &mut retired)
+                };
+                let (applied, kept) = index::maintained(indexes, segment, (hash, key), (lsn, change), apply);
                 retired.kept.add_all(kept);
                 applied
+            } else if readers.is_empty() {
+                segment.apply(hash, key, change, lsn, readers, &mut retired)
+            } else {
+                segment.apply(hash, key, change, lsn, &table.waiting(readers, hash), &mut retired)
             };
             debug_assert!(fits, "a command checks the kind before it changes an entry: {change:?}");
             table.note(held.index, effect.keys, effect.expiry);

@@ -9,7 +9,7 @@
 //! owner. Pointers carry the `Lsn`s of the writes that inserted and removed them, where the paper has masks;
 //! so a scan passes over none that it should follow and follows none that it should not, and there are no
 //! spurious versions to be filtered. A removed pointer stays as long as a view is open that sees it
-//! (`docs/design/0022`).
+//! (`docs/design/0023`).
 
 mod maintain;
 mod pointers;
