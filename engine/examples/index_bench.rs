@@ -130,8 +130,8 @@ fn main() {
         drop(view);
         println!(
             "round {round}: write without an index {none:.0} ns; of a key not covered {elsewhere:.0} ns; of \
-             another field {same:.0} ns; of the indexed field {moved:.0} ns; so with a view open {kept:.0} ns; \
-             built in {built:.2} s",
+             another field {same:.0} ns; of the indexed field {moved:.0} ns; so with a view open {kept:.0} \
+             ns; built in {built:.2} s",
         );
         if round == ROUNDS {
             let status = engine.indexes().pop().unwrap();

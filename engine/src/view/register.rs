@@ -159,8 +159,8 @@ pub struct Views {
     open: Mutex<Vec<Arc<Opened>>>,
     /// The bits that no view has.
     free: Mutex<u64>,
-    /// What is kept. What an index has kept may be given back before its writer has counted it, so they may be
-    /// less than nothing for a moment.
+    /// What is kept. What an index has kept may be given back before its writer has counted it, so they may
+    /// be less than nothing for a moment.
     records: AtomicI64,
     bytes: AtomicI64,
     bytes_peak: AtomicUsize,
