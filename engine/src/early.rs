@@ -46,7 +46,7 @@ pub struct Early {
 impl Default for Early {
     fn default() -> Early {
         Early {
-            world: RwLock::new(World { tables: Vec::new(), swaps: Vec::new(), log: None }),
+            world: RwLock::new(World::default()),
             settled: AtomicU64::new(0),
             sure: AtomicU64::new(0),
             swapped: AtomicU64::new(0),

@@ -3,6 +3,8 @@
 use crate::checkpoint::{Loaded, Source};
 use crate::compactor::Compactor;
 use crate::early::Early;
+use crate::index::Indexes;
+use crate::indexer::{Builder, build_all};
 use crate::io::Clock;
 use crate::log::{Appender, Group, LogError, Validity};
 use crate::record::{Batch, Lsn, UnixMs, Write};
@@ -33,6 +35,8 @@ pub(crate) enum Discarded {
     Value(Garbage),
     /// A flushed database. Its records are older than the record of the flush, which says enough.
     Table(#[expect(dead_code, reason = "held to be dropped elsewhere")] Arc<Table>),
+    /// Indexes of such a database, or that were dropped.
+    Indexes(#[expect(dead_code, reason = "held to be dropped elsewhere")] Indexes),
     /// What a view has left.
     View(#[expect(dead_code, reason = "held to be dropped elsewhere")] Freed),
     /// Somebody waits until what came before is done.
@@ -53,6 +57,7 @@ pub struct Engine {
     watches: Arc<Watches>,
     clock: Arc<dyn Clock>,
     reaper: Sender<Discarded>,
+    builder: Builder,
     views: Arc<Views>,
     compactor: Arc<Compactor>,
     frontier: Frontier,
@@ -66,6 +71,7 @@ pub struct Engine {
 /// The background threads of an engine; ends them when dropped.
 pub struct Background {
     stop: Arc<AtomicBool>,
+    builder: Builder,
     compactor: Arc<Compactor>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -97,7 +103,9 @@ impl Engine {
         validity: Arc<Validity>,
         clock: Arc<dyn Clock>,
     ) -> (Arc<Engine>, Background) {
-        let world = World { swaps: vec![0; tables.len()], tables, log };
+        let indexes = tables.iter().map(|_| Indexes::default()).collect();
+        let world = World { swaps: vec![0; tables.len()], tables, indexes, log };
+        let (builder, builds) = crossbeam_channel::unbounded();
         let (reaper, discarded) = crossbeam_channel::unbounded();
         let pending_frees = Arc::new(AtomicU64::new(0));
         let (views_reaper, views_pending) = (reaper.clone(), pending_frees.clone());
@@ -115,6 +123,7 @@ impl Engine {
             frontier: Frontier::default(),
             clock,
             reaper,
+            builder: builder.clone(),
             expired: AtomicU64::new(0),
             pending_frees: pending_frees.clone(),
             active_expire: AtomicBool::new(true),
@@ -126,6 +135,10 @@ impl Engine {
             spawn("tarn-compactor", {
                 let (engine, compactor) = (Arc::downgrade(&engine), compactor.clone());
                 move || compactor.run(&engine)
+            }),
+            spawn("tarn-indexer", {
+                let stop = stop.clone();
+                move || build_all(&builds, &stop)
             }),
             spawn("tarn-reaper", move || reap(discarded, &validity, &pending_frees)),
             spawn("tarn-expirer", {
@@ -145,7 +158,7 @@ impl Engine {
                 }
             }),
         ];
-        (engine, Background { stop, compactor, threads })
+        (engine, Background { stop, builder, compactor, threads })
     }
 
     /// Enters the gate as worker `worker` (0, 1, …). Waits while the gate is closed. What the session commits
@@ -247,10 +260,19 @@ impl Engine {
     }
 
     /// Opens views, all at one instant: the newest change so far. It waits for nobody but a command that has
-    /// the store for itself.
+    /// the store for itself; if one of them reads indexes, until each worker has been out of the gate once.
+    ///
+    /// REQUIRES: for such a view, the caller is not inside the gate.
     pub fn open_views(&self, options: &[ViewOptions]) -> Result<Vec<View>, ViewError> {
         let world = self.gates[BACKGROUND].0.read();
-        self.views.open(options, &world.tables, || self.last_lsn(&world))
+        let views = self.views.open(options, (&world.tables, &world.indexes), || self.last_lsn(&world))?;
+        drop(world);
+        if options.iter().any(|options| options.indexed) {
+            // Whoever has got an `Lsn` up to the cut may still be about to apply his change. A table is read
+            // under the latches that he holds; an index is not, so what he inserts must be there already.
+            self.gates.iter().for_each(|gate| drop(gate.0.write()));
+        }
+        Ok(views)
     }
 
     /// Opens one view.
@@ -353,7 +375,11 @@ impl Engine {
         self.discard(Discarded::Table(table));
     }
 
-    fn discard(&self, discarded: Discarded) {
+    pub(crate) fn builder(&self) -> &Builder {
+        &self.builder
+    }
+
+    pub(crate) fn discard(&self, discarded: Discarded) {
         self.pending_frees.fetch_add(1, Ordering::Relaxed);
         // The reaper ends only after the engine, whose sender this is.
         let _ = self.reaper.send(discarded);
@@ -468,7 +494,7 @@ fn reap(discarded: Receiver<Discarded>, validity: &Validity, pending: &AtomicU64
             Discarded::Value(garbage) => garbage.for_each_lsn(&mut |lsn| validity.invalidate(&[lsn])),
             // Who waits may have given up.
             Discarded::Mark(done) => _ = done.send(()),
-            Discarded::Table(_) | Discarded::View(_) => {}
+            Discarded::Table(_) | Discarded::Indexes(_) | Discarded::View(_) => {}
         }
         drop(item);
         pending.fetch_sub(1, Ordering::Relaxed);
@@ -478,6 +504,7 @@ fn reap(discarded: Receiver<Discarded>, validity: &Validity, pending: &AtomicU64
 impl Drop for Background {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        let _ = self.builder.send(None);
         self.compactor.stop();
         for thread in &self.threads {
             thread.thread().unpark();

@@ -8,7 +8,8 @@
 //!   Engine::enter ──> Session::latch ──> Latched::get … ──> Latched::commit ──> Latched::release
 //! ```
 //!
-//! Floors, from the ground up: `record`, `upheaval`, `io`, `value`, `table`, `log`, `view`, `checkpoint`,
+//! Floors, from the ground up: `record`, `upheaval`, `io`, `value`, `table`, `log`, `index`, `view`,
+//! `checkpoint`,
 //! `overlay` and `watch`, then `session`, `recovery`, `compactor` and `engine`, where they meet.
 
 // Tests damage files and wait as they like; the product goes through `io`.
@@ -19,6 +20,8 @@ pub mod checkpoint;
 pub mod compactor;
 pub mod early;
 pub mod engine;
+pub mod index;
+mod indexer;
 pub mod io;
 pub mod log;
 mod overlay;
@@ -34,6 +37,8 @@ pub mod view;
 mod watch;
 
 pub use engine::Engine;
+pub use index::{Direction, Index, IndexRange, IndexScan, IndexStatus, IndexValue, Indexed, Pointer};
+pub use indexer::IndexError;
 pub use log::{
     Appender, DirectoryStatus, Durable, Group, Log, LogError, LogOptions, LogStatus, OpenError, SyncMode,
 };

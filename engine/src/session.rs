@@ -10,6 +10,7 @@
 //! index), the log's appender.
 
 use crate::engine::{CommitError, Engine};
+use crate::index::{self, Indexes};
 use crate::log::{Appender, Group};
 use crate::overlay::Overlay;
 use crate::record::{Batch, Change, Lsn, UnixMs, Write};
@@ -25,10 +26,12 @@ mod emptied;
 mod transaction;
 
 /// What the gate protects: which table is which database, and the log they are written to.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct World {
     /// The table of each logical database.
     pub(crate) tables: Vec<Arc<Table>>,
+    /// The indexes of each logical database.
+    pub(crate) indexes: Vec<Indexes>,
     /// How often each logical database has changed places with another.
     pub(crate) swaps: Vec<u64>,
     /// Where commits go; `None` while nothing is logged.
@@ -227,6 +230,11 @@ impl Session<'_> {
 }
 
 impl<'e> Exclusive<'e> {
+    /// What the gate protects; each thread has a copy.
+    pub(crate) fn world(&self) -> &World {
+        &self.worlds[0]
+    }
+
     /// As `Session::latch`; nobody else holds any latch.
     pub fn latch<'s>(&'s self, keys: &[(u8, KeyHash)], access: Access, now: UnixMs) -> Latched<'s> {
         self.worlds[0].latch(self.engine, keys, access, now)
@@ -288,6 +296,9 @@ impl<'e> Exclusive<'e> {
             world.swaps[a as usize] += 1;
             world.swaps[b as usize] += 1;
         }
+        if a != b {
+            [a, b].into_iter().for_each(|db| self.rebuild_indexes(db));
+        }
     }
 
     fn flush(&mut self, db: Option<u8>) {
@@ -302,6 +313,7 @@ impl<'e> Exclusive<'e> {
             if let Some(table) = old {
                 self.engine.discard_table(table);
             }
+            self.empty_indexes(index as u8);
         }
     }
 }
@@ -486,7 +498,15 @@ impl<'s> Latched<'s> {
                 panic!("a command that writes latches for writing");
             };
             let table = &self.world.tables[*db as usize];
-            let (effect, fits) = if readers.is_empty() {
+            let indexes = &self.world.indexes[*db as usize];
+            let (effect, fits) = if !indexes.is_empty() {
+                let apply = |segment: &mut Segment| {
+                    segment.apply(hash, key, change, lsn, &table.waiting(readers, hash), &mut retired)
+                };
+                let (applied, kept) = index::maintained(indexes, segment, (hash, key), (lsn, change), apply);
+                retired.kept.add_all(kept);
+                applied
+            } else if readers.is_empty() {
                 segment.apply(hash, key, change, lsn, readers, &mut retired)
             } else {
                 segment.apply(hash, key, change, lsn, &table.waiting(readers, hash), &mut retired)

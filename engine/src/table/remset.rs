@@ -55,9 +55,14 @@ pub struct Retained {
 }
 
 impl Retained {
-    pub(super) fn add(&mut self, bytes: usize) {
+    pub(crate) fn add(&mut self, bytes: usize) {
         self.records += 1;
         self.bytes += bytes;
+    }
+
+    pub(crate) fn add_all(&mut self, other: Retained) {
+        self.records += other.records;
+        self.bytes += other.bytes;
     }
 }
 
@@ -107,6 +112,17 @@ impl Remset {
                 && positions.contains(&version.hash.position())
         };
         self.0.iter().filter(sees).map(|version| version.entry.clone()).collect()
+    }
+
+    /// The version of `key` that `reader` sees.
+    pub(super) fn seen_of(&self, hash: KeyHash, key: &[u8], reader: Reader) -> Option<Arc<Entry>> {
+        let sees = |version: &&Version| {
+            version.hash == hash
+                && version.readers & 1 << reader.bit != 0
+                && (version.entry.lsn() <= reader.cut && reader.cut < version.until)
+                && version.entry.key() == key
+        };
+        self.0.iter().find(sees).map(|version| version.entry.clone())
     }
 
     /// Takes the bit of a view from the versions within `positions`, and these from here if nobody else has

@@ -105,6 +105,26 @@ impl Table {
         }
     }
 
+    /// Hands the entry of a key that `reader` sees to `visit`, under the latch of its segment if it has not
+    /// been changed since. `None` if there is none. REQUIRES: the view has passed nothing.
+    pub(crate) fn visit_key<T>(
+        &self,
+        key: &[u8],
+        reader: Reader,
+        visit: impl FnOnce(&Entry) -> T,
+    ) -> Option<T> {
+        let hash = KeyHash::of(key);
+        let (_, segment) = self.read_of(hash);
+        if let Some(entry) = segment.find(hash, key)
+            && entry.lsn() <= reader.cut
+        {
+            return Some(visit(entry));
+        }
+        let version = segment.remset().seen_of(hash, key, reader);
+        drop(segment);
+        version.map(|version| visit(&version))
+    }
+
     /// The segment of a position, without its latch, and the position behind its last.
     ///
     /// REQUIRES: nobody grows the table.

@@ -8,6 +8,7 @@
 //! Checkpoints, exports, a replica's copy and queries are consumers of views, and of nothing else.
 
 mod cuts;
+mod indexed;
 #[cfg(all(test, shuttle))]
 mod model;
 mod register;

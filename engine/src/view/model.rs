@@ -6,6 +6,9 @@
 //!   2 readers: open views, read them, close some early           in every view
 //!   1 that splits and merges segments                            nothing is kept at the end
 //! ```
+//!
+//! And with an index of the amounts, which is made and built meanwhile, behind gates as the engine has them:
+//! 2 writers, 2 readers of the index.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,10 +16,11 @@ use std::sync::Arc;
 
 use shuttle::thread;
 
-use super::{ViewOptions, Views};
+use super::{View, ViewOptions, Views};
+use crate::index::{Direction, Index, IndexRange, IndexValue, Indexed, Indexes, maintained};
 use crate::io::SystemClock;
 use crate::record::{Change, Lsn};
-use crate::table::latch::{AtomicU64, Ordering, RwLockWriteGuard};
+use crate::table::latch::{AtomicU64, Ordering, RwLock, RwLockWriteGuard};
 use crate::table::{Entry, KeyHash, Retired, Segment, Table};
 use crate::value::ValueRef;
 
@@ -26,6 +30,8 @@ const SUM: u64 = KEYS * BALANCE;
 
 struct Store {
     tables: [Arc<Table>; 1],
+    /// A gate for each writer, and one for the others. It protects which indexes there are.
+    gates: [RwLock<[Indexes; 1]>; 4],
     views: Arc<Views>,
     newest: AtomicU64,
 }
@@ -42,10 +48,11 @@ fn amount_in(entry: &Entry) -> u64 {
 impl Store {
     fn filled() -> Arc<Store> {
         let views = Arc::new(Views::new(Arc::new(SystemClock::new()), Box::new(|_| {})));
-        let store = Store { tables: [Arc::default()], views, newest: AtomicU64::new(0) };
+        let (tables, gates) = ([Arc::default()], Default::default());
+        let store = Store { tables, gates, views, newest: AtomicU64::new(0) };
         for number in 0..KEYS {
             let mut latched = store.latch([number, number]);
-            store.put(&mut latched, number, BALANCE, Lsn(number + 1));
+            store.put(&mut latched, number, BALANCE, Lsn(number + 1), &Indexes::default());
         }
         store.newest.store(KEYS, Ordering::Relaxed);
         Arc::new(store)
@@ -77,6 +84,7 @@ impl Store {
         number: u64,
         amount: u64,
         lsn: Lsn,
+        indexes: &Indexes,
     ) {
         let (table, key) = (&self.tables[0], key_of(number));
         let hash = KeyHash::of(&key);
@@ -89,14 +97,17 @@ impl Store {
         };
         let readers = table.waiting(&self.views.before(lsn, || self.newest()), hash);
         let mut retired = Retired::default();
-        let (effect, fits) = segment.apply(hash, &key, &change, lsn, &readers, &mut retired);
+        let apply = |segment: &mut Segment| segment.apply(hash, &key, &change, lsn, &readers, &mut retired);
+        let ((effect, fits), kept) = maintained(indexes, segment, (hash, &key), (lsn, &change), apply);
+        retired.kept.add_all(kept);
         assert!(fits);
         table.note(index, effect.keys, effect.expiry);
         self.views.note_kept(retired.kept);
     }
 
     /// Moves `share` of what one key has to another: two records, one group.
-    fn transfer(&self, from: u64, to: u64, share: u64) {
+    fn transfer(&self, writer: usize, from: u64, to: u64, share: u64) {
+        let gate = self.gates[writer].read();
         let mut latched = self.latch([from, to]);
         let balance = |number: u64| {
             let key = key_of(number);
@@ -106,12 +117,42 @@ impl Store {
         let (of_from, of_to) = (balance(from), balance(to));
         let amount = of_from.min(share);
         let first = Lsn(1 + self.newest.fetch_add(2, Ordering::AcqRel));
-        self.put(&mut latched, from, of_from - amount, first);
-        self.put(&mut latched, to, of_to + amount, first.after(1));
+        self.put(&mut latched, from, of_from - amount, first, &gate[0]);
+        self.put(&mut latched, to, of_to + amount, first.after(1), &gate[0]);
     }
 
-    fn open(&self, options: &[ViewOptions]) -> Vec<super::View> {
-        self.views.open(options, &self.tables, || self.newest()).unwrap()
+    fn open(&self, options: &[ViewOptions]) -> Vec<View> {
+        let gate = self.gates[3].read();
+        self.views.open(options, (&self.tables, &*gate), || self.newest()).unwrap()
+    }
+
+    /// Makes an index, or drops it, behind the closed gate.
+    fn set_indexes(&self, indexes: &Indexes) {
+        let mut closed: Vec<_> = self.gates.iter().map(|gate| gate.write()).collect();
+        closed.iter_mut().for_each(|gate| gate[0] = indexes.clone());
+    }
+
+    /// Reads all by the index, if it is ready.
+    fn read_indexed(&self, direction: Direction) {
+        let view = self.open(&[ViewOptions::indexed_of(0, "test")]).remove(0);
+        self.gates.iter().for_each(|gate| drop(gate.write()));
+        let Some(mut scan) = view.scan_index(0, "amounts", &IndexRange::ALL, direction) else { return };
+        let mut sum = 0;
+        loop {
+            let pointers = view.next_pointers(&mut scan, 2).unwrap();
+            if pointers.is_empty() {
+                assert_eq!(sum, SUM);
+                return;
+            }
+            let keys: Vec<&[u8]> = pointers.iter().map(|pointer| pointer.key()).collect();
+            let mut read = 0;
+            let look = |at: usize, entry: &Entry| {
+                assert_eq!(pointers[at].value().as_integer(), Some(amount_in(entry) as i64));
+                (read, sum) = (read + 1, sum + amount_in(entry));
+            };
+            view.read_keys(0, &keys, look).unwrap();
+            assert_eq!(read, keys.len());
+        }
     }
 
     fn read_once(&self) {
@@ -139,6 +180,19 @@ impl Store {
     }
 }
 
+/// Keys by what they have.
+struct Amounts;
+
+impl Indexed for Amounts {
+    fn covers(&self, _: &[u8]) -> bool {
+        true
+    }
+
+    fn value_of(&self, entry: &Entry) -> Option<IndexValue> {
+        Some(IndexValue::integer(amount_in(entry) as i64))
+    }
+}
+
 fn history() {
     let store = Store::filled();
     let mut threads = Vec::new();
@@ -146,8 +200,8 @@ fn history() {
         let store = store.clone();
         threads.push(thread::spawn(move || {
             // The second may take all that there is: the key is gone.
-            store.transfer(writer, (writer + 1) % KEYS, 3);
-            store.transfer((writer + 3) % KEYS, writer, SUM);
+            store.transfer(writer as usize, writer, (writer + 1) % KEYS, 3);
+            store.transfer(writer as usize, (writer + 3) % KEYS, writer, SUM);
         }));
     }
     for reader in 0..2 {
@@ -171,13 +225,53 @@ fn history() {
             store.tables[0].shrink(2);
         }));
     }
-    for thread in threads {
-        thread.join().unwrap();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    store.assert_at_rest();
+}
+
+fn indexed_history() {
+    let store = Store::filled();
+    let index = Arc::new(Index::new("amounts", Arc::new(Amounts)));
+    let mut threads = Vec::new();
+    for writer in 0..2 {
+        let store = store.clone();
+        threads.push(thread::spawn(move || {
+            store.transfer(writer as usize, writer, writer + 1, 3);
+            store.transfer(writer as usize, writer + 3, writer, SUM);
+            store.transfer(writer as usize, writer, writer + 3, 5);
+        }));
     }
-    store.tables[0].assert_invariants();
-    store.read_once();
-    let status = store.views.status();
-    assert_eq!((status.open.len(), status.retained.records, status.retained.bytes), (0, 0, 0));
+    for direction in [Direction::Ascending, Direction::Descending] {
+        let store = store.clone();
+        threads.push(thread::spawn(move || {
+            store.read_indexed(direction);
+            store.read_indexed(direction);
+        }));
+    }
+    {
+        let (store, index) = (store.clone(), index.clone());
+        threads.push(thread::spawn(move || {
+            store.set_indexes(&[index.clone()].into());
+            index.build(&store.tables[0], || true);
+            store.tables[0].make_room(1_200);
+            store.tables[0].shrink(2);
+        }));
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    store.read_indexed(Direction::Ascending);
+    index.assert_invariants();
+    assert_eq!(index.status(0).removed, 0);
+    store.set_indexes(&Indexes::default());
+    store.assert_at_rest();
+}
+
+impl Store {
+    fn assert_at_rest(&self) {
+        self.tables[0].assert_invariants();
+        self.read_once();
+        let status = self.views.status();
+        assert_eq!((status.open.len(), status.retained.records, status.retained.bytes), (0, 0, 0));
+    }
 }
 
 #[test]
@@ -188,4 +282,14 @@ fn every_view_has_the_sum_in_random_orders() {
 #[test]
 fn every_view_has_the_sum_whoever_is_held_up() {
     shuttle::check_pct(history, 20_000, 4);
+}
+
+#[test]
+fn every_scan_of_an_index_has_the_sum_in_random_orders() {
+    shuttle::check_random(indexed_history, 20_000);
+}
+
+#[test]
+fn every_scan_of_an_index_has_the_sum_whoever_is_held_up() {
+    shuttle::check_pct(indexed_history, 20_000, 4);
 }

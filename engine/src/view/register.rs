@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use super::cuts::Cuts;
 use super::walk::View;
+use crate::index::{Index, Indexes};
 use crate::io::Clock;
 use crate::record::Lsn;
-use crate::table::latch::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
+use crate::table::latch::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
 use crate::table::{END, Freed, Reader, Readers, Retained, Table, VIEWS};
 
 /// Why no view could be opened.
@@ -30,26 +31,44 @@ pub struct ViewOptions {
     pub lasting: bool,
     /// The one database that is read; `None`: all of them. Of others nothing is kept for it.
     pub db: Option<u8>,
+    /// Whether it reads the indexes that are ready: then what they point to is kept as well. Only for pinned
+    /// views.
+    pub indexed: bool,
 }
 
 impl ViewOptions {
     /// A view that is read once and may take its time.
     pub const fn once(purpose: &'static str) -> ViewOptions {
-        ViewOptions { purpose, pinned: false, lasting: true, db: None }
+        ViewOptions { purpose, pinned: false, lasting: true, db: None, indexed: false }
     }
 
     /// A view that may be read more than once.
     pub const fn pinned(purpose: &'static str) -> ViewOptions {
-        ViewOptions { purpose, pinned: true, lasting: false, db: None }
+        ViewOptions { purpose, pinned: true, lasting: false, db: None, indexed: false }
     }
 
     /// A view of one database, which is read once, and cancelled when it is too old.
     pub const fn once_of(db: u8, purpose: &'static str) -> ViewOptions {
-        ViewOptions { purpose, pinned: false, lasting: false, db: Some(db) }
+        ViewOptions { purpose, pinned: false, lasting: false, db: Some(db), indexed: false }
+    }
+
+    /// A view that reads the indexes of one database, and its keys in any order, as often as it likes.
+    pub const fn indexed_of(db: u8, purpose: &'static str) -> ViewOptions {
+        ViewOptions { purpose, pinned: true, lasting: false, db: Some(db), indexed: true }
     }
 
     fn reads(&self, db: usize) -> bool {
         self.db.is_none_or(|only| usize::from(only) == db)
+    }
+
+    /// Those of all indexes that are read.
+    fn indexes(&self, all: &[Indexes]) -> Vec<(u8, Arc<Index>)> {
+        let of_db = |(db, indexes): (usize, &Indexes)| {
+            let ready: Vec<_> = indexes.iter().filter(|index| index.is_ready()).cloned().collect();
+            ready.into_iter().map(move |index| (db as u8, index))
+        };
+        let read = all.iter().enumerate().filter(|(db, _)| self.indexed && self.reads(*db));
+        read.flat_map(of_db).collect()
     }
 }
 
@@ -68,11 +87,15 @@ pub(super) struct Opened {
     pub(super) cut: Lsn,
     pub(super) options: ViewOptions,
     pub(super) tables: Vec<Arc<Table>>,
+    /// The indexes that it reads, with their databases.
+    pub(super) indexes: Vec<(u8, Arc<Index>)>,
     since: Duration,
     /// The database that it is at.
     pub(super) db: AtomicU8,
     /// Set before writers are told to take no more notice of it.
     pub(super) cancelled: AtomicBool,
+    /// Whether all has been given back. Held by who does that, so that the bit is not used again meanwhile.
+    ended: Mutex<bool>,
 }
 
 impl Opened {
@@ -136,8 +159,10 @@ pub struct Views {
     open: Mutex<Vec<Arc<Opened>>>,
     /// The bits that no view has.
     free: Mutex<u64>,
-    records: AtomicUsize,
-    bytes: AtomicUsize,
+    /// What is kept. What an index has kept may be given back before its writer has counted it, so they may
+    /// be less than nothing for a moment.
+    records: AtomicI64,
+    bytes: AtomicI64,
     bytes_peak: AtomicUsize,
     opened: AtomicU64,
     cancelled: AtomicU64,
@@ -153,8 +178,8 @@ impl Views {
             cuts: Cuts::new(),
             open: Mutex::default(),
             free: Mutex::new(u64::MAX),
-            records: AtomicUsize::new(0),
-            bytes: AtomicUsize::new(0),
+            records: AtomicI64::new(0),
+            bytes: AtomicI64::new(0),
             bytes_peak: AtomicUsize::new(0),
             opened: AtomicU64::new(0),
             cancelled: AtomicU64::new(0),
@@ -164,14 +189,15 @@ impl Views {
         }
     }
 
-    /// Opens views with these options, all at one instant, of these tables. `newest` is asked for the newest
-    /// `Lsn` given out.
+    /// Opens views with these options, all at one instant, of these tables and their indexes. `newest` is
+    /// asked for the newest `Lsn` given out.
     ///
-    /// REQUIRES: nobody changes which table is which database meanwhile.
+    /// REQUIRES: nobody changes which table is which database meanwhile. Before an index is read, whoever has
+    /// got an `Lsn` up to the cut must have applied his change.
     pub fn open(
         self: &Arc<Self>,
         options: &[ViewOptions],
-        tables: &[Arc<Table>],
+        (tables, indexes): (&[Arc<Table>], &[Indexes]),
         newest: impl Fn() -> Lsn,
     ) -> Result<Vec<View>, ViewError> {
         // Held all the time: so one opening is over before the next begins.
@@ -184,30 +210,38 @@ impl Views {
             bits.push(free.trailing_zeros() as u8);
             *free &= *free - 1;
         }
+        let mut read = Vec::with_capacity(options.len());
         for (bit, options) in bits.iter().zip(options) {
             for (db, table) in tables.iter().enumerate() {
                 if options.reads(db) { table.begin(*bit) } else { table.pass(*bit) }
             }
+            // Before there is a cut: so no pointer is lost that is removed behind it.
+            read.push(options.indexes(indexes));
+            read[read.len() - 1].iter().for_each(|(_, index)| index.begin(*bit));
         }
-        if self.records.load(Ordering::Relaxed) == 0 {
+        if self.retained().records == 0 {
             self.bytes_peak.store(0, Ordering::Relaxed);
         }
         let cut = self.cuts.open(&bits, newest);
         drop(free);
         let since = self.clock.monotonic();
-        let open = |(bit, options): (u8, &ViewOptions)| {
+        let open = |(bit, options): (u8, &ViewOptions), indexes: Vec<(u8, Arc<Index>)>| {
+            indexes.iter().for_each(|(_, index)| index.settle(bit, cut));
             let opened = Opened {
                 bit,
                 cut,
                 options: *options,
                 tables: tables.to_vec(),
+                indexes,
                 since,
                 db: AtomicU8::new(options.db.unwrap_or(0)),
                 cancelled: AtomicBool::new(false),
+                ended: Mutex::new(false),
             };
             View::new(self.clone(), Arc::new(opened))
         };
-        let views: Vec<View> = bits.into_iter().zip(options).map(open).collect();
+        let views: Vec<View> =
+            bits.into_iter().zip(options).zip(read).map(|(view, read)| open(view, read)).collect();
         self.open.lock().extend(views.iter().map(|view| view.opened().clone()));
         self.opened.fetch_add(views.len() as u64, Ordering::Relaxed);
         Ok(views)
@@ -224,28 +258,45 @@ impl Views {
     /// Counts what a writer kept.
     pub(crate) fn note_kept(&self, kept: Retained) {
         if kept != Retained::default() {
-            self.records.fetch_add(kept.records, Ordering::Relaxed);
-            let bytes = self.bytes.fetch_add(kept.bytes, Ordering::Relaxed) + kept.bytes;
-            self.bytes_peak.fetch_max(bytes, Ordering::Relaxed);
+            self.records.fetch_add(kept.records as i64, Ordering::Relaxed);
+            let bytes = self.bytes.fetch_add(kept.bytes as i64, Ordering::Relaxed) + kept.bytes as i64;
+            self.bytes_peak.fetch_max(bytes.max(0) as usize, Ordering::Relaxed);
         }
     }
 
     /// Counts what is kept no more.
     pub(super) fn note_freed(&self, freed: Retained) {
         if freed.records > 0 {
-            self.records.fetch_sub(freed.records, Ordering::Relaxed);
-            self.bytes.fetch_sub(freed.bytes, Ordering::Relaxed);
+            self.records.fetch_sub(freed.records as i64, Ordering::Relaxed);
+            self.bytes.fetch_sub(freed.bytes as i64, Ordering::Relaxed);
         }
+    }
+
+    /// What is kept now.
+    fn retained(&self) -> Retained {
+        let now = |counter: &AtomicI64| counter.load(Ordering::Relaxed).max(0) as usize;
+        Retained { records: now(&self.records), bytes: now(&self.bytes) }
     }
 
     /// Ends a view whose owner is done with it: gives back its versions, then its bit.
     pub(super) fn close(&self, opened: &Opened, finished: bool) {
         self.open.lock().retain(|other| other.bit != opened.bit);
+        self.end(opened, finished);
+        *self.free.lock() |= 1 << opened.bit;
+    }
+
+    /// Has writers take no more notice of a view, and gives back its versions, if nobody has done that yet.
+    fn end(&self, opened: &Opened, finished: bool) {
+        let mut ended = opened.ended.lock();
+        if *ended {
+            return;
+        }
         self.cuts.close(opened.bit);
         if !finished {
             self.give_back(opened);
         }
-        *self.free.lock() |= 1 << opened.bit;
+        opened.indexes.iter().for_each(|(_, index)| self.note_freed(index.end(opened.bit)));
+        *ended = true;
     }
 
     /// Takes back what was kept for a view of which writers take no more notice.
@@ -276,7 +327,7 @@ impl Views {
         };
         let mut cancelled = Vec::new();
         loop {
-            let kept = self.bytes.load(Ordering::Relaxed);
+            let kept = self.retained().bytes;
             let too_much = limits.retained_bytes != 0 && kept > limits.retained_bytes;
             let next = {
                 let open = self.open.lock();
@@ -288,8 +339,7 @@ impl Views {
             self.cancelled.fetch_add(1, Ordering::Relaxed);
             // Before writers stop to keep versions: who reads what was overwritten then, sees this too.
             opened.cancelled.store(true, Ordering::Release);
-            self.cuts.close(opened.bit);
-            self.give_back(&opened);
+            self.end(&opened, false);
         }
     }
 
@@ -308,10 +358,7 @@ impl Views {
         let open: Vec<Arc<Opened>> = self.open.lock().clone();
         ViewsStatus {
             open: open.iter().map(|opened| self.status_of(opened)).collect(),
-            retained: Retained {
-                records: self.records.load(Ordering::Relaxed),
-                bytes: self.bytes.load(Ordering::Relaxed),
-            },
+            retained: self.retained(),
             retained_bytes_peak: self.bytes_peak.load(Ordering::Relaxed),
             opened: self.opened.load(Ordering::Relaxed),
             cancelled: self.cancelled.load(Ordering::Relaxed),

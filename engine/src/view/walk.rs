@@ -26,7 +26,7 @@ pub struct Walked {
 /// The store as of one instant. Closed when it is dropped.
 pub struct View {
     views: Arc<Views>,
-    opened: Arc<Opened>,
+    pub(super) opened: Arc<Opened>,
     /// Where the walk goes on.
     db: usize,
     from: u64,

@@ -3,9 +3,10 @@
 //!
 //! ```text
 //!   engine  session  early  recovery  repair      know table, log and view together
-//!   compactor  renewal  backup
+//!   compactor  renewal  backup  indexer
 //!   checkpoint
 //!   view  overlay  watch
+//!   index
 //!   table | log                    never each other
 //!   value
 //!   io  upheaval
@@ -25,9 +26,21 @@ const FLOORS: &[&[&str]] = &[
     &["io", "upheaval"],
     &["value"],
     &["table", "log"],
+    &["index"],
     &["view", "overlay", "watch"],
     &["checkpoint"],
-    &["engine", "session", "recovery", "repair", "compactor", "renewal", "options", "backup", "early"],
+    &[
+        "engine",
+        "indexer",
+        "session",
+        "recovery",
+        "repair",
+        "compactor",
+        "renewal",
+        "options",
+        "backup",
+        "early",
+    ],
 ];
 
 const RULE: &str = "floors";
