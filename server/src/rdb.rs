@@ -19,6 +19,7 @@ pub const fn rdb_kind(kind: Kind) -> tarn_rdb::Kind {
         Kind::Set => tarn_rdb::Kind::Set,
         Kind::ZSet => tarn_rdb::Kind::ZSet,
         Kind::Hash => tarn_rdb::Kind::Hash,
+        Kind::Json => tarn_rdb::Kind::String,
     }
 }
 
@@ -35,7 +36,7 @@ const fn engine_kind(kind: tarn_rdb::Kind) -> Kind {
 /// How many elements a value is written with.
 pub fn value_len(value: ValueRef<'_>) -> u64 {
     let len = match value {
-        ValueRef::String(_) => 1,
+        ValueRef::String(_) | ValueRef::Json(_) => 1,
         ValueRef::List(list) => list.len(),
         ValueRef::Set(set) => set.len(),
         ValueRef::ZSet(zset) => zset.len(),
@@ -47,7 +48,7 @@ pub fn value_len(value: ValueRef<'_>) -> u64 {
 /// Writes a value that was begun with its kind and length.
 pub fn write_value<W: Write>(value: ValueRef<'_>, mut out: ValueWriter<'_, W>) -> io::Result<()> {
     match value {
-        ValueRef::String(string) => match string.whole() {
+        ValueRef::String(string) | ValueRef::Json(string) => match string.whole() {
             Some(bytes) => out.element(bytes)?,
             None => out.long_element(string.len(), string.pieces(0..string.len()))?,
         },
