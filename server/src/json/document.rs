@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 use std::io;
+use tarn_engine::record::BYTES_MAX;
 use tarn_engine::value::StringRef;
 
 use crate::error::CommandError;
@@ -41,6 +42,12 @@ impl Document {
         }
         Layout::default().text(&self.root, bytes_max)
     }
+}
+
+/// The text as the store keeps it of one that stands elsewhere; `None` if it is no JSON, or nests too deep.
+pub fn kept(text: &[u8]) -> Option<Vec<u8>> {
+    let root = serde_json::from_slice(text).ok()?;
+    Document { root }.to_text(BYTES_MAX).ok()
 }
 
 /// Reads a value that a client gives.
