@@ -297,3 +297,118 @@ impl<'t> Reader<'t> {
         self.error("the filter has no closing bracket")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    /// Text of the pieces that paths are made of, in any order.
+    fn pathlike() -> impl Strategy<Value = String> {
+        const PIECES: [&str; 40] = [
+            "$",
+            ".",
+            "..",
+            "[",
+            "]",
+            "*",
+            "?",
+            "(",
+            ")",
+            "@",
+            "'",
+            "\"",
+            "\\",
+            ",",
+            ":",
+            "-",
+            "0",
+            "1",
+            "-1",
+            "a",
+            "b",
+            " ",
+            "<",
+            ">=",
+            "==",
+            "!=",
+            "&&",
+            "||",
+            "!",
+            "1.5",
+            "null",
+            "true",
+            "length(",
+            "match(",
+            "é",
+            "~",
+            "9223372036854775808",
+            "@.a",
+            "['a']",
+            "[?(@.a==1)]",
+        ];
+        prop::collection::vec(prop::sample::select(&PIECES[..]), 0..30).prop_map(|pieces| pieces.concat())
+    }
+
+    /// Reads a path, and if it is one, tries it.
+    fn try_out(bytes: &[u8]) {
+        let document = json!({"a": [1, {"a": "b", "b": [[], {}]}, null], "b": {"a": 1.5}, "é": true});
+        if let Ok(path) = Path::parse(bytes) {
+            let found = path.select(&document);
+            let places: std::collections::HashSet<_> =
+                found.iter().map(|value| std::ptr::from_ref(*value)).collect();
+            assert_eq!(places.len(), found.len(), "each value once");
+            assert!(path.segments.is_empty() == path.is_root());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_read_that_makes_it_panic(path in pathlike(), bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            try_out(path.as_bytes());
+            try_out(format!("${path}").as_bytes());
+            try_out(format!("$[?{path}]").as_bytes());
+            try_out(format!("$[?@.a == {path}]").as_bytes());
+            try_out(&bytes);
+            try_out(&[&b"$["[..], &bytes].concat());
+        }
+    }
+
+    #[test]
+    fn what_nests_or_repeats_as_much_as_it_may_is_read_or_refused_soon() {
+        for piece in
+            ["(", "[", "!", "@[?", "length(", "match(@.a,", "@.a&&", "value(", "!(", "..", "*", "@.", "'"]
+        {
+            for count in [1, 7, 8, 9, 100, 5_000] {
+                let (many, closed) = (piece.repeat(count), ")".repeat(count));
+                for filter in [many.clone(), format!("{many}@.a{closed}"), format!("{many}@.a")] {
+                    try_out(format!("$[?{filter}]").as_bytes());
+                    try_out(format!("$[?({filter})]").as_bytes());
+                }
+                try_out(many.as_bytes());
+                try_out(format!("$.{many}").as_bytes());
+            }
+        }
+        assert!(Path::parse("$.a".repeat(PATH_BYTES_MAX).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_path_without_a_dollar_is_a_legacy_one() {
+        for (text, full, is_legacy) in [
+            ("$", "$", false),
+            (".", "$", true),
+            ("$.a", "$.a", false),
+            ("$[0]", "$[0]", false),
+            (".a", "$.a", true),
+            ("a.b", "$.a.b", true),
+            ("[0]", "$.[0]", true),
+            ("$a", "$.$a", true),
+        ] {
+            let path = Path::parse(text.as_bytes()).unwrap();
+            assert_eq!((path.full.as_str(), path.is_legacy, path.original.as_str()), (full, is_legacy, text));
+        }
+    }
+}
