@@ -40,8 +40,8 @@ pub fn run(args: ExportArgs) -> ExitCode {
         );
         if documents > 0 {
             println!(
-                "WARNING: {documents} of the keys are JSON documents: a Redis loads the file only with the module RedisJSON \
-                 2.0 or newer"
+                "WARNING: {documents} of the keys are JSON documents: a Redis loads the file only with the \
+                 module RedisJSON 2.0 or newer"
             );
         }
         Ok(())

@@ -367,7 +367,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_read_that_makes_it_panic(path in pathlike(), bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn nothing_is_read_that_makes_it_panic(
+            path in pathlike(),
+            bytes in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
             try_out(path.as_bytes());
             try_out(format!("${path}").as_bytes());
             try_out(format!("$[?{path}]").as_bytes());
@@ -379,9 +382,9 @@ mod tests {
 
     #[test]
     fn what_nests_or_repeats_as_much_as_it_may_is_read_or_refused_soon() {
-        for piece in
-            ["(", "[", "!", "@[?", "length(", "match(@.a,", "@.a&&", "value(", "!(", "..", "*", "@.", "'"]
-        {
+        let pieces =
+            ["(", "[", "!", "@[?", "length(", "match(@.a,", "@.a&&", "value(", "!(", "..", "*", "@.", "'"];
+        for piece in pieces {
             for count in [1, 7, 8, 9, 100, 5_000] {
                 let (many, closed) = (piece.repeat(count), ")".repeat(count));
                 for filter in [many.clone(), format!("{many}@.a{closed}"), format!("{many}@.a")] {
