@@ -6,8 +6,8 @@
 //!
 //! Which records of the log an entry still needs (what [`Retired`] reports as no longer needed):
 //! - the newest of each field or member;
-//! - `base` and all after it, for a list and for a string changed in part or given a new expiry, whose
-//!   records build on each other;
+//! - `base` and all after it, for a list, for a string changed in part, and for a string or a document given
+//!   a new expiry, whose records build on each other;
 //! - `base`, for a collection that an image began: one record for many elements, needed until the key goes;
 //! - the newest `Expire`.
 
