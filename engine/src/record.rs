@@ -61,6 +61,8 @@ pub enum Kind {
     ZSet = 3,
     /// Fields with values.
     Hash = 4,
+    /// A JSON document: its text, of which the engine knows nothing more (`docs/design/0022`).
+    Json = 5,
 }
 
 impl Kind {
@@ -72,13 +74,19 @@ impl Kind {
             Kind::Set => "set",
             Kind::ZSet => "zset",
             Kind::Hash => "hash",
+            Kind::Json => "ReJSON-RL",
         }
+    }
+
+    /// Whether the value is one run of bytes, a string or the text of a document, and has no elements.
+    pub const fn is_bytes(self) -> bool {
+        matches!(self, Kind::String | Kind::Json)
     }
 
     /// How long a value may be that is said anew in parts: elements of a list, bytes of a string.
     pub const fn renewed_length_max(self) -> u64 {
         match self {
-            Kind::String => RENEWED_BYTES_MAX,
+            Kind::String | Kind::Json => RENEWED_BYTES_MAX,
             Kind::List => RENEWED_LENGTH_MAX,
             Kind::Set | Kind::ZSet | Kind::Hash => u64::MAX,
         }
@@ -92,6 +100,7 @@ impl Kind {
             2 => Kind::Set,
             3 => Kind::ZSet,
             4 => Kind::Hash,
+            5 => Kind::Json,
             _ => return None,
         })
     }
@@ -201,11 +210,12 @@ pub enum Change<'a> {
         /// From the front, 0 first.
         index: u64,
     },
-    /// The key holds this collection now, whatever it was before (`RENAME`, `COPY`, `…STORE`). Never empty.
+    /// The key holds this collection or this document now, whatever it was before (`RENAME`, `COPY`,
+    /// `…STORE`, `JSON.SET`). Never empty.
     Image {
         /// What it is; never a string, which is a `Put`.
         kind: Kind,
-        /// Its elements in the form of `value::image`.
+        /// Its elements in the form of `value::image`, or the text of a document.
         elements: Bytes<'a>,
         /// When the key expires.
         expiry: Option<UnixMs>,
@@ -222,7 +232,7 @@ pub enum Change<'a> {
     },
     /// A part of a list or of a string that is being said anew: from `at` on, this is there.
     RenewalPart {
-        /// `List` or `String`; other kinds are said anew by their elements.
+        /// `List`, `String` or `Json`; other kinds are said anew by their elements.
         kind: Kind,
         /// An index, or an offset, from 0.
         at: u64,

@@ -244,7 +244,7 @@ impl Parts {
     /// What has not been said yet, about a part of it; at the end, nothing, and that all is said.
     pub(crate) fn next(&mut self, entry: &Entry, frontier: &Frontier) -> Vec<Change<'static>> {
         match entry.value() {
-            ValueRef::String(value) => {
+            ValueRef::String(value) | ValueRef::Json(value) => {
                 let from = self.at as usize;
                 let to = (from + self.part_bytes).min(self.length as usize).min(value.len());
                 let mut bytes = Vec::with_capacity(to.saturating_sub(from));
@@ -252,7 +252,7 @@ impl Parts {
                     value.pieces(from..to).for_each(|piece| bytes.extend_from_slice(piece));
                 }
                 (self.at, self.is_said) = (to as u64, to as u64 == self.length);
-                let part = Change::RenewalPart { kind: Kind::String, at: from as u64, bytes: bytes.into() };
+                let part = Change::RenewalPart { kind: self.kind, at: from as u64, bytes: bytes.into() };
                 Vec::from_iter((from < to).then_some(part))
             }
             ValueRef::List(list) => {

@@ -18,7 +18,7 @@ use tarn_engine::table::KeyHash;
 use tarn_engine::value::{ImageBuilder, ValueRef, elements_of};
 use tarn_engine::{Entry, ViewOptions};
 
-const KINDS: [Kind; 5] = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash];
+const KINDS: [Kind; 6] = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash, Kind::Json];
 /// More than all blocks that may wait to be written.
 const GIANT_BYTES: usize = 24 << 20;
 /// Far above what anything here takes, below what a test runner waits.
@@ -155,6 +155,10 @@ fn giant(kind: Kind) -> Change<'static> {
         let value: Vec<u8> = (0..GIANT_BYTES).map(|at| (at / 1_000) as u8).collect();
         return Change::Put { value: value.into(), expiry };
     }
+    if kind == Kind::Json {
+        let elements = format!("[{}0]", "1,".repeat(GIANT_BYTES / 2)).into_bytes().into();
+        return Change::Image { kind, elements, expiry, sticky: false };
+    }
     let mut image = ImageBuilder::new(kind);
     for number in 0..GIANT_BYTES / 1_000 {
         let element = format!("{number:01000}").into_bytes();
@@ -167,7 +171,7 @@ fn giant(kind: Kind) -> Change<'static> {
     Change::Image { kind, elements: image.finish().into(), expiry, sticky: false }
 }
 
-/// A change of a small part.
+/// A change of a small part; a document is changed as a whole.
 fn small(kind: Kind) -> Change<'static> {
     let bytes = || b"something else"[..].into();
     match kind {
@@ -176,6 +180,7 @@ fn small(kind: Kind) -> Change<'static> {
         Kind::Set => Change::SetAdd { member: bytes() },
         Kind::ZSet => Change::ZSetPut { member: bytes(), score: 7.5 },
         Kind::Hash => Change::HashPut { field: bytes(), value: bytes() },
+        Kind::Json => Change::Image { kind, elements: bytes(), expiry: None, sticky: false },
     }
 }
 
@@ -243,7 +248,8 @@ fn a_checkpoint_writes_a_giant_in_blocks_while_its_key_is_free() {
 
 #[test]
 fn a_write_during_a_view_keeps_a_bounded_part_of_a_giant() {
-    for kind in KINDS {
+    // Of a document that is put in the place of another, the view keeps all that it had.
+    for kind in KINDS.into_iter().filter(|kind| *kind != Kind::Json) {
         let (engine, _background) = store_with(kind);
         let view = engine.open_view(ViewOptions::once("test")).unwrap();
         commit(&engine, small(kind));

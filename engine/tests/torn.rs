@@ -63,11 +63,12 @@ fn changes_of(kind: Kind, bytes: usize) -> Vec<Change<'static>> {
         Kind::Set => Change::SetAdd { member: piece(number).into() },
         Kind::ZSet => Change::ZSetPut { member: piece(number).into(), score: number as f64 },
         Kind::Hash => Change::HashPut { field: piece(number).into(), value: b"value".to_vec().into() },
+        Kind::Json => {
+            Change::Image { kind, elements: piece(number).repeat(500).into(), expiry: None, sticky: false }
+        }
     };
-    (0..500).map(change).collect()
+    (0..if kind == Kind::Json { 1 } else { 500 }).map(change).collect()
 }
-
-const KINDS: [Kind; 5] = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash];
 
 /// A log with a value that was renewed before the cut, and what the value was.
 fn with_a_torn_value(kind: Kind, bytes: usize) -> (SimDisk, LogOptions, String) {

@@ -21,6 +21,7 @@ use tarn_engine::view::{ViewLimits, Views};
 use tarn_engine::{Entry, View, ViewOptions};
 
 const DATABASES: usize = 3;
+const KINDS: [Kind; 6] = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash, Kind::Json];
 
 struct Store {
     engine: Arc<Engine>,
@@ -107,8 +108,7 @@ fn change_for(kind: Option<Kind>, random: &mut impl Rng) -> Change<'static> {
     let mut draw = || random.random::<u64>();
     let side = if draw().is_multiple_of(2) { Side::Front } else { Side::Back };
     let value = vec![b'a' + (draw() % 26) as u8; (draw() % 60) as usize];
-    let kind =
-        kind.unwrap_or([Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash][draw() as usize % 5]);
+    let kind = kind.unwrap_or(KINDS[draw() as usize % KINDS.len()]);
     match (draw() % 10, kind) {
         (0, _) => Change::Delete,
         (1, _) => Change::Put { value: value.into(), expiry: Some(1_000_000 + draw() % 100) },
@@ -128,6 +128,10 @@ fn change_for(kind: Option<Kind>, random: &mut impl Rng) -> Change<'static> {
         (_, Kind::ZSet) => Change::ZSetPut { member: name(&mut draw), score: (draw() % 9) as f64 },
         (3, Kind::Hash) => Change::HashRemove { field: name(&mut draw) },
         (_, Kind::Hash) => Change::HashPut { field: name(&mut draw), value: value.into() },
+        (_, Kind::Json) => {
+            let elements = [&b"0"[..], &value].concat().into();
+            Change::Image { kind: Kind::Json, elements, expiry: None, sticky: false }
+        }
     }
 }
 

@@ -115,6 +115,9 @@ pub enum Damage {
     /// A node of a list has no bytes.
     #[error("a node of a list is empty")]
     EmptyNode,
+    /// A document is not one string.
+    #[error("a part of a JSON document is of kind {0}: it is one string, 5, and the end, 0")]
+    Document(u64),
     /// A part of a module's data is of an unknown kind.
     #[error("a part of a module's data is of kind {0}, not 0 to 5")]
     Module(u64),

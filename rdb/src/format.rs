@@ -67,6 +67,15 @@ pub enum Kind {
     ZSet,
     /// Fields with values.
     Hash,
+    /// The text of a JSON document, which Redis holds by its module RedisJSON 2 alone.
+    Json,
+}
+
+impl Kind {
+    /// Whether a value is one string, itself or in what a module says.
+    pub const fn is_string(self) -> bool {
+        matches!(self, Kind::String | Kind::Json)
+    }
 }
 
 /// How a value stands in a file.
@@ -86,6 +95,8 @@ pub(crate) enum Encoding {
     Quicklist,
     /// A count, then nodes: a number that says what, then a string that is an element or a listpack.
     Quicklist2,
+    /// The number of RedisJSON's type; then, as the parts of a module's data, one string and the end.
+    Json,
 }
 
 /// A form of small collections in memory.
@@ -104,17 +115,43 @@ pub(crate) enum Foreign {
     Stream(u8),
     /// A value of a module that only the module can read.
     Module,
-    /// A value of a module whose parts say what they are.
-    Module2,
+    /// A value of a module, of the type with this number, whose parts say what they are.
+    Module2(u64),
 }
 
 /// What a type stands for.
 pub(crate) enum Type {
     Held(Encoding),
     Foreign(Foreign),
+    /// A value of a module whose parts say what they are; the number of its type comes first.
+    Module2,
 }
 
-/// Type 0 … 5: how plain values are written.
+/// The number of RedisJSON's type `ReJSON-RL`, of version 3: the text, in one string.
+pub(crate) const REJSON: u64 = module_id(b"ReJSON-RL", 3);
+
+const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// The number of a module's type: nine characters of six bits, then ten bits with a version.
+const fn module_id(name: &[u8; 9], version: u64) -> u64 {
+    let (mut id, mut at) = (0, 0);
+    while at < name.len() {
+        let mut six = 0;
+        while CHARACTERS[six] != name[at] {
+            six += 1;
+        }
+        id = id << 6 | six as u64;
+        at += 1;
+    }
+    id << 10 | version
+}
+
+/// The name of a module's type with this number.
+pub(crate) fn module_name(id: u64) -> String {
+    (0..9).map(|index| char::from(CHARACTERS[(id >> (58 - 6 * index) & 0x3f) as usize])).collect()
+}
+
+/// Type 0 … 5 and 7: how values are written.
 pub(crate) const fn plain_type(kind: Kind) -> u8 {
     match kind {
         Kind::String => 0,
@@ -122,6 +159,7 @@ pub(crate) const fn plain_type(kind: Kind) -> u8 {
         Kind::Set => 2,
         Kind::Hash => 4,
         Kind::ZSet => 5,
+        Kind::Json => 7,
     }
 }
 
@@ -135,7 +173,7 @@ impl Type {
             4 => Encoding::Plain(Kind::Hash),
             5 => Encoding::ZSetBinary,
             6 => return Some(Type::Foreign(Foreign::Module)),
-            7 => return Some(Type::Foreign(Foreign::Module2)),
+            7 => return Some(Type::Module2),
             9 => Encoding::Blob(Kind::Hash, Form::Zipmap),
             10 => Encoding::Blob(Kind::List, Form::Ziplist),
             11 => Encoding::Blob(Kind::Set, Form::Intset),
@@ -161,6 +199,21 @@ impl Encoding {
             Encoding::Plain(kind) | Encoding::Blob(kind, _) => kind,
             Encoding::ZSetAscii | Encoding::ZSetBinary => Kind::ZSet,
             Encoding::Quicklist | Encoding::Quicklist2 => Kind::List,
+            Encoding::Json => Kind::Json,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_module_is_in_its_number() {
+        // 'A' is 0, 'b' 27, '_' 63; version 7.
+        let id = [0, 27, 63, 0, 0, 0, 0, 0, 27].iter().fold(0_u64, |id, six| id << 6 | six) << 10 | 7;
+        assert_eq!(module_name(id), "Ab_AAAAAb");
+        assert_eq!(id, module_id(b"Ab_AAAAAb", 7));
+        assert_eq!(module_name(REJSON), "ReJSON-RL");
     }
 }

@@ -53,9 +53,10 @@ pub fn read(payload: &[u8], visitor: &mut dyn Visitor) -> Result<u64, PayloadErr
 fn read_body(body: &[u8], visitor: &mut dyn Visitor) -> Result<u64, ReadError> {
     let mut source = Source::new(body, body.len().min(BUFFER_BYTES));
     let number = source.byte("the type of a value")?;
-    let encoding = match Type::of(number).ok_or_else(|| damaged(0, Damage::Type(number)))? {
-        Type::Held(encoding) => encoding,
-        Type::Foreign(foreign) => return Err(reader::refuse(&mut source, foreign, 0, number, b"")),
+    let found = Type::of(number).ok_or_else(|| damaged(0, Damage::Type(number)))?;
+    let encoding = match value::held(found, &mut source)? {
+        Ok(encoding) => encoding,
+        Err(foreign) => return Err(reader::refuse(&mut source, foreign, 0, number, b"")),
     };
     let count = value::read(encoding, &mut source, &mut Scratch::default(), visitor)?;
     if source.is_at_end()? { Ok(count) } else { Err(ReadError::Trailing { offset: source.offset() }) }

@@ -8,7 +8,7 @@
 //! The checksum comes last: until `next_key` has answered `None`, what was read may be damaged all the same.
 
 use crate::error::{Damage, ReadError};
-use crate::format::{Encoding, Foreign, Kind, MAGIC, Type, VERSION_WITH_CHECKSUM, VERSIONS, op};
+use crate::format::{Encoding, Foreign, Kind, MAGIC, Type, VERSION_WITH_CHECKSUM, VERSIONS, module_name, op};
 use crate::skip;
 use crate::source::{BUFFER_BYTES, Source, damaged};
 use crate::value::{self, Scratch};
@@ -139,13 +139,13 @@ impl<R: Read> Reader<R> {
                 _ => {
                     let found = Type::of(number).ok_or_else(|| damaged(offset, Damage::Type(number)))?;
                     self.source.string(&mut self.key)?;
-                    match found {
-                        Type::Held(encoding) => {
+                    match value::held(found, &mut self.source)? {
+                        Ok(encoding) => {
                             self.unread = Some(encoding);
                             let (database, kind) = (self.database, encoding.kind());
                             return Ok(Some(Head { database, kind, expiry_ms }));
                         }
-                        Type::Foreign(foreign) => self.skip_foreign(foreign, offset, number)?,
+                        Err(foreign) => self.skip_foreign(foreign, offset, number)?,
                     }
                     expiry_ms = None;
                 }
@@ -220,8 +220,7 @@ impl<R: Read> Reader<R> {
                 skip::stream(&mut self.source, form)?;
                 self.skipped.streams += 1;
             }
-            (Foreign::Module2, Unsupported::Skip) => {
-                self.source.number()?;
+            (Foreign::Module2(_), Unsupported::Skip) => {
                 skip::module_parts(&mut self.source)?;
                 self.skipped.modules += 1;
             }
@@ -267,10 +266,12 @@ pub(crate) fn refuse<R: Read>(
     number: u8,
     key: &[u8],
 ) -> ReadError {
+    let of_module = |id| format!("a value of the module type {}", module_name(id));
     let what = match foreign {
         Foreign::Stream(_) => "a stream".to_owned(),
-        Foreign::Module | Foreign::Module2 => match source.number() {
-            Ok(id) => format!("a value of the module type {}", skip::module_name(id)),
+        Foreign::Module2(id) => of_module(id),
+        Foreign::Module => match source.number() {
+            Ok(id) => of_module(id),
             Err(error) => return error,
         },
     };

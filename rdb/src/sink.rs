@@ -2,7 +2,7 @@
 //! made of: lengths, strings, values.
 
 use crate::crc::Crc;
-use crate::format::Kind;
+use crate::format::{Kind, REJSON, module_op};
 use std::io::{self, Write};
 
 /// How much is written at once.
@@ -118,25 +118,37 @@ pub struct ValueWriter<'w, W> {
 impl<'w, W: Write> ValueWriter<'w, W> {
     /// Begins a value behind its type and key. A string is a value of one element.
     pub(crate) fn begin(sink: &'w mut Sink<W>, kind: Kind, len: u64) -> io::Result<ValueWriter<'w, W>> {
-        assert!(len > 0 && (kind != Kind::String || len == 1), "a value has elements, a string is one");
-        if kind != Kind::String {
-            sink.number(len)?;
+        assert!(len > 0 && (!kind.is_string() || len == 1), "a value has elements, a string is one");
+        match kind {
+            Kind::String => {}
+            Kind::Json => {
+                sink.number(REJSON)?;
+                sink.number(module_op::STRING)?;
+            }
+            _ => sink.number(len)?,
         }
         Ok(ValueWriter { sink, kind, left: len })
     }
 
-    /// The string itself, the next element of a list, or a member of a set.
+    /// The string itself, the text of a document, the next element of a list, or a member of a set.
     pub fn element(&mut self, element: &[u8]) -> io::Result<()> {
-        self.count(matches!(self.kind, Kind::String | Kind::List | Kind::Set));
-        self.sink.string(element)
+        self.count(self.kind.is_string() || matches!(self.kind, Kind::List | Kind::Set));
+        self.sink.string(element)?;
+        self.end_of_parts()
     }
 
     /// As `element`, of `len` bytes that come in pieces.
     ///
     /// Panics if there are not more than some bytes: what may be a number must be looked at in one piece.
     pub fn long_element<'p>(&mut self, len: usize, pieces: impl Iterator<Item = &'p [u8]>) -> io::Result<()> {
-        self.count(matches!(self.kind, Kind::String | Kind::List | Kind::Set));
-        self.sink.long_string(len, pieces)
+        self.count(self.kind.is_string() || matches!(self.kind, Kind::List | Kind::Set));
+        self.sink.long_string(len, pieces)?;
+        self.end_of_parts()
+    }
+
+    /// Behind the text of a document, as behind all data of modules.
+    fn end_of_parts(&mut self) -> io::Result<()> {
+        if self.kind == Kind::Json { self.sink.number(module_op::EOF) } else { Ok(()) }
     }
 
     /// A field of a hash.

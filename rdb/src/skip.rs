@@ -61,12 +61,6 @@ pub(crate) fn module_parts<R: Read>(source: &mut Source<R>) -> Result<(), ReadEr
     }
 }
 
-/// The name of the module type with this number: nine characters of six bits, then ten bits with a version.
-pub(crate) fn module_name(id: u64) -> String {
-    const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    (0..9).map(|index| char::from(CHARACTERS[(id >> (58 - 6 * index) & 0x3f) as usize])).collect()
-}
-
 /// Passes over a library of functions in the form of the release candidates of Redis 7.0.
 pub(crate) fn early_function<R: Read>(source: &mut Source<R>) -> Result<(), ReadError> {
     strings(source, 2)?;
@@ -80,16 +74,4 @@ pub(crate) fn numbers<R: Read>(source: &mut Source<R>, count: usize) -> Result<(
 
 pub(crate) fn strings<R: Read>(source: &mut Source<R>, count: usize) -> Result<(), ReadError> {
     (0..count).try_for_each(|_| source.skip_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_of_a_module_is_in_its_number() {
-        // 'A' is 0, 'b' 27, '_' 63; version 7.
-        let id = [0, 27, 63, 0, 0, 0, 0, 0, 27].iter().fold(0_u64, |id, six| id << 6 | six) << 10 | 7;
-        assert_eq!(module_name(id), "Ab_AAAAAb");
-    }
 }

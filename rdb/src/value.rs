@@ -8,7 +8,7 @@
 
 use crate::blob::{self, Item};
 use crate::error::{Damage, ReadError};
-use crate::format::{Encoding, Form, Kind};
+use crate::format::{Encoding, Foreign, Form, Kind, REJSON, Type, module_op};
 use crate::names::Names;
 use crate::source::{Source, damaged};
 use crate::visitor::Visitor;
@@ -30,6 +30,22 @@ struct Elements<'v> {
     visitor: &'v mut dyn Visitor,
     names: &'v mut Names,
     count: u64,
+}
+
+/// Says how a value of this type stands, or that Tarn does not hold it; reads the number of a module's type
+/// for that.
+pub(crate) fn held<R: Read>(
+    found: Type,
+    source: &mut Source<R>,
+) -> Result<Result<Encoding, Foreign>, ReadError> {
+    Ok(match found {
+        Type::Held(encoding) => Ok(encoding),
+        Type::Foreign(foreign) => Err(foreign),
+        Type::Module2 => match source.number()? {
+            REJSON => Ok(Encoding::Json),
+            id => Err(Foreign::Module2(id)),
+        },
+    })
 }
 
 /// Reads a value; how many elements it has, 1 for a string.
@@ -62,11 +78,27 @@ pub(crate) fn read<R: Read>(
             source.string(first)?;
             elements.take_blob(kind, form, first).map_err(|damage| damaged(offset, damage))?;
         }
+        Encoding::Json => {
+            expect_part(source, module_op::STRING)?;
+            source.string(first)?;
+            expect_part(source, module_op::EOF)?;
+            elements.visitor.string(first);
+            elements.count = 1;
+        }
         Encoding::Quicklist | Encoding::Quicklist2 => {
             read_quicklist(encoding, source, first, &mut elements)?;
         }
     }
     Ok(elements.count)
+}
+
+/// Reads what kind of part of a module's data follows, which has to be this one.
+fn expect_part<R: Read>(source: &mut Source<R>, expected: u64) -> Result<(), ReadError> {
+    let offset = source.offset();
+    match source.number()? {
+        part if part == expected => Ok(()),
+        part => Err(damaged(offset, Damage::Document(part))),
+    }
 }
 
 fn read_plain<R: Read>(
@@ -212,7 +244,7 @@ impl Elements<'_> {
                 };
                 self.scored(member.text(&mut digits), score)
             }
-            (Kind::List | Kind::String, _) => {
+            (Kind::List | Kind::String | Kind::Json, _) => {
                 self.element(item.text(&mut digits));
                 Ok(())
             }

@@ -12,7 +12,7 @@ pub trait Visitor {
         let _ = kind;
     }
 
-    /// A string, whole.
+    /// A string, or the text of a document, whole. That it is JSON is not looked at.
     fn string(&mut self, string: &[u8]) {
         let _ = string;
     }

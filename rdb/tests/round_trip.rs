@@ -30,6 +30,7 @@ fn score() -> impl Strategy<Value = u64> {
 fn value() -> impl Strategy<Value = model::Value> {
     prop_oneof![
         bytes().prop_map(Value::String),
+        bytes().prop_map(Value::Json),
         vec(bytes(), 1..20).prop_map(Value::List),
         btree_set(bytes(), 1..20).prop_map(Value::Set),
         btree_map(bytes(), score(), 1..20).prop_map(Value::ZSet),

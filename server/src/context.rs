@@ -90,6 +90,15 @@ impl<'c, 'a> Context<'c, 'a> {
         }
     }
 
+    /// The text of the JSON document at `key`; `None` if the key is missing.
+    pub fn json(&self, key: &[u8]) -> Result<Option<StringRef<'c>>, CommandError> {
+        match self.entry(key).map(Entry::value) {
+            None => Ok(None),
+            Some(ValueRef::Json(text)) => Ok(Some(text)),
+            Some(_) => Err(CommandError::WrongType),
+        }
+    }
+
     /// Replies with a string.
     #[inline]
     pub fn reply_string(&mut self, string: StringRef<'_>) {
@@ -186,7 +195,11 @@ impl<'c, 'a> Context<'c, 'a> {
 
     /// Refuses strings that would become longer than a bulk may be.
     pub fn check_string_len(&self, len: u64) -> Result<(), CommandError> {
-        let len_max = self.server.live.proto_max_bulk_len().min(BYTES_MAX as u64);
-        if len > len_max { Err(CommandError::StringTooLong) } else { Ok(()) }
+        if len > self.string_len_max() as u64 { Err(CommandError::StringTooLong) } else { Ok(()) }
+    }
+
+    /// How long a string may become.
+    pub fn string_len_max(&self) -> usize {
+        self.server.live.proto_max_bulk_len().min(BYTES_MAX as u64) as usize
     }
 }

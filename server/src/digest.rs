@@ -64,6 +64,7 @@ const fn number_of(kind: Kind) -> u32 {
         Kind::Set => 2,
         Kind::ZSet => 3,
         Kind::Hash => 4,
+        Kind::Json => 5,
     }
 }
 
@@ -75,7 +76,7 @@ pub fn of_entry(entry: &Entry, with_key: bool) -> Digest {
     }
     digest.mix(&number_of(entry.kind()).to_be_bytes());
     match entry.value() {
-        ValueRef::String(value) => digest.mix_pieces(value.pieces(0..value.len())),
+        ValueRef::String(value) | ValueRef::Json(value) => digest.mix_pieces(value.pieces(0..value.len())),
         ValueRef::List(list) => list.iter_from(0).for_each(|element| digest.mix(element)),
         ValueRef::Set(set) => set.iter().for_each(|member| digest.add(member)),
         ValueRef::ZSet(zset) => {

@@ -28,6 +28,7 @@ pub mod exec;
 pub mod extended;
 pub mod figures;
 pub mod glob;
+pub mod json;
 pub mod latency;
 pub mod listen;
 pub mod live;

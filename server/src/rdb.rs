@@ -6,6 +6,7 @@
 //!   tarn_rdb::Reader ──elements──> ChangeBuilder ──finish──> Change
 //! ```
 
+use crate::json::document;
 use std::io::{self, Write};
 use tarn_engine::record::{Change, Kind, UnixMs};
 use tarn_engine::value::{ImageBuilder, ValueRef};
@@ -19,6 +20,7 @@ pub const fn rdb_kind(kind: Kind) -> tarn_rdb::Kind {
         Kind::Set => tarn_rdb::Kind::Set,
         Kind::ZSet => tarn_rdb::Kind::ZSet,
         Kind::Hash => tarn_rdb::Kind::Hash,
+        Kind::Json => tarn_rdb::Kind::Json,
     }
 }
 
@@ -29,13 +31,14 @@ const fn engine_kind(kind: tarn_rdb::Kind) -> Kind {
         tarn_rdb::Kind::Set => Kind::Set,
         tarn_rdb::Kind::ZSet => Kind::ZSet,
         tarn_rdb::Kind::Hash => Kind::Hash,
+        tarn_rdb::Kind::Json => Kind::Json,
     }
 }
 
 /// How many elements a value is written with.
 pub fn value_len(value: ValueRef<'_>) -> u64 {
     let len = match value {
-        ValueRef::String(_) => 1,
+        ValueRef::String(_) | ValueRef::Json(_) => 1,
         ValueRef::List(list) => list.len(),
         ValueRef::Set(set) => set.len(),
         ValueRef::ZSet(zset) => zset.len(),
@@ -47,7 +50,7 @@ pub fn value_len(value: ValueRef<'_>) -> u64 {
 /// Writes a value that was begun with its kind and length.
 pub fn write_value<W: Write>(value: ValueRef<'_>, mut out: ValueWriter<'_, W>) -> io::Result<()> {
     match value {
-        ValueRef::String(string) => match string.whole() {
+        ValueRef::String(string) | ValueRef::Json(string) => match string.whole() {
             Some(bytes) => out.element(bytes)?,
             None => out.long_element(string.len(), string.pieces(0..string.len()))?,
         },
@@ -62,8 +65,12 @@ pub fn write_value<W: Write>(value: ValueRef<'_>, mut out: ValueWriter<'_, W>) -
     Ok(())
 }
 
+/// What was read as the text of a document is no JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotJson;
+
 /// Makes a change of a value while it is read: a string, or the image of a collection, each in the memory in
-/// which the change carries it.
+/// which the change carries it; or a document.
 #[derive(Default)]
 pub struct ChangeBuilder {
     built: Option<Built>,
@@ -71,19 +78,21 @@ pub struct ChangeBuilder {
 
 enum Built {
     String(Vec<u8>),
+    /// The text, as it is kept.
+    Document(Result<Vec<u8>, NotJson>),
     Collection(Kind, ImageBuilder),
 }
 
 impl ChangeBuilder {
     /// The change that puts the value, with this expiry; `None` for an empty collection, which is no value.
-    pub fn finish(self, expiry: Option<UnixMs>) -> Option<Change<'static>> {
-        match self.built? {
-            Built::String(value) => Some(Change::Put { value: value.into(), expiry }),
-            Built::Collection(_, image) if image.is_empty() => None,
-            Built::Collection(kind, image) => {
-                Some(Change::Image { kind, elements: image.finish().into(), expiry, sticky: false })
-            }
-        }
+    pub fn finish(self, expiry: Option<UnixMs>) -> Result<Option<Change<'static>>, NotJson> {
+        let (kind, elements) = match self.built {
+            Some(Built::String(value)) => return Ok(Some(Change::Put { value: value.into(), expiry })),
+            Some(Built::Document(text)) => (Kind::Json, text?),
+            Some(Built::Collection(kind, image)) if !image.is_empty() => (kind, image.finish()),
+            _ => return Ok(None),
+        };
+        Ok(Some(Change::Image { kind, elements: elements.into(), expiry, sticky: false }))
     }
 
     /// The image to which elements of the value that was begun are added.
@@ -100,12 +109,16 @@ impl Visitor for ChangeBuilder {
         let kind = engine_kind(kind);
         self.built = Some(match kind {
             Kind::String => Built::String(Vec::new()),
+            Kind::Json => Built::Document(Err(NotJson)),
             kind => Built::Collection(kind, ImageBuilder::new(kind)),
         });
     }
 
     fn string(&mut self, string: &[u8]) {
-        self.built = Some(Built::String(string.to_vec()));
+        self.built = Some(match self.built {
+            Some(Built::Document(_)) => Built::Document(document::kept(string).ok_or(NotJson)),
+            _ => Built::String(string.to_vec()),
+        });
     }
 
     fn element(&mut self, element: &[u8]) {
@@ -148,16 +161,22 @@ mod tests {
     fn an_entry_comes_back_through_the_format_as_it_was() {
         let string = |value: &[u8]| Change::Put { value: value.to_vec().into(), expiry: Some(7) };
         let strings = [string(b"text"), string(&[b'x'; 100_000])];
+        let document = |text: Vec<u8>| {
+            let elements = text.into();
+            Change::Image { kind: Kind::Json, elements, expiry: Some(7), sticky: false }
+        };
+        let long = format!("[\"{}\"]", "x".repeat(100_000)).into_bytes();
+        let documents = [document(b"42".to_vec()), document(b"{\"a\":[]}".to_vec()), document(long)];
         let kinds = [Kind::List, Kind::Set, Kind::ZSet, Kind::Hash];
         let collections = kinds.into_iter().flat_map(|kind| [1, 20, 3000].map(|len| image(kind, len)));
-        for change in collections.chain(strings) {
+        for change in collections.chain(strings).chain(documents) {
             let entry = Entry::create(b"key", &change, Lsn(1)).unwrap();
             let value = entry.value();
             let bytes =
                 payload::write(rdb_kind(entry.kind()), value_len(value), |out| write_value(value, out));
             let mut builder = ChangeBuilder::default();
             assert_eq!(payload::read(&bytes, &mut builder).unwrap(), value_len(value));
-            let read = Entry::create(b"key", &builder.finish(Some(7)).unwrap(), Lsn(1)).unwrap();
+            let read = Entry::create(b"key", &builder.finish(Some(7)).unwrap().unwrap(), Lsn(1)).unwrap();
             assert_eq!((read.kind(), read.expiry()), (entry.kind(), Some(7)));
             assert_eq!(elements_of(read.value()), elements_of(value));
             if let (ValueRef::String(read), ValueRef::String(was)) = (read.value(), value) {
@@ -168,9 +187,30 @@ mod tests {
 
     #[test]
     fn nothing_and_an_empty_collection_are_no_change() {
-        assert_eq!(ChangeBuilder::default().finish(None), None);
+        assert_eq!(ChangeBuilder::default().finish(None), Ok(None));
         let mut empty = ChangeBuilder::default();
         empty.begin(tarn_rdb::Kind::Set);
-        assert_eq!(empty.finish(None), None);
+        assert_eq!(empty.finish(None), Ok(None));
+    }
+
+    #[test]
+    fn a_document_that_is_none_is_refused_and_blanks_are_not_kept() {
+        let read = |text: &[u8]| {
+            let bytes = payload::write(tarn_rdb::Kind::Json, 1, |mut out| {
+                out.element(text)?;
+                out.finish();
+                Ok(())
+            });
+            let mut builder = ChangeBuilder::default();
+            assert_eq!(payload::read(&bytes, &mut builder).unwrap(), 1);
+            builder.finish(None).map(|change| match change {
+                Some(Change::Image { kind: Kind::Json, elements, .. }) => elements.into_owned(),
+                other => panic!("{other:?}"),
+            })
+        };
+        assert_eq!(read(b" [ 1, 2 ] ").as_deref(), Ok(&b"[1,2]"[..]));
+        for text in [&b""[..], b"{", b"\xff", "[".repeat(1_000_000).as_bytes()] {
+            assert_eq!(read(text), Err(NotJson));
+        }
     }
 }

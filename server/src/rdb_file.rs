@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_engine::checkpoint::{CheckpointError, Pace, Pacer, Progress, Source, Taken};
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Disk, DiskError, OsDisk};
-use tarn_engine::record::UnixMs;
+use tarn_engine::record::{Kind, UnixMs};
 use tarn_engine::view::{Cancelled, View};
 use tarn_engine::{Entry, ViewOptions};
 use tarn_rdb::Writer;
@@ -35,7 +35,7 @@ pub fn save(
     let cut = elapsed();
     progress.begin((0..view.databases()).map(|db| view.keys(db as u8) as u64).sum());
     let mut pacer = Pacer::new(pace, progress, clock);
-    let keys = write(view, unix_ms, &mut file, &mut |keys, bytes| {
+    let Counts { keys, .. } = write(view, unix_ms, &mut file, &mut |keys, bytes| {
         progress.keys.store(keys, Ordering::Relaxed);
         progress.bytes.store(bytes, Ordering::Relaxed);
         pacer.rest_if_due()
@@ -45,6 +45,15 @@ pub fn save(
     Ok(Taken { keys, bytes, cut, read, all: elapsed(), child_bytes: None })
 }
 
+/// What was written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Keys.
+    pub keys: u64,
+    /// Those that are JSON documents, which a Redis without the module RedisJSON does not load.
+    pub documents: u64,
+}
+
 /// Writes all keys of a view; how many. `after_part` is told how many keys and bytes there are so far, while
 /// nothing is latched. Expired keys that nobody has deleted are among them: who loads the file deletes them.
 pub fn write<E: From<Cancelled> + From<DiskError>>(
@@ -52,30 +61,31 @@ pub fn write<E: From<Cancelled> + From<DiskError>>(
     unix_ms: UnixMs,
     file: &mut NewFile,
     after_part: &mut dyn FnMut(u64, u64) -> Result<(), E>,
-) -> Result<u64, E> {
+) -> Result<Counts, E> {
     let unfinished = file.unfinished.clone();
     let failed = |error| DiskError::new("write", &unfinished, error);
     let bytes = AtomicU64::new(0);
     let counted = Counted { file: &mut file.file, bytes: &bytes };
     let mut writer = Writer::new(counted).map_err(failed)?;
     writer.about(REDIS_VERSION, unix_ms / 1000, Heap::now().allocated).map_err(failed)?;
-    let (mut keys, mut selected) = (0, None);
+    let (mut counts, mut selected) = (Counts::default(), None);
     let mut part: Vec<Entry> = Vec::new();
     while let Some(db) = view.next_db() {
         // Written behind the latch: a disk may be slow.
         view.step(&mut |entry: &Entry| part.push(entry.clone()))?;
         if !part.is_empty() && selected.replace(db) != Some(db) {
-            let counts = (view.keys(db) as u64, view.expiring(db) as u64);
-            writer.begin_database(u64::from(db), counts.0, counts.1).map_err(failed)?;
+            let (keys, expiring) = (view.keys(db) as u64, view.expiring(db) as u64);
+            writer.begin_database(u64::from(db), keys, expiring).map_err(failed)?;
         }
         for entry in part.drain(..) {
             put(&mut writer, &entry).map_err(failed)?;
-            keys += 1;
+            counts.keys += 1;
+            counts.documents += u64::from(entry.kind() == Kind::Json);
         }
-        after_part(keys, bytes.load(Ordering::Relaxed))?;
+        after_part(counts.keys, bytes.load(Ordering::Relaxed))?;
     }
     writer.finish().map_err(failed)?;
-    Ok(keys)
+    Ok(counts)
 }
 
 fn put<W: io::Write>(writer: &mut Writer<W>, entry: &Entry) -> io::Result<()> {

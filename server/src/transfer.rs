@@ -106,6 +106,16 @@ pub enum TransferError {
         /// The key, escaped.
         key: String,
     },
+    /// Redis's file has a document that is none.
+    #[error("{}: is damaged before byte {offset}: the document at \"{key}\" is no JSON", path.display())]
+    NotJson {
+        /// The file.
+        path: PathBuf,
+        /// Behind the document.
+        offset: u64,
+        /// The key, escaped.
+        key: String,
+    },
     /// Redis's file has more databases.
     #[error(
         "{}: tells of database {database} before byte {offset}, and there are only {databases}: import with \
@@ -168,6 +178,7 @@ impl TransferError {
             | TransferError::NotEmpty { .. }
             | TransferError::Empty { .. }
             | TransferError::Duplicate { .. }
+            | TransferError::NotJson { .. }
             | TransferError::TooFewDatabases { .. } => true,
         }
     }

@@ -182,6 +182,7 @@ fn put(client: &mut Client, key: &Key) {
     let shown = |score: &u64| f64::from_bits(*score).to_string().into_bytes();
     let (command, words): (&str, Vec<Vec<u8>>) = match &key.value {
         Value::String(string) => ("SET", vec![string.clone()]),
+        Value::Json(text) => ("JSON.SET", vec![b"$".to_vec(), text.clone()]),
         Value::List(elements) => ("RPUSH", elements.clone()),
         Value::Set(members) => ("SADD", members.iter().cloned().collect()),
         Value::ZSet(members) => {

@@ -21,7 +21,7 @@ fn side() -> impl Strategy<Value = Side> {
 }
 
 fn kind() -> impl Strategy<Value = Kind> {
-    prop_oneof![Just(Kind::List), Just(Kind::Set), Just(Kind::ZSet), Just(Kind::Hash)]
+    prop_oneof![Just(Kind::List), Just(Kind::Set), Just(Kind::ZSet), Just(Kind::Hash), Just(Kind::Json)]
 }
 
 fn any_kind() -> impl Strategy<Value = Kind> {
@@ -49,8 +49,8 @@ fn change() -> impl Strategy<Value = Change<'static>> {
         number().prop_map(|index| Change::ListRemove { index }),
         (any_kind(), 0..=RENEWED_LENGTH_MAX)
             .prop_map(|(kind, length)| Change::RenewalBegins { kind, length }),
-        (any::<bool>(), number(), bytes()).prop_map(|(is_list, at, bytes)| Change::RenewalPart {
-            kind: if is_list { Kind::List } else { Kind::String },
+        (0..3_usize, number(), bytes()).prop_map(|(kind, at, bytes)| Change::RenewalPart {
+            kind: [Kind::List, Kind::String, Kind::Json][kind],
             at,
             bytes,
         }),
@@ -151,7 +151,7 @@ fn what_no_writer_writes_is_refused_by_name() {
         (&[3, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F], 1, FormatError::CutOff),
         (&[13, 0, 0, 0], 1, FormatError::BadField("count of elements")),
         (&[18, 0, 0, 0, 0], 1, FormatError::BadField("kind of an image")),
-        (&[22, 0, 0, 5, 0], 1, FormatError::BadField("kind of what is said anew")),
+        (&[22, 0, 0, 6, 0], 1, FormatError::BadField("kind of what is said anew")),
         (&[23, 0, 0, 2, 0, 0], 1, FormatError::BadField("kind of what is said anew")),
         (
             &[22, 0, 0, 1, 0xFF, 0xFF, 0xFF, 0xFF, 0x1F],

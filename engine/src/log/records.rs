@@ -206,7 +206,7 @@ fn take_change<'a>(head: &Head<'_>, rest: &mut &'a [u8]) -> Result<Change<'a>, F
         }
         kind::RENEWAL_PART => {
             let kind = take_kind(rest)?;
-            if !matches!(kind, Kind::String | Kind::List) {
+            if !kind.is_bytes() && kind != Kind::List {
                 return Err(FormatError::BadField("kind of what is said anew"));
             }
             Change::RenewalPart { kind, at: take_varint(rest)?, bytes: take_bytes(rest)? }

@@ -162,7 +162,8 @@ fn apply_one(
         Change::RenewalBegins { kind, length } => {
             let is_as = segment.find(hash, key).is_some_and(|entry| entry.is_as(kind, length));
             // Elements with names may all be gone that were there, and the end of the renewal.
-            let is_misfit = !is_as && matches!(kind, Kind::String | Kind::List) && !loose.is_excused(lsn);
+            let counts = kind.is_bytes() || kind == Kind::List;
+            let is_misfit = !is_as && counts && !loose.is_excused(lsn);
             loose.begin_renewal(db, key, lsn, is_misfit.then(|| misfit(lsn, block)));
             is_as
         }

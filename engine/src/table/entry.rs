@@ -6,8 +6,8 @@
 //!
 //! Which records of the log an entry still needs (what [`Retired`] reports as no longer needed):
 //! - the newest of each field or member;
-//! - `base` and all after it, for a list and for a string changed in part or given a new expiry, whose
-//!   records build on each other;
+//! - `base` and all after it, for a list, for a string changed in part, and for a string or a document given
+//!   a new expiry, whose records build on each other;
 //! - `base`, for a collection that an image began: one record for many elements, needed until the key goes;
 //! - the newest `Expire`.
 
@@ -115,7 +115,9 @@ impl Entry {
     }
 
     fn from_image(key: &[u8], header: Header, image: &[u8]) -> Option<Entry> {
-        let header = Header { base: Some(header.lsn), ..header };
+        // One record says all of a document: it has a base only while it is not the newest.
+        let base = (header.kind != Kind::Json).then_some(header.lsn);
+        let header = Header { base, ..header };
         Body::from_image(key, &header, image).map(|body| Entry { body })
     }
 
@@ -144,10 +146,10 @@ impl Entry {
         header.base.unwrap_or(header.lsn)
     }
 
-    /// Whether one record says all of it: a string that was put and not changed since.
+    /// Whether one record says all of it: a string or a document that was put and not changed since.
     pub(crate) fn is_of_one_record(&self) -> bool {
         let header = self.body.block().header();
-        header.kind == Kind::String && header.base.is_none() && !header.sticky
+        header.kind.is_bytes() && header.base.is_none() && !header.sticky
     }
 
     /// Whether the record `lsn` of the key, which said `change`, is the newest of what it says: of a whole
@@ -169,7 +171,7 @@ impl Entry {
             ValueRef::Set(set) => set.form.find(name),
             ValueRef::ZSet(zset) => zset.index.find(name),
             ValueRef::Hash(hash) => hash.form.find(name),
-            ValueRef::String(_) | ValueRef::List(_) => None,
+            ValueRef::String(_) | ValueRef::List(_) | ValueRef::Json(_) => None,
         };
         found.map(|item| item.lsn())
     }
@@ -244,7 +246,7 @@ impl Entry {
             (Kind::String, false) if self.body.nodes().is_none() => {
                 limits::string_encoding(self.body.block().payload())
             }
-            (Kind::String, _) => "raw",
+            (Kind::String | Kind::Json, _) => "raw",
             (Kind::List, _) => "quicklist",
             (Kind::Set, false) => "intset",
             (Kind::ZSet | Kind::Hash, false) => "listpack",
@@ -282,7 +284,7 @@ impl Entry {
             Change::ZSetPut { .. } | Change::ZSetRemove { .. } => self.apply_zset(change, lsn, retired)?,
             _ => self.apply_list(change, lsn, retired)?,
         }
-        if self.kind() != Kind::String && self.body.count() == 0 {
+        if !self.kind().is_bytes() && self.body.count() == 0 {
             let Header { expiry, expiry_lsn, base, .. } = self.body.block().header();
             retired.remains = Some(Remains { expiry, expiry_lsn, base });
             return Ok(self.empty_out(retired));
@@ -332,7 +334,7 @@ impl Entry {
         let header = self.body.block().header();
         let mut key_lsns: SmallVec<[Lsn; 3]> = header.base.into_iter().chain(header.expiry_lsn).collect();
         match header.kind {
-            Kind::String | Kind::List => key_lsns.push(header.lsn),
+            Kind::String | Kind::List | Kind::Json => key_lsns.push(header.lsn),
             Kind::Set | Kind::ZSet | Kind::Hash => {
                 let lsns = self.body.packed_lsns();
                 retired.lsns.extend(lsns.filter(|lsn| Some(*lsn) != header.base));
@@ -365,7 +367,7 @@ impl Entry {
         let mut header = self.body.block().header();
         (header.expiry, header.expiry_lsn) = (remains.expiry, remains.expiry_lsn);
         header.base = remains.base.or(header.base);
-        if header.kind == Kind::String {
+        if header.kind.is_bytes() {
             header.base = header.base.or(Some(header.lsn));
         }
         self.body.block_mut().set_header(&header);
@@ -374,7 +376,7 @@ impl Entry {
     fn expire(&mut self, expiry: Option<UnixMs>, lsn: Lsn, retired: &mut Retired) {
         let mut header = self.body.block().header();
         retired.lsns.extend(header.expiry_lsn);
-        if header.kind == Kind::String {
+        if header.kind.is_bytes() {
             header.base = header.base.or(Some(header.lsn));
         }
         (header.expiry, header.expiry_lsn) = (expiry, Some(lsn));

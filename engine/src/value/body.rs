@@ -14,7 +14,7 @@ use super::packed::{self, HASH, LIST, Layout, SET, ZSET};
 use super::string::WHOLE_BYTES_MAX;
 use super::tree::Order;
 use super::{HashRef, ListRef, SetRef, ValueRef, ZSetRef, hash, image, limits, list, set, zset};
-use crate::record::{Kind, Lsn, Side};
+use crate::record::{BYTES_MAX, Kind, Lsn, Side};
 
 /// Bytes from which on an allocation is freed elsewhere: giving it back to the system takes time.
 const BLOCK_BYTES_LARGE: usize = 256 << 10;
@@ -73,7 +73,7 @@ impl Body {
         Body::Large(Box::new(Large { block, nodes }))
     }
 
-    /// A string.
+    /// A string, or a document.
     pub(crate) fn string(header: &Header, key: &[u8], value: &[u8]) -> Body {
         if value.len() <= WHOLE_BYTES_MAX {
             return Body::Small(Block::new(header, key, value));
@@ -86,15 +86,18 @@ impl Body {
     /// Nothing yet.
     pub(crate) fn empty(header: &Header, key: &[u8]) -> Body {
         match header.kind {
-            Kind::String => Body::string(header, key, &[]),
+            kind if kind.is_bytes() => Body::string(header, key, &[]),
             _ => Body::Small(Block::empty(header, key)),
         }
     }
 
-    /// The collection of an image, all elements with the header's `Lsn`; `None` if it is no image of that
-    /// kind, or empty.
+    /// The collection of an image, all elements with the header's `Lsn`, or a document; `None` if it is no
+    /// image of that kind, or empty.
     pub(crate) fn from_image(key: &[u8], header: &Header, image: &[u8]) -> Option<Body> {
         let (kind, lsn) = (header.kind, header.lsn);
+        if kind == Kind::Json {
+            return (1..=BYTES_MAX).contains(&image.len()).then(|| Body::string(header, key, image));
+        }
         let (count, packed) = image::pack(kind, image, lsn).ok()?;
         let mut body = Body::empty(header, key);
         let items = image::decode(kind, image).flatten();
@@ -108,7 +111,7 @@ impl Body {
         }
         for item in items {
             match kind {
-                Kind::String => return None,
+                Kind::String | Kind::Json => return None,
                 Kind::List => body.list_insert(body.count(), item.name),
                 Kind::Set => _ = body.set_add(item.name, lsn),
                 Kind::ZSet => _ = body.zset_put(item.name, item.score, lsn),
@@ -125,7 +128,7 @@ impl Body {
         let len = block.payload().len();
         match nodes {
             Some(Nodes::String(chunks)) if chunks.len() == value.len() => chunks.write(0, value),
-            None if block.kind() == Kind::String
+            None if block.kind().is_bytes()
                 && value.len() <= WHOLE_BYTES_MAX
                 && (len == value.len() || block.len() <= BLOCK_BYTES_LARGE) =>
             {
@@ -211,12 +214,17 @@ impl Body {
 
     #[inline]
     pub(crate) fn value(&self) -> ValueRef<'_> {
+        let kind = self.block().kind();
         if let Some(nodes) = self.nodes() {
-            return nodes.value();
+            return match nodes.value() {
+                ValueRef::String(text) if kind == Kind::Json => ValueRef::Json(text),
+                value => value,
+            };
         }
         let payload = self.block().payload();
-        match self.block().kind() {
+        match kind {
             Kind::String => ValueRef::String(payload.into()),
+            Kind::Json => ValueRef::Json(payload.into()),
             Kind::List => ValueRef::List(ListRef { form: packed_form(LIST, payload) }),
             Kind::Set => ValueRef::Set(SetRef { form: packed_form(SET, payload) }),
             Kind::ZSet => ValueRef::ZSet(ZSetRef {

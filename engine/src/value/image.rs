@@ -68,12 +68,13 @@ impl ImageBuilder {
     }
 }
 
-/// The image of a collection; a string's is empty, for it has none.
+/// The image of a collection, or the text of a document; a string's is empty, for it has none.
 pub fn elements_of(value: ValueRef<'_>) -> Vec<u8> {
     let (mut list, mut set) = (ImageBuilder::new(Kind::List), ImageBuilder::new(Kind::Set));
     let (mut hash, mut zset) = (ImageBuilder::new(Kind::Hash), ImageBuilder::new(Kind::ZSet));
     match value {
         ValueRef::String(_) => Vec::new(),
+        ValueRef::Json(text) => text.to_vec(),
         ValueRef::List(elements) => {
             elements.iter_from(0).for_each(|element| list.push_element(element));
             list.finish()
@@ -125,7 +126,7 @@ pub(crate) fn pack(kind: Kind, bytes: &[u8], lsn: Lsn) -> Result<(usize, Vec<u8>
         let (name_len, value_len) = (Varint::new(item.name.len()), Varint::new(item.value.len()));
         let name = [name_len.as_slice(), item.name];
         match kind {
-            Kind::String | Kind::List => {}
+            Kind::String | Kind::List | Kind::Json => {}
             Kind::Set | Kind::Hash => push(&[&lsn]),
             Kind::ZSet => push(&[&lsn, &item.score.to_le_bytes()]),
         }
@@ -154,7 +155,7 @@ impl<'a> ImageItems<'a> {
     fn item(&mut self) -> Option<ImageItem<'a>> {
         let mut item = ImageItem { name: self.run()?, value: &[], score: 0.0 };
         match self.kind {
-            Kind::String => return None,
+            Kind::String | Kind::Json => return None,
             Kind::List | Kind::Set => {}
             Kind::Hash => item.value = self.run()?,
             Kind::ZSet => {

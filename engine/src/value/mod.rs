@@ -52,6 +52,18 @@ pub enum ValueRef<'a> {
     ZSet(ZSetRef<'a>),
     /// A hash.
     Hash(HashRef<'a>),
+    /// The text of a JSON document.
+    Json(StringRef<'a>),
+}
+
+impl<'a> ValueRef<'a> {
+    /// The bytes of a value that is one run of them.
+    pub fn bytes(self) -> Option<StringRef<'a>> {
+        match self {
+            ValueRef::String(bytes) | ValueRef::Json(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
 }
 
 /// One step of a scan: the cursor to go on with, 0 at the end, and what was found.

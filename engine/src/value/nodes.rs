@@ -19,7 +19,7 @@ pub(crate) const PACKED_BYTES_MAX: usize = 2048;
 /// Elements that stay packed.
 pub(crate) const PACKED_COUNT_MAX: usize = 128;
 
-/// A large collection, or a giant string. Its clone is another owner of the same nodes.
+/// A large collection, or a giant string or document. Its clone is another owner of the same nodes.
 #[derive(Clone)]
 pub(crate) enum Nodes {
     String(Chunks),
@@ -30,11 +30,11 @@ pub(crate) enum Nodes {
 }
 
 impl Nodes {
-    /// Packed elements as nodes; `None` for a string, which has no elements. Of elements with one name, the
-    /// last counts.
+    /// Packed elements as nodes; `None` for a string or a document, which has no elements. Of elements with
+    /// one name, the last counts.
     pub(crate) fn build(kind: Kind, bytes: &[u8]) -> Option<Nodes> {
         Some(match kind {
-            Kind::String => return None,
+            Kind::String | Kind::Json => return None,
             Kind::List => Nodes::List(Tree::build(packed::items(LIST, bytes))),
             Kind::Set => Nodes::Set(Tree::build_scattered(packed::items(SET, bytes))),
             Kind::ZSet => Nodes::ZSet(ZSetTrees::build(packed::items(ZSET, bytes))),

@@ -38,10 +38,10 @@ pub(crate) const ZSET: Layout = Layout { prefix: LSN_BYTES + 8, pair: false };
 /// Members of a large sorted set in the tree that keeps their order.
 pub(crate) const RANKED: Layout = Layout { prefix: 8, pair: false };
 
-/// The layout of packed elements; that of a list for strings, which have none.
+/// The layout of packed elements; that of a list for strings and documents, which have none.
 pub(crate) const fn layout_of(kind: Kind) -> Layout {
     match kind {
-        Kind::String | Kind::List => LIST,
+        Kind::String | Kind::List | Kind::Json => LIST,
         Kind::Set => SET,
         Kind::ZSet => ZSET,
         Kind::Hash => HASH,

@@ -37,7 +37,7 @@ impl Body {
     pub(crate) fn from_stored(bytes: &[u8]) -> Option<Body> {
         let block = Block::checked(bytes)?;
         let kind = block.kind();
-        if kind != Kind::String {
+        if !kind.is_bytes() {
             let payload = block.payload();
             if payload.len() < 2 {
                 return None;
@@ -60,7 +60,7 @@ impl Body {
         if !block.payload().is_empty() {
             return None;
         }
-        if kind == Kind::String {
+        if kind.is_bytes() {
             let mut chunks = Chunks::default();
             for leaf in leaves {
                 chunks.write(chunks.len(), leaf);

@@ -20,6 +20,7 @@ use tarn_engine::session::Access;
 use tarn_engine::value::{ImageBuilder, ValueRef};
 use tarn_engine::{KeyHash, ScanBudget};
 
+pub const KINDS: [Kind; 6] = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash, Kind::Json];
 pub const DATABASES: u8 = 3;
 pub const NOW: u64 = 1_000;
 /// Keys of a database that are written to, unless a test wants others.
@@ -61,6 +62,7 @@ pub fn text_of(value: ValueRef<'_>) -> String {
     let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
     let mut all = match value {
         ValueRef::String(value) => return text(&value.to_vec()),
+        ValueRef::Json(value) => return format!("json {}", text(&value.to_vec())),
         ValueRef::List(list) => return list.iter_from(0).map(|element| text(element) + ",").collect(),
         ValueRef::Set(set) => set.iter().map(text).collect::<Vec<_>>(),
         ValueRef::ZSet(zset) => {
@@ -171,7 +173,7 @@ impl Store {
             };
         }
         let found = self.found(db, &name);
-        let any_kind = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash][rng.random_range(0..5)];
+        let any_kind = KINDS[rng.random_range(0..KINDS.len())];
         let (kind, length) = found.unwrap_or((any_kind, 0));
         let number = rng.random();
         let is_favourite = self.favourite.borrow().as_ref().is_some_and(|(_, key)| *key == name);
@@ -184,6 +186,9 @@ impl Store {
             (_, 2) if any_kind != Kind::String => image(any_kind, expiry, rng),
             (Kind::String, 3..6) => Change::Patch { offset: rng.random_range(0..9), bytes: element() },
             (Kind::String, _) => Change::Put { value: element(), expiry },
+            // Seldom again, so that its expiries build on it.
+            (Kind::Json, 3..8) if length > 0 => Change::Expire(expiry),
+            (Kind::Json, _) => image(Kind::Json, expiry, rng),
             (Kind::List, 3 | 4) if length > 0 => {
                 Change::ListPop { side: any_side(rng), count: rng.random_range(1..=length) }
             }
@@ -255,6 +260,11 @@ pub fn any_side(rng: &mut SmallRng) -> Side {
 }
 
 pub fn image(kind: Kind, expiry: Option<u64>, rng: &mut SmallRng) -> Change<'static> {
+    if kind == Kind::Json {
+        let number = rng.random_range(0..10u8).to_string();
+        let elements = number.repeat(rng.random_range(1..4 * PART_BYTES)).into_bytes().into();
+        return Change::Image { kind, elements, expiry, sticky: false };
+    }
     let mut builder = ImageBuilder::new(kind);
     for number in 0..rng.random_range(1..4u8) {
         let element = number.to_string().into_bytes();

@@ -12,6 +12,7 @@ pub enum Value {
     Set(BTreeSet<Vec<u8>>),
     ZSet(BTreeMap<Vec<u8>, u64>),
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
+    Json(Vec<u8>),
 }
 
 /// A key.
@@ -31,12 +32,13 @@ impl Value {
             Value::Set(_) => Kind::Set,
             Value::ZSet(_) => Kind::ZSet,
             Value::Hash(_) => Kind::Hash,
+            Value::Json(_) => Kind::Json,
         }
     }
 
     pub fn len(&self) -> u64 {
         (match self {
-            Value::String(_) => 1,
+            Value::String(_) | Value::Json(_) => 1,
             Value::List(elements) => elements.len(),
             Value::Set(members) => members.len(),
             Value::ZSet(members) => members.len(),
@@ -46,7 +48,7 @@ impl Value {
 
     pub fn write<W: Write>(&self, mut out: ValueWriter<'_, W>) -> io::Result<()> {
         match self {
-            Value::String(string) => out.element(string)?,
+            Value::String(string) | Value::Json(string) => out.element(string)?,
             Value::List(elements) => elements.iter().try_for_each(|element| out.element(element))?,
             Value::Set(members) => members.iter().try_for_each(|member| out.element(member))?,
             Value::ZSet(members) => {
@@ -83,11 +85,16 @@ impl Visitor for Collected {
             Kind::Set => Value::Set(BTreeSet::new()),
             Kind::ZSet => Value::ZSet(BTreeMap::new()),
             Kind::Hash => Value::Hash(BTreeMap::new()),
+            Kind::Json => Value::Json(Vec::new()),
         });
     }
 
     fn string(&mut self, string: &[u8]) {
-        self.0 = Some(Value::String(string.to_vec()));
+        let string = string.to_vec();
+        self.0 = Some(match self.0 {
+            Some(Value::Json(_)) => Value::Json(string),
+            _ => Value::String(string),
+        });
     }
 
     fn element(&mut self, element: &[u8]) {

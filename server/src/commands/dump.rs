@@ -109,7 +109,7 @@ fn restore<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
     let mut builder = ChangeBuilder::default();
     payload::read(args.at(3), &mut builder).map_err(|error| refusal(&error))?;
     let expiry = options.expiry(ttl, cx.now())?;
-    let change = builder.finish(expiry).ok_or(BAD_FORMAT)?;
+    let change = builder.finish(expiry).ok().flatten().ok_or(BAD_FORMAT)?;
     if expiry.is_none_or(|at| at > cx.now()) {
         cx.write(key, change);
     } else if is_there {

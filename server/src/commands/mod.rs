@@ -15,6 +15,7 @@ mod element_scans;
 mod expiry;
 mod hashes;
 mod info;
+mod json;
 mod keys;
 mod lcs;
 mod lists;
@@ -75,6 +76,7 @@ const FAMILIES: &[(&str, &[Command])] = &[
     ("generic", replicas::COMMANDS),
     ("transactions", transactions::COMMANDS),
     ("hash", hashes::COMMANDS),
+    ("json", json::COMMANDS),
     ("list", lists::COMMANDS),
     ("list", lists_blocking::COMMANDS),
     ("list", lists_moving::COMMANDS),

@@ -186,7 +186,9 @@ fn sorted<'c>(
             zset.rev_iter_from(usize::MAX).map(|(member, _)| member).collect()
         }
         Some(ValueRef::ZSet(zset)) => zset.iter_from(0).map(|(member, _)| member).collect::<Vec<&[u8]>>(),
-        Some(ValueRef::String(_) | ValueRef::Hash(_)) => return Err(CommandError::WrongType),
+        Some(ValueRef::String(_) | ValueRef::Hash(_) | ValueRef::Json(_)) => {
+            return Err(CommandError::WrongType);
+        }
     };
     if !keeps_order {
         let mut weighed = weigh(cx, &elements, by, alphabetic)?;

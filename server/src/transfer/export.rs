@@ -5,7 +5,7 @@
 //! ```
 
 use super::{Place, Stage, TransferError, disk};
-use crate::rdb_file::{self, NewFile};
+use crate::rdb_file::{self, Counts, NewFile};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,6 +24,8 @@ const REPORT_EVERY: Duration = Duration::from_millis(100);
 pub struct Exported {
     /// Keys in the file.
     pub keys: u64,
+    /// Those that are JSON documents, which a Redis without the module RedisJSON does not load.
+    pub documents: u64,
     /// Its length.
     pub bytes: u64,
     /// How long reading the data took.
@@ -61,9 +63,9 @@ pub fn export(
         recovery::read(disk.clone(), log_dirs, &checkpoints, place.databases, place.threads, progress)
     })?;
     let read = clock.monotonic() - began;
-    let keys = write(loaded, &clock, &mut file, report)?;
+    let Counts { keys, documents } = write(loaded, &clock, &mut file, report)?;
     let bytes = file.publish()?;
-    Ok(Exported { keys, bytes, read, all: clock.monotonic() - began })
+    Ok(Exported { keys, documents, bytes, read, all: clock.monotonic() - began })
 }
 
 /// Reads the data, and tells how far it has come.
@@ -94,7 +96,7 @@ fn write(
     clock: &Arc<SystemClock>,
     file: &mut NewFile,
     report: &mut dyn FnMut(Stage),
-) -> Result<u64, TransferError> {
+) -> Result<Counts, TransferError> {
     let keys_total = loaded.keys;
     let (engine, _background) = Engine::loaded(loaded, 1, clock.clone());
     // The counts that stand before the keys of a database are to be right.

@@ -5,7 +5,7 @@
 //! ```
 
 use super::{Place, Stage, TransferError, disk, file_failed};
-use crate::rdb::ChangeBuilder;
+use crate::rdb::{ChangeBuilder, NotJson};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -201,7 +201,12 @@ impl Import<'_> {
             self.expired += 1;
             return Ok(());
         }
-        let Some(change) = value.finish(expiry_ms) else { return Ok(()) };
+        let change = value.finish(expiry_ms).map_err(|NotJson| TransferError::NotJson {
+            path: self.path.to_path_buf(),
+            offset: reader.offset(),
+            key: reader.key().escape_ascii().to_string(),
+        })?;
+        let Some(change) = change else { return Ok(()) };
         match self.loader.put(db, reader.key(), change)? {
             None => Ok(()),
             Some(key) => Err(self.duplicate(&key, reader.offset())),

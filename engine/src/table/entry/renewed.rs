@@ -20,17 +20,14 @@ impl Entry {
         self.body.block().header().expiry_lsn
     }
 
-    /// Elements, or bytes of a string.
+    /// Elements, or bytes of a string or a document.
     pub(crate) fn length(&self) -> u64 {
-        match self.value() {
-            ValueRef::String(value) => value.len() as u64,
-            _ => self.body.count() as u64,
-        }
+        self.value().bytes().map_or_else(|| self.body.count(), |bytes| bytes.len()) as u64
     }
 
     /// Whether a renewal may begin here that says so.
     pub(crate) fn is_as(&self, kind: Kind, length: u64) -> bool {
-        let counts = matches!(kind, Kind::String | Kind::List);
+        let counts = kind.is_bytes() || kind == Kind::List;
         self.kind() == kind && (!counts || self.length() == length)
     }
 
@@ -39,8 +36,9 @@ impl Entry {
     pub(super) fn unfilled(key: &[u8], kind: Kind, length: u64, lsn: Lsn) -> Option<Entry> {
         let length = usize::try_from(length).ok().filter(|_| length <= kind.renewed_length_max())?;
         match kind {
-            Kind::String => {
-                let header = Header { sticky: true, base: Some(lsn), ..Header::new(kind, lsn) };
+            Kind::String | Kind::Json => {
+                let sticky = kind == Kind::String;
+                let header = Header { sticky, base: Some(lsn), ..Header::new(kind, lsn) };
                 let mut body = Body::empty(&header, key);
                 if length > 0 {
                     body.patch(length - 1, &[0]);
@@ -81,11 +79,11 @@ impl Entry {
         Applied::Kept
     }
 
-    /// Has a string remember the record that it began with, before another one is its newest. It does since
-    /// its renewal began, unless a replay did not see that.
+    /// Has a string or a document remember the record that it began with, before another one is its newest.
+    /// It does since its renewal began, unless a replay did not see that.
     fn keep_base(&mut self) {
         let header = self.body.block().header();
-        if header.kind == Kind::String && header.base.is_none() {
+        if header.kind.is_bytes() && header.base.is_none() {
             self.body.block_mut().set_header(&Header { base: Some(header.lsn), ..header });
         }
     }
@@ -98,7 +96,7 @@ impl Entry {
             && let Some(base) = header.base.filter(|base| *base < begun)
         {
             retired.lsns.push(base);
-            header.base = matches!(kind, Kind::String | Kind::List).then_some(begun);
+            header.base = (kind.is_bytes() || kind == Kind::List).then_some(begun);
             self.body.block_mut().set_header(&header);
         }
     }
@@ -108,7 +106,7 @@ impl Entry {
         self.expect(kind)?;
         self.keep_base();
         let at = usize::try_from(at).map_err(|_| Mismatch)?;
-        let ValueRef::String(value) = self.value() else { return self.list_put_run(at, bytes) };
+        let Some(value) = self.value().bytes() else { return self.list_put_run(at, bytes) };
         let end = at.checked_add(bytes.len()).filter(|end| *end <= value.len()).ok_or(Mismatch)?;
         let (mut rest, mut is_there) = (bytes, true);
         for piece in value.pieces(at..end) {
@@ -140,7 +138,7 @@ impl Entry {
     }
 
     /// One step over the elements whose record is older than `begun`: those among about `count` elements from
-    /// `cursor` on, and where to go on; 0 at the end. Strings and lists have none.
+    /// `cursor` on, and where to go on; 0 at the end. Strings, documents and lists have none.
     pub(crate) fn older_than(&self, begun: Lsn, cursor: u64, count: usize) -> (u64, Vec<ImageItem<'_>>) {
         fn plain(item: Item<'_>) -> (Lsn, ImageItem<'_>) {
             (item.lsn(), ImageItem { name: item.name, value: item.value, score: 0.0 })
@@ -149,7 +147,7 @@ impl Entry {
             (item.lsn(), ImageItem { name: item.name, value: &[], score: item.score() })
         }
         let (next, found) = match self.value() {
-            ValueRef::String(_) | ValueRef::List(_) => (0, Vec::new()),
+            ValueRef::String(_) | ValueRef::List(_) | ValueRef::Json(_) => (0, Vec::new()),
             ValueRef::Set(set) => set.form.scan(cursor, count, plain),
             ValueRef::Hash(hash) => hash.form.scan(cursor, count, plain),
             ValueRef::ZSet(zset) => zset.index.scan(cursor, count, scored),
