@@ -71,7 +71,7 @@ pub enum Shape {
     Hash,
     /// A row for each string: key and value.
     String,
-    /// A row for each string that is a JSON document, a column for each path.
+    /// A row for each JSON document, of `JSON.SET` or in a string; a column for each path.
     Json,
     /// A row for each member of each sorted set: key, member, score.
     ZSet,
@@ -82,14 +82,14 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The kind of value whose keys are read.
-    pub fn kind(self) -> Kind {
+    fn layout(self) -> Layout {
         match self {
-            Shape::Hash => Kind::Hash,
-            Shape::String | Shape::Json => Kind::String,
-            Shape::ZSet => Kind::ZSet,
-            Shape::List => Kind::List,
-            Shape::Set => Kind::Set,
+            Shape::Hash => Layout::Fields,
+            Shape::Json => Layout::Documents,
+            Shape::String => Layout::Elements(Kind::String),
+            Shape::ZSet => Layout::Elements(Kind::ZSet),
+            Shape::List => Layout::Elements(Kind::List),
+            Shape::Set => Layout::Elements(Kind::Set),
         }
     }
 }
@@ -257,17 +257,19 @@ impl Layout {
             Layout::Elements(Kind::List) => "LIST",
             Layout::Elements(Kind::Set) => "SET",
             Layout::Elements(Kind::ZSet) => "ZSET",
-            Layout::Elements(Kind::Hash) => "HASHES",
+            Layout::Elements(Kind::Hash | Kind::Json) => "HASHES",
         }
     }
 
-    /// The kind of the keys that have rows; `None`: all.
-    pub fn kind(self) -> Option<Kind> {
+    /// Whether keys that hold this have rows.
+    #[inline]
+    pub fn reads(self, kind: Kind) -> bool {
         match self {
-            Layout::Keys => None,
-            Layout::Elements(kind) => Some(kind),
-            Layout::Fields => Some(Kind::Hash),
-            Layout::Documents => Some(Kind::String),
+            Layout::Keys => true,
+            Layout::Elements(wanted) => wanted == kind,
+            Layout::Fields => kind == Kind::Hash,
+            // Documents were kept in strings before there were any others.
+            Layout::Documents => matches!(kind, Kind::Json | Kind::String),
         }
     }
 }
@@ -303,11 +305,7 @@ impl Declaration {
         let sources = options.sources(shape, fields)?;
         let nullable = |field: &Arc<Field>| Arc::new(field.as_ref().clone().with_nullable(true));
         Ok(Declaration {
-            shape: match shape {
-                Shape::Hash => Layout::Fields,
-                Shape::Json => Layout::Documents,
-                other => Layout::Elements(other.kind()),
-            },
+            shape: shape.layout(),
             pattern,
             schema: Arc::new(Schema::new(fields.iter().map(nullable).collect::<Vec<_>>())),
             sources,

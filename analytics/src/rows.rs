@@ -79,7 +79,7 @@ impl Rows {
     #[inline]
     pub fn take(&mut self, entry: &Entry) {
         let declaration = &self.declaration;
-        if declaration.shape.kind().is_some_and(|kind| kind != entry.kind()) || entry.is_expired(self.now) {
+        if !declaration.shape.reads(entry.kind()) || entry.is_expired(self.now) {
             return;
         }
         if declaration.pattern.varying(entry.key()).is_none() {
@@ -221,7 +221,7 @@ impl Rows {
     }
 
     fn add_document(&mut self, entry: &Entry) {
-        let ValueRef::String(text) = entry.value() else { return };
+        let (ValueRef::String(text) | ValueRef::Json(text)) = entry.value() else { return };
         // What is no document is no row.
         let Ok(document) = serde_json::from_slice::<Value>(&text.to_bytes()) else { return };
         self.rows += 1;
@@ -253,7 +253,9 @@ impl Rows {
         };
         let bytes = |bytes| Cell::Bytes(Cow::Borrowed(bytes));
         match entry.value() {
-            ValueRef::String(text) => add(self, 0, Cell::Null, Cell::Bytes(text.to_bytes())),
+            ValueRef::String(text) | ValueRef::Json(text) => {
+                add(self, 0, Cell::Null, Cell::Bytes(text.to_bytes()))
+            }
             ValueRef::List(list) => {
                 for (at, value) in list.iter_from(from).take(most).enumerate() {
                     add(self, from + at, Cell::Null, bytes(value));
@@ -301,7 +303,7 @@ fn is_short(layout: Layout, entry: &Entry) -> bool {
     match (layout, entry.value()) {
         (Layout::Keys, _) => true,
         (Layout::Documents, _) => false,
-        (_, ValueRef::String(text)) => text.whole().is_some(),
+        (_, ValueRef::String(text) | ValueRef::Json(text)) => text.whole().is_some(),
         (_, ValueRef::List(list)) => list.len() <= ELEMENTS_LATCHED,
         (_, ValueRef::Set(set)) => set.len() <= ELEMENTS_LATCHED,
         (_, ValueRef::ZSet(zset)) => zset.len() <= ELEMENTS_LATCHED,

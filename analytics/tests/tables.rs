@@ -6,6 +6,7 @@ mod house;
 
 use house::{BEGIN_MS, House, ask, options};
 use tarn_analytics::sqlstate;
+use tarn_engine::record::{Change, Kind};
 
 async fn flights() -> House {
     let house = House::new().await;
@@ -145,6 +146,9 @@ async fn documents_are_read_by_paths() {
     );
     house.set(0, "doc:2", br#"{"name":null,"age":"31","home":{}}"#, None);
     house.set(0, "doc:3", b"no document", None);
+    let elements = br#"{"name":"eve"}"#.to_vec().into();
+    let document = Change::Image { kind: Kind::Json, elements, expiry: None, sticky: false };
+    house.change(0, 0, vec![(b"doc:4".to_vec(), document)]);
     let session = house.session();
     let declared = "CREATE EXTERNAL TABLE doc (id TEXT, name TEXT, age INT, city TEXT, last TEXT, home TEXT, \
                     ok BOOLEAN) \
@@ -153,7 +157,11 @@ async fn documents_are_read_by_paths() {
     ask(&session, declared).await.unwrap();
     assert_eq!(
         ask(&session, "SELECT * FROM doc ORDER BY id").await.unwrap(),
-        [r#"1|ann|30|Oslo|b|{"city":"Oslo"}|true"#, "2|NULL|31|NULL|NULL|{}|NULL"]
+        [
+            r#"1|ann|30|Oslo|b|{"city":"Oslo"}|true"#,
+            "2|NULL|31|NULL|NULL|{}|NULL",
+            "4|eve|NULL|NULL|NULL|NULL|NULL"
+        ]
     );
 }
 

@@ -27,10 +27,13 @@ use crate::session::Session;
 /// Asks for the password that clients need now; `None`: none.
 pub type Login = Arc<dyn Fn() -> Option<Vec<u8>> + Send + Sync>;
 
+/// The number and the secret of a connection.
+type Key = (i32, Vec<u8>);
+
 /// The sessions by the keys that cancel their statements.
 #[derive(Default)]
 pub struct Sessions {
-    by_key: Mutex<HashMap<(i32, Vec<u8>), Weak<Session>>>,
+    by_key: Mutex<HashMap<Key, Weak<Session>>>,
     next: AtomicI32,
 }
 
