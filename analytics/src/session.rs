@@ -325,6 +325,11 @@ impl Session {
         }
     }
 
+    /// Whether a block has begun.
+    pub fn is_in_block(&self) -> bool {
+        self.block.lock().is_some()
+    }
+
     /// The block is over.
     pub fn end(&self) {
         *self.block.lock() = None;

@@ -9,6 +9,7 @@
 //! The protocol, the catalog that clients ask for, cursors and settings are libraries' work; ours are the
 //! instant of a statement or a block, what is refused, and the codes of errors.
 
+mod bounded;
 mod reply;
 mod service;
 mod startup;
@@ -16,10 +17,21 @@ mod startup;
 use std::io;
 use std::net::TcpListener as StdListener;
 use std::sync::Arc;
+use std::time::Duration;
 
-use datafusion_postgres::pgwire::tokio::process_socket;
+use bounded::{Bound, Bounded};
+use datafusion_postgres::pgwire::api::{
+    ClientInfo, DefaultClient, ErrorHandler, PgWireConnectionState, PgWireServerHandlers,
+};
+use datafusion_postgres::pgwire::messages::response::{GssEncResponse, SslResponse};
+use datafusion_postgres::pgwire::messages::{
+    PgWireBackendMessage, PgWireFrontendMessage, SslNegotiationMetaMessage,
+};
+use datafusion_postgres::pgwire::tokio::server::{PgWireMessageServerCodec, process_error, process_message};
+use futures::{SinkExt, StreamExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_util::codec::Framed;
 
 use super::session::Analytics;
 use service::Handlers;
@@ -28,6 +40,9 @@ use startup::Sessions;
 
 /// The priority of queries: a tenth of what others get where there is not enough for all.
 const PRIORITY: i32 = 10;
+
+/// How long the start of a connection may take.
+const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How clients are served.
 #[derive(Clone)]
@@ -60,15 +75,20 @@ pub async fn serve(
                             tracing::warn!("A client of SQL was refused: there are as many as may be");
                             continue;
                         };
-                        let handlers = Handlers::new(&analytics, &sessions, options.login.clone());
+                        let bound = Bound::default();
+                        let handlers =
+                            Handlers::new(&analytics, &sessions, options.login.clone(), bound.clone());
                         tokio::spawn(async move {
-                            talk(socket, handlers).await;
+                            // A client that goes away in the middle of something is nobody's trouble.
+                            if let Err(error) = talk(socket, handlers, bound).await {
+                                tracing::debug!("A client of SQL is gone: {error}");
+                            }
                             drop(permit);
                         });
                     }
                     Err(error) => {
                         tracing::warn!("A client of SQL could not be accepted: {error}");
-                        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                        tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 }
             }
@@ -87,9 +107,59 @@ pub fn give_way() {
     }
 }
 
-async fn talk(socket: TcpStream, handlers: Handlers) {
-    // A client that goes away in the middle of something is nobody's trouble.
-    if let Err(error) = process_socket(socket, None, handlers).await {
-        tracing::debug!("A client of SQL is gone: {error}");
+/// Talks to a client until one of both ends it.
+async fn talk(socket: TcpStream, handlers: Handlers, bound: Bound) -> io::Result<()> {
+    let address = socket.peer_addr()?;
+    socket.set_nodelay(true)?;
+    let codec = PgWireMessageServerCodec::new(DefaultClient::new(address, false));
+    let mut socket = Framed::new(Bounded::new(socket, bound), codec);
+    let patience = tokio::time::Instant::now() + START_PATIENCE;
+    refuse_encryption(&mut socket, patience).await?;
+    let (startup, cancel) = (handlers.startup_handler(), handlers.cancel_handler());
+    let (simple, extended) = (handlers.simple_query_handler(), handlers.extended_query_handler());
+    let (copy, errors) = (handlers.copy_handler(), handlers.error_handler());
+    loop {
+        let is_starting = matches!(
+            socket.state(),
+            PgWireConnectionState::AwaitingStartup | PgWireConnectionState::AuthenticationInProgress
+        );
+        let message = match is_starting {
+            true => tokio::time::timeout_at(patience, socket.next()).await.unwrap_or(None),
+            false => socket.next().await,
+        };
+        let Some(message) = message.transpose().map_err(io::Error::other)? else { return Ok(()) };
+        if matches!(message, PgWireFrontendMessage::Terminate(_)) {
+            return Ok(());
+        }
+        let is_extended = message.is_extended_query();
+        let (startup, simple, extended) = (startup.clone(), simple.clone(), extended.clone());
+        let done =
+            process_message(message, &mut socket, startup, simple, extended, copy.clone(), cancel.clone());
+        if let Err(mut error) = done.await {
+            errors.on_error(&socket, &mut error);
+            process_error(&mut socket, error, is_extended).await?;
+        }
+    }
+}
+
+/// Answers those who ask for encryption first: there is none.
+async fn refuse_encryption<S>(
+    socket: &mut Framed<Bounded<TcpStream>, PgWireMessageServerCodec<S>>,
+    patience: tokio::time::Instant,
+) -> io::Result<()> {
+    loop {
+        let asked = tokio::time::timeout_at(patience, socket.next()).await?;
+        match asked.transpose().map_err(io::Error::other)? {
+            Some(PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::PostgresSsl(_))) => {
+                socket.send(PgWireBackendMessage::SslResponse(SslResponse::Refuse)).await?;
+            }
+            Some(PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::PostgresGss(_))) => {
+                socket.send(PgWireBackendMessage::GssEncResponse(GssEncResponse::Refuse)).await?;
+            }
+            _ => {
+                socket.set_state(PgWireConnectionState::AwaitingStartup);
+                return Ok(());
+            }
+        }
     }
 }

@@ -31,6 +31,7 @@ use datafusion_postgres::{DfSessionService, Parser};
 use futures::Sink;
 use parking_lot::Mutex;
 
+use super::bounded::Bound;
 use super::reply::{coded, recode, refusal, response};
 use super::startup::{Login, Sessions, Startup};
 use crate::error::QueryError;
@@ -48,9 +49,9 @@ pub struct Handlers {
 
 impl Handlers {
     /// For a new connection.
-    pub fn new(analytics: &Arc<Analytics>, sessions: &Arc<Sessions>, login: Login) -> Handlers {
+    pub fn new(analytics: &Arc<Analytics>, sessions: &Arc<Sessions>, login: Login, bound: Bound) -> Handlers {
         let session = Arc::new(analytics.session());
-        let startup = Startup::new(login, session.clone(), sessions.clone());
+        let startup = Startup::new(login, session.clone(), sessions.clone(), bound);
         Handlers {
             service: Arc::new(Service::new(session)),
             startup: Arc::new(startup),
@@ -240,7 +241,8 @@ impl QueryHook for Blocks {
             }
             Statement::StartTransaction { .. } => self.0.begin(),
             Statement::Declare { .. } => {
-                if client.transaction_status() != TransactionStatus::Transaction {
+                // One message may begin the block, too.
+                if !self.0.is_in_block() {
                     let message = "DECLARE CURSOR can only be used in transaction blocks";
                     return Some(Err(coded("25P01", message)));
                 }

@@ -13,7 +13,7 @@ use datafusion_postgres::pgwire::api::auth::{
     protocol_negotiation, save_startup_parameters_to_metadata,
 };
 use datafusion_postgres::pgwire::api::cancel::CancelHandler;
-use datafusion_postgres::pgwire::api::{ClientInfo, PidSecretKeyGenerator};
+use datafusion_postgres::pgwire::api::{ClientInfo, PgWireConnectionState, PidSecretKeyGenerator};
 use datafusion_postgres::pgwire::error::{PgWireError, PgWireResult};
 use datafusion_postgres::pgwire::messages::cancel::CancelRequest;
 use datafusion_postgres::pgwire::messages::startup::SecretKey;
@@ -21,6 +21,7 @@ use datafusion_postgres::pgwire::messages::{PgWireBackendMessage, PgWireFrontend
 use futures::Sink;
 use parking_lot::Mutex;
 
+use super::bounded::Bound;
 use super::reply::coded;
 use crate::session::Session;
 
@@ -108,6 +109,8 @@ impl AuthSource for OneUser {
 pub struct Startup {
     login: Login,
     keys: Arc<Keys>,
+    /// Widened when the client may ask.
+    bound: Bound,
     parameters: Arc<DefaultServerParameterProvider>,
     /// Asks for a password.
     scram: SASLAuthStartupHandler<DefaultServerParameterProvider>,
@@ -115,7 +118,7 @@ pub struct Startup {
 
 impl Startup {
     /// For a connection of this session.
-    pub fn new(login: Login, session: Arc<Session>, sessions: Arc<Sessions>) -> Startup {
+    pub fn new(login: Login, session: Arc<Session>, sessions: Arc<Sessions>, bound: Bound) -> Startup {
         let keys = Arc::new(Keys { sessions, session });
         let mut parameters = DefaultServerParameterProvider::default();
         parameters.server_version = format!("16.6 (Tarn {})", env!("CARGO_PKG_VERSION"));
@@ -124,7 +127,7 @@ impl Startup {
         let scram = SASLAuthStartupHandler::new(parameters.clone())
             .with_scram(ScramAuth::new(Arc::new(OneUser(login.clone()))))
             .with_pid_secret_key_generator(keys.clone());
-        Startup { login, keys, parameters, scram }
+        Startup { login, keys, bound, parameters, scram }
     }
 }
 
@@ -140,14 +143,16 @@ impl StartupHandler for Startup {
             return Err(coded("57P03", "the data are being loaded; try again in a moment"));
         }
         if (self.login)().is_some() {
-            return self.scram.on_startup(client, message).await;
-        }
-        if let PgWireFrontendMessage::Startup(startup) = &message {
+            self.scram.on_startup(client, message).await?;
+        } else if let PgWireFrontendMessage::Startup(startup) = &message {
             protocol_negotiation(client, startup).await?;
             save_startup_parameters_to_metadata(client, startup);
             let (number, secret) = self.keys.generate(client);
             client.set_pid_and_secret_key(number, secret);
             finish_authentication(client, &*self.parameters).await?;
+        }
+        if matches!(client.state(), PgWireConnectionState::ReadyForQuery) {
+            self.bound.widen();
         }
         Ok(())
     }

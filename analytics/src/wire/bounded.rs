@@ -1,0 +1,175 @@
+//! A socket that gives no message longer than it may be: the library would keep up to 1 GB of one, before
+//! anybody has shown a password.
+//!
+//! ```text
+//!   start-up:  | length: 4 | code: 4 | …      then:  | type: 1 | length: 4 | …
+//! ```
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Bytes of a message before the client may ask anything.
+const STARTING_BYTES_MAX: usize = 10_000;
+/// Bytes of a message.
+const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// Bytes before the rest of a start-up message: its length and what it wants.
+const UNTYPED_HEAD: usize = 8;
+/// Bytes before the rest of any other: its type and its length.
+const TYPED_HEAD: usize = 5;
+/// What is asked before a start-up message: for encryption, in two ways.
+const ENCRYPTION_CODES: [u32; 2] = [80_877_103, 80_877_104];
+
+/// How long a message may be now.
+#[derive(Clone, Debug)]
+pub struct Bound(Arc<AtomicUsize>);
+
+impl Default for Bound {
+    fn default() -> Bound {
+        Bound(Arc::new(AtomicUsize::new(STARTING_BYTES_MAX)))
+    }
+}
+
+impl Bound {
+    /// The client may ask from now on.
+    pub fn widen(&self) {
+        self.0.store(MESSAGE_BYTES_MAX, Ordering::Relaxed);
+    }
+}
+
+/// A socket of a client.
+pub struct Bounded<S> {
+    inner: S,
+    bound: Bound,
+    heads: Heads,
+}
+
+impl<S> Bounded<S> {
+    /// A socket of which nothing was read yet.
+    pub fn new(inner: S, bound: Bound) -> Bounded<S> {
+        Bounded { inner, bound, heads: Heads::default() }
+    }
+}
+
+/// Finds the heads of messages.
+#[derive(Default)]
+struct Heads {
+    /// Whether messages begin with a type, as all do after the start.
+    typed: bool,
+    head: [u8; UNTYPED_HEAD],
+    /// Bytes of the head so far.
+    have: usize,
+    /// Bytes of the message behind its head that are still to come.
+    left: usize,
+}
+
+impl Heads {
+    /// Looks at the next bytes; an error if they begin a message of more than `most` bytes.
+    fn look(&mut self, mut bytes: &[u8], most: usize) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let passed = self.left.min(bytes.len());
+            self.left -= passed;
+            bytes = &bytes[passed..];
+            let wanted = if self.typed { TYPED_HEAD } else { UNTYPED_HEAD };
+            let taken = (wanted - self.have).min(bytes.len());
+            self.head[self.have..self.have + taken].copy_from_slice(&bytes[..taken]);
+            self.have += taken;
+            bytes = &bytes[taken..];
+            if self.have == wanted {
+                self.begin(wanted, most)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A message begins.
+    fn begin(&mut self, head: usize, most: usize) -> io::Result<()> {
+        let word = |at: usize| self.head[at..at + 4].try_into().map_or(0, u32::from_be_bytes);
+        let (length, behind) = if self.typed { (word(1), head - 1) } else { (word(0), head) };
+        let length = length as usize;
+        if length < behind || length > most {
+            let said = format!("a message of {length} bytes, where at most {most} are taken");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, said));
+        }
+        self.left = length - behind;
+        self.have = 0;
+        self.typed |= !ENCRYPTION_CODES.contains(&word(4));
+        Ok(())
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.inner).poll_read(cx, buffer);
+        if let Poll::Ready(Ok(())) = polled {
+            let most = self.bound.0.load(Ordering::Relaxed);
+            self.heads.look(&buffer.filled()[before..], most)?;
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: u8, body: usize) -> Vec<u8> {
+        let mut bytes = vec![kind];
+        bytes.extend((body as u32 + 4).to_be_bytes());
+        bytes.resize(bytes.len() + body, b'x');
+        bytes
+    }
+
+    /// What a client sends at its start: a wish for encryption, and its name.
+    fn start() -> Vec<u8> {
+        let mut bytes = [8u32.to_be_bytes(), ENCRYPTION_CODES[0].to_be_bytes()].concat();
+        bytes.extend(20u32.to_be_bytes());
+        bytes.extend(196_608u32.to_be_bytes());
+        bytes.extend([b'u'; 12]);
+        bytes
+    }
+
+    #[test]
+    fn messages_up_to_the_bound_pass_however_they_are_cut() {
+        let mut all = start();
+        (0..50).for_each(|body| all.extend(message(b'Q', body * 7)));
+        for pieces in 1..40 {
+            let mut heads = Heads::default();
+            assert!(all.chunks(pieces).all(|piece| heads.look(piece, 400).is_ok()), "pieces of {pieces}");
+            assert!(heads.look(&message(b'Q', 397), 400).is_err());
+        }
+    }
+
+    #[test]
+    fn lengths_that_cannot_be_are_refused() {
+        for head in [[0, 0, 0, 3, 0, 0, 0, 0], [255; 8], [0, 0, 39, 17, 0, 3, 0, 0]] {
+            assert!(Heads::default().look(&head, STARTING_BYTES_MAX).is_err(), "{head:?}");
+        }
+        let mut heads = Heads::default();
+        assert!(heads.look(&start(), STARTING_BYTES_MAX).is_ok());
+        assert!(heads.look(b"Q\0\0\0\x03", STARTING_BYTES_MAX).is_err());
+    }
+}
