@@ -136,7 +136,7 @@ fn miri(root: &Path, _: &Ci) -> Count {
 
 /// Clients that others wrote, unchanged. Each server that they talk to is started by their own fixtures.
 fn clients(root: &Path, _: &Ci) -> Count {
-    // Built as for the tests: alone it would have its libraries built once more, with fewer of their features.
+    // Built as for the tests: alone it would have its libraries built once more, with fewer features.
     let built = ["test", "--quiet", "--workspace", "--test", "scripts", "--no-run"];
     if check(&mut command(root, "cargo", &built)).failed > 0 {
         return Count::of_one(false);
