@@ -3,6 +3,7 @@
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::parser::ParserError;
 use tarn_engine::view::{Cancelled, ViewError};
 use thiserror::Error;
 
@@ -134,6 +135,10 @@ fn plain(error: &DataFusionError) -> String {
         | DataFusionError::Execution(said)
         | DataFusionError::NotImplemented(said)
         | DataFusionError::Configuration(said) => said.clone(),
+        DataFusionError::SQL(error, _) => match &**error {
+            ParserError::ParserError(said) | ParserError::TokenizerError(said) => said.clone(),
+            other => other.to_string(),
+        },
         other => other.strip_backtrace(),
     }
 }
