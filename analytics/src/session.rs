@@ -7,10 +7,11 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringViewArray};
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::{
     CatalogProvider, MemoryCatalogProvider, Session as PlannerSession, TableProviderFactory,
 };
+use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
@@ -18,7 +19,7 @@ use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::logical_expr::{ColumnarValue, DdlStatement, LogicalPlan, ScalarUDF, Volatility, create_udf};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement;
@@ -40,6 +41,8 @@ use super::table::KeyTables;
 
 /// The name of the database, for those who ask for one.
 pub const DATABASE: &str = "tarn";
+/// The PostgreSQL whose protocol and catalog are spoken.
+pub const POSTGRESQL_VERSION: &str = "16.6";
 /// Who uses the most memory is named in an error.
 const CONSUMERS_NAMED: std::num::NonZeroUsize = std::num::NonZeroUsize::new(3).expect("3 is not 0");
 
@@ -122,6 +125,7 @@ impl Analytics {
         catalog.register_schema("public", Arc::new(declared))?;
         catalog.register_schema("keyspace", Arc::new(Keyspace(store.clone())))?;
         setup_pg_catalog(&context, DATABASE, EmptyContextProvider).map_err(|error| *error)?;
+        context.register_udf(version());
         Ok(Arc::new(Analytics {
             store,
             state: context.state(),
@@ -165,6 +169,13 @@ impl Analytics {
             newest: Mutex::default(),
         }
     }
+}
+
+/// `version()`, in the words from which clients of PostgreSQL read how new the server is.
+fn version() -> ScalarUDF {
+    let text = format!("PostgreSQL {POSTGRESQL_VERSION} (Tarn {})", env!("CARGO_PKG_VERSION"));
+    let answer = move |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(ScalarValue::from(text.as_str())));
+    create_udf("version", Vec::new(), DataType::Utf8, Volatility::Immutable, Arc::new(answer))
 }
 
 /// The statement that a session is planning.

@@ -93,7 +93,9 @@ fn psql_asks_as_it_asks_postgresql() {
 #[test]
 fn a_password_is_asked_for_as_redis_clients_are() {
     let port = free_port();
-    let running = Running::start(&["--sql-port", &port.to_string(), "--requirepass", "s3cret"]);
+    let running = Running::start(&["--sql-port", &port.to_string()]);
+    assert_eq!(said(&psql(port, "", &["SELECT 1"])), "1\n");
+    assert_eq!(running.connect().ask("CONFIG SET requirepass s3cret"), "+OK");
     let refused = psql(port, "wrong", &["SELECT 1"]);
     assert!(
         !refused.status.success() && said(&refused).contains("authentication failed"),

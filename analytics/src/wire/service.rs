@@ -11,6 +11,7 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement as AnyStatement};
 use datafusion::sql::sqlparser::ast::Statement;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion_postgres::arrow_pg::datatypes::arrow_schema_to_pg_fields;
 use datafusion_postgres::hooks::cursor::CursorStatementHook;
 use datafusion_postgres::hooks::set_show::SetShowHook;
 use datafusion_postgres::hooks::transactions::TransactionStatementHook;
@@ -28,7 +29,7 @@ use datafusion_postgres::pgwire::messages::PgWireBackendMessage;
 use datafusion_postgres::pgwire::messages::response::TransactionStatus;
 use datafusion_postgres::pgwire::types::format::FormatOptions;
 use datafusion_postgres::{DfSessionService, Parser};
-use futures::Sink;
+use futures::{FutureExt, Sink};
 use parking_lot::Mutex;
 
 use super::bounded::Bound;
@@ -111,7 +112,7 @@ impl Service {
             Arc::new(Queries { session: session.clone(), format: format.clone() }),
         ];
         let inner = Arc::new(DfSessionService::new_with_hooks(session.context().clone(), hooks));
-        let parser = Arc::new(OurParser { inner: inner.query_parser() });
+        let parser = Arc::new(OurParser { inner: inner.query_parser(), session: session.clone() });
         Service { inner, parser, session, format }
     }
 }
@@ -186,6 +187,18 @@ impl ExtendedQueryHandler for Service {
 /// Reads what is sent to be run later.
 pub struct OurParser {
     inner: Arc<Parser>,
+    session: Arc<Session>,
+}
+
+impl OurParser {
+    /// The columns of a query.
+    fn columns_of(&self, query: &str, format: Option<&Format>) -> PgWireResult<Vec<FieldInfo>> {
+        let state = self.session.context().state();
+        // Planning asks only for what is in memory, so it is there at once.
+        let planned = state.create_logical_plan(query).now_or_never();
+        let Some(Ok(plan)) = planned else { return Ok(Vec::new()) };
+        arrow_schema_to_pg_fields(plan.schema().as_arrow(), format.unwrap_or(&Format::UnifiedText), None)
+    }
 }
 
 #[async_trait]
@@ -212,7 +225,11 @@ impl QueryParser for OurParser {
     }
 
     fn get_result_schema(&self, stored: &Stored, format: Option<&Format>) -> PgWireResult<Vec<FieldInfo>> {
-        self.inner.get_result_schema(stored, format)
+        match stored {
+            // A cursor, of which the library keeps the text alone.
+            (text, None) if declarations(text).is_none() => self.columns_of(text, format),
+            _ => self.inner.get_result_schema(stored, format),
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 
 use super::bounded::Bound;
 use super::reply::coded;
-use crate::session::Session;
+use crate::session::{POSTGRESQL_VERSION, Session};
 
 /// Asks for the password that clients need now; `None`: none.
 pub type Login = Arc<dyn Fn() -> Option<Vec<u8>> + Send + Sync>;
@@ -121,7 +121,7 @@ impl Startup {
     pub fn new(login: Login, session: Arc<Session>, sessions: Arc<Sessions>, bound: Bound) -> Startup {
         let keys = Arc::new(Keys { sessions, session });
         let mut parameters = DefaultServerParameterProvider::default();
-        parameters.server_version = format!("16.6 (Tarn {})", env!("CARGO_PKG_VERSION"));
+        parameters.server_version = format!("{POSTGRESQL_VERSION} (Tarn {})", env!("CARGO_PKG_VERSION"));
         parameters.default_transaction_read_only = true;
         let parameters = Arc::new(parameters);
         let scram = SASLAuthStartupHandler::new(parameters.clone())
