@@ -46,17 +46,19 @@ pub const POSTGRESQL_VERSION: &str = "16.6";
 /// Who uses the most memory is named in an error.
 const CONSUMERS_NAMED: std::num::NonZeroUsize = std::num::NonZeroUsize::new(3).expect("3 is not 0");
 
+/// Finds the store, if it is there.
+type Find = Box<dyn Fn() -> Option<Arc<Engine>> + Send + Sync>;
+
 /// The store, once it is there.
-#[derive(Default)]
 pub struct Store {
-    engine: OnceLock<Arc<Engine>>,
+    find: OnceLock<Find>,
     databases: usize,
 }
 
 impl Store {
     /// The store, unless it is being loaded.
     pub fn engine(&self) -> Option<Arc<Engine>> {
-        self.engine.get().cloned()
+        self.find.get().and_then(|find| find())
     }
 
     /// Number of logical databases.
@@ -93,9 +95,9 @@ pub struct Analytics {
 }
 
 impl Analytics {
-    /// Reads what has been declared. Nothing can be read until [`Analytics::open_doors`].
+    /// Reads what has been declared. Nothing can be asked until [`Analytics::read_from`].
     pub async fn open(options: AnalyticsOptions) -> Result<Arc<Analytics>, QueryError> {
-        let store = Arc::new(Store { engine: OnceLock::new(), databases: options.databases });
+        let store = Arc::new(Store { find: OnceLock::new(), databases: options.databases });
         let config = SessionConfig::new()
             .with_default_catalog_and_schema(DATABASE, "public")
             .with_information_schema(true)
@@ -134,10 +136,10 @@ impl Analytics {
         }))
     }
 
-    /// The store is there from now on.
-    pub fn open_doors(&self, engine: Arc<Engine>) {
-        // The second time nothing is to be done.
-        let _ = self.store.engine.set(engine);
+    /// Says where the store is found, as soon as it is there; to be called once.
+    pub fn read_from(&self, find: impl Fn() -> Option<Arc<Engine>> + Send + Sync + 'static) {
+        let is_first = self.store.find.set(Box::new(find)).is_ok();
+        debug_assert!(is_first, "there is one store");
     }
 
     /// The statements that run.

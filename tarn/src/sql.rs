@@ -2,7 +2,6 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
 use tarn_analytics::{Analytics, AnalyticsOptions, QueryError, Value, WireOptions, sqlstate};
@@ -16,8 +15,6 @@ use tokio::task::JoinHandle;
 
 /// The port that is taken if none is named, and given up if it is not free.
 const PORT_DEFAULT: u16 = 5433;
-/// How often it is looked whether the data are there.
-const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Why SQL cannot be served.
 #[derive(Debug, Error)]
@@ -83,7 +80,8 @@ impl Sql {
             handle: self.runtime.handle().clone(),
             analytics: self.analytics.clone(),
         }));
-        let (analytics, of_config) = (self.analytics.clone(), server.clone());
+        let (of_store, of_config) = (Arc::downgrade(server), server.clone());
+        self.analytics.read_from(move || Some(of_store.upgrade()?.store()?.engine.clone()));
         let login = move || {
             let password = of_config.config.snapshot().requirepass.clone();
             (!password.is_empty()).then_some(password)
@@ -93,17 +91,6 @@ impl Sql {
         self.runtime.spawn(async move {
             if let Err(error) = serving.await {
                 tracing::error!("SQL is not served any longer: {error}");
-            }
-        });
-        let server = Arc::downgrade(server);
-        self.runtime.spawn(async move {
-            while let Some(server) = server.upgrade() {
-                if let Some(store) = server.store() {
-                    analytics.open_doors(store.engine.clone());
-                    return;
-                }
-                drop(server);
-                tokio::time::sleep(LOOK_PAUSE).await;
             }
         });
         self.runtime

@@ -45,7 +45,8 @@ impl House {
         let (engine, background) = Engine::unlogged(options.databases, 4, clock.clone());
         engine.set_active_expire(false);
         let analytics = Analytics::open(options).await.unwrap();
-        analytics.open_doors(engine.clone());
+        let read = engine.clone();
+        analytics.read_from(move || Some(read.clone()));
         House { engine, clock, analytics, _background: background }
     }
 
