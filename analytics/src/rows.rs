@@ -38,6 +38,8 @@ pub struct Rows {
     sources: Vec<Source>,
     /// Where the field of a hash goes.
     fields: HashMap<Box<[u8]>, usize>,
+    /// Whether several columns show the same field.
+    shares_fields: bool,
     /// Where the fields of the last hash went, in their order: the next one has the same as a rule.
     guesses: Vec<Option<usize>>,
     rows: usize,
@@ -55,12 +57,14 @@ impl Rows {
     /// No rows yet, of these columns; what had expired at `now` has none.
     pub fn new(declaration: Arc<Declaration>, projection: &[usize], schema: SchemaRef, now: UnixMs) -> Rows {
         let sources: Vec<Source> = projection.iter().map(|at| declaration.sources[*at].clone()).collect();
-        let fields = sources.iter().enumerate().filter_map(|(at, source)| match source {
+        let named = sources.iter().enumerate().filter_map(|(at, source)| match source {
             Source::Field(name) => Some((name.clone(), at)),
             _ => None,
         });
+        let fields: HashMap<_, _> = named.clone().collect();
         Rows {
-            fields: fields.collect(),
+            shares_fields: fields.len() < named.count(),
+            fields,
             columns: schema.fields().iter().map(|field| Column::of(field.data_type(), BATCH_ROWS)).collect(),
             failures: vec![0; sources.len()],
             guesses: Vec::new(),
@@ -105,10 +109,21 @@ impl Rows {
             let wanted = BATCH_ROWS - self.rows;
             let added = self.add(&entry, self.later_at, wanted);
             self.later_at += added;
-            if added < wanted {
+            if self.later_at >= self.rows_of(&entry) {
                 self.later.pop();
                 self.later_at = 0;
             }
+        }
+    }
+
+    /// How many rows an entry has.
+    fn rows_of(&self, entry: &Entry) -> usize {
+        match (self.declaration.shape, entry.value()) {
+            (Layout::Elements(_), ValueRef::List(list)) => list.len(),
+            (Layout::Elements(_), ValueRef::Set(set)) => set.len(),
+            (Layout::Elements(_), ValueRef::ZSet(zset)) => zset.len(),
+            (Layout::Elements(_), ValueRef::Hash(hash)) => hash.len(),
+            _ => 1,
         }
     }
 
@@ -172,7 +187,7 @@ impl Rows {
             return self.add_few_fields(entry);
         }
         let mut found: [Option<&[u8]>; 32] = [None; 32];
-        if self.sources.len() > found.len() {
+        if self.sources.len() > found.len() || self.shares_fields {
             return self.add_few_fields(entry);
         }
         for (place, (name, value)) in hash.iter().enumerate() {
@@ -301,7 +316,6 @@ impl Rows {
 /// Whether the rows of an entry are few enough to be made under a latch.
 fn is_short(layout: Layout, entry: &Entry) -> bool {
     match (layout, entry.value()) {
-        (Layout::Keys, _) => true,
         (Layout::Documents, _) => false,
         (_, ValueRef::String(text) | ValueRef::Json(text)) => text.whole().is_some(),
         (_, ValueRef::List(list)) => list.len() <= ELEMENTS_LATCHED,

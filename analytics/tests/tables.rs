@@ -95,6 +95,22 @@ async fn long_collections_come_in_batches() {
         let sql = format!("SELECT {column} FROM keyspace.{table} LIMIT 15000");
         assert_eq!(ask(&session, &sql).await.unwrap().len(), 15_000, "{table}");
     }
+    // Where each has one row, none is there twice, wherever a batch ends.
+    let long = "x".repeat(100);
+    for at in 0..20_000 {
+        house.set(0, &format!("doc:{at}"), format!("{{\"n\":{at},\"x\":\"{long}\"}}").as_bytes(), None);
+    }
+    let declared = "CREATE EXTERNAL TABLE doc (id INT, n INT) STORED AS JSON LOCATION 'doc:*'";
+    ask(&session, declared).await.unwrap();
+    let counted = "SELECT count(*), count(DISTINCT id), sum(n) FROM doc";
+    assert_eq!(ask(&session, counted).await.unwrap(), ["20000|20000|199990000"]);
+    let bytes = "SELECT count(*), count(DISTINCT key) FROM keyspace.keys WHERE bytes > 0";
+    assert_eq!(ask(&session, bytes).await.unwrap(), ["20003|20003"]);
+    let twice = "CREATE EXTERNAL TABLE twice (id TEXT, a INT, b INT) STORED AS HASH LOCATION 'small*' \
+                 OPTIONS ('column.a' 'f', 'column.b' 'f')";
+    ask(&session, twice).await.unwrap();
+    house.hset("small", &[("f", "7")]);
+    assert_eq!(ask(&session, "SELECT a, b FROM twice").await.unwrap(), ["7|7"]);
     house.assert_nothing_kept();
 }
 

@@ -245,6 +245,9 @@ impl QueryHook for Blocks {
         client: &mut dyn HookClient,
     ) -> Option<PgWireResult<Response>> {
         match statement {
+            Statement::Rollback { savepoint: Some(_), .. } => {
+                return Some(Err(refusal(QueryError::NotYet("ROLLBACK TO SAVEPOINT".to_owned()))));
+            }
             Statement::Commit { .. } | Statement::Rollback { .. } => {
                 // Cursors end with their block, and with them what they still read.
                 client.portal_store().clear_portals();
