@@ -1,4 +1,4 @@
-//! The tables that have been declared, in memory and in a file that a start reads again.
+//! The tables that have been declared, with their indexes, in memory and in a file that a start reads again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,43 +10,47 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{Result, exec_err};
-use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::logical_expr::{CreateIndex, DdlStatement, Expr, LogicalPlan};
 use datafusion::prelude::SessionContext;
-use datafusion::sql::parser::DFParser;
+use datafusion::sql::parser::{DFParser, Statement};
+use datafusion::sql::sqlparser::ast;
 use parking_lot::Mutex;
 
 use super::declaration::Declaration;
 use super::error::QueryError;
+use super::index::TableIndex;
 use super::session::Store;
 use super::table::KeyTable;
 
 /// The name of the file in the data directory.
 const FILE: &str = "tables.sql";
 
+/// The tables, by name.
+type Tables = BTreeMap<String, Arc<KeyTable>>;
+
 /// The schema `public`.
 pub struct Declared {
     path: Option<PathBuf>,
-    tables: Mutex<BTreeMap<String, Arc<KeyTable>>>,
+    store: Arc<Store>,
+    tables: Mutex<Tables>,
 }
 
 impl Declared {
-    /// The tables that the file in `directory` declares; none if there is no file.
+    /// What the file in `directory` declares; nothing if there is no file.
     pub async fn read(
         directory: Option<&Path>,
         store: &Arc<Store>,
         context: &SessionContext,
     ) -> Result<Declared, QueryError> {
         let path = directory.map(|directory| directory.join(FILE));
-        let mut tables = BTreeMap::new();
-        let text = match &path {
-            Some(path) => match std::fs::read_to_string(path) {
-                Ok(text) => text,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-                Err(source) => return Err(QueryError::NotRead { path: path.display().to_string(), source }),
-            },
-            None => String::new(),
-        };
+        let mut tables = Tables::new();
+        let text = path.as_deref().map(read_or_nothing).transpose()?.unwrap_or_default();
         for statement in DFParser::parse_sql(&text)? {
+            if let Some((table, name, column)) = index_of(&statement) {
+                let index = add_index(&mut tables, &table, Some(name), &column)?;
+                store.want_index(index)?;
+                continue;
+            }
             let plan = context.state().statement_to_plan(statement).await?;
             let LogicalPlan::Ddl(DdlStatement::CreateExternalTable(statement)) = plan else { continue };
             let declaration = Declaration::of_statement(&statement, store.databases())?;
@@ -54,25 +58,123 @@ impl Declared {
             let table = KeyTable::new(name.clone(), Arc::new(declaration), store.clone());
             tables.insert(name, Arc::new(table));
         }
-        Ok(Declared { path, tables: Mutex::new(tables) })
+        Ok(Declared { path, store: store.clone(), tables: Mutex::new(tables) })
     }
 
     /// Writes all declarations, in place of what the file held.
-    fn write(&self, tables: &BTreeMap<String, Arc<KeyTable>>) -> Result<(), QueryError> {
+    fn write(&self, tables: &Tables) -> Result<(), QueryError> {
         let Some(path) = &self.path else { return Ok(()) };
         let failed = |source| QueryError::NotKept { path: path.display().to_string(), source };
         let mut text =
             String::from("-- The tables over keys that have been declared; written by the server.\n");
         for (name, table) in tables {
             text += &format!("{};\n", table.declaration().to_sql(name));
+            table.indexes().iter().for_each(|index| text += &format!("{};\n", index.to_sql()));
         }
         replace(path, text.as_bytes()).map_err(failed)
+    }
+
+    /// Makes an index; it is built in the background. REQUIRES: the table is one of these.
+    pub fn create_index(&self, statement: &CreateIndex) -> Result<(), QueryError> {
+        let [column] = statement.columns.as_slice() else { return Err(QueryError::IndexClause) };
+        let Expr::Column(column) = &column.expr else { return Err(QueryError::IndexClause) };
+        let is_tree = statement.using.as_ref().is_none_or(|word| word.eq_ignore_ascii_case("btree"));
+        if statement.unique || !is_tree {
+            return Err(QueryError::IndexClause);
+        }
+        let mut tables = self.tables.lock();
+        let mut new = tables.clone();
+        let name = statement.name.clone().map(|name| name.trim_matches('"').to_owned());
+        let index = match add_index(&mut new, statement.table.table(), name, &column.name) {
+            Err(QueryError::IndexExists(_)) if statement.if_not_exists => return Ok(()),
+            other => other?,
+        };
+        self.store.want_index(index.clone())?;
+        if let Err(error) = self.write(&new) {
+            self.store.drop_index(&index);
+            return Err(error);
+        }
+        *tables = new;
+        Ok(())
+    }
+
+    /// Drops an index; `false` if there is none of this name.
+    pub fn drop_index(&self, name: &str) -> Result<bool, QueryError> {
+        let mut tables = self.tables.lock();
+        let Some(index) = all_indexes(&tables).find(|index| index.name == name).cloned() else {
+            return Ok(false);
+        };
+        let mut new = tables.clone();
+        if let Some(table) = new.get_mut(&index.table) {
+            let left = table.indexes().iter().filter(|other| other.name != name).cloned().collect();
+            *table = Arc::new(table.with_indexes(left));
+        }
+        self.write(&new)?;
+        *tables = new;
+        self.store.drop_index(&index);
+        Ok(true)
+    }
+
+    /// All indexes.
+    pub fn indexes(&self) -> Vec<Arc<TableIndex>> {
+        all_indexes(&self.tables.lock()).cloned().collect()
+    }
+}
+
+fn all_indexes(tables: &Tables) -> impl Iterator<Item = &Arc<TableIndex>> {
+    tables.values().flat_map(|table| table.indexes())
+}
+
+/// Adds an index to its table.
+fn add_index(
+    tables: &mut Tables,
+    table: &str,
+    name: Option<String>,
+    column: &str,
+) -> Result<Arc<TableIndex>, QueryError> {
+    let is_taken = |tables: &Tables, name: &str| all_indexes(tables).any(|index| index.name == name);
+    let name = match name {
+        Some(name) if is_taken(tables, &name) => return Err(QueryError::IndexExists(name)),
+        Some(name) => name,
+        None => {
+            // As PostgreSQL calls it.
+            let first = format!("{table}_{column}_idx");
+            let others = (1..).map(|number| format!("{first}{number}"));
+            let mut names = std::iter::once(first.clone()).chain(others);
+            names.find(|name| !is_taken(tables, name)).expect("there is a number that no index has")
+        }
+    };
+    let found = tables.get_mut(table).ok_or_else(|| QueryError::NotDeclared(table.to_owned()))?;
+    let declaration = found.declaration().clone();
+    let no_column = || QueryError::NoColumn { table: table.to_owned(), column: column.to_owned() };
+    let at = declaration.schema.index_of(column).map_err(|_| no_column())?;
+    let index = Arc::new(TableIndex::new(name, table.to_owned(), at, declaration)?);
+    let indexes = found.indexes().iter().chain([&index]).cloned().collect();
+    *found = Arc::new(found.with_indexes(indexes));
+    Ok(index)
+}
+
+/// Table, name and column of an index, as the file has it.
+fn index_of(statement: &Statement) -> Option<(String, String, String)> {
+    let Statement::Statement(statement) = statement else { return None };
+    let ast::Statement::CreateIndex(index) = &**statement else { return None };
+    let last = |name: &ast::ObjectName| Some(name.0.last()?.as_ident()?.value.clone());
+    let ast::Expr::Identifier(column) = &index.columns.first()?.column.expr else { return None };
+    Some((last(&index.table_name)?, last(index.name.as_ref()?)?, column.value.clone()))
+}
+
+/// The text of a file; none if it is not there.
+pub fn read_or_nothing(path: &Path) -> Result<String, QueryError> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(source) => Err(QueryError::NotRead { path: path.display().to_string(), source }),
     }
 }
 
 /// Gives a file these contents, or leaves it as it is.
-fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("sql.tmp");
+pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let new = path.with_added_extension("tmp");
     let mut file = File::create(&new)?;
     file.write_all(contents)?;
     file.sync_all()?;
@@ -124,6 +226,7 @@ impl SchemaProvider for Declared {
         let Some(table) = new.remove(name) else { return Ok(None) };
         self.write(&new)?;
         *tables = new;
+        table.indexes().iter().for_each(|index| self.store.drop_index(index));
         Ok(Some(table))
     }
 

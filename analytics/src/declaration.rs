@@ -59,6 +59,11 @@ pub enum DeclarationError {
         /// What it can be.
         wanted: String,
     },
+    /// A key has many rows there.
+    #[error(
+        "a table STORED AS {0} has no indexes; those with one row for each key do: HASH, JSON and STRING"
+    )]
+    NoIndex(&'static str),
     /// Something that only files have.
     #[error("{0} is for tables of files; a table over keys has none")]
     Clause(&'static str),
@@ -131,10 +136,20 @@ pub struct Pattern {
 }
 
 impl Pattern {
+    /// All keys that begin so.
+    pub fn of_prefix(prefix: &[u8]) -> Pattern {
+        Pattern { prefix: prefix.into(), suffix: Box::default() }
+    }
+
     /// The part of `key` that varies; `None` if the key is none of these.
     #[inline]
     pub fn varying<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         key.strip_prefix(&*self.prefix)?.strip_suffix(&*self.suffix)
+    }
+
+    /// The key of which this part varies.
+    pub fn key_of(&self, varying: &[u8]) -> Vec<u8> {
+        [&*self.prefix, varying, &*self.suffix].concat()
     }
 }
 
@@ -156,6 +171,10 @@ impl FromStr for Pattern {
 pub enum Source {
     /// The key, or the part of it that varies.
     Key,
+    /// The key, all of it.
+    WholeKey,
+    /// All fields of a hash (`search::whole`), or the text of a JSON document.
+    Whole,
     /// What the key holds, by the name that `TYPE` replies.
     Type,
     /// Milliseconds until the key expires; NULL if it does not.
@@ -166,6 +185,8 @@ pub enum Source {
     Field(Box<[u8]>),
     /// What stands at this path of a JSON document.
     Path(Box<[Step]>),
+    /// What stands at this path of a JSON document, or each element of an array there: a JSON array of texts.
+    Each(Box<[Step]>),
     /// The member of a set, or the name of a hash's field.
     Name,
     /// The string, the element of a list, or the value of a hash's field.
@@ -248,7 +269,7 @@ pub enum Layout {
 
 impl Layout {
     /// How it is declared.
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Layout::Keys => "KEYS",
             Layout::Fields => "HASH",
@@ -316,6 +337,12 @@ impl Declaration {
 }
 
 impl Declaration {
+    /// Whether the values of a column are texts or bytes, just as the store has them.
+    pub(crate) fn is_text(&self, column: usize) -> bool {
+        use DataType::{Binary, BinaryView, Utf8, Utf8View};
+        matches!(self.schema.field(column).data_type(), Utf8 | Utf8View | Binary | BinaryView)
+    }
+
     /// The statement that declares a table so.
     pub fn to_sql(&self, name: &str) -> String {
         let column = |field: &Arc<Field>| format!("{} {}", quoted(field.name()), sql_type(field.data_type()));
@@ -358,11 +385,13 @@ impl Declaration {
     }
 }
 
-fn quoted(name: &str) -> String {
+/// A name as SQL writes it.
+pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-fn literal(text: &str) -> String {
+/// A text, quoted.
+pub(crate) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 

@@ -4,10 +4,12 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
+use tarn_engine::IndexError;
 use tarn_engine::view::{Cancelled, ViewError};
 use thiserror::Error;
 
 use super::declaration::DeclarationError;
+use super::export::ExportError;
 
 /// Why a query did not answer.
 #[derive(Debug, Error)]
@@ -25,7 +27,7 @@ pub enum QueryError {
     #[error("canceling statement due to statement timeout")]
     Timeout,
     /// What was kept for it took more memory than it may.
-    #[error("{0}; see 'view-memory-limit', or ask for less at once")]
+    #[error("{0}; see 'analytics-max-memory' and 'view-memory-limit', or ask for less at once")]
     View(#[from] Cancelled),
     /// There are no views for it.
     #[error(transparent)]
@@ -33,6 +35,37 @@ pub enum QueryError {
     /// It would have to read more than once what it can read only once.
     #[error("this query reads a table more than once while it runs; run it within BEGIN READ ONLY … COMMIT")]
     ReadTwice,
+    /// The index that a query was to be answered in the order of is there no more.
+    #[error("the index \"{0}\" was dropped, or is being built anew; ask again")]
+    IndexGone(String),
+    /// Too many values are the same as far as an index has them.
+    #[error(
+        "more than 10,000 values of column \"{0}\" begin with the same 1,023 bytes, and its index has no \
+             order of them; drop the index, or leave out ORDER BY"
+    )]
+    NoOrder(String),
+    /// No index can be made of this.
+    #[error(
+        "an index is on one column, without UNIQUE, USING or WHERE, such as CREATE INDEX ON flight (distance)"
+    )]
+    IndexClause,
+    /// A table has no such column.
+    #[error("table \"{table}\" has no column \"{column}\"")]
+    NoColumn {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+    },
+    /// The store refused an index.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// There is an index of this name.
+    #[error("the index \"{0}\" already exists")]
+    IndexExists(String),
+    /// There is no index of this name.
+    #[error("there is no index \"{0}\"; see SHOW INDEXES")]
+    NoIndex(String),
     /// It writes.
     #[error("{0} is refused: SQL reads, and data are written by Redis commands")]
     Writes(String),
@@ -65,6 +98,9 @@ pub enum QueryError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A file could not be written.
+    #[error(transparent)]
+    Export(#[from] ExportError),
     /// The answer is longer than one reply may be.
     #[error("the answer takes more than {bytes_max} bytes; add LIMIT, or ask through sql-port")]
     TooLong {
@@ -74,6 +110,9 @@ pub enum QueryError {
     /// More than one statement where one is wanted.
     #[error("one statement at a time, please: {0} were given")]
     Statements(usize),
+    /// It is more than the planner can take.
+    #[error("the statement is too complex: it has {0}; write it with lists, as IN (…), or in parts")]
+    TooComplex(String),
     /// What is not there yet.
     #[error("{0} is not there yet")]
     NotYet(String),
@@ -154,9 +193,17 @@ pub fn sqlstate(error: &QueryError) -> &'static str {
         QueryError::ReadTwice | QueryError::NotYet(_) => "0A000",
         QueryError::Writes(_) => "25006",
         QueryError::NotDeclared(_) => "42809",
+        QueryError::IndexGone(_) => "40001",
+        QueryError::IndexClause => "42601",
+        QueryError::NoOrder(_) => "54000",
+        QueryError::IndexExists(_) | QueryError::Index(_) => "42P07",
+        QueryError::NoIndex(_) => "42704",
+        QueryError::NoColumn { .. } => "42703",
         QueryError::Unreadable { .. } => "22P02",
         QueryError::NotKept { .. } | QueryError::NotRead { .. } => "58030",
+        QueryError::Export(error) => error.sqlstate(),
         QueryError::Statements(_) => "42601",
+        QueryError::TooComplex(_) => "54001",
         QueryError::DataFusion(error) => code_of(error),
     }
 }

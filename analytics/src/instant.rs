@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tarn_engine::record::UnixMs;
@@ -47,16 +47,38 @@ impl Bits {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    async fn take(&self, count: usize) -> OwnedSemaphorePermit {
-        struct Waits<'b>(&'b AtomicUsize);
+    async fn take(&self, count: usize, holds: &Holds) -> OwnedSemaphorePermit {
+        struct Waits<'b>(&'b AtomicUsize, &'b Holds);
         impl Drop for Waits<'_> {
             fn drop(&mut self) {
                 self.0.fetch_sub(1, Ordering::Relaxed);
+                self.1.waiting.store(false, Ordering::Relaxed);
             }
         }
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _waits = Waits(&self.waiting);
+        holds.waiting.store(true, Ordering::Relaxed);
+        let _waits = Waits(&self.waiting, holds);
         self.free.clone().acquire_many_owned(count as u32).await.expect("nobody closes the semaphore")
+    }
+}
+
+/// What an instant holds, for those who look from outside: it keeps nothing open.
+#[derive(Debug, Default)]
+pub struct Holds {
+    /// The bits of its views.
+    views: AtomicU64,
+    waiting: AtomicBool,
+}
+
+impl Holds {
+    /// The bits of its views.
+    pub fn views(&self) -> u64 {
+        self.views.load(Ordering::Relaxed)
+    }
+
+    /// Whether it waits for bits.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed)
     }
 }
 
@@ -64,6 +86,20 @@ impl Bits {
 struct Held {
     view: View,
     _permit: Option<OwnedSemaphorePermit>,
+    holds: Arc<Holds>,
+}
+
+impl Held {
+    fn new(view: View, permit: Option<OwnedSemaphorePermit>, holds: &Arc<Holds>) -> Held {
+        holds.views.fetch_or(1 << view.number(), Ordering::Relaxed);
+        Held { view, _permit: permit, holds: holds.clone() }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.holds.views.fetch_and(!(1 << self.view.number()), Ordering::Relaxed);
+    }
 }
 
 /// What a scan reads.
@@ -82,8 +118,8 @@ impl Reading {
     /// The view, if it is read once, from front to back.
     pub fn once(&mut self) -> Option<&mut View> {
         match &mut self.source {
-            Source::Once(held) => Some(&mut held.view),
-            Source::Pinned(_) => None,
+            Source::Once(held) if !held.view.is_pinned() => Some(&mut held.view),
+            _ => None,
         }
     }
 
@@ -108,8 +144,9 @@ enum State {
 /// The instant of a statement, or of a block of them.
 pub struct Instant {
     bits: Arc<Bits>,
-    /// Scans that a plan has, with their databases.
-    scans: Mutex<HashMap<usize, u8>>,
+    holds: Arc<Holds>,
+    /// Scans that a plan has, with the views that they need.
+    scans: Mutex<HashMap<usize, ViewOptions>>,
     next_scan: AtomicUsize,
     pinned: bool,
     state: tokio::sync::Mutex<State>,
@@ -120,6 +157,7 @@ impl Instant {
     pub fn new(bits: Arc<Bits>, pinned: bool) -> Arc<Instant> {
         Arc::new(Instant {
             bits,
+            holds: Arc::default(),
             scans: Mutex::default(),
             next_scan: AtomicUsize::new(0),
             pinned,
@@ -127,10 +165,20 @@ impl Instant {
         })
     }
 
+    /// What it holds.
+    pub fn holds(&self) -> &Arc<Holds> {
+        &self.holds
+    }
+
     /// Registers a scan of a database, for as long as the scan is there.
-    pub fn plan(self: &Arc<Self>, db: u8) -> Planned {
+    pub fn plan(self: &Arc<Self>, db: u8, needs: Needs) -> Planned {
         let number = self.next_scan.fetch_add(1, Ordering::Relaxed);
-        self.scans.lock().insert(number, db);
+        let options = match needs {
+            Needs::Walk => ViewOptions::once_of(db, PURPOSE),
+            Needs::Keys => ViewOptions { db: Some(db), ..ViewOptions::pinned(PURPOSE) },
+            Needs::Index => ViewOptions::indexed_of(db, PURPOSE),
+        };
+        self.scans.lock().insert(number, options);
         Planned { instant: self.clone(), number }
     }
 
@@ -151,20 +199,30 @@ impl Instant {
 
     /// Opens a view for each scan that is planned, all of one cut.
     async fn open(&self, engine: &Arc<Engine>) -> Result<State, QueryError> {
-        let scans: Vec<(usize, u8)> = self.scans.lock().iter().map(|(number, db)| (*number, *db)).collect();
-        if self.pinned || scans.len() > VIEWS_OF_ONE {
-            let permit = self.bits.take(1).await;
-            let view = engine.open_view(ViewOptions::pinned(PURPOSE))?;
-            let held = Arc::new(Held { view, _permit: Some(permit) });
-            return Ok(State::Pinned { held, now: engine.now() });
+        let planned: Vec<_> = self.scans.lock().iter().map(|(number, options)| (*number, *options)).collect();
+        if self.pinned || planned.len() > VIEWS_OF_ONE {
+            let permit = self.bits.take(1, &self.holds).await;
+            let options = ViewOptions { indexed: engine.has_indexes(), ..ViewOptions::pinned(PURPOSE) };
+            let held = Held::new(engine.open_view(options)?, Some(permit), &self.holds);
+            return Ok(State::Pinned { held: Arc::new(held), now: engine.now() });
         }
-        let mut permits = self.bits.take(scans.len()).await;
-        let options: Vec<_> = scans.iter().map(|(_, db)| ViewOptions::once_of(*db, PURPOSE)).collect();
-        let views = engine.open_views(&options)?;
-        let numbers = scans.into_iter().map(|(number, _)| number);
-        let held = views.into_iter().map(|view| Held { view, _permit: permits.split(1) });
-        Ok(State::Open { views: numbers.zip(held).collect(), now: engine.now() })
+        let mut permits = self.bits.take(planned.len(), &self.holds).await;
+        let (numbers, options): (Vec<_>, Vec<_>) = planned.into_iter().unzip();
+        let views = engine.open_views(&options)?.into_iter();
+        let held = views.map(|view| Held::new(view, permits.split(1), &self.holds));
+        Ok(State::Open { views: numbers.into_iter().zip(held).collect(), now: engine.now() })
     }
+}
+
+/// How a scan reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Everything, from front to back.
+    Walk,
+    /// Some keys.
+    Keys,
+    /// By an index.
+    Index,
 }
 
 /// A scan of a plan.
@@ -174,6 +232,11 @@ pub struct Planned {
 }
 
 impl Planned {
+    /// The same scan, which reads in another way.
+    pub fn again(&self, db: u8, needs: Needs) -> Planned {
+        self.instant.plan(db, needs)
+    }
+
     /// What it reads; opens the instant if this is the first.
     pub async fn read(&self, engine: &Arc<Engine>) -> Result<Reading, QueryError> {
         self.instant.read(engine, self.number).await

@@ -9,23 +9,43 @@
 //! declared. A query reads through views of the engine and nothing else, so writers never wait for it, and
 //! what it answers is the store as of one instant, over all the tables that it names.
 
+mod access;
+mod activity;
+mod by_index;
 mod catalog;
 mod cells;
+mod complexity;
+mod condition;
+mod counted;
+mod datum;
 mod declaration;
 mod error;
+mod expansion;
+mod export;
+mod figures;
+mod functions;
+mod index;
+mod infer;
 mod instant;
 mod keyspace;
 mod query;
+mod ranges;
 mod rows;
+mod sample;
 mod scan;
+mod search;
 mod session;
+mod settings;
 mod table;
 mod values;
 mod wire;
 
+pub use complexity::STACK_BYTES;
 pub use declaration::{Declaration, DeclarationError, Shape};
 pub use error::{QueryError, sqlstate};
+pub use export::parquet_of;
 pub use query::{Queries, Query};
+pub use search::{Request, SearchError, Tree};
 pub use session::{Analytics, AnalyticsOptions, Outcome, Session};
 pub use values::Value;
 pub use wire::{Login, WireOptions, give_way, serve};

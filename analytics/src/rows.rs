@@ -1,24 +1,32 @@
 //! From an entry to rows.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use serde_json::Value;
 use tarn_engine::Entry;
 use tarn_engine::record::UnixMs;
 use tarn_engine::value::ValueRef;
 
-use super::cells::{Cell, Column};
+use super::cells::Column;
+use super::condition::Condition;
+use super::datum::{Cell, Datum};
 use super::declaration::{Declaration, Layout, Source, Step};
+use super::ranges::Ranges;
+use super::search::whole;
 
 /// Rows of a batch, about.
 pub const BATCH_ROWS: usize = 8192;
+/// Bytes of a batch, about: of large values there are fewer rows.
+const BATCH_BYTES: usize = 8 << 20;
 /// Of longer collections no row is made under a latch.
 const ELEMENTS_LATCHED: usize = 64;
+/// Fields of a hash that are found in one pass through it.
+const FIELDS_MAX: usize = 32;
 
 /// A value that cannot be read as its column's type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,35 +37,116 @@ pub struct Unreadable {
     pub key: String,
 }
 
-/// Rows of some columns of a table, in batches.
+/// Rows of some columns of a table, in batches: those that meet all conditions.
 pub struct Rows {
     declaration: Arc<Declaration>,
-    /// The columns that are wanted.
+    /// The wanted columns.
     schema: SchemaRef,
-    columns: Vec<Column>,
-    sources: Vec<Source>,
+    /// What is looked at: the wanted columns, and behind them what only conditions are about.
+    slots: Vec<Slot>,
+    made: Made,
     /// Where the field of a hash goes.
     fields: HashMap<Box<[u8]>, usize>,
     /// Whether several columns show the same field.
     shares_fields: bool,
     /// Where the fields of the last hash went, in their order: the next one has the same as a rule.
     guesses: Vec<Option<usize>>,
-    rows: usize,
+    /// Entries that were taken so far.
+    taken: u64,
     now: UnixMs,
+    /// Whether rows have to come in the order of their entries.
+    in_order: bool,
     /// Entries whose rows are made when no latch is held, and how many elements of the first have theirs.
-    later: Vec<Entry>,
+    later: VecDeque<Entry>,
     later_at: usize,
-    /// Values that could not be read, by column.
-    failures: Vec<u64>,
+}
+
+/// A column that is looked at.
+struct Slot {
+    name: String,
+    source: Source,
+    data_type: DataType,
+}
+
+/// Rows that are made.
+struct Made {
+    columns: Vec<Column>,
+    /// What must hold, by slot.
+    conditions: Vec<(usize, Ranges)>,
+    rows: usize,
+    /// Bytes of texts in them.
+    bytes: usize,
+    /// Values that could not be read.
+    failures: u64,
+    strict: bool,
     /// The first of them, if that is an error.
     refused: Option<Unreadable>,
 }
 
+impl Made {
+    /// Makes a row of what the slots show, unless a condition does not hold.
+    #[inline]
+    fn row<'e>(&mut self, slots: &[Slot], entry: &Entry, cell: impl Fn(usize) -> Cell<'e>) {
+        for at in 0..self.conditions.len() {
+            let (slot, _) = self.conditions[at];
+            let datum = self.read(&slots[slot], cell(slot), entry);
+            if !self.conditions[at].1.contain(&datum) {
+                return;
+            }
+        }
+        self.rows += 1;
+        for (slot, at) in slots.iter().zip(0..self.columns.len()) {
+            let datum = self.read(slot, cell(at), entry);
+            self.bytes += datum.bytes();
+            self.columns[at].push(&datum);
+        }
+    }
+
+    #[inline]
+    fn read<'e>(&mut self, slot: &Slot, cell: Cell<'e>, entry: &Entry) -> Datum<'e> {
+        match Datum::read(cell, &slot.data_type) {
+            Some(datum) => datum,
+            None => {
+                self.note_unreadable(slot, entry);
+                Datum::Null
+            }
+        }
+    }
+
+    #[cold]
+    fn note_unreadable(&mut self, slot: &Slot, entry: &Entry) {
+        self.failures += 1;
+        if self.strict && self.refused.is_none() {
+            let key = String::from_utf8_lossy(entry.key()).into();
+            self.refused = Some(Unreadable { column: slot.name.clone(), key });
+        }
+    }
+}
+
 impl Rows {
-    /// No rows yet, of these columns; what had expired at `now` has none.
-    pub fn new(declaration: Arc<Declaration>, projection: &[usize], schema: SchemaRef, now: UnixMs) -> Rows {
-        let sources: Vec<Source> = projection.iter().map(|at| declaration.sources[*at].clone()).collect();
-        let named = sources.iter().enumerate().filter_map(|(at, source)| match source {
+    /// No rows yet, of these columns, where all conditions hold; what had expired at `now` has none.
+    pub fn new(
+        declaration: Arc<Declaration>,
+        projection: &[usize],
+        conditions: &[Condition],
+        schema: SchemaRef,
+        now: UnixMs,
+    ) -> Rows {
+        let mut looked_at = projection.to_vec();
+        let mut slot_of = |column: usize| {
+            looked_at.iter().position(|at| *at == column).unwrap_or_else(|| {
+                looked_at.push(column);
+                looked_at.len() - 1
+            })
+        };
+        let conditions = conditions.iter().map(|it| (slot_of(it.column), it.ranges.clone())).collect();
+        let slot = |at: &usize| {
+            let field = declaration.schema.field(*at);
+            let source = declaration.sources[*at].clone();
+            Slot { name: field.name().clone(), source, data_type: field.data_type().clone() }
+        };
+        let slots: Vec<_> = looked_at.iter().map(slot).collect();
+        let named = slots.iter().enumerate().filter_map(|(at, slot)| match &slot.source {
             Source::Field(name) => Some((name.clone(), at)),
             _ => None,
         });
@@ -65,18 +154,30 @@ impl Rows {
         Rows {
             shares_fields: fields.len() < named.count(),
             fields,
-            columns: schema.fields().iter().map(|field| Column::of(field.data_type(), BATCH_ROWS)).collect(),
-            failures: vec![0; sources.len()],
+            made: Made {
+                columns: schema.fields().iter().map(|it| Column::of(it.data_type(), BATCH_ROWS)).collect(),
+                conditions,
+                rows: 0,
+                bytes: 0,
+                failures: 0,
+                strict: declaration.strict,
+                refused: None,
+            },
             guesses: Vec::new(),
             declaration,
             schema,
-            sources,
-            rows: 0,
+            slots,
+            taken: 0,
             now,
-            later: Vec::new(),
+            in_order: false,
+            later: VecDeque::new(),
             later_at: 0,
-            refused: None,
         }
+    }
+
+    /// The rows are to come in the order of their entries.
+    pub fn in_order(self) -> Rows {
+        Rows { in_order: true, ..self }
     }
 
     /// Takes an entry. Quick, and waits for nothing: to be called under a latch.
@@ -89,35 +190,48 @@ impl Rows {
         if declaration.pattern.varying(entry.key()).is_none() {
             return;
         }
-        if is_short(declaration.shape, entry) {
+        self.taken += 1;
+        let waits_its_turn = self.in_order && !self.later.is_empty();
+        if is_short(declaration.shape, entry) && !waits_its_turn {
             self.add(entry, 0, usize::MAX);
         } else {
-            self.later.push(entry.clone());
+            self.later.push_back(entry.clone());
         }
+    }
+
+    /// How many entries were taken so far.
+    pub fn taken(&self) -> u64 {
+        self.taken
     }
 
     /// How many rows there are.
     pub fn len(&self) -> usize {
-        self.rows
+        self.made.rows
     }
 
     /// Makes rows of what was too long for it under a latch, up to the length of a batch. REQUIRES: no latch.
     pub fn settle(&mut self) {
-        while self.rows < BATCH_ROWS
-            && let Some(entry) = self.later.last().cloned()
+        while self.made.rows < BATCH_ROWS
+            && !self.is_heavy()
+            && let Some(entry) = self.later.front().cloned()
         {
-            let wanted = BATCH_ROWS - self.rows;
+            let wanted = BATCH_ROWS - self.made.rows;
             let added = self.add(&entry, self.later_at, wanted);
             self.later_at += added;
-            if self.later_at >= self.rows_of(&entry) {
-                self.later.pop();
+            if self.later_at >= self.elements_of(&entry) {
+                self.later.pop_front();
                 self.later_at = 0;
             }
         }
     }
 
-    /// How many rows an entry has.
-    fn rows_of(&self, entry: &Entry) -> usize {
+    /// Whether the rows so far are as large as a batch may be, however few.
+    pub fn is_heavy(&self) -> bool {
+        self.made.bytes >= BATCH_BYTES
+    }
+
+    /// How many rows an entry has, if conditions are left aside.
+    fn elements_of(&self, entry: &Entry) -> usize {
         match (self.declaration.shape, entry.value()) {
             (Layout::Elements(_), ValueRef::List(list)) => list.len(),
             (Layout::Elements(_), ValueRef::Set(set)) => set.len(),
@@ -134,22 +248,24 @@ impl Rows {
 
     /// The first value that could not be read, if that is an error.
     pub fn refused(&mut self) -> Option<Unreadable> {
-        self.refused.take()
+        self.made.refused.take()
     }
 
     /// How many values could not be read so far.
     pub fn failures(&self) -> u64 {
-        self.failures.iter().sum()
+        self.made.failures
     }
 
     /// The rows so far.
     pub fn finish(&mut self) -> Result<RecordBatch, ArrowError> {
-        let columns: Vec<ArrayRef> = self.columns.iter_mut().map(Column::finish).collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(std::mem::take(&mut self.rows)));
+        let columns: Vec<ArrayRef> = self.made.columns.iter_mut().map(Column::finish).collect();
+        self.made.bytes = 0;
+        let options = RecordBatchOptions::new().with_row_count(Some(std::mem::take(&mut self.made.rows)));
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
     }
 
-    /// Adds the rows of an entry from the element `from` on, at most so many; how many there were.
+    /// Adds the rows of the elements of an entry from `from` on, at most so many; how many elements that
+    /// were.
     fn add(&mut self, entry: &Entry, from: usize, most: usize) -> usize {
         match self.declaration.shape {
             Layout::Keys => self.add_key(entry),
@@ -161,69 +277,45 @@ impl Rows {
     }
 
     fn add_key(&mut self, entry: &Entry) {
-        self.rows += 1;
-        for at in 0..self.sources.len() {
-            let cell = match self.sources[at] {
-                Source::Key => self.key_cell(entry),
-                Source::Type => Cell::Bytes(Cow::Borrowed(entry.kind().name().as_bytes())),
-                Source::TtlMs => match entry.expiry() {
-                    Some(expiry) => Cell::Int((expiry - self.now) as i64),
-                    None => Cell::Null,
-                },
-                Source::Bytes => Cell::Int(entry.bytes() as i64),
-                _ => Cell::Null,
-            };
-            self.push(at, &cell, entry);
-        }
+        let (slots, now) = (&self.slots, self.now);
+        let declaration = &self.declaration;
+        self.made.row(slots, entry, |at| match slots[at].source {
+            Source::Type => bytes(entry.kind().name().as_bytes()),
+            Source::TtlMs => entry.expiry().map_or(Cell::Null, |expiry| Cell::Int((expiry - now) as i64)),
+            Source::Bytes => Cell::Int(entry.bytes() as i64),
+            _ => key_cell(declaration, entry),
+        });
     }
 
     fn add_hash(&mut self, entry: &Entry) {
-        self.rows += 1;
-        if self.sources.is_empty() {
-            return;
-        }
         let ValueRef::Hash(hash) = entry.value() else { return };
-        if hash.len() > self.sources.len() * 4 {
-            return self.add_few_fields(entry);
+        if hash.len() > self.slots.len() * 4 || self.slots.len() > FIELDS_MAX || self.shares_fields {
+            let (slots, declaration) = (&self.slots, &self.declaration);
+            return self.made.row(slots, entry, |at| match &slots[at].source {
+                Source::Field(name) => hash.get(name).map_or(Cell::Null, bytes),
+                source => other_cell(declaration, source, entry),
+            });
         }
-        let mut found: [Option<&[u8]>; 32] = [None; 32];
-        if self.sources.len() > found.len() || self.shares_fields {
-            return self.add_few_fields(entry);
-        }
-        for (place, (name, value)) in hash.iter().enumerate() {
-            if let Some(at) = self.place_of(place, name) {
-                found[at] = Some(value);
+        let mut found: [Option<&[u8]>; FIELDS_MAX] = [None; FIELDS_MAX];
+        if !self.fields.is_empty() {
+            for (place, (name, value)) in hash.iter().enumerate() {
+                if let Some(at) = self.place_of(place, name) {
+                    found[at] = Some(value);
+                }
             }
         }
-        for (at, value) in found.into_iter().enumerate().take(self.sources.len()) {
-            let cell = match (&self.sources[at], value) {
-                (Source::Key, _) => self.key_cell(entry),
-                (_, Some(value)) => Cell::Bytes(Cow::Borrowed(value)),
-                (_, None) => Cell::Null,
-            };
-            self.push(at, &cell, entry);
-        }
-    }
-
-    /// As `add_hash`, where most of the hash's fields are not wanted.
-    fn add_few_fields(&mut self, entry: &Entry) {
-        let ValueRef::Hash(hash) = entry.value() else { return };
-        for at in 0..self.sources.len() {
-            let cell = match &self.sources[at] {
-                Source::Field(name) => {
-                    hash.get(name).map_or(Cell::Null, |value| Cell::Bytes(Cow::Borrowed(value)))
-                }
-                _ => self.key_cell(entry),
-            };
-            self.push(at, &cell, entry);
-        }
+        let (slots, declaration) = (&self.slots, &self.declaration);
+        self.made.row(slots, entry, |at| match &slots[at].source {
+            Source::Field(_) => found[at].map_or(Cell::Null, bytes),
+            source => other_cell(declaration, source, entry),
+        });
     }
 
     /// Where the field at `place` of a hash goes, if it is wanted.
     #[inline]
     fn place_of(&mut self, place: usize, name: &[u8]) -> Option<usize> {
         if let Some(Some(at)) = self.guesses.get(place)
-            && matches!(&self.sources[*at], Source::Field(field) if **field == *name)
+            && matches!(&self.slots[*at].source, Source::Field(field) if **field == *name)
         {
             return Some(*at);
         }
@@ -236,81 +328,96 @@ impl Rows {
     }
 
     fn add_document(&mut self, entry: &Entry) {
-        let (ValueRef::String(text) | ValueRef::Json(text)) = entry.value() else { return };
         // What is no document is no row.
-        let Ok(document) = serde_json::from_slice::<Value>(&text.to_bytes()) else { return };
-        self.rows += 1;
-        for at in 0..self.sources.len() {
-            let cell = match &self.sources[at] {
-                Source::Path(steps) => cell_of(at_path(&document, steps)),
-                _ => self.key_cell(entry),
-            };
-            self.push(at, &cell, entry);
-        }
+        let Some(document) = document_of(entry) else { return };
+        let (slots, declaration) = (&self.slots, &self.declaration);
+        self.made.row(slots, entry, |at| match &slots[at].source {
+            Source::Path(steps) => cell_of(at_path(&document, steps)),
+            Source::Each(steps) => texts_of(at_path(&document, steps)),
+            source => other_cell(declaration, source, entry),
+        });
     }
 
     fn add_elements(&mut self, entry: &Entry, from: usize, most: usize) -> usize {
+        let (slots, declaration, made) = (&self.slots, &self.declaration, &mut self.made);
         let mut added = 0;
-        let mut add = |rows: &mut Rows, index: usize, name: Cell<'_>, value: Cell<'_>| {
-            rows.rows += 1;
+        let mut add = |name: Option<&[u8]>, value: Cell<'_>| {
+            let index = from + added;
             added += 1;
-            for at in 0..rows.sources.len() {
-                match rows.sources[at] {
-                    Source::Name => rows.push(at, &name, entry),
-                    Source::Value | Source::Score => rows.push(at, &value, entry),
-                    Source::Index => rows.push(at, &Cell::Int(index as i64), entry),
-                    _ => {
-                        let key = rows.key_cell(entry);
-                        rows.push(at, &key, entry);
-                    }
-                }
-            }
+            made.row(slots, entry, |at| match slots[at].source {
+                Source::Name => name.map_or(Cell::Null, bytes),
+                Source::Value | Source::Score => value.borrowed(),
+                Source::Index => Cell::Int(index as i64),
+                _ => key_cell(declaration, entry),
+            });
         };
-        let bytes = |bytes| Cell::Bytes(Cow::Borrowed(bytes));
         match entry.value() {
-            ValueRef::String(text) | ValueRef::Json(text) => {
-                add(self, 0, Cell::Null, Cell::Bytes(text.to_bytes()))
-            }
-            ValueRef::List(list) => {
-                for (at, value) in list.iter_from(from).take(most).enumerate() {
-                    add(self, from + at, Cell::Null, bytes(value));
-                }
-            }
+            ValueRef::String(text) | ValueRef::Json(text) => add(None, Cell::Bytes(text.to_bytes())),
+            ValueRef::List(list) => list.iter_from(from).take(most).for_each(|it| add(None, bytes(it))),
             ValueRef::Set(set) => {
-                for (at, member) in set.iter_from(from).take(most).enumerate() {
-                    add(self, from + at, bytes(member), Cell::Null);
-                }
+                set.iter_from(from).take(most).for_each(|member| add(Some(member), Cell::Null));
             }
             ValueRef::ZSet(zset) => {
-                for (at, (member, score)) in zset.iter_from(from).take(most).enumerate() {
-                    add(self, from + at, bytes(member), Cell::Float(score));
-                }
+                let members = zset.iter_from(from).take(most);
+                members.for_each(|(member, score)| add(Some(member), Cell::Float(score)));
             }
             ValueRef::Hash(hash) => {
-                for (at, (name, value)) in hash.iter_from(from).take(most).enumerate() {
-                    add(self, from + at, bytes(name), bytes(value));
-                }
+                let fields = hash.iter_from(from).take(most);
+                fields.for_each(|(name, value)| add(Some(name), bytes(value)));
             }
         }
         added
     }
+}
 
-    #[inline]
-    fn key_cell<'e>(&self, entry: &'e Entry) -> Cell<'e> {
-        let varying = self.declaration.pattern.varying(entry.key());
-        Cell::Bytes(Cow::Borrowed(varying.unwrap_or_default()))
-    }
+#[inline]
+fn bytes(bytes: &[u8]) -> Cell<'_> {
+    Cell::Bytes(Cow::Borrowed(bytes))
+}
 
-    #[inline]
-    fn push(&mut self, at: usize, cell: &Cell<'_>, entry: &Entry) {
-        if !self.columns[at].push(cell) {
-            self.failures[at] += 1;
-            if self.declaration.strict && self.refused.is_none() {
-                let column = self.schema.field(at).name().clone();
-                self.refused = Some(Unreadable { column, key: String::from_utf8_lossy(entry.key()).into() });
-            }
-        }
+#[inline]
+fn key_cell<'e>(declaration: &Declaration, entry: &'e Entry) -> Cell<'e> {
+    bytes(declaration.pattern.varying(entry.key()).unwrap_or_default())
+}
+
+/// What is of the key, or of all that it holds.
+fn other_cell<'e>(declaration: &Declaration, source: &Source, entry: &'e Entry) -> Cell<'e> {
+    match (source, entry.value()) {
+        (Source::WholeKey, _) => bytes(entry.key()),
+        (Source::Type, _) => bytes(entry.kind().name().as_bytes()),
+        (Source::Whole, ValueRef::Hash(hash)) => Cell::Bytes(Cow::Owned(whole::of_hash(hash.iter()))),
+        (Source::Whole, ValueRef::String(text) | ValueRef::Json(text)) => Cell::Bytes(text.to_bytes()),
+        _ => key_cell(declaration, entry),
     }
+}
+
+fn document_of(entry: &Entry) -> Option<Value> {
+    let (ValueRef::String(text) | ValueRef::Json(text)) = entry.value() else { return None };
+    serde_json::from_slice(&text.to_bytes()).ok()
+}
+
+/// Hands what a column shows of an entry to `work`, where an entry has one row; `None` if it has none.
+pub fn with_cell<T>(
+    declaration: &Declaration,
+    source: &Source,
+    entry: &Entry,
+    work: impl FnOnce(Cell<'_>) -> T,
+) -> Option<T> {
+    if !declaration.shape.reads(entry.kind()) {
+        return None;
+    }
+    let document = match declaration.shape {
+        Layout::Documents => Some(document_of(entry)?),
+        _ => None,
+    };
+    let cell = match (source, entry.value()) {
+        (Source::Key, _) => key_cell(declaration, entry),
+        (Source::Field(name), ValueRef::Hash(hash)) => hash.get(name).map_or(Cell::Null, bytes),
+        (Source::Path(steps), _) => cell_of(document.as_ref().and_then(|it| at_path(it, steps))),
+        (Source::Value, ValueRef::String(text)) => Cell::Bytes(text.to_bytes()),
+        _ => Cell::Null,
+    };
+    Some(work(cell))
 }
 
 /// Whether the rows of an entry are few enough to be made under a latch.
@@ -338,7 +445,7 @@ fn at_path<'d>(document: &'d Value, steps: &[Step]) -> Option<&'d Value> {
 }
 
 /// A value of a document as a cell: objects and arrays as their text.
-fn cell_of(value: Option<&Value>) -> Cell<'_> {
+pub fn cell_of(value: Option<&Value>) -> Cell<'_> {
     match value {
         None | Some(Value::Null) => Cell::Null,
         Some(Value::Bool(truth)) => Cell::Bool(*truth),
@@ -350,4 +457,19 @@ fn cell_of(value: Option<&Value>) -> Cell<'_> {
         Some(Value::String(text)) => Cell::Bytes(Cow::Borrowed(text.as_bytes())),
         Some(other) => Cell::Bytes(Cow::Owned(other.to_string().into_bytes())),
     }
+}
+
+/// A value of a document, or each element of an array, as a JSON array of texts.
+fn texts_of(value: Option<&Value>) -> Cell<'static> {
+    let text = |value: &Value| match value {
+        Value::Null => None,
+        Value::String(text) => Some(Value::String(text.clone())),
+        other => Some(Value::String(other.to_string())),
+    };
+    let texts: Vec<Value> = match value {
+        None | Some(Value::Null) => return Cell::Null,
+        Some(Value::Array(elements)) => elements.iter().filter_map(text).collect(),
+        Some(other) => text(other).into_iter().collect(),
+    };
+    Cell::Bytes(Cow::Owned(Value::Array(texts).to_string().into_bytes()))
 }

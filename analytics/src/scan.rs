@@ -1,5 +1,6 @@
-//! The operator that reads a table: some columns of it, through a view.
+//! The operator that reads a table: some columns of the rows that meet some conditions, through a view.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,34 +9,51 @@ use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use tarn_engine::{Engine, Entry};
+use tarn_engine::{Engine, IndexScan, Pointer};
 
+use super::access::{Access, Lookup};
+use super::condition::Condition;
+use super::counted::Counted;
 use super::declaration::Declaration;
 use super::error::QueryError;
+use super::index::TableIndex;
 use super::instant::{Planned, Reading};
 use super::query::Query;
 use super::rows::{BATCH_ROWS, Rows, Unreadable};
 
+/// Keys that are looked up before the next look at whether the statement goes on.
+const KEYS_AT_ONCE: usize = 256;
+
 /// What is read of a table.
 #[derive(Clone)]
 pub struct Wanted {
-    /// The table.
+    /// The name of the table.
+    pub table: String,
+    /// What it is.
     pub declaration: Arc<Declaration>,
     /// Its columns, by number.
     pub projection: Vec<usize>,
+    /// What must hold of its rows.
+    pub conditions: Vec<Condition>,
     /// Rows that suffice.
     pub limit: Option<usize>,
+    /// How they are found.
+    pub access: Access,
+    /// Its indexes.
+    pub indexes: Arc<[Arc<TableIndex>]>,
 }
 
 /// Reads a table through a view.
+#[derive(Clone)]
 pub struct KeyScan {
-    name: String,
     engine: Arc<Engine>,
     planned: Arc<Planned>,
     query: Arc<Query>,
@@ -47,43 +65,65 @@ pub struct KeyScan {
 
 impl KeyScan {
     /// A scan that has been planned for the instant of a statement.
-    pub fn new(
-        name: String,
-        engine: Arc<Engine>,
-        planned: Planned,
-        query: Arc<Query>,
-        wanted: Wanted,
-    ) -> Result<KeyScan> {
+    pub fn new(engine: Arc<Engine>, planned: Planned, query: Arc<Query>, wanted: Wanted) -> Result<KeyScan> {
         let schema = Arc::new(wanted.declaration.schema.project(&wanted.projection)?);
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema.clone()),
-            Partitioning::UnknownPartitioning(1),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        );
+        query.note_scan();
         Ok(KeyScan {
-            name,
             engine,
             planned: Arc::new(planned),
             query,
             wanted,
+            properties: properties(EquivalenceProperties::new(schema.clone())),
             schema,
-            properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
+        })
+    }
+
+    /// The same rows in this order, if an index has it.
+    fn in_order(&self, order: &PhysicalSortExpr) -> Option<KeyScan> {
+        let column = order.expr.downcast_ref::<Column>()?;
+        let at = *self.wanted.projection.get(column.index())?;
+        let access = self.wanted.access.in_order_of(
+            at,
+            order.options.descending,
+            order.options.nulls_first,
+            &self.wanted.conditions,
+            &self.wanted.indexes,
+            &self.engine,
+        )?;
+        let planned = self.planned.again(self.wanted.declaration.database, access.needs());
+        let ordered = EquivalenceProperties::new_with_orderings(self.schema.clone(), [vec![order.clone()]]);
+        Some(KeyScan {
+            planned: Arc::new(planned),
+            properties: properties(ordered),
+            wanted: Wanted { access, ..self.wanted.clone() },
+            ..self.clone()
         })
     }
 }
 
+fn properties(equivalences: EquivalenceProperties) -> Arc<PlanProperties> {
+    let partitioning = Partitioning::UnknownPartitioning(1);
+    let (emission, boundedness) = (EmissionType::Incremental, Boundedness::Bounded);
+    Arc::new(PlanProperties::new(equivalences, partitioning, emission, boundedness))
+}
+
 impl fmt::Debug for KeyScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyScan: {}", self.name)
+        write!(f, "KeyScan: {}", self.wanted.table)
     }
 }
 
 impl DisplayAs for KeyScan {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.schema.fields().iter().map(|field| field.name().as_str()).collect();
-        write!(f, "KeyScan: table={}, columns=[{}]", self.name, names.join(", "))?;
+        let Wanted { table, declaration, conditions, access, .. } = &self.wanted;
+        write!(f, "KeyScan: table={table}, columns=[{}], by={access}", names.join(", "))?;
+        if !conditions.is_empty() {
+            let column = |it: &Condition| declaration.schema.field(it.column).name().clone();
+            let columns: Vec<_> = conditions.iter().map(column).collect();
+            write!(f, ", conditions on [{}]", columns.join(", "))?;
+        }
         match self.wanted.limit {
             Some(limit) => write!(f, ", limit={limit}"),
             None => Ok(()),
@@ -119,11 +159,10 @@ impl ExecutionPlan for KeyScan {
         let (engine, planned, query) = (self.engine.clone(), self.planned.clone(), self.query.clone());
         let (wanted, schema) = (self.wanted.clone(), self.schema.clone());
         let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let counted = Counted::new(&self.metrics, partition, &self.query);
         let batches = stream::once(async move {
             let reading = planned.read(&engine).await?;
-            let rows = Rows::new(wanted.declaration.clone(), &wanted.projection, schema, reading.now);
-            let scan =
-                Scan { reading, planned, query, wanted, rows, metrics, at: Some(0), given: 0, told: 0 };
+            let scan = Scan::new(reading, planned, query, wanted, schema, metrics, counted)?;
             let batches = stream::try_unfold(scan, |mut scan| async move {
                 Ok::<_, DataFusionError>(scan.next()?.map(|batch| (batch, scan)))
             });
@@ -136,6 +175,25 @@ impl ExecutionPlan for KeyScan {
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
     }
+
+    fn fetch(&self) -> Option<usize> {
+        self.wanted.limit
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        Some(Arc::new(KeyScan { wanted: Wanted { limit, ..self.wanted.clone() }, ..self.clone() }))
+    }
+
+    fn try_pushdown_sort(
+        &self,
+        order: &[PhysicalSortExpr],
+    ) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+        let [order] = order else { return Ok(SortOrderPushdownResult::Unsupported) };
+        Ok(match self.in_order(order) {
+            Some(ordered) => SortOrderPushdownResult::Exact { inner: Arc::new(ordered) },
+            None => SortOrderPushdownResult::Unsupported,
+        })
+    }
 }
 
 /// A scan that is under way.
@@ -145,24 +203,70 @@ struct Scan {
     #[expect(dead_code, reason = "held to be dropped with the scan")]
     planned: Arc<Planned>,
     query: Arc<Query>,
-    wanted: Wanted,
+    database: u8,
+    limit: Option<usize>,
     rows: Rows,
     metrics: BaselineMetrics,
-    /// Where a pinned view goes on; `None` at the end.
-    at: Option<u64>,
+    counted: Counted,
+    way: Way,
     /// Rows given out.
     given: usize,
     /// Values that could not be read, as far as the query knows.
     told: u64,
 }
 
+/// Where a scan goes on.
+enum Way {
+    /// Position after position; of a pinned view from here on, `None` at the end.
+    Walk(Option<u64>),
+    /// These keys, from here on.
+    Keys(Arc<[Vec<u8>]>, usize),
+    /// These parts of an index.
+    Index(VecDeque<IndexScan>, Arc<Lookup>),
+}
+
+impl Way {
+    fn of(access: &Access, reading: &Reading) -> Result<Way, QueryError> {
+        let lookup = match access {
+            Access::Walk => return Ok(Way::Walk(Some(0))),
+            Access::Keys(keys) => return Ok(Way::Keys(keys.clone(), 0)),
+            Access::Index(lookup) => lookup,
+        };
+        let Lookup { index, places, direction, in_order } = &**lookup;
+        let scan = |place| reading.view().scan_index(index.database(), &index.name, place, *direction);
+        match places.iter().map(scan).collect() {
+            Some(scans) => Ok(Way::Index(scans, lookup.clone())),
+            None if *in_order => Err(QueryError::IndexGone(index.name.clone())),
+            // Between planning and opening it was dropped, or another table came to this database.
+            None => Ok(Way::Walk(Some(0))),
+        }
+    }
+}
+
 impl Scan {
+    fn new(
+        reading: Reading,
+        planned: Arc<Planned>,
+        query: Arc<Query>,
+        wanted: Wanted,
+        schema: SchemaRef,
+        metrics: BaselineMetrics,
+        counted: Counted,
+    ) -> Result<Scan, QueryError> {
+        let Wanted { declaration, projection, conditions, limit, access, .. } = wanted;
+        let (database, now) = (declaration.database, reading.now);
+        let rows = Rows::new(declaration, &projection, &conditions, schema, now);
+        let way = Way::of(&access, &reading)?;
+        let rows = if matches!(way, Way::Walk(_)) { rows } else { rows.in_order() };
+        Ok(Scan { reading, planned, query, database, limit, rows, metrics, counted, way, given: 0, told: 0 })
+    }
+
     /// The next rows; `None` at the end.
     fn next(&mut self) -> Result<Option<RecordBatch>, QueryError> {
         let _timer = self.metrics.elapsed_compute().clone();
         let _timer = _timer.timer();
-        let enough = self.wanted.limit.map_or(BATCH_ROWS, |limit| BATCH_ROWS.min(limit - self.given));
-        while enough > 0 && self.rows.len() < enough {
+        let enough = self.limit.map_or(BATCH_ROWS, |limit| BATCH_ROWS.min(limit - self.given));
+        while enough > 0 && self.rows.len() < enough && !self.rows.is_heavy() {
             if let Some(reason) = self.query.stopped() {
                 return Err(reason);
             }
@@ -176,30 +280,69 @@ impl Scan {
         }
         let mut count = self.rows.len();
         if count == 0 {
+            self.tell(0);
             return Ok(None);
         }
         let mut batch = self.rows.finish().map_err(DataFusionError::from)?;
-        if let Some(limit) = self.wanted.limit {
+        if let Some(limit) = self.limit {
             count = count.min(limit - self.given);
             batch = batch.slice(0, count);
         }
         self.given += count;
-        let unreadable = self.rows.failures();
-        self.query.count(count as u64, unreadable - self.told);
-        self.told = unreadable;
+        self.tell(count);
         self.metrics.record_output(count);
         Ok(Some(batch))
     }
 
+    /// Tells the query of rows, and of values that could not be read.
+    fn tell(&mut self, rows: usize) {
+        let unreadable = self.rows.failures();
+        self.query.count(rows as u64, unreadable - self.told);
+        self.told = unreadable;
+    }
+
     /// Reads the next part of the table; `false` at its end.
     fn step(&mut self) -> Result<bool, QueryError> {
-        let rows = &mut self.rows;
-        let mut take = |entry: &Entry| rows.take(entry);
-        if let Some(view) = self.reading.once() {
-            return Ok(view.step(&mut take)?.is_some());
+        let pointers;
+        let keys: Vec<&[u8]> = match &mut self.way {
+            Way::Walk(at) => {
+                let mut taking = self.counted.visitor(&mut self.rows);
+                if let Some(view) = self.reading.once() {
+                    return Ok(view.step(&mut taking)?.is_some());
+                }
+                let Some(from) = *at else { return Ok(false) };
+                *at = self.reading.view().read_at(self.database, from, &mut taking)?;
+                return Ok(true);
+            }
+            Way::Keys(keys, at) => {
+                let from = *at;
+                *at = keys.len().min(from + KEYS_AT_ONCE);
+                keys[from..*at].iter().map(Vec::as_slice).collect()
+            }
+            Way::Index(scans, lookup) => {
+                let Some(scan) = scans.front_mut() else { return Ok(false) };
+                let view = self.reading.view();
+                pointers = lookup.next_pointers(view, scan, KEYS_AT_ONCE)?;
+                if pointers.is_empty() {
+                    scans.pop_front();
+                    return Ok(true);
+                }
+                if lookup.has_cut(&pointers) {
+                    let entries = lookup.in_full_order(view, &pointers)?;
+                    entries.iter().for_each(|entry| self.rows.take(entry));
+                    self.counted.note(entries.len() as u64, 0);
+                    return Ok(true);
+                }
+                pointers.iter().map(Pointer::key).collect()
+            }
+        };
+        if keys.is_empty() {
+            return Ok(false);
         }
-        let Some(at) = self.at else { return Ok(false) };
-        self.at = self.reading.view().read_at(self.wanted.declaration.database, at, &mut take)?;
+        let before = self.rows.taken();
+        let rows = &mut self.rows;
+        let kept = self.reading.view().read_keys(self.database, &keys, |_, entry| rows.take(entry))?;
+        self.counted.note(self.rows.taken() - before, kept as u64);
         Ok(true)
     }
 }

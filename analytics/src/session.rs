@@ -2,16 +2,15 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringViewArray};
-use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::{
     CatalogProvider, MemoryCatalogProvider, Session as PlannerSession, TableProviderFactory,
 };
-use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
@@ -19,24 +18,35 @@ use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::logical_expr::{ColumnarValue, DdlStatement, LogicalPlan, ScalarUDF, Volatility, create_udf};
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
 use datafusion_postgres::datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_postgres::datafusion_pg_catalog::setup_pg_catalog;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use tarn_engine::Engine;
 
+use super::activity;
+use super::by_index::ByIndex;
 use super::catalog::Declared;
+use super::complexity::{check_plan, check_text};
 use super::declaration::Shape;
 use super::error::QueryError;
+use super::expansion::check_names_of;
+use super::export::{self, ExportFile};
+use super::figures::{Connections, figures};
+use super::index::{self, TableIndex};
+use super::infer::Infer;
 use super::instant::{Bits, Instant};
 use super::keyspace::Keyspace;
-use super::query::{Queries, Query, Running};
+use super::query::{Owner, Queries, Query, Running};
 use super::rows::BATCH_ROWS;
+use super::search::Search;
 use super::table::KeyTables;
 
 /// The name of the database, for those who ask for one.
@@ -53,6 +63,8 @@ type Find = Box<dyn Fn() -> Option<Arc<Engine>> + Send + Sync>;
 pub struct Store {
     find: OnceLock<Find>,
     databases: usize,
+    /// The indexes that are wanted, and whether the store has been told of them.
+    wanted: Mutex<(Vec<Arc<TableIndex>>, bool)>,
 }
 
 impl Store {
@@ -64,6 +76,40 @@ impl Store {
     /// Number of logical databases.
     pub fn databases(&self) -> usize {
         self.databases
+    }
+
+    /// Has an index made, or remembers it until the store is there.
+    pub fn want_index(&self, index: Arc<TableIndex>) -> Result<(), QueryError> {
+        self.make_indexes();
+        let mut wanted = self.wanted.lock();
+        if wanted.1
+            && let Some(engine) = self.engine()
+        {
+            engine.create_index(index.database(), &index.name.clone(), index.clone())?;
+        }
+        wanted.0.push(index);
+        Ok(())
+    }
+
+    /// Drops an index.
+    pub fn drop_index(&self, index: &TableIndex) {
+        let mut wanted = self.wanted.lock();
+        wanted.0.retain(|other| other.name != index.name);
+        if let Some(engine) = self.engine().filter(|_| wanted.1) {
+            engine.drop_index(index.database(), &index.name);
+        }
+    }
+
+    /// Has the indexes made that were wanted before the store was there, if it is there now.
+    pub fn make_indexes(&self) {
+        let mut wanted = self.wanted.lock();
+        let Some(engine) = self.engine().filter(|_| !wanted.1) else { return };
+        wanted.1 = true;
+        for index in &wanted.0 {
+            if let Err(error) = engine.create_index(index.database(), &index.name, index.clone()) {
+                tracing::error!("The index {} is not there: {error}", index.name);
+            }
+        }
     }
 }
 
@@ -84,26 +130,36 @@ pub struct AnalyticsOptions {
     pub threads: usize,
     /// Where the declarations are kept; `None`: nowhere.
     pub directory: Option<PathBuf>,
+    /// Where `COPY … TO` writes; `None`: nowhere.
+    pub export_directory: Option<PathBuf>,
 }
 
 /// The analytics of a server.
 pub struct Analytics {
     store: Arc<Store>,
     state: SessionState,
+    declared: Arc<Declared>,
     bits: Arc<Bits>,
     queries: Arc<Queries>,
+    search: Search,
+    connections: Arc<Connections>,
+    memory_bytes: usize,
+    export_directory: Option<PathBuf>,
 }
 
 impl Analytics {
     /// Reads what has been declared. Nothing can be asked until [`Analytics::read_from`].
     pub async fn open(options: AnalyticsOptions) -> Result<Arc<Analytics>, QueryError> {
-        let store = Arc::new(Store { find: OnceLock::new(), databases: options.databases });
+        let store =
+            Arc::new(Store { find: OnceLock::new(), databases: options.databases, wanted: Mutex::default() });
         let config = SessionConfig::new()
             .with_default_catalog_and_schema(DATABASE, "public")
             .with_information_schema(true)
             .with_create_default_catalog_and_schema(false)
             .with_target_partitions(options.threads.max(1))
-            .with_batch_size(BATCH_ROWS);
+            .with_batch_size(BATCH_ROWS)
+            // `ByIndex` does it, where few rows are wanted.
+            .set_bool("datafusion.optimizer.enable_sort_pushdown", false);
         let pool = TrackConsumersPool::new(FairSpillPool::new(options.memory_bytes), CONSUMERS_NAMED);
         let nothing_on_disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
         let runtime = RuntimeEnvBuilder::new()
@@ -119,20 +175,29 @@ impl Analytics {
             .with_config(config)
             .with_runtime_env(runtime)
             .with_table_factories(factories)
+            .with_physical_optimizer_rule(Arc::new(ByIndex))
             .build();
         let context = SessionContext::new_with_state(state);
         let catalog = Arc::new(MemoryCatalogProvider::new());
         context.register_catalog(DATABASE, catalog.clone());
-        let declared = Declared::read(options.directory.as_deref(), &store, &context).await?;
-        catalog.register_schema("public", Arc::new(declared))?;
+        let declared = Arc::new(Declared::read(options.directory.as_deref(), &store, &context).await?);
+        catalog.register_schema("public", declared.clone())?;
         catalog.register_schema("keyspace", Arc::new(Keyspace(store.clone())))?;
         setup_pg_catalog(&context, DATABASE, EmptyContextProvider).map_err(|error| *error)?;
-        context.register_udf(version());
+        super::functions::register(&context);
+        context.register_udtf("infer", Arc::new(Infer(store.clone())));
+        let queries = Arc::<Queries>::default();
+        context.register_udf(activity::cancel_backend(queries.clone()));
         Ok(Arc::new(Analytics {
             store,
             state: context.state(),
+            declared,
             bits: Arc::default(),
-            queries: Arc::default(),
+            search: Search::open(options.directory.as_deref())?,
+            queries,
+            connections: Arc::default(),
+            memory_bytes: options.memory_bytes,
+            export_directory: options.export_directory,
         }))
     }
 
@@ -142,9 +207,46 @@ impl Analytics {
         debug_assert!(is_first, "there is one store");
     }
 
+    /// Has the declared indexes made, if the store is there; it is asked for anyway when a statement comes.
+    pub fn make_indexes(&self) {
+        self.store.make_indexes();
+    }
+
+    /// The store.
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// The indexes and cursors of search.
+    pub(crate) fn search_state(&self) -> &Search {
+        &self.search
+    }
+
     /// The statements that run.
     pub fn queries(&self) -> &Arc<Queries> {
         &self.queries
+    }
+
+    /// The clients of the wire.
+    pub(crate) fn connections(&self) -> &Arc<Connections> {
+        &self.connections
+    }
+
+    /// The store, unless it is being loaded.
+    pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
+        self.store.engine()
+    }
+
+    /// What `INFO analytics` shows, each with its name.
+    pub fn figures(&self) -> Vec<(&'static str, u64)> {
+        figures(self)
+    }
+
+    /// How many tables are declared.
+    pub fn tables(&self) -> usize {
+        let catalog = self.state.catalog_list().catalog(DATABASE);
+        let schema = catalog.and_then(|catalog| catalog.schema("public"));
+        schema.map_or(0, |schema| schema.table_names().len())
     }
 
     /// Statements that wait for views.
@@ -157,27 +259,28 @@ impl Analytics {
         self.state.runtime_env().memory_pool.reserved()
     }
 
+    /// Bytes that operators may use.
+    pub fn memory_bytes_max(&self) -> usize {
+        self.memory_bytes
+    }
+
     /// A new session.
     pub fn session(self: &Arc<Self>) -> Session {
         let current = Arc::new(Current::default());
         let config = self.state.config().clone().with_extension(current.clone());
         let state = SessionStateBuilder::new_from_existing(self.state.clone()).with_config(config).build();
+        let context = Arc::new(SessionContext::new_with_state(state));
+        let owner = self.queries.owner();
+        context.register_udf(activity::backend_pid(owner.pid));
         Session {
             analytics: self.clone(),
-            context: Arc::new(SessionContext::new_with_state(state)),
+            owner,
+            context,
             current,
             block: Mutex::new(None),
-            cursors: Mutex::default(),
             newest: Mutex::default(),
         }
     }
-}
-
-/// `version()`, in the words from which clients of PostgreSQL read how new the server is.
-fn version() -> ScalarUDF {
-    let text = format!("PostgreSQL {POSTGRESQL_VERSION} (Tarn {})", env!("CARGO_PKG_VERSION"));
-    let answer = move |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(ScalarValue::from(text.as_str())));
-    create_udf("version", Vec::new(), DataType::Utf8, Volatility::Immutable, Arc::new(answer))
 }
 
 /// The statement that a session is planning.
@@ -197,6 +300,8 @@ impl Current {
 pub struct Outcome {
     /// What was done, for those who are told so: `SELECT`, `CREATE TABLE` …
     pub tag: &'static str,
+    /// To how many rows, where they are not the answer itself.
+    pub count: Option<usize>,
     /// The columns.
     pub schema: SchemaRef,
     /// The rows, made while they are asked for.
@@ -206,12 +311,11 @@ pub struct Outcome {
 /// A session.
 pub struct Session {
     analytics: Arc<Analytics>,
+    owner: Arc<Owner>,
     context: Arc<SessionContext>,
     current: Arc<Current>,
     /// The instant of the block that has begun.
     block: Mutex<Option<Arc<Instant>>>,
-    /// The cursors of the block.
-    cursors: Mutex<Vec<Running>>,
     /// The statement that began last.
     newest: Mutex<Weak<Query>>,
 }
@@ -225,7 +329,28 @@ impl Drop for Planning<'_> {
     }
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.analytics.queries.end_block(self.owner.pid);
+    }
+}
+
 impl Session {
+    /// The number by which its statements are cancelled.
+    pub fn pid(&self) -> i32 {
+        self.owner.pid
+    }
+
+    /// What is to be told of the statements that have ended, once.
+    pub fn warning(&self) -> Option<String> {
+        let words = match self.owner.take_unreadable() {
+            0 => return None,
+            1 => "1 value cannot be read as the type of its column, and is".to_owned(),
+            many => format!("{many} values cannot be read as the types of their columns, and are"),
+        };
+        Some(format!("{words} NULL; declare the table with OPTIONS (strict 'true') to have an error instead"))
+    }
+
     /// What its statements are planned with.
     pub(crate) fn context(&self) -> &Arc<SessionContext> {
         &self.context
@@ -244,6 +369,7 @@ impl Session {
 
     /// Runs a statement.
     pub async fn run(&self, sql: &str, timeout: Option<Duration>) -> Result<Outcome, QueryError> {
+        check_text(sql, &GenericDialect {})?;
         let dialect = self.context.state().config_options().sql_parser.dialect;
         let statement = self.context.state().sql_to_statement(sql, &dialect)?;
         self.run_parsed(sql, statement, timeout).await
@@ -259,8 +385,18 @@ impl Session {
         if let Some(outcome) = self.own(&statement)? {
             return Ok(outcome);
         }
+        let statement = match statement {
+            Statement::Statement(statement) => Statement::Statement(Box::new(listed(*statement))),
+            other => other,
+        };
+        let (statement, to) = export::of_statement(statement)?;
+        check_names_of(&statement)?;
         let running = self.begin_query(sql, timeout);
         let query = running.query().clone();
+        if let Some(to) = to {
+            let directory = self.analytics.export_directory.as_deref();
+            return self.unless_stopped(&query, self.copy(statement, directory, &to, running)).await;
+        }
         self.unless_stopped(&query, async {
             let plan = self.context.state().statement_to_plan(statement).await?;
             self.execute(plan, running).await
@@ -280,8 +416,27 @@ impl Session {
         self.unless_stopped(&query, self.execute(plan, running)).await
     }
 
+    /// Writes what a query answers to a file.
+    async fn copy(
+        &self,
+        query: Statement,
+        directory: Option<&Path>,
+        to: &str,
+        running: Running,
+    ) -> Result<Outcome, QueryError> {
+        let mut file = ExportFile::create(directory, to, running.query().id)?;
+        let plan = self.context.state().statement_to_plan(query).await?;
+        let mut outcome = self.execute(plan, running).await?;
+        let count = file.write(&mut outcome).await?;
+        file.finish()?;
+        let rows: ArrayRef = Arc::new(Int64Array::from(vec![count as i64]));
+        let told = RecordBatch::try_from_iter([("rows", rows)]).map_err(DataFusionError::from)?;
+        Ok(Outcome { count: Some(count), ..Outcome::of("COPY", told) })
+    }
+
     fn begin_query(&self, sql: &str, timeout: Option<Duration>) -> Running {
-        let running = self.analytics.queries.begin(sql, timeout);
+        self.owner.take_unreadable();
+        let running = self.analytics.queries.begin(&self.owner, sql, timeout, false);
         *self.newest.lock() = Arc::downgrade(running.query());
         running
     }
@@ -296,24 +451,39 @@ impl Session {
             outcome = work => outcome,
             reason = query.stop() => Err(reason),
         };
-        outcome.inspect_err(|_| self.analytics.queries.note_failed())
+        outcome.inspect_err(|_| self.analytics.queries.note_failed(query))
     }
 
-    /// The scans that are planned next are those of a cursor of the block.
-    pub(crate) fn plan_cursor(&self, sql: &str) {
-        let Some(instant) = self.block.lock().clone() else { return };
-        let running = self.begin_query(sql, None);
-        *self.current.0.lock() = Some((instant, running.query().clone()));
-        self.cursors.lock().push(running);
+    /// Opens a cursor of the block.
+    pub(crate) async fn open_cursor(&self, sql: &str, plan: LogicalPlan) -> Result<Outcome, QueryError> {
+        let running = self.analytics.queries.begin(&self.owner, sql, None, true);
+        *self.newest.lock() = Arc::downgrade(running.query());
+        let query = running.query().clone();
+        self.unless_stopped(&query, self.execute(plan, running)).await
+    }
+
+    /// A statement about what is declared or running, which reads no table.
+    pub(crate) fn aside(&self, statement: &ast::Statement) -> Option<Result<Outcome, QueryError>> {
+        match statement {
+            ast::Statement::ShowVariable { variable } => match variable.as_slice() {
+                [word] if word.value.eq_ignore_ascii_case("queries") => Some(self.show_queries()),
+                [word] if word.value.eq_ignore_ascii_case("indexes") => Some(self.show_indexes()),
+                _ => None,
+            },
+            ast::Statement::Drop { object_type: ast::ObjectType::Index, if_exists, names, .. } => {
+                Some(self.drop_indexes(names, *if_exists))
+            }
+            _ => None,
+        }
     }
 
     /// What is no query of tables.
     fn own(&self, statement: &Statement) -> Result<Option<Outcome>, QueryError> {
         let Statement::Statement(statement) = statement else { return Ok(None) };
+        if let Some(outcome) = self.aside(statement) {
+            return outcome.map(Some);
+        }
         match &**statement {
-            ast::Statement::ShowVariable { variable } if is_queries(variable) => {
-                self.show_queries().map(Some)
-            }
             ast::Statement::StartTransaction { .. } => {
                 self.begin();
                 Ok(Some(Outcome::nothing("BEGIN")))
@@ -334,7 +504,9 @@ impl Session {
     pub fn begin(&self) {
         let mut block = self.block.lock();
         if block.is_none() {
-            *block = Some(Instant::new(self.analytics.bits.clone(), true));
+            let instant = Instant::new(self.analytics.bits.clone(), true);
+            self.analytics.queries.begin_block(self.owner.pid, instant.holds());
+            *block = Some(instant);
         }
     }
 
@@ -346,12 +518,17 @@ impl Session {
     /// The block is over.
     pub fn end(&self) {
         *self.block.lock() = None;
-        *self.current.0.lock() = None;
-        self.cursors.lock().clear();
+        self.analytics.queries.end_block(self.owner.pid);
     }
 
     async fn execute(&self, plan: LogicalPlan, running: Running) -> Result<Outcome, QueryError> {
+        check_plan(&plan)?;
+        self.analytics.store.make_indexes();
         let work = work_of(&plan)?;
+        if let LogicalPlan::Ddl(DdlStatement::CreateIndex(statement)) = &plan {
+            self.analytics.declared.create_index(statement)?;
+            return Ok(Outcome::nothing("CREATE INDEX"));
+        }
         if work == Work::Declares {
             self.context.execute_logical_plan(plan.clone()).await?;
             return Ok(Outcome::nothing(match plan {
@@ -362,29 +539,45 @@ impl Session {
         let block = self.block.lock().clone();
         let instant =
             block.unwrap_or_else(|| Instant::new(self.analytics.bits.clone(), work == Work::ReadsAgain));
+        running.query().reads(instant.holds());
         *self.current.0.lock() = Some((instant, running.query().clone()));
         let rows = {
             let _planning = Planning(&self.current);
             DataFrame::new(self.context.state(), plan).execute_stream().await?
         };
-        Ok(Outcome { tag: "SELECT", schema: rows.schema(), rows: stoppable(rows, running) })
+        Ok(Outcome { tag: "SELECT", count: None, schema: rows.schema(), rows: stoppable(rows, running) })
+    }
+
+    pub(crate) fn drop_indexes(
+        &self,
+        names: &[ast::ObjectName],
+        if_exists: bool,
+    ) -> Result<Outcome, QueryError> {
+        for name in names {
+            let name = name.0.last().and_then(|part| part.as_ident());
+            let name = name.map_or_else(String::new, |ident| match ident.quote_style {
+                Some(_) => ident.value.clone(),
+                None => ident.value.to_lowercase(),
+            });
+            if !self.analytics.declared.drop_index(&name)? && !if_exists {
+                return Err(QueryError::NoIndex(name));
+            }
+        }
+        Ok(Outcome::nothing("DROP INDEX"))
+    }
+
+    /// The indexes, and how they are doing.
+    pub(crate) fn show_indexes(&self) -> Result<Outcome, QueryError> {
+        let engine = self.analytics.store.engine();
+        let statuses = engine.map_or_else(Vec::new, |engine| engine.indexes());
+        let shown = index::shown(&self.analytics.declared.indexes(), &statuses);
+        Ok(Outcome::of("SHOW", shown.map_err(DataFusionError::from)?))
     }
 
     /// The statements that run.
     pub(crate) fn show_queries(&self) -> Result<Outcome, QueryError> {
-        let running = self.analytics.queries.running();
-        let number = |of: fn(&Query) -> i64| -> ArrayRef {
-            Arc::new(running.iter().map(|query| Some(of(query))).collect::<Int64Array>())
-        };
-        let age = running.iter().map(|query| Some(query.age().as_secs_f64() * 1e3)).collect::<Float64Array>();
-        let sql = running.iter().map(|query| Some(query.sql.as_str())).collect::<StringViewArray>();
-        let shown = RecordBatch::try_from_iter([
-            ("id", number(|query| query.id as i64)),
-            ("age_ms", Arc::new(age) as ArrayRef),
-            ("rows", number(|query| query.rows() as i64)),
-            ("query", Arc::new(sql) as ArrayRef),
-        ]);
-        Ok(Outcome::of("SHOW", shown.map_err(DataFusionError::from)?))
+        let shown = activity::show(&self.analytics.queries, self.analytics.engine().as_deref())?;
+        Ok(Outcome::of("SHOW", shown))
     }
 }
 
@@ -392,7 +585,12 @@ impl Outcome {
     fn of(tag: &'static str, batch: RecordBatch) -> Outcome {
         let schema = batch.schema();
         let rows = futures::stream::once(async { Ok(batch) });
-        Outcome { tag, rows: Box::pin(RecordBatchStreamAdapter::new(schema.clone(), rows)), schema }
+        Outcome {
+            tag,
+            count: None,
+            rows: Box::pin(RecordBatchStreamAdapter::new(schema.clone(), rows)),
+            schema,
+        }
     }
 
     fn nothing(tag: &'static str) -> Outcome {
@@ -400,9 +598,19 @@ impl Outcome {
     }
 }
 
-/// Whether `SHOW` is to show the statements that run.
-pub(crate) fn is_queries(variable: &[ast::Ident]) -> bool {
-    matches!(variable, [word] if word.value.eq_ignore_ascii_case("queries"))
+/// What lists the tables.
+const TABLES: &str = "SELECT table_schema, table_name, table_type FROM information_schema.tables \
+     WHERE table_schema IN ('public', 'keyspace') ORDER BY table_schema DESC, table_name";
+
+/// A statement, or what it stands for: `SHOW TABLES` shows those of users, and not the catalog.
+pub(crate) fn listed(statement: ast::Statement) -> ast::Statement {
+    match statement {
+        ast::Statement::ShowTables { .. } => {
+            let mut parsed = Parser::parse_sql(&GenericDialect {}, TABLES).expect("it is SQL");
+            parsed.remove(0)
+        }
+        other => other,
+    }
 }
 
 /// Rows until the statement is stopped.
@@ -418,7 +626,7 @@ fn stoppable(rows: SendableRecordBatchStream, running: Running) -> SendableRecor
         match next? {
             Ok(batch) => Some((Ok(batch), Some((rows, running)))),
             Err(error) => {
-                running.queries().note_failed();
+                running.queries().note_failed(running.query());
                 Some((Err(error), None))
             }
         }
@@ -432,7 +640,7 @@ enum Work {
     Reads,
     /// Reads tables again and again while it runs.
     ReadsAgain,
-    /// Declares a table, or drops one.
+    /// Declares a table or an index, or drops a table.
     Declares,
 }
 
@@ -444,9 +652,8 @@ fn work_of(plan: &LogicalPlan) -> Result<Work, QueryError> {
             statement.file_type.parse::<Shape>()?;
             return Ok(Work::Declares);
         }
-        LogicalPlan::Ddl(DdlStatement::DropTable(_)) => return Ok(Work::Declares),
-        LogicalPlan::Ddl(DdlStatement::CreateIndex(_)) => {
-            return Err(QueryError::NotYet("CREATE INDEX".to_owned()));
+        LogicalPlan::Ddl(DdlStatement::DropTable(_) | DdlStatement::CreateIndex(_)) => {
+            return Ok(Work::Declares);
         }
         _ => {}
     }

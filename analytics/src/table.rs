@@ -8,11 +8,14 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
 use datafusion::common::stats::Precision;
 use datafusion::common::{Result, Statistics};
-use datafusion::logical_expr::{CreateExternalTable, Expr, TableType};
+use datafusion::logical_expr::{CreateExternalTable, Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
+use super::access::Access;
+use super::condition::{all_of, asked_by};
 use super::declaration::Declaration;
 use super::error::QueryError;
+use super::index::TableIndex;
 use super::scan::{KeyScan, Wanted};
 use super::session::{Current, Store};
 
@@ -20,13 +23,25 @@ use super::session::{Current, Store};
 pub struct KeyTable {
     name: String,
     declaration: Arc<Declaration>,
+    indexes: Arc<[Arc<TableIndex>]>,
     store: Arc<Store>,
 }
 
 impl KeyTable {
     /// A table of this name, of the keys of a store.
     pub fn new(name: String, declaration: Arc<Declaration>, store: Arc<Store>) -> KeyTable {
-        KeyTable { name, declaration, store }
+        KeyTable { name, declaration, indexes: Arc::new([]), store }
+    }
+
+    /// The same table, with these indexes.
+    pub fn with_indexes(&self, indexes: Vec<Arc<TableIndex>>) -> KeyTable {
+        let (name, declaration, store) = (self.name.clone(), self.declaration.clone(), self.store.clone());
+        KeyTable { name, declaration, indexes: indexes.into(), store }
+    }
+
+    /// Its indexes.
+    pub fn indexes(&self) -> &[Arc<TableIndex>] {
+        &self.indexes
     }
 
     /// What it is.
@@ -55,16 +70,30 @@ impl TableProvider for KeyTable {
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+        filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let engine = self.store.engine().ok_or(QueryError::Loading)?;
         let (instant, query) = Current::of(state)?;
         let all = || (0..self.declaration.sources.len()).collect();
         let projection = projection.cloned().unwrap_or_else(all);
-        let planned = instant.plan(self.declaration.database);
-        let wanted = Wanted { declaration: self.declaration.clone(), projection, limit };
-        Ok(Arc::new(KeyScan::new(self.name.clone(), engine, planned, query, wanted)?))
+        let declaration = self.declaration.clone();
+        let conditions = all_of(filters, &declaration.schema);
+        let access = Access::of(&declaration, &conditions, &self.indexes, &engine);
+        let planned = instant.plan(declaration.database, access.needs());
+        let (table, indexes) = (self.name.clone(), self.indexes.clone());
+        let wanted = Wanted { table, declaration, projection, conditions, limit, access, indexes };
+        Ok(Arc::new(KeyScan::new(engine, planned, query, wanted)?))
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let schema = &self.declaration.schema;
+        let of = |filter: &&Expr| match asked_by(filter, schema) {
+            Some(asked) if asked.exact => TableProviderFilterPushDown::Exact,
+            Some(_) => TableProviderFilterPushDown::Inexact,
+            None => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(of).collect())
     }
 
     fn statistics(&self) -> Option<Statistics> {

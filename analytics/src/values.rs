@@ -63,7 +63,8 @@ impl Outcome {
     }
 }
 
-fn values_of(column: &ArrayRef) -> Result<Vec<Value>, QueryError> {
+/// The values of a column.
+pub(crate) fn values_of(column: &ArrayRef) -> Result<Vec<Value>, QueryError> {
     macro_rules! integers {
         ($kind:ty) => {
             column

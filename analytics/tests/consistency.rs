@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use house::{House, ask};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use tarn_analytics::sqlstate;
 use tarn_engine::record::Change;
 
 const ACCOUNTS: usize = 3_000;
@@ -108,6 +109,46 @@ async fn no_sum_is_ever_off() {
         }
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_sum_by_an_index_is_ever_off() {
+    let house = rich().await;
+    let all = (ACCOUNTS as i64 * BALANCE).to_string();
+    beside_writers(&house, async || {
+        let session = house.session();
+        let mut read = 0;
+        for number in 0..queries() {
+            if number % 40 == 0 {
+                ask(&session, "DROP INDEX IF EXISTS by_balance").await.unwrap();
+                ask(&session, "CREATE INDEX by_balance ON account (balance)").await.unwrap();
+            }
+            let order = if number % 2 == 0 { "" } else { "DESC" };
+            let sorted = format!("SELECT id, balance FROM account ORDER BY balance {order} LIMIT 100000");
+            let question = match number % 3 {
+                // All of it by the index.
+                0 => format!("SELECT sum(balance) FROM ({sorted})"),
+                // Rows that move behind the scan or ahead of it, beside all others.
+                1 => "SELECT (SELECT sum(balance) FROM account WHERE balance BETWEEN 300 AND 1000000) + \
+                      (SELECT sum(balance) FROM account WHERE balance < 300)"
+                    .to_owned(),
+                _ => format!(
+                    "SELECT sum(a.balance) FROM ({sorted}) a \
+                     JOIN account b ON a.id = b.id AND a.balance = b.balance"
+                ),
+            };
+            let plan = ask(&session, &format!("EXPLAIN {question}")).await.unwrap().join("\n");
+            read += usize::from(plan.contains("index by_balance"));
+            match ask(&session, &question).await {
+                Ok(sums) => assert_eq!(sums, [all.as_str()], "query {number}: {question}"),
+                Err(error) => assert_eq!(sqlstate(&error), "40001", "query {number}: {error}"),
+            }
+        }
+        assert!(read > queries() / 4, "{read} of {} queries were to read the index", queries());
+    })
+    .await;
+    let statuses = house.engine.indexes();
+    assert!(statuses.iter().all(|index| index.removed == 0), "{statuses:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -267,7 +267,6 @@ async fn sql_does_not_write() {
         "CREATE TABLE copy AS SELECT * FROM flight",
         "CREATE VIEW v AS SELECT 1",
         "SELECT * INTO copy FROM flight",
-        "COPY flight TO 'flight.parquet'",
         "CREATE SCHEMA s",
         "SET datafusion.execution.batch_size = 1",
         "EXPLAIN ANALYZE INSERT INTO flight VALUES ('9', 'x', 1)",

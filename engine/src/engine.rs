@@ -11,9 +11,9 @@ use crate::record::{Batch, Lsn, UnixMs, Write};
 use crate::renewal::Frontier;
 use crate::session::{Exclusive, Latched, Session, World};
 use crate::table::latch::{RwLock, RwLockReadGuard};
-use crate::table::{Freed, Garbage, Readers, Table};
+use crate::table::{Freed, Garbage, Readers, RemsetSize, Table};
 use crate::upheaval::Upheavals;
-use crate::view::{View, ViewError, ViewOptions, Views};
+use crate::view::{ForkedScan, Live, View, ViewError, ViewOptions, Views};
 use crate::watch::Watches;
 use crossbeam_channel::{Receiver, Sender};
 use std::sync::Arc;
@@ -278,6 +278,27 @@ impl Engine {
     /// Opens one view.
     pub fn open_view(&self, options: ViewOptions) -> Result<View, ViewError> {
         Ok(self.open_views(&[options])?.remove(0))
+    }
+
+    /// A database as it is at each moment, without an instant.
+    pub fn live(&self, db: u8) -> Live {
+        let world = self.gates[BACKGROUND].0.read();
+        Live::new(db, world.tables[usize::from(db)].clone(), world.indexes[usize::from(db)].clone())
+    }
+
+    /// Forks a process that counts the entries of a database as of now. Waits until every worker is out of
+    /// the gate. The process is killed when the calling thread ends.
+    ///
+    /// REQUIRES: the caller is not inside the gate.
+    pub fn fork_scan(&self, db: u8) -> std::io::Result<ForkedScan> {
+        let exclusive = self.close_gate();
+        ForkedScan::fork(&exclusive.world().tables[usize::from(db)])
+    }
+
+    /// What is kept for views, counted by a look at every segment.
+    pub fn remset_size(&self, db: u8) -> RemsetSize {
+        let table = self.background().tables[usize::from(db)].clone();
+        table.remset_size()
     }
 
     /// The open views, and what is kept for them.

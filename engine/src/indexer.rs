@@ -87,6 +87,17 @@ impl Engine {
         is_there
     }
 
+    /// An index of a database, as it is now.
+    pub fn index(&self, db: u8, name: &str) -> Option<Arc<Index>> {
+        let background = self.background();
+        background.indexes.get(usize::from(db))?.iter().find(|index| index.name() == name).cloned()
+    }
+
+    /// Whether there is any index.
+    pub fn has_indexes(&self) -> bool {
+        self.background().indexes.iter().any(|of_db| !of_db.is_empty())
+    }
+
     /// All indexes, and how they are doing.
     pub fn indexes(&self) -> Vec<IndexStatus> {
         let indexes = self.background().indexes.clone();

@@ -42,6 +42,6 @@ pub use indexer::IndexError;
 pub use log::{
     Appender, DirectoryStatus, Durable, Group, Log, LogError, LogOptions, LogStatus, OpenError, SyncMode,
 };
-pub use table::{Entry, KeyHash, ScanBudget};
+pub use table::{END, Entry, KeyHash, ScanBudget, VIEWS, Visitor};
 pub use view::{View, ViewOptions};
 pub use watch::Watch;

@@ -566,7 +566,7 @@ fn a_cancelled_view_gives_its_pointers_back_and_reads_no_more() {
     let view = store.engine.open_view(ViewOptions::indexed_of(0, "test")).unwrap();
     let mut scan = view.scan_index(0, NAMES[0], &IndexRange::ALL, Direction::Ascending).unwrap();
     put_number(&store, 0, "key:a", 2);
-    store.engine.views().set_limits(ViewLimits { retained_bytes: 1, age: Duration::ZERO });
+    store.engine.views().set_limits(ViewLimits { retained_bytes: 1, passing_bytes: 0, age: Duration::ZERO });
     // The expirer may be about to do the same.
     for _ in 0..100_000 {
         store.engine.views().enforce_limits();

@@ -15,7 +15,7 @@ use tarn_engine::io::{Clock, ManualClock};
 use tarn_engine::log::Group;
 use tarn_engine::record::{Batch, Change, Kind, Side, Write};
 use tarn_engine::session::Access;
-use tarn_engine::table::{END, KeyHash, ScanBudget};
+use tarn_engine::table::{END, KeyHash, ScanBudget, Visitor};
 use tarn_engine::value::{ImageBuilder, ValueRef, elements_of};
 use tarn_engine::view::{ViewLimits, Views};
 use tarn_engine::{Entry, View, ViewOptions};
@@ -282,7 +282,8 @@ fn what_is_past_a_limit_is_cancelled_and_gives_everything_back() {
     for _ in 0..5_000 {
         store.write_at_random(2_000, &mut random);
     }
-    let limits = |retained_bytes, age| store.views().set_limits(ViewLimits { retained_bytes, age });
+    let limits =
+        |retained_bytes, age| store.views().set_limits(ViewLimits { retained_bytes, passing_bytes: 0, age });
     let mut oldest = store.engine.open_view(ViewOptions::once("checkpoint")).unwrap();
     let mut newer = store.engine.open_view(ViewOptions::pinned("query")).unwrap();
     assert!(oldest.step(&mut |_: &Entry| {}).unwrap().is_some());
@@ -303,6 +304,42 @@ fn what_is_past_a_limit_is_cancelled_and_gives_everything_back() {
     lasting.for_each(|_, _| {}).unwrap();
     store.assert_nothing_kept();
     assert_eq!(store.views().status().cancelled, 2);
+}
+
+#[test]
+fn versions_are_told_from_what_is_in_the_table() {
+    struct Counts(usize, usize);
+    impl Visitor for Counts {
+        fn visit(&mut self, _: &Entry) {
+            self.0 += 1;
+        }
+
+        fn version(&mut self, _: &Entry) {
+            self.1 += 1;
+        }
+    }
+    let store = store();
+    let mut random = SmallRng::seed_from_u64(3);
+    for _ in 0..5_000 {
+        store.write_at_random(2_000, &mut random);
+    }
+    let (mut once, pinned) = {
+        let options = [ViewOptions::once("query"), ViewOptions::pinned("query")];
+        let mut views = store.engine.open_views(&options).unwrap();
+        (views.remove(0), views.remove(0))
+    };
+    for _ in 0..500 {
+        store.write_at_random(2_000, &mut random);
+    }
+    let kept = store.views().status().retained.records;
+    let mut counts = Counts(0, 0);
+    while once.step(&mut counts).unwrap().is_some() {}
+    let mut all = Vec::new();
+    pinned.for_each(|_, entry| all.push(entry.key().to_vec())).unwrap();
+    assert!(kept > 0);
+    assert_eq!((counts.0 + counts.1, counts.1), (all.len(), kept));
+    drop(once);
+    store.assert_nothing_kept();
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::error::Result;
-use crate::experiment::{durability, memory, persistence, recovery, store, throughput, vtc};
+use crate::experiment::{durability, memory, persistence, recovery, store, throughput, vls, vtc};
 use crate::interrupt;
 use crate::process;
 use crate::report::{Report, table};
@@ -92,6 +92,13 @@ enum Experiment {
         #[command(flatten)]
         own: vtc::Options,
     },
+    /// What consistent queries cost, beside queries that read what they happen to meet.
+    Vls {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        own: vls::Options,
+    },
     /// What each model of persistence costs, and how long a start takes from what it left.
     Persistence {
         #[command(flatten)]
@@ -117,6 +124,8 @@ enum Drawn {
     Vtc,
     /// `tarn lab run persistence`
     Persistence,
+    /// `tarn lab run vls`
+    Vls,
 }
 
 /// What a report is told.
@@ -145,6 +154,7 @@ fn report(own: &ReportOptions) -> Result<()> {
         Drawn::Store => store::RESULTS,
         Drawn::Vtc => vtc::RESULTS,
         Drawn::Persistence => persistence::RESULTS,
+        Drawn::Vls => vls::RESULTS,
     };
     let json = own.json.clone().unwrap_or_else(|| results.into());
     let out = own.out.clone().unwrap_or_else(|| Path::new(results).with_extension("html"));
@@ -156,6 +166,7 @@ fn report(own: &ReportOptions) -> Result<()> {
         Drawn::Store => store::report::run(&json, &out, own.quick),
         Drawn::Vtc => vtc::report::run(&json, &out, own.quick),
         Drawn::Persistence => persistence::report::run(&json, &out, own.quick),
+        Drawn::Vls => vls::report::run(&json, &out, own.quick),
     }
 }
 
@@ -221,6 +232,7 @@ fn list() {
     table.add_row(["store", store::QUESTION]);
     table.add_row(["vtc", vtc::QUESTION]);
     table.add_row(["persistence", persistence::QUESTION]);
+    table.add_row(["vls", vls::QUESTION]);
     table.add_row(["snapshots", snapshots::QUESTION]);
     println!("{table}");
 }
@@ -261,6 +273,11 @@ fn run_experiment(experiment: Experiment) -> Result<Conclusion> {
             let (setting, mut report, path) = prepare_cells("persistence", options, persistence::RESULTS)?;
             persistence::run(&setting, &own, &path, &mut report)?;
             finish(&setting, report, 0)
+        }
+        Experiment::Vls { options, own } => {
+            let (setting, mut report, path) = prepare_cells("vls", options, vls::RESULTS)?;
+            let broken = vls::run(&setting, &own, &path, &mut report)?;
+            finish(&setting, report, broken)
         }
         Experiment::Snapshots { own } => {
             let goals_missed = snapshots::run(&own)?;

@@ -174,6 +174,14 @@ impl Drop for Preferred {
     }
 }
 
+/// Lets the calling thread have most of its core's time as long as it lives, beside others that want it too.
+/// Returns whether that was granted.
+pub fn prefer_thread() -> bool {
+    const NICE: i32 = -15;
+    // Nice values are of threads on Linux.
+    rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE).is_ok()
+}
+
 /// Has `chrt` change how the calling thread is scheduled. Returns whether it did.
 fn schedule(words: &[&str]) -> bool {
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();

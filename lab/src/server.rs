@@ -94,6 +94,8 @@ pub struct Plan {
     pub log_dirs: Vec<PathBuf>,
     /// Whether the log is kept short while the server runs. Only Tarn is told.
     pub compacts: bool,
+    /// The port where it speaks PostgreSQL's protocol; 0: none, and it has no SQL. Only Tarn is told.
+    pub sql_port: u16,
     /// More directives, each with its value.
     pub directives: Vec<(&'static str, String)>,
 }
@@ -110,6 +112,7 @@ impl Plan {
             threads: 1,
             log_dirs: Vec::new(),
             compacts: false,
+            sql_port: 0,
             directives: Vec::new(),
         }
     }
@@ -153,7 +156,8 @@ impl Plan {
             push(directive, &[value.as_str()]);
         }
         if self.product == Product::Tarn {
-            words.splice(0..0, ["serve", "--sql-port", "0"].map(str::to_owned));
+            let port = self.sql_port.to_string();
+            words.splice(0..0, ["serve", "--sql-port", &port].map(str::to_owned));
         }
         words
     }

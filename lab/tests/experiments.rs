@@ -90,3 +90,31 @@ fn recovery_runs_small() {
         assert_eq!(run["parameters"]["cold"], run["figures"]["device_bytes_per_s"] != 0.0);
     }
 }
+
+#[test]
+fn vls_runs_small() {
+    let runs = runs("vls", &["--seconds", "0.02"]);
+    let of =
+        |part: &str| runs.iter().filter(move |run| run["parameters"]["part"] == part).collect::<Vec<_>>();
+    for run in of("alone") {
+        let variants = run["figures"]["variants"].as_array().unwrap();
+        assert!(variants.len() >= 2);
+        for variant in variants {
+            assert!(variant["turns"][0]["rows_per_s"].as_f64().unwrap() > 0.0, "{variant}");
+        }
+    }
+    for run in of("remset") {
+        assert_eq!(run["figures"]["remset"]["left"], 0);
+    }
+    for run in of("opening") {
+        let opening = &run["figures"]["opening"];
+        assert!(opening["asked"].as_u64().unwrap() > 0 && opening["stale"] == 0, "{opening}");
+    }
+    for run in of("references") {
+        for reference in run["figures"]["references"].as_array().unwrap() {
+            assert!(reference["seconds"][0].as_f64().unwrap() > 0.0, "{reference}");
+        }
+    }
+    let parts = ["alone", "updates", "latency", "remset", "masks", "opening", "references"];
+    assert!(runs.is_empty() || parts.iter().all(|part| !of(part).is_empty()));
+}

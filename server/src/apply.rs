@@ -81,8 +81,11 @@ fn set_expiry_cycle(store: &Store, hz: u32) {
 }
 
 fn set_view_limits(store: &Store, config: &Config) {
-    let retained_bytes = config.view_memory_limit_bytes;
-    store.engine.views().set_limits(ViewLimits { retained_bytes, age: Duration::ZERO });
+    store.engine.views().set_limits(ViewLimits {
+        retained_bytes: config.view_memory_limit_bytes,
+        passing_bytes: config.analytics_max_memory_bytes,
+        age: Duration::ZERO,
+    });
 }
 
 fn set_compaction(store: &Store, config: &Config) {

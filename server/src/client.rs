@@ -6,6 +6,7 @@ use crate::command::Flags;
 use crate::config::AppendFsync;
 use crate::error::CommandError;
 use crate::saver::Ticket;
+use crate::search::Searching;
 use crate::shared::Shared;
 use crate::sql::Asked;
 use crate::transaction::{Transaction, Watching};
@@ -72,6 +73,8 @@ pub struct Client {
     pub save: Option<Ticket>,
     /// The statement of SQL that it waits for.
     pub asked: Option<Box<dyn Asked>>,
+    /// The command of search that it waits for.
+    pub searching: Option<Box<dyn Searching>>,
     /// The newest change that it made, or was told of.
     pub seen: Lsn,
 }
@@ -92,6 +95,7 @@ impl Client {
             denies_waiting: false,
             save: None,
             asked: None,
+            searching: None,
             seen: Lsn::ZERO,
         }
     }

@@ -47,6 +47,7 @@ pub mod rdb;
 pub mod rdb_file;
 pub mod rounds;
 pub mod saver;
+pub mod search;
 pub mod serve;
 pub mod shared;
 pub mod slowlog;

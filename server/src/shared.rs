@@ -10,6 +10,7 @@ use crate::live::Live;
 use crate::pause::Pause;
 use crate::rates::Rates;
 use crate::saver::Saver;
+use crate::search::Search;
 use crate::slowlog::SlowLog;
 use crate::sql::Sql;
 use crate::stats::Stats;
@@ -118,6 +119,7 @@ pub struct Shared {
     pub backups: Arc<Backups>,
     store: OnceLock<Store>,
     sql: OnceLock<Arc<dyn Sql>>,
+    search: OnceLock<Arc<dyn Search>>,
     stopping: AtomicBool,
     /// Whether the server takes a checkpoint before it ends.
     saves_at_end: AtomicBool,
@@ -160,6 +162,7 @@ impl Shared {
             backups: Arc::default(),
             store: OnceLock::new(),
             sql: OnceLock::new(),
+            search: OnceLock::new(),
             stopping: AtomicBool::new(false),
             saves_at_end: AtomicBool::new(false),
             loading: Progress::default(),
@@ -186,6 +189,17 @@ impl Shared {
         debug_assert!(is_first, "SQL is answered by one");
     }
 
+    /// Who answers the commands `FT.*`, if anybody does.
+    pub fn search(&self) -> Option<&Arc<dyn Search>> {
+        self.search.get()
+    }
+
+    /// Names who answers the commands `FT.*`; to be called once.
+    pub fn set_search(&self, search: Arc<dyn Search>) {
+        let is_first = self.search.set(search).is_ok();
+        debug_assert!(is_first, "search is answered by one");
+    }
+
     /// The engine, once it is loaded.
     pub fn engine(&self) -> Option<&Engine> {
         self.store.get().map(|store| &*store.engine)
@@ -194,6 +208,7 @@ impl Shared {
     /// Opens the doors: the data is loaded.
     pub fn set_store(&self, store: Store) {
         assert!(self.store.set(store).is_ok(), "a server loads its data once");
+        self.sql().into_iter().for_each(|sql| sql.store_is_there());
     }
 
     /// Up to which `Lsn` replies may reveal changes: all, unless the mode is `always`.

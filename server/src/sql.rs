@@ -7,6 +7,12 @@ use std::fmt;
 pub trait Sql: Send + Sync {
     /// Asks for a statement, and returns at once.
     fn ask(&self, statement: &str) -> Box<dyn Asked>;
+
+    /// The data have been loaded: the indexes of declared tables can be built.
+    fn store_is_there(&self);
+
+    /// What `INFO analytics` shows, each with its name.
+    fn figures(&self) -> Vec<(&'static str, u64)>;
 }
 
 /// A statement that was asked. Dropping it stops the statement.
@@ -22,6 +28,8 @@ pub struct Answer {
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Vec<Cell>>,
+    /// What is to be told besides, such as values that could not be read.
+    pub warning: Option<String>,
 }
 
 /// A value of a row.

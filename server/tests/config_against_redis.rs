@@ -123,7 +123,7 @@ fn tarn_config(store: &ConfigStore, pattern: &str) -> BTreeMap<String, String> {
 }
 
 /// Directives that Redis does not have.
-const ONLY_TARN: [&str; 19] = [
+const ONLY_TARN: [&str; 20] = [
     "analytics-max-memory",
     "analytics-threads",
     "checkpoint-format",
@@ -140,6 +140,7 @@ const ONLY_TARN: [&str; 19] = [
     "metrics-port",
     "serve-while-loading",
     "snapshot-algorithm",
+    "sql-export-dir",
     "sql-port",
     "threads",
     "view-memory-limit",

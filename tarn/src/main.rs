@@ -9,6 +9,7 @@ mod import;
 mod log;
 mod remote;
 mod restore;
+mod search;
 mod sql;
 mod transfer;
 

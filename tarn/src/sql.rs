@@ -1,7 +1,9 @@
 //! SQL beside the server: the threads that run queries, and the clients of PostgreSQL's protocol.
 
+use crate::search::Seeker;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use tarn_analytics::{Analytics, AnalyticsOptions, QueryError, Value, WireOptions, sqlstate};
@@ -16,6 +18,9 @@ use tokio::task::JoinHandle;
 /// The port that is taken if none is named, and given up if it is not free.
 const PORT_DEFAULT: u16 = 5433;
 
+/// How long the start of a connection may take.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+
 /// Why SQL cannot be served.
 #[derive(Debug, Error)]
 pub enum SqlError {
@@ -25,6 +30,9 @@ pub enum SqlError {
     /// What has been declared cannot be read.
     #[error(transparent)]
     Declarations(#[from] QueryError),
+    /// There is nowhere to write files to.
+    #[error("sql-export-dir {0} is no directory; make it, or leave the setting out")]
+    ExportDirectory(String),
     /// The system refused a thread.
     #[error("cannot start the threads for SQL: {0}")]
     System(#[from] std::io::Error),
@@ -51,9 +59,14 @@ impl Sql {
             Err(error) if config.sql_port == PORT_DEFAULT => (Vec::new(), Some(error)),
             Err(error) => return Err(error.into()),
         };
+        let export_directory = config.sql_export_path();
+        if let Some(path) = export_directory.as_ref().filter(|path| !path.is_dir()) {
+            return Err(SqlError::ExportDirectory(path.display().to_string()));
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(config.analytics_threads)
             .thread_name("tarn-sql")
+            .thread_stack_size(tarn_analytics::STACK_BYTES)
             .on_thread_start(tarn_analytics::give_way)
             .enable_all()
             .build()?;
@@ -62,6 +75,7 @@ impl Sql {
             memory_bytes: config.analytics_max_memory_bytes,
             threads: config.analytics_threads,
             directory: Some(config.dir.clone()),
+            export_directory,
         };
         let analytics = runtime.block_on(Analytics::open(options))?;
         let clients_max = config.maxclients;
@@ -80,13 +94,22 @@ impl Sql {
             handle: self.runtime.handle().clone(),
             analytics: self.analytics.clone(),
         }));
+        server.set_search(Arc::new(Seeker {
+            handle: self.runtime.handle().clone(),
+            analytics: self.analytics.clone(),
+        }));
         let (of_store, of_config) = (Arc::downgrade(server), server.clone());
         self.analytics.read_from(move || Some(of_store.upgrade()?.store()?.engine.clone()));
+        self.analytics.make_indexes();
         let login = move || {
             let password = of_config.config.snapshot().requirepass.clone();
             (!password.is_empty()).then_some(password)
         };
-        let options = WireOptions { login: Arc::new(login), connections_max: self.clients_max };
+        let options = WireOptions {
+            login: Arc::new(login),
+            connections_max: self.clients_max,
+            start_patience: START_PATIENCE,
+        };
         let serving = tarn_analytics::serve(self.analytics, self.listeners, options);
         self.runtime.spawn(async move {
             if let Err(error) = serving.await {
@@ -113,9 +136,17 @@ impl tarn_server::sql::Sql for Asker {
             let outcome = session.run(&statement, None).await?;
             let (columns, rows) = outcome.collect(ANSWER_BYTES_MAX).await?;
             let rows = rows.into_iter().map(|row| row.into_iter().map(cell_of).collect()).collect();
-            Ok(Answer { columns, rows })
+            Ok(Answer { columns, rows, warning: session.warning() })
         });
         Box::new(Answering(answering))
+    }
+
+    fn store_is_there(&self) {
+        self.analytics.make_indexes();
+    }
+
+    fn figures(&self) -> Vec<(&'static str, u64)> {
+        self.analytics.figures()
     }
 }
 

@@ -9,9 +9,11 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
 
 /// Bytes of a message before the client may ask anything.
 const STARTING_BYTES_MAX: usize = 10_000;
@@ -46,12 +48,32 @@ pub struct Bounded<S> {
     inner: S,
     bound: Bound,
     heads: Heads,
+    /// How long a client may take nothing of what it has asked for: what is read for it lasts that long.
+    patience: Duration,
+    /// Ends the wait for a client that takes nothing now.
+    waits: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Bounded<S> {
     /// A socket of which nothing was read yet.
-    pub fn new(inner: S, bound: Bound) -> Bounded<S> {
-        Bounded { inner, bound, heads: Heads::default() }
+    pub fn new(inner: S, bound: Bound, patience: Duration) -> Bounded<S> {
+        Bounded { inner, bound, heads: Heads::default(), patience, waits: None }
+    }
+
+    /// Gives up a client that has taken nothing for too long.
+    fn unless_stalled<T>(
+        &mut self,
+        polled: Poll<io::Result<T>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.waits = None;
+            return polled;
+        }
+        let patience = self.patience;
+        let waits = self.waits.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        ready!(waits.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing of its answer")))
     }
 }
 
@@ -120,11 +142,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, bytes)
+        let polled = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.unless_stalled(polled, cx)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
+        let polled = Pin::new(&mut self.inner).poll_flush(cx);
+        self.unless_stalled(polled, cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -161,6 +185,15 @@ mod tests {
             assert!(all.chunks(pieces).all(|piece| heads.look(piece, 400).is_ok()), "pieces of {pieces}");
             assert!(heads.look(&message(b'Q', 397), 400).is_err());
         }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_nothing_is_given_up() {
+        use tokio::io::AsyncWriteExt;
+        let (near, _far) = tokio::io::duplex(10);
+        let mut bounded = Bounded::new(near, Bound::default(), Duration::from_millis(50));
+        let error = bounded.write_all(&[0; 100]).await.expect_err("nobody reads");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]

@@ -1,17 +1,25 @@
 //! PostgreSQL's wire protocol, so that its clients connect unchanged.
 //!
 //! ```text
-//!   accept ─ start-up, password ─ statements ─┬─ BEGIN, COMMIT, SHOW QUERIES …   service.rs
-//!                                             ├─ SET, SHOW, cursors              a library
+//!   accept ─ start-up, password ─ statements ─┬─ BEGIN, COMMIT, SAVEPOINT …      blocks.rs
+//!                                             ├─ SET, SHOW …                     set.rs
 //!                                             └─ queries, declarations           session.rs
 //! ```
 //!
-//! The protocol, the catalog that clients ask for, cursors and settings are libraries' work; ours are the
-//! instant of a statement or a block, what is refused, and the codes of errors.
+//! The protocol, the catalog that clients ask for, and cursors are libraries' work; ours are the instant of a
+//! statement or a block, settings, what is refused, what a client may keep, and the codes of errors.
 
+mod absent;
+mod blocks;
 mod bounded;
+mod kept;
+mod names;
+mod noticing;
+mod read;
 mod reply;
+mod rewrite;
 mod service;
+mod set;
 mod startup;
 
 use std::io;
@@ -23,7 +31,7 @@ use bounded::{Bound, Bounded};
 use datafusion_postgres::pgwire::api::{
     ClientInfo, DefaultClient, ErrorHandler, PgWireConnectionState, PgWireServerHandlers,
 };
-use datafusion_postgres::pgwire::messages::response::{GssEncResponse, SslResponse};
+use datafusion_postgres::pgwire::messages::response::{GssEncResponse, SslResponse, TransactionStatus};
 use datafusion_postgres::pgwire::messages::{
     PgWireBackendMessage, PgWireFrontendMessage, SslNegotiationMetaMessage,
 };
@@ -34,6 +42,7 @@ use tokio::sync::Semaphore;
 use tokio_util::codec::Framed;
 
 use super::session::Analytics;
+use super::settings::IDLE_IN_BLOCK;
 use service::Handlers;
 pub use startup::Login;
 use startup::Sessions;
@@ -41,8 +50,8 @@ use startup::Sessions;
 /// The priority of queries: a tenth of what others get where there is not enough for all.
 const PRIORITY: i32 = 10;
 
-/// How long the start of a connection may take.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a client may take nothing of its answer.
+const STALL_PATIENCE: Duration = Duration::from_secs(600);
 
 /// How clients are served.
 #[derive(Clone)]
@@ -51,6 +60,8 @@ pub struct WireOptions {
     pub login: Login,
     /// How many may be connected at once; more are refused.
     pub connections_max: usize,
+    /// How long the start of a connection may take.
+    pub start_patience: Duration,
 }
 
 /// Serves clients of these sockets, for ever.
@@ -72,18 +83,21 @@ pub async fn serve(
                 match listener.accept().await {
                     Ok((socket, _)) => {
                         let Ok(permit) = free.clone().try_acquire_owned() else {
+                            analytics.connections().refuse();
                             tracing::warn!("A client of SQL was refused: there are as many as may be");
                             continue;
                         };
+                        let connected = analytics.connections().accept();
                         let bound = Bound::default();
                         let handlers =
                             Handlers::new(&analytics, &sessions, options.login.clone(), bound.clone());
+                        let patience = tokio::time::Instant::now() + options.start_patience;
                         tokio::spawn(async move {
                             // A client that goes away in the middle of something is nobody's trouble.
-                            if let Err(error) = talk(socket, handlers, bound).await {
+                            if let Err(error) = talk(socket, handlers, bound, patience).await {
                                 tracing::debug!("A client of SQL is gone: {error}");
                             }
-                            drop(permit);
+                            drop((permit, connected));
                         });
                     }
                     Err(error) => {
@@ -108,33 +122,59 @@ pub fn give_way() {
 }
 
 /// Talks to a client until one of both ends it.
-async fn talk(socket: TcpStream, handlers: Handlers, bound: Bound) -> io::Result<()> {
+async fn talk(
+    socket: TcpStream,
+    handlers: Handlers,
+    bound: Bound,
+    patience: tokio::time::Instant,
+) -> io::Result<()> {
     let address = socket.peer_addr()?;
     socket.set_nodelay(true)?;
     let codec = PgWireMessageServerCodec::new(DefaultClient::new(address, false));
-    let mut socket = Framed::new(Bounded::new(socket, bound), codec);
-    let patience = tokio::time::Instant::now() + START_PATIENCE;
+    let mut socket = Framed::new(Bounded::new(socket, bound, STALL_PATIENCE), codec);
     refuse_encryption(&mut socket, patience).await?;
     let (startup, cancel) = (handlers.startup_handler(), handlers.cancel_handler());
     let (simple, extended) = (handlers.simple_query_handler(), handlers.extended_query_handler());
     let (copy, errors) = (handlers.copy_handler(), handlers.error_handler());
+    // Messages have come whose end, a `Sync`, has not.
+    let mut is_midway = false;
     loop {
         let is_starting = matches!(
             socket.state(),
             PgWireConnectionState::AwaitingStartup | PgWireConnectionState::AuthenticationInProgress
         );
-        let message = match is_starting {
-            true => tokio::time::timeout_at(patience, socket.next()).await.unwrap_or(None),
-            false => socket.next().await,
+        let until = match is_starting {
+            true => Some(patience),
+            // What is read lasts until the block ends, or what was begun.
+            false if is_midway || socket.transaction_status() != TransactionStatus::Idle => {
+                set::time_of(socket.metadata(), IDLE_IN_BLOCK).map(|time| tokio::time::Instant::now() + time)
+            }
+            false => None,
+        };
+        let message = match until {
+            Some(until) => match tokio::time::timeout_at(until, socket.next()).await {
+                Ok(message) => message,
+                Err(_) if is_starting => return Ok(()),
+                Err(_) => {
+                    let message = "terminating connection due to idle-in-transaction timeout";
+                    return process_error(&mut socket, reply::coded("25P03", message), is_midway).await;
+                }
+            },
+            None => socket.next().await,
         };
         let Some(message) = message.transpose().map_err(io::Error::other)? else { return Ok(()) };
         if matches!(message, PgWireFrontendMessage::Terminate(_)) {
             return Ok(());
         }
         let is_extended = message.is_extended_query();
+        is_midway = is_extended && !matches!(message, PgWireFrontendMessage::Sync(_));
+        let seen = handlers.see(&message, &socket);
         let (startup, simple, extended) = (startup.clone(), simple.clone(), extended.clone());
-        let done =
-            process_message(message, &mut socket, startup, simple, extended, copy.clone(), cancel.clone());
+        let done = async {
+            seen?;
+            process_message(message, &mut socket, startup, simple, extended, copy.clone(), cancel.clone())
+                .await
+        };
         if let Err(mut error) = done.await {
             errors.on_error(&socket, &mut error);
             process_error(&mut socket, error, is_extended).await?;

@@ -2,44 +2,48 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use datafusion::common::ParamValues;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::prelude::SessionContext;
-use datafusion::sql::parser::{DFParser, Statement as AnyStatement};
-use datafusion::sql::sqlparser::ast::Statement;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::parser::Statement as AnyStatement;
+use datafusion::sql::sqlparser::ast::{Declare, Statement};
 use datafusion_postgres::arrow_pg::datatypes::arrow_schema_to_pg_fields;
+use datafusion_postgres::arrow_pg::datatypes::df::deserialize_parameters_with_server_types;
 use datafusion_postgres::hooks::cursor::CursorStatementHook;
-use datafusion_postgres::hooks::set_show::SetShowHook;
 use datafusion_postgres::hooks::transactions::TransactionStatementHook;
 use datafusion_postgres::hooks::{HookClient, QueryHook};
 use datafusion_postgres::pgwire::api::portal::{Format, Portal};
-use datafusion_postgres::pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler};
-use datafusion_postgres::pgwire::api::results::{FieldInfo, Response};
-use datafusion_postgres::pgwire::api::stmt::QueryParser;
+use datafusion_postgres::pgwire::api::query::{
+    ExtendedQueryHandler, SimpleQueryHandler, send_execution_response, send_query_response,
+    send_ready_for_query,
+};
+use datafusion_postgres::pgwire::api::results::{FieldInfo, Response, Tag};
+use datafusion_postgres::pgwire::api::stmt::{QueryParser, StoredStatement};
 use datafusion_postgres::pgwire::api::store::PortalStore;
 use datafusion_postgres::pgwire::api::{
-    ClientInfo, ClientPortalStore, ErrorHandler, PgWireServerHandlers, Type,
+    ClientInfo, ClientPortalStore, ErrorHandler, PgWireConnectionState, PgWireServerHandlers, Type,
 };
 use datafusion_postgres::pgwire::error::{PgWireError, PgWireResult};
-use datafusion_postgres::pgwire::messages::PgWireBackendMessage;
-use datafusion_postgres::pgwire::messages::response::TransactionStatus;
+use datafusion_postgres::pgwire::messages::extendedquery::Execute;
+use datafusion_postgres::pgwire::messages::response::{EmptyQueryResponse, TransactionStatus};
+use datafusion_postgres::pgwire::messages::simplequery::Query;
+use datafusion_postgres::pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 use datafusion_postgres::pgwire::types::format::FormatOptions;
-use datafusion_postgres::{DfSessionService, Parser};
-use futures::{FutureExt, Sink};
-use parking_lot::Mutex;
+use futures::{Sink, SinkExt};
 
+use super::blocks::{Blocks, failed_block};
 use super::bounded::Bound;
+use super::kept::Kept;
+use super::noticing::Noticing;
+use super::read::{Known, Stored};
 use super::reply::{coded, recode, refusal, response};
+use super::set::{Settings, time_of};
 use super::startup::{Login, Sessions, Startup};
+use super::{absent, names, read, rewrite};
 use crate::error::QueryError;
-use crate::session::{Analytics, Outcome, Session, is_queries};
-
-/// A statement as the library keeps it: its text, and what was read of it.
-type Stored = (String, Option<(Statement, LogicalPlan)>);
+use crate::session::{Analytics, Session};
+use crate::settings::STATEMENT;
 
 /// What answers a connection.
 pub struct Handlers {
@@ -83,6 +87,44 @@ impl PgWireServerHandlers for Handlers {
     }
 }
 
+impl Handlers {
+    /// Sees a message before it is processed: what the connection keeps is counted.
+    pub fn see<C>(&self, message: &PgWireFrontendMessage, client: &C) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore,
+        C::PortalStore: PortalStore,
+    {
+        let kept = &self.service.kept;
+        if !matches!(client.state(), PgWireConnectionState::ReadyForQuery) {
+            return Ok(());
+        }
+        match message {
+            PgWireFrontendMessage::Parse(parse) => {
+                kept.statement(parse.name.as_deref().unwrap_or_default(), parse.query.len())
+            }
+            PgWireFrontendMessage::Bind(bind) => {
+                let bytes = bind.parameters.iter().flatten().map(|parameter| parameter.len()).sum();
+                kept.portal(bind.portal_name.as_deref().unwrap_or_default(), bytes)
+            }
+            PgWireFrontendMessage::Close(close) => {
+                let name = close.name.as_deref().unwrap_or_default();
+                match close.target_type {
+                    b'S' => kept.close_statement(name),
+                    _ => kept.close_portal(name),
+                }
+                Ok(())
+            }
+            // A portal ends with its transaction, and outside of a block that is here.
+            PgWireFrontendMessage::Sync(_) if client.transaction_status() == TransactionStatus::Idle => {
+                kept.close_portals();
+                client.portal_store().clear_portals();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Gives errors their codes.
 struct Coding;
 
@@ -94,62 +136,180 @@ impl ErrorHandler for Coding {
 
 /// Runs the statements of a connection.
 struct Service {
-    inner: Arc<DfSessionService>,
     parser: Arc<OurParser>,
     session: Arc<Session>,
-    /// How the rows of the portal that runs are wanted.
-    format: Arc<Mutex<Format>>,
+    blocks: Blocks,
+    settings: Arc<Settings>,
+    kept: Arc<Kept>,
+}
+
+/// What a statement runs with, when it was prepared before.
+struct Prepared<'p> {
+    plan: &'p LogicalPlan,
+    parameters: ParamValues,
+    format: &'p Format,
 }
 
 impl Service {
     fn new(session: Arc<Session>) -> Service {
-        let format = Arc::new(Mutex::new(Format::UnifiedText));
-        let hooks: Vec<Arc<dyn QueryHook>> = vec![
-            Arc::new(Blocks(session.clone())),
-            Arc::new(CursorStatementHook),
-            Arc::new(SetShowHook),
-            Arc::new(TransactionStatementHook),
-            Arc::new(Queries { session: session.clone(), format: format.clone() }),
-        ];
-        let inner = Arc::new(DfSessionService::new_with_hooks(session.context().clone(), hooks));
-        let parser = Arc::new(OurParser { inner: inner.query_parser(), session: session.clone() });
-        Service { inner, parser, session, format }
+        let kept = Arc::new(Kept::default());
+        let settings = Arc::new(Settings::new(kept.clone()));
+        let blocks = Blocks::new(session.clone(), settings.clone(), kept.clone());
+        let parser = Arc::new(OurParser { session: session.clone() });
+        Service { parser, session, blocks, settings, kept }
+    }
+
+    /// Answers a statement.
+    async fn answer(
+        &self,
+        statement: &Known,
+        prepared: Option<Prepared<'_>>,
+        client: &mut dyn HookClient,
+    ) -> PgWireResult<Response> {
+        let statement = match statement {
+            Known::Sql(statement) => &**statement,
+            Known::Ours(text, statement) => {
+                if client.transaction_status() == TransactionStatus::Error {
+                    return Err(failed_block());
+                }
+                let ran = self.session.run_parsed(text, (**statement).clone(), timeout(client)).await;
+                return response(ran.map_err(refusal)?, &Format::UnifiedText, options_of(client));
+            }
+        };
+        if let Some(answer) = self.blocks.see(statement, client) {
+            return answer;
+        }
+        if let Statement::Declare { stmts } = statement {
+            return self.declare(stmts, prepared, client).await;
+        }
+        if let Some(outcome) = self.session.aside(statement) {
+            return response(outcome.map_err(refusal)?, &Format::UnifiedText, options_of(client));
+        }
+        if let Some(answer) = self.settings.answer(statement, client).await {
+            return answer;
+        }
+        let context = self.session.context();
+        if let Some(answer) = CursorStatementHook.handle_simple_query(statement, context, client).await {
+            return answer;
+        }
+        if let Some(answer) = TransactionStatementHook.handle_simple_query(statement, context, client).await {
+            return answer;
+        }
+        self.query(statement, prepared, client).await
+    }
+
+    async fn query(
+        &self,
+        statement: &Statement,
+        prepared: Option<Prepared<'_>>,
+        client: &mut dyn HookClient,
+    ) -> PgWireResult<Response> {
+        let (text, timeout, options) = (statement.to_string(), timeout(client), options_of(client));
+        let Some(prepared) = prepared else {
+            let parsed = |statement: &Statement| AnyStatement::Statement(Box::new(statement.clone()));
+            let mut ran = self.session.run_parsed(&text, parsed(statement), timeout).await;
+            if ran.is_err()
+                && let Some(nothing) = absent::answer_of_none(statement)
+            {
+                ran = self.session.run_parsed(&text, parsed(&nothing), timeout).await;
+            }
+            return response(ran.map_err(refusal)?, &Format::UnifiedText, options);
+        };
+        let plan = with_parameters(prepared.plan, &prepared.parameters)?;
+        let ran = self.session.run_planned(&text, plan, timeout).await;
+        response(ran.map_err(refusal)?, prepared.format, options)
+    }
+
+    /// Opens cursors.
+    async fn declare(
+        &self,
+        declared: &[Declare],
+        prepared: Option<Prepared<'_>>,
+        client: &mut dyn HookClient,
+    ) -> PgWireResult<Response> {
+        let [declared] = declared else { return Err(coded("42601", "one cursor at a time, please")) };
+        let (Some(name), Some(query)) = (declared.names.first(), &declared.for_query) else {
+            return Err(coded("42601", "a cursor has a name and a query"));
+        };
+        let query = Statement::Query(query.clone());
+        let plan = match prepared {
+            Some(prepared) => with_parameters(prepared.plan, &prepared.parameters)?,
+            None => read::plan(&self.session, &query).await?,
+        };
+        let text = query.to_string();
+        self.kept.portal(&name.value, text.len())?;
+        let outcome = self.session.open_cursor(&text, plan.clone()).await.map_err(refusal)?;
+        let Response::Query(rows) = response(outcome, &Format::UnifiedText, options_of(client))? else {
+            return Err(coded("42601", "a cursor is for a query"));
+        };
+        let stored: StoredStatement<Stored> =
+            StoredStatement::new(name.value.clone(), (text, Some((query, plan))), Vec::new());
+        let portal = Portal::new_cursor(name.value.clone(), Arc::new(stored));
+        portal.start(rows).await;
+        client.portal_store().put_portal(Arc::new(portal));
+        Ok(Response::Execution(Tag::new("DECLARE CURSOR")))
     }
 }
 
-/// The statements of a text that has some which only our tables know; `None` if it has none.
-fn declarations(text: &str) -> Option<Vec<AnyStatement>> {
-    let has_word = |word: &str| {
-        let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
-        words.into_iter().any(|other| other.eq_ignore_ascii_case(word))
-    };
-    if !has_word("external") {
-        return None;
-    }
-    let statements = DFParser::parse_sql_with_dialect(text, &PostgreSqlDialect {}).ok()?;
-    let declares = |statement: &AnyStatement| matches!(statement, AnyStatement::CreateExternalTable(_));
-    statements.iter().any(declares).then(|| statements.into())
+fn with_parameters(plan: &LogicalPlan, parameters: &ParamValues) -> PgWireResult<LogicalPlan> {
+    plan.clone().replace_params_with_values(parameters).map_err(|error| refusal(QueryError::from(error)))
 }
 
 #[async_trait]
 impl SimpleQueryHandler for Service {
-    async fn do_query<C>(&self, client: &mut C, query: &str) -> PgWireResult<Vec<Response>>
+    async fn on_query<C>(&self, client: &mut C, query: Query) -> PgWireResult<()>
     where
         C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
         C::PortalStore: PortalStore,
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        let Some(statements) = declarations(query) else {
-            return SimpleQueryHandler::do_query(&*self.inner, client, query).await;
-        };
-        let mut responses = Vec::new();
-        for statement in statements {
-            let outcome =
-                self.session.run_parsed(query, statement, timeout(client)).await.map_err(refusal)?;
-            responses.push(text(outcome, client)?);
+        if !matches!(client.state(), PgWireConnectionState::ReadyForQuery) {
+            return Err(PgWireError::NotReadyForQuery);
         }
-        Ok(responses)
+        client.set_state(PgWireConnectionState::QueryInProgress);
+        let client = &mut Noticing::new(client, &self.session);
+        let statements = read::read(&query.query)?;
+        if statements.is_empty() {
+            client.feed(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new())).await?;
+        }
+        // What a statement began stands, also when one behind it fails.
+        for statement in statements {
+            let status = match self.answer(&statement, None, client).await? {
+                Response::Query(rows) => {
+                    send_query_response(client, rows, true).await?;
+                    continue;
+                }
+                Response::Execution(tag) => {
+                    send_execution_response(client, tag).await?;
+                    continue;
+                }
+                Response::TransactionStart(tag) => {
+                    send_execution_response(client, tag).await?;
+                    TransactionStatus::Transaction
+                }
+                Response::TransactionEnd(tag) => {
+                    send_execution_response(client, tag).await?;
+                    TransactionStatus::Idle
+                }
+                Response::Error(error) => return Err(PgWireError::UserError(error)),
+                _ => return Err(coded("0A000", "COPY is not there")),
+            };
+            client.set_transaction_status(status);
+        }
+        client.set_state(PgWireConnectionState::ReadyForQuery);
+        send_ready_for_query(client, client.transaction_status()).await
+    }
+
+    async fn do_query<C>(&self, _: &mut C, _: &str) -> PgWireResult<Vec<Response>>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        // All that the library would do here is done above.
+        Err(PgWireError::NotReadyForQuery)
     }
 }
 
@@ -162,12 +322,22 @@ impl ExtendedQueryHandler for Service {
         self.parser.clone()
     }
 
-    async fn do_query<C>(
-        &self,
-        client: &mut C,
-        portal: &Portal<Stored>,
-        max_rows: usize,
-    ) -> PgWireResult<Response>
+    async fn on_execute<C>(&self, client: &mut C, message: Execute) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Stored>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        self._on_execute(&mut Noticing::new(client, &self.session), message).await?;
+        // The library takes a failed block for one that stays so until its end.
+        if self.blocks.take_gone_back() {
+            client.set_transaction_status(TransactionStatus::Transaction);
+        }
+        Ok(())
+    }
+
+    async fn do_query<C>(&self, client: &mut C, portal: &Portal<Stored>, _: usize) -> PgWireResult<Response>
     where
         C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
         C::PortalStore: PortalStore<Statement = Stored>,
@@ -175,30 +345,22 @@ impl ExtendedQueryHandler for Service {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let (text, read) = &portal.statement.statement;
-        if read.is_none() && declarations(text).is_some() {
-            let mut responses = SimpleQueryHandler::do_query(self, client, text).await?;
-            return responses.pop().ok_or_else(|| coded("42601", "there is no statement"));
-        }
-        *self.format.lock() = portal.result_column_format.clone();
-        ExtendedQueryHandler::do_query(&*self.inner, client, portal, max_rows).await
+        let Some((statement, plan)) = read else {
+            let statement = read::read(text)?.pop().ok_or_else(|| coded("42601", "there is no statement"))?;
+            return self.answer(&statement, None, client).await;
+        };
+        let (inferred, wire) = read::parameter_types(plan)?;
+        let inferred: Vec<_> = inferred.iter().map(Option::as_ref).collect();
+        let wire: Vec<_> = wire.iter().map(Some).collect();
+        let parameters = deserialize_parameters_with_server_types(portal, &inferred, &wire)?;
+        let prepared = Prepared { plan, parameters, format: &portal.result_column_format };
+        self.answer(&Known::Sql(Box::new(statement.clone())), Some(prepared), client).await
     }
 }
 
 /// Reads what is sent to be run later.
 pub struct OurParser {
-    inner: Arc<Parser>,
     session: Arc<Session>,
-}
-
-impl OurParser {
-    /// The columns of a query.
-    fn columns_of(&self, query: &str, format: Option<&Format>) -> PgWireResult<Vec<FieldInfo>> {
-        let state = self.session.context().state();
-        // Planning asks only for what is in memory, so it is there at once.
-        let planned = state.create_logical_plan(query).now_or_never();
-        let Some(Ok(plan)) = planned else { return Ok(Vec::new()) };
-        arrow_schema_to_pg_fields(plan.schema().as_arrow(), format.unwrap_or(&Format::UnifiedText), None)
-    }
 }
 
 #[async_trait]
@@ -214,147 +376,49 @@ impl QueryParser for OurParser {
     where
         C: ClientInfo + Unpin + Send + Sync,
     {
-        if declarations(sql).is_some() {
-            return Ok(Some((sql.to_owned(), None)));
+        let mut statements = read::read(sql)?;
+        if statements.len() > 1 {
+            return Err(coded("42601", "cannot insert multiple commands into a prepared statement"));
         }
-        self.inner.parse_sql(client, sql, types).await
+        let mut statement = match statements.pop() {
+            None => return Ok(None),
+            Some(Known::Ours(text, _)) => return Ok(Some((text, None))),
+            Some(Known::Sql(statement)) => *statement,
+        };
+        let ends_block = matches!(statement, Statement::Commit { .. } | Statement::Rollback { .. });
+        if client.transaction_status() == TransactionStatus::Error && !ends_block {
+            return Err(failed_block());
+        }
+        rewrite::type_parameters(&mut statement, types);
+        let plan = read::plan(&self.session, &statement).await?;
+        Ok(Some((sql.to_owned(), Some((statement, plan)))))
     }
 
     fn get_parameter_types(&self, stored: &Stored) -> PgWireResult<Vec<Type>> {
-        self.inner.get_parameter_types(stored)
+        match &stored.1 {
+            Some((_, plan)) => Ok(read::parameter_types(plan)?.1),
+            None => Ok(Vec::new()),
+        }
     }
 
     fn get_result_schema(&self, stored: &Stored, format: Option<&Format>) -> PgWireResult<Vec<FieldInfo>> {
-        match stored {
-            // A cursor, of which the library keeps the text alone.
-            (text, None) if declarations(text).is_none() => self.columns_of(text, format),
-            _ => self.inner.get_result_schema(stored, format),
+        match &stored.1 {
+            None | Some((Statement::Declare { .. }, _) | (_, LogicalPlan::Ddl(_) | LogicalPlan::Dml(_))) => {
+                Ok(Vec::new())
+            }
+            Some((_, plan)) => {
+                let schema = names::described(plan.schema().as_arrow());
+                arrow_schema_to_pg_fields(&schema, format.unwrap_or(&Format::UnifiedText), None)
+            }
         }
-    }
-}
-
-/// Blocks: where they begin and end, and what an error in one means.
-struct Blocks(Arc<Session>);
-
-#[async_trait]
-impl QueryHook for Blocks {
-    async fn handle_simple_query(
-        &self,
-        statement: &Statement,
-        _: &SessionContext,
-        client: &mut dyn HookClient,
-    ) -> Option<PgWireResult<Response>> {
-        match statement {
-            Statement::Rollback { savepoint: Some(_), .. } => {
-                return Some(Err(refusal(QueryError::NotYet("ROLLBACK TO SAVEPOINT".to_owned()))));
-            }
-            Statement::Commit { .. } | Statement::Rollback { .. } => {
-                // Cursors end with their block, and with them what they still read.
-                client.portal_store().clear_portals();
-                self.0.end();
-                return None;
-            }
-            _ if client.transaction_status() == TransactionStatus::Error => {
-                let message =
-                    "current transaction is aborted, commands ignored until end of transaction block";
-                return Some(Err(coded("25P02", message)));
-            }
-            Statement::StartTransaction { .. } => self.0.begin(),
-            Statement::Declare { .. } => {
-                // One message may begin the block, too.
-                if !self.0.is_in_block() {
-                    let message = "DECLARE CURSOR can only be used in transaction blocks";
-                    return Some(Err(coded("25P01", message)));
-                }
-                self.0.plan_cursor(&statement.to_string());
-            }
-            Statement::ShowVariable { variable } if is_queries(variable) => {
-                let shown = self.0.show_queries().map_err(refusal);
-                return Some(shown.and_then(|shown| text(shown, client)));
-            }
-            _ => {}
-        }
-        None
-    }
-
-    async fn handle_extended_parse_query(
-        &self,
-        _: &Statement,
-        _: &SessionContext,
-        _: &(dyn ClientInfo + Send + Sync),
-    ) -> Option<PgWireResult<LogicalPlan>> {
-        None
-    }
-
-    async fn handle_extended_query(
-        &self,
-        statement: &Statement,
-        _: &LogicalPlan,
-        _: &ParamValues,
-        context: &SessionContext,
-        client: &mut dyn HookClient,
-    ) -> Option<PgWireResult<Response>> {
-        self.handle_simple_query(statement, context, client).await
-    }
-}
-
-/// What is left: queries, and what they are not allowed to be.
-struct Queries {
-    session: Arc<Session>,
-    format: Arc<Mutex<Format>>,
-}
-
-#[async_trait]
-impl QueryHook for Queries {
-    async fn handle_simple_query(
-        &self,
-        statement: &Statement,
-        _: &SessionContext,
-        client: &mut dyn HookClient,
-    ) -> Option<PgWireResult<Response>> {
-        let parsed = AnyStatement::Statement(Box::new(statement.clone()));
-        let outcome = self.session.run_parsed(&statement.to_string(), parsed, timeout(client)).await;
-        Some(outcome.map_err(refusal).and_then(|outcome| text(outcome, client)))
-    }
-
-    async fn handle_extended_parse_query(
-        &self,
-        _: &Statement,
-        _: &SessionContext,
-        _: &(dyn ClientInfo + Send + Sync),
-    ) -> Option<PgWireResult<LogicalPlan>> {
-        None
-    }
-
-    async fn handle_extended_query(
-        &self,
-        statement: &Statement,
-        plan: &LogicalPlan,
-        parameters: &ParamValues,
-        _: &SessionContext,
-        client: &mut dyn HookClient,
-    ) -> Option<PgWireResult<Response>> {
-        let plan = match plan.clone().replace_params_with_values(parameters) {
-            Ok(plan) => plan,
-            Err(error) => return Some(Err(refusal(QueryError::from(error)))),
-        };
-        let outcome = self.session.run_planned(&statement.to_string(), plan, timeout(client)).await;
-        let (format, options) = (self.format.lock().clone(), options_of(client));
-        Some(outcome.map_err(refusal).and_then(|outcome| response(outcome, &format, options)))
     }
 }
 
 /// How long a statement of this client may take.
-fn timeout<C: ClientInfo + ?Sized>(client: &C) -> Option<Duration> {
-    let millis = client.metadata().get("statement_timeout_ms")?.parse().ok()?;
-    (millis > 0).then(|| Duration::from_millis(millis))
+fn timeout(client: &dyn HookClient) -> Option<std::time::Duration> {
+    time_of(client.metadata(), STATEMENT)
 }
 
-/// An answer as text.
-fn text<C: ClientInfo + ?Sized>(outcome: Outcome, client: &C) -> PgWireResult<Response> {
-    response(outcome, &Format::UnifiedText, options_of(client))
-}
-
-fn options_of<C: ClientInfo + ?Sized>(client: &C) -> FormatOptions {
+fn options_of(client: &dyn HookClient) -> FormatOptions {
     FormatOptions::from_client_metadata(client.metadata())
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
@@ -23,6 +22,7 @@ use parking_lot::Mutex;
 
 use super::bounded::Bound;
 use super::reply::coded;
+use super::set::read_start;
 use crate::session::{POSTGRESQL_VERSION, Session};
 
 /// Asks for the password that clients need now; `None`: none.
@@ -35,13 +35,12 @@ type Key = (i32, Vec<u8>);
 #[derive(Default)]
 pub struct Sessions {
     by_key: Mutex<HashMap<Key, Weak<Session>>>,
-    next: AtomicI32,
 }
 
 impl Sessions {
     /// Gives a session its key.
     fn register(&self, session: &Arc<Session>, long: bool) -> (i32, SecretKey) {
-        let number = self.next.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & i32::MAX;
+        let number = session.pid();
         let secret = if long {
             SecretKey::Bytes(rand::random::<[u8; 32]>().to_vec().into())
         } else {
@@ -152,6 +151,8 @@ impl StartupHandler for Startup {
             finish_authentication(client, &*self.parameters).await?;
         }
         if matches!(client.state(), PgWireConnectionState::ReadyForQuery) {
+            // The client is in already; what it asked for and cannot have is as if it had not asked.
+            let _ = read_start(client.metadata_mut());
             self.bound.widen();
         }
         Ok(())

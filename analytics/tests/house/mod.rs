@@ -32,6 +32,7 @@ pub fn options(directory: Option<&Path>) -> AnalyticsOptions {
         memory_bytes: 64 << 20,
         threads: 1,
         directory: directory.map(Path::to_owned),
+        export_directory: None,
     }
 }
 

@@ -66,6 +66,19 @@ impl Retained {
     }
 }
 
+/// What is kept for views, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemsetSize {
+    /// Versions, of which each is there once, whoever reads it.
+    pub versions: usize,
+    /// Their bytes.
+    pub bytes: usize,
+    /// Versions that there were if each view had its own.
+    pub versions_apart: usize,
+    /// The bytes of those.
+    pub bytes_apart: usize,
+}
+
 /// An entry as it was.
 struct Version {
     /// The bits of the views that have to read it.
@@ -85,6 +98,16 @@ pub(super) struct Remset(Vec<Version>);
 impl Remset {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    pub(super) fn count(&self, size: &mut RemsetSize) {
+        for version in &self.0 {
+            let readers = version.readers.count_ones() as usize;
+            size.versions += 1;
+            size.bytes += version.bytes;
+            size.versions_apart += readers;
+            size.bytes_apart += version.bytes * readers;
+        }
     }
 
     pub(super) fn push(&mut self, hash: KeyHash, entry: Entry, readers: u64, until: Lsn, bytes: usize) {
@@ -112,6 +135,11 @@ impl Remset {
                 && positions.contains(&version.hash.position())
         };
         self.0.iter().filter(sees).map(|version| version.entry.clone()).collect()
+    }
+
+    /// The bits of those who have to read each version, and its bytes.
+    pub(super) fn for_each(&self, look: &mut impl FnMut(u64, usize)) {
+        self.0.iter().for_each(|version| look(version.readers, version.bytes));
     }
 
     /// The version of `key` that `reader` sees.

@@ -14,14 +14,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::directory::{LAST_POSITION, Table, depth_of, index_among};
-use super::entry::{Entry, touch_all};
+use super::entry::{Entry, touch_all, touch_fronts};
 use super::latch::{Ordering, RwLockUpgradableReadGuard};
-use super::remset::{Freed, Reader, Readers};
+use super::remset::{Freed, Reader, Readers, RemsetSize};
 use super::segment::{KeyHash, Segment};
 use crate::record::Lsn;
 
-/// Entries that are read under one latch. More are only read where they have one position.
-const PART_ENTRIES: usize = 128;
 /// What is in one allocation may be copied under the latch; of longer entries fewer are read, so that these
 /// are about as many bytes.
 const PART_BYTES: usize = 256 << 10;
@@ -30,6 +28,10 @@ pub const END: u64 = LAST_POSITION + 1;
 
 /// Who reads a part of a table. Called under the latch of a segment, but for entries changed since.
 pub trait Visitor {
+    /// Entries that are read under one latch, about. With a segment's whole number (some hundreds) none is
+    /// looked at twice; it is for visitors that need some dozens of nanoseconds for each.
+    const PART_ENTRIES: usize = 128;
+
     /// A part begins, of these positions; the newest removal of a key from its segment was at `removed`.
     fn part(&mut self, from: u64, end: u64, removed: Lsn) {
         let _ = (from, end, removed);
@@ -37,6 +39,11 @@ pub trait Visitor {
 
     /// An entry as of the cut.
     fn visit(&mut self, entry: &Entry);
+
+    /// The same for one that was changed since: a version that was kept. Called without a latch.
+    fn version(&mut self, entry: &Entry) {
+        self.visit(entry);
+    }
 }
 
 impl<F: FnMut(&Entry)> Visitor for F {
@@ -90,8 +97,9 @@ impl Table {
             if index_among(n, hash) != index {
                 continue;
             }
-            let end = (from | (LAST_POSITION >> depth_of(n, index))) + 1;
-            let next = segment.visit(from..end, reader.cut, visitor);
+            let rest = LAST_POSITION >> depth_of(n, index);
+            let (is_whole, end) = (from & rest == 0, (from | rest) + 1);
+            let next = segment.visit(from..end, is_whole, reader.cut, visitor);
             let versions = segment.remset().seen_by(reader, &(from..next));
             let mut freed = Freed::default();
             if passes {
@@ -106,23 +114,66 @@ impl Table {
     }
 
     /// Hands the entry of a key that `reader` sees to `visit`, under the latch of its segment if it has not
-    /// been changed since. `None` if there is none. REQUIRES: the view has passed nothing.
+    /// been changed since; else it says that this is a kept version. `None` if there is none. REQUIRES: the
+    /// view has passed nothing.
     pub(crate) fn visit_key<T>(
         &self,
         key: &[u8],
         reader: Reader,
-        visit: impl FnOnce(&Entry) -> T,
+        visit: impl FnOnce(&Entry, bool) -> T,
     ) -> Option<T> {
         let hash = KeyHash::of(key);
         let (_, segment) = self.read_of(hash);
         if let Some(entry) = segment.find(hash, key)
             && entry.lsn() <= reader.cut
         {
-            return Some(visit(entry));
+            return Some(visit(entry, false));
         }
         let version = segment.remset().seen_of(hash, key, reader);
         drop(segment);
-        version.map(|version| visit(&version))
+        version.map(|version| visit(&version, true))
+    }
+
+    /// Shows each version that is kept to `look`: the bits of those who have still to read it, and its bytes.
+    /// Latches each segment for a moment.
+    pub(crate) fn for_each_kept(&self, mut look: impl FnMut(u64, usize)) {
+        for index in 0..self.segments() {
+            self.read(index).remset().for_each(&mut look);
+        }
+    }
+
+    /// Hands the entries of a part from position `from` on to `visitor` as they are now, where none is newer
+    /// than `newest`. Returns where the next part begins.
+    pub(crate) fn visit_now(&self, from: u64, newest: Lsn, visitor: &mut impl Visitor) -> u64 {
+        loop {
+            let hash = KeyHash::at(from);
+            let index = self.index_of(hash);
+            let segment = self.cell(index).segment.read();
+            let n = self.segments();
+            if index_among(n, hash) == index {
+                let rest = LAST_POSITION >> depth_of(n, index);
+                return segment.visit(from..(from | rest) + 1, from & rest == 0, newest, visitor);
+            }
+        }
+    }
+
+    /// Hands the entry of a key to `visit` as it is now, under the latch of its segment.
+    pub(crate) fn visit_key_now(&self, key: &[u8], visit: impl FnOnce(&Entry)) {
+        let hash = KeyHash::of(key);
+        let (_, segment) = self.read_of(hash);
+        if let Some(entry) = segment.find(hash, key) {
+            visit(entry);
+        }
+    }
+
+    /// How much is kept for views, counted by a look at every segment.
+    pub(crate) fn remset_size(&self) -> RemsetSize {
+        let mut size = RemsetSize::default();
+        // A table that grows or shrinks meanwhile moves versions from one segment to another.
+        for index in 0..self.segments() {
+            self.read(index).remset().count(&mut size);
+        }
+        size
     }
 
     /// The segment of a position, without its latch, and the position behind its last.
@@ -155,15 +206,26 @@ impl Table {
 
 impl Segment {
     /// Visits entries that were there at `cut`, those of the first positions in `range`. Returns how far it
-    /// went: up to the end of the range, or up to a position before which there are enough.
-    fn visit(&self, range: Range<u64>, cut: Lsn, visitor: &mut impl Visitor) -> u64 {
-        touch_all(self.iter());
-        let placed = self.iter().map(|entry| (KeyHash::of(entry.key()).position(), entry));
-        let mut found: Vec<(u64, &Entry)> =
-            placed.filter(|(at, entry)| range.contains(at) && entry.lsn() <= cut).collect();
+    /// went: up to the end of the range, or up to a position before which there are enough. `is_whole`: the
+    /// range is all of the segment.
+    fn visit<V: Visitor>(&self, range: Range<u64>, is_whole: bool, cut: Lsn, visitor: &mut V) -> u64 {
+        // The fronts are looked at for every part of the segment, the rest for one of them.
+        touch_fronts(self.iter());
+        let seen = self.iter().filter(|entry| entry.lsn() <= cut);
+        if is_whole {
+            let sums = |(count, bytes), entry: &Entry| (count + 1, bytes + entry.block_len());
+            let (count, bytes) = seen.clone().fold((0, 0), sums);
+            if count <= part_len::<V>(count, bytes) {
+                visitor.part(range.start, range.end, self.removed());
+                touch_all(seen.clone());
+                seen.for_each(|entry| visitor.visit(entry));
+                return range.end;
+            }
+        }
+        let placed = seen.map(|entry| (KeyHash::of(entry.key()).position(), entry));
+        let mut found: Vec<(u64, &Entry)> = placed.filter(|(at, _)| range.contains(at)).collect();
         let mut end = range.end;
-        let bytes: usize = found.iter().map(|(_, entry)| entry.block_len()).sum();
-        let most = (found.len() * PART_BYTES / bytes.max(1)).clamp(1, PART_ENTRIES);
+        let most = part_len::<V>(found.len(), found.iter().map(|(_, entry)| entry.block_len()).sum());
         if found.len() > most {
             let (before, first, _) = found.select_nth_unstable_by_key(most, |(at, _)| *at);
             // Equal positions go together: all of the first, if there is nothing before it.
@@ -171,11 +233,15 @@ impl Segment {
             end = if before.iter().any(|(at, _)| *at < bound) { bound } else { bound + 1 };
         }
         visitor.part(range.start, end, self.removed());
-        found
-            .into_iter()
-            .filter(|(at, _)| *at < end)
-            .map(|(_, entry)| entry)
-            .for_each(|entry| visitor.visit(entry));
+        let read = found.iter().filter(|(at, _)| *at < end).map(|(_, entry)| *entry);
+        touch_all(read.clone());
+        read.for_each(|entry| visitor.visit(entry));
         end
     }
+}
+
+/// How many of entries that have so many bytes together are read under one latch. More are only read where
+/// they have one position.
+fn part_len<V: Visitor>(count: usize, bytes: usize) -> usize {
+    (count * PART_BYTES / bytes.max(1)).clamp(1, V::PART_ENTRIES)
 }

@@ -8,7 +8,7 @@ use crate::table::latch::Ordering;
 use crate::table::{Entry, KeyHash};
 
 /// Keys whose entries are brought into the processor's cache side by side.
-const KEYS_FETCHED: usize = 16;
+pub(super) const KEYS_FETCHED: usize = 16;
 
 impl View {
     /// An index of a database that the view reads; `None` if there was none of that name when the view was
@@ -51,8 +51,8 @@ impl View {
     }
 
     /// Hands the entries of these keys as of the cut to `visit`, in their order, each with its place among
-    /// them; keys that were not there are passed over. For pinned views. If it was cancelled, what was handed
-    /// over counts for nothing.
+    /// them; keys that were not there are passed over. For pinned views. Returns how many of them had been
+    /// changed since, and were kept. If it was cancelled, what was handed over counts for nothing.
     ///
     /// `visit` is called under a latch: it must be quick, must not wait, and must not call the store.
     pub fn read_keys(
@@ -60,17 +60,21 @@ impl View {
         db: u8,
         keys: &[&[u8]],
         mut visit: impl FnMut(usize, &Entry),
-    ) -> Result<(), Cancelled> {
+    ) -> Result<usize, Cancelled> {
         debug_assert!(self.opened.options.pinned, "only a pinned view keeps what was read");
         let (table, reader) = (self.table(db), self.opened.reader());
+        let mut kept = 0;
         for (part, keys) in keys.chunks(KEYS_FETCHED).enumerate() {
             table.fetch(keys.iter().map(|key| KeyHash::of(key)));
             for (place, key) in keys.iter().enumerate() {
-                table.visit_key(key, reader, |entry| visit(part * KEYS_FETCHED + place, entry));
+                table.visit_key(key, reader, |entry, is_kept| {
+                    kept += usize::from(is_kept);
+                    visit(part * KEYS_FETCHED + place, entry);
+                });
             }
             self.check()?;
         }
-        Ok(())
+        Ok(kept)
     }
 
     /// Whether what was read before may count.

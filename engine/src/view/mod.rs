@@ -8,11 +8,15 @@
 //! Checkpoints, exports, a replica's copy and queries are consumers of views, and of nothing else.
 
 mod cuts;
+mod forked;
 mod indexed;
+mod live;
 #[cfg(all(test, shuttle))]
 mod model;
 mod register;
 mod walk;
 
+pub use forked::ForkedScan;
+pub use live::Live;
 pub use register::{OpenView, ViewError, ViewLimits, ViewOptions, Views, ViewsStatus};
 pub use walk::{Cancelled, View, Walked};

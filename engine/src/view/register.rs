@@ -77,6 +77,9 @@ impl ViewOptions {
 pub struct ViewLimits {
     /// Bytes of old versions; 0: no limit.
     pub retained_bytes: usize,
+    /// Of these, bytes that views keep which are not lasting, as those of queries; 0: no limit. Past it the
+    /// oldest of them is cancelled, never a lasting one.
+    pub passing_bytes: usize,
     /// Age of a view that is not lasting; zero: no limit.
     pub age: Duration,
 }
@@ -183,7 +186,7 @@ impl Views {
             bytes_peak: AtomicUsize::new(0),
             opened: AtomicU64::new(0),
             cancelled: AtomicU64::new(0),
-            limits: RwLock::new(ViewLimits { retained_bytes: 0, age: Duration::ZERO }),
+            limits: RwLock::new(ViewLimits { retained_bytes: 0, passing_bytes: 0, age: Duration::ZERO }),
             clock,
             discard,
         }
@@ -278,6 +281,55 @@ impl Views {
         Retained { records: now(&self.records), bytes: now(&self.bytes) }
     }
 
+    /// The tables that open views read.
+    fn tables(&self) -> Vec<Arc<Table>> {
+        let mut tables: Vec<Arc<Table>> = Vec::new();
+        for opened in self.open.lock().iter() {
+            for table in &opened.tables {
+                if !tables.iter().any(|other| Arc::ptr_eq(other, table)) {
+                    tables.push(table.clone());
+                }
+            }
+        }
+        tables
+    }
+
+    /// Bytes of old versions that views keep which are not lasting, alone or with others. Latches each
+    /// segment for a moment, unless there are none but these.
+    pub fn passing_bytes(&self) -> usize {
+        let (mut passing, mut lasting) = (0, 0);
+        for opened in self.open.lock().iter() {
+            let mask = if opened.options.lasting { &mut lasting } else { &mut passing };
+            *mask |= 1u64 << opened.bit;
+        }
+        if passing == 0 {
+            return 0;
+        }
+        let mut of_others = 0;
+        if lasting != 0 {
+            let mut look = |readers: u64, bytes| of_others += if readers & passing == 0 { bytes } else { 0 };
+            self.tables().iter().for_each(|table| table.for_each_kept(&mut look));
+        }
+        // So what indexes keep is counted, too: no lasting view reads one.
+        self.retained().bytes.saturating_sub(of_others)
+    }
+
+    /// Bytes of old versions that are kept for views of these numbers, as bits: for each mask those that one
+    /// of its views has still to read. What indexes keep is not in it. Latches each segment for a moment.
+    pub fn kept_for(&self, masks: &[u64]) -> Vec<usize> {
+        let mut kept = vec![0; masks.len()];
+        if masks.iter().all(|mask| *mask == 0) || self.retained().records == 0 {
+            return kept;
+        }
+        let mut look = |readers: u64, bytes| {
+            for (mask, kept) in masks.iter().zip(&mut kept) {
+                *kept += if readers & mask != 0 { bytes } else { 0 };
+            }
+        };
+        self.tables().iter().for_each(|table| table.for_each_kept(&mut look));
+        kept
+    }
+
     /// Ends a view whose owner is done with it: gives back its versions, then its bit.
     pub(super) fn close(&self, opened: &Opened, finished: bool) {
         self.open.lock().retain(|other| other.bit != opened.bit);
@@ -329,10 +381,15 @@ impl Views {
         loop {
             let kept = self.retained().bytes;
             let too_much = limits.retained_bytes != 0 && kept > limits.retained_bytes;
+            // What all views keep is known at once; whose it is, only by looking.
+            let passing_too_much = limits.passing_bytes != 0
+                && kept > limits.passing_bytes
+                && self.passing_bytes() > limits.passing_bytes;
             let next = {
                 let open = self.open.lock();
                 let mut may_go = open.iter().filter(|opened| !opened.cancelled.load(Ordering::Relaxed));
-                may_go.find(|opened| too_much || is_too_old(opened)).cloned()
+                let is_due = |opened: &Opened| passing_too_much && !opened.options.lasting;
+                may_go.find(|opened| too_much || is_due(opened) || is_too_old(opened)).cloned()
             };
             let Some(opened) = next else { return cancelled };
             cancelled.push(self.status_of(&opened));

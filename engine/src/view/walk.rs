@@ -47,6 +47,16 @@ impl View {
         self.opened.cut
     }
 
+    /// Its number, from 0, below [`VIEWS`](crate::table::VIEWS): its own while it is open.
+    pub fn number(&self) -> u8 {
+        self.opened.bit
+    }
+
+    /// Whether it may be read more than once.
+    pub fn is_pinned(&self) -> bool {
+        self.opened.options.pinned
+    }
+
     /// Number of logical databases.
     pub fn databases(&self) -> usize {
         self.opened.tables.len()
@@ -103,7 +113,7 @@ impl View {
         if self.opened.cancelled.load(Ordering::Acquire) {
             return Err(Cancelled(self.opened.options.purpose));
         }
-        part.versions.iter().for_each(|version| visitor.visit(version));
+        part.versions.iter().for_each(|version| visitor.version(version));
         Ok(part.next)
     }
 

@@ -6,4 +6,5 @@ pub mod persistence;
 pub mod recovery;
 pub mod store;
 pub mod throughput;
+pub mod vls;
 pub mod vtc;

@@ -42,13 +42,14 @@ const FILES_MAX: usize = 256;
 type Section = fn(&mut Report, &Context<'_, '_>);
 
 /// Name, title, whether it is shown without being asked for, and what writes it.
-const SECTIONS: [(&str, &str, bool, Section); 15] = [
+const SECTIONS: [(&str, &str, bool, Section); 16] = [
     ("server", "Server", true, server),
     ("clients", "Clients", true, clients),
     ("memory", "Memory", true, memory),
     ("persistence", "Persistence", true, persistence),
     ("log", "Log", false, log_files),
     ("views", "Views", true, views),
+    ("analytics", "Analytics", true, analytics),
     ("stats", "Stats", true, stats),
     ("replication", "Replication", true, replication),
     ("cpu", "CPU", true, cpu),
@@ -352,6 +353,13 @@ fn views(report: &mut Report, cx: &Context<'_, '_>) {
         let line = format!("purpose={purpose},cut={cut},age_ms={age_ms},read_perc={percent},pinned={pinned}");
         report.line(&format!("view{number}"), line);
     }
+}
+
+fn analytics(report: &mut Report, cx: &Context<'_, '_>) {
+    let sql = cx.server.sql();
+    report.line("sql_enabled", u8::from(sql.is_some()));
+    let figures = sql.map(|sql| sql.figures()).unwrap_or_default();
+    figures.into_iter().for_each(|(name, figure)| report.line(name, figure));
 }
 
 fn loading(report: &mut Report, cx: &Context<'_, '_>, (loaded, total): (u64, u64)) {

@@ -13,6 +13,7 @@ mod debug;
 mod dump;
 mod element_scans;
 mod expiry;
+mod ft;
 mod hashes;
 mod info;
 mod json;
@@ -77,6 +78,7 @@ const FAMILIES: &[(&str, &[Command])] = &[
     ("transactions", transactions::COMMANDS),
     ("hash", hashes::COMMANDS),
     ("json", json::COMMANDS),
+    ("search", ft::COMMANDS),
     ("list", lists::COMMANDS),
     ("list", lists_blocking::COMMANDS),
     ("list", lists_moving::COMMANDS),

@@ -10,10 +10,10 @@ use tarn_resp::request::Args;
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[row(
     "sql",
-    2,
+    -2,
     Flags::READONLY.with(Flags::NO_MULTI).with(Flags::NOSCRIPT),
     "7.0.0",
-    "Runs a statement of SQL: the names of its columns, then its rows.",
+    "Runs a statement of SQL: the names of its columns, then its rows; with WARNINGS a list of these before.",
     sql,
 )
 .complexity("O(N) where N is the number of keys that are read; other clients do not wait")];
@@ -21,9 +21,15 @@ pub const COMMANDS: &[Command] = &[row(
 const NO_SQL: CommandError = CommandError::text(
     "ERR SQL is not there: the server runs with 'sql-port 0'; start it with another to have SQL",
 );
+const NO_OPTION: CommandError = CommandError::text("ERR syntax error: SQL statement [WARNINGS]");
 const NO_TEXT: CommandError = CommandError::text("ERR the statement is not UTF-8");
 
 fn sql<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let with_warnings = match args.get(2) {
+        None => false,
+        Some(word) if args.len() == 3 && word.eq_ignore_ascii_case(b"warnings") => true,
+        Some(_) => return Err(NO_OPTION),
+    };
     let mut asked = match cx.client.asked.take() {
         Some(asked) => asked,
         None => {
@@ -32,7 +38,14 @@ fn sql<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError>
         }
     };
     match asked.answer() {
-        Some(Ok(answer)) => reply(cx, &answer),
+        Some(Ok(answer)) => {
+            if with_warnings {
+                cx.reply.array(2);
+                cx.reply.array(answer.warning.iter().len());
+                answer.warning.iter().for_each(|warning| cx.reply.bulk(warning.as_bytes()));
+            }
+            reply(cx, &answer);
+        }
         Some(Err(why)) => return Err(CommandError::owned(format!("ERR {why}"))),
         None => {
             cx.client.asked = Some(asked);

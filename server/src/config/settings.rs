@@ -45,6 +45,8 @@ pub struct Config {
     pub analytics_threads: usize,
     /// Bytes that all queries may use for sorting, grouping and joining.
     pub analytics_max_memory_bytes: usize,
+    /// Where `COPY … TO` writes; empty: nowhere.
+    pub sql_export_dir: Vec<u8>,
     /// Worker threads as configured, 0 for one per core; see [`Config::threads`].
     pub(super) threads_setting: usize,
     /// Cores of the threads that serve clients.
@@ -186,6 +188,11 @@ impl Config {
         self.below_dir(&self.unixsocket)
     }
 
+    /// The directory of files that SQL writes, below `dir` if relative; `None`: none.
+    pub fn sql_export_path(&self) -> Option<PathBuf> {
+        self.below_dir(&self.sql_export_dir)
+    }
+
     fn below_dir(&self, path: &[u8]) -> Option<PathBuf> {
         use std::os::unix::ffi::OsStrExt;
         (!path.is_empty()).then(|| self.dir.join(Path::new(std::ffi::OsStr::from_bytes(path))))
@@ -212,6 +219,7 @@ impl Config {
             sql_port: 0,
             analytics_threads: 0,
             analytics_max_memory_bytes: 0,
+            sql_export_dir: Vec::new(),
             threads_setting: 0,
             server_cores: Cores::default(),
             checkpoint_cores: Cores::default(),

@@ -62,7 +62,11 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "threads that run queries, at a lower priority than those that serve clients"),
     Directive::at_start("analytics-max-memory", memory(1 << 20, BYTES_MAX), "268435456",
         field!(analytics_max_memory_bytes),
-        "memory of all queries for sorting, grouping and joining; one that needs more ends with an error"),
+        "memory of all queries for sorting, grouping and joining: one that needs more ends with an error; \
+         and of old versions kept for queries: past it the oldest is cancelled"),
+    Directive::at_start("sql-export-dir", Shape::Text, "", field!(sql_export_dir),
+        "existing directory, below dir if relative, into which SQL's COPY … TO writes files; empty for none")
+        .protected(),
     Directive::at_start("threads", int(0, 1024), "0", field!(threads_setting),
         "worker threads; 0 for one per core"),
     Directive::at_start("server_cpulist", Shape::Text, "", field!(server_cores),

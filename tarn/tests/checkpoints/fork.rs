@@ -38,6 +38,14 @@ fn exists(pid: Pid) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
+/// Whether a process has any connection open.
+fn has_sockets(pid: Pid) -> bool {
+    let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero()));
+    let mut targets =
+        open.into_iter().flatten().flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
+    targets.any(|target| target.to_string_lossy().starts_with("socket:"))
+}
+
 /// Begins a checkpoint, until its child is held still.
 fn hold_child(running: &Running, client: &mut Connection) -> Pid {
     let server = running.server.as_ref().unwrap().pid();
@@ -48,6 +56,8 @@ fn hold_child(running: &Running, client: &mut Connection) -> Pid {
             found = children(server);
         }
         let child = *found.first()?;
+        // It closes clients' connections before all else.
+        eventually(|| (!has_sockets(child)).then_some(()));
         kill_process(child, Signal::STOP).ok()?;
         // It may have ended before the signal came.
         let held = || std::fs::read_to_string(format!("/proc/{}/stat", child.as_raw_nonzero())).ok();

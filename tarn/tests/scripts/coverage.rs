@@ -66,8 +66,8 @@ fn command_info_agrees_with_redis() -> Result<(), Failed> {
     let (of_tarn, of_redis) = (command_info(Kind::Tarn)?, command_info(Kind::Redis)?);
     let mut problems = Vec::new();
     // DEBUG takes its subcommands apart by itself in Redis, and no client asks for them.
-    // JSON commands are those of a module.
-    let is_of_module = |name: &str| name.starts_with("\"json.");
+    // JSON and FT commands are those of modules.
+    let is_of_module = |name: &str| name.starts_with("\"json.") || name.starts_with("\"ft.");
     let is_compared = |name: &str| {
         !name.starts_with("\"debug|") && !is_of_module(name) && !NOT_IN_REDIS_7_0.contains(&name)
     };

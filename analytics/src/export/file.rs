@@ -1,0 +1,131 @@
+//! A file in the export directory, which is there when it is whole, and else not.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use futures::StreamExt;
+use rustix::fs::{CWD, RenameFlags};
+use thiserror::Error;
+
+use super::writer::{Format, Writer};
+use crate::error::QueryError;
+use crate::session::Outcome;
+
+/// Bytes of the longest name.
+const NAME_BYTES_MAX: usize = 200;
+
+/// Why no file could be written.
+#[derive(Debug, Error)]
+pub enum ExportError {
+    /// The server has no directory for files.
+    #[error("COPY … TO is refused: there is no directory for it; start the server with --sql-export-dir DIR")]
+    NoDirectory,
+    /// It cannot be named so.
+    #[error("\"{0}\" cannot be the name of a file here: give a plain name without /, such as 'x.parquet'")]
+    Name(String),
+    /// The name does not say what it is to hold.
+    #[error("\"{0}\" says no format: let the name end with .parquet, .csv or .json")]
+    Format(String),
+    /// There is one already.
+    #[error("\"{0}\" is there already, and no file is overwritten; give another name, or move it away")]
+    Exists(String),
+    /// The disk is full, or the like.
+    #[error("\"{name}\" could not be written: {source}; nothing is left of it")]
+    Io {
+        /// The name.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl ExportError {
+    /// PostgreSQL's code for it.
+    pub fn sqlstate(&self) -> &'static str {
+        match self {
+            ExportError::NoDirectory => "55000",
+            ExportError::Name(_) | ExportError::Format(_) => "42602",
+            ExportError::Exists(_) => "58P02",
+            ExportError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => "53100",
+            ExportError::Io { .. } => "58030",
+        }
+    }
+}
+
+/// A file that is being written. Dropped before [`ExportFile::finish`], it is gone.
+pub struct ExportFile {
+    name: String,
+    format: Format,
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+impl ExportFile {
+    /// Begins a file of this name for the statement of this number.
+    pub fn create(directory: Option<&Path>, name: &str, number: u64) -> Result<ExportFile, ExportError> {
+        let directory = directory.ok_or(ExportError::NoDirectory)?;
+        let is_plain = |letter: char| !letter.is_control() && !matches!(letter, '/' | '\\');
+        if name.is_empty()
+            || name.len() > NAME_BYTES_MAX
+            || name.starts_with('.')
+            || name.contains("..")
+            || !name.chars().all(is_plain)
+        {
+            return Err(ExportError::Name(name.to_owned()));
+        }
+        let format = Format::of_name(name).ok_or_else(|| ExportError::Format(name.to_owned()))?;
+        let path = directory.join(name);
+        // A name that leads to nothing is taken as well.
+        if path.symlink_metadata().is_ok() {
+            return Err(ExportError::Exists(name.to_owned()));
+        }
+        let temporary = directory.join(format!(".tarn-copy-{}-{number}.tmp", std::process::id()));
+        Ok(ExportFile { name: name.to_owned(), format, temporary, path })
+    }
+
+    fn failed(&self, source: io::Error) -> QueryError {
+        ExportError::Io { name: self.name.clone(), source }.into()
+    }
+
+    /// Writes all rows. Returns how many there were.
+    pub async fn write(&mut self, outcome: &mut Outcome) -> Result<usize, QueryError> {
+        let opened = OpenOptions::new().write(true).create_new(true).open(&self.temporary);
+        let file = opened.map_err(|error| self.failed(error))?;
+        let to = io::BufWriter::new(file);
+        let mut writer = Writer::new(self.format, &outcome.schema, to).map_err(|error| self.failed(error))?;
+        let mut count = 0;
+        while let Some(batch) = outcome.rows.next().await {
+            let batch = batch?;
+            writer.write(&batch).map_err(|error| self.failed(error))?;
+            count += batch.num_rows();
+        }
+        let written = writer.finish().and_then(|to| to.into_inner().map_err(io::Error::from));
+        let file = written.map_err(|error| self.failed(error))?;
+        // Elsewhere: other queries need not wait for the disk.
+        let synced = tokio::task::spawn_blocking(move || file.sync_all()).await;
+        synced.map_err(io::Error::other).and_then(|done| done).map_err(|error| self.failed(error))?;
+        Ok(count)
+    }
+
+    /// Gives it its name.
+    pub fn finish(self) -> Result<(), QueryError> {
+        match rustix::fs::renameat_with(CWD, &self.temporary, CWD, &self.path, RenameFlags::NOREPLACE) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::EXIST) => return Err(ExportError::Exists(self.name.clone()).into()),
+            Err(error) => return Err(self.failed(error.into())),
+        }
+        let directory = self.path.parent().expect("it was joined to one");
+        File::open(directory).and_then(|directory| directory.sync_all()).map_err(|error| {
+            let _ = std::fs::remove_file(&self.path);
+            self.failed(error)
+        })
+    }
+}
+
+impl Drop for ExportFile {
+    fn drop(&mut self) {
+        // Once it has its name there is nothing to remove.
+        let _ = std::fs::remove_file(&self.temporary);
+    }
+}

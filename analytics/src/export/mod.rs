@@ -1,0 +1,16 @@
+//! Files of rows: `COPY (…) TO 'name'` on the server, and Parquet for who asks by the command `SQL`.
+//!
+//! ```text
+//!   COPY ─ a name in the export directory, and no other ─ .tarn-copy-N.tmp ─ rows ─ sync ─ rename
+//!          an error, a cancel or a full disk at any step before the last: the file is removed again
+//! ```
+
+mod cells;
+mod file;
+mod statement;
+mod writer;
+
+pub use cells::parquet_of;
+pub use file::ExportError;
+pub(crate) use file::ExportFile;
+pub(crate) use statement::of_statement;

@@ -1,0 +1,111 @@
+//! The indexes that have been declared, in memory and in a file that a start reads again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::catalog::{read_or_nothing, replace};
+use crate::error::QueryError;
+
+use super::error::SearchError;
+use super::index::Index;
+use super::words::Words;
+
+/// The name of the file in the data directory: an array of arrays, each the words behind an `FT.CREATE`.
+const FILE: &str = "search.json";
+/// Indexes that there may be.
+const INDEXES_MAX: usize = 1000;
+
+type Indexes = BTreeMap<String, Arc<Index>>;
+
+/// The indexes.
+pub struct Kept {
+    path: Option<PathBuf>,
+    indexes: Mutex<Indexes>,
+}
+
+impl Kept {
+    /// The indexes that the file in `directory` declares; none if there is no file.
+    pub fn read(directory: Option<&Path>) -> Result<Kept, QueryError> {
+        let path = directory.map(|directory| directory.join(FILE));
+        let mut indexes = Indexes::new();
+        if let Some(path) = &path {
+            let text = read_or_nothing(path)?;
+            let not_read = |why: String| QueryError::NotRead {
+                path: path.display().to_string(),
+                source: std::io::Error::new(std::io::ErrorKind::InvalidData, why),
+            };
+            let declared: Vec<Vec<String>> = match text.is_empty() {
+                true => Vec::new(),
+                false => serde_json::from_str(&text).map_err(|error| not_read(error.to_string()))?,
+            };
+            for words in declared {
+                let index = Index::parse(&words).map_err(|error| not_read(error.to_string()))?;
+                indexes.insert(index.name.clone(), Arc::new(index));
+            }
+        }
+        Ok(Kept { path, indexes: Mutex::new(indexes) })
+    }
+
+    fn write(&self, indexes: &Indexes) -> Result<(), QueryError> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let lines: Vec<String> =
+            indexes.values().map(|index| serde_json::Value::from(index.words.clone()).to_string()).collect();
+        let text = format!("[\n{}\n]\n", lines.join(",\n"));
+        let failed = |source| QueryError::NotKept { path: path.display().to_string(), source };
+        replace(path, text.as_bytes()).map_err(failed)
+    }
+
+    /// The index of this name.
+    pub fn get(&self, name: &str) -> Option<Arc<Index>> {
+        self.indexes.lock().get(name).cloned()
+    }
+
+    /// The names of all.
+    pub fn names(&self) -> Vec<String> {
+        self.indexes.lock().keys().cloned().collect()
+    }
+
+    /// Declares an index.
+    pub fn create(&self, index: Index) -> Result<(), SearchError> {
+        let mut indexes = self.indexes.lock();
+        if indexes.contains_key(&index.name) {
+            return Err(SearchError::IndexExists);
+        }
+        if indexes.len() >= INDEXES_MAX {
+            return Err(SearchError::refused(format!(
+                "there are {INDEXES_MAX} indexes, as many as there may be"
+            )));
+        }
+        let mut new = indexes.clone();
+        new.insert(index.name.clone(), Arc::new(index));
+        self.write(&new)?;
+        *indexes = new;
+        Ok(())
+    }
+
+    /// Adds attributes to an index.
+    pub fn add(&self, name: &str, words: &mut Words<'_>) -> Result<(), SearchError> {
+        let mut indexes = self.indexes.lock();
+        let mut index = Index::clone(indexes.get(name).ok_or(SearchError::UnknownIndex)?);
+        index.words.extend_from_slice(words.rest());
+        index.add(words)?;
+        let mut new = indexes.clone();
+        new.insert(name.to_owned(), Arc::new(index));
+        self.write(&new)?;
+        *indexes = new;
+        Ok(())
+    }
+
+    /// Drops an index.
+    pub fn drop(&self, name: &str) -> Result<(), SearchError> {
+        let mut indexes = self.indexes.lock();
+        let mut new = indexes.clone();
+        new.remove(name).ok_or(SearchError::UnknownIndex)?;
+        self.write(&new)?;
+        *indexes = new;
+        Ok(())
+    }
+}

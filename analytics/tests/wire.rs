@@ -1,0 +1,57 @@
+//! The start of a connection: who says nothing is not waited for.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tarn_analytics::{Analytics, AnalyticsOptions, WireOptions, serve};
+
+/// Serves two clients at a time, who may take a moment to begin; its port.
+fn served() -> (tokio::runtime::Runtime, u16) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let options = AnalyticsOptions {
+        databases: 1,
+        memory_bytes: 1 << 20,
+        threads: 1,
+        directory: None,
+        export_directory: None,
+    };
+    let analytics = runtime.block_on(Analytics::open(options)).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let options = WireOptions {
+        login: Arc::new(|| None),
+        connections_max: 2,
+        start_patience: Duration::from_millis(200),
+    };
+    runtime.spawn(serve(analytics, vec![listener], options));
+    (runtime, port)
+}
+
+/// All that the server says until it hangs up.
+fn said_to(port: u16, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.write_all(bytes).unwrap();
+    let mut said = Vec::new();
+    // It may hang up with bytes of ours unread.
+    let _ = stream
+        .read_to_end(&mut said)
+        .map_err(|error| assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock));
+    said
+}
+
+#[test]
+fn who_does_not_begin_is_not_waited_for() {
+    let (_runtime, port) = served();
+    // Nothing, a part of a start, and a wish for encryption with nothing behind it.
+    assert!(said_to(port, b"").is_empty());
+    assert!(said_to(port, &[0, 0, 0, 40, 0, 3, 0, 0, b'u']).is_empty());
+    assert_eq!(said_to(port, &[0, 0, 0, 8, 4, 210, 22, 47]), b"N");
+    // Each had one of two places, and gave it back. There is no store, and that is told.
+    let started = said_to(port, b"\0\0\0\x16\0\x03\0\0user\0default\0\0");
+    assert!(started.starts_with(b"E") && started.windows(5).any(|code| code == b"57P03"), "{started:?}");
+}

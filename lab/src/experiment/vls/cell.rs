@@ -1,0 +1,293 @@
+//! A cell: what is measured at a time, its variants by turns, and what comes of it.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::store;
+use crate::cells;
+use crate::report::{median, thousands};
+use crate::snapshots::cell::Distribution;
+
+/// How the records are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Variant {
+    /// Not at all: the updates are alone.
+    None,
+    /// As they are when they are met.
+    Live,
+    /// Through a view.
+    Vls,
+    /// By a child process.
+    Fork,
+    /// The paper's literal form, which keeps nothing.
+    MasksOff,
+    /// The paper's literal form, with masks of 64 bits.
+    Masks64,
+    /// The same with 128 bits.
+    Masks128,
+}
+
+impl Variant {
+    /// All, in the order of the report.
+    pub const ALL: [Variant; 7] = [
+        Variant::None,
+        Variant::Live,
+        Variant::Vls,
+        Variant::Fork,
+        Variant::MasksOff,
+        Variant::Masks64,
+        Variant::Masks128,
+    ];
+
+    /// Its name in tables, lines and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Variant::None => "none",
+            Variant::Live => "live",
+            Variant::Vls => "vls",
+            Variant::Fork => "fork",
+            Variant::MasksOff => "masks-off",
+            Variant::Masks64 => "masks-64",
+            Variant::Masks128 => "masks-128",
+        }
+    }
+}
+
+/// The parts of the experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// Figure 7a: one query, nothing else.
+    Alone,
+    /// Figures 7b, 8a and 9: queries beside as many updates as there can be.
+    Updates,
+    /// Figures 8b and 10: queries beside updates in an open loop.
+    Latency,
+    /// Figure 11: what is kept, by time.
+    Remset,
+    /// The text on masks of 64 and of 128 bits.
+    Masks,
+    /// How long a view takes to open, and whether it sees what was acknowledged before.
+    Opening,
+    /// Other stores, through their clients.
+    References,
+}
+
+impl Part {
+    /// All, in the order in which they are measured.
+    pub const ALL: [Part; 7] = [
+        Part::Alone,
+        Part::Updates,
+        Part::Latency,
+        Part::Remset,
+        Part::Masks,
+        Part::Opening,
+        Part::References,
+    ];
+
+    /// Its name, as `--only` takes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Part::Alone => "alone",
+            Part::Updates => "updates",
+            Part::Latency => "latency",
+            Part::Remset => "remset",
+            Part::Masks => "masks",
+            Part::Opening => "opening",
+            Part::References => "references",
+        }
+    }
+}
+
+/// What a full scan reads, in percent of the records.
+pub const FULL: u32 = 100;
+
+/// What is measured at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The part.
+    pub part: Part,
+    /// Records in the store.
+    pub records: u64,
+    /// Queries at the same time.
+    pub queries: usize,
+    /// How many of the records a query reads, in percent; by an index unless it is [`FULL`].
+    pub share_percent: u32,
+    /// Updates a second that are attempted; 0: as many as there can be.
+    pub rate: u32,
+    /// Whether it was measured with `--quick`.
+    pub quick: bool,
+}
+
+impl Cell {
+    /// Whether a query reads all records.
+    pub const fn is_full(&self) -> bool {
+        self.share_percent == FULL
+    }
+}
+
+impl cells::Cell for Cell {
+    fn need_bytes(&self) -> u64 {
+        // The record with its entry, as much again for versions, and where there are three stores, three.
+        let stores = if self.part == Part::Masks { 3 } else { 2 };
+        self.records * store::RECORD_BYTES * 2 * stores + (128 << 20)
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} records", self.part.name(), thousands(self.records as f64))?;
+        match self.queries {
+            0 => {}
+            1 => write!(f, ", 1 query")?,
+            queries => write!(f, ", {queries} queries")?,
+        }
+        match self.share_percent {
+            0 | FULL => {}
+            share => write!(f, ", {share} % by index")?,
+        }
+        if self.rate > 0 { write!(f, ", {} updates/s", thousands(f64::from(self.rate))) } else { Ok(()) }
+    }
+}
+
+/// What a variant came to in one turn. Times in microseconds; what was not measured is zero.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Measured {
+    /// Rows that queries read, a second.
+    pub rows_per_s: f64,
+    /// Queries that ended.
+    pub queries: u64,
+    /// How long they took.
+    pub query: Distribution,
+    /// Updates a second.
+    pub updates_per_s: f64,
+    /// From the moment when an update should have begun until it was done.
+    pub latency: Distribution,
+    /// 95 of 100 took no longer.
+    pub latency_p95: f64,
+    /// Versions that were kept at most.
+    pub versions: u64,
+    /// Those that were kept when no query ran any more.
+    pub versions_left: u64,
+}
+
+impl Measured {
+    /// How long a query takes at the speed at which rows were read, in milliseconds: those that did not end
+    /// count too.
+    pub fn query_ms(&self, cell: &Cell) -> f64 {
+        let rows = cell.records as f64 * f64::from(cell.share_percent) / 100.0;
+        rows * cell.queries as f64 / self.rows_per_s * 1e3
+    }
+}
+
+/// The turns of a variant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Turns {
+    /// The variant.
+    pub variant: Variant,
+    /// What each turn came to.
+    pub turns: Vec<Measured>,
+}
+
+/// How much was kept at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Moment {
+    /// Milliseconds since the queries began.
+    pub ms: f64,
+    /// Versions that all queries share.
+    pub shared: u64,
+    /// Versions that there were if each query had its own.
+    pub apart: u64,
+    /// The bytes of those that are shared.
+    pub bytes: u64,
+}
+
+/// How much was kept while some queries ran that began at the same time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Remset {
+    /// By time.
+    pub moments: Vec<Moment>,
+    /// The same where nothing is given back until a query has ended.
+    pub to_the_end: Vec<Moment>,
+    /// Versions kept when the last had ended.
+    pub left: u64,
+    /// Updates a second meanwhile.
+    pub updates_per_s: f64,
+}
+
+impl Remset {
+    /// The most versions, shared and apart.
+    pub fn most(&self) -> (u64, u64) {
+        let most = |of: fn(&Moment) -> u64| self.moments.iter().map(of).max().unwrap_or(0);
+        (most(|moment| moment.shared), most(|moment| moment.apart))
+    }
+}
+
+/// What came of opening views.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Opening {
+    /// How long one took that reads tables, in microseconds.
+    pub plain: Distribution,
+    /// One that reads indexes as well.
+    pub indexed: Distribution,
+    /// Views that were asked for a write acknowledged before they were opened.
+    pub asked: u64,
+    /// Those that did not see it.
+    pub stale: u64,
+}
+
+/// What another store, or ours through its clients, came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reference {
+    /// Which, such as `redis-server, SCAN + HGETALL`.
+    pub what: String,
+    /// What was asked: `count`, `sum`, `texts`, `range`.
+    pub query: String,
+    /// Seconds of each turn.
+    pub seconds: Vec<f64>,
+}
+
+impl Reference {
+    /// The middle of the turns.
+    pub fn median_s(&self) -> f64 {
+        median(self.seconds.iter().copied())
+    }
+}
+
+/// What came of a cell. What does not concern its part stays empty.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    /// The variants, each with its turns.
+    pub variants: Vec<Turns>,
+    /// What was kept by time.
+    pub remset: Remset,
+    /// Of opening views.
+    pub opening: Opening,
+    /// Others, and ours through clients.
+    pub references: Vec<Reference>,
+    /// Whether the threads came before others on their cores.
+    pub preferred: bool,
+}
+
+impl Figures {
+    /// The median of what `of` says of a variant's turns; `NaN` without one.
+    pub fn of(&self, variant: Variant, of: impl Fn(&Measured) -> f64) -> f64 {
+        let turns = self.variants.iter().filter(|own| own.variant == variant).flat_map(|own| &own.turns);
+        median(turns.map(of))
+    }
+
+    /// A variant by another one: the median over the turns of what `of` says of the one by the other.
+    pub fn by(&self, one: Variant, other: Variant, of: impl Fn(&Measured) -> f64) -> f64 {
+        let turns = |variant| {
+            self.variants.iter().filter(move |own| own.variant == variant).flat_map(|own| &own.turns)
+        };
+        median(turns(one).zip(turns(other)).map(|(one, other)| of(one) / of(other)))
+    }
+}

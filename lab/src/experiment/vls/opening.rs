@@ -1,0 +1,102 @@
+//! How long a view takes to open while writers write, and whether it sees what was acknowledged before.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use tarn_engine::value::ValueRef;
+use tarn_engine::{Engine, View, ViewOptions};
+
+use super::cell::{Cell, Figures, Opening};
+use super::measure::Place;
+use super::store::{Store, Writer};
+use crate::error::{LabError, Result};
+use crate::process::{self, Pinned};
+use crate::snapshots::cell::Distribution;
+
+/// Openings of each kind.
+const OPENINGS: u64 = 10_000;
+const OPENINGS_QUICK: u64 = 200;
+/// The key that is written and looked at; no record, so no index has it.
+const KEY: &[u8] = b"fresh";
+const FIELD: &[u8] = b"number";
+
+/// Opens views beside a writer.
+pub fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
+    let (acknowledged, stops) = (AtomicU64::new(0), AtomicBool::new(false));
+    let begin = Barrier::new(2);
+    let openings = if cell.quick { OPENINGS_QUICK } else { OPENINGS };
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| -> Result<bool> {
+            let pinned = Pinned::to(&[place.writer_core]);
+            let preferred = process::prefer_thread();
+            begin.wait();
+            let _pinned = pinned?;
+            let (mut writer, mut rng) = (Writer::new(store), SmallRng::seed_from_u64(place.seed));
+            let mut number = 0;
+            while !stops.load(Ordering::Relaxed) {
+                number += 1;
+                let text = number.to_string();
+                writer.put(KEY.to_vec(), std::iter::once((FIELD, text.as_bytes())))?;
+                // Release: partner of the load in `is_fresh`.
+                acknowledged.store(number, Ordering::Release);
+                writer.update(number % store.records, &mut rng)?;
+            }
+            Ok(preferred)
+        });
+        begin.wait();
+        while acknowledged.load(Ordering::Acquire) == 0 && !writer.is_finished() {
+            std::thread::yield_now();
+        }
+        // On a thread of its own, as what it is granted cannot always be given back.
+        let opener = scope.spawn(|| {
+            let pinned = Pinned::to(&[place.query_core]);
+            process::prefer_thread();
+            pinned.and_then(|_pinned| open(&store.engine, openings, &acknowledged))
+        });
+        let opened = opener.join().expect("who opens views does not panic");
+        stops.store(true, Ordering::Relaxed);
+        let preferred = writer.join().expect("the writer does not panic")?;
+        Ok(Figures { opening: opened?, preferred, ..Figures::default() })
+    })
+}
+
+fn open(engine: &Engine, openings: u64, acknowledged: &AtomicU64) -> Result<Opening> {
+    let timed = |options: ViewOptions| -> Result<Distribution> {
+        let one = |_| {
+            let began = Instant::now();
+            let view = open_view(engine, options)?;
+            let took = began.elapsed().as_secs_f64() * 1e6;
+            drop(view);
+            Ok(took)
+        };
+        (0..openings).map(one).collect::<Result<Vec<f64>>>().map(Distribution::of)
+    };
+    let plain = timed(ViewOptions::once_of(0, "lab"))?;
+    let indexed = timed(ViewOptions::indexed_of(0, "lab"))?;
+    let mut stale = 0;
+    for _ in 0..openings {
+        stale += u64::from(!is_fresh(engine, acknowledged)?);
+    }
+    Ok(Opening { plain, indexed, asked: openings, stale })
+}
+
+fn open_view(engine: &Engine, options: ViewOptions) -> Result<View> {
+    engine.open_view(options).map_err(|error| LabError::Arguments(error.to_string()))
+}
+
+/// Whether a view sees what was acknowledged before it was opened.
+fn is_fresh(engine: &Engine, acknowledged: &AtomicU64) -> Result<bool> {
+    let least = acknowledged.load(Ordering::Acquire);
+    let view = open_view(engine, ViewOptions::pinned("lab"))?;
+    let mut seen = 0;
+    let read = view.read_keys(0, &[KEY], |_, entry| {
+        let ValueRef::Hash(hash) = entry.value() else { return };
+        let number = hash.get(FIELD).and_then(|bytes| std::str::from_utf8(bytes).ok()?.parse().ok());
+        seen = number.unwrap_or(0);
+    });
+    read.map_err(|error| LabError::Arguments(error.to_string()))?;
+    Ok(seen >= least)
+}

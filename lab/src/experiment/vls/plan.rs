@@ -1,0 +1,79 @@
+//! Which cells there are.
+
+use super::Options;
+use super::cell::{Cell, FULL, Part};
+use crate::setting::Setting;
+
+/// Records, in millions.
+const SIZE_M: f64 = 1.0;
+/// With `--full`: the paper's smaller table as well.
+const SIZE_FULL_M: f64 = 10.0;
+/// Queries at the same time.
+const QUERIES: [usize; 3] = [1, 8, 64];
+/// Queries that begin together, of which what is kept is looked at.
+const QUERIES_TOGETHER: [usize; 4] = [1, 8, 16, 64];
+/// What index scans read, in percent.
+const SHARES: [u32; 3] = [5, 10, 25];
+/// Attempted updates a second in an open loop: the paper's default, and the most of the paper.
+const RATES: [u32; 2] = [10_000, 100_000];
+
+/// The sizes of stores, smallest first.
+pub fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
+    let millions = match (own.sizes.is_empty(), own.full) {
+        (false, _) => own.sizes.clone(),
+        (true, false) => vec![SIZE_M],
+        (true, true) => vec![SIZE_M, SIZE_FULL_M],
+    };
+    let mut sizes: Vec<u64> =
+        millions.into_iter().map(|millions| setting.scaled((millions * 1e6) as u64)).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// The cells, by size: those of a size have one store.
+pub fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
+    let parts = if own.only.is_empty() { Part::ALL.to_vec() } else { own.only.clone() };
+    let quick = setting.options.quick;
+    let queries = if quick { &QUERIES[..2] } else { &QUERIES[..] };
+    let queries: Vec<usize> = if own.queries.is_empty() { queries.to_vec() } else { own.queries.clone() };
+    let shares = if quick { &SHARES[..1] } else { &SHARES[..] };
+    let shares: Vec<u32> = std::iter::once(FULL).chain(shares.iter().copied()).collect();
+    let mut cells = Vec::new();
+    for records in sizes(setting, own) {
+        let mut add = |part, queries, share_percent, rate| {
+            cells.push(Cell { part, records, queries, share_percent, rate, quick });
+        };
+        for part in &parts {
+            match part {
+                Part::Alone => shares.iter().for_each(|share| add(*part, 1, *share, 0)),
+                Part::Updates => {
+                    for share in &shares {
+                        queries.iter().for_each(|queries| add(*part, *queries, *share, 0));
+                    }
+                }
+                Part::Latency => {
+                    for share in &shares {
+                        queries.iter().for_each(|queries| add(*part, *queries, *share, RATES[0]));
+                    }
+                    queries.iter().for_each(|queries| add(*part, *queries, FULL, RATES[1]));
+                }
+                Part::Remset => {
+                    let together = if quick { &QUERIES_TOGETHER[..2] } else { &QUERIES_TOGETHER[..] };
+                    let rates = if quick { &[0][..] } else { &[0, RATES[1]][..] };
+                    for rate in rates {
+                        together.iter().for_each(|queries| add(*part, *queries, FULL, *rate));
+                    }
+                }
+                Part::Masks => {
+                    add(*part, 0, FULL, 0);
+                    add(*part, 1, FULL, 0);
+                    add(*part, 8, FULL, 0);
+                    add(*part, 1, FULL, RATES[1]);
+                }
+                Part::Opening | Part::References => add(*part, 0, 0, 0),
+            }
+        }
+    }
+    cells
+}

@@ -1,0 +1,206 @@
+//! Other stores with the same records, each through its client, and ours through SQL.
+
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+mod duckdb;
+mod postgres;
+
+use super::cell::{Cell, Figures, Reference};
+use super::store;
+use crate::client::{self, Client};
+use crate::error::{IoContext, LabError, Result};
+use crate::report::Report;
+use crate::server::{self, Persistence, Product, Server};
+use crate::setting::Setting;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+/// Ours.
+pub const TARN: &str = "tarn, SQL";
+/// The real one, read by a client.
+pub const REDIS: &str = "redis-server, SCAN + HGETALL";
+/// The sum of a field of all records.
+pub const SUM: &str = "sum";
+/// Records that are written, or read, in one round trip.
+const RECORDS_AT_ONCE: u64 = 1000;
+/// How long a reply may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Measures all that are there; tells what is not.
+pub fn measure(setting: &Setting, cell: &Cell, report: &mut Report) -> Result<Figures> {
+    let mut references = Vec::new();
+    for &(product, _) in &setting.servers {
+        let (mut plan, _dir) = setting.plan(product, Persistence::None)?;
+        if product == Product::Tarn {
+            plan.sql_port = server::free_port()?;
+        }
+        let server = plan.start()?;
+        fill(&server, cell, setting.seed)?;
+        match product {
+            Product::Tarn => tarn(setting, &server, cell, report, &mut references)?,
+            Product::RedisServer => redis(setting, &server, cell, &mut references)?,
+        }
+    }
+    if !setting.options.servers.is_empty() {
+        // Those that were asked for, and no others.
+        return Ok(Figures { references, ..Figures::default() });
+    }
+    let dir = tempfile::Builder::new().prefix("tarn-lab-").tempdir_in(&setting.dir);
+    let dir = dir.doing(|| format!("make a directory in {}", setting.dir.display()))?;
+    let table = dir.path().join("record.csv");
+    write_table(&table, cell, setting.seed).doing(|| table.display().to_string())?;
+    // Another user may have to read it.
+    for path in [dir.path(), &table] {
+        let all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(path, all).doing(|| path.display().to_string())?;
+    }
+    for found in [postgres::measure(setting, cell, &table)?, duckdb::measure(setting, cell, &table)?] {
+        match found {
+            Ok(found) => references.extend(found),
+            Err(Missing(why)) => {
+                eprintln!("left out: {why}");
+                report.note(&why)?;
+            }
+        }
+    }
+    Ok(Figures { references, ..Figures::default() })
+}
+
+/// Why a store is left out.
+struct Missing(String);
+
+/// The records as comma-separated values, without a line of heads.
+fn write_table(path: &Path, cell: &Cell, seed: u64) -> std::io::Result<()> {
+    let mut file = BufWriter::new(std::fs::File::create(path)?);
+    let mut rng = SmallRng::seed_from_u64(seed);
+    for number in 0..cell.records {
+        file.write_all(&store::key(number))?;
+        for (_, value) in store::fields(number, &mut rng) {
+            file.write_all(b",")?;
+            file.write_all(&value)?;
+        }
+        file.write_all(b"\n")?;
+    }
+    file.flush()
+}
+
+fn fill(server: &Server, cell: &Cell, seed: u64) -> Result<()> {
+    let mut client = Client::connect(server.address(), PATIENCE)?;
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let mut number = 0;
+    while number < cell.records {
+        let end = (number + RECORDS_AT_ONCE).min(cell.records);
+        for number in number..end {
+            let mut words: Vec<Vec<u8>> = vec![b"HSET".to_vec(), store::key(number)];
+            for (name, value) in store::fields(number, &mut rng) {
+                words.extend([name.to_vec(), value]);
+            }
+            client.queue(&words);
+        }
+        client.send()?;
+        for _ in number..end {
+            client::integer(&client.receive()?)?;
+        }
+        number = end;
+    }
+    Ok(())
+}
+
+fn repeated(setting: &Setting, mut run: impl FnMut() -> Result<u64>, expected: u64) -> Result<Vec<f64>> {
+    let mut seconds = Vec::new();
+    for _ in 0..setting.repeats() {
+        let began = Instant::now();
+        let got = run()?;
+        seconds.push(began.elapsed().as_secs_f64());
+        if got != expected {
+            return Err(LabError::Reply(format!("a query answers {got}, and {expected} is right")));
+        }
+    }
+    Ok(seconds)
+}
+
+/// What the queries answer: their names, their text, and the right answer.
+fn queries(cell: &Cell) -> [(&'static str, String, u64); 3] {
+    let records = cell.records;
+    let from = records - records / 20;
+    [
+        ("count", "SELECT count(*) FROM record".to_owned(), records),
+        (SUM, "SELECT sum(f0) FROM record".to_owned(), records * (records - 1) / 2),
+        ("range", format!("SELECT count(f5) FROM record WHERE f0 >= {from}"), records - from),
+    ]
+}
+
+fn tarn(
+    setting: &Setting,
+    server: &Server,
+    cell: &Cell,
+    report: &mut Report,
+    references: &mut Vec<Reference>,
+) -> Result<()> {
+    let mut client = Client::connect(server.address(), PATIENCE)?;
+    let texts: Vec<_> = (1..store::FIELDS).map(|at| format!("f{at} TEXT")).collect();
+    let declared = format!(
+        "CREATE EXTERNAL TABLE record (id TEXT, f0 BIGINT, {}) STORED AS HASH LOCATION 'user:*'",
+        texts.join(", ")
+    );
+    client.call(&["SQL", &declared])?;
+    let mut ask_all = |what: &str, client: &mut Client| -> Result<()> {
+        for (name, sql, expected) in queries(cell) {
+            let run = || {
+                let reply = client.call(&["SQL", &sql])?;
+                let row = client::elements(&reply)?.get(1).map(client::elements).transpose()?;
+                let cell = row.and_then(|row| row.first());
+                let number = cell.and_then(|cell| match cell.as_integer() {
+                    Some(number) => u64::try_from(number).ok(),
+                    None => client::text(cell).ok()?.parse().ok(),
+                });
+                number.ok_or_else(|| LabError::Reply(reply.to_string()))
+            };
+            let seconds = repeated(setting, run, expected)?;
+            references.push(Reference { what: what.to_owned(), query: name.to_owned(), seconds });
+        }
+        Ok(())
+    };
+    ask_all(TARN, &mut client)?;
+    let reply = client.ask(&["SQL", "CREATE INDEX ON record (f0)"])?;
+    if reply.is_error() {
+        let note = format!("tarn has no index for SQL: {reply}");
+        eprintln!("{note}");
+        return report.note(&note);
+    }
+    ask_all("tarn, SQL with an index", &mut client)
+}
+
+/// Reads all records by `SCAN` and `HGETALL`, as a client must that wants a sum.
+fn redis(setting: &Setting, server: &Server, cell: &Cell, references: &mut Vec<Reference>) -> Result<()> {
+    let mut client = Client::connect(server.address(), PATIENCE)?;
+    let expected = cell.records * (cell.records - 1) / 2;
+    let count = RECORDS_AT_ONCE.to_string();
+    let run = || {
+        let (mut cursor, mut sum) = ("0".to_owned(), 0);
+        loop {
+            let reply = client.call(&["SCAN", &cursor, "MATCH", "user:*", "COUNT", &count])?;
+            let [next, keys] = client::elements(&reply)? else {
+                return Err(LabError::Reply(reply.to_string()));
+            };
+            let keys = client::texts(keys)?;
+            keys.iter().for_each(|key| client.queue(&["HGETALL", key]));
+            client.send()?;
+            for _ in &keys {
+                let record = client::texts(&client.receive()?)?;
+                let found = record.chunks_exact(2).find(|pair| pair[0] == "f0");
+                sum += found.and_then(|pair| pair[1].parse::<u64>().ok()).unwrap_or(0);
+            }
+            cursor = client::text(next)?;
+            if cursor == "0" {
+                return Ok(sum);
+            }
+        }
+    };
+    let seconds = repeated(setting, run, expected)?;
+    references.push(Reference { what: REDIS.to_owned(), query: SUM.to_owned(), seconds });
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! PostgreSQL with the same records, where it is installed: a cluster in a directory of its own, which is
+//! gone afterwards. It does not run as root, so root runs it as another user.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::super::cell::{Cell, Reference};
+use super::super::store;
+use super::{Missing, queries};
+use crate::error::{IoContext, LabError, Result};
+use crate::interrupt;
+use crate::server::free_port;
+use crate::setting::{Setting, on_path};
+
+/// How it is called in tables and lines.
+const NAME: &str = "postgresql, psql";
+/// Where Debian has its programs, by version.
+const DEBIAN: &str = "/usr/lib/postgresql";
+/// Who root may be instead.
+const USERS: [&str; 2] = ["postgres", "nobody"];
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Measures it; says why not, if it is not there.
+pub fn measure(
+    setting: &Setting,
+    cell: &Cell,
+    table: &Path,
+) -> Result<std::result::Result<Vec<Reference>, Missing>> {
+    let Some(programs) = programs() else {
+        return Ok(Err(Missing("postgresql is not installed".to_owned())));
+    };
+    let user = match user() {
+        Ok(user) => user,
+        Err(missing) => return Ok(Err(missing)),
+    };
+    let cluster = Cluster::start(setting, programs, user)?;
+    let texts: Vec<_> = (1..store::FIELDS).map(|at| format!("f{at} text")).collect();
+    cluster.ask(&[
+        &format!("CREATE TABLE record (id text PRIMARY KEY, f0 bigint, {})", texts.join(", ")),
+        &format!("\\copy record FROM '{}' CSV", table.display()),
+        "CREATE INDEX ON record (f0)",
+        "VACUUM (ANALYZE) record",
+    ])?;
+    let mut references = Vec::new();
+    for (name, sql, expected) in queries(cell) {
+        let mut seconds = Vec::new();
+        // The first one brings the table into memory.
+        for turn in 0..=setting.repeats() {
+            let answer = cluster.ask(&["\\timing on", &sql])?;
+            let number = answer.lines().find_map(|line| line.trim().parse::<u64>().ok());
+            let ms =
+                answer.lines().find_map(|line| line.strip_prefix("Time: ")?.split(' ').next()?.parse().ok());
+            let (Some(number), Some(ms)) = (number, ms) else { return Err(LabError::Reply(answer)) };
+            if number != expected {
+                return Err(LabError::Reply(format!("postgresql answers {number}, and {expected} is right")));
+            }
+            let ms: f64 = ms;
+            seconds.extend((turn > 0).then_some(ms / 1e3));
+        }
+        references.push(Reference { what: NAME.to_owned(), query: name.to_owned(), seconds });
+    }
+    Ok(Ok(references))
+}
+
+/// The directory of `initdb`, `postgres` and `psql`.
+fn programs() -> Option<PathBuf> {
+    let versions = fs::read_dir(DEBIAN).into_iter().flatten().flatten();
+    let mut dirs: Vec<PathBuf> = versions.map(|entry| entry.path().join("bin")).collect();
+    dirs.sort();
+    dirs.extend(on_path("initdb").and_then(|path| Some(path.parent()?.to_owned())));
+    dirs.into_iter()
+        .rev()
+        .find(|dir| ["initdb", "postgres", "psql"].iter().all(|name| dir.join(name).is_file()))
+}
+
+/// The numbers of a user and its group that may run it; `None`: who runs the laboratory.
+fn user() -> std::result::Result<Option<(u32, u32)>, Missing> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let find = |name: &&str| {
+        let line = users.lines().find(|line| line.split(':').next() == Some(*name))?;
+        let mut numbers = line.split(':').skip(2);
+        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    };
+    let found = USERS.iter().find_map(find);
+    found
+        .map(Some)
+        .ok_or_else(|| Missing(format!("postgresql does not run as root, and there is none of {USERS:?}")))
+}
+
+struct Cluster {
+    programs: PathBuf,
+    child: Child,
+    port: u16,
+    user: Option<(u32, u32)>,
+    /// Declared last: it must be gone before its files are.
+    dir: TempDir,
+}
+
+impl Cluster {
+    fn start(setting: &Setting, programs: PathBuf, user: Option<(u32, u32)>) -> Result<Cluster> {
+        let dir = tempfile::Builder::new().prefix("tarn-lab-").tempdir_in(&setting.dir);
+        let dir = dir.doing(|| format!("make a directory in {}", setting.dir.display()))?;
+        if let Some((user, group)) = user {
+            chown(dir.path(), Some(user), Some(group)).doing(|| dir.path().display().to_string())?;
+        }
+        let data = dir.path().join("data");
+        let mut make = as_user(&programs.join("initdb"), user, dir.path());
+        make.args(["--username=lab", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C", "-D"]);
+        run(make.arg(&data))?;
+        let port = free_port()?;
+        let mut serve = as_user(&programs.join("postgres"), user, dir.path());
+        serve.args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1", "-k"]).arg(dir.path());
+        // One core, as the others have; all in memory.
+        for set in ["fsync=off", "jit=off", "max_parallel_workers_per_gather=0", "shared_buffers=1GB"] {
+            serve.args(["-c", set]);
+        }
+        let child = serve.arg("-D").arg(&data).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = child.doing(|| "start postgres".to_owned())?;
+        let cluster = Cluster { programs, child, port, user, dir };
+        let until = Instant::now() + PATIENCE;
+        while cluster.ask(&["SELECT 1"]).is_err() {
+            interrupt::check()?;
+            if Instant::now() > until {
+                return Err(LabError::Arguments("postgresql does not become ready".to_owned()));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(cluster)
+    }
+
+    /// Runs statements one after the other; what `psql` prints.
+    fn ask(&self, statements: &[&str]) -> Result<String> {
+        let mut psql = as_user(&self.programs.join("psql"), self.user, self.dir.path());
+        psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-U", "lab"]);
+        psql.args(["-p", &self.port.to_string(), "postgres"]);
+        statements.iter().for_each(|statement| _ = psql.args(["-c", statement]));
+        run(&mut psql)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // At once, and its children with it: nobody needs its files.
+        let pid = Pid::from_child(&self.child);
+        let _ = kill_process(pid, Signal::QUIT);
+        let _ = self.child.wait();
+    }
+}
+
+fn as_user(program: &Path, user: Option<(u32, u32)>, dir: &Path) -> Command {
+    let mut command = Command::new(program);
+    if let Some((user, group)) = user {
+        command.uid(user).gid(group);
+    }
+    command.current_dir(dir).env("LC_ALL", "C").stdin(Stdio::null());
+    command
+}
+
+fn run(command: &mut Command) -> Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().doing(|| format!("run {name}"))?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(LabError::Cell { what: name, status: output.status, words });
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

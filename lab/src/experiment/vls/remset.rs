@@ -1,0 +1,110 @@
+//! Figure 11: what is kept while some queries run that began at the same instant.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tarn_engine::END;
+use tarn_engine::view::Cancelled;
+use tarn_engine::{Entry, View, ViewOptions};
+
+use super::cell::{Cell, Figures, Moment, Remset};
+use super::measure::{self, PARTS_AT_ONCE, Place};
+use super::store::{Store, Writer};
+use crate::error::{LabError, Result};
+use crate::process::{self, Pinned};
+
+/// Looks at what is kept while the queries run, about.
+const LOOKS: u32 = 200;
+/// Between two looks at the least.
+const LOOK: Duration = Duration::from_micros(500);
+
+/// Has queries begin together, twice: giving back what they have read, and keeping it to the end.
+pub fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
+    let (moments, left, updates_per_s, preferred) = wave(store, place, cell, false)?;
+    let (to_the_end, left_then, ..) = wave(store, place, cell, true)?;
+    let remset = Remset { moments, to_the_end, left: left + left_then, updates_per_s };
+    Ok(Figures { remset, preferred, ..Figures::default() })
+}
+
+/// What was kept by time, what was left at the end, updates a second, and whether the threads came before
+/// others.
+fn wave(store: &Store, place: &Place, cell: &Cell, keeps: bool) -> Result<(Vec<Moment>, u64, f64, bool)> {
+    let options = match keeps {
+        true => ViewOptions::pinned("lab"),
+        false => ViewOptions::once_of(0, "lab"),
+    };
+    let (counts, stops) = (AtomicBool::new(true), AtomicBool::new(false));
+    let (begin, running) = (Barrier::new(2), AtomicBool::new(true));
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let pinned = Pinned::to(&[place.writer_core]);
+            let preferred = process::prefer_thread();
+            begin.wait();
+            let _pinned = pinned?;
+            let mut writer = Writer::new(store);
+            measure::write(&mut writer, cell, preferred, place.seed, &counts, &stops)
+        });
+        begin.wait();
+        let opened = store.engine.open_views(&vec![options; cell.queries]);
+        let views = opened.map_err(|error| {
+            stops.store(true, Ordering::Relaxed);
+            LabError::Arguments(error.to_string())
+        })?;
+        let began = Instant::now();
+        let reader = scope.spawn(|| {
+            let read = Pinned::to(&[place.query_core]).and_then(|_pinned| {
+                process::prefer_thread();
+                read_all(views)
+            });
+            running.store(false, Ordering::Release);
+            read
+        });
+        let mut moments = Vec::new();
+        while running.load(Ordering::Acquire) {
+            let size = store.engine.remset_size(0);
+            moments.push(Moment {
+                ms: began.elapsed().as_secs_f64() * 1e3,
+                shared: size.versions as u64,
+                apart: size.versions_apart as u64,
+                bytes: size.bytes as u64,
+            });
+            std::thread::sleep(LOOK.max(began.elapsed() / LOOKS));
+        }
+        stops.store(true, Ordering::Relaxed);
+        let written = writer.join().expect("the writer does not panic")?;
+        reader.join().expect("a query does not panic")?;
+        let left = store.engine.remset_size(0).versions as u64;
+        Ok((moments, left, written.updates_per_s, written.preferred))
+    })
+}
+
+/// Reads all of some views, a few parts of each by turns; closes each at its end.
+fn read_all(views: Vec<View>) -> Result<()> {
+    let mut bytes = 0;
+    let mut look = |entry: &Entry| bytes += entry.key().len() as u64;
+    let mut left: Vec<(View, u64)> = views.into_iter().map(|view| (view, 0)).collect();
+    let mut part = |(view, at): &mut (View, u64)| -> std::result::Result<bool, Cancelled> {
+        if !view.is_pinned() {
+            return Ok(view.step(&mut look)?.is_some());
+        }
+        if *at != END {
+            *at = view.read_at(0, *at, &mut look)?.unwrap_or(END);
+        }
+        Ok(*at != END)
+    };
+    while !left.is_empty() {
+        let mut goes_on = Vec::with_capacity(left.len());
+        for mut view in left {
+            let mut more = true;
+            for _ in 0..PARTS_AT_ONCE {
+                more = more && part(&mut view).map_err(|error| LabError::Arguments(error.to_string()))?;
+            }
+            goes_on.extend(more.then_some(view));
+        }
+        left = goes_on;
+    }
+    black_box(bytes);
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! `tarn lab report vls`: draws what was measured, beside what the paper printed, and says which goals are
+//! met.
+
+mod published;
+mod sections;
+
+use std::path::Path;
+
+use super::{EXPERIMENT, Results};
+use crate::drawing;
+use crate::error::Result;
+
+/// Draws the report of a file of results. `quick` chooses what was measured with `--quick`; by default the
+/// newest result decides.
+pub fn run(json: &Path, out: &Path, quick: bool) -> Result<()> {
+    let results = Results::read_some(json, EXPERIMENT)?;
+    let quick = quick || results.lines.last().is_some_and(|newest| newest.cell.quick);
+    drawing::write(out, &sections::page(&results, quick))
+}
+
+#[cfg(test)]
+mod tests;

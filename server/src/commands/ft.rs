@@ -1,0 +1,80 @@
+//! `FT.*`: RediSearch's commands over the live keyspace, each answered as of one instant.
+
+use crate::client::After;
+use crate::command::{Command, Flags, row};
+use crate::context::Context;
+use crate::error::CommandError;
+use crate::search::Tree;
+use tarn_resp::Protocol;
+use tarn_resp::reply::Writer;
+use tarn_resp::request::Args;
+
+const READS: Flags = Flags::READONLY.with(Flags::NO_MULTI).with(Flags::NOSCRIPT);
+const DECLARES: Flags = Flags::NO_MULTI.with(Flags::NOSCRIPT);
+const ALL_KEYS: &str = "O(N) where N is the number of keys that are read; other clients do not wait";
+const SMALL: &str = "O(N) where N is the number of indexes";
+
+/// The rows of this family.
+pub const COMMANDS: &[Command] = &[
+    row("ft.create", -5, DECLARES, "1.0.0", "Declares an index over hashes or JSON documents.", ft)
+        .complexity(SMALL),
+    row("ft.alter", -6, DECLARES, "1.0.0", "Adds fields to an index.", ft).complexity(SMALL),
+    row("ft.dropindex", -2, DECLARES, "2.0.0", "Drops an index; its keys stay.", ft).complexity(SMALL),
+    row("ft._list", 1, READS, "2.0.0", "Returns the names of all indexes.", ft).complexity(SMALL),
+    row("ft.info", 2, READS, "1.0.0", "Describes an index and counts its keys.", ft).complexity(ALL_KEYS),
+    row("ft.search", -3, READS, "1.0.0", "Counts the keys that a query asks for, and shows some.", ft)
+        .complexity(ALL_KEYS),
+    row("ft.aggregate", -3, READS, "1.1.0", "Groups and reduces what a query asks for.", ft)
+        .complexity(ALL_KEYS),
+    row("ft.cursor", -4, READS, "1.1.0", "Reads on from a cursor, or ends it.", ft)
+        .complexity("O(N) where N is the number of rows that are read"),
+    row("ft.explain", -3, READS, "1.0.0", "Shows how a query is read.", ft).complexity("O(1)"),
+];
+
+fn ft<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let mut searching = match cx.client.searching.take() {
+        Some(searching) => searching,
+        None => {
+            let is_resp3 = cx.reply.protocol() == Protocol::Resp3;
+            let words = args.iter().map(<[u8]>::to_vec).collect();
+            cx.server.search().ok_or_else(|| not_there(&args[0]))?.ask(words, cx.db, is_resp3)
+        }
+    };
+    match searching.answer() {
+        Some(Ok(answer)) => reply(&mut cx.reply, &answer),
+        Some(Err(why)) => return Err(CommandError::owned(why)),
+        None => {
+            cx.client.searching = Some(searching);
+            cx.client.after = After::Postpone(args.to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn not_there(name: &[u8]) -> CommandError {
+    let name = String::from_utf8_lossy(name).to_uppercase();
+    CommandError::owned(format!(
+        "ERR {name} is not there: the server runs with 'sql-port 0'; start it with another to have search"
+    ))
+}
+
+fn reply(out: &mut Writer<'_>, tree: &Tree) {
+    match tree {
+        Tree::Null => out.null(),
+        Tree::Simple(text) => out.simple(text),
+        Tree::Integer(number) => out.integer(*number),
+        Tree::Double(number) => out.double(*number),
+        Tree::Bulk(bytes) => out.bulk(bytes),
+        Tree::Array(parts) => {
+            out.array(parts.len());
+            parts.iter().for_each(|part| reply(out, part));
+        }
+        Tree::Map(pairs) => {
+            out.map(pairs.len());
+            for (name, value) in pairs {
+                reply(out, name);
+                reply(out, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The commands `FT.*` by the real program: both protocols, a restart, and clients that go away.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use running::{Connection, Running, eventually, free_port};
+
+fn fill(client: &mut Connection) {
+    for (id, dest, distance) in [("1", "LAX", "120.5"), ("2", "SFO", "300"), ("3", "LAX", "far")] {
+        client.ask(&format!("HSET flight:{id} dest {dest} distance {distance}"));
+    }
+}
+
+const CREATE: &str = "FT.CREATE flights ON HASH PREFIX 1 flight: SCHEMA dest TAG SORTABLE distance NUMERIC";
+
+#[test]
+fn both_protocols_have_their_replies() {
+    let mut running = Running::start(&["--sql-port", &free_port().to_string()]);
+    let mut client = running.connect();
+    fill(&mut client);
+    assert_eq!(client.ask(CREATE), "+OK");
+    assert_eq!(client.whole("FT._LIST"), "*[$flights]");
+    let search = "FT.SEARCH flights \"@distance:[200 300]\" LIMIT 0 1";
+    assert_eq!(client.whole(search), "*[:1 $flight:2 *[$dest $SFO $distance $300]]");
+    let group = "FT.AGGREGATE flights * GROUPBY 1 @dest REDUCE COUNT 0 AS n SORTBY 1 @dest";
+    assert_eq!(client.whole(group), "*[:2 *[$dest $LAX $n $2] *[$dest $SFO $n $1]]");
+    assert_eq!(client.ask("FT.SEARCH nothing *"), "-ERR nothing: no such index");
+    assert!(client.ask("FT.SEARCH flights far").contains("has no TEXT field"));
+    client.ask("SELECT 1");
+    assert!(client.ask("FT.SEARCH flights *").contains("db != 0"));
+    running.restart();
+    let found = || running.connect().whole("FT.SEARCH flights @dest:{lax} NOCONTENT");
+    assert_eq!(
+        eventually(|| Some(found()).filter(|reply| reply.starts_with('*'))),
+        "*[:2 $flight:1 $flight:3]"
+    );
+    assert!(running.connect().whole("INFO views").contains("views_retained_bytes:0"));
+}
+
+#[test]
+fn a_cursor_is_of_its_instant_and_may_be_left() {
+    let running = Running::start(&["--sql-port", &free_port().to_string()]);
+    let mut client = running.connect();
+    for id in 0..2_000 {
+        client.ask(&format!("HSET flight:{id} dest LAX distance 1"));
+    }
+    assert_eq!(client.ask(CREATE), "+OK");
+    let begun = client.whole("FT.AGGREGATE flights * LOAD 1 @distance WITHCURSOR COUNT 1500");
+    let id = begun.rsplit(':').next().unwrap().trim_end_matches(']').to_owned();
+    // What comes later is not its business.
+    assert_eq!(client.ask("FLUSHALL"), "+OK");
+    let rest = client.whole(&format!("FT.CURSOR READ flights {id}"));
+    assert_eq!(rest.matches("$distance $1").count(), 500, "{rest}");
+    assert!(rest.ends_with(":0]"), "{rest}");
+    for id in 0..2_000 {
+        client.ask(&format!("HSET flight:{id} dest LAX distance 1"));
+    }
+    client.whole("FT.AGGREGATE flights * LOAD 1 @distance WITHCURSOR COUNT 1 MAXIDLE 1");
+    drop(client);
+    eventually(|| running.connect().whole("INFO views").contains("views_retained_bytes:0").then_some(()));
+}
+
+#[test]
+fn without_a_port_there_is_no_search() {
+    let running = Running::start(&[]);
+    assert!(running.connect().ask("FT.SEARCH i *").starts_with("-ERR FT.SEARCH is not there"));
+}

@@ -1,0 +1,177 @@
+//! A client of PostgreSQL's protocol that sends what it is told, also what no library would send.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use super::LIMIT;
+
+/// A connection.
+pub struct Postgres {
+    pub stream: TcpStream,
+    /// The number and the secret by which its statements are cancelled.
+    pub key: Vec<u8>,
+}
+
+/// What a statement was answered.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// Names and types of columns.
+    pub columns: Vec<(String, u32)>,
+    pub rows: Vec<Vec<Option<String>>>,
+    /// What was done, of each statement.
+    pub tags: Vec<String>,
+    /// The code and the words of an error.
+    pub error: Option<(String, String)>,
+    /// `I`: no block, `T`: a block, `E`: one that failed; 0 if the server went away.
+    pub status: u8,
+}
+
+impl Answer {
+    /// The code of the error, if there is one.
+    pub fn code(&self) -> &str {
+        self.error.as_ref().map_or("", |(code, _)| code)
+    }
+
+    /// The rows, for comparisons.
+    pub fn text(&self) -> String {
+        let value = |value: &Option<String>| value.clone().unwrap_or("NULL".to_owned());
+        let row = |row: &Vec<Option<String>>| row.iter().map(value).collect::<Vec<_>>().join("|");
+        self.rows.iter().map(row).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The message that begins a connection.
+pub fn start(parameters: &[&str]) -> Vec<u8> {
+    let mut body = 196_608_u32.to_be_bytes().to_vec();
+    parameters.iter().for_each(|word| body.extend([word.as_bytes(), b"\0"].concat()));
+    body.push(0);
+    [(body.len() as u32 + 4).to_be_bytes().to_vec(), body].concat()
+}
+
+/// A message of a kind.
+pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    [&[kind][..], &(body.len() as u32 + 4).to_be_bytes(), body].concat()
+}
+
+/// The messages that prepare, bind and run a statement without names.
+pub fn extended(
+    sql: &str,
+    types: &[u32],
+    formats: &[i16],
+    values: &[Option<Vec<u8>>],
+    results: &[i16],
+) -> Vec<u8> {
+    let shorts = |numbers: &[i16]| -> Vec<u8> {
+        let count = (numbers.len() as i16).to_be_bytes().to_vec();
+        numbers.iter().fold(count, |bytes, number| [bytes, number.to_be_bytes().to_vec()].concat())
+    };
+    let mut parse = [b"\0", sql.as_bytes(), b"\0", &(types.len() as i16).to_be_bytes()[..]].concat();
+    types.iter().for_each(|oid| parse.extend(oid.to_be_bytes()));
+    let mut bind = [b"\0\0".to_vec(), shorts(formats), (values.len() as i16).to_be_bytes().to_vec()].concat();
+    for value in values {
+        match value {
+            Some(value) => bind.extend([&(value.len() as i32).to_be_bytes()[..], value].concat()),
+            None => bind.extend((-1_i32).to_be_bytes()),
+        }
+    }
+    bind.extend(shorts(results));
+    let (describe, execute) = (message(b'D', b"P\0"), message(b'E', b"\0\0\0\0\0"));
+    [message(b'P', &parse), message(b'B', &bind), describe, execute, message(b'S', b"")].concat()
+}
+
+impl Postgres {
+    pub fn connect(port: u16) -> Postgres {
+        Postgres::connect_with(port, &[])
+    }
+
+    pub fn connect_with(port: u16, parameters: &[&str]) -> Postgres {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_read_timeout(Some(4 * LIMIT)).unwrap();
+        let mut postgres = Postgres { stream, key: Vec::new() };
+        let parameters = [&["user", "default", "database", "tarn"], parameters].concat();
+        postgres.stream.write_all(&start(&parameters)).unwrap();
+        let answer = postgres.answer();
+        assert_eq!(answer.status, b'I', "{answer:?}");
+        postgres
+    }
+
+    /// The next message of the server; `None` if it has gone.
+    pub fn receive(&mut self) -> Option<(u8, Vec<u8>)> {
+        let mut head = [0; 5];
+        self.stream.read_exact(&mut head).ok()?;
+        let length = u32::from_be_bytes(head[1..].try_into().unwrap()) as usize;
+        let mut body = vec![0; length - 4];
+        self.stream.read_exact(&mut body).ok()?;
+        Some((head[0], body))
+    }
+
+    /// All until the server is ready, or has gone.
+    pub fn answer(&mut self) -> Answer {
+        let mut answer = Answer::default();
+        while let Some((kind, body)) = self.receive() {
+            match kind {
+                b'T' => answer.columns = columns_of(&body),
+                b'D' => answer.rows.push(values_of(&body)),
+                b'C' => answer.tags.push(String::from_utf8_lossy(&body[..body.len() - 1]).into_owned()),
+                b'E' => answer.error = Some(error_of(&body)),
+                b'K' => self.key = body,
+                b'Z' => {
+                    answer.status = body[0];
+                    break;
+                }
+                _ => {}
+            }
+        }
+        answer
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// Asks by the simple protocol.
+    pub fn ask(&mut self, sql: &str) -> Answer {
+        self.send(&message(b'Q', &[sql.as_bytes(), b"\0"].concat()));
+        self.answer()
+    }
+
+    /// Asks by the extended protocol.
+    pub fn ask_extended(&mut self, sql: &str, values: &[&str]) -> Answer {
+        let values: Vec<_> = values.iter().map(|value| Some(value.as_bytes().to_vec())).collect();
+        self.send(&extended(sql, &[], &[], &values, &[]));
+        self.answer()
+    }
+}
+
+fn columns_of(body: &[u8]) -> Vec<(String, u32)> {
+    let mut columns = Vec::new();
+    let mut rest = &body[2..];
+    while !rest.is_empty() {
+        let end = rest.iter().position(|byte| *byte == 0).unwrap();
+        let name = String::from_utf8_lossy(&rest[..end]).into_owned();
+        let oid = u32::from_be_bytes(rest[end + 7..end + 11].try_into().unwrap());
+        columns.push((name, oid));
+        rest = &rest[end + 19..];
+    }
+    columns
+}
+
+fn values_of(body: &[u8]) -> Vec<Option<String>> {
+    let mut values = Vec::new();
+    let mut rest = &body[2..];
+    while !rest.is_empty() {
+        let length = i32::from_be_bytes(rest[..4].try_into().unwrap());
+        let end = 4 + length.max(0) as usize;
+        values.push((length >= 0).then(|| String::from_utf8_lossy(&rest[4..end]).into_owned()));
+        rest = &rest[end..];
+    }
+    values
+}
+
+fn error_of(body: &[u8]) -> (String, String) {
+    let field = |kind: u8| {
+        let found = body.split(|byte| *byte == 0).find(|field| field.first() == Some(&kind));
+        found.map_or(String::new(), |field| String::from_utf8_lossy(&field[1..]).into_owned())
+    };
+    (field(b'C'), field(b'M'))
+}
