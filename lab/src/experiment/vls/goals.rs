@@ -32,6 +32,7 @@ pub fn judge(results: &Results, quick: bool) -> Vec<Goal> {
             Part::Masks => {}
         }
     }
+    goals.retain(|goal| goal.figure.is_finite());
     goals
 }
 
@@ -85,29 +86,25 @@ fn updates(cell: &Cell, figures: &Figures, goals: &mut Vec<Goal>) {
         figure: figures.by(Variant::Vls, Variant::Live, |turn| turn.updates_per_s),
         unit: "x",
         bound: Bound::AtLeast(UPDATES_BY_LIVE),
-        note: format!(
-            "{} and {}; without a query {}",
-            rate(Variant::Vls),
-            rate(Variant::Live),
-            rate(Variant::None)
-        ),
+        note: format!("{} and {}{}", rate(Variant::Vls), rate(Variant::Live), without(figures, rate)),
     });
+}
+
+/// What it was without a query, where that was measured.
+fn without(figures: &Figures, figure: impl Fn(Variant) -> String) -> String {
+    let is_measured = figures.variants.iter().any(|own| own.variant == Variant::None);
+    if is_measured { format!("; without a query {}", figure(Variant::None)) } else { String::new() }
 }
 
 fn latency(cell: &Cell, figures: &Figures, goals: &mut Vec<Goal>) {
     let mut add = |what: &str, bound: f64, of: &dyn Fn(&Measured) -> f64| {
-        let us = |variant| figures.of(variant, of);
+        let us = |variant| format!("{:.2} µs", figures.of(variant, of));
         goals.push(Goal {
             what: format!("{what} of an update, view / live: {}", name(cell)),
             figure: figures.by(Variant::Vls, Variant::Live, of),
             unit: "x",
             bound: Bound::AtMost(bound),
-            note: format!(
-                "{:.2} µs and {:.2} µs; without a query {:.2} µs",
-                us(Variant::Vls),
-                us(Variant::Live),
-                us(Variant::None)
-            ),
+            note: format!("{} and {}{}", us(Variant::Vls), us(Variant::Live), without(figures, us)),
         });
     };
     add("p95", P95_BY_LIVE, &|turn| turn.latency_p95);
