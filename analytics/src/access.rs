@@ -18,11 +18,16 @@ const CUT_MAX: usize = 10_000;
 /// To find a row by an index takes about as long as to look at so many.
 const ROWS_FOR_ONE: usize = 5;
 
+/// Parts have at least so many keys.
+const KEYS_OF_PART: usize = 50_000;
+/// Each takes one of the numbers that all views share.
+const PARTS_MAX: usize = 8;
+
 /// How a scan finds its rows.
 #[derive(Clone)]
 pub enum Access {
-    /// It looks at all.
-    Walk,
+    /// It looks at all, in so many parts at the same time.
+    Walk(u8),
     /// By these keys.
     Keys(Arc<[Vec<u8>]>),
     /// By an index.
@@ -39,6 +44,8 @@ pub struct Lookup {
     pub direction: Direction,
     /// Whether the order matters.
     pub in_order: bool,
+    /// How many keys it finds, about.
+    pub keys: usize,
 }
 
 impl Lookup {
@@ -86,12 +93,13 @@ impl Lookup {
 }
 
 impl Access {
-    /// The best for rows that meet all conditions.
+    /// The best for rows that meet all conditions, for so many threads.
     pub fn of(
         declaration: &Declaration,
         conditions: &[Condition],
         indexes: &[Arc<TableIndex>],
         engine: &Engine,
+        threads: usize,
     ) -> Access {
         if let Some(keys) = keys_of(declaration, conditions) {
             return Access::Keys(keys.into());
@@ -99,10 +107,11 @@ impl Access {
         let database = declaration.database;
         let keys = engine.keyspace().get(usize::from(database)).map_or(0, |(keys, _)| *keys);
         let mut worth = keys / ROWS_FOR_ONE;
-        let mut best = Access::Walk;
+        let parts = (keys / KEYS_OF_PART).min(threads).clamp(1, PARTS_MAX);
+        let mut best = Access::Walk(parts as u8);
         for index in indexes {
             let on_it = conditions.iter().find(|condition| condition.column == index.column);
-            let (Some(condition), Some(ready)) = (on_it, ready(engine, index)) else { continue };
+            let (Some(condition), Some(ready)) = (on_it, index.ready(engine)) else { continue };
             let places = TableIndex::places_of(&condition.ranges);
             let mut found = 0;
             for place in &places {
@@ -114,7 +123,13 @@ impl Access {
             if found <= worth {
                 worth = found;
                 let (index, direction) = (index.clone(), Direction::Ascending);
-                best = Access::Index(Arc::new(Lookup { index, places, direction, in_order: false }));
+                best = Access::Index(Arc::new(Lookup {
+                    index,
+                    places,
+                    direction,
+                    in_order: false,
+                    keys: found,
+                }));
             }
         }
         best
@@ -134,7 +149,7 @@ impl Access {
         if on_others || matches!(self, Access::Keys(_)) {
             return None;
         }
-        let index = indexes.iter().find(|index| index.column == column && ready(engine, index).is_some())?;
+        let index = indexes.iter().find(|index| index.column == column && index.ready(engine).is_some())?;
         let mut places = match conditions.first() {
             Some(condition) => TableIndex::places_of(&condition.ranges),
             None => vec![TableIndex::places_of_values(), TableIndex::places_of_null()],
@@ -150,15 +165,20 @@ impl Access {
             places.extend(null);
         }
         let direction = if descending { Direction::Descending } else { Direction::Ascending };
-        Some(Access::Index(Arc::new(Lookup { index: index.clone(), places, direction, in_order: true })))
+        let keys = match self {
+            Access::Index(lookup) => lookup.keys,
+            _ => engine.keyspace().get(usize::from(index.database())).map_or(0, |(keys, _)| *keys),
+        };
+        let index = index.clone();
+        Some(Access::Index(Arc::new(Lookup { index, places, direction, in_order: true, keys })))
     }
 
-    /// What a scan needs of its view.
-    pub fn needs(&self) -> Needs {
+    /// What a scan needs of its views, one for each part.
+    pub fn needs(&self) -> Vec<Needs> {
         match self {
-            Access::Walk => Needs::Walk,
-            Access::Keys(_) => Needs::Keys,
-            Access::Index(_) => Needs::Index,
+            Access::Walk(parts) => (0..*parts).map(|number| Needs::Walk((number, *parts))).collect(),
+            Access::Keys(_) => vec![Needs::Keys],
+            Access::Index(_) => vec![Needs::Index],
         }
     }
 }
@@ -173,14 +193,11 @@ fn keys_of(declaration: &Declaration, conditions: &[Condition]) -> Option<Vec<Ve
     (points.len() <= KEYS_MAX).then(keys)
 }
 
-fn ready(engine: &Engine, index: &TableIndex) -> Option<Arc<tarn_engine::Index>> {
-    engine.index(index.database(), &index.name).filter(|index| index.is_ready())
-}
-
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Access::Walk => f.write_str("all keys"),
+            Access::Walk(1) => f.write_str("all keys"),
+            Access::Walk(parts) => write!(f, "all keys in {parts} parts"),
             Access::Keys(keys) => write!(f, "{} keys by name", keys.len()),
             Access::Index(lookup) => {
                 write!(f, "index {}", lookup.index.name)?;

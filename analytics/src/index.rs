@@ -8,7 +8,7 @@ use datafusion::arrow::error::ArrowError;
 use tarn_engine::IndexStatus;
 use tarn_engine::index::{IndexRange, IndexValue, Indexed, TEXT_BYTES_MAX};
 use tarn_engine::record::Kind;
-use tarn_engine::{Entry, Pointer};
+use tarn_engine::{Engine, Entry, Index, Pointer};
 
 use super::datum::Datum;
 use super::declaration::{Declaration, DeclarationError, Layout, quoted};
@@ -54,6 +54,11 @@ impl TableIndex {
     /// The name of the column.
     pub fn column_name(&self) -> &str {
         self.declaration.schema.field(self.column).name()
+    }
+
+    /// What is read of it; `None` while it is being built, or once it is gone.
+    pub fn ready(&self, engine: &Engine) -> Option<Arc<Index>> {
+        engine.index(self.database(), &self.name).filter(|index| index.is_ready())
     }
 
     /// The statement that makes it.

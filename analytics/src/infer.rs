@@ -16,7 +16,7 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use tarn_engine::{Engine, Entry};
+use tarn_engine::{END, Engine, Entry};
 
 use super::declaration::Pattern;
 use super::error::QueryError;
@@ -88,7 +88,7 @@ impl TableProvider for Proposed {
         let (instant, query) = Current::of(state)?;
         let sampler = Sampler {
             engine,
-            planned: Arc::new(instant.plan(self.database, Needs::Walk)),
+            planned: Arc::new(instant.plan(self.database, Needs::Walk((0, 1)))),
             query,
             text: self.text.clone(),
             pattern: self.pattern.clone(),
@@ -153,7 +153,7 @@ impl Sampler {
             };
             at = match (reading.once(), at) {
                 (Some(view), _) => view.step(&mut take)?.map(|part| part.end),
-                (None, Some(from)) => reading.view().read_at(self.database, from, &mut take)?,
+                (None, Some(from)) => reading.view().read_at(self.database, from..END, &mut take)?,
                 (None, None) => None,
             };
             taken.iter().for_each(|entry| sample.add(entry));

@@ -11,6 +11,7 @@
 //! for all that it needs, so nobody waits in a circle.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -174,12 +175,12 @@ impl Instant {
     pub fn plan(self: &Arc<Self>, db: u8, needs: Needs) -> Planned {
         let number = self.next_scan.fetch_add(1, Ordering::Relaxed);
         let options = match needs {
-            Needs::Walk => ViewOptions::once_of(db, PURPOSE),
+            Needs::Walk(part) => ViewOptions { part, ..ViewOptions::once_of(db, PURPOSE) },
             Needs::Keys => ViewOptions { db: Some(db), ..ViewOptions::pinned(PURPOSE) },
             Needs::Index => ViewOptions::indexed_of(db, PURPOSE),
         };
         self.scans.lock().insert(number, options);
-        Planned { instant: self.clone(), number }
+        Planned { instant: self.clone(), number, positions: options.positions() }
     }
 
     async fn read(&self, engine: &Arc<Engine>, number: usize) -> Result<Reading, QueryError> {
@@ -217,8 +218,8 @@ impl Instant {
 /// How a scan reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// Everything, from front to back.
-    Walk,
+    /// Everything, from front to back, or one of so many parts of it.
+    Walk((u8, u8)),
     /// Some keys.
     Keys,
     /// By an index.
@@ -229,9 +230,15 @@ pub enum Needs {
 pub struct Planned {
     instant: Arc<Instant>,
     number: usize,
+    positions: Range<u64>,
 }
 
 impl Planned {
+    /// The positions of the database that are read.
+    pub fn positions(&self) -> Range<u64> {
+        self.positions.clone()
+    }
+
     /// The same scan, which reads in another way.
     pub fn again(&self, db: u8, needs: Needs) -> Planned {
         self.instant.plan(db, needs)

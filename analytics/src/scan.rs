@@ -2,10 +2,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::common::Statistics;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -14,6 +17,7 @@ use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSor
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
+use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -24,13 +28,17 @@ use super::condition::Condition;
 use super::counted::Counted;
 use super::declaration::Declaration;
 use super::error::QueryError;
+use super::estimate;
 use super::index::TableIndex;
-use super::instant::{Planned, Reading};
+use super::instant::{Instant, Needs, Planned, Reading};
 use super::query::Query;
 use super::rows::{BATCH_ROWS, Rows, Unreadable};
 
 /// Keys that are looked up before the next look at whether the statement goes on.
 const KEYS_AT_ONCE: usize = 256;
+
+/// Of so many rows one meets a condition, where nothing else is known.
+const ROWS_FOR_ONE: usize = 5;
 
 /// What is read of a table.
 #[derive(Clone)]
@@ -51,13 +59,31 @@ pub struct Wanted {
     pub indexes: Arc<[Arc<TableIndex>]>,
 }
 
+impl Wanted {
+    /// How many rows it is, about.
+    fn estimate(&self, engine: &Engine) -> usize {
+        let rows = match &self.access {
+            Access::Keys(keys) => keys.len(),
+            Access::Index(lookup) => lookup.keys,
+            Access::Walk(_) => {
+                let rows = estimate::rows_of(&self.declaration, &self.indexes, engine);
+                if self.conditions.is_empty() { rows } else { rows / ROWS_FOR_ONE }
+            }
+        };
+        self.limit.map_or(rows, |limit| rows.min(limit)).max(1)
+    }
+}
+
 /// Reads a table through a view.
 #[derive(Clone)]
 pub struct KeyScan {
     engine: Arc<Engine>,
-    planned: Arc<Planned>,
+    /// For each part.
+    planned: Arc<[Arc<Planned>]>,
     query: Arc<Query>,
     wanted: Wanted,
+    /// How many rows there are, about, for the order of joins.
+    rows: usize,
     schema: SchemaRef,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -65,15 +91,24 @@ pub struct KeyScan {
 
 impl KeyScan {
     /// A scan that has been planned for the instant of a statement.
-    pub fn new(engine: Arc<Engine>, planned: Planned, query: Arc<Query>, wanted: Wanted) -> Result<KeyScan> {
+    pub fn new(
+        engine: Arc<Engine>,
+        instant: &Arc<Instant>,
+        query: Arc<Query>,
+        wanted: Wanted,
+    ) -> Result<KeyScan> {
         let schema = Arc::new(wanted.declaration.schema.project(&wanted.projection)?);
+        let needs = wanted.access.needs();
+        let database = wanted.declaration.database;
+        let planned: Arc<[_]> = needs.into_iter().map(|it| Arc::new(instant.plan(database, it))).collect();
         query.note_scan();
         Ok(KeyScan {
+            rows: wanted.estimate(&engine),
             engine,
-            planned: Arc::new(planned),
+            properties: properties(EquivalenceProperties::new(schema.clone()), planned.len()),
+            planned,
             query,
             wanted,
-            properties: properties(EquivalenceProperties::new(schema.clone())),
             schema,
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -91,19 +126,19 @@ impl KeyScan {
             &self.wanted.indexes,
             &self.engine,
         )?;
-        let planned = self.planned.again(self.wanted.declaration.database, access.needs());
+        let planned = self.planned[0].again(self.wanted.declaration.database, Needs::Index);
         let ordered = EquivalenceProperties::new_with_orderings(self.schema.clone(), [vec![order.clone()]]);
         Some(KeyScan {
-            planned: Arc::new(planned),
-            properties: properties(ordered),
+            planned: Arc::new([Arc::new(planned)]),
+            properties: properties(ordered, 1),
             wanted: Wanted { access, ..self.wanted.clone() },
             ..self.clone()
         })
     }
 }
 
-fn properties(equivalences: EquivalenceProperties) -> Arc<PlanProperties> {
-    let partitioning = Partitioning::UnknownPartitioning(1);
+fn properties(equivalences: EquivalenceProperties, parts: usize) -> Arc<PlanProperties> {
+    let partitioning = Partitioning::UnknownPartitioning(parts);
     let (emission, boundedness) = (EmissionType::Incremental, Boundedness::Bounded);
     Arc::new(PlanProperties::new(equivalences, partitioning, emission, boundedness))
 }
@@ -156,7 +191,8 @@ impl ExecutionPlan for KeyScan {
     }
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let (engine, planned, query) = (self.engine.clone(), self.planned.clone(), self.query.clone());
+        let planned = self.planned[partition].clone();
+        let (engine, query) = (self.engine.clone(), self.query.clone());
         let (wanted, schema) = (self.wanted.clone(), self.schema.clone());
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let counted = Counted::new(&self.metrics, partition, &self.query);
@@ -170,6 +206,18 @@ impl ExecutionPlan for KeyScan {
         });
         let batches = batches.map_err(DataFusionError::from).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), batches.boxed())))
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        arguments: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let parts = if arguments.partition().is_some() { self.planned.len() } else { 1 };
+        let mut statistics = Statistics::new_unknown(&self.schema);
+        statistics.num_rows = Precision::Inexact(self.rows.div_ceil(parts));
+        statistics.calculate_total_byte_size(&self.schema);
+        Ok(Arc::new(statistics))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -217,8 +265,8 @@ struct Scan {
 
 /// Where a scan goes on.
 enum Way {
-    /// Position after position; of a pinned view from here on, `None` at the end.
-    Walk(Option<u64>),
+    /// Position after position; of a pinned view these.
+    Walk(Range<u64>),
     /// These keys, from here on.
     Keys(Arc<[Vec<u8>]>, usize),
     /// These parts of an index.
@@ -226,19 +274,19 @@ enum Way {
 }
 
 impl Way {
-    fn of(access: &Access, reading: &Reading) -> Result<Way, QueryError> {
+    fn of(access: &Access, reading: &Reading, planned: &Planned) -> Result<Way, QueryError> {
         let lookup = match access {
-            Access::Walk => return Ok(Way::Walk(Some(0))),
+            Access::Walk(_) => return Ok(Way::Walk(planned.positions())),
             Access::Keys(keys) => return Ok(Way::Keys(keys.clone(), 0)),
             Access::Index(lookup) => lookup,
         };
-        let Lookup { index, places, direction, in_order } = &**lookup;
+        let Lookup { index, places, direction, in_order, .. } = &**lookup;
         let scan = |place| reading.view().scan_index(index.database(), &index.name, place, *direction);
         match places.iter().map(scan).collect() {
             Some(scans) => Ok(Way::Index(scans, lookup.clone())),
             None if *in_order => Err(QueryError::IndexGone(index.name.clone())),
             // Between planning and opening it was dropped, or another table came to this database.
-            None => Ok(Way::Walk(Some(0))),
+            None => Ok(Way::Walk(planned.positions())),
         }
     }
 }
@@ -256,7 +304,7 @@ impl Scan {
         let Wanted { declaration, projection, conditions, limit, access, .. } = wanted;
         let (database, now) = (declaration.database, reading.now);
         let rows = Rows::new(declaration, &projection, &conditions, schema, now);
-        let way = Way::of(&access, &reading)?;
+        let way = Way::of(&access, &reading, &planned)?;
         let rows = if matches!(way, Way::Walk(_)) { rows } else { rows.in_order() };
         Ok(Scan { reading, planned, query, database, limit, rows, metrics, counted, way, given: 0, told: 0 })
     }
@@ -305,13 +353,16 @@ impl Scan {
     fn step(&mut self) -> Result<bool, QueryError> {
         let pointers;
         let keys: Vec<&[u8]> = match &mut self.way {
-            Way::Walk(at) => {
+            Way::Walk(positions) => {
                 let mut taking = self.counted.visitor(&mut self.rows);
                 if let Some(view) = self.reading.once() {
                     return Ok(view.step(&mut taking)?.is_some());
                 }
-                let Some(from) = *at else { return Ok(false) };
-                *at = self.reading.view().read_at(self.database, from, &mut taking)?;
+                if positions.is_empty() {
+                    return Ok(false);
+                }
+                let rest = self.reading.view().read_at(self.database, positions.clone(), &mut taking)?;
+                positions.start = rest.unwrap_or(positions.end);
                 return Ok(true);
             }
             Way::Keys(keys, at) => {

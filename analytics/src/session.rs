@@ -39,6 +39,7 @@ use super::declaration::Shape;
 use super::error::QueryError;
 use super::expansion::check_names_of;
 use super::export::{self, ExportFile};
+use super::extremes::Extremes;
 use super::figures::{Connections, figures};
 use super::index::{self, TableIndex};
 use super::infer::Infer;
@@ -175,6 +176,7 @@ impl Analytics {
             .with_config(config)
             .with_runtime_env(runtime)
             .with_table_factories(factories)
+            .with_optimizer_rule(Arc::new(Extremes))
             .with_physical_optimizer_rule(Arc::new(ByIndex))
             .build();
         let context = SessionContext::new_with_state(state);

@@ -15,6 +15,7 @@ use super::access::Access;
 use super::condition::{all_of, asked_by};
 use super::declaration::Declaration;
 use super::error::QueryError;
+use super::estimate;
 use super::index::TableIndex;
 use super::scan::{KeyScan, Wanted};
 use super::session::{Current, Store};
@@ -42,6 +43,13 @@ impl KeyTable {
     /// Its indexes.
     pub fn indexes(&self) -> &[Arc<TableIndex>] {
         &self.indexes
+    }
+
+    /// Whether there is an index on a column that can be read.
+    pub fn has_index_on(&self, column: &str) -> bool {
+        let Some(engine) = self.store.engine() else { return false };
+        let is_it = |index: &&Arc<TableIndex>| index.column_name() == column;
+        self.indexes.iter().filter(is_it).any(|index| index.ready(&engine).is_some())
     }
 
     /// What it is.
@@ -79,11 +87,11 @@ impl TableProvider for KeyTable {
         let projection = projection.cloned().unwrap_or_else(all);
         let declaration = self.declaration.clone();
         let conditions = all_of(filters, &declaration.schema);
-        let access = Access::of(&declaration, &conditions, &self.indexes, &engine);
-        let planned = instant.plan(declaration.database, access.needs());
+        let threads = state.config().target_partitions();
+        let access = Access::of(&declaration, &conditions, &self.indexes, &engine, threads);
         let (table, indexes) = (self.name.clone(), self.indexes.clone());
         let wanted = Wanted { table, declaration, projection, conditions, limit, access, indexes };
-        Ok(Arc::new(KeyScan::new(engine, planned, query, wanted)?))
+        Ok(Arc::new(KeyScan::new(engine, &instant, query, wanted)?))
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
@@ -97,9 +105,9 @@ impl TableProvider for KeyTable {
     }
 
     fn statistics(&self) -> Option<Statistics> {
-        let keys = self.store.engine()?.keyspace().get(usize::from(self.declaration.database))?.0;
+        let rows = estimate::rows_of(&self.declaration, &self.indexes, &*self.store.engine()?);
         let mut statistics = Statistics::new_unknown(&self.declaration.schema);
-        statistics.num_rows = Precision::Inexact(keys);
+        statistics.num_rows = Precision::Inexact(rows);
         Some(statistics)
     }
 }

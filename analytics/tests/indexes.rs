@@ -167,6 +167,42 @@ async fn the_first_rows_of_an_order_are_read_in_that_order() {
 }
 
 #[tokio::test]
+async fn the_least_and_the_greatest_are_read_at_the_ends() {
+    let house = indexed().await;
+    let session = house.session();
+    let values =
+        ["min(number)", "max(whole)", "min(word)", "max(word)", "min(whole), max(whole), max(number)"];
+    let all = ["", "number > 3", "number < -1e9", "word LIKE 'b%'", "number IS NULL", "whole <= 7"];
+    let mut by_index = 0;
+    for values in values {
+        for condition in all {
+            let clause = if condition.is_empty() { String::new() } else { format!("WHERE {condition}") };
+            let question = |table: &str| format!("SELECT {values} FROM {table} {clause}");
+            let plan = ask(&session, &format!("EXPLAIN {}", question("item"))).await.unwrap().join("\n");
+            let column = |name: &str| !values.contains(name) || condition.starts_with(name);
+            let is_at_ends = condition.is_empty() || ["number", "whole", "word"].into_iter().all(column);
+            let scans = values.matches('(').count();
+            let read = plan.matches("limit=1").count();
+            assert_eq!(read, if is_at_ends { scans } else { 0 }, "{values} {clause}: {plan}");
+            by_index += usize::from(is_at_ends);
+            let found = ask(&session, &question("item")).await.unwrap();
+            let wanted = ask(&session, &question("plain")).await.unwrap();
+            assert!(found == wanted, "{values} {clause}: {plan}");
+        }
+    }
+    assert_eq!(by_index, 5 + 3 + 1 + 2);
+    // What else is asked of the rows needs them all.
+    for values in ["min(number), count(*)", "max(number) FILTER (WHERE word = 'a')", "max(number + 1)"] {
+        let question = |table: &str| format!("SELECT {values} FROM {table}");
+        let plan = ask(&session, &format!("EXPLAIN {}", question("item"))).await.unwrap().join("\n");
+        assert!(plan.contains("by=all keys"), "{plan}");
+        let found = ask(&session, &question("item")).await.unwrap();
+        assert_eq!(found, ask(&session, &question("plain")).await.unwrap(), "{values}");
+    }
+    house.assert_nothing_kept();
+}
+
+#[tokio::test]
 async fn keys_are_found_by_their_names() {
     let house = indexed().await;
     let session = house.session();

@@ -498,18 +498,16 @@ impl<'s> Latched<'s> {
                 panic!("a command that writes latches for writing");
             };
             let table = &self.world.tables[*db as usize];
+            let waiting = table.waiting(readers, hash);
             let indexes = &self.world.indexes[*db as usize];
             let (effect, fits) = if !indexes.is_empty() {
-                let apply = |segment: &mut Segment| {
-                    segment.apply(hash, key, change, lsn, &table.waiting(readers, hash), &mut retired)
-                };
+                let apply =
+                    |segment: &mut Segment| segment.apply(hash, key, change, lsn, waiting, &mut retired);
                 let (applied, kept) = index::maintained(indexes, segment, (hash, key), (lsn, change), apply);
                 retired.kept.add_all(kept);
                 applied
-            } else if readers.is_empty() {
-                segment.apply(hash, key, change, lsn, readers, &mut retired)
             } else {
-                segment.apply(hash, key, change, lsn, &table.waiting(readers, hash), &mut retired)
+                segment.apply(hash, key, change, lsn, waiting, &mut retired)
             };
             debug_assert!(fits, "a command checks the kind before it changes an entry: {change:?}");
             table.note(held.index, effect.keys, effect.expiry);

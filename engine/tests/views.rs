@@ -15,7 +15,7 @@ use tarn_engine::io::{Clock, ManualClock};
 use tarn_engine::log::Group;
 use tarn_engine::record::{Batch, Change, Kind, Side, Write};
 use tarn_engine::session::Access;
-use tarn_engine::table::{END, KeyHash, ScanBudget, Visitor};
+use tarn_engine::table::{KeyHash, ScanBudget, Visitor};
 use tarn_engine::value::{ImageBuilder, ValueRef, elements_of};
 use tarn_engine::view::{ViewLimits, Views};
 use tarn_engine::{Entry, View, ViewOptions};
@@ -175,13 +175,13 @@ struct Reading {
     view: View,
     expected: Copy,
     found: Copy,
-    pinned: bool,
+    options: ViewOptions,
 }
 
 impl Reading {
     /// Reads a part; whether there is more.
     fn step(&mut self) -> bool {
-        if self.pinned {
+        if self.options.pinned {
             self.read_all();
             return true;
         }
@@ -198,16 +198,17 @@ impl Reading {
     /// Reads a pinned view from front to back.
     fn read_all(&mut self) {
         let mut found = Copy::new();
+        let positions = self.options.positions();
         for db in 0..DATABASES as u8 {
-            let mut from = Some(0);
+            let mut from = Some(positions.start);
             while let Some(at) = from {
                 from = self
                     .view
-                    .read_at(db, at, &mut |entry: &Entry| {
+                    .read_at(db, at..positions.end, &mut |entry: &Entry| {
                         assert!(found.insert((db, entry.key().to_vec()), describe(entry)).is_none());
                     })
                     .unwrap();
-                assert!(from.is_none_or(|next| next > at && next < END));
+                assert!(from.is_none_or(|next| next > at && next < positions.end));
             }
         }
         self.found = found;
@@ -237,18 +238,26 @@ proptest! {
             store.write_at_random(keys, &mut random);
             if readings.len() < 8 && random.random_range(0..often) == 0 {
                 let options: Vec<_> = (0..random.random_range(1..3))
-                    .map(|_| match random.random_range(0..4) {
-                        0 => ViewOptions::pinned("test"),
-                        1 => ViewOptions::once_of(random.random_range(0..DATABASES as u8), "test"),
-                        _ => ViewOptions::once("test"),
+                    .map(|_| {
+                        let of = random.random_range(1..4);
+                        let part = (random.random_range(0..of), of);
+                        let whole = match random.random_range(0..4) {
+                            0 => ViewOptions::pinned("test"),
+                            1 => ViewOptions::once_of(random.random_range(0..DATABASES as u8), "test"),
+                            _ => ViewOptions::once("test"),
+                        };
+                        ViewOptions { part, ..whole }
                     })
                     .collect();
                 let views = store.engine.open_views(&options).unwrap();
                 let all = store.copy();
                 readings.extend(views.into_iter().zip(options).map(|(view, options)| {
                     let mut expected = all.clone();
-                    expected.retain(|(db, _), _| options.db.is_none_or(|only| only == *db));
-                    Reading { view, expected, found: Copy::new(), pinned: options.pinned }
+                    expected.retain(|(db, key), _| {
+                        let is_in_part = options.positions().contains(&KeyHash::of(key).position());
+                        is_in_part && options.db.is_none_or(|only| only == *db)
+                    });
+                    Reading { view, expected, found: Copy::new(), options }
                 }));
             }
             if !readings.is_empty() {
@@ -256,7 +265,7 @@ proptest! {
                 if random.random_range(0..150) == 0 {
                     // Closed early.
                     readings.swap_remove(which);
-                } else if random.random_range(0..if readings[which].pinned { 100 } else { 4 }) == 0
+                } else if random.random_range(0..if readings[which].options.pinned { 100 } else { 4 }) == 0
                     && !readings[which].step()
                 {
                     readings.swap_remove(which).check();
@@ -264,7 +273,7 @@ proptest! {
             }
         }
         for mut reading in readings {
-            if reading.pinned {
+            if reading.options.pinned {
                 reading.read_all();
             } else {
                 while reading.step() {}
@@ -384,6 +393,31 @@ fn what_a_view_keeps_of_a_large_value_is_counted_as_it_grows() {
         drop(view);
         store.assert_nothing_kept();
     }
+}
+
+#[test]
+fn of_other_parts_nothing_is_kept() {
+    const KEYS: u64 = 3_000;
+    let store = store();
+    let put = |number| {
+        let change = Change::Put { value: b"value".to_vec().into(), expiry: None };
+        Write::Key { db: 0, key: key_of(number).into(), change }
+    };
+    let write_all = || (0..KEYS).for_each(|number| store.commit(0, &Batch::from_iter([put(number)])));
+    write_all();
+    let options =
+        [0, 1, 2].map(|number| ViewOptions { part: (number, 3), ..ViewOptions::once_of(0, "test") });
+    let mut views = store.engine.open_views(&options).unwrap();
+    write_all();
+    assert_eq!(store.views().status().retained.records, KEYS as usize);
+    assert_eq!(store.engine.remset_size(0).versions_apart, KEYS as usize, "each is kept for one of them");
+    let mut read = 0;
+    while views[1].step(&mut |_: &Entry| read += 1).unwrap().is_some() {}
+    assert_eq!(store.views().status().retained.records, KEYS as usize - read);
+    assert!(read.abs_diff(KEYS as usize / 3) < 200, "{read}");
+    assert_eq!(store.views().status().open[1].progress_permille, 1000);
+    drop(views);
+    store.assert_nothing_kept();
 }
 
 #[test]

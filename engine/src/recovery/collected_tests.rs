@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 
 use super::collected::Collected;
 use crate::record::{Change, Kind, Lsn};
-use crate::table::{KeyHash, Readers, Retired, Table};
+use crate::table::{KeyHash, Retired, Table, Waiting};
 use crate::value::{ImageBuilder, ValueRef};
 
 const KEYS: [&[u8]; 3] = [b"a", b"b", b"c"];
@@ -72,7 +72,7 @@ fn outcome(seed: u64, collects: bool) -> Outcome {
         let (change, at) = (any_change(rng), (0, KeyHash::of(key), key));
         let (_, mut segment) = tables[0].write_of(at.1);
         if !collected.takes(at, (lsn, &change), &mut segment, &mut retired) {
-            let (_, fits) = segment.apply(at.1, key, &change, lsn, &Readers::default(), &mut retired);
+            let (_, fits) = segment.apply(at.1, key, &change, lsn, Waiting::NONE, &mut retired);
             misfits.extend((!fits).then_some(lsn));
         }
         // As at the end of a command's records.
@@ -104,7 +104,7 @@ fn outcome(seed: u64, collects: bool) -> Outcome {
             let members = members.iter().map(|(member, score)| format!("{}:{score}", member.escape_ascii()));
             keys.push(format!("{head:?} {}", members.collect::<Vec<_>>().join(" ")));
         }
-        segment.apply(KeyHash::of(key), key, &Change::Delete, Lsn(9999), &Readers::default(), &mut left);
+        segment.apply(KeyHash::of(key), key, &Change::Delete, Lsn(9999), Waiting::NONE, &mut left);
     }
     Outcome { keys, misfits, replaced, all: lsns(&left) }
 }

@@ -7,7 +7,7 @@ use super::replay::Misfit;
 use crate::log::{Block, Damage};
 use crate::record::{Bytes, Change, Kind, Lsn};
 use crate::renewal::removals_of_older;
-use crate::table::{Effect, KeyHash, Readers, Retired, Segment, Table};
+use crate::table::{Effect, KeyHash, Retired, Segment, Table, Waiting};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -135,7 +135,7 @@ fn end_renewal(
     collected.put_in((db, hash, key), segment, retired);
     let mut made = 0;
     for removal in removals_of_older(segment.find(hash, key), kind, begun) {
-        let (effect, _) = segment.apply(hash, key, &removal, lsn, &Readers::default(), retired);
+        let (effect, _) = segment.apply(hash, key, &removal, lsn, Waiting::NONE, retired);
         made += effect.keys;
         if effect.keys < 0 {
             loose.keep_remains(db, key, retired);
@@ -172,7 +172,7 @@ fn apply_one(
     if change.is_of_renewal() && loose.is_excused(lsn) {
         loose.note_torn(db, key);
     }
-    let (mut effect, fits) = segment.apply(hash, key, change, lsn, &Readers::default(), retired);
+    let (mut effect, fits) = segment.apply(hash, key, change, lsn, Waiting::NONE, retired);
     if !fits && matches!(change, Change::HashPut { .. } | Change::SetAdd { .. } | Change::ZSetPut { .. }) {
         // What ended it is behind it, or the start is refused; and no entry has it, to tell that it ended.
         retired.lsns.push(lsn);

@@ -13,7 +13,7 @@ use super::loose::Place;
 use crate::log::{Appender, Group, LogError, Validity};
 use crate::record::{Change, Lsn, Write};
 use crate::renewal::{Frontier, PART_BYTES, Parts, whole};
-use crate::table::{KeyHash, Readers, Retired, Segment, Table};
+use crate::table::{KeyHash, Retired, Segment, Table, Waiting};
 
 /// How much may wait for the disk before the next key or part is said.
 const WAITING_BYTES_MAX: u64 = 8 << 20;
@@ -77,7 +77,7 @@ impl Speaker<'_> {
         let mut retired = Retired::default();
         let mut lsn = first;
         for change in changes {
-            segment.apply(self.hash, self.key, change, lsn, &Readers::default(), &mut retired);
+            segment.apply(self.hash, self.key, change, lsn, Waiting::NONE, &mut retired);
             lsn = lsn.after(1);
         }
         retired.take_garbage();

@@ -26,6 +26,7 @@ use super::latch::{
 };
 use super::remset::VIEWS;
 use super::segment::{KeyHash, Segment};
+use super::visit::END;
 use crate::record::UnixMs;
 use crate::value::POSITION_BITS;
 use smallvec::SmallVec;
@@ -69,6 +70,8 @@ pub struct Table {
     keys: [Counter; COUNTERS],
     /// For each view, the positions that it has read: see `visit.rs`.
     pub(super) passed: [AtomicU64; VIEWS],
+    /// For each view, where its positions end.
+    pub(super) until: [AtomicU64; VIEWS],
 }
 
 impl Default for Table {
@@ -79,6 +82,7 @@ impl Default for Table {
             growing: Mutex::new(()),
             keys: [const { Counter(AtomicI64::new(0)) }; COUNTERS],
             passed: [const { AtomicU64::new(0) }; VIEWS],
+            until: [const { AtomicU64::new(END) }; VIEWS],
         }
     }
 }
@@ -419,14 +423,14 @@ mod tests {
 
     use super::*;
     use crate::record::{Change, Lsn};
-    use crate::table::{Readers, Retired};
+    use crate::table::{Retired, Waiting};
     use std::collections::BTreeMap;
 
     fn change(table: &Table, key: &[u8], change: &Change<'_>, lsn: u64) {
         let hash = KeyHash::of(key);
         let (index, mut segment) = table.write_of(hash);
         let (effect, fits) =
-            segment.apply(hash, key, change, Lsn(lsn), &Readers::default(), &mut Retired::default());
+            segment.apply(hash, key, change, Lsn(lsn), Waiting::NONE, &mut Retired::default());
         assert!(fits);
         table.note(index, effect.keys, effect.expiry);
         let crowded = table.is_crowded(segment.len());

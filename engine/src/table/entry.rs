@@ -207,7 +207,7 @@ impl Entry {
     }
 
     /// How many elements a collection has.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.body.count()
     }
 

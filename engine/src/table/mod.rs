@@ -12,6 +12,6 @@ pub use crate::value::Garbage;
 pub use directory::{ScanBudget, Table};
 pub(crate) use entry::Remains;
 pub use entry::{Applied, Entry, Mismatch, Retired};
-pub use remset::{Freed, Reader, Readers, RemsetSize, Retained, VIEWS};
+pub use remset::{Freed, Reader, Readers, RemsetSize, Retained, VIEWS, Waiting};
 pub use segment::{Effect, KeyHash, Segment};
 pub use visit::{END, Part, Visitor};

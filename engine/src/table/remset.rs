@@ -13,8 +13,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::entry::Entry;
+use super::latch::{AtomicU64, Ordering};
 use super::segment::KeyHash;
 use crate::record::Lsn;
+use smallvec::SmallVec;
 
 /// Views that can be open at the same time: one bit each.
 pub const VIEWS: usize = 64;
@@ -30,18 +32,69 @@ pub struct Reader {
 
 /// Views that may need what a write is going to replace.
 #[derive(Clone, Debug, Default)]
-pub struct Readers(pub Vec<Reader>);
+pub struct Readers {
+    of: SmallVec<[Reader; 4]>,
+    /// The newest cut: of what was written behind it, nobody needs anything.
+    newest: Lsn,
+}
 
 impl Readers {
-    /// Whether there is none, as nearly always.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// None, with room for so many.
+    pub fn with_capacity(readers: usize) -> Readers {
+        Readers { of: SmallVec::with_capacity(readers), newest: Lsn::ZERO }
     }
 
+    /// One more.
+    pub fn push(&mut self, reader: Reader) {
+        self.newest = self.newest.max(reader.cut);
+        self.of.push(reader);
+    }
+
+    /// Each of them.
+    pub fn as_slice(&self) -> &[Reader] {
+        &self.of
+    }
+
+    /// The newest cut of them.
+    pub(super) const fn newest(&self) -> Lsn {
+        self.newest
+    }
+}
+
+/// Those of some views that have still to read a key.
+#[derive(Clone, Copy)]
+pub struct Waiting<'r> {
+    pub(super) readers: &'r [Reader],
+    /// The newest of their cuts.
+    pub(super) newest: Lsn,
+    /// The positions that each view has passed.
+    pub(super) passed: &'r [AtomicU64],
+    /// Where the positions of each end.
+    pub(super) until: &'r [AtomicU64],
+    /// That of the key.
+    pub(super) position: u64,
+}
+
+impl Waiting<'_> {
+    /// No views.
+    pub const NONE: Waiting<'static> =
+        Waiting { readers: &[], newest: Lsn::ZERO, passed: &[], until: &[], position: 0 };
+
     /// The bits of those that see an entry of this `Lsn`.
-    pub(super) fn seeing(&self, lsn: Lsn) -> u64 {
-        self.0.iter().filter(|reader| lsn <= reader.cut).fold(0, |bits, reader| bits | 1 << reader.bit)
+    #[inline]
+    pub(super) fn seeing(self, lsn: Lsn) -> u64 {
+        if lsn > self.newest { 0 } else { self.among(lsn) }
+    }
+
+    #[cold]
+    fn among(self, lsn: Lsn) -> u64 {
+        let at = |places: &[AtomicU64], reader: &Reader| places[reader.bit as usize].load(Ordering::Relaxed);
+        let waits = |reader: &&Reader| {
+            lsn <= reader.cut
+                && at(self.passed, reader) <= self.position
+                && self.position < at(self.until, reader)
+        };
+        self.readers.iter().filter(waits).fold(0, |bits, reader| bits | 1 << reader.bit)
     }
 }
 

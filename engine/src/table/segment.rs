@@ -7,7 +7,7 @@
 //! - `remset` has a version for each view that has not passed a key yet and saw another entry of it.
 
 use super::entry::{Applied, Entry, Remains, Retired, touch_all};
-use super::remset::{Readers, Remset};
+use super::remset::{Remset, Waiting};
 use crate::record::{Change, Lsn, UnixMs};
 use crate::value::{POSITION_BITS, left};
 use hashbrown::HashTable;
@@ -122,7 +122,7 @@ impl Segment {
         &mut self.remset
     }
 
-    /// Applies `change` to `key` at `lsn` and keeps what was there for those of `readers` that see it. A
+    /// Applies `change` to `key` at `lsn` and keeps what was there for those `waiting` that see it. A
     /// change that does not fit what is there (only a damaged log has one) is dropped and `false` stands in
     /// the result.
     pub fn apply(
@@ -131,7 +131,7 @@ impl Segment {
         key: &[u8],
         change: &Change<'_>,
         lsn: Lsn,
-        readers: &Readers,
+        waiting: Waiting<'_>,
         retired: &mut Retired,
     ) -> (Effect, bool) {
         if self.entries.len() == self.entries.capacity() {
@@ -155,7 +155,7 @@ impl Segment {
             Slot::Occupied(mut occupied) => {
                 let entry = occupied.get_mut();
                 let expiring = entry.expiry().is_some();
-                let needed = if readers.is_empty() { 0 } else { readers.seeing(entry.lsn()) };
+                let needed = waiting.seeing(entry.lsn());
                 let applied = if needed != 0 {
                     let Ok((applied, version)) = entry.apply_and_keep(change, lsn, retired) else {
                         return (effect, false);

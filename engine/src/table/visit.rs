@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::directory::{LAST_POSITION, Table, depth_of, index_among};
 use super::entry::{Entry, touch_all, touch_fronts};
 use super::latch::{Ordering, RwLockUpgradableReadGuard};
-use super::remset::{Freed, Reader, Readers, RemsetSize};
+use super::remset::{Freed, Reader, Readers, RemsetSize, Waiting};
 use super::segment::{KeyHash, Segment};
 use crate::record::Lsn;
 
@@ -63,16 +63,22 @@ pub struct Part {
 }
 
 impl Table {
-    /// Those of `readers` that have not passed this key yet. REQUIRES: its segment is latched.
-    pub(crate) fn waiting(&self, readers: &Readers, hash: KeyHash) -> Readers {
-        let position = hash.position();
-        let waits = |reader: &&Reader| self.passed[reader.bit as usize].load(Ordering::Relaxed) <= position;
-        Readers(readers.0.iter().filter(waits).copied().collect())
+    /// Those of `readers` that have still to read this key. REQUIRES: its segment is latched as long as they
+    /// are asked for.
+    pub(crate) fn waiting<'r>(&'r self, readers: &'r Readers, hash: KeyHash) -> Waiting<'r> {
+        Waiting {
+            readers: readers.as_slice(),
+            newest: readers.newest(),
+            passed: &self.passed,
+            until: &self.until,
+            position: hash.position(),
+        }
     }
 
-    /// Has a view begin at the first position. REQUIRES: no writer knows of it yet.
-    pub(crate) fn begin(&self, bit: u8) {
-        self.passed[bit as usize].store(0, Ordering::Relaxed);
+    /// Has a view begin to read these positions. REQUIRES: no writer knows of it yet.
+    pub(crate) fn begin(&self, bit: u8, positions: &Range<u64>) {
+        self.passed[bit as usize].store(positions.start, Ordering::Relaxed);
+        self.until[bit as usize].store(positions.end, Ordering::Relaxed);
     }
 
     /// Has a view need nothing of this table. REQUIRES: no writer knows of it yet.
@@ -85,10 +91,17 @@ impl Table {
         self.passed[bit as usize].load(Ordering::Relaxed)
     }
 
-    /// Hands the entries that `reader` sees from position `from` on to `visitor`, some dozens of them, under
-    /// the latch of their segment; those that were changed since are in the returned part. With `passes` the
-    /// view needs nothing of the part any more.
-    pub(crate) fn visit(&self, from: u64, reader: Reader, passes: bool, visitor: &mut impl Visitor) -> Part {
+    /// Hands the entries that `reader` sees of the first of these positions on to `visitor`, some dozens of
+    /// them, under the latch of their segment; those that were changed since are in the returned part. With
+    /// `passes` the view needs nothing of the part any more.
+    pub(crate) fn visit(
+        &self,
+        positions: Range<u64>,
+        reader: Reader,
+        passes: bool,
+        visitor: &mut impl Visitor,
+    ) -> Part {
+        let from = positions.start;
         loop {
             let hash = KeyHash::at(from);
             let index = self.index_of(hash);
@@ -98,7 +111,9 @@ impl Table {
                 continue;
             }
             let rest = LAST_POSITION >> depth_of(n, index);
-            let (is_whole, end) = (from & rest == 0, (from | rest) + 1);
+            let of_segment = (from | rest) + 1;
+            let end = of_segment.min(positions.end);
+            let is_whole = from & rest == 0 && end == of_segment;
             let next = segment.visit(from..end, is_whole, reader.cut, visitor);
             let versions = segment.remset().seen_by(reader, &(from..next));
             let mut freed = Freed::default();

@@ -83,14 +83,14 @@ impl Cuts {
 
     #[cold]
     fn of(&self, mut active: u64, lsn: Lsn, newest: impl Fn() -> Lsn) -> Readers {
-        let mut readers = Readers::default();
+        let mut readers = Readers::with_capacity(active.count_ones() as usize);
         while active != 0 {
             let bit = active.trailing_zeros() as u8;
             active &= active - 1;
             if let Some(cut) = self.settled(bit, &newest)
                 && cut < lsn
             {
-                readers.0.push(Reader { bit, cut });
+                readers.push(Reader { bit, cut });
             }
         }
         readers
@@ -139,7 +139,7 @@ mod model {
         fn write(&self, bit: u8) -> (Lsn, Option<Lsn>) {
             let lsn = Lsn(self.newest.fetch_add(1, Ordering::AcqRel) + 1);
             let readers = self.cuts.before(lsn, || self.newest());
-            (lsn, readers.0.iter().find(|reader| reader.bit == bit).map(|reader| reader.cut))
+            (lsn, readers.as_slice().iter().find(|reader| reader.bit == bit).map(|reader| reader.cut))
         }
 
         fn newest(&self) -> Lsn {

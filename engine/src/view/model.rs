@@ -21,7 +21,7 @@ use crate::index::{Direction, Index, IndexRange, IndexValue, Indexed, Indexes, m
 use crate::io::SystemClock;
 use crate::record::{Change, Lsn};
 use crate::table::latch::{AtomicU64, Ordering, RwLock, RwLockWriteGuard};
-use crate::table::{Entry, KeyHash, Retired, Segment, Table};
+use crate::table::{END, Entry, KeyHash, Retired, Segment, Table};
 use crate::value::ValueRef;
 
 const KEYS: u64 = 5;
@@ -95,9 +95,10 @@ impl Store {
             0 => Change::Delete,
             _ => Change::Put { value: text.into(), expiry: None },
         };
-        let readers = table.waiting(&self.views.before(lsn, || self.newest()), hash);
+        let readers = self.views.before(lsn, || self.newest());
+        let waiting = table.waiting(&readers, hash);
         let mut retired = Retired::default();
-        let apply = |segment: &mut Segment| segment.apply(hash, &key, &change, lsn, &readers, &mut retired);
+        let apply = |segment: &mut Segment| segment.apply(hash, &key, &change, lsn, waiting, &mut retired);
         let ((effect, fits), kept) = maintained(indexes, segment, (hash, &key), (lsn, &change), apply);
         retired.kept.add_all(kept);
         assert!(fits);
@@ -170,7 +171,7 @@ impl Store {
         for _ in 0..2 {
             let (mut sum, mut from) = (0, Some(0));
             while let Some(at) = from {
-                from = pinned.read_at(0, at, &mut |entry: &Entry| sum += amount_in(entry)).unwrap();
+                from = pinned.read_at(0, at..END, &mut |entry: &Entry| sum += amount_in(entry)).unwrap();
             }
             assert_eq!(sum, SUM);
             if let Some(db) = once.next_db() {

@@ -1,6 +1,7 @@
 //! Which views are open, what is kept for them, and which of them cost too much.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,27 +35,36 @@ pub struct ViewOptions {
     /// Whether it reads the indexes that are ready: then what they point to is kept as well. Only for pinned
     /// views.
     pub indexed: bool,
+    /// Which of so many equal parts of each database is read: `(0, 1)` is all. Of others nothing is kept for
+    /// it.
+    pub part: (u8, u8),
 }
 
 impl ViewOptions {
     /// A view that is read once and may take its time.
     pub const fn once(purpose: &'static str) -> ViewOptions {
-        ViewOptions { purpose, pinned: false, lasting: true, db: None, indexed: false }
+        ViewOptions { purpose, pinned: false, lasting: true, db: None, indexed: false, part: (0, 1) }
     }
 
     /// A view that may be read more than once.
     pub const fn pinned(purpose: &'static str) -> ViewOptions {
-        ViewOptions { purpose, pinned: true, lasting: false, db: None, indexed: false }
+        ViewOptions { purpose, pinned: true, lasting: false, db: None, indexed: false, part: (0, 1) }
     }
 
     /// A view of one database, which is read once, and cancelled when it is too old.
     pub const fn once_of(db: u8, purpose: &'static str) -> ViewOptions {
-        ViewOptions { purpose, pinned: false, lasting: false, db: Some(db), indexed: false }
+        ViewOptions { db: Some(db), lasting: false, ..ViewOptions::once(purpose) }
     }
 
     /// A view that reads the indexes of one database, and its keys in any order, as often as it likes.
     pub const fn indexed_of(db: u8, purpose: &'static str) -> ViewOptions {
-        ViewOptions { purpose, pinned: true, lasting: false, db: Some(db), indexed: true }
+        ViewOptions { db: Some(db), indexed: true, ..ViewOptions::pinned(purpose) }
+    }
+
+    /// The positions of each database that are read.
+    pub fn positions(&self) -> Range<u64> {
+        let (number, of) = (u64::from(self.part.0), u64::from(self.part.1));
+        END * number / of..END * (number + 1) / of
     }
 
     fn reads(&self, db: usize) -> bool {
@@ -109,14 +119,17 @@ impl Opened {
     /// What has been read, in thousandths; 0 while nothing is, and for pinned views.
     fn progress_permille(&self) -> u64 {
         let at = usize::from(self.db.load(Ordering::Relaxed));
+        let positions = self.options.positions();
+        let share = |keys: u64, of: u64| (u128::from(keys) * u128::from(of) / u128::from(END)) as u64;
         let (mut read, mut all) = (0, 0);
         for (db, table) in self.tables.iter().enumerate().filter(|(db, _)| self.options.reads(*db)) {
-            let keys = table.len() as u64;
+            let keys = share(table.len() as u64, positions.end - positions.start);
             all += keys;
             if db < at {
                 read += keys;
             } else if db == at && !self.options.pinned {
-                read += (u128::from(keys) * u128::from(table.read_by(self.bit)) / u128::from(END)) as u64;
+                let passed = table.read_by(self.bit).saturating_sub(positions.start);
+                read += share(table.len() as u64, passed);
             }
         }
         (read * 1000).checked_div(all).unwrap_or(0)
@@ -216,7 +229,7 @@ impl Views {
         let mut read = Vec::with_capacity(options.len());
         for (bit, options) in bits.iter().zip(options) {
             for (db, table) in tables.iter().enumerate() {
-                if options.reads(db) { table.begin(*bit) } else { table.pass(*bit) }
+                if options.reads(db) { table.begin(*bit, &options.positions()) } else { table.pass(*bit) }
             }
             // Before there is a cut: so no pointer is lost that is removed behind it.
             read.push(options.indexes(indexes));

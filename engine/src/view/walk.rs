@@ -1,11 +1,12 @@
 //! Reading a view.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::register::{Opened, Views};
 use crate::record::Lsn;
 use crate::table::latch::Ordering;
-use crate::table::{END, Entry, Table, Visitor};
+use crate::table::{Entry, Table, Visitor};
 
 /// The view was past a limit and has been cancelled; what was read last counts for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,12 +31,15 @@ pub struct View {
     /// Where the walk goes on.
     db: usize,
     from: u64,
+    /// What is read of each database.
+    positions: Range<u64>,
 }
 
 impl View {
     pub(super) fn new(views: Arc<Views>, opened: Arc<Opened>) -> View {
         let db = usize::from(opened.options.db.unwrap_or(0));
-        View { views, opened, db, from: 0 }
+        let positions = opened.options.positions();
+        View { views, opened, db, from: positions.start, positions }
     }
 
     pub(super) fn opened(&self) -> &Arc<Opened> {
@@ -83,31 +87,43 @@ impl View {
     /// `visitor` is called under a latch: it must be quick, must not wait, and must not call the store.
     pub fn step(&mut self, visitor: &mut impl Visitor) -> Result<Option<Walked>, Cancelled> {
         while self.db < self.databases_end() {
-            if self.from == END {
+            if self.from == self.positions.end {
                 self.db += 1;
-                self.from = 0;
+                self.from = self.positions.start;
                 self.opened.db.store(self.db as u8, Ordering::Relaxed);
                 continue;
             }
             let (db, from) = (self.db as u8, self.from);
-            let end = self.read(db, from, !self.opened.options.pinned, visitor)?;
+            let end = self.read(db, from..self.positions.end, !self.opened.options.pinned, visitor)?;
             self.from = end;
             return Ok(Some(Walked { db, from, end }));
         }
         Ok(None)
     }
 
-    /// As `step`, from any position of any database: for pinned views. Returns the position behind the part,
-    /// `None` at the end.
-    pub fn read_at(&self, db: u8, from: u64, visitor: &mut impl Visitor) -> Result<Option<u64>, Cancelled> {
+    /// As `step`, of the first of any positions of any database: for pinned views. Returns where the rest of
+    /// them begins, `None` at their end.
+    pub fn read_at(
+        &self,
+        db: u8,
+        positions: Range<u64>,
+        visitor: &mut impl Visitor,
+    ) -> Result<Option<u64>, Cancelled> {
         debug_assert!(self.opened.options.pinned, "only a pinned view keeps what was read");
-        let end = self.read(db, from, false, visitor)?;
-        Ok((end != END).then_some(end))
+        let until = positions.end;
+        let end = self.read(db, positions, false, visitor)?;
+        Ok((end != until).then_some(end))
     }
 
-    fn read(&self, db: u8, from: u64, passes: bool, visitor: &mut impl Visitor) -> Result<u64, Cancelled> {
+    fn read(
+        &self,
+        db: u8,
+        positions: Range<u64>,
+        passes: bool,
+        visitor: &mut impl Visitor,
+    ) -> Result<u64, Cancelled> {
         let table = &self.opened.tables[db as usize];
-        let part = table.visit(from, self.opened.reader(), passes, visitor);
+        let part = table.visit(positions, self.opened.reader(), passes, visitor);
         self.views.note_freed(part.freed.retained);
         // Acquire, behind the latch: if a writer had not kept what this part lacks, this is set already.
         if self.opened.cancelled.load(Ordering::Acquire) {
@@ -127,7 +143,7 @@ impl View {
 
     /// The database of the next step; `None` if there is none.
     pub fn next_db(&self) -> Option<u8> {
-        let db = self.db + usize::from(self.from == END);
+        let db = self.db + usize::from(self.from == self.positions.end);
         (db < self.databases_end()).then_some(db as u8)
     }
 

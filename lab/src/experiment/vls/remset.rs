@@ -90,7 +90,7 @@ fn read_all(views: Vec<View>) -> Result<()> {
             return Ok(view.step(&mut look)?.is_some());
         }
         if *at != END {
-            *at = view.read_at(0, *at, &mut look)?.unwrap_or(END);
+            *at = view.read_at(0, *at..END, &mut look)?.unwrap_or(END);
         }
         Ok(*at != END)
     };
