@@ -21,6 +21,10 @@ use tarn_engine::session::Access;
 use tarn_engine::value::ValueRef;
 use tarn_engine::{Entry, Group, KeyHash, ViewOptions};
 
+/// That of the server: how fast memory is read depends on the pages that it gives out.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const TEXTS: usize = 9;
 const TEXT_BYTES: usize = 21;
 /// Numbers are below this.

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::directory::{LAST_POSITION, Table, depth_of, index_among};
-use super::entry::{Entry, touch_all, touch_fronts};
+use super::entry::{Entry, touch_fronts, touch_lines};
 use super::latch::{Ordering, RwLockUpgradableReadGuard};
 use super::remset::{Freed, Reader, Readers, RemsetSize, Waiting};
 use super::segment::{KeyHash, Segment};
@@ -232,7 +232,7 @@ impl Segment {
             let (count, bytes) = seen.clone().fold((0, 0), sums);
             if count <= part_len::<V>(count, bytes) {
                 visitor.part(range.start, range.end, self.removed());
-                touch_all(seen.clone());
+                touch_lines(seen.clone());
                 seen.for_each(|entry| visitor.visit(entry));
                 return range.end;
             }
@@ -249,7 +249,7 @@ impl Segment {
         }
         visitor.part(range.start, end, self.removed());
         let read = found.iter().filter(|(at, _)| *at < end).map(|(_, entry)| *entry);
-        touch_all(read.clone());
+        touch_lines(read.clone());
         read.for_each(|entry| visitor.visit(entry));
         end
     }

@@ -26,6 +26,8 @@ const STICKY: u8 = 1 << 6;
 const KIND: u8 = 0b111;
 /// Where the parts that may be missing begin.
 const OPTIONAL_AT: usize = 1 + LSN_BYTES;
+/// Bytes that the processor brings into its cache together.
+const CACHE_LINE: usize = 64;
 /// Bytes of the count in front of packed elements.
 const COUNT_BYTES: usize = 2;
 /// The payload of an empty packed collection.
@@ -115,6 +117,14 @@ impl Block {
     #[inline]
     pub(crate) fn ends(&self) -> usize {
         [self.0.first(), self.0.last()].into_iter().flatten().map(|byte| usize::from(*byte)).sum()
+    }
+
+    /// The sum of a byte in each line of the processor's cache, up to `most` bytes.
+    #[inline]
+    pub(crate) fn lines(&self, most: usize) -> usize {
+        let bytes = &self.0[..self.0.len().min(most)];
+        let last = bytes.last().map_or(0, |byte| usize::from(*byte));
+        bytes.iter().step_by(CACHE_LINE).fold(last, |sum, byte| sum.wrapping_add(usize::from(*byte)))
     }
 
     #[inline]
