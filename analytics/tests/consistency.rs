@@ -4,13 +4,14 @@
 
 mod house;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use house::{House, ask};
+use house::{House, ask, options};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tarn_analytics::sqlstate;
+use tarn_analytics::{AnalyticsOptions, sqlstate};
 use tarn_engine::record::Change;
 
 const ACCOUNTS: usize = 3_000;
@@ -54,7 +55,11 @@ fn move_money(house: &House, writer: usize, stop: &AtomicBool) {
 }
 
 async fn rich() -> Arc<House> {
-    let house = Arc::new(House::new().await);
+    rich_with(1).await
+}
+
+async fn rich_with(threads: usize) -> Arc<House> {
+    let house = Arc::new(House::with(AnalyticsOptions { threads, ..options(None) }).await);
     (0..ACCOUNTS).for_each(|account| house.change(0, 0, vec![put(account, BALANCE)]));
     let table = "CREATE EXTERNAL TABLE account (id INT, balance BIGINT) STORED AS HASH LOCATION 'account:*'";
     ask(&house.session(), table).await.unwrap();
@@ -106,6 +111,41 @@ async fn no_sum_is_ever_off() {
                 }
             };
             assert!(sums.iter().all(|sum| *sum == all), "query {number}: {sums:?}");
+        }
+    })
+    .await;
+}
+
+/// Where there are several threads, each scan of many keys is in parts that are read side by side.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_sum_of_parts_is_ever_off() {
+    const OTHERS: usize = 100_000;
+    let house = rich_with(2).await;
+    (0..OTHERS).for_each(|other| house.set(0, &format!("other:{other}"), b"", None));
+    let all = (ACCOUNTS as i64 * BALANCE).to_string();
+    let both = "SELECT sum(a.balance), sum(b.balance) FROM account a FULL JOIN account b USING (id)";
+    let session = house.session();
+    let plan = ask(&session, &format!("EXPLAIN {both}")).await.unwrap().join("\n");
+    assert_eq!(plan.matches("by=all keys in 2 parts").count(), 2, "{plan}");
+    assert_eq!(
+        ask(&session, "SELECT count(*) FROM keyspace.keys").await.unwrap(),
+        [(OTHERS + ACCOUNTS).to_string()]
+    );
+    let some = ask(&session, "SELECT key FROM keyspace.keys LIMIT 70000").await.unwrap();
+    assert_eq!(some.iter().collect::<HashSet<_>>().len(), 70_000);
+    beside_writers(&house, async || {
+        for number in 0..queries() / 6 {
+            let pinned = number % 3 == 2;
+            if pinned {
+                ask(&session, "BEGIN READ ONLY").await.unwrap();
+            }
+            let sums = ask(&session, if number % 3 == 0 { "SELECT sum(balance) FROM account" } else { both });
+            for sum in sums.await.unwrap().iter().flat_map(|row| row.split('|')) {
+                assert_eq!(sum, all, "query {number}");
+            }
+            if pinned {
+                ask(&session, "COMMIT").await.unwrap();
+            }
         }
     })
     .await;

@@ -3,7 +3,7 @@
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tarn_engine::Entry;
+use tarn_engine::{END, Entry};
 use tarn_engine::view::{View, ViewOptions};
 use tarn_server::digest::{Digest, of_entry};
 
@@ -36,7 +36,7 @@ impl Watched {
                 let mut from = Some(0);
                 while let Some(at) = from {
                     let mut visit = |entry: &Entry| entries.push((db, of_entry(entry, true)));
-                    from = self.view.read_at(db, at, &mut visit).unwrap();
+                    from = self.view.read_at(db, at..END, &mut visit).unwrap();
                 }
             }
         } else if let Some(db) = self.view.next_db() {
