@@ -91,11 +91,17 @@ impl Page {
                     format!("{:.2}{}", goal.figure, goal.unit),
                     goal.bound.text(goal.unit),
                     if goal.is_met() { "yes" } else { "NO" }.to_owned(),
-                    format!("{:.2}", goal.figure / goal.bound.value()),
+                    ratio(goal),
                     goal.note.clone(),
                 ]
             })
             .collect();
         self.table("goals-table", &heads, &rows);
     }
+}
+
+/// How much of its bound a figure is; a dash where the bound is nothing.
+fn ratio(goal: &Goal) -> String {
+    let ratio = goal.figure / goal.bound.value();
+    if ratio.is_finite() { format!("{ratio:.2}") } else { "–".to_owned() }
 }
