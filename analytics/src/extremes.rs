@@ -69,7 +69,8 @@ fn first_of(value: &Expr, scan: &TableScan, table: &KeyTable) -> Option<LogicalP
     };
     let [Expr::Column(column)] = args.as_slice() else { return None };
     let asks_others = |filter: &Expr| filter.column_refs().into_iter().any(|other| other != column);
-    if scan.filters.iter().any(asks_others) || !table.has_index_on(column.name()) {
+    let is_cut = scan.fetch.is_some();
+    if is_cut || scan.filters.iter().any(asks_others) || !table.has_index_on(column.name()) {
         return None;
     }
     let mut scan = scan.clone();

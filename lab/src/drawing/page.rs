@@ -62,6 +62,16 @@ impl Page {
         self.classed("p", "", text);
     }
 
+    /// Begins the section of what an experiment measures, with the words behind `tarn lab run` that do it.
+    /// Returns whether there is anything, and else says so.
+    pub fn section_of(&mut self, (id, title): (&str, &str), is_there: bool, command: &str) -> bool {
+        self.section(id, title);
+        if !is_there {
+            self.left_out(&format!("Not measured: tarn lab run {command}"));
+        }
+        is_there
+    }
+
     /// Adds a paragraph that says that something is not there.
     pub fn left_out(&mut self, text: &str) {
         self.classed("p", "left-out", text);

@@ -135,12 +135,8 @@ impl<'r> Draw<'r> {
 
     /// Begins a section; `false` if nothing of its part was measured.
     fn begin(&mut self, part: Part, id: &str, title: &str) -> bool {
-        self.page.section(id, title);
         let is_there = !self.part(part).is_empty();
-        if !is_there {
-            self.page.left_out(&format!("Not measured: tarn lab run persistence --only {}", part.name()));
-        }
-        is_there
+        self.page.section_of((id, title), is_there, &format!("persistence --only {}", part.name()))
     }
 
     /// Table 1.
