@@ -171,7 +171,24 @@ fn tarn(
         eprintln!("{note}");
         return report.note(&note);
     }
+    wait_for_index(&mut client)?;
     ask_all("tarn, SQL with an index", &mut client)
+}
+
+/// Waits until the one index is built; until then queries walk.
+fn wait_for_index(client: &mut Client) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        let reply = client.call(&["SQL", "SHOW INDEXES"])?;
+        let row = client::elements(&reply)?.get(1).map(client::elements).transpose()?;
+        if row.and_then(|row| row.get(3)?.as_integer()) == Some(1000) {
+            return Ok(());
+        }
+        if began.elapsed() > PATIENCE {
+            return Err(LabError::Reply(format!("the index is not built: {reply}")));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Reads all records by `SCAN` and `HGETALL`, as a client must that wants a sum.
