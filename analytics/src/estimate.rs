@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use tarn_engine::record::Kind;
 use tarn_engine::{Engine, Entry};
 
 use super::declaration::{Declaration, Layout};
 use super::index::TableIndex;
-use tarn_engine::record::Kind;
 
 /// By an index, which has all keys of its table, or by a look at a few keys. Where a key goes is decided by
 /// its hash, so those that are next to each other are as good as any others.

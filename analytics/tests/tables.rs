@@ -281,3 +281,23 @@ async fn sql_does_not_write() {
     }
     house.assert_nothing_kept();
 }
+
+#[tokio::test]
+async fn a_join_keeps_the_smaller_table_in_memory() {
+    let house = House::new().await;
+    (0..2_000).for_each(|at| house.hset(&format!("big:{at}"), &[("n", "1")]));
+    (0..100).for_each(|at| house.hset(&format!("small:{at}"), &[("n", "1")]));
+    let session = house.session();
+    for table in ["big", "small"] {
+        let declared =
+            format!("CREATE EXTERNAL TABLE {table} (id INT, n INT) STORED AS HASH LOCATION '{table}:*'");
+        ask(&session, &declared).await.unwrap();
+    }
+    for tables in ["big JOIN small", "small JOIN big"] {
+        let question = format!("SELECT count(*) FROM {tables} USING (id)");
+        let plan = ask(&session, &format!("EXPLAIN {question}")).await.unwrap().join("\n");
+        let place = |table: &str| plan.rfind(&format!("KeyScan: table={table}")).unwrap();
+        assert!(place("small") < place("big"), "what is read first is kept: {plan}");
+        assert_eq!(ask(&session, &question).await.unwrap(), ["100"]);
+    }
+}
