@@ -96,7 +96,7 @@ fn bytes_in(entry: &Entry) -> u64 {
 }
 
 /// Seconds that a statement takes, and the rows that it answers.
-async fn ask(session: &Session, sql: &str) -> (f64, usize) {
+async fn ask(session: &Arc<Session>, sql: &str) -> (f64, usize) {
     let began = Instant::now();
     let mut rows = 0;
     let mut outcome = session.run(sql, None).await.unwrap();
@@ -112,7 +112,7 @@ fn tell(what: &str, rows: u64, mut seconds: Vec<f64>, answered: usize) {
     println!("{:>7.2} {:>7.2} {answered:>9}  {what}", speed(seconds[0]), speed(seconds[seconds.len() / 2]),);
 }
 
-async fn declare(analytics: &Arc<Analytics>) -> Session {
+async fn declare(analytics: &Arc<Analytics>) -> Arc<Session> {
     let session = analytics.session();
     let columns = |from: usize| (from..=TEXTS).map(|at| format!(", f{at} TEXT")).collect::<String>();
     let of_hashes = "STORED AS HASH LOCATION 'record:*'";

@@ -7,6 +7,7 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use tarn_engine::IndexError;
 use tarn_engine::view::{Cancelled, ViewError};
 use thiserror::Error;
+use tokio::task::JoinError;
 
 use super::declaration::DeclarationError;
 use super::export::ExportError;
@@ -113,6 +114,12 @@ pub enum QueryError {
     /// It is more than the planner can take.
     #[error("the statement is too complex: it has {0}; write it with lists, as IN (…), or in parts")]
     TooComplex(String),
+    /// A fault of ours ended it.
+    #[error("the statement was given up: {0}; please report it")]
+    GivenUp(JoinError),
+    /// The system refused the threads for queries.
+    #[error("cannot start the threads for queries: {0}")]
+    Threads(std::io::Error),
     /// What is not there yet.
     #[error("{0} is not there yet")]
     NotYet(String),
@@ -204,6 +211,8 @@ pub fn sqlstate(error: &QueryError) -> &'static str {
         QueryError::Export(error) => error.sqlstate(),
         QueryError::Statements(_) => "42601",
         QueryError::TooComplex(_) => "54001",
+        QueryError::GivenUp(_) => "XX000",
+        QueryError::Threads(_) => "53000",
         QueryError::DataFusion(error) => code_of(error),
     }
 }

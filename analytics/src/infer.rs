@@ -85,11 +85,11 @@ impl TableProvider for Proposed {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let engine = self.store.engine().ok_or(QueryError::Loading)?;
-        let (instant, query) = Current::of(state)?;
+        let Current { instant, query } = &*Current::of(state)?;
         let sampler = Sampler {
             engine,
             planned: Arc::new(instant.plan(self.database, Needs::Walk((0, 1)))),
-            query,
+            query: query.clone(),
             text: self.text.clone(),
             pattern: self.pattern.clone(),
             database: self.database,

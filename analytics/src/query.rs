@@ -328,6 +328,8 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let (query, totals) = (&self.query, &self.queries.totals);
+        // Nobody wants what is still being done for it.
+        query.cancel();
         let mut running = self.queries.running.lock();
         running.remove(&query.id);
         for (total, own) in [

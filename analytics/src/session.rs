@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement;
@@ -35,6 +36,7 @@ use super::activity;
 use super::by_index::ByIndex;
 use super::catalog::Declared;
 use super::complexity::{check_plan, check_text};
+use super::compute::Compute;
 use super::declaration::Shape;
 use super::error::QueryError;
 use super::expansion::check_names_of;
@@ -49,6 +51,7 @@ use super::query::{Owner, Queries, Query, Running};
 use super::rows::BATCH_ROWS;
 use super::search::Search;
 use super::table::KeyTables;
+use super::watch::watched;
 
 /// The name of the database, for those who ask for one.
 pub const DATABASE: &str = "tarn";
@@ -143,6 +146,7 @@ pub struct Analytics {
     bits: Arc<Bits>,
     queries: Arc<Queries>,
     search: Search,
+    compute: Compute,
     connections: Arc<Connections>,
     memory_bytes: usize,
     export_directory: Option<PathBuf>,
@@ -151,6 +155,7 @@ pub struct Analytics {
 impl Analytics {
     /// Reads what has been declared. Nothing can be asked until [`Analytics::read_from`].
     pub async fn open(options: AnalyticsOptions) -> Result<Arc<Analytics>, QueryError> {
+        let compute = Compute::start(options.threads).map_err(QueryError::Threads)?;
         let store =
             Arc::new(Store { find: OnceLock::new(), databases: options.databases, wanted: Mutex::default() });
         let config = SessionConfig::new()
@@ -197,6 +202,7 @@ impl Analytics {
             bits: Arc::default(),
             search: Search::open(options.directory.as_deref())?,
             queries,
+            compute,
             connections: Arc::default(),
             memory_bytes: options.memory_bytes,
             export_directory: options.export_directory,
@@ -267,34 +273,33 @@ impl Analytics {
     }
 
     /// A new session.
-    pub fn session(self: &Arc<Self>) -> Session {
-        let current = Arc::new(Current::default());
-        let config = self.state.config().clone().with_extension(current.clone());
-        let state = SessionStateBuilder::new_from_existing(self.state.clone()).with_config(config).build();
-        let context = Arc::new(SessionContext::new_with_state(state));
+    pub fn session(self: &Arc<Self>) -> Arc<Session> {
+        let context = Arc::new(SessionContext::new_with_state(self.state.clone()));
         let owner = self.queries.owner();
         context.register_udf(activity::backend_pid(owner.pid));
-        Session {
+        Arc::new(Session {
             analytics: self.clone(),
             owner,
             context,
-            current,
             block: Mutex::new(None),
             newest: Mutex::default(),
-        }
+        })
     }
 }
 
-/// The statement that a session is planning.
-#[derive(Default)]
-pub struct Current(Mutex<Option<(Arc<Instant>, Arc<Query>)>>);
+/// What scans are planned for.
+pub struct Current {
+    /// What they see.
+    pub instant: Arc<Instant>,
+    /// Whose they are.
+    pub query: Arc<Query>,
+}
 
 impl Current {
-    /// What scans are planned for.
-    pub fn of(session: &dyn PlannerSession) -> Result<(Arc<Instant>, Arc<Query>), QueryError> {
+    /// What a scan is planned for.
+    pub fn of(session: &dyn PlannerSession) -> Result<Arc<Current>, QueryError> {
         let current = session.config().get_extension::<Current>();
-        let found = current.and_then(|current| current.0.lock().clone());
-        found.ok_or_else(|| QueryError::NotYet("reading a table outside of a statement".to_owned()))
+        current.ok_or_else(|| QueryError::NotYet("reading a table outside of a statement".to_owned()))
     }
 }
 
@@ -315,20 +320,10 @@ pub struct Session {
     analytics: Arc<Analytics>,
     owner: Arc<Owner>,
     context: Arc<SessionContext>,
-    current: Arc<Current>,
     /// The instant of the block that has begun.
     block: Mutex<Option<Arc<Instant>>>,
     /// The statement that began last.
     newest: Mutex<Weak<Query>>,
-}
-
-/// Ends the planning of a statement.
-struct Planning<'s>(&'s Current);
-
-impl Drop for Planning<'_> {
-    fn drop(&mut self) {
-        *self.0.0.lock() = None;
-    }
 }
 
 impl Drop for Session {
@@ -370,7 +365,7 @@ impl Session {
     }
 
     /// Runs a statement.
-    pub async fn run(&self, sql: &str, timeout: Option<Duration>) -> Result<Outcome, QueryError> {
+    pub async fn run(self: &Arc<Self>, sql: &str, timeout: Option<Duration>) -> Result<Outcome, QueryError> {
         check_text(sql, &GenericDialect {})?;
         let dialect = self.context.state().config_options().sql_parser.dialect;
         let statement = self.context.state().sql_to_statement(sql, &dialect)?;
@@ -379,7 +374,7 @@ impl Session {
 
     /// Runs a statement whose text has been read.
     pub(crate) async fn run_parsed(
-        &self,
+        self: &Arc<Self>,
         sql: &str,
         statement: Statement,
         timeout: Option<Duration>,
@@ -393,40 +388,58 @@ impl Session {
         };
         let (statement, to) = export::of_statement(statement)?;
         check_names_of(&statement)?;
-        let running = self.begin_query(sql, timeout);
-        let query = running.query().clone();
-        if let Some(to) = to {
-            let directory = self.analytics.export_directory.as_deref();
-            return self.unless_stopped(&query, self.copy(statement, directory, &to, running)).await;
-        }
-        self.unless_stopped(&query, async {
-            let plan = self.context.state().statement_to_plan(statement).await?;
-            self.execute(plan, running).await
+        let running = self.begin_query(sql, timeout, false);
+        let (session, query) = (self.clone(), running.query().clone());
+        self.unless_stopped(running, async move {
+            match to {
+                Some(to) => session.copy(statement, &to, query).await,
+                None => {
+                    let plan = session.context.state().statement_to_plan(statement).await?;
+                    session.execute(plan, query).await
+                }
+            }
         })
         .await
     }
 
+    /// Plans a statement that is run later.
+    pub(crate) async fn plan(self: &Arc<Self>, statement: Statement) -> Result<LogicalPlan, QueryError> {
+        let session = self.clone();
+        let planning = async move {
+            let plan = session.context.state().statement_to_plan(statement).await?;
+            check_plan(&plan)?;
+            Ok(plan)
+        };
+        self.analytics.compute.run(planning).await
+    }
+
     /// Runs what has been planned.
     pub(crate) async fn run_planned(
-        &self,
+        self: &Arc<Self>,
         sql: &str,
         plan: LogicalPlan,
         timeout: Option<Duration>,
     ) -> Result<Outcome, QueryError> {
-        let running = self.begin_query(sql, timeout);
-        let query = running.query().clone();
-        self.unless_stopped(&query, self.execute(plan, running)).await
+        self.run_plan(plan, self.begin_query(sql, timeout, false)).await
+    }
+
+    /// Opens a cursor of the block.
+    pub(crate) async fn open_cursor(
+        self: &Arc<Self>,
+        sql: &str,
+        plan: LogicalPlan,
+    ) -> Result<Outcome, QueryError> {
+        self.run_plan(plan, self.begin_query(sql, None, true)).await
+    }
+
+    async fn run_plan(self: &Arc<Self>, plan: LogicalPlan, running: Running) -> Result<Outcome, QueryError> {
+        let (session, query) = (self.clone(), running.query().clone());
+        self.unless_stopped(running, async move { session.execute(plan, query).await }).await
     }
 
     /// Writes what a query answers to a file.
-    async fn copy(
-        &self,
-        query: Statement,
-        directory: Option<&Path>,
-        to: &str,
-        running: Running,
-    ) -> Result<Outcome, QueryError> {
-        let mut file = ExportFile::create(directory, to, running.query().id)?;
+    async fn copy(&self, query: Statement, to: &str, running: Arc<Query>) -> Result<Outcome, QueryError> {
+        let mut file = ExportFile::create(self.analytics.export_directory.as_deref(), to, running.id)?;
         let plan = self.context.state().statement_to_plan(query).await?;
         let mut outcome = self.execute(plan, running).await?;
         let count = file.write(&mut outcome).await?;
@@ -436,32 +449,36 @@ impl Session {
         Ok(Outcome { count: Some(count), ..Outcome::of("COPY", told) })
     }
 
-    fn begin_query(&self, sql: &str, timeout: Option<Duration>) -> Running {
-        self.owner.take_unreadable();
-        let running = self.analytics.queries.begin(&self.owner, sql, timeout, false);
+    fn begin_query(&self, sql: &str, timeout: Option<Duration>, is_cursor: bool) -> Running {
+        if !is_cursor {
+            self.owner.take_unreadable();
+        }
+        let running = self.analytics.queries.begin(&self.owner, sql, timeout, is_cursor);
         *self.newest.lock() = Arc::downgrade(running.query());
         running
     }
 
+    /// Does the work of a statement, until somebody stops it.
     async fn unless_stopped(
         &self,
-        query: &Query,
-        work: impl Future<Output = Result<Outcome, QueryError>>,
+        running: Running,
+        work: impl Future<Output = Result<Outcome, QueryError>> + Send + 'static,
     ) -> Result<Outcome, QueryError> {
-        let outcome = tokio::select! {
+        let done = tokio::select! {
             biased;
-            outcome = work => outcome,
-            reason = query.stop() => Err(reason),
+            done = self.analytics.compute.run(work) => done,
+            reason = running.query().stop() => Err(reason),
         };
-        outcome.inspect_err(|_| self.analytics.queries.note_failed(query))
-    }
-
-    /// Opens a cursor of the block.
-    pub(crate) async fn open_cursor(&self, sql: &str, plan: LogicalPlan) -> Result<Outcome, QueryError> {
-        let running = self.analytics.queries.begin(&self.owner, sql, None, true);
-        *self.newest.lock() = Arc::downgrade(running.query());
-        let query = running.query().clone();
-        self.unless_stopped(&query, self.execute(plan, running)).await
+        match done {
+            Ok(outcome) => {
+                let rows = stoppable(outcome.rows, running, self.analytics.clone());
+                Ok(Outcome { rows, ..outcome })
+            }
+            Err(error) => {
+                self.analytics.queries.note_failed(running.query());
+                Err(error)
+            }
+        }
     }
 
     /// A statement about what is declared or running, which reads no table.
@@ -523,7 +540,7 @@ impl Session {
         self.analytics.queries.end_block(self.owner.pid);
     }
 
-    async fn execute(&self, plan: LogicalPlan, running: Running) -> Result<Outcome, QueryError> {
+    async fn execute(&self, plan: LogicalPlan, query: Arc<Query>) -> Result<Outcome, QueryError> {
         check_plan(&plan)?;
         self.analytics.store.make_indexes();
         let work = work_of(&plan)?;
@@ -541,13 +558,14 @@ impl Session {
         let block = self.block.lock().clone();
         let instant =
             block.unwrap_or_else(|| Instant::new(self.analytics.bits.clone(), work == Work::ReadsAgain));
-        running.query().reads(instant.holds());
-        *self.current.0.lock() = Some((instant, running.query().clone()));
-        let rows = {
-            let _planning = Planning(&self.current);
-            DataFrame::new(self.context.state(), plan).execute_stream().await?
-        };
-        Ok(Outcome { tag: "SELECT", count: None, schema: rows.schema(), rows: stoppable(rows, running) })
+        query.reads(instant.holds());
+        let mut state = self.context.state();
+        state.config_mut().set_extension(Arc::new(Current { instant, query: query.clone() }));
+        let plan = DataFrame::new(state, plan);
+        let context = Arc::new(plan.task_ctx());
+        let plan = watched(plan.create_physical_plan().await?, &query)?;
+        let rows = execute_stream(plan, context)?;
+        Ok(Outcome { tag: "SELECT", count: None, schema: rows.schema(), rows })
     }
 
     pub(crate) fn drop_indexes(
@@ -615,21 +633,29 @@ pub(crate) fn listed(statement: ast::Statement) -> ast::Statement {
     }
 }
 
-/// Rows until the statement is stopped.
-fn stoppable(rows: SendableRecordBatchStream, running: Running) -> SendableRecordBatchStream {
+/// Rows until the statement is stopped, each batch made when it is asked for.
+fn stoppable(
+    rows: SendableRecordBatchStream,
+    running: Running,
+    analytics: Arc<Analytics>,
+) -> SendableRecordBatchStream {
     let schema = rows.schema();
-    let rows = futures::stream::unfold(Some((rows, running)), |state| async move {
-        let (mut rows, running) = state?;
+    let rows = futures::stream::unfold(Some((rows, running, analytics)), |state| async move {
+        let (mut rows, running, analytics) = state?;
+        let work = async move {
+            let next = rows.next().await.transpose()?;
+            Ok(next.map(|batch| (batch, rows)))
+        };
         let next = tokio::select! {
             biased;
-            reason = running.query().stop() => Some(Err(reason.into())),
-            next = rows.next() => next,
+            reason = running.query().stop() => Err(reason),
+            next = analytics.compute.run(work) => next,
         };
-        match next? {
-            Ok(batch) => Some((Ok(batch), Some((rows, running)))),
+        match next {
+            Ok(next) => next.map(|(batch, rows)| (Ok(batch), Some((rows, running, analytics)))),
             Err(error) => {
                 running.queries().note_failed(running.query());
-                Some((Err(error), None))
+                Some((Err(error.into()), None))
             }
         }
     });

@@ -4,6 +4,8 @@
 
 mod house;
 
+use std::sync::Arc;
+
 use house::{House, ask, options};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -49,7 +51,7 @@ async fn indexed() -> House {
 }
 
 /// Waits until all indexes are built.
-async fn ready(session: &Session) {
+async fn ready(session: &Arc<Session>) {
     while ask(session, "SHOW INDEXES").await.unwrap().iter().any(|row| row.split('|').nth(3) != Some("1000"))
     {
         tokio::task::yield_now().await;

@@ -7,6 +7,7 @@ mod house;
 use futures::StreamExt;
 use house::{House, ask, options};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tarn_analytics::{Session, sqlstate};
 use tarn_engine::view::ViewLimits;
@@ -31,7 +32,7 @@ fn figure(house: &House, name: &str) -> u64 {
 }
 
 /// The columns of `SHOW QUERIES` for the only statement or block that there is.
-async fn shown(session: &Session) -> Vec<String> {
+async fn shown(session: &Arc<Session>) -> Vec<String> {
     let rows = ask(session, "SHOW QUERIES").await.unwrap();
     assert_eq!(rows.len(), 1, "{rows:?}");
     rows[0].split('|').map(str::to_owned).collect()

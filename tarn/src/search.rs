@@ -1,4 +1,4 @@
-//! Search beside the server: answers the commands `FT.*` on the threads that run queries.
+//! Search beside the server: answers the commands `FT.*`, on the threads of SQL.
 
 use std::sync::Arc;
 

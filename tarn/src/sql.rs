@@ -1,4 +1,4 @@
-//! SQL beside the server: the threads that run queries, and the clients of PostgreSQL's protocol.
+//! SQL beside the server: the thread that talks to clients of PostgreSQL's protocol. Statements run elsewhere.
 
 use crate::search::Seeker;
 use std::net::TcpListener;
@@ -34,7 +34,7 @@ pub enum SqlError {
     #[error("sql-export-dir {0} is no directory; make it, or leave the setting out")]
     ExportDirectory(String),
     /// The system refused a thread.
-    #[error("cannot start the threads for SQL: {0}")]
+    #[error("cannot start the thread for SQL: {0}")]
     System(#[from] std::io::Error),
 }
 
@@ -64,7 +64,7 @@ impl Sql {
             return Err(SqlError::ExportDirectory(path.display().to_string()));
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(config.analytics_threads)
+            .worker_threads(1)
             .thread_name("tarn-sql")
             .thread_stack_size(tarn_analytics::STACK_BYTES)
             .on_thread_start(tarn_analytics::give_way)

@@ -205,25 +205,68 @@ fn what_a_connection_keeps_is_bounded() {
     served.end();
 }
 
+/// Statements that do not end in a lifetime: one whose operators pause now and then, and two that go through
+/// all pairs of their rows and find none.
+const ENDLESS: [&str; 3] = [
+    "SELECT count(*) FROM generate_series(1, 100000000) a CROSS JOIN generate_series(1, 100000000) b",
+    "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 100000000) b \
+     WHERE a.value + b.value < 0",
+    "SELECT count(*) FROM (SELECT value % 2 AS k, value FROM generate_series(1, 1000000)) a \
+     JOIN (SELECT value % 2 AS k, value FROM generate_series(1, 100000000)) b \
+     ON a.k = b.k AND a.value + b.value < 0",
+];
+
+/// A part of each.
+const MARK: &str = "100000000";
+
 #[test]
 fn statements_without_end_are_cancelled() {
     let served = Served::start();
-    let endless =
-        "SELECT count(*) FROM generate_series(1, 100000000) a CROSS JOIN generate_series(1, 100000000) b";
-    for by_timeout in [true, false] {
+    for endless in ENDLESS {
         let mut postgres = Postgres::connect(served.port);
-        if by_timeout {
-            postgres.ask("SET statement_timeout = 100");
-        }
+        postgres.ask("SET statement_timeout = 100");
+        assert_eq!(postgres.ask(endless).code(), "57014", "{endless}");
+        postgres.ask("SET statement_timeout = 0");
+
         postgres.send(&message(b'Q', &[endless.as_bytes(), b"\0"].concat()));
-        if !by_timeout {
-            let mut other = Postgres::connect(served.port);
-            eventually(|| (other.ask("SHOW QUERIES").text().contains("CROSS JOIN")).then_some(()));
-            let request = [&16_u32.to_be_bytes()[..], &80_877_102_u32.to_be_bytes(), &postgres.key].concat();
-            TcpStream::connect(("127.0.0.1", served.port)).unwrap().write_all(&request).unwrap();
-        }
-        assert_eq!(postgres.answer().code(), "57014");
+        let mut other = Postgres::connect(served.port);
+        eventually(|| (other.ask("SHOW QUERIES").text().contains(MARK)).then_some(()));
+        let request = [&16_u32.to_be_bytes()[..], &80_877_102_u32.to_be_bytes(), &postgres.key].concat();
+        TcpStream::connect(("127.0.0.1", served.port)).unwrap().write_all(&request).unwrap();
+        assert_eq!(postgres.answer().code(), "57014", "{endless}");
         assert_eq!(postgres.ask("SELECT 1").text(), "1");
+    }
+    served.end();
+}
+
+#[test]
+fn statements_without_end_hold_up_nobody() {
+    let served = Served::start();
+    for endless in ENDLESS {
+        let mut left = Postgres::connect(served.port);
+        left.send(&message(b'Q', &[endless.as_bytes(), b"\0"].concat()));
+        let mut other = Postgres::connect(served.port);
+        eventually(|| (other.ask("SHOW QUERIES").text().contains(MARK)).then_some(()));
+        // There is one thread for statements.
+        assert_eq!(other.ask("SELECT sum(value) FROM generate_series(1, 1000)").text(), "500500");
+        assert!(!served.running.connect().ask("SQL 'SELECT 7'").starts_with('-'));
+        let pid = i32::from_be_bytes(left.key[..4].try_into().unwrap());
+        assert_eq!(other.ask(&format!("SELECT pg_cancel_backend({pid})")).text(), "t");
+        assert_eq!(left.answer().code(), "57014", "{endless}");
+    }
+    served.end();
+}
+
+#[test]
+fn what_a_client_that_is_gone_asked_for_is_given_up() {
+    let served = Served::start();
+    for endless in ENDLESS {
+        let mut gone = Postgres::connect(served.port);
+        gone.send(&message(b'Q', &[endless.as_bytes(), b"\0"].concat()));
+        let mut other = Postgres::connect(served.port);
+        eventually(|| (other.ask("SHOW QUERIES").text().contains(MARK)).then_some(()));
+        drop(gone);
+        eventually(|| (!other.ask("SHOW QUERIES").text().contains(MARK)).then_some(()));
     }
     served.end();
 }

@@ -65,7 +65,7 @@ pub struct Cursor {
     index: String,
     /// The instant and the statement are its.
     #[expect(dead_code, reason = "held to be dropped with the rows")]
-    session: Session,
+    session: Arc<Session>,
     outcome: Outcome,
     shown: Shown,
     /// Rows that have been made and not read, the next at the end.
@@ -78,7 +78,7 @@ pub struct Cursor {
 
 impl Cursor {
     /// A cursor at the beginning of an answer.
-    pub fn new(index: &str, session: Session, outcome: Outcome, shown: Shown, is_resp3: bool) -> Cursor {
+    pub fn new(index: &str, session: Arc<Session>, outcome: Outcome, shown: Shown, is_resp3: bool) -> Cursor {
         Cursor {
             index: index.to_owned(),
             session,

@@ -47,9 +47,6 @@ use service::Handlers;
 pub use startup::Login;
 use startup::Sessions;
 
-/// The priority of queries: a tenth of what others get where there is not enough for all.
-const PRIORITY: i32 = 10;
-
 /// How long a client may take nothing of its answer.
 const STALL_PATIENCE: Duration = Duration::from_secs(600);
 
@@ -110,15 +107,6 @@ pub async fn serve(
     }
     while accepting.join_next().await.is_some() {}
     Ok(())
-}
-
-/// Has the calling thread give way to whoever serves Redis's clients. To be called by each thread that runs
-/// queries.
-pub fn give_way() {
-    // Without it queries are as fast, and clients wait longer: nothing that a query depends on.
-    if let Err(error) = rustix::process::setpriority_process(None, PRIORITY) {
-        tracing::debug!("queries run at the priority of all others: {error}");
-    }
 }
 
 /// Talks to a client until one of both ends it.

@@ -1,7 +1,7 @@
 //! From the text of a message to statements, and from a statement to a plan.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -17,7 +17,7 @@ use datafusion_postgres::pgwire::error::PgWireResult;
 use super::reply::{coded, refusal};
 use super::set::plan_with;
 use super::{absent, names, rewrite, set};
-use crate::complexity::{check_plan, check_text};
+use crate::complexity::check_text;
 use crate::error::QueryError;
 use crate::expansion::check_names;
 use crate::session::{Session, listed};
@@ -72,7 +72,7 @@ fn declarations(text: &str) -> Option<Vec<AnyStatement>> {
 }
 
 /// Plans a statement, also one that is never run as a plan: then the plan tells its columns.
-pub async fn plan(session: &Session, statement: &Statement) -> PgWireResult<LogicalPlan> {
+pub async fn plan(session: &Arc<Session>, statement: &Statement) -> PgWireResult<LogicalPlan> {
     if let Some(plan) = set::plan(statement) {
         return plan;
     }
@@ -98,18 +98,15 @@ pub async fn plan(session: &Session, statement: &Statement) -> PgWireResult<Logi
         },
         other => other.clone(),
     };
-    let state = session.context().state();
     let parsed = |statement| AnyStatement::Statement(Box::new(statement));
-    let plan = match state.statement_to_plan(parsed(planned.clone())).await {
+    let plan = match session.plan(parsed(planned.clone())).await {
         Err(error) => match absent::answer_of_none(&planned) {
-            Some(nothing) => state.statement_to_plan(parsed(nothing)).await,
+            Some(nothing) => session.plan(parsed(nothing)).await,
             None => Err(error),
         },
         planned => planned,
     };
-    let plan = plan.map_err(|error| refusal(QueryError::from(error)))?;
-    check_plan(&plan).map_err(refusal)?;
-    Ok(plan)
+    plan.map_err(refusal)
 }
 
 /// The types of a plan's parameters, as the planner and as PostgreSQL has them, in their order.

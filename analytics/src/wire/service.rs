@@ -55,7 +55,7 @@ pub struct Handlers {
 impl Handlers {
     /// For a new connection.
     pub fn new(analytics: &Arc<Analytics>, sessions: &Arc<Sessions>, login: Login, bound: Bound) -> Handlers {
-        let session = Arc::new(analytics.session());
+        let session = analytics.session();
         let startup = Startup::new(login, session.clone(), sessions.clone(), bound);
         Handlers {
             service: Arc::new(Service::new(session)),

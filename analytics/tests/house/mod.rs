@@ -51,7 +51,7 @@ impl House {
         House { engine, clock, analytics, _background: background }
     }
 
-    pub fn session(&self) -> Session {
+    pub fn session(&self) -> Arc<Session> {
         self.analytics.session()
     }
 
@@ -106,7 +106,7 @@ impl House {
 }
 
 /// What a statement answers: a line for each row, its cells parted by `|`.
-pub async fn ask(session: &Session, sql: &str) -> Result<Vec<String>, QueryError> {
+pub async fn ask(session: &Arc<Session>, sql: &str) -> Result<Vec<String>, QueryError> {
     let mut outcome = session.run(sql, None).await?;
     let options = FormatOptions::default().with_null("NULL");
     let mut lines = Vec::new();

@@ -1,0 +1,116 @@
+//! The threads that plan and run statements.
+//!
+//! ```text
+//!   connections, cancel requests, timeouts ── work ──▶ analytics-threads: plans, batches
+//!                (the caller's thread)      ◀── done ──
+//! ```
+//!
+//! They are not those that talk to clients: what is long at one thing holds up no connection, and is given up
+//! by who waits for it whether it listens or not.
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::complexity::STACK_BYTES;
+use super::error::QueryError;
+
+/// The priority of queries: a tenth of what others get where there is not enough for all.
+const PRIORITY: i32 = 10;
+
+/// Threads to which work without a pause may go, beyond those that there are for all.
+const ASIDE_MAX: usize = 64;
+
+/// How long work waits for another thread to take over the rest.
+const HANDOVER: Duration = Duration::from_millis(1);
+
+/// The threads that plan and run statements.
+#[derive(Debug)]
+pub struct Compute(Option<Runtime>);
+
+impl Compute {
+    /// Starts them.
+    pub fn start(threads: usize) -> io::Result<Compute> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(threads.max(1))
+            .max_blocking_threads(ASIDE_MAX)
+            .thread_name("tarn-query")
+            .thread_stack_size(STACK_BYTES)
+            .on_thread_start(give_way)
+            .enable_all()
+            .build()?;
+        Ok(Compute(Some(runtime)))
+    }
+
+    /// Has work done there. Dropping what is returned stops it at its next pause.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, QueryError>> + Send + 'static,
+    ) -> Result<T, QueryError> {
+        let runtime = self.0.as_ref().expect("it is there until it is dropped");
+        match AbortOnDropHandle::new(runtime.spawn(work)).await {
+            Ok(done) => done,
+            Err(error) => Err(QueryError::GivenUp(error)),
+        }
+    }
+}
+
+impl Drop for Compute {
+    fn drop(&mut self) {
+        // Whoever drops it may be in the middle of something that must not wait.
+        self.0.take().into_iter().for_each(Runtime::shutdown_background);
+    }
+}
+
+/// Lets other statements have the calling thread's turn: what goes on here has a thread of its own from now
+/// on, until its next pause.
+pub fn step_aside() {
+    tokio::task::block_in_place(|| std::thread::sleep(HANDOVER));
+}
+
+/// Has the calling thread give way to whoever serves Redis's clients. To be called by each thread that works
+/// for queries.
+pub fn give_way() {
+    // Without it queries are as fast, and clients wait longer: nothing that a query depends on.
+    if let Err(error) = rustix::process::setpriority_process(None, PRIORITY) {
+        tracing::debug!("queries run at the priority of all others: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_steps_aside_holds_up_nobody() {
+        let compute = Compute::start(1).expect("threads");
+        let ends = Arc::new(AtomicBool::new(false));
+        let until = ends.clone();
+        let busy = compute.run(async move {
+            while !until.load(Ordering::Relaxed) {
+                step_aside();
+            }
+            Ok(())
+        });
+        let other = async {
+            compute.run(async { Ok(()) }).await.expect("it has its turn");
+            ends.store(true, Ordering::Relaxed);
+        };
+        let (busy, ()) = tokio::join!(busy, other);
+        busy.expect("it ends");
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_error_of_its_statement() {
+        let compute = Compute::start(1).expect("threads");
+        let error = compute.run::<()>(async { panic!("on purpose") }).await.expect_err("it panicked");
+        assert!(matches!(error, QueryError::GivenUp(_)), "{error}");
+        compute.run(async { Ok(()) }).await.expect("the thread goes on");
+    }
+}
