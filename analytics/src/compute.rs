@@ -24,6 +24,9 @@ const PRIORITY: i32 = 10;
 /// Threads to which work without a pause may go, beyond those that there are for all.
 const ASIDE_MAX: usize = 64;
 
+/// How long who stops work waits for its end.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+
 /// How long work waits for another thread to take over the rest.
 const HANDOVER: Duration = Duration::from_millis(1);
 
@@ -45,16 +48,25 @@ impl Compute {
         Ok(Compute(Some(runtime)))
     }
 
-    /// Has work done there. Dropping what is returned stops it at its next pause.
+    /// Has work done there, unless it is to stop before. Dropping what is returned stops it at its next pause.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, QueryError>> + Send + 'static,
+        stop: impl Future<Output = QueryError>,
     ) -> Result<T, QueryError> {
         let runtime = self.0.as_ref().expect("it is there until it is dropped");
-        match AbortOnDropHandle::new(runtime.spawn(work)).await {
-            Ok(done) => done,
-            Err(error) => Err(QueryError::GivenUp(error)),
-        }
+        let mut task = AbortOnDropHandle::new(runtime.spawn(work));
+        let done = tokio::select! {
+            biased;
+            done = &mut task => done,
+            reason = stop => {
+                task.abort();
+                // What it holds is given back before anybody hears of it, unless it takes no notice.
+                let _ = tokio::time::timeout(END_PATIENCE, task).await;
+                return Err(reason);
+            }
+        };
+        done.unwrap_or_else(|error| Err(QueryError::GivenUp(error)))
     }
 }
 
@@ -82,6 +94,7 @@ pub fn give_way() {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -92,14 +105,17 @@ mod tests {
         let compute = Compute::start(1).expect("threads");
         let ends = Arc::new(AtomicBool::new(false));
         let until = ends.clone();
-        let busy = compute.run(async move {
-            while !until.load(Ordering::Relaxed) {
-                step_aside();
-            }
-            Ok(())
-        });
+        let busy = compute.run(
+            async move {
+                while !until.load(Ordering::Relaxed) {
+                    step_aside();
+                }
+                Ok(())
+            },
+            pending(),
+        );
         let other = async {
-            compute.run(async { Ok(()) }).await.expect("it has its turn");
+            compute.run(async { Ok(()) }, pending()).await.expect("it has its turn");
             ends.store(true, Ordering::Relaxed);
         };
         let (busy, ()) = tokio::join!(busy, other);
@@ -107,10 +123,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_is_stopped_has_given_back_what_it_held() {
+        let compute = Compute::start(1).expect("threads");
+        let held = Arc::new(());
+        let holds = held.clone();
+        let work = async move {
+            let _holds = holds;
+            pending::<Result<(), QueryError>>().await
+        };
+        let stopped = compute.run(work, async { QueryError::Cancelled }).await;
+        assert!(matches!(stopped, Err(QueryError::Cancelled)));
+        assert_eq!(Arc::strong_count(&held), 1);
+    }
+
+    #[tokio::test]
     async fn a_panic_is_an_error_of_its_statement() {
         let compute = Compute::start(1).expect("threads");
-        let error = compute.run::<()>(async { panic!("on purpose") }).await.expect_err("it panicked");
+        let error =
+            compute.run::<()>(async { panic!("on purpose") }, pending()).await.expect_err("it panicked");
         assert!(matches!(error, QueryError::GivenUp(_)), "{error}");
-        compute.run(async { Ok(()) }).await.expect("the thread goes on");
+        compute.run(async { Ok(()) }, pending()).await.expect("the thread goes on");
     }
 }

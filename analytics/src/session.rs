@@ -410,7 +410,7 @@ impl Session {
             check_plan(&plan)?;
             Ok(plan)
         };
-        self.analytics.compute.run(planning).await
+        self.analytics.compute.run(planning, std::future::pending()).await
     }
 
     /// Runs what has been planned.
@@ -464,12 +464,7 @@ impl Session {
         running: Running,
         work: impl Future<Output = Result<Outcome, QueryError>> + Send + 'static,
     ) -> Result<Outcome, QueryError> {
-        let done = tokio::select! {
-            biased;
-            done = self.analytics.compute.run(work) => done,
-            reason = running.query().stop() => Err(reason),
-        };
-        match done {
+        match self.analytics.compute.run(work, running.query().stop()).await {
             Ok(outcome) => {
                 let rows = stoppable(outcome.rows, running, self.analytics.clone());
                 Ok(Outcome { rows, ..outcome })
@@ -646,12 +641,7 @@ fn stoppable(
             let next = rows.next().await.transpose()?;
             Ok(next.map(|batch| (batch, rows)))
         };
-        let next = tokio::select! {
-            biased;
-            reason = running.query().stop() => Err(reason),
-            next = analytics.compute.run(work) => next,
-        };
-        match next {
+        match analytics.compute.run(work, running.query().stop()).await {
             Ok(next) => next.map(|(batch, rows)| (Ok(batch), Some((rows, running, analytics)))),
             Err(error) => {
                 running.queries().note_failed(running.query());

@@ -60,6 +60,11 @@ impl<S> Bounded<S> {
         Bounded { inner, bound, heads: Heads::default(), patience, waits: None }
     }
 
+    /// The socket itself.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
     /// Gives up a client that has taken nothing for too long.
     fn unless_stalled<T>(
         &mut self,

@@ -12,6 +12,7 @@
 mod absent;
 mod blocks;
 mod bounded;
+mod gone;
 mod kept;
 mod names;
 mod noticing;
@@ -24,6 +25,7 @@ mod startup;
 
 use std::io;
 use std::net::TcpListener as StdListener;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,12 +45,16 @@ use tokio_util::codec::Framed;
 
 use super::session::Analytics;
 use super::settings::IDLE_IN_BLOCK;
+use gone::hung_up;
 use service::Handlers;
 pub use startup::Login;
 use startup::Sessions;
 
 /// How long a client may take nothing of its answer.
 const STALL_PATIENCE: Duration = Duration::from_secs(600);
+
+/// How often it is looked whether the client of a running statement is there.
+const GONE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How clients are served.
 #[derive(Clone)]
@@ -158,12 +164,19 @@ async fn talk(
         is_midway = is_extended && !matches!(message, PgWireFrontendMessage::Sync(_));
         let seen = handlers.see(&message, &socket);
         let (startup, simple, extended) = (startup.clone(), simple.clone(), extended.clone());
+        // Another handle of the socket; a client is served without, too.
+        let look = socket.get_ref().get_ref().as_fd().try_clone_to_owned().ok();
         let done = async {
             seen?;
             process_message(message, &mut socket, startup, simple, extended, copy.clone(), cancel.clone())
                 .await
         };
-        if let Err(mut error) = done.await {
+        let done = tokio::select! {
+            biased;
+            done = done => done,
+            () = hung_up(look, GONE_INTERVAL) => return Ok(()),
+        };
+        if let Err(mut error) = done {
             errors.on_error(&socket, &mut error);
             process_error(&mut socket, error, is_extended).await?;
         }
