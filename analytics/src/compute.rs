@@ -17,6 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::complexity::STACK_BYTES;
 use super::error::QueryError;
+use super::growth::new_turn;
 
 /// The priority of queries: a tenth of what others get where there is not enough for all.
 const PRIORITY: i32 = 10;
@@ -48,13 +49,19 @@ impl Compute {
         Ok(Compute(Some(runtime)))
     }
 
-    /// Has work done there, unless it is to stop before. Dropping what is returned stops it at its next pause.
+    /// Has work done there, unless it is to stop before. Dropping what is returned stops it at its next
+    /// pause.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, QueryError>> + Send + 'static,
         stop: impl Future<Output = QueryError>,
     ) -> Result<T, QueryError> {
         let runtime = self.0.as_ref().expect("it is there until it is dropped");
+        let mut work = Box::pin(work);
+        let work = std::future::poll_fn(move |cx| {
+            new_turn();
+            work.as_mut().poll(cx)
+        });
         let mut task = AbortOnDropHandle::new(runtime.spawn(work));
         let done = tokio::select! {
             biased;

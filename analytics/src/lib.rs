@@ -27,6 +27,7 @@ mod export;
 mod extremes;
 mod figures;
 mod functions;
+mod growth;
 mod index;
 mod infer;
 mod instant;

@@ -54,6 +54,8 @@ pub struct Rows {
     /// Entries that were taken so far.
     taken: u64,
     now: UnixMs,
+    /// Rows of a batch, about.
+    batch: usize,
     /// Whether rows have to come in the order of their entries.
     in_order: bool,
     /// Entries whose rows are made when no latch is held, and how many elements of the first have theirs.
@@ -124,13 +126,15 @@ impl Made {
 }
 
 impl Rows {
-    /// No rows yet, of these columns, where all conditions hold; what had expired at `now` has none.
+    /// No rows yet, of these columns, where all conditions hold, for batches of so many; what had expired at
+    /// `now` has none.
     pub fn new(
         declaration: Arc<Declaration>,
         projection: &[usize],
         conditions: &[Condition],
         schema: SchemaRef,
         now: UnixMs,
+        batch: usize,
     ) -> Rows {
         let mut looked_at = projection.to_vec();
         let mut slot_of = |column: usize| {
@@ -155,7 +159,7 @@ impl Rows {
             shares_fields: fields.len() < named.count(),
             fields,
             made: Made {
-                columns: schema.fields().iter().map(|it| Column::of(it.data_type(), BATCH_ROWS)).collect(),
+                columns: schema.fields().iter().map(|it| Column::of(it.data_type(), batch)).collect(),
                 conditions,
                 rows: 0,
                 bytes: 0,
@@ -169,6 +173,7 @@ impl Rows {
             slots,
             taken: 0,
             now,
+            batch,
             in_order: false,
             later: VecDeque::new(),
             later_at: 0,
@@ -204,6 +209,11 @@ impl Rows {
         self.taken
     }
 
+    /// Rows of a batch, about.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
     /// How many rows there are.
     pub fn len(&self) -> usize {
         self.made.rows
@@ -211,11 +221,11 @@ impl Rows {
 
     /// Makes rows of what was too long for it under a latch, up to the length of a batch. REQUIRES: no latch.
     pub fn settle(&mut self) {
-        while self.made.rows < BATCH_ROWS
+        while self.made.rows < self.batch
             && !self.is_heavy()
             && let Some(entry) = self.later.front().cloned()
         {
-            let wanted = BATCH_ROWS - self.made.rows;
+            let wanted = self.batch - self.made.rows;
             let added = self.add(&entry, self.later_at, wanted);
             self.later_at += added;
             if self.later_at >= self.elements_of(&entry) {

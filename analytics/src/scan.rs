@@ -32,7 +32,7 @@ use super::estimate;
 use super::index::TableIndex;
 use super::instant::{Instant, Needs, Planned, Reading};
 use super::query::Query;
-use super::rows::{BATCH_ROWS, Rows, Unreadable};
+use super::rows::{Rows, Unreadable};
 
 /// Keys that are looked up before the next look at whether the statement goes on.
 const KEYS_AT_ONCE: usize = 256;
@@ -190,7 +190,8 @@ impl ExecutionPlan for KeyScan {
         Ok(self)
     }
 
-    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let batch = context.session_config().batch_size();
         let planned = self.planned[partition].clone();
         let (engine, query) = (self.engine.clone(), self.query.clone());
         let (wanted, schema) = (self.wanted.clone(), self.schema.clone());
@@ -198,7 +199,9 @@ impl ExecutionPlan for KeyScan {
         let counted = Counted::new(&self.metrics, partition, &self.query);
         let batches = stream::once(async move {
             let reading = planned.read(&engine).await?;
-            let scan = Scan::new(reading, planned, query, wanted, schema, metrics, counted)?;
+            let Wanted { declaration, projection, conditions, .. } = &wanted;
+            let rows = Rows::new(declaration.clone(), projection, conditions, schema, reading.now, batch);
+            let scan = Scan::new(reading, planned, query, wanted, rows, metrics, counted)?;
             let batches = stream::try_unfold(scan, |mut scan| async move {
                 Ok::<_, DataFusionError>(scan.next()?.map(|batch| (batch, scan)))
             });
@@ -253,7 +256,11 @@ struct Scan {
     query: Arc<Query>,
     database: u8,
     limit: Option<usize>,
+    /// Rows of a batch, about.
+    batch: usize,
     rows: Rows,
+    /// Rows that were made and not given out.
+    rest: Option<RecordBatch>,
     metrics: BaselineMetrics,
     counted: Counted,
     way: Way,
@@ -297,23 +304,52 @@ impl Scan {
         planned: Arc<Planned>,
         query: Arc<Query>,
         wanted: Wanted,
-        schema: SchemaRef,
+        rows: Rows,
         metrics: BaselineMetrics,
         counted: Counted,
     ) -> Result<Scan, QueryError> {
-        let Wanted { declaration, projection, conditions, limit, access, .. } = wanted;
-        let (database, now) = (declaration.database, reading.now);
-        let rows = Rows::new(declaration, &projection, &conditions, schema, now);
+        let Wanted { declaration, limit, access, .. } = wanted;
+        let (database, batch) = (declaration.database, rows.batch());
         let way = Way::of(&access, &reading, &planned)?;
         let rows = if matches!(way, Way::Walk(_)) { rows } else { rows.in_order() };
-        Ok(Scan { reading, planned, query, database, limit, rows, metrics, counted, way, given: 0, told: 0 })
+        let (rest, given, told) = (None, 0, 0);
+        Ok(Scan {
+            reading,
+            planned,
+            query,
+            database,
+            limit,
+            batch,
+            rows,
+            rest,
+            metrics,
+            counted,
+            way,
+            given,
+            told,
+        })
     }
 
     /// The next rows; `None` at the end.
     fn next(&mut self) -> Result<Option<RecordBatch>, QueryError> {
+        let made = match self.rest.take() {
+            Some(rest) => Some(rest),
+            None => self.make()?,
+        };
+        Ok(made.map(|made| {
+            if made.num_rows() < self.batch * 2 {
+                return made;
+            }
+            // What is read at a time may be more than is wanted at a time.
+            self.rest = Some(made.slice(self.batch, made.num_rows() - self.batch));
+            made.slice(0, self.batch)
+        }))
+    }
+
+    fn make(&mut self) -> Result<Option<RecordBatch>, QueryError> {
         let _timer = self.metrics.elapsed_compute().clone();
         let _timer = _timer.timer();
-        let enough = self.limit.map_or(BATCH_ROWS, |limit| BATCH_ROWS.min(limit - self.given));
+        let enough = self.limit.map_or(self.batch, |limit| self.batch.min(limit - self.given));
         while enough > 0 && self.rows.len() < enough && !self.rows.is_heavy() {
             if let Some(reason) = self.query.stopped() {
                 return Err(reason);

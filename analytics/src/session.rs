@@ -21,7 +21,7 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
+use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
@@ -43,6 +43,7 @@ use super::expansion::check_names_of;
 use super::export::{self, ExportFile};
 use super::extremes::Extremes;
 use super::figures::{Connections, figures};
+use super::growth::{bounded, rows_of_batch};
 use super::index::{self, TableIndex};
 use super::infer::Infer;
 use super::instant::{Bits, Instant};
@@ -197,7 +198,7 @@ impl Analytics {
         context.register_udf(activity::cancel_backend(queries.clone()));
         Ok(Arc::new(Analytics {
             store,
-            state: context.state(),
+            state: bounded(context.state(), options.memory_bytes)?,
             declared,
             bits: Arc::default(),
             search: Search::open(options.directory.as_deref())?,
@@ -556,9 +557,12 @@ impl Session {
         query.reads(instant.holds());
         let mut state = self.context.state();
         state.config_mut().set_extension(Arc::new(Current { instant, query: query.clone() }));
-        let plan = DataFrame::new(state, plan);
-        let context = Arc::new(plan.task_ctx());
-        let plan = watched(plan.create_physical_plan().await?, &query)?;
+        let plan = state.optimize(&plan)?;
+        let rows = rows_of_batch(&plan, BATCH_ROWS, self.analytics.memory_bytes)?;
+        *state.config_mut() = state.config().clone().with_batch_size(rows);
+        let context = state.task_ctx();
+        let plan = state.query_planner().create_physical_plan(&plan, &state).await?;
+        let plan = watched(plan, &query)?;
         let rows = execute_stream(plan, context)?;
         Ok(Outcome { tag: "SELECT", count: None, schema: rows.schema(), rows })
     }

@@ -1,4 +1,5 @@
-//! SQL beside the server: the thread that talks to clients of PostgreSQL's protocol. Statements run elsewhere.
+//! SQL beside the server: the thread that talks to clients of PostgreSQL's protocol. Statements have threads
+//! of their own.
 
 use crate::search::Seeker;
 use std::net::TcpListener;
