@@ -8,7 +8,7 @@
 //!
 //! Operators reserve what they keep from the same number of bytes, apart from this.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 
@@ -55,8 +55,9 @@ const GROWING: [(&str, Estimate); 24] = [
     ("to_char", |it| it.sum(|row| it.bytes(1, row).saturating_mul(32))),
     ("string_to_array", |it| it.sum(|row| it.bytes(0, row).saturating_mul(24))),
     ("array_to_string", |it| {
-        it.sum(|row| it.count(0, row).saturating_mul(it.bytes(1, row) + it.bytes(2, row) + 24))
-            + 2 * joined(it)
+        // There may be more of them within those.
+        let elements = |row| it.count(0, row).max(it.bytes(0, row) / 4);
+        it.sum(|row| elements(row).saturating_mul(it.bytes(1, row) + it.bytes(2, row) + 24)) + 2 * joined(it)
     }),
     ("array_repeat", |it| it.sum(|row| it.bytes(0, row).max(8).saturating_mul(it.number(1, row)))),
     ("array_resize", |it| {
@@ -145,11 +146,11 @@ struct Given<'a> {
     args: &'a [ColumnarValue],
     rows: usize,
     /// Bytes of texts, of lists on the average.
-    bytes: Vec<Of>,
+    bytes: OnceCell<Vec<Of>>,
     /// Elements of lists.
-    counts: Vec<Of>,
+    counts: OnceCell<Vec<Of>>,
     /// The numbers themselves, days, or moments.
-    numbers: Vec<Of>,
+    numbers: OnceCell<Vec<Of>>,
 }
 
 impl<'a> Given<'a> {
@@ -157,25 +158,29 @@ impl<'a> Given<'a> {
         let is_one = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if is_one { 1 } else { args.number_rows };
         let args = &args.args[..];
-        Given {
-            args,
-            rows,
-            bytes: args.iter().map(bytes_of).collect(),
-            counts: args.iter().map(lengths_of).collect(),
-            numbers: args.iter().map(numbers_of).collect(),
-        }
+        Given { args, rows, bytes: OnceCell::new(), counts: OnceCell::new(), numbers: OnceCell::new() }
     }
 
     fn sum(&self, of: impl Fn(usize) -> u64) -> u64 {
         (0..self.rows).fold(0, |sum: u64, row| sum.saturating_add(of(row)))
     }
 
+    /// What was measured of an argument; of all of them when it is wanted first.
+    fn of<'m>(
+        &self,
+        of: &'m OnceCell<Vec<Of>>,
+        measure: fn(&ColumnarValue) -> Of,
+        arg: usize,
+    ) -> Option<&'m Of> {
+        of.get_or_init(|| self.args.iter().map(measure).collect()).get(arg)
+    }
+
     fn bytes(&self, arg: usize, row: usize) -> u64 {
-        self.bytes.get(arg).map_or(0, |of| of.at(row).max(0) as u64)
+        self.of(&self.bytes, bytes_of, arg).map_or(0, |of| of.at(row).max(0) as u64)
     }
 
     fn count(&self, arg: usize, row: usize) -> u64 {
-        self.counts.get(arg).map_or(0, |of| of.at(row).max(0) as u64)
+        self.of(&self.counts, lengths_of, arg).map_or(0, |of| of.at(row).max(0) as u64)
     }
 
     fn number(&self, arg: usize, row: usize) -> u64 {
@@ -183,7 +188,7 @@ impl<'a> Given<'a> {
     }
 
     fn signed(&self, arg: usize, row: usize) -> i64 {
-        self.numbers.get(arg).map_or(0, |of| of.at(row))
+        self.of(&self.numbers, numbers_of, arg).map_or(0, |of| of.at(row))
     }
 
     /// The text of an argument that is the same for all rows, or of its first.

@@ -28,6 +28,7 @@ mod extremes;
 mod figures;
 mod functions;
 mod growth;
+mod held;
 mod index;
 mod infer;
 mod instant;

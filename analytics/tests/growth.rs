@@ -93,6 +93,30 @@ async fn what_is_not_answers_as_before() {
     }
 }
 
+#[tokio::test]
+async fn window_functions_hold_back_what_there_is_memory_for() {
+    let house = filled().await;
+    for sql in [
+        "SELECT max(s), max(id) FROM (SELECT sum(a.number) OVER () AS s, a.id FROM n a, n b)",
+        "SELECT max(s), max(id) FROM (SELECT lead(a.number, 100000000) OVER () AS s, a.id FROM n a, n b)",
+    ] {
+        let error = ask(&house.session(), sql).await.expect_err(sql);
+        assert_eq!(sqlstate(&error), "53200", "{sql}: {error}");
+        assert!(error.to_string().contains("window functions"), "{sql}: {error}");
+    }
+    for (sql, answer) in [
+        ("SELECT max(s) FROM (SELECT sum(number) OVER () AS s, id FROM n)", "4498500"),
+        ("SELECT max(s) FROM (SELECT lead(number, 10) OVER (ORDER BY number) AS s FROM n)", "2999"),
+        // Rows that go on at once are not held: 9,000,000 are more than there is room for.
+        ("SELECT max(s) FROM (SELECT row_number() OVER () AS s, a.id FROM n a, n b)", "9000000"),
+    ] {
+        assert_eq!(ask(&house.session(), sql).await.unwrap(), [answer], "{sql}");
+    }
+    let lists = "SELECT max(array_length(s)) FROM (SELECT array_agg(id) OVER (ORDER BY id) AS s FROM n)";
+    let error = ask(&house.session(), lists).await.expect_err(lists);
+    assert_eq!(sqlstate(&error), "0A000", "{error}");
+}
+
 /// An operator makes one of a constant for each row of a batch.
 #[tokio::test]
 async fn of_large_constants_few_are_made_at_a_time() {
