@@ -232,7 +232,9 @@ fn bytes_of(arg: &ColumnarValue) -> Of {
     );
     match arg {
         _ if is_text => lengths_of(arg),
-        ColumnarValue::Scalar(value) => Of::All(value.size() as i64),
+        ColumnarValue::Scalar(value) => {
+            Of::All(value.data_type().primitive_width().unwrap_or_else(|| value.size()) as i64)
+        }
         ColumnarValue::Array(array) => {
             let bytes =
                 array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size());
