@@ -48,7 +48,9 @@ const GROWING: [(&str, Estimate); 24] = [
     ("replace", replaced),
     ("regexp_replace", replaced_by_pattern),
     ("concat", joined),
-    ("concat_ws", |it| it.sum(|row| it.bytes(0, row).saturating_mul(it.args.len() as u64)) + joined(it)),
+    ("concat_ws", |it| {
+        it.sum(|row| it.bytes(0, row).saturating_mul(it.args.len() as u64)).saturating_add(joined(it))
+    }),
     ("overlay", joined),
     ("translate", joined),
     ("encode", joined),
@@ -57,11 +59,12 @@ const GROWING: [(&str, Estimate); 24] = [
     ("array_to_string", |it| {
         // There may be more of them within those.
         let elements = |row| it.count(0, row).max(it.bytes(0, row) / 4);
-        it.sum(|row| elements(row).saturating_mul(it.bytes(1, row) + it.bytes(2, row) + 24)) + 2 * joined(it)
+        it.sum(|row| elements(row).saturating_mul(it.bytes(1, row) + it.bytes(2, row) + 24))
+            .saturating_add(joined(it).saturating_mul(2))
     }),
     ("array_repeat", |it| it.sum(|row| it.bytes(0, row).max(8).saturating_mul(it.number(1, row)))),
     ("array_resize", |it| {
-        it.sum(|row| it.number(1, row).saturating_mul(it.bytes(2, row).max(8))) + joined(it)
+        it.sum(|row| it.number(1, row).saturating_mul(it.bytes(2, row).max(8))).saturating_add(joined(it))
     }),
     ("range", in_steps),
     ("generate_series", in_steps),
@@ -104,24 +107,19 @@ fn replaced_by_pattern(it: &Given<'_>) -> u64 {
 }
 
 fn replaced_elements(it: &Given<'_>) -> u64 {
-    it.sum(|row| it.count(0, row).saturating_mul(it.bytes(2, row))) + joined(it)
+    it.sum(|row| it.count(0, row).saturating_mul(it.bytes(2, row))).saturating_add(joined(it))
 }
 
-/// From a number, a day or a moment to another; of days and moments as if the step were a day.
+/// From a number, a day or a moment to another. Between days at least one lies.
 fn in_steps(it: &Given<'_>) -> u64 {
-    const DAY_NANOS: u64 = 86_400_000_000_000;
-    let (from, to) = if it.args.len() > 1 { (Some(0), 1) } else { (None, 0) };
-    let unit = it.args.last().map_or(1, |step| match step.data_type() {
-        DataType::Interval(_) => match it.args[0].data_type() {
-            DataType::Timestamp(..) => it.interval_nanos().unwrap_or(DAY_NANOS),
-            _ => 1,
-        },
-        _ => 1,
-    });
+    let is_in_time = matches!(it.args[0].data_type(), DataType::Timestamp(..));
+    let unit = if is_in_time { it.interval_nanos() } else { 1 };
     it.sum(|row| {
-        let (from, to) = (from.map_or(0, |arg| it.signed(arg, row)), it.signed(to, row));
+        // One number alone is the end.
+        let (from, to) = if it.args.len() > 1 { (it.signed(0, row), 1) } else { (0, 0) };
         let step = if it.args.len() > 2 { it.signed(2, row).unsigned_abs().max(1) } else { 1 };
-        (from.abs_diff(to) / unit / step + 1).saturating_mul(8)
+        let steps = from.abs_diff(it.signed(to, row)) / unit / step;
+        steps.saturating_add(1).saturating_mul(8)
     })
 }
 
@@ -191,32 +189,29 @@ impl<'a> Given<'a> {
         self.of(&self.numbers, numbers_of, arg).map_or(0, |of| of.at(row))
     }
 
-    /// The text of an argument that is the same for all rows, or of its first.
-    fn text(&self, arg: usize, row: usize) -> Option<String> {
-        let value = match self.args.get(arg)? {
-            ColumnarValue::Scalar(value) => value.clone(),
-            ColumnarValue::Array(array) => ScalarValue::try_from_array(array, row).ok()?,
-        };
-        value.try_as_str().flatten().map(str::to_owned)
-    }
-
     /// Whether a replacement may name what was matched.
     fn names_matches(&self, arg: usize) -> bool {
         match self.args.get(arg) {
-            Some(ColumnarValue::Scalar(_)) => self.text(arg, 0).is_none_or(|text| text.contains(['\\', '$'])),
+            Some(ColumnarValue::Scalar(value)) => {
+                value.try_as_str().flatten().is_none_or(|text| text.contains(['\\', '$']))
+            }
             _ => true,
         }
     }
 
-    /// The shortest of the steps, if they are intervals that are the same for all rows.
-    fn interval_nanos(&self) -> Option<u64> {
-        const DAY: u64 = 86_400_000_000_000;
+    /// How long the step of a series is at least, if it is the same for all rows.
+    fn interval_nanos(&self) -> u64 {
+        const DAY: i128 = 86_400_000_000_000;
         let Some(ColumnarValue::Scalar(ScalarValue::IntervalMonthDayNano(Some(step)))) = self.args.last()
         else {
-            return Some(1);
+            return 1;
         };
-        let (months, days) = (u64::from(step.months.unsigned_abs()), u64::from(step.days.unsigned_abs()));
-        Some((months * 28 * DAY + days * DAY + step.nanoseconds.unsigned_abs()).max(1))
+        let parts =
+            [i128::from(step.months) * 28 * DAY, i128::from(step.days) * DAY, step.nanoseconds.into()];
+        // Of a month that some days are taken from little may be left.
+        let is_mixed = parts.iter().any(|part| *part < 0) && parts.iter().any(|part| *part > 0);
+        let nanos = parts.iter().sum::<i128>().unsigned_abs();
+        if is_mixed { 1 } else { u64::try_from(nanos).unwrap_or(u64::MAX).max(1) }
     }
 }
 
@@ -250,11 +245,11 @@ fn lengths_of(arg: &ColumnarValue) -> Of {
 
 fn numbers_of(arg: &ColumnarValue) -> Of {
     let numbers = |array: &ArrayRef| match array.data_type() {
-        // Not their milliseconds, as which the cast has it.
         DataType::Timestamp(_, zone) => {
             let nanos = DataType::Timestamp(TimeUnit::Nanosecond, zone.clone());
             cast(&cast(array, &nanos).ok()?, &DataType::Int64).ok()
         }
+        // Not their milliseconds, as which the cast has it.
         DataType::Date32 => cast(&cast(array, &DataType::Int32).ok()?, &DataType::Int64).ok(),
         kind if kind.is_integer() || kind.is_temporal() => cast(array, &DataType::Int64).ok(),
         _ => None,
@@ -442,10 +437,11 @@ impl ScalarUDFImpl for Counted {
     }
 }
 
-/// Plans `a || b` of texts and of lists.
+/// Plans `a || b` of texts and of lists, and `[a, b]`.
 #[derive(Debug)]
 struct Joins {
     texts: Arc<ScalarUDF>,
+    list: Arc<ScalarUDF>,
     lists: Arc<ScalarUDF>,
     append: Arc<ScalarUDF>,
     prepend: Arc<ScalarUDF>,
@@ -468,6 +464,10 @@ impl ExprPlanner for Joins {
             std::cmp::Ordering::Less => (&self.prepend, vec![expr.left, expr.right]),
         };
         Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction::new_udf(function.clone(), args))))
+    }
+
+    fn plan_array_literal(&self, exprs: Vec<Expr>, _: &DFSchema) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction::new_udf(self.list.clone(), exprs))))
     }
 }
 
@@ -528,6 +528,7 @@ pub fn bounded(mut state: SessionState, bytes_max: usize) -> Result<SessionState
     let counted = Counted { results, signature: Signature::any(1, Volatility::Immutable) };
     let joins = Joins {
         texts: Arc::new(ScalarUDF::new_from_impl(counted)),
+        list: state.udf("make_array")?,
         lists: state.udf("array_concat")?,
         append: state.udf("array_append")?,
         prepend: state.udf("array_prepend")?,

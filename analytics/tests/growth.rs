@@ -23,7 +23,7 @@ async fn filled() -> House {
 }
 
 /// Each would be gigabytes.
-const TOO_LARGE: [&str; 23] = [
+const TOO_LARGE: [&str; 28] = [
     "SELECT length(repeat('x', 2000000000))",
     "SELECT sum(length(repeat(name, 100000))) FROM n",
     "SELECT sum(length(repeat(name, number * 100))) FROM n",
@@ -41,6 +41,12 @@ const TOO_LARGE: [&str; 23] = [
     "SELECT sum(array_length(range(0, number * 1000))) FROM n",
     "SELECT array_length(generate_series(TIMESTAMP '2020-01-01', TIMESTAMP '2024-01-01', \
      INTERVAL '1 second'))",
+    "SELECT array_length(generate_series(TIMESTAMP '2020-01-01', TIMESTAMP '2024-01-01', \
+     INTERVAL '1 month -30 days'))",
+    "SELECT array_length(range(-9223372036854775807, 9223372036854775807))",
+    "SELECT array_length(array_resize(make_array(1), 9223372036854775807, 7))",
+    "SELECT array_length(list_repeat(1, 2000000000))",
+    "SELECT max(array_length([a, a, a, a])) FROM (SELECT repeat(name, 2000) AS a FROM n)",
     "SELECT array_length(array_repeat(1, 2000000000))",
     "SELECT sum(array_length(array_repeat(name, 100000))) FROM n",
     "SELECT array_length(array_resize(make_array(1), 2000000000, 7))",
@@ -75,6 +81,13 @@ async fn what_is_not_answers_as_before() {
         ("SELECT replace('banana', 'an', 'AN')", "bANANa"),
         ("SELECT regexp_replace('banana', '(an)', '[\\1]', 'g')", "b[an][an]a"),
         ("SELECT array_length(range(0, 1000000))", "1000000"),
+        ("SELECT array_length(range(5)) + array_length(generate_series(10, 1, -3))", "9"),
+        (
+            "SELECT array_length(generate_series(TIMESTAMP '2020-01-01', TIMESTAMP '2020-12-31', \
+          INTERVAL '1 month'))",
+            "12",
+        ),
+        ("SELECT [1, 2]", "[1, 2]"),
         ("SELECT range(1, 4) || 4 || make_array(5)", "[1, 2, 3, 4, 5]"),
         ("SELECT 0 || range(1, 3)", "[0, 1, 2]"),
         ("SELECT array_to_string(array_repeat('x', 3), '-')", "x-x-x"),
