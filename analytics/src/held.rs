@@ -10,13 +10,14 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
 use parking_lot::Mutex;
@@ -24,8 +25,16 @@ use parking_lot::Mutex;
 /// What is held is copied together before it is looked at.
 const COPIES: usize = 2;
 
-/// The same operator, with what it holds back counted.
-pub fn counted(window: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+/// The same plan, whose window functions reserve what they hold back.
+pub fn reserving(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|plan| match plan.is::<WindowAggExec>() || plan.is::<BoundedWindowAggExec>() {
+        true => Ok(Transformed::yes(between_gates(plan)?)),
+        false => Ok(Transformed::no(plan)),
+    })
+    .data()
+}
+
+fn between_gates(window: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let held = Arc::<Mutex<Held>>::default();
     let gate = |input, side| Arc::new(Gate { input, side, held: held.clone() }) as Arc<dyn ExecutionPlan>;
     let inputs = window.children().into_iter().map(|input| gate(input.clone(), Side::In)).collect();

@@ -256,8 +256,6 @@ struct Scan {
     query: Arc<Query>,
     database: u8,
     limit: Option<usize>,
-    /// Rows of a batch, about.
-    batch: usize,
     rows: Rows,
     /// Rows that were made and not given out.
     rest: Option<RecordBatch>,
@@ -309,25 +307,11 @@ impl Scan {
         counted: Counted,
     ) -> Result<Scan, QueryError> {
         let Wanted { declaration, limit, access, .. } = wanted;
-        let (database, batch) = (declaration.database, rows.batch());
+        let database = declaration.database;
         let way = Way::of(&access, &reading, &planned)?;
         let rows = if matches!(way, Way::Walk(_)) { rows } else { rows.in_order() };
         let (rest, given, told) = (None, 0, 0);
-        Ok(Scan {
-            reading,
-            planned,
-            query,
-            database,
-            limit,
-            batch,
-            rows,
-            rest,
-            metrics,
-            counted,
-            way,
-            given,
-            told,
-        })
+        Ok(Scan { reading, planned, query, database, limit, rows, rest, metrics, counted, way, given, told })
     }
 
     /// The next rows; `None` at the end.
@@ -336,20 +320,22 @@ impl Scan {
             Some(rest) => Some(rest),
             None => self.make()?,
         };
+        let batch = self.rows.batch();
         Ok(made.map(|made| {
-            if made.num_rows() < self.batch * 2 {
+            if made.num_rows() < batch * 2 {
                 return made;
             }
             // What is read at a time may be more than is wanted at a time.
-            self.rest = Some(made.slice(self.batch, made.num_rows() - self.batch));
-            made.slice(0, self.batch)
+            self.rest = Some(made.slice(batch, made.num_rows() - batch));
+            made.slice(0, batch)
         }))
     }
 
     fn make(&mut self) -> Result<Option<RecordBatch>, QueryError> {
         let _timer = self.metrics.elapsed_compute().clone();
         let _timer = _timer.timer();
-        let enough = self.limit.map_or(self.batch, |limit| self.batch.min(limit - self.given));
+        let batch = self.rows.batch();
+        let enough = self.limit.map_or(batch, |limit| batch.min(limit - self.given));
         while enough > 0 && self.rows.len() < enough && !self.rows.is_heavy() {
             if let Some(reason) = self.query.stopped() {
                 return Err(reason);

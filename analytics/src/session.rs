@@ -44,6 +44,7 @@ use super::export::{self, ExportFile};
 use super::extremes::Extremes;
 use super::figures::{Connections, figures};
 use super::growth::{bounded, rows_of_batch};
+use super::held::reserving;
 use super::index::{self, TableIndex};
 use super::infer::Infer;
 use super::instant::{Bits, Instant};
@@ -562,7 +563,7 @@ impl Session {
         *state.config_mut() = state.config().clone().with_batch_size(rows);
         let context = state.task_ctx();
         let plan = state.query_planner().create_physical_plan(&plan, &state).await?;
-        let plan = watched(plan, &query)?;
+        let plan = reserving(watched(plan, &query)?)?;
         let rows = execute_stream(plan, context)?;
         Ok(Outcome { tag: "SELECT", count: None, schema: rows.schema(), rows })
     }

@@ -20,17 +20,15 @@ use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder,
 };
-use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use parking_lot::Mutex;
 
 use super::compute::step_aside;
-use super::held::counted;
 use super::query::Query;
 
 /// How often others have their turn.
 const TURN: Duration = Duration::from_millis(100);
 
-/// The same plan, whose joins listen, and whose window functions reserve what they hold back.
+/// The same plan, whose joins listen.
 pub fn watched(plan: Arc<dyn ExecutionPlan>, query: &Arc<Query>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|plan| {
         let join: Arc<dyn ExecutionPlan> = if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
@@ -48,8 +46,6 @@ pub fn watched(plan: Arc<dyn ExecutionPlan>, query: &Arc<Query>) -> Result<Arc<d
             }
         } else if plan.is::<CrossJoinExec>() {
             plan
-        } else if plan.is::<WindowAggExec>() || plan.is::<BoundedWindowAggExec>() {
-            return Ok(Transformed::yes(counted(plan)?));
         } else {
             return Ok(Transformed::no(plan));
         };

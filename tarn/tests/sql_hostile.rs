@@ -219,6 +219,15 @@ const ENDLESS: [&str; 3] = [
 /// A part of each.
 const MARK: &str = "100000000";
 
+/// A client whose statement runs, and another one.
+fn busy(served: &Served, endless: &str) -> (Postgres, Postgres) {
+    let mut busy = Postgres::connect(served.port);
+    busy.send(&message(b'Q', &[endless.as_bytes(), b"\0"].concat()));
+    let mut other = Postgres::connect(served.port);
+    eventually(|| (other.ask("SHOW QUERIES").text().contains(MARK)).then_some(()));
+    (busy, other)
+}
+
 #[test]
 fn statements_without_end_are_cancelled() {
     let served = Served::start();
@@ -226,11 +235,8 @@ fn statements_without_end_are_cancelled() {
         let mut postgres = Postgres::connect(served.port);
         postgres.ask("SET statement_timeout = 100");
         assert_eq!(postgres.ask(endless).code(), "57014", "{endless}");
-        postgres.ask("SET statement_timeout = 0");
 
-        postgres.send(&message(b'Q', &[endless.as_bytes(), b"\0"].concat()));
-        let mut other = Postgres::connect(served.port);
-        eventually(|| (other.ask("SHOW QUERIES").text().contains(MARK)).then_some(()));
+        let (mut postgres, _) = busy(&served, endless);
         let request = [&16_u32.to_be_bytes()[..], &80_877_102_u32.to_be_bytes(), &postgres.key].concat();
         TcpStream::connect(("127.0.0.1", served.port)).unwrap().write_all(&request).unwrap();
         assert_eq!(postgres.answer().code(), "57014", "{endless}");
@@ -243,10 +249,7 @@ fn statements_without_end_are_cancelled() {
 fn statements_without_end_hold_up_nobody() {
     let served = Served::start();
     for endless in ENDLESS {
-        let mut left = Postgres::connect(served.port);
-        left.send(&message(b'Q', &[endless.as_bytes(), b"\0"].concat()));
-        let mut other = Postgres::connect(served.port);
-        eventually(|| (other.ask("SHOW QUERIES").text().contains(MARK)).then_some(()));
+        let (mut left, mut other) = busy(&served, endless);
         // There is one thread for statements.
         assert_eq!(other.ask("SELECT sum(value) FROM generate_series(1, 1000)").text(), "500500");
         assert!(!served.running.connect().ask("SQL 'SELECT 7'").starts_with('-'));
@@ -261,10 +264,7 @@ fn statements_without_end_hold_up_nobody() {
 fn what_a_client_that_is_gone_asked_for_is_given_up() {
     let served = Served::start();
     for endless in ENDLESS {
-        let mut gone = Postgres::connect(served.port);
-        gone.send(&message(b'Q', &[endless.as_bytes(), b"\0"].concat()));
-        let mut other = Postgres::connect(served.port);
-        eventually(|| (other.ask("SHOW QUERIES").text().contains(MARK)).then_some(()));
+        let (gone, mut other) = busy(&served, endless);
         drop(gone);
         eventually(|| (!other.ask("SHOW QUERIES").text().contains(MARK)).then_some(()));
     }
