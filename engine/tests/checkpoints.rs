@@ -236,12 +236,22 @@ fn a_crash_at_any_call_leaves_the_old_checkpoint_or_the_new_one() {
                 let is_over = !disk.is_dead();
                 drop(checkpoints);
                 let disk = disk.crash(crash, at, SimOptions::default());
-                let checkpoints = Checkpoints::open(Arc::new(disk), &directory).unwrap();
+                let checkpoints = Checkpoints::open(Arc::new(disk.clone()), &directory).unwrap();
                 let back = load(&checkpoints, 1).unwrap();
                 assert!(
                     back == new || back == old && outcome.is_err(),
                     "{algorithm:?}, {crash:?} at call {at}"
                 );
+                drop(checkpoints);
+                for loss in 0..8 {
+                    let left = disk.crash(Crash::PowerLoss, loss, SimOptions::default());
+                    let checkpoints = Checkpoints::open(Arc::new(left), &directory).unwrap();
+                    let again = load(&checkpoints, 1).unwrap();
+                    assert!(
+                        again == back,
+                        "{algorithm:?}, {crash:?} at call {at}, loss {loss}: a start used it"
+                    );
+                }
                 tried += 1;
                 if is_over {
                     break;

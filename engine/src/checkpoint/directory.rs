@@ -82,6 +82,10 @@ impl Checkpoints {
         let lock = disk.lock(&directory.join(LOCK_FILE))?;
         let lock = lock.ok_or_else(|| CheckpointError::InUse(directory.to_path_buf()))?;
         let current = Checkpoint::read(&*disk, directory)?;
+        if current.is_some() {
+            // Its name may have been given right before a crash: what relies on it must not outlast it.
+            disk.sync_dir(directory)?;
+        }
         let keep = current.as_ref().map(Checkpoint::file_name);
         for name in disk.list(directory)? {
             let ours = name.starts_with("checkpoint-") || name.starts_with(MANIFEST);

@@ -206,9 +206,9 @@ impl Entry {
         self.body.value()
     }
 
-    /// How many elements a collection has.
+    /// How many elements a collection has; 0 for what is none.
     pub fn count(&self) -> usize {
-        self.body.count()
+        if self.kind().is_bytes() { 0 } else { self.body.count() }
     }
 
     /// Bytes of the allocation, known without a look at it.

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 /// How many random sequences are tried, unless `TARN_SEEDS` says so.
 fn seeds() -> u64 {
-    std::env::var("TARN_SEEDS").map_or(30, |seeds| seeds.parse().expect("TARN_SEEDS is a number"))
+    std::env::var("TARN_SEEDS").map_or(300, |seeds| seeds.parse().expect("TARN_SEEDS is a number"))
 }
 
 #[test]
@@ -90,8 +90,9 @@ fn next(rng: &mut SmallRng, in_transaction: bool) -> String {
         }
         _ => loop {
             let command = if in_transaction { commands::any_in_transaction(rng) } else { commands::any(rng) };
-            // One that changes no bit makes the string raw, which is a change to Tarn alone.
-            if !command.starts_with("SETBIT") {
+            // One that changes no bit makes the string raw, which is a change to Tarn alone; a `SORT` changes
+            // the encoding of a sorted set, which it does in Redis alone.
+            if !command.starts_with("SETBIT") && !command.starts_with("OBJECT ENCODING") {
                 break command;
             }
         },

@@ -179,6 +179,22 @@ fn databases_flushed_and_swapped_in_a_transaction_stay_so_after_a_kill() {
 }
 
 #[test]
+fn what_was_a_string_may_become_a_list_and_lose_it_within_a_transaction() {
+    let mut running = Running::start(&["--appendfsync", "always"]);
+    let mut client = running.connect();
+    for string in ["1", "12", "123", &"long".repeat(10_000)] {
+        assert_eq!(client.ask(&format!("SET k {string}")), "+OK");
+        for command in ["MULTI", "SPOP k", "DEL k", "RPUSH k a b", "LPOP k", "LPOP k", "EXISTS k"] {
+            client.ask(command);
+        }
+        let wrong_type = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+        assert_eq!(client.whole("EXEC"), format!("*[{wrong_type} :1 :2 $a $b :0]"));
+    }
+    running.restart();
+    assert_eq!(running.connect().whole("KEYS *"), "*[]");
+}
+
+#[test]
 fn a_transaction_longer_than_the_query_buffer_limit_closes_its_connection() {
     let running = Running::start(&["--client-query-buffer-limit", "1mb"]);
     let mut client = running.connect();

@@ -10,7 +10,7 @@ use rand::rngs::SmallRng;
 
 use super::disk::SimDisk;
 use super::faults::{Crash, SimOptions};
-use super::state::{Dirty, NameChange, SimInode, SimState, apply};
+use super::state::{Dirty, SimInode, SimState, apply};
 
 const SECTOR_BYTES: u64 = 512;
 
@@ -22,29 +22,21 @@ impl SimDisk {
         old.dead = true;
         let mut new = SimState::new(seed, options);
         new.directories = old.directories.clone();
-        let chance = &mut new.rng;
-        let names = match crash {
-            Crash::Kill => old.names.clone(),
-            Crash::PowerLoss => surviving_names(&old, chance),
-        };
-        let mut files = Vec::new();
-        for (path, file) in names {
-            let inode = &old.files[file];
-            let (device, dirty) = match crash {
-                Crash::Kill => (inode.device.clone(), inode.dirty.clone()),
-                Crash::PowerLoss => (surviving_bytes(inode, chance), Vec::new()),
-            };
-            let cache = if crash == Crash::Kill { inode.cache.clone() } else { device.clone() };
-            files.push((path, SimInode { cache, device, dirty, ..SimInode::default() }));
-        }
-        for (index, (path, inode)) in files.into_iter().enumerate() {
-            new.names.insert(path.clone(), index);
-            if crash == Crash::PowerLoss || old.device_names.contains_key(&path) {
-                new.device_names.insert(path, index);
-            } else {
-                new.changes.push(NameChange::Set { path, file: index });
+        match crash {
+            Crash::Kill => {
+                let closed = |inode: &SimInode| SimInode { open: 0, failures: 0, ..inode.clone() };
+                new.files = old.files.iter().map(closed).collect();
+                (new.names, new.device_names) = (old.names.clone(), old.device_names.clone());
+                new.changes = old.changes.clone();
             }
-            new.files.push(inode);
+            Crash::PowerLoss => {
+                for (index, (path, file)) in surviving_names(&old, &mut new.rng).into_iter().enumerate() {
+                    let device = surviving_bytes(&old.files[file], &mut new.rng);
+                    new.files.push(SimInode { cache: device.clone(), device, ..SimInode::default() });
+                    new.names.insert(path.clone(), index);
+                    new.device_names.insert(path, index);
+                }
+            }
         }
         SimDisk { state: Arc::new(Mutex::new(new)) }
     }
