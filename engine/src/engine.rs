@@ -246,7 +246,7 @@ impl Engine {
         batch: &Batch<'_>,
         group: &mut Group,
         gathers: bool,
-    ) -> Result<(Lsn, Readers), CommitError> {
+    ) -> Result<(Lsn, Readers<'_>), CommitError> {
         let first = if let Some(log) = &world.log {
             group.clear();
             for write in batch {

@@ -261,7 +261,7 @@ impl<'e> Exclusive<'e> {
                     self.engine.validity().note_upheaval(lsn, &run[0]);
                     self.swap(*a, *b);
                 }
-                Write::Key { .. } => self.apply(run, lsn, &readers),
+                Write::Key { .. } => self.apply(run, lsn, readers),
             }
             lsn = lsn.after(run.len() as u64);
         }
@@ -269,7 +269,7 @@ impl<'e> Exclusive<'e> {
     }
 
     /// Applies changes of keys. Those who come in see all of them or none, as the gate is closed.
-    fn apply(&self, writes: &[Write<'_>], first: Lsn, readers: &Readers) {
+    fn apply(&self, writes: &[Write<'_>], first: Lsn, readers: Readers<'_>) {
         let place = |write: &Write<'_>| match write {
             Write::Key { db, key, .. } => Some((*db, KeyHash::of(key))),
             _ => None,
@@ -477,13 +477,14 @@ impl<'s> Latched<'s> {
     /// REQUIRES: the keys are latched for writing. On an error nothing has changed.
     pub fn commit(&mut self, batch: &Batch<'_>, group: &mut Group) -> Result<Lsn, CommitError> {
         let batch = self.with_deletes(batch);
-        let (first, readers) = self.engine.append(self.world, &batch, group, self.outdated.is_some())?;
-        Ok(self.apply(&batch, first, &readers))
+        let engine = self.engine;
+        let (first, readers) = engine.append(self.world, &batch, group, self.outdated.is_some())?;
+        Ok(self.apply(&batch, first, readers))
     }
 
     /// Applies changes of keys that the log has taken, the first of them as `first`, and keeps what
     /// `readers` still need. Returns the `Lsn` of the last.
-    fn apply(&mut self, writes: &[Write<'_>], first: Lsn, readers: &Readers) -> Lsn {
+    fn apply(&mut self, writes: &[Write<'_>], first: Lsn, readers: Readers<'_>) -> Lsn {
         let mut retired = Retired::default();
         let mut lsn = first;
         for write in writes {

@@ -81,8 +81,8 @@ impl Default for Table {
             segments: AtomicUsize::new(1),
             growing: Mutex::new(()),
             keys: [const { Counter(AtomicI64::new(0)) }; COUNTERS],
-            passed: [const { AtomicU64::new(0) }; VIEWS],
-            until: [const { AtomicU64::new(END) }; VIEWS],
+            passed: std::array::from_fn(|_| AtomicU64::new(0)),
+            until: std::array::from_fn(|_| AtomicU64::new(END)),
         }
     }
 }

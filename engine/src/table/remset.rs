@@ -16,7 +16,6 @@ use super::entry::Entry;
 use super::latch::{AtomicU64, Ordering};
 use super::segment::KeyHash;
 use crate::record::Lsn;
-use smallvec::SmallVec;
 
 /// Views that can be open at the same time: one bit each.
 pub const VIEWS: usize = 64;
@@ -30,43 +29,42 @@ pub struct Reader {
     pub cut: Lsn,
 }
 
-/// Views that may need what a write is going to replace.
-#[derive(Clone, Debug, Default)]
-pub struct Readers {
-    of: SmallVec<[Reader; 4]>,
-    /// The newest cut: of what was written behind it, nobody needs anything.
-    newest: Lsn,
+/// Views that may need what a write is going to replace: their cuts are before it. Which cuts these are is
+/// only looked up for entries that one of them may see.
+#[derive(Clone, Copy, Debug)]
+pub struct Readers<'c> {
+    /// The bits of all views that were open when the write got its `Lsn`.
+    pub active: u64,
+    /// No cut of theirs that is before the write is newer: what was written behind it, nobody needs.
+    pub newest: Lsn,
+    /// The write.
+    pub lsn: Lsn,
+    /// The cut of each view; those that are closed or not settled have one that no `Lsn` reaches. A view that
+    /// takes the bit of another meanwhile has one that is not before the write.
+    pub cuts: &'c [AtomicU64],
 }
 
-impl Readers {
-    /// None, with room for so many.
-    pub fn with_capacity(readers: usize) -> Readers {
-        Readers { of: SmallVec::with_capacity(readers), newest: Lsn::ZERO }
-    }
+impl Readers<'_> {
+    /// No views.
+    pub const NONE: Readers<'static> = Readers { active: 0, newest: Lsn::ZERO, lsn: Lsn::ZERO, cuts: &[] };
 
-    /// One more.
-    pub fn push(&mut self, reader: Reader) {
-        self.newest = self.newest.max(reader.cut);
-        self.of.push(reader);
-    }
-
-    /// Each of them.
-    pub fn as_slice(&self) -> &[Reader] {
-        &self.of
-    }
-
-    /// The newest cut of them.
-    pub(super) const fn newest(&self) -> Lsn {
-        self.newest
+    /// Of the views, those whose cut has what was written at `lsn`, and not this write.
+    pub(crate) fn seeing(&self, lsn: Lsn) -> impl Iterator<Item = Reader> {
+        let mut left = if lsn > self.newest { 0 } else { self.active };
+        let next = move || {
+            let bit = (left != 0).then(|| left.trailing_zeros() as u8)?;
+            left &= left - 1;
+            // Relaxed: whoever made these readers has seen all these cuts settled.
+            Some(Reader { bit, cut: Lsn(self.cuts[usize::from(bit)].load(Ordering::Relaxed)) })
+        };
+        std::iter::from_fn(next).filter(move |reader| lsn <= reader.cut && reader.cut < self.lsn)
     }
 }
 
 /// Those of some views that have still to read a key.
 #[derive(Clone, Copy)]
 pub struct Waiting<'r> {
-    pub(super) readers: &'r [Reader],
-    /// The newest of their cuts.
-    pub(super) newest: Lsn,
+    pub(super) readers: Readers<'r>,
     /// The positions that each view has passed.
     pub(super) passed: &'r [AtomicU64],
     /// Where the positions of each end.
@@ -78,23 +76,21 @@ pub struct Waiting<'r> {
 impl Waiting<'_> {
     /// No views.
     pub const NONE: Waiting<'static> =
-        Waiting { readers: &[], newest: Lsn::ZERO, passed: &[], until: &[], position: 0 };
+        Waiting { readers: Readers::NONE, passed: &[], until: &[], position: 0 };
 
     /// The bits of those that see an entry of this `Lsn`.
     #[inline]
     pub(super) fn seeing(self, lsn: Lsn) -> u64 {
-        if lsn > self.newest { 0 } else { self.among(lsn) }
+        if lsn > self.readers.newest { 0 } else { self.among(lsn) }
     }
 
     #[cold]
     fn among(self, lsn: Lsn) -> u64 {
         let at = |places: &[AtomicU64], reader: &Reader| places[reader.bit as usize].load(Ordering::Relaxed);
-        let waits = |reader: &&Reader| {
-            lsn <= reader.cut
-                && at(self.passed, reader) <= self.position
-                && self.position < at(self.until, reader)
+        let waits = |reader: &Reader| {
+            at(self.passed, reader) <= self.position && self.position < at(self.until, reader)
         };
-        self.readers.iter().filter(waits).fold(0, |bits, reader| bits | 1 << reader.bit)
+        self.readers.seeing(lsn).filter(waits).fold(0, |bits, reader| bits | 1 << reader.bit)
     }
 }
 

@@ -65,14 +65,8 @@ pub struct Part {
 impl Table {
     /// Those of `readers` that have still to read this key. REQUIRES: its segment is latched as long as they
     /// are asked for.
-    pub(crate) fn waiting<'r>(&'r self, readers: &'r Readers, hash: KeyHash) -> Waiting<'r> {
-        Waiting {
-            readers: readers.as_slice(),
-            newest: readers.newest(),
-            passed: &self.passed,
-            until: &self.until,
-            position: hash.position(),
-        }
+    pub(crate) fn waiting<'r>(&'r self, readers: Readers<'r>, hash: KeyHash) -> Waiting<'r> {
+        Waiting { readers, passed: &self.passed, until: &self.until, position: hash.position() }
     }
 
     /// Has a view begin to read these positions. REQUIRES: no writer knows of it yet.

@@ -96,7 +96,7 @@ impl Store {
             _ => Change::Put { value: text.into(), expiry: None },
         };
         let readers = self.views.before(lsn, || self.newest());
-        let waiting = table.waiting(&readers, hash);
+        let waiting = table.waiting(readers, hash);
         let mut retired = Retired::default();
         let apply = |segment: &mut Segment| segment.apply(hash, &key, &change, lsn, waiting, &mut retired);
         let ((effect, fits), kept) = maintained(indexes, segment, (hash, &key), (lsn, &change), apply);

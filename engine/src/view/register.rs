@@ -267,7 +267,7 @@ impl Views {
     ///
     /// REQUIRES: the caller holds the latches of what it is going to write.
     #[inline]
-    pub fn before(&self, lsn: Lsn, newest: impl Fn() -> Lsn) -> Readers {
+    pub fn before(&self, lsn: Lsn, newest: impl Fn() -> Lsn) -> Readers<'_> {
         self.cuts.before(lsn, newest)
     }
 
