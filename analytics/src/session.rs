@@ -40,7 +40,7 @@ use super::compute::Compute;
 use super::declaration::Shape;
 use super::error::QueryError;
 use super::expansion::check_names_of;
-use super::export::{self, ExportFile};
+use super::export::{self, ExportFile, remove_unfinished};
 use super::extremes::Extremes;
 use super::figures::{Connections, figures};
 use super::growth::{bounded, rows_of_batch};
@@ -157,6 +157,11 @@ pub struct Analytics {
 impl Analytics {
     /// Reads what has been declared. Nothing can be asked until [`Analytics::read_from`].
     pub async fn open(options: AnalyticsOptions) -> Result<Arc<Analytics>, QueryError> {
+        if let Some(directory) = &options.export_directory
+            && let Err(error) = remove_unfinished(directory)
+        {
+            tracing::warn!("What a crash may have left in {} stays: {error}", directory.display());
+        }
         let compute = Compute::start(options.threads).map_err(QueryError::Threads)?;
         let store =
             Arc::new(Store { find: OnceLock::new(), databases: options.databases, wanted: Mutex::default() });

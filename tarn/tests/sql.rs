@@ -170,7 +170,15 @@ fn a_statement_is_stopped_from_another_connection() {
 fn files_are_written_on_the_server_and_on_the_client() {
     let folder = tempfile::tempdir().unwrap();
     let (port, export) = (free_port(), folder.path().display().to_string());
+    let unfinished = ["1-1", "2-1"].map(|number| folder.path().join(format!(".tarn-copy-{number}.tmp")));
+    let [_, of_another] = unfinished.each_ref().map(|path| std::fs::File::create(path).unwrap());
+    of_another.lock().unwrap();
     let running = Running::start(&["--sql-port", &port.to_string(), "--sql-export-dir", &export]);
+    assert_eq!(
+        unfinished.each_ref().map(|path| path.exists()),
+        [false, true],
+        "somebody writes to the other"
+    );
     fill(&mut running.connect());
     said(&psql(port, "", &[DECLARE]));
     let there = |name: &str| std::fs::read(folder.path().join(name)).unwrap();

@@ -14,6 +14,8 @@ use crate::session::Outcome;
 
 /// Bytes of the longest name.
 const NAME_BYTES_MAX: usize = 200;
+/// How the name of a file begins and ends that is not whole.
+const UNFINISHED: (&str, &str) = (".tarn-copy-", ".tmp");
 
 /// Why no file could be written.
 #[derive(Debug, Error)]
@@ -80,7 +82,8 @@ impl ExportFile {
         if path.symlink_metadata().is_ok() {
             return Err(ExportError::Exists(name.to_owned()));
         }
-        let temporary = directory.join(format!(".tarn-copy-{}-{number}.tmp", std::process::id()));
+        let (begin, end) = UNFINISHED;
+        let temporary = directory.join(format!("{begin}{}-{number}{end}", std::process::id()));
         Ok(ExportFile { name: name.to_owned(), format, temporary, path })
     }
 
@@ -92,6 +95,8 @@ impl ExportFile {
     pub async fn write(&mut self, outcome: &mut Outcome) -> Result<usize, QueryError> {
         let opened = OpenOptions::new().write(true).create_new(true).open(&self.temporary);
         let file = opened.map_err(|error| self.failed(error))?;
+        // Says that somebody writes to it. Where that cannot be said, what a crash leaves is left.
+        let _ = file.try_lock();
         let to = io::BufWriter::new(file);
         let mut writer = Writer::new(self.format, &outcome.schema, to).map_err(|error| self.failed(error))?;
         let mut count = 0;
@@ -121,6 +126,25 @@ impl ExportFile {
             self.failed(error)
         })
     }
+}
+
+/// Removes what crashes have left of files that were being written, by this server or by another one.
+pub fn remove_unfinished(directory: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_ours = |name: &str| name.starts_with(UNFINISHED.0) && name.ends_with(UNFINISHED.1);
+        if !name.to_str().is_some_and(is_ours) || !entry.file_type()?.is_file() {
+            continue;
+        }
+        let path = entry.path();
+        let file = OpenOptions::new().write(true).open(&path)?;
+        if file.try_lock().is_ok() {
+            std::fs::remove_file(&path)?;
+            tracing::info!("Removed {}, which a crash had left unfinished", path.display());
+        }
+    }
+    Ok(())
 }
 
 impl Drop for ExportFile {

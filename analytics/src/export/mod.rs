@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   COPY ─ a name in the export directory, and no other ─ .tarn-copy-N.tmp ─ rows ─ sync ─ rename
-//!          an error, a cancel or a full disk at any step before the last: the file is removed again
+//!          an error, a cancel or a full disk at any step before the last: the file is removed again;
+//!          a crash: by the next start
 //! ```
 
 mod cells;
@@ -12,5 +13,5 @@ mod writer;
 
 pub use cells::parquet_of;
 pub use file::ExportError;
-pub(crate) use file::ExportFile;
+pub(crate) use file::{ExportFile, remove_unfinished};
 pub(crate) use statement::of_statement;
