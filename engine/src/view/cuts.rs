@@ -8,8 +8,8 @@
 //! ```text
 //!   opener   pending |= bit ──> active |= bit ──> at[bit] = PENDING ──> at[bit] = newest Lsn, by whoever
 //!            comes first ──> newest cut = max ──> pending &= !bit
-//!   writer   Lsn = next Lsn ──> active? ──> pending? settle at[bit] ──> at[bit] only for an entry that may be
-//!            seen: not newer than the newest cut
+//!   writer   Lsn = next Lsn ──> active? ──> pending? settle at[bit] ──> at[bit], for an entry that is not
+//!            newer than the newest cut
 //! ```
 //!
 //! Whoever finds a cut pending reads the newest `Lsn` after the bit was set, and all take the value of the
