@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Whatever fails or ends in between, the manifest names a whole checkpoint: the old one or the new one. What
-//! is left of others is removed by the next start.
+//! is left of others is removed by the next start, once the name that it found is durable: a kill may have
+//! left that to chance.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -83,7 +84,7 @@ impl Checkpoints {
         let lock = lock.ok_or_else(|| CheckpointError::InUse(directory.to_path_buf()))?;
         let current = Checkpoint::read(&*disk, directory)?;
         if current.is_some() {
-            // Its name may have been given right before a crash: what relies on it must not outlast it.
+            // What relies on it, here and in the log, must not outlast it.
             disk.sync_dir(directory)?;
         }
         let keep = current.as_ref().map(Checkpoint::file_name);
