@@ -88,6 +88,21 @@ impl Column {
         }
     }
 
+    /// Adds a row of what stands in the store as the column shows it; `false`, and nothing was added, if it
+    /// is to be read first.
+    #[inline]
+    pub fn push_as_it_is(&mut self, bytes: &[u8]) -> bool {
+        match self {
+            Column::Text(column) => match std::str::from_utf8(bytes) {
+                Ok(text) => column.append_value(text),
+                Err(_) => return false,
+            },
+            Column::Bytes(column) => column.append_value(bytes),
+            _ => return false,
+        }
+        true
+    }
+
     /// Adds a row. What is of another type than the column is NULL in it.
     #[inline]
     pub fn push(&mut self, datum: &Datum<'_>) {

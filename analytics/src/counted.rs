@@ -65,6 +65,10 @@ impl Visitor for Counting<'_> {
     /// Rows are made quickly enough for all that a segment has.
     const PART_ENTRIES: usize = 1024;
 
+    fn reach(&self) -> usize {
+        self.rows.reach()
+    }
+
     fn part(&mut self, from: u64, end: u64, _: Lsn) {
         self.counted.parts.add(1);
         self.counted.query.pass(end - from);

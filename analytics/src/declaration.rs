@@ -8,6 +8,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::logical_expr::CreateExternalTable;
 use tarn_engine::record::Kind;
+use tarn_engine::value::is_same;
 use thiserror::Error;
 
 /// Why a table cannot be declared so.
@@ -144,7 +145,9 @@ impl Pattern {
     /// The part of `key` that varies; `None` if the key is none of these.
     #[inline]
     pub fn varying<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
-        key.strip_prefix(&*self.prefix)?.strip_suffix(&*self.suffix)
+        let (prefix, rest) = key.split_at_checked(self.prefix.len())?;
+        let (varying, suffix) = rest.split_at_checked(rest.len().checked_sub(self.suffix.len())?)?;
+        (is_same(prefix, &self.prefix) && is_same(suffix, &self.suffix)).then_some(varying)
     }
 
     /// The key of which this part varies.

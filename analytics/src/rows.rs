@@ -10,7 +10,7 @@ use datafusion::arrow::error::ArrowError;
 use serde_json::Value;
 use tarn_engine::Entry;
 use tarn_engine::record::UnixMs;
-use tarn_engine::value::ValueRef;
+use tarn_engine::value::{ValueRef, is_same};
 
 use super::cells::Column;
 use super::condition::Condition;
@@ -27,6 +27,11 @@ const BATCH_BYTES: usize = 8 << 20;
 const ELEMENTS_LATCHED: usize = 64;
 /// Fields of a hash that are found in one pass through it.
 const FIELDS_MAX: usize = 32;
+
+/// Of so many entries one is looked at for how far into them the wanted fields reach.
+const LOOK_EACH: u64 = 64;
+/// Bytes of an entry that are fetched at most before it is read.
+const REACH_MAX: usize = 512;
 
 /// A value that cannot be read as its column's type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +54,8 @@ pub struct Rows {
     fields: HashMap<Box<[u8]>, usize>,
     /// Whether several columns show the same field.
     shares_fields: bool,
-    /// Where the fields of the last hash went, in their order: the next one has the same as a rule.
-    guesses: Vec<Option<usize>>,
+    /// The fields of the last hash and where they went, in their order: the next one has the same as a rule.
+    guesses: Vec<(Vec<u8>, Option<usize>)>,
     /// Entries that were taken so far.
     taken: u64,
     now: UnixMs,
@@ -58,6 +63,8 @@ pub struct Rows {
     batch: usize,
     /// Whether rows have to come in the order of their entries.
     in_order: bool,
+    /// Bytes from the front of an entry in which all is that is wanted, about.
+    reach: usize,
     /// Entries whose rows are made when no latch is held, and how many elements of the first have theirs.
     later: VecDeque<Entry>,
     later_at: usize,
@@ -89,6 +96,18 @@ impl Made {
     /// Makes a row of what the slots show, unless a condition does not hold.
     #[inline]
     fn row<'e>(&mut self, slots: &[Slot], entry: &Entry, cell: impl Fn(usize) -> Cell<'e>) {
+        self.row_beside(slots, entry, &[], cell);
+    }
+
+    /// The same where the first slots, as many as `found`, may be bytes of the store that are at hand.
+    #[inline]
+    fn row_beside<'e>(
+        &mut self,
+        slots: &[Slot],
+        entry: &Entry,
+        found: &[Option<&'e [u8]>],
+        cell: impl Fn(usize) -> Cell<'e>,
+    ) {
         for at in 0..self.conditions.len() {
             let (slot, _) = self.conditions[at];
             let datum = self.read(&slots[slot], cell(slot), entry);
@@ -98,6 +117,12 @@ impl Made {
         }
         self.rows += 1;
         for (slot, at) in slots.iter().zip(0..self.columns.len()) {
+            if let Some(Some(bytes)) = found.get(at)
+                && self.columns[at].push_as_it_is(bytes)
+            {
+                self.bytes += bytes.len();
+                continue;
+            }
             let datum = self.read(slot, cell(at), entry);
             self.bytes += datum.bytes();
             self.columns[at].push(&datum);
@@ -175,6 +200,7 @@ impl Rows {
             now,
             batch,
             in_order: false,
+            reach: 0,
             later: VecDeque::new(),
             later_at: 0,
         }
@@ -195,6 +221,9 @@ impl Rows {
         if declaration.pattern.varying(entry.key()).is_none() {
             return;
         }
+        if self.taken % LOOK_EACH == 0 {
+            self.reach = self.reach.max(self.reach_of(entry));
+        }
         self.taken += 1;
         let waits_its_turn = self.in_order && !self.later.is_empty();
         if is_short(declaration.shape, entry) && !waits_its_turn {
@@ -202,6 +231,21 @@ impl Rows {
         } else {
             self.later.push_back(entry.clone());
         }
+    }
+
+    /// Bytes from the front of an entry that are read, about.
+    pub fn reach(&self) -> usize {
+        self.reach
+    }
+
+    #[cold]
+    fn reach_of(&self, entry: &Entry) -> usize {
+        let of_field = |slot: &Slot| match (&slot.source, entry.value()) {
+            (Source::Field(name), ValueRef::Hash(hash)) => entry.reach_of(hash.get(name)?),
+            (Source::Key, _) => entry.reach_of(entry.key()),
+            _ => Some(REACH_MAX),
+        };
+        self.slots.iter().filter_map(of_field).max().unwrap_or_default().min(REACH_MAX)
     }
 
     /// How many entries were taken so far.
@@ -308,33 +352,24 @@ impl Rows {
         }
         let mut found: [Option<&[u8]>; FIELDS_MAX] = [None; FIELDS_MAX];
         if !self.fields.is_empty() {
-            for (place, (name, value)) in hash.iter().enumerate() {
-                if let Some(at) = self.place_of(place, name) {
+            let (guesses, fields) = (&mut self.guesses, &self.fields);
+            let mut place = 0;
+            hash.for_each(|name, value| {
+                let at = match guesses.get(place) {
+                    Some((guess, at)) if is_same(guess, name) => *at,
+                    _ => guess(guesses, fields, place, name),
+                };
+                if let Some(at) = at {
                     found[at] = Some(value);
                 }
-            }
+                place += 1;
+            });
         }
         let (slots, declaration) = (&self.slots, &self.declaration);
-        self.made.row(slots, entry, |at| match &slots[at].source {
+        self.made.row_beside(slots, entry, &found[..slots.len()], |at| match &slots[at].source {
             Source::Field(_) => found[at].map_or(Cell::Null, bytes),
             source => other_cell(declaration, source, entry),
         });
-    }
-
-    /// Where the field at `place` of a hash goes, if it is wanted.
-    #[inline]
-    fn place_of(&mut self, place: usize, name: &[u8]) -> Option<usize> {
-        if let Some(Some(at)) = self.guesses.get(place)
-            && matches!(&self.slots[*at].source, Source::Field(field) if **field == *name)
-        {
-            return Some(*at);
-        }
-        let at = self.fields.get(name).copied();
-        if place >= self.guesses.len() {
-            self.guesses.resize(place + 1, None);
-        }
-        self.guesses[place] = at;
-        at
     }
 
     fn add_document(&mut self, entry: &Entry) {
@@ -378,6 +413,24 @@ impl Rows {
         }
         added
     }
+}
+
+/// Where the field at `place` of a hash goes, if it is wanted; to be guessed from now on.
+#[cold]
+fn guess(
+    guesses: &mut Vec<(Vec<u8>, Option<usize>)>,
+    fields: &HashMap<Box<[u8]>, usize>,
+    place: usize,
+    name: &[u8],
+) -> Option<usize> {
+    if place >= guesses.len() {
+        guesses.resize_with(place + 1, Default::default);
+    }
+    let (guess, at) = &mut guesses[place];
+    guess.clear();
+    guess.extend_from_slice(name);
+    *at = fields.get(name).copied();
+    *at
 }
 
 #[inline]

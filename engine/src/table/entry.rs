@@ -224,6 +224,14 @@ impl Entry {
         self.body.block().ends()
     }
 
+    /// How many bytes of its allocation, from the front, have to be read to have read `part`; `None` if that
+    /// is elsewhere.
+    pub fn reach_of(&self, part: &[u8]) -> Option<usize> {
+        let (all, part) = (self.body.block().as_bytes().as_ptr_range(), part.as_ptr_range());
+        let is_inside = all.contains(&part.start) && part.end <= all.end;
+        is_inside.then(|| part.end.addr() - all.start.addr())
+    }
+
     /// As `bytes`, estimated by what one look tells.
     pub(crate) fn bytes_about(&self) -> usize {
         self.body.bytes_about()
@@ -507,23 +515,14 @@ impl Entry {
 
 /// Brings the allocations of entries into the processor's cache, side by side: no look waits for another.
 #[inline]
-pub fn touch_all<'e>(entries: impl Iterator<Item = &'e Entry> + Clone) {
-    touch_fronts(entries.clone());
+pub fn touch_all<'e>(entries: impl Iterator<Item = &'e Entry>) {
     std::hint::black_box(entries.map(Entry::touch).fold(0, usize::wrapping_add));
 }
 
-/// The same for the fronts of the allocations, where short keys are.
+/// The same, from the fronts of the allocations on as far as `reach`, for who is about to read what is there.
 #[inline]
-pub fn touch_fronts<'e>(entries: impl Iterator<Item = &'e Entry>) {
-    std::hint::black_box(entries.map(Entry::block_len).fold(0, usize::wrapping_add));
-}
-
-/// Brings the allocations of entries into the processor's cache as far as they are not longer than this, for
-/// who is about to read what is in them.
-#[inline]
-pub fn touch_lines<'e>(entries: impl Iterator<Item = &'e Entry>) {
-    const BYTES_MAX: usize = 512;
-    let lines = |entry: &Entry| entry.body.block().lines(BYTES_MAX);
+pub fn touch<'e>(entries: impl Iterator<Item = &'e Entry>, reach: usize) {
+    let lines = |entry: &Entry| entry.body.block().lines(reach);
     std::hint::black_box(entries.map(lines).fold(0, usize::wrapping_add));
 }
 

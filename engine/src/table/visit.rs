@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::directory::{LAST_POSITION, Table, depth_of, index_among};
-use super::entry::{Entry, touch_fronts, touch_lines};
+use super::entry::{Entry, touch};
 use super::latch::{Ordering, RwLockUpgradableReadGuard};
 use super::remset::{Freed, Reader, Readers, RemsetSize, Waiting};
 use super::segment::{KeyHash, Segment};
@@ -31,6 +31,12 @@ pub trait Visitor {
     /// Entries that are read under one latch, about. With a segment's whole number (some hundreds) none is
     /// looked at twice; it is for visitors that need some dozens of nanoseconds for each.
     const PART_ENTRIES: usize = 128;
+
+    /// How many bytes of an entry are read, from the front of its allocation, about: they are brought into
+    /// the processor's cache for many entries side by side.
+    fn reach(&self) -> usize {
+        512
+    }
 
     /// A part begins, of these positions; the newest removal of a key from its segment was at `removed`.
     fn part(&mut self, from: u64, end: u64, removed: Lsn) {
@@ -218,19 +224,18 @@ impl Segment {
     /// went: up to the end of the range, or up to a position before which there are enough. `is_whole`: the
     /// range is all of the segment.
     fn visit<V: Visitor>(&self, range: Range<u64>, is_whole: bool, cut: Lsn, visitor: &mut V) -> u64 {
-        // The fronts are looked at for every part of the segment, the rest for one of them.
-        touch_fronts(self.iter());
         let seen = self.iter().filter(|entry| entry.lsn() <= cut);
         if is_whole {
-            let sums = |(count, bytes), entry: &Entry| (count + 1, bytes + entry.block_len());
-            let (count, bytes) = seen.clone().fold((0, 0), sums);
-            if count <= part_len::<V>(count, bytes) {
+            let bytes = self.iter().map(Entry::block_len).sum();
+            if self.len() <= part_len::<V>(self.len(), bytes) {
                 visitor.part(range.start, range.end, self.removed());
-                touch_lines(seen.clone());
+                touch(self.iter(), visitor.reach());
                 seen.for_each(|entry| visitor.visit(entry));
                 return range.end;
             }
         }
+        // The fronts are looked at for every part of the segment, the rest for one of them.
+        touch(self.iter(), 1);
         let placed = seen.map(|entry| (KeyHash::of(entry.key()).position(), entry));
         let mut found: Vec<(u64, &Entry)> = placed.filter(|(at, _)| range.contains(at)).collect();
         let mut end = range.end;
@@ -243,7 +248,7 @@ impl Segment {
         }
         visitor.part(range.start, end, self.removed());
         let read = found.iter().filter(|(at, _)| *at < end).map(|(_, entry)| *entry);
-        touch_lines(read.clone());
+        touch(read.clone(), visitor.reach());
         read.for_each(|entry| visitor.visit(entry));
         end
     }

@@ -30,6 +30,18 @@ impl<'a> HashRef<'a> {
         self.form.find(field).map(|item| item.value)
     }
 
+    /// Hands each field with its value to `work`, in no order that means anything: `iter` for who has
+    /// millions of hashes to read.
+    #[inline]
+    pub fn for_each(&self, mut work: impl FnMut(&'a [u8], &'a [u8])) {
+        match self.form {
+            Form::Packed { bytes, .. } => {
+                packed::items(HASH, bytes).for_each(|item| work(item.name, item.value));
+            }
+            Form::Tree(_) => self.iter().for_each(|(name, value)| work(name, value)),
+        }
+    }
+
     /// The fields with their values, in no order that means anything.
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         self.iter_from(0)

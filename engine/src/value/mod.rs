@@ -32,6 +32,7 @@ pub use image::{ImageBuilder, ImageError, elements_of};
 pub use limits::EncodingLimits;
 pub use list::ListRef;
 pub use nodes::Garbage;
+pub use packed::is_same;
 pub use set::SetRef;
 pub use string::StringRef;
 pub use zset::ZSetRef;

@@ -162,8 +162,7 @@ pub(crate) fn find<'a>(layout: Layout, bytes: &'a [u8], name: &[u8]) -> Option<I
     while at < bytes.len() {
         let (len, start) = varint_at(bytes, at + layout.prefix);
         let mut end = start + len;
-        // Names of one length tend to differ at their end: `field0`, `field1` …
-        if len == name.len() && bytes[start..end].last() == name.last() && &bytes[start..end] == name {
+        if is_same(&bytes[start..end], name) {
             return Items { bytes, at, layout }.next();
         }
         if layout.pair {
@@ -173,6 +172,22 @@ pub(crate) fn find<'a>(layout: Layout, bytes: &'a [u8], name: &[u8]) -> Option<I
         at = end;
     }
     None
+}
+
+/// Whether two names are the same, without a call for short ones. Names of one length tend to differ at
+/// their end: `field0`, `field1` …
+#[inline]
+pub fn is_same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() || one.last() != other.last() {
+        return false;
+    }
+    match (one.len(), one.first_chunk::<8>(), other.first_chunk::<8>()) {
+        (9..=16, Some(one_front), Some(other_front)) => {
+            one_front == other_front && one.last_chunk::<8>() == other.last_chunk::<8>()
+        }
+        (0..=8, ..) => one.iter().zip(other).all(|(one, other)| one == other),
+        _ => one == other,
+    }
 }
 
 /// Takes out the element called `name`; the `Lsn` that it had.
