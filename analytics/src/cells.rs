@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, BinaryBuilder, BinaryViewBuilder, BooleanBuilder, Date32Builder, Decimal128Builder,
-    Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, StringBuilder,
-    StringViewBuilder, TimestampNanosecondBuilder,
+    Array, ArrayRef, BinaryArray, BinaryBuilder, BinaryViewBuilder, BooleanBuilder, Date32Builder,
+    Decimal128Builder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, StringArray,
+    StringViewArray, TimestampNanosecondBuilder,
 };
 use datafusion::arrow::datatypes::DataType;
 
@@ -27,10 +27,11 @@ pub enum Column {
     Float64(Float64Builder),
     /// Of `DECIMAL`.
     Decimal(Decimal128Builder),
-    /// Of `TEXT`.
-    Text(StringViewBuilder),
-    /// Of `TEXT`, in one buffer.
-    PlainText(StringBuilder),
+    /// Of `TEXT`. Whether it is text at all is looked at when the column is finished: all of it at once, and
+    /// where nobody waits for a latch.
+    Text(BinaryBuilder),
+    /// The same, not to be seen as views.
+    PlainText(BinaryBuilder),
     /// Of `BYTEA`.
     Bytes(BinaryViewBuilder),
     /// Of `BYTEA`, in one buffer.
@@ -45,6 +46,7 @@ pub enum Column {
 macro_rules! each_builder {
     ($self:expr, $column:ident => $work:expr) => {
         match $self {
+            Column::Text($column) => $work,
             Column::Bool($column) => $work,
             Column::Int16($column) => $work,
             Column::Int32($column) => $work,
@@ -52,7 +54,6 @@ macro_rules! each_builder {
             Column::Float32($column) => $work,
             Column::Float64($column) => $work,
             Column::Decimal($column) => $work,
-            Column::Text($column) => $work,
             Column::PlainText($column) => $work,
             Column::Bytes($column) => $work,
             Column::PlainBytes($column) => $work,
@@ -77,30 +78,15 @@ impl Column {
             DataType::Decimal128(..) => {
                 Column::Decimal(Decimal128Builder::with_capacity(rows).with_data_type(data_type.clone()))
             }
-            DataType::Utf8 => Column::PlainText(StringBuilder::with_capacity(rows, rows * 8)),
+            DataType::Utf8 => Column::PlainText(BinaryBuilder::with_capacity(rows, rows * 8)),
             DataType::Binary => Column::PlainBytes(BinaryBuilder::with_capacity(rows, rows * 8)),
             DataType::BinaryView => Column::Bytes(BinaryViewBuilder::with_capacity(rows)),
             DataType::Date32 => Column::Date(Date32Builder::with_capacity(rows)),
             DataType::Timestamp(_, zone) => Column::Timestamp(
                 TimestampNanosecondBuilder::with_capacity(rows).with_timezone_opt(zone.clone()),
             ),
-            _ => Column::Text(StringViewBuilder::with_capacity(rows)),
+            _ => Column::Text(BinaryBuilder::with_capacity(rows, rows * 8)),
         }
-    }
-
-    /// Adds a row of what stands in the store as the column shows it; `false`, and nothing was added, if it
-    /// is to be read first.
-    #[inline]
-    pub fn push_as_it_is(&mut self, bytes: &[u8]) -> bool {
-        match self {
-            Column::Text(column) => match std::str::from_utf8(bytes) {
-                Ok(text) => column.append_value(text),
-                Err(_) => return false,
-            },
-            Column::Bytes(column) => column.append_value(bytes),
-            _ => return false,
-        }
-        true
     }
 
     /// Adds a row. What is of another type than the column is NULL in it.
@@ -114,8 +100,9 @@ impl Column {
             (Column::Float32(column), Datum::Float(number)) => column.append_value(*number as f32),
             (Column::Float64(column), Datum::Float(number)) => column.append_value(*number),
             (Column::Decimal(column), Datum::Decimal(number)) => column.append_value(*number),
-            (Column::Text(column), Datum::Text(text)) => column.append_value(text),
-            (Column::PlainText(column), Datum::Text(text)) => column.append_value(text),
+            (Column::Text(column) | Column::PlainText(column), Datum::Text(text)) => {
+                column.append_value(text.as_bytes());
+            }
             (Column::Bytes(column), Datum::Bytes(bytes)) => column.append_value(bytes),
             (Column::PlainBytes(column), Datum::Bytes(bytes)) => column.append_value(bytes),
             (Column::Date(column), Datum::Int(days)) => column.append_value(*days as i32),
@@ -124,8 +111,66 @@ impl Column {
         }
     }
 
-    /// The column, and an empty one in its place.
-    pub fn finish(&mut self) -> ArrayRef {
-        each_builder!(self, column => Arc::new(column.finish()))
+    /// The column, and how many of its texts were none and are NULL; an empty one is in its place.
+    pub fn finish(&mut self) -> (ArrayRef, u64) {
+        match self {
+            Column::Text(column) => {
+                let (texts, unreadable) = texts_of(column.finish());
+                (Arc::new(StringViewArray::from(&texts)), unreadable)
+            }
+            Column::PlainText(column) => {
+                let (texts, unreadable) = texts_of(column.finish());
+                (Arc::new(texts), unreadable)
+            }
+            column => (each_builder!(column, column => Arc::new(column.finish())), 0),
+        }
+    }
+}
+
+/// Bytes as texts, and how many are none: they are NULL.
+fn texts_of(bytes: BinaryArray) -> (StringArray, u64) {
+    if let Ok(texts) = StringArray::try_from_binary(bytes.clone()) {
+        return (texts, 0);
+    }
+    let text = |bytes| std::str::from_utf8(bytes).ok();
+    let texts: StringArray = bytes.iter().map(|bytes| bytes.and_then(text)).collect();
+    let unreadable = texts.null_count() - bytes.null_count();
+    (texts, unreadable as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use datafusion::arrow::array::AsArray;
+
+    use super::*;
+
+    /// A column of texts, and how many were none.
+    fn read(texts: &[Option<&[u8]>]) -> (Vec<Option<String>>, u64) {
+        let mut column = Column::of(&DataType::Utf8View, 8);
+        for text in texts {
+            match (text, &mut column) {
+                (Some(text), Column::Text(column)) => column.append_value(text),
+                _ => column.push(&Datum::Null),
+            }
+        }
+        let (column, unreadable) = column.finish();
+        (column.as_string_view().iter().map(|text| text.map(str::to_owned)).collect(), unreadable)
+    }
+
+    #[test]
+    fn what_is_no_text_is_null_and_counted_and_its_neighbours_are_not() {
+        let text = |text: &str| Some(text.to_owned());
+        let long = "longer than a view, in which twelve bytes have room";
+        assert_eq!(
+            read(&[Some(b"a"), None, Some(long.as_bytes()), Some(b"")]),
+            (vec![text("a"), None, text(long), text("")], 0)
+        );
+        // The parts of a letter are none, though they are one together.
+        assert_eq!(
+            read(&[Some(b"a"), Some(b"\xc3"), Some(b"\xa4"), None, Some(long.as_bytes()), Some(b"\xff")]),
+            (vec![text("a"), None, None, None, text(long), None], 3)
+        );
     }
 }
