@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::client::ClientHandle;
-use crate::process;
+use crate::process::{self, Heap};
 use crate::saver;
 use crate::shared::{OpenLog, Shared, Store};
 use tarn_engine::compactor::CompactionStatus;
 use tarn_engine::{DirectoryStatus, LogStatus};
-use tarn_heap::Heap;
 
 /// The clients.
 #[derive(Debug)]

@@ -33,6 +33,32 @@ pub fn machine_bytes() -> u64 {
     info.totalram as u64 * u64::from(info.mem_unit)
 }
 
+/// What the allocator holds, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Heap {
+    /// In objects.
+    pub allocated: u64,
+    /// In pages that hold objects.
+    pub active: u64,
+    /// In RAM.
+    pub resident: u64,
+}
+
+impl Heap {
+    /// What it holds now; zeros if it does not tell.
+    pub fn now() -> Self {
+        use tikv_jemalloc_ctl::{epoch, stats};
+        let read = || -> Result<Self, tikv_jemalloc_ctl::Error> {
+            // The statistics are those of the last epoch.
+            epoch::advance()?;
+            let (allocated, active) = (stats::allocated::read()?, stats::active::read()?);
+            let resident = stats::resident::read()?;
+            Ok(Self { allocated: allocated as u64, active: active as u64, resident: resident as u64 })
+        };
+        read().unwrap_or_default()
+    }
+}
+
 /// Processor time, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CpuTime {

@@ -5,6 +5,7 @@
 //! ```
 
 use crate::commands::connection::REDIS_VERSION;
+use crate::process::Heap;
 use crate::rdb::{rdb_kind, value_len, write_value};
 use std::fs::File;
 use std::io;
@@ -16,7 +17,6 @@ use tarn_engine::io::{Disk, DiskError, OsDisk};
 use tarn_engine::record::{Kind, UnixMs};
 use tarn_engine::view::{Cancelled, View};
 use tarn_engine::{Entry, ViewOptions};
-use tarn_heap::Heap;
 use tarn_rdb::Writer;
 
 /// Writes the store as of now to `path`, in the place of what is there. On an error that is as it was.

@@ -1,10 +1,10 @@
 //! What the main thread looks after ten times a second: rates, the peak of memory, and whether the log takes
 //! records.
 
+use crate::process;
 use crate::rates::Look;
 use crate::shared::{Shared, Store};
 use std::time::{Duration, Instant};
-use tarn_heap::Heap;
 
 /// How often a round is made.
 pub const PAUSE: Duration = Duration::from_millis(100);
@@ -31,7 +31,7 @@ impl Rounds {
             input_bytes: stats.sum(|worker| &worker.input_bytes),
             output_bytes: stats.sum(|worker| &worker.output_bytes),
         });
-        stats.note_memory(Heap::now().allocated);
+        stats.note_memory(process::Heap::now().allocated);
         self.look_at_log(server);
         self.look_at_compactions(server);
         server.saver.look(server, &server.config.snapshot());

@@ -32,7 +32,6 @@ use tarn_engine::io::OsDisk;
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery;
 use tarn_engine::{Log, LogError, OpenError};
-use tarn_heap::Ahead;
 use thiserror::Error;
 use tokio::sync::mpsc;
 
@@ -157,8 +156,6 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
             return Err(ServeError::Cores { directive });
         }
     }
-    let _memory =
-        Ahead::start().map_err(|source| ServeError::System { what: "cannot start a thread", source })?;
     let _pidfile = config.pidfile_path().and_then(PidFile::write);
     let threads = config.threads();
     let store = ConfigStore::new(loaded.config.clone(), loaded.file.clone());

@@ -162,7 +162,7 @@ fn memory(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("mem_fragmentation_bytes", resident as i64 - heap.allocated as i64);
     report.line("mem_clients_normal", Clients::of(cx.server).bytes);
     report.line("mem_aof_buffer", backlog_bytes(cx.server));
-    report.line("mem_allocator", tarn_heap::allocator());
+    report.line("mem_allocator", allocator_name());
     report.line("active_defrag_running", 0);
     report.line("lazyfree_pending_objects", cx.keys.engine().pending_frees());
 }
@@ -489,6 +489,11 @@ fn mean_ttl_ms(cx: &Context<'_, '_>, db: u8) -> u64 {
         }
     }
     sum_ms.checked_div(keys).unwrap_or(0)
+}
+
+fn allocator_name() -> String {
+    let version = tikv_jemalloc_ctl::version::read().unwrap_or_default();
+    format!("jemalloc-{}", version.split('-').next().unwrap_or_default())
 }
 
 /// Bytes of records that are not on disk yet.

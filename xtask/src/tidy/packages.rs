@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   tarn       -> lab, server, analytics, rdb
-//!   lab        -> resp, engine, snapshot, heap
-//!   server     -> resp, rdb, engine, heap
+//!   lab        -> resp, engine, snapshot
+//!   server     -> resp, rdb, engine
 //!   analytics  -> engine
-//!   resp, rdb, snapshot, engine, heap, xtask know nobody
+//!   resp, rdb, snapshot, engine, xtask know nobody
 //! ```
 //!
 //! Nobody sees below the engine's front door: the log and the table are the engine's own.
@@ -20,10 +20,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rdb", &[]),
     ("snapshot", &[]),
     ("engine", &[]),
-    ("heap", &[]),
     ("analytics", &["tarn-engine"]),
-    ("server", &["tarn-resp", "tarn-rdb", "tarn-engine", "tarn-heap"]),
-    ("lab", &["tarn-resp", "tarn-engine", "tarn-heap", "tarn-snapshot"]),
+    ("server", &["tarn-resp", "tarn-rdb", "tarn-engine"]),
+    ("lab", &["tarn-resp", "tarn-engine", "tarn-snapshot"]),
     ("tarn", &["tarn-lab", "tarn-server", "tarn-engine", "tarn-rdb", "tarn-resp", "tarn-analytics"]),
     ("xtask", &[]),
 ];

@@ -252,6 +252,9 @@ impl Update for Writer<'_> {
     }
 }
 
+/// Updates of which there is room to note how long they took.
+const LATENCIES: usize = 1 << 20;
+
 /// Updates records, as often as it can or at the rate of the cell, until it is told to stop. What is done
 /// before it counts is left out.
 pub fn write(
@@ -264,7 +267,10 @@ pub fn write(
 ) -> Result<Written> {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut keys = Keys::new(KeyChoice::Zipfian, cell.records);
-    let (mut from, mut done, mut latencies_us) = (None, 0, Vec::new());
+    // What is noted has its memory from the start: who waits for some would wait for this, too.
+    let mut latencies_us = vec![0.0; LATENCIES * usize::from(cell.rate != 0)];
+    latencies_us.clear();
+    let (mut from, mut done) = (None, 0);
     let began = Instant::now();
     let mut intended = began;
     let gap = Duration::from_secs(1).checked_div(cell.rate).unwrap_or_default();

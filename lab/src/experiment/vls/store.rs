@@ -12,9 +12,8 @@ use tarn_engine::record::{Batch, Change, Write};
 use tarn_engine::session::Access;
 use tarn_engine::value::ValueRef;
 use tarn_engine::{Entry, IndexRange, IndexValue, Indexed, KeyHash};
-use tarn_heap::Ahead;
 
-use crate::error::{IoContext, LabError, Result};
+use crate::error::{LabError, Result};
 
 /// Bytes of a record, with its key and the names of its fields.
 pub const RECORD_BYTES: u64 = 240;
@@ -75,16 +74,13 @@ pub struct Store {
     /// Records.
     pub records: u64,
     _background: Background,
-    /// As a server has it.
-    _memory: Ahead,
 }
 
 impl Store {
     /// Fills a store, and indexes it.
     pub fn fill(records: u64, rng: &mut SmallRng) -> Result<Store> {
         let (engine, _background) = Engine::unlogged(1, 1, Arc::new(SystemClock::new()));
-        let _memory = Ahead::start().doing(|| "start a thread".to_owned())?;
-        let store = Store { engine, records, _background, _memory };
+        let store = Store { engine, records, _background };
         let mut writer = Writer::new(&store);
         for number in 0..records {
             let puts = fields(number, rng);
