@@ -223,7 +223,7 @@ impl Rows {
         if declaration.pattern.varying(entry.key()).is_none() {
             return;
         }
-        if self.taken % LOOK_EACH == 0 {
+        if self.taken.is_multiple_of(LOOK_EACH) {
             self.reach = self.reach.max(self.reach_of(entry));
         }
         self.taken += 1;
