@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, BinaryArray, BinaryBuilder, BinaryViewBuilder, BooleanBuilder, Date32Builder,
-    Decimal128Builder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, StringArray,
-    StringViewArray, TimestampNanosecondBuilder,
+    Array, ArrayRef, BinaryBuilder, BinaryViewBuilder, BooleanBuilder, Date32Builder, Decimal128Builder,
+    Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, LargeBinaryArray,
+    LargeBinaryBuilder, LargeStringArray, StringBuilder, StringViewArray, TimestampNanosecondBuilder,
 };
 use datafusion::arrow::datatypes::DataType;
 
@@ -27,11 +27,11 @@ pub enum Column {
     Float64(Float64Builder),
     /// Of `DECIMAL`.
     Decimal(Decimal128Builder),
-    /// Of `TEXT`. Whether it is text at all is looked at when the column is finished: all of it at once, and
-    /// where nobody waits for a latch.
-    Text(BinaryBuilder),
-    /// The same, not to be seen as views.
-    PlainText(BinaryBuilder),
+    /// Of `TEXT`. Whether bytes are UTF-8 is looked at when the column is finished: of all at once, and where
+    /// nobody waits for a latch. They may be more than 2 GB.
+    Text(LargeBinaryBuilder),
+    /// Of `TEXT`, in one buffer.
+    PlainText(StringBuilder),
     /// Of `BYTEA`.
     Bytes(BinaryViewBuilder),
     /// Of `BYTEA`, in one buffer.
@@ -78,14 +78,14 @@ impl Column {
             DataType::Decimal128(..) => {
                 Column::Decimal(Decimal128Builder::with_capacity(rows).with_data_type(data_type.clone()))
             }
-            DataType::Utf8 => Column::PlainText(BinaryBuilder::with_capacity(rows, rows * 8)),
+            DataType::Utf8 => Column::PlainText(StringBuilder::with_capacity(rows, rows * 8)),
             DataType::Binary => Column::PlainBytes(BinaryBuilder::with_capacity(rows, rows * 8)),
             DataType::BinaryView => Column::Bytes(BinaryViewBuilder::with_capacity(rows)),
             DataType::Date32 => Column::Date(Date32Builder::with_capacity(rows)),
             DataType::Timestamp(_, zone) => Column::Timestamp(
                 TimestampNanosecondBuilder::with_capacity(rows).with_timezone_opt(zone.clone()),
             ),
-            _ => Column::Text(BinaryBuilder::with_capacity(rows, rows * 8)),
+            _ => Column::Text(LargeBinaryBuilder::with_capacity(rows, rows * 8)),
         }
     }
 
@@ -100,9 +100,8 @@ impl Column {
             (Column::Float32(column), Datum::Float(number)) => column.append_value(*number as f32),
             (Column::Float64(column), Datum::Float(number)) => column.append_value(*number),
             (Column::Decimal(column), Datum::Decimal(number)) => column.append_value(*number),
-            (Column::Text(column) | Column::PlainText(column), Datum::Text(text)) => {
-                column.append_value(text.as_bytes());
-            }
+            (Column::Text(column), Datum::Text(text)) => column.append_value(text.as_bytes()),
+            (Column::PlainText(column), Datum::Text(text)) => column.append_value(text),
             (Column::Bytes(column), Datum::Bytes(bytes)) => column.append_value(bytes),
             (Column::PlainBytes(column), Datum::Bytes(bytes)) => column.append_value(bytes),
             (Column::Date(column), Datum::Int(days)) => column.append_value(*days as i32),
@@ -111,29 +110,25 @@ impl Column {
         }
     }
 
-    /// The column, and how many of its texts were none and are NULL; an empty one is in its place.
+    /// The column, and how many of its texts are not UTF-8 and NULL therefore; an empty one is in its place.
     pub fn finish(&mut self) -> (ArrayRef, u64) {
         match self {
             Column::Text(column) => {
-                let (texts, unreadable) = texts_of(column.finish());
+                let (texts, unreadable) = utf8_of(column.finish());
                 (Arc::new(StringViewArray::from(&texts)), unreadable)
-            }
-            Column::PlainText(column) => {
-                let (texts, unreadable) = texts_of(column.finish());
-                (Arc::new(texts), unreadable)
             }
             column => (each_builder!(column, column => Arc::new(column.finish())), 0),
         }
     }
 }
 
-/// Bytes as texts, and how many are none: they are NULL.
-fn texts_of(bytes: BinaryArray) -> (StringArray, u64) {
-    if let Ok(texts) = StringArray::try_from_binary(bytes.clone()) {
+/// Bytes as texts, and how many are not UTF-8: they are NULL.
+fn utf8_of(bytes: LargeBinaryArray) -> (LargeStringArray, u64) {
+    if let Ok(texts) = LargeStringArray::try_from_binary(bytes.clone()) {
         return (texts, 0);
     }
     let text = |bytes| std::str::from_utf8(bytes).ok();
-    let texts: StringArray = bytes.iter().map(|bytes| bytes.and_then(text)).collect();
+    let texts: LargeStringArray = bytes.iter().map(|bytes| bytes.and_then(text)).collect();
     let unreadable = texts.null_count() - bytes.null_count();
     (texts, unreadable as u64)
 }
@@ -146,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// A column of texts, and how many were none.
+    /// A column of texts, and how many were not UTF-8.
     fn read(texts: &[Option<&[u8]>]) -> (Vec<Option<String>>, u64) {
         let mut column = Column::of(&DataType::Utf8View, 8);
         for text in texts {
@@ -160,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_null_and_counted_and_its_neighbours_are_not() {
+    fn what_is_not_utf_8_is_null_and_counted_and_its_neighbours_are_not() {
         let text = |text: &str| Some(text.to_owned());
         let long = "longer than a view, in which twelve bytes have room";
         assert_eq!(

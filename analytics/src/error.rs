@@ -173,7 +173,11 @@ fn plain(error: &DataFusionError) -> String {
     if let Some(ours) = ours(error) {
         return ours.to_string();
     }
-    match root(error) {
+    let root = root(error);
+    if let Some(said) = of_pattern(root) {
+        return format!("invalid regular expression: {said}");
+    }
+    match root {
         DataFusionError::ResourcesExhausted(said) => {
             format!("{said}; see 'analytics-max-memory', or ask for less at once")
         }
@@ -185,8 +189,51 @@ fn plain(error: &DataFusionError) -> String {
             ParserError::ParserError(said) | ParserError::TokenizerError(said) => said.clone(),
             other => other.to_string(),
         },
+        DataFusionError::ArrowError(error, _) => match &**error {
+            ArrowError::DivideByZero => "division by zero".to_owned(),
+            ArrowError::CastError(said)
+            | ArrowError::ParseError(said)
+            | ArrowError::ComputeError(said)
+            | ArrowError::ArithmeticOverflow(said)
+            | ArrowError::InvalidArgumentError(said) => {
+                said.strip_prefix("Execution error: ").unwrap_or(said).to_owned()
+            }
+            other => other.to_string(),
+        },
         other => other.strip_backtrace(),
     }
+}
+
+/// What is wrong with a regular expression, if that is the error. It is said in words alone, by several
+/// libraries; what users wrote, and what is stored, stands only behind the words that are looked for.
+fn of_pattern(error: &DataFusionError) -> Option<String> {
+    const REFUSED: &str = "Regular expression did not compile: ";
+    const TOO_LARGE: &str = "it takes more than 10 MB when it is compiled; repeat less in it";
+    let said = match error {
+        DataFusionError::Internal(said) => {
+            let (_, said) = said.strip_prefix("failed to call 'regex")?.split_once("Compute error: ")?;
+            said.strip_prefix(REFUSED)?.to_owned()
+        }
+        DataFusionError::Execution(said) => said.strip_prefix(REFUSED)?.to_owned(),
+        DataFusionError::ArrowError(error, _) => match &**error {
+            ArrowError::ComputeError(said) => said.strip_prefix(REFUSED)?.to_owned(),
+            _ => return None,
+        },
+        DataFusionError::External(error) => {
+            let said = error.to_string();
+            if said.starts_with("Compiled regex exceeds size limit") {
+                return Some(TOO_LARGE.to_owned());
+            }
+            said.starts_with("regex parse error").then_some(said)?
+        }
+        _ => return None,
+    };
+    if said.starts_with("CompiledTooBig(") {
+        return Some(TOO_LARGE.to_owned());
+    }
+    // The parser's last words tell what is wrong, those before show where.
+    let reason = said.lines().rev().find_map(|line| line.strip_prefix("error: "));
+    Some(reason.map_or_else(|| format!("{said} does not compile"), str::to_owned))
 }
 
 /// PostgreSQL's code for an error.
@@ -221,7 +268,11 @@ fn code_of(error: &DataFusionError) -> &'static str {
     if let Some(ours) = ours(error) {
         return sqlstate(ours);
     }
-    match root(error) {
+    let root = root(error);
+    if of_pattern(root).is_some() {
+        return "2201B";
+    }
+    match root {
         DataFusionError::SQL(..) => "42601",
         DataFusionError::NotImplemented(_) => "0A000",
         DataFusionError::ResourcesExhausted(_) => "53200",

@@ -10,7 +10,7 @@ use datafusion::arrow::error::ArrowError;
 use serde_json::Value;
 use tarn_engine::Entry;
 use tarn_engine::record::UnixMs;
-use tarn_engine::value::{ValueRef, is_same};
+use tarn_engine::value::{HashRef, ValueRef, is_same};
 
 use super::cells::Column;
 use super::condition::Condition;
@@ -30,8 +30,10 @@ const FIELDS_MAX: usize = 32;
 
 /// Of so many entries one is looked at for how far into them the wanted fields reach.
 const LOOK_EACH: u64 = 64;
-/// Bytes of an entry that are fetched at most before it is read.
-const REACH_MAX: usize = 512;
+/// Bytes of an entry in which its key is, as a rule.
+const FRONT_BYTES: usize = 64;
+/// Bytes of a name that is remembered.
+const NAME_BYTES_MAX: usize = 256;
 
 /// A value that cannot be read as its column's type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +87,7 @@ struct Made {
     rows: usize,
     /// Bytes of texts in them.
     bytes: usize,
-    /// Values that could not be read.
+    /// Values that could not be read; texts are looked at when their batch is finished.
     failures: u64,
     strict: bool,
     /// The first of them, if that is an error.
@@ -202,7 +204,7 @@ impl Rows {
             now,
             batch,
             in_order: false,
-            reach: 0,
+            reach: FRONT_BYTES,
             later: VecDeque::new(),
             later_at: 0,
         }
@@ -228,7 +230,7 @@ impl Rows {
         }
         self.taken += 1;
         let waits_its_turn = self.in_order && !self.later.is_empty();
-        if is_short(declaration.shape, entry) && !waits_its_turn {
+        if is_short(declaration.shape, entry) && !waits_its_turn && !self.is_heavy() {
             self.add(entry, 0, usize::MAX);
         } else {
             self.later.push_back(entry.clone());
@@ -242,12 +244,14 @@ impl Rows {
 
     #[cold]
     fn reach_of(&self, entry: &Entry) -> usize {
-        let of_field = |slot: &Slot| match (&slot.source, entry.value()) {
-            (Source::Field(name), ValueRef::Hash(hash)) => entry.reach_of(hash.get(name)?),
-            (Source::Key, _) => entry.reach_of(entry.key()),
-            _ => Some(REACH_MAX),
+        let of_slot = |slot: &Slot| match (&slot.source, entry.value()) {
+            (Source::Field(name), ValueRef::Hash(hash)) if self.looks_up(hash) => {
+                entry.reach_of(hash.get(name)?)
+            }
+            (Source::Key, _) if !matches!(self.declaration.shape, Layout::Elements(_)) => None,
+            _ => Some(usize::MAX),
         };
-        self.slots.iter().filter_map(of_field).max().unwrap_or_default().min(REACH_MAX)
+        self.slots.iter().filter_map(of_slot).chain(entry.reach_of(entry.key())).max().unwrap_or_default()
     }
 
     /// How many entries were taken so far.
@@ -271,7 +275,8 @@ impl Rows {
             && !self.is_heavy()
             && let Some(entry) = self.later.front().cloned()
         {
-            let wanted = self.batch - self.made.rows;
+            // A few at a time, as they may be large.
+            let wanted = (self.batch - self.made.rows).min(ELEMENTS_LATCHED);
             let added = self.add(&entry, self.later_at, wanted);
             self.later_at += added;
             if self.later_at >= self.elements_of(&entry) {
@@ -307,7 +312,7 @@ impl Rows {
         self.made.refused.take()
     }
 
-    /// How many values could not be read so far.
+    /// How many values could not be read so far, without the texts of a batch that is not finished.
     pub fn failures(&self) -> u64 {
         self.made.failures
     }
@@ -349,9 +354,15 @@ impl Rows {
         });
     }
 
+    /// Whether fields are looked up by their names, not found in one pass through the hash.
+    #[inline]
+    fn looks_up(&self, hash: HashRef<'_>) -> bool {
+        hash.len() > self.slots.len() * 4 || self.slots.len() > FIELDS_MAX || self.shares_fields
+    }
+
     fn add_hash(&mut self, entry: &Entry) {
         let ValueRef::Hash(hash) = entry.value() else { return };
-        if hash.len() > self.slots.len() * 4 || self.slots.len() > FIELDS_MAX || self.shares_fields {
+        if self.looks_up(hash) {
             let (slots, declaration) = (&self.slots, &self.declaration);
             return self.made.row(slots, entry, |at| match &slots[at].source {
                 Source::Field(name) => hash.get(name).map_or(Cell::Null, bytes),
@@ -364,7 +375,7 @@ impl Rows {
             let mut place = 0;
             hash.for_each(|name, value| {
                 let at = match guesses.get(place) {
-                    Some((guess, at)) if is_same(guess, name) => *at,
+                    Some((known, at)) if is_same(known, name) => *at,
                     _ => guess(guesses, fields, place, name),
                 };
                 if let Some(at) = at {
@@ -431,14 +442,17 @@ fn guess(
     place: usize,
     name: &[u8],
 ) -> Option<usize> {
-    if place >= guesses.len() {
-        guesses.resize_with(place + 1, Default::default);
+    let at = fields.get(name).copied();
+    if name.len() <= NAME_BYTES_MAX {
+        if place >= guesses.len() {
+            guesses.resize_with(place + 1, Default::default);
+        }
+        let (known, where_to) = &mut guesses[place];
+        known.clear();
+        known.extend_from_slice(name);
+        *where_to = at;
     }
-    let (guess, at) = &mut guesses[place];
-    guess.clear();
-    guess.extend_from_slice(name);
-    *at = fields.get(name).copied();
-    *at
+    at
 }
 
 #[inline]

@@ -138,6 +138,35 @@ async fn types_are_read_as_postgresql_reads_them() {
 }
 
 #[tokio::test]
+async fn what_is_no_text_is_null_and_counted_wherever_it_is_read() {
+    let house = House::new().await;
+    let put = |key: &str, field: &str, value: &[u8]| {
+        let change =
+            Change::HashPut { field: field.as_bytes().to_vec().into(), value: value.to_vec().into() };
+        house.change(0, 0, vec![(key.as_bytes().to_vec(), change)]);
+    };
+    for number in 0..100 {
+        let key = format!("note:{number:02}");
+        put(&key, "head", format!("head of {number}").as_bytes());
+        put(&key, "text", if number == 50 { b"\xc3" } else { b"a text that no view has room for" });
+        put(&key, "tail", if number == 50 { b"\xa4" } else { b"tail" });
+    }
+    let session = house.session();
+    let declare = "CREATE EXTERNAL TABLE note (id TEXT, head TEXT, text TEXT, tail TEXT) STORED AS HASH \
+                   LOCATION 'note:*'";
+    ask(&session, declare).await.unwrap();
+    let counts = "SELECT count(*), count(head), count(text), count(tail) FROM note";
+    assert_eq!(ask(&session, counts).await.unwrap(), ["100|100|99|99"]);
+    assert_eq!(house.analytics.queries().unreadable(), 2);
+    let one = "SELECT id, head, text, tail FROM note WHERE text IS NULL";
+    assert_eq!(ask(&session, one).await.unwrap(), ["50|head of 50|NULL|NULL"]);
+    ask(&session, "DROP TABLE note").await.unwrap();
+    ask(&session, &format!("{declare} OPTIONS (strict 'true')")).await.unwrap();
+    let error = ask(&session, counts).await.unwrap_err().to_string();
+    assert!(error.contains("note:50"), "{error}");
+}
+
+#[tokio::test]
 async fn a_strict_table_refuses_what_is_not_of_its_type() {
     let house = flights().await;
     let session = house.session();
@@ -221,6 +250,32 @@ async fn declarations_survive_a_restart() {
         ask(&session, "CREATE EXTERNAL TABLE other (id TEXT) STORED AS HASH LOCATION 'x*'").await.unwrap();
         ask(&session, "DROP TABLE other").await.unwrap();
         assert_eq!(std::fs::read_to_string(folder.path().join("tables.sql")).unwrap(), before);
+    }
+}
+
+#[tokio::test]
+async fn errors_say_what_is_wrong_and_not_in_which_layer() {
+    let house = flights().await;
+    let session = house.session();
+    let unclosed = "invalid regular expression: unclosed group";
+    let large = "invalid regular expression: it takes more than 10 MB when it is compiled; repeat less in it";
+    for (expression, code, message) in [
+        ("1 / 0", "22012", "division by zero"),
+        ("dest::int", "22P02", "Cannot cast string"),
+        ("sqrt(-distance)", "22000", "cannot take square root of a negative number"),
+        ("dest ~ '('", "2201B", unclosed),
+        ("dest SIMILAR TO '('", "2201B", unclosed),
+        ("dest ~ (dest || '(')", "2201B", unclosed),
+        ("regexp_match(dest, '(')", "2201B", unclosed),
+        ("regexp_count(dest, '(')", "2201B", "invalid regular expression: ( does not compile"),
+        ("('regex parse error' || dest)::int", "22P02", "Cannot cast string 'regex parse error"),
+        ("regexp_replace(dest, '(', 'x')", "2201B", unclosed),
+        ("dest ~ '((a{1000}){1000})'", "2201B", large),
+        ("regexp_replace(dest, '((a{1000}){1000})', 'x')", "2201B", large),
+    ] {
+        let error = ask(&session, &format!("SELECT {expression} FROM flight")).await.unwrap_err();
+        assert_eq!(sqlstate(&error), code, "{expression}: {error}");
+        assert!(error.to_string().starts_with(message), "{expression}: {error}");
     }
 }
 

@@ -228,7 +228,7 @@ impl Entry {
     /// is elsewhere.
     pub fn reach_of(&self, part: &[u8]) -> Option<usize> {
         let (all, part) = (self.body.block().as_bytes().as_ptr_range(), part.as_ptr_range());
-        let is_inside = all.contains(&part.start) && part.end <= all.end;
+        let is_inside = all.start <= part.start && part.end <= all.end;
         is_inside.then(|| part.end.addr() - all.start.addr())
     }
 
@@ -513,13 +513,14 @@ impl Entry {
     }
 }
 
-/// Brings the allocations of entries into the processor's cache, side by side: no look waits for another.
+/// Brings the ends of the allocations of entries into the processor's cache, all of short ones, side by side:
+/// no look waits for another.
 #[inline]
 pub fn touch_all<'e>(entries: impl Iterator<Item = &'e Entry>) {
     std::hint::black_box(entries.map(Entry::touch).fold(0, usize::wrapping_add));
 }
 
-/// The same, from the fronts of the allocations on as far as `reach`, for who is about to read what is there.
+/// The same for all lines, from the fronts of the allocations on as far as `reach`, for who is about to read what is there.
 #[inline]
 pub fn touch<'e>(entries: impl Iterator<Item = &'e Entry>, reach: usize) {
     let lines = |entry: &Entry| entry.body.block().lines(reach);
@@ -554,6 +555,17 @@ mod tests {
         assert_eq!(entry.apply(&put(b"longer", None), Lsn(2), &mut retired), Ok(Applied::Kept));
         assert_eq!((string(&entry), entry.expiry(), entry.lsn()), (&b"longer"[..], None, Lsn(2)));
         assert_eq!(retired.lsns[..], [Lsn(1)]);
+    }
+
+    #[test]
+    fn the_reach_of_a_part_is_where_it_ends_in_the_allocation() {
+        let entry = Entry::create(b"key", &put(b"value", None), Lsn(1)).unwrap();
+        let end = entry.block_len();
+        assert_eq!(entry.reach_of(string(&entry)), Some(end));
+        assert_eq!(entry.reach_of(&string(&entry)[..2]), Some(end - 3));
+        assert_eq!(entry.reach_of(&string(&entry)[5..]), Some(end));
+        assert_eq!(entry.reach_of(entry.key()), Some(end - "value".len()));
+        assert_eq!(entry.reach_of(b"value of another"), None);
     }
 
     #[test]

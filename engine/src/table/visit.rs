@@ -23,6 +23,8 @@ use crate::record::Lsn;
 /// What is in one allocation may be copied under the latch; of longer entries fewer are read, so that these
 /// are about as many bytes.
 const PART_BYTES: usize = 256 << 10;
+/// Bytes of an entry that are fetched at most before it is read.
+pub const REACH_MAX: usize = 512;
 /// The number of positions: where a walk ends.
 pub const END: u64 = LAST_POSITION + 1;
 
@@ -33,9 +35,9 @@ pub trait Visitor {
     const PART_ENTRIES: usize = 128;
 
     /// How many bytes of an entry are read, from the front of its allocation, about: they are brought into
-    /// the processor's cache for many entries side by side.
+    /// the processor's cache for many entries side by side, up to [`REACH_MAX`].
     fn reach(&self) -> usize {
-        512
+        REACH_MAX
     }
 
     /// A part begins, of these positions; the newest removal of a key from its segment was at `removed`.
@@ -229,7 +231,7 @@ impl Segment {
             let bytes = self.iter().map(Entry::block_len).sum();
             if self.len() <= part_len::<V>(self.len(), bytes) {
                 visitor.part(range.start, range.end, self.removed());
-                touch(self.iter(), visitor.reach());
+                touch(self.iter(), visitor.reach().min(REACH_MAX));
                 seen.for_each(|entry| visitor.visit(entry));
                 return range.end;
             }
@@ -248,7 +250,7 @@ impl Segment {
         }
         visitor.part(range.start, end, self.removed());
         let read = found.iter().filter(|(at, _)| *at < end).map(|(_, entry)| *entry);
-        touch(read.clone(), visitor.reach());
+        touch(read.clone(), visitor.reach().min(REACH_MAX));
         read.for_each(|entry| visitor.visit(entry));
         end
     }

@@ -310,3 +310,24 @@ fn run_at(bytes: &[u8], at: usize) -> (&[u8], usize) {
     let (len, at) = varint_at(bytes, at);
     (&bytes[at..at + len], at + len)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn names_are_the_same_if_all_their_bytes_are(one in vec(any::<u8>(), 0..40), at: usize, to: u8) {
+            let mut other = one.clone();
+            prop_assert!(is_same(&one, &other));
+            if !one.is_empty() {
+                other[at % one.len()] = to;
+                prop_assert_eq!(is_same(&one, &other), one == other);
+                prop_assert!(!is_same(&one, &one[1..]) && !is_same(&one, &one[..one.len() - 1]));
+            }
+        }
+    }
+}

@@ -267,8 +267,8 @@ pub fn write(
 ) -> Result<Written> {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut keys = Keys::new(KeyChoice::Zipfian, cell.records);
-    // What is noted has its memory from the start: who waits for some would wait for this, too.
-    let mut latencies_us = vec![0.0; LATENCIES * usize::from(cell.rate != 0)];
+    // What is noted has its memory from the start, and was written to: to wait for it would be noted, too.
+    let mut latencies_us = vec![1.0; LATENCIES * usize::from(cell.rate != 0)];
     latencies_us.clear();
     let (mut from, mut done) = (None, 0);
     let began = Instant::now();
