@@ -35,7 +35,7 @@ pub trait Visitor {
     const PART_ENTRIES: usize = 128;
 
     /// How many bytes of an entry are read, from the front of its allocation, about: they are brought into
-    /// the processor's cache for many entries side by side, up to [`REACH_MAX`].
+    /// the processor's cache for many entries side by side, up to 512 of each.
     fn reach(&self) -> usize {
         REACH_MAX
     }
