@@ -44,7 +44,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// The top of the source tree.
+/// The top of the source tree that `cargo xtask` was called in; where this program was built, that may be
+/// another.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace").to_owned()
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("started as `cargo xtask`, which says where");
+    Path::new(&package).parent().expect("the package lies in the workspace").to_owned()
 }
