@@ -55,4 +55,4 @@ pub use query::{Queries, Query};
 pub use search::{Request, SearchError, Tree};
 pub use session::{Analytics, AnalyticsOptions, Outcome, Session};
 pub use values::Value;
-pub use wire::{Login, WireOptions, serve};
+pub use wire::{Login, Tls, TlsError, WireOptions, serve};

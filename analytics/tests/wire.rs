@@ -23,6 +23,7 @@ fn served() -> (tokio::runtime::Runtime, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let options = WireOptions {
+        tls: None,
         login: Arc::new(|| None),
         connections_max: 2,
         start_patience: Duration::from_millis(200),

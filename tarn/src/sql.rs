@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tarn_analytics::{Analytics, AnalyticsOptions, QueryError, Value, WireOptions, sqlstate};
+use tarn_analytics::{Analytics, AnalyticsOptions, QueryError, Tls, TlsError, Value, WireOptions, sqlstate};
 use tarn_server::config::Config;
 use tarn_server::listen::{self, ListenError};
 use tarn_server::shared::Shared;
@@ -34,6 +34,12 @@ pub enum SqlError {
     /// There is nowhere to write files to.
     #[error("sql-export-dir {0} is no directory; make it, or leave the setting out")]
     ExportDirectory(String),
+    /// One file is of no use without the other.
+    #[error("tls-cert-file and tls-key-file are needed both, or none of them")]
+    HalfTls,
+    /// Connections could not be encrypted.
+    #[error("tls-cert-file and tls-key-file: {0}")]
+    Tls(#[from] TlsError),
     /// The system refused a thread.
     #[error("cannot start the thread for SQL: {0}")]
     System(#[from] std::io::Error),
@@ -47,6 +53,7 @@ pub struct Sql {
     /// Why nobody listens at the default port.
     refused: Option<ListenError>,
     clients_max: usize,
+    tls: Option<Arc<Tls>>,
 }
 
 impl Sql {
@@ -64,6 +71,11 @@ impl Sql {
         if let Some(path) = export_directory.as_ref().filter(|path| !path.is_dir()) {
             return Err(SqlError::ExportDirectory(path.display().to_string()));
         }
+        let tls = match config.tls_paths() {
+            [None, None] => None,
+            [Some(certificate), Some(key)] => Some(Arc::new(Tls::open(certificate, key)?)),
+            [Some(_), None] | [None, Some(_)] => return Err(SqlError::HalfTls),
+        };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("tarn-sql")
@@ -80,7 +92,7 @@ impl Sql {
         };
         let analytics = runtime.block_on(Analytics::open(options))?;
         let clients_max = config.maxclients;
-        Ok(Some(Sql { runtime, analytics, listeners, refused, clients_max }))
+        Ok(Some(Sql { runtime, analytics, listeners, refused, clients_max, tls }))
     }
 
     /// Serves as long as what is returned is there. The data may be loaded later.
@@ -89,7 +101,8 @@ impl Sql {
             tracing::warn!("SQL is not served: {error}");
         }
         for address in self.listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
-            tracing::info!("Listening on {address} for SQL");
+            let encrypted = if self.tls.is_some() { ", encrypted for those who ask" } else { "" };
+            tracing::info!("Listening on {address} for SQL{encrypted}");
         }
         server.set_sql(Arc::new(Asker {
             handle: self.runtime.handle().clone(),
@@ -108,6 +121,7 @@ impl Sql {
         };
         let options = WireOptions {
             login: Arc::new(login),
+            tls: self.tls,
             connections_max: self.clients_max,
             start_patience: START_PATIENCE,
         };

@@ -65,6 +65,11 @@ impl<S> Bounded<S> {
         &self.inner
     }
 
+    /// The socket alone.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+
     /// Gives up a client that has taken nothing for too long.
     fn unless_stalled<T>(
         &mut self,

@@ -1,9 +1,9 @@
 //! PostgreSQL's wire protocol, so that its clients connect unchanged.
 //!
 //! ```text
-//!   accept ─ start-up, password ─ statements ─┬─ BEGIN, COMMIT, SAVEPOINT …      blocks.rs
-//!                                             ├─ SET, SHOW …                     set.rs
-//!                                             └─ queries, declarations           session.rs
+//!   accept ─ encryption ─ start-up, password ─ statements ─┬─ BEGIN, COMMIT, SAVEPOINT …      blocks.rs
+//!            tls.rs       startup.rs                       ├─ SET, SHOW …                     set.rs
+//!                                                          └─ queries, declarations           session.rs
 //! ```
 //!
 //! The protocol, the catalog that clients ask for, and cursors are libraries' work; ours are the instant of a
@@ -22,10 +22,11 @@ mod rewrite;
 mod service;
 mod set;
 mod startup;
+mod tls;
 
 use std::io;
 use std::net::TcpListener as StdListener;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,10 +39,12 @@ use datafusion_postgres::pgwire::messages::{
     PgWireBackendMessage, PgWireFrontendMessage, SslNegotiationMetaMessage,
 };
 use datafusion_postgres::pgwire::tokio::server::{PgWireMessageServerCodec, process_error, process_message};
+use datafusion_postgres::pgwire::tokio::tokio_rustls::server::TlsStream;
 use futures::{SinkExt, StreamExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::codec::Framed;
+use tokio_util::either::Either;
 
 use super::session::Analytics;
 use super::settings::IDLE_IN_BLOCK;
@@ -49,6 +52,7 @@ use gone::hung_up;
 use service::Handlers;
 pub use startup::Login;
 use startup::Sessions;
+pub use tls::{Tls, TlsError};
 
 /// How long a client may take nothing of its answer.
 const STALL_PATIENCE: Duration = Duration::from_secs(600);
@@ -61,6 +65,8 @@ const GONE_INTERVAL: Duration = Duration::from_secs(1);
 pub struct WireOptions {
     /// Asks for the password that clients need now; `None`: none.
     pub login: Login,
+    /// Encrypts the connections of those who ask for it; `None`: nobody's.
+    pub tls: Option<Arc<Tls>>,
     /// How many may be connected at once; more are refused.
     pub connections_max: usize,
     /// How long the start of a connection may take.
@@ -91,13 +97,11 @@ pub async fn serve(
                             continue;
                         };
                         let connected = analytics.connections().accept();
-                        let bound = Bound::default();
-                        let handlers =
-                            Handlers::new(&analytics, &sessions, options.login.clone(), bound.clone());
-                        let patience = tokio::time::Instant::now() + options.start_patience;
+                        let (analytics, sessions) = (analytics.clone(), sessions.clone());
+                        let options = options.clone();
                         tokio::spawn(async move {
                             // A client that goes away in the middle of something is nobody's trouble.
-                            if let Err(error) = talk(socket, handlers, bound, patience).await {
+                            if let Err(error) = talk(socket, &analytics, &sessions, &options).await {
                                 tracing::debug!("A client of SQL is gone: {error}");
                             }
                             drop((permit, connected));
@@ -118,15 +122,15 @@ pub async fn serve(
 /// Talks to a client until one of both ends it.
 async fn talk(
     socket: TcpStream,
-    handlers: Handlers,
-    bound: Bound,
-    patience: tokio::time::Instant,
+    analytics: &Arc<Analytics>,
+    sessions: &Arc<Sessions>,
+    options: &WireOptions,
 ) -> io::Result<()> {
-    let address = socket.peer_addr()?;
-    socket.set_nodelay(true)?;
-    let codec = PgWireMessageServerCodec::new(DefaultClient::new(address, false));
-    let mut socket = Framed::new(Bounded::new(socket, bound, STALL_PATIENCE), codec);
-    refuse_encryption(&mut socket, patience).await?;
+    let patience = tokio::time::Instant::now() + options.start_patience;
+    let bound = Bound::default();
+    let negotiated = negotiate(socket, &bound, options.tls.as_deref());
+    let (mut socket, certificate) = tokio::time::timeout_at(patience, negotiated).await??;
+    let handlers = Handlers::new(analytics, sessions, options.login.clone(), certificate.as_deref(), bound);
     let (startup, cancel) = (handlers.startup_handler(), handlers.cancel_handler());
     let (simple, extended) = (handlers.simple_query_handler(), handlers.extended_query_handler());
     let (copy, errors) = (handlers.copy_handler(), handlers.error_handler());
@@ -165,7 +169,7 @@ async fn talk(
         let seen = handlers.see(&message, &socket);
         let (startup, simple, extended) = (startup.clone(), simple.clone(), extended.clone());
         // Another handle of the socket; a client is served without, too.
-        let look = socket.get_ref().get_ref().as_fd().try_clone_to_owned().ok();
+        let look = handle_of(socket.get_ref().get_ref());
         let done = async {
             seen?;
             process_message(message, &mut socket, startup, simple, extended, copy.clone(), cancel.clone())
@@ -183,23 +187,64 @@ async fn talk(
     }
 }
 
-/// Answers those who ask for encryption first: there is none.
-async fn refuse_encryption<S>(
-    socket: &mut Framed<Bounded<TcpStream>, PgWireMessageServerCodec<S>>,
-    patience: tokio::time::Instant,
-) -> io::Result<()> {
+/// A connection, encrypted or not.
+type Connection = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// A connection as the messages that come by it.
+type Messages<S> = Framed<Bounded<Connection>, PgWireMessageServerCodec<S>>;
+
+fn messages_of<S>(connection: Connection, bound: &Bound, client: DefaultClient<S>) -> Messages<S> {
+    let connection = Bounded::new(connection, bound.clone(), STALL_PATIENCE);
+    Framed::new(connection, PgWireMessageServerCodec::new(client))
+}
+
+/// Another handle of a connection's socket.
+fn handle_of(connection: &Connection) -> Option<OwnedFd> {
+    let socket = match connection {
+        Either::Left(socket) => socket,
+        Either::Right(encrypted) => encrypted.get_ref().0,
+    };
+    socket.as_fd().try_clone_to_owned().ok()
+}
+
+/// Answers those who ask for encryption first. Returns the connection, and the certificates (PEM) that it is
+/// encrypted with, if it is.
+async fn negotiate<S>(
+    socket: TcpStream,
+    bound: &Bound,
+    tls: Option<&Tls>,
+) -> io::Result<(Messages<S>, Option<Arc<[u8]>>)> {
+    let address = socket.peer_addr()?;
+    socket.set_nodelay(true)?;
+    let mut certificate = None;
+    let mut messages = messages_of(Either::Left(socket), bound, DefaultClient::new(address, false));
     loop {
-        let asked = tokio::time::timeout_at(patience, socket.next()).await?;
-        match asked.transpose().map_err(io::Error::other)? {
+        match messages.next().await.transpose().map_err(io::Error::other)? {
             Some(PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::PostgresSsl(_))) => {
-                socket.send(PgWireBackendMessage::SslResponse(SslResponse::Refuse)).await?;
+                let Some(tls) = tls.filter(|_| certificate.is_none()) else {
+                    messages.send(PgWireBackendMessage::SslResponse(SslResponse::Refuse)).await?;
+                    continue;
+                };
+                messages.send(PgWireBackendMessage::SslResponse(SslResponse::Accept)).await?;
+                let parts = messages.into_parts();
+                let Either::Left(socket) = parts.io.into_inner() else {
+                    return Err(io::Error::other("a connection is encrypted once"));
+                };
+                // Anybody on the way could have sent them; as if the client had, they would be obeyed.
+                if !parts.read_buf.is_empty() {
+                    return Err(io::Error::other("bytes came before the encryption that was asked for"));
+                }
+                let identity = tls.identity();
+                let encrypted = Box::new(identity.acceptor.accept(socket).await?);
+                certificate = Some(identity.pem);
+                messages = messages_of(Either::Right(encrypted), bound, DefaultClient::new(address, true));
             }
             Some(PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::PostgresGss(_))) => {
-                socket.send(PgWireBackendMessage::GssEncResponse(GssEncResponse::Refuse)).await?;
+                messages.send(PgWireBackendMessage::GssEncResponse(GssEncResponse::Refuse)).await?;
             }
             _ => {
-                socket.set_state(PgWireConnectionState::AwaitingStartup);
-                return Ok(());
+                messages.set_state(PgWireConnectionState::AwaitingStartup);
+                return Ok((messages, certificate));
             }
         }
     }

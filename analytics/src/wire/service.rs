@@ -53,10 +53,16 @@ pub struct Handlers {
 }
 
 impl Handlers {
-    /// For a new connection.
-    pub fn new(analytics: &Arc<Analytics>, sessions: &Arc<Sessions>, login: Login, bound: Bound) -> Handlers {
+    /// For a new connection, encrypted with these certificates if there are any.
+    pub fn new(
+        analytics: &Arc<Analytics>,
+        sessions: &Arc<Sessions>,
+        login: Login,
+        certificate: Option<&[u8]>,
+        bound: Bound,
+    ) -> Handlers {
         let session = analytics.session();
-        let startup = Startup::new(login, session.clone(), sessions.clone(), bound);
+        let startup = Startup::new(login, session.clone(), sessions.clone(), certificate, bound);
         Handlers {
             service: Arc::new(Service::new(session)),
             startup: Arc::new(startup),

@@ -116,15 +116,27 @@ pub struct Startup {
 }
 
 impl Startup {
-    /// For a connection of this session.
-    pub fn new(login: Login, session: Arc<Session>, sessions: Arc<Sessions>, bound: Bound) -> Startup {
+    /// For a connection of this session, encrypted with these certificates (PEM) if there are any.
+    pub fn new(
+        login: Login,
+        session: Arc<Session>,
+        sessions: Arc<Sessions>,
+        certificate: Option<&[u8]>,
+        bound: Bound,
+    ) -> Startup {
         let keys = Arc::new(Keys { sessions, session });
         let mut parameters = DefaultServerParameterProvider::default();
         parameters.server_version = format!("{POSTGRESQL_VERSION} (Tarn {})", env!("CARGO_PKG_VERSION"));
         parameters.default_transaction_read_only = true;
         let parameters = Arc::new(parameters);
+        let mut passwords = ScramAuth::new(Arc::new(OneUser(login.clone())));
+        if let Some(certificate) = certificate {
+            // The password is bound to the connection then (SCRAM-SHA-256-PLUS), for kinds of certificates that this
+            // is defined for; with others, clients are asked for it as before.
+            let _ = passwords.configure_certificate(certificate);
+        }
         let scram = SASLAuthStartupHandler::new(parameters.clone())
-            .with_scram(ScramAuth::new(Arc::new(OneUser(login.clone()))))
+            .with_scram(passwords)
             .with_pid_secret_key_generator(keys.clone());
         Startup { login, keys, bound, parameters, scram }
     }

@@ -25,7 +25,7 @@ const NO_AOF: Home =
     Home::Inert("the log has its own files and is compacted in its own way, see log-dir and log-compaction");
 const NO_REPLICATION: Home = Home::Inert("there is no replication yet");
 const NO_CLUSTER: Home = Home::Inert("there is no cluster mode yet");
-const NO_TLS: Home = Home::Inert("there is no TLS yet");
+const NO_TLS: Home = Home::Inert("TLS is there at sql-port only, by tls-cert-file and tls-key-file");
 const NO_EVICTION: Home = Home::Inert("keys are not evicted");
 const NO_DEFRAG: Home = Home::Inert("there is no active defragmentation");
 const NO_STREAMS: Home = Home::Inert("there are no streams yet");
@@ -70,9 +70,9 @@ pub(super) static FOREIGN: &[D] = &[
     inert("min-replicas-to-write", COUNT, "0",
         only("there is no replication yet; leave it 0")).alias("min-slaves-to-write"),
     fixed("cluster-enabled", BIT, "no", only("there is no cluster mode yet; leave it 'no'")),
-    inert("tls-port", PORT, "0", only("there is no TLS yet; leave it 0 and put a TLS proxy in front")),
-    inert("tls-replication", BIT, "no", only("there is no TLS yet; leave it 'no'")),
-    inert("tls-cluster", BIT, "no", only("there is no TLS yet; leave it 'no'")),
+    inert("tls-port", PORT, "0", only("the Redis protocol has no TLS yet; leave it 0 and put a TLS proxy in front")),
+    inert("tls-replication", BIT, "no", only("there is no replication yet; leave it 'no'")),
+    inert("tls-cluster", BIT, "no", only("there is no cluster mode yet; leave it 'no'")),
     fixed("aclfile", TEXT, "", only("access control lists are not there yet; use requirepass")),
     fixed("daemonize", BIT, "no", only("the server stays in the foreground; start it with systemd, or '&'")),
     fixed("supervised", Shape::Choice(&["upstart", "systemd", "auto", "no"]), "no",
@@ -205,8 +205,6 @@ pub(super) static FOREIGN: &[D] = &[
         "ip", NO_CLUSTER),
 
     // TLS.
-    inert("tls-cert-file", TEXT, "", NO_TLS),
-    inert("tls-key-file", TEXT, "", NO_TLS),
     inert("tls-key-file-pass", TEXT, "", NO_TLS).sensitive(),
     inert("tls-client-cert-file", TEXT, "", NO_TLS),
     inert("tls-client-key-file", TEXT, "", NO_TLS),

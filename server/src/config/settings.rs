@@ -41,6 +41,10 @@ pub struct Config {
     pub metrics_port: u16,
     /// TCP port for clients of PostgreSQL's protocol; 0 for none.
     pub sql_port: u16,
+    /// PEM file of the certificate that clients of SQL are shown; empty for none.
+    pub tls_cert_file: Vec<u8>,
+    /// PEM file of its key.
+    pub tls_key_file: Vec<u8>,
     /// Threads that run queries.
     pub analytics_threads: usize,
     /// Bytes that all queries may use for sorting, grouping and joining.
@@ -193,6 +197,11 @@ impl Config {
         self.below_dir(&self.sql_export_dir)
     }
 
+    /// The files of the certificate and of its key, below `dir` if relative; `None`: none.
+    pub fn tls_paths(&self) -> [Option<PathBuf>; 2] {
+        [&self.tls_cert_file, &self.tls_key_file].map(|path| self.below_dir(path))
+    }
+
     fn below_dir(&self, path: &[u8]) -> Option<PathBuf> {
         use std::os::unix::ffi::OsStrExt;
         (!path.is_empty()).then(|| self.dir.join(Path::new(std::ffi::OsStr::from_bytes(path))))
@@ -217,6 +226,8 @@ impl Config {
             maxclients: 0,
             metrics_port: 0,
             sql_port: 0,
+            tls_cert_file: Vec::new(),
+            tls_key_file: Vec::new(),
             analytics_threads: 0,
             analytics_max_memory_bytes: 0,
             sql_export_dir: Vec::new(),

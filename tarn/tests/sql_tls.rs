@@ -1,0 +1,159 @@
+//! Encrypted connections to SQL: the real psql, and who does not keep to the protocol.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+
+use rcgen::{CertificateParams, CertifiedKey, KeyPair, PKCS_ED25519, generate_simple_self_signed};
+use running::{Folder, Running, eventually, free_port};
+
+/// What asks for encryption.
+const ASKED: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+
+/// Writes a certificate for `localhost`, which nobody but itself signed, and its key.
+fn issue(folder: &Path) {
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(folder.join("key.pem"), signing_key.serialize_pem()).unwrap();
+    std::fs::write(folder.join("certificate.pem"), cert.pem()).unwrap();
+}
+
+/// Asks for 1 by psql; what it prints, answers and errors.
+fn psql(port: u16, options: &str) -> String {
+    let place = format!("host=localhost hostaddr=127.0.0.1 port={port} user=default dbname=tarn {options}");
+    let mut command = Command::new("psql");
+    command.env("PGPASSWORD", "s3cret").env("PGCONNECT_TIMEOUT", "10");
+    let output = command.args(["-X", "-A", "-t", "-d", &place, "-c", "SELECT 1"]).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn trusting(certificate: &Path) -> String {
+    format!("sslmode=verify-full sslrootcert={}", certificate.display())
+}
+
+/// A server with a certificate, in a folder of its own.
+fn encrypting(folder: &Folder, port: u16) -> Running {
+    let [certificate, key] = ["certificate.pem", "key.pem"].map(|name| folder.path(name));
+    let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
+    let port = port.to_string();
+    Running::start(&["--sql-port", &port, "--tls-cert-file", &certificate, "--tls-key-file", &key])
+}
+
+#[test]
+fn whoever_asks_is_encrypted_and_shown_the_certificate() {
+    let (folder, port) = (Folder::new(), free_port());
+    issue(&folder.path(""));
+    let running = encrypting(&folder, port);
+    let trust = trusting(&folder.path("certificate.pem"));
+    assert_eq!(psql(port, &trust), "1\n");
+    assert_eq!(psql(port, "sslmode=disable"), "1\n");
+    running.connect().ask("CONFIG SET requirepass s3cret");
+    assert_eq!(psql(port, &trust), "1\n");
+    // The password is worth nothing on another connection.
+    assert_eq!(psql(port, &format!("{trust} channel_binding=require")), "1\n");
+    assert!(psql(port, "sslmode=disable channel_binding=require").contains("channel binding"));
+    let said = psql(port, &format!("{trust} password=wrong"));
+    assert!(said.contains("FATAL"), "{said}");
+    let stranger = Folder::new();
+    issue(&stranger.path(""));
+    let said = psql(port, &trusting(&stranger.path("certificate.pem")));
+    assert!(said.contains("certificate verify failed"), "{said}");
+}
+
+#[test]
+fn without_a_certificate_nobody_is_encrypted() {
+    let port = free_port();
+    let _running = Running::start(&["--sql-port", &port.to_string()]);
+    let said = psql(port, "sslmode=require");
+    assert!(said.contains("server does not support SSL"), "{said}");
+    assert_eq!(psql(port, "sslmode=prefer"), "1\n");
+}
+
+#[test]
+fn a_certificate_is_renewed_while_the_server_runs() {
+    let (folder, port) = (Folder::new(), free_port());
+    issue(&folder.path(""));
+    let before = folder.path("before.pem");
+    std::fs::copy(folder.path("certificate.pem"), &before).unwrap();
+    let running = encrypting(&folder, port);
+    // A file that was only begun leaves the one that was there.
+    std::fs::write(folder.path("certificate.pem"), "-----BEGIN").unwrap();
+    assert_eq!(psql(port, &trusting(&before)), "1\n");
+    eventually(|| running.folder.messages().contains("holds no certificate").then_some(()));
+    issue(&folder.path(""));
+    assert_eq!(psql(port, &trusting(&folder.path("certificate.pem"))), "1\n");
+    assert!(psql(port, &trusting(&before)).contains("certificate verify failed"));
+}
+
+#[test]
+fn a_kind_of_certificate_that_passwords_cannot_be_bound_to_serves_as_well() {
+    let (folder, port) = (Folder::new(), free_port());
+    let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+    let certificate = CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    std::fs::write(folder.path("key.pem"), key.serialize_pem()).unwrap();
+    std::fs::write(folder.path("certificate.pem"), certificate.pem()).unwrap();
+    let running = encrypting(&folder, port);
+    running.connect().ask("CONFIG SET requirepass s3cret");
+    // psql cannot compute a binding of this kind either, and asks for it unless it is told not to.
+    let trust = trusting(&folder.path("certificate.pem"));
+    assert_eq!(psql(port, &format!("{trust} channel_binding=disable")), "1\n");
+}
+
+#[test]
+fn files_that_cannot_be_used_are_refused_at_the_start() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    issue(&folder.path(""));
+    issue(&other.path(""));
+    std::fs::write(folder.path("empty.pem"), "").unwrap();
+    let locked = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIB\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    std::fs::write(folder.path("locked.pem"), locked).unwrap();
+    let [certificate, key] = ["certificate.pem", "key.pem"].map(|name| folder.path(name));
+    let foreign = other.path("key.pem");
+    for (certificate, key, word) in [
+        (&certificate, &folder.path("none.pem"), "cannot read"),
+        (&folder.path("none.pem"), &key, "cannot read"),
+        (&folder.path("empty.pem"), &key, "holds no certificate"),
+        (&key, &key, "holds no certificate"),
+        (&certificate, &folder.path("locked.pem"), "passphrase"),
+        (&certificate, &foreign, "cannot be used"),
+        (&certificate, &"".into(), "needed both"),
+        (&"".into(), &key, "needed both"),
+    ] {
+        let port = free_port().to_string();
+        let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
+        let said = folder.refusal(&[
+            "--port",
+            "0",
+            "--sql-port",
+            &port,
+            "--tls-cert-file",
+            &certificate,
+            "--tls-key-file",
+            &key,
+        ]);
+        assert!(said.contains(word) && said.contains("tls-key-file"), "{word}: {said}");
+    }
+}
+
+#[test]
+fn what_comes_before_the_encryption_that_was_asked_for_is_not_obeyed() {
+    let (folder, port) = (Folder::new(), free_port());
+    issue(&folder.path(""));
+    let _running = encrypting(&folder, port);
+    let start = b"\0\0\0\x17\0\x03\0\0user\0default\0\0";
+    for behind in [start.as_slice(), b"\x16\x03\x01\0\0", b"no handshake at all", &ASKED] {
+        let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        socket.set_read_timeout(Some(running::LIMIT)).unwrap();
+        socket.write_all(&[&ASKED, behind].concat()).unwrap();
+        let mut answer = Vec::new();
+        // It is closed, in one way or another, and not waited for.
+        let ended = socket.read_to_end(&mut answer).map_err(|error| error.kind());
+        assert!(matches!(ended, Ok(_) | Err(ErrorKind::ConnectionReset)), "{behind:?}: {ended:?}");
+        assert!(answer.len() <= 1, "{behind:?}: {answer:?}");
+    }
+    assert_eq!(psql(port, "sslmode=require"), "1\n");
+}
