@@ -57,7 +57,7 @@ fn whoever_asks_is_encrypted_and_shown_the_certificate() {
     assert_eq!(psql(port, &format!("{trust} channel_binding=require")), "1\n");
     assert!(psql(port, "sslmode=disable channel_binding=require").contains("channel binding"));
     let said = psql(port, &format!("{trust} password=wrong"));
-    assert!(said.contains("FATAL"), "{said}");
+    assert!(said.contains("FATAL:  Password authentication failed for user \"default\""), "{said}");
     let stranger = Folder::new();
     issue(&stranger.path(""));
     let said = psql(port, &trusting(&stranger.path("certificate.pem")));

@@ -12,7 +12,9 @@ use datafusion_postgres::pgwire::api::auth::{
     protocol_negotiation, save_startup_parameters_to_metadata,
 };
 use datafusion_postgres::pgwire::api::cancel::CancelHandler;
-use datafusion_postgres::pgwire::api::{ClientInfo, PgWireConnectionState, PidSecretKeyGenerator};
+use datafusion_postgres::pgwire::api::{
+    ClientInfo, METADATA_USER, PgWireConnectionState, PidSecretKeyGenerator,
+};
 use datafusion_postgres::pgwire::error::{PgWireError, PgWireResult};
 use datafusion_postgres::pgwire::messages::cancel::CancelRequest;
 use datafusion_postgres::pgwire::messages::startup::SecretKey;
@@ -131,8 +133,8 @@ impl Startup {
         let parameters = Arc::new(parameters);
         let mut passwords = ScramAuth::new(Arc::new(OneUser(login.clone())));
         if let Some(certificate) = certificate {
-            // The password is bound to the connection then (SCRAM-SHA-256-PLUS), for kinds of certificates that this
-            // is defined for; with others, clients are asked for it as before.
+            // The password is bound to the connection then (SCRAM-SHA-256-PLUS), for kinds of certificates
+            // that this is defined for; with others, clients are asked for it as before.
             let _ = passwords.configure_certificate(certificate);
         }
         let scram = SASLAuthStartupHandler::new(parameters.clone())
@@ -154,7 +156,14 @@ impl StartupHandler for Startup {
             return Err(coded("57P03", "the data are being loaded; try again in a moment"));
         }
         if (self.login)().is_some() {
-            self.scram.on_startup(client, message).await?;
+            self.scram.on_startup(client, message).await.map_err(|error| match error {
+                // The library names who is named along with the password: clients name nobody there.
+                PgWireError::InvalidPassword(_) => {
+                    let user = client.metadata().get(METADATA_USER).cloned().unwrap_or_default();
+                    PgWireError::InvalidPassword(user)
+                }
+                error => error,
+            })?;
         } else if let PgWireFrontendMessage::Startup(startup) = &message {
             protocol_negotiation(client, startup).await?;
             save_startup_parameters_to_metadata(client, startup);

@@ -59,8 +59,8 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::at_start("sql-port", int(0, 65535), "5433", field!(sql_port),
         "TCP port, on the addresses of 'bind', for SQL by clients of PostgreSQL's protocol; 0 for none"),
     Directive::at_start("tls-cert-file", Shape::Text, "", field!(tls_cert_file),
-        "certificate, as PEM, by which clients at 'sql-port' can have their connections encrypted, below dir if \
-         relative; it is read again when it changes; empty for none; the Redis protocol is not encrypted"),
+        "certificate, as PEM, by which clients at 'sql-port' can have their connections encrypted, below dir \
+         if relative; it is read again when it changes; empty for none; the Redis protocol is not encrypted"),
     Directive::at_start("tls-key-file", Shape::Text, "", field!(tls_key_file),
         "key, as PEM and without a passphrase, of the certificate of 'tls-cert-file'"),
     Directive::at_start("analytics-threads", int(1, 64), "1", field!(analytics_threads),
