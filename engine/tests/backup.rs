@@ -330,16 +330,28 @@ fn a_repair_of_the_log_leaves_what_a_backup_shares_with_it() {
     let mut disk = SimDisk::new(1, SimOptions::default());
     let base = checkpoints(&disk);
     let store = Store::open(&disk, &options).unwrap();
-    fill(&store, 8);
+    let files_in = |directory: &str| -> Vec<PathBuf> {
+        let is_file = |path: &PathBuf| {
+            path.starts_with(directory) && path.extension().is_some_and(|it| it == "tarnlog")
+        };
+        disk.paths().into_iter().filter(is_file).collect()
+    };
+    while files_in("/log0").len() < 5 || files_in("/log1").len() < 5 {
+        fill(&store, store.files().len() + 1);
+    }
+    // Files that a start has found have their end, and get a second name.
+    store.log.close().unwrap();
+    drop((store.engine, store._background));
+    let store = Store::open(&disk, &options).unwrap();
     // Compacted files claim what a repair takes back in their headers.
     store.engine.compactor().compact_files(&store.engine, &store.files()[..1]).unwrap();
     let (end, contents) = (store.log.appender().last(), contents_of(&store.engine));
     let to = PathBuf::from("/backup");
-    assert!(back_up(&store, &base, &to, Lsn::ZERO).unwrap().files_linked > 4);
+    let taken = back_up(&store, &base, &to, Lsn::ZERO).unwrap();
+    assert!(taken.files_linked > 4, "{taken:?}");
     drop((store, base));
     // Without a file in the middle, those of the other directory are cut there.
-    let lost = disk.paths().into_iter().filter(|path| path.starts_with("/log0")).nth(2).unwrap();
-    disk.remove(&lost).unwrap();
+    disk.remove(&files_in("/log0")[2]).unwrap();
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let bytes = |disk: &SimDisk| -> Vec<_> {
         disk.list(&to).unwrap().into_iter().map(|name| disk.contents(&to.join(name)).unwrap()).collect()
