@@ -210,7 +210,8 @@ fn an_older_checkpoint_than_the_log_was_compacted_under_is_refused() {
     running.server.take().unwrap().kill();
     std::fs::rename(&checkpoints, running.folder.path("newer")).unwrap();
     std::fs::rename(&older, &checkpoints).unwrap();
-    let refusal = running.folder.refusal(&EAGER);
+    let port = ["--port", &running.port.to_string()];
+    let refusal = running.folder.refusal(&[&EAGER[..], &port].concat());
     assert!(refusal.contains("move it away to use the log alone"), "{refusal}");
     // Which is whole without any.
     std::fs::remove_dir_all(&checkpoints).unwrap();

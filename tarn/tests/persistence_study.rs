@@ -48,9 +48,9 @@ fn every_model_is_loaded_and_started_from_and_not_measured_twice() {
     assert_eq!(loads.len(), 13);
     for line in &loads {
         let (model, figures) = (line["parameters"]["model"].as_str().unwrap(), &line["figures"]);
-        // A device may be slow; who does not wait for it is not.
+        // There is an end to the time for it, whatever the device and the machine.
         let loaded = figures["loaded"].as_u64().unwrap();
-        assert!(loaded == 2000 || (model == "log-immediate" && loaded > 0), "{model}: {loaded}");
+        assert!((1..=2000).contains(&loaded), "{model}: {loaded}");
         assert!(figures["ended"].is_null() && figures["errors"] == 0, "{line}");
         assert!(figures["updates"]["rate"].as_f64().unwrap() > 0.0, "{model}");
         let usage = figures["usage"].as_array().unwrap();
