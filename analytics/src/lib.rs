@@ -41,6 +41,7 @@ mod scan;
 mod search;
 mod session;
 mod settings;
+mod system;
 mod table;
 mod values;
 mod watch;

@@ -52,6 +52,7 @@ use super::keyspace::Keyspace;
 use super::query::{Owner, Queries, Query, Running};
 use super::rows::BATCH_ROWS;
 use super::search::Search;
+use super::system::System;
 use super::table::KeyTables;
 use super::watch::watched;
 
@@ -198,6 +199,9 @@ impl Analytics {
         catalog.register_schema("public", declared.clone())?;
         catalog.register_schema("keyspace", Arc::new(Keyspace(store.clone())))?;
         setup_pg_catalog(&context, DATABASE, EmptyContextProvider).map_err(|error| *error)?;
+        if let Some(system) = catalog.schema("pg_catalog") {
+            catalog.register_schema("pg_catalog", Arc::new(System(system)))?;
+        }
         super::functions::register(&context);
         context.register_udtf("infer", Arc::new(Infer(store.clone())));
         let queries = Arc::<Queries>::default();

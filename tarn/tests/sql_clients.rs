@@ -122,6 +122,28 @@ fn jdbc_reads_the_columns() {
 }
 
 #[test]
+fn jdbc_learns_types_keys_and_privileges() {
+    let (_running, port) = server();
+    let mut postgres = Postgres::connect(port);
+    for (name, is_array) in [("_text", "t"), ("text", "f")] {
+        let asked = format!(
+            "SELECT typinput = 'pg_catalog.array_in'::regproc FROM pg_catalog.pg_type WHERE typname = '{name}'"
+        );
+        assert_eq!(postgres.ask(&asked).text(), is_array, "{name}");
+    }
+    let most = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'max_index_keys'";
+    assert_eq!(postgres.ask(most).text(), "32");
+    let privileges = postgres.ask("SELECT relacl, reloptions FROM pg_class WHERE relname = 'flight'");
+    assert_eq!(privileges.rows, [[None, None]]);
+    let keys = postgres.ask(
+        "SELECT con.conname AS name, pos.n AS key FROM pg_catalog.pg_constraint con, \
+         pg_catalog.generate_series(1, 32) pos(n) WHERE con.conkey[pos.n] = 1",
+    );
+    assert_eq!(keys.code(), "", "{keys:?}");
+    assert!(keys.rows.is_empty() && keys.columns[1].0 == "key", "{keys:?}");
+}
+
+#[test]
 fn node_postgres_asks() {
     let answers = replay("node-postgres");
     assert_some_row_has(&answers, &["1", "LAX", "120.5"]);

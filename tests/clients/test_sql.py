@@ -110,6 +110,13 @@ def test_sqlalchemy_asks_by_a_table(engine):
         assert connection.execute(asked).fetchall() == [("LAX", 2, 120.5), ("SFO", 1, 300.0)]
 
 
+def test_sqlalchemy_and_pandas_learn_a_table_from_its_name(engine):
+    flight = sa.Table("flight", sa.MetaData(), autoload_with=engine)
+    assert flight.columns.keys() == ["id", "dest", "distance", "seats", "gone", "day", "at", "price"]
+    table = pandas.read_sql_table("flight", engine, index_col="id")
+    assert table.loc["1", "seats"] == 180 and len(table) == 3
+
+
 def test_pandas_reads(engine):
     frame = pandas.read_sql("SELECT dest, distance, count(*) FROM flight GROUP BY 1, 2 ORDER BY 1, 2", engine)
     assert list(frame.columns) == ["dest", "distance", "count"]

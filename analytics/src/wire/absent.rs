@@ -78,7 +78,9 @@ fn last_of(name: &ObjectName) -> String {
 fn is_of_catalog(name: &ObjectName) -> bool {
     let is_standard = name.0.first().and_then(|part| part.as_ident());
     let is_standard = is_standard.is_some_and(|ident| ident.value.eq_ignore_ascii_case("information_schema"));
-    is_standard || last_of(name).starts_with("pg_")
+    // It is a function, which stands where tables do.
+    let is_series = last_of(name) == "generate_series";
+    is_standard || is_series || last_of(name).starts_with("pg_")
 }
 
 /// Whether a query can have no rows: it joins what is always empty.
@@ -133,6 +135,7 @@ mod tests {
             "pg_catalog.pg_index t",
             "pg_class c JOIN pg_index t ON c.oid = t.indrelid",
             "pg_class c, pg_constraint t",
+            "pg_constraint t, pg_catalog.generate_series(1, 32) pos(n)",
             "(SELECT * FROM pg_class JOIN (SELECT * FROM pg_trigger) x ON true) t LEFT JOIN pg_class ON true",
         ] {
             assert_eq!(

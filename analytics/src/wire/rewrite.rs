@@ -25,10 +25,34 @@ pub fn rewrite(statement: &mut Statement) {
             **pattern = call("replace", args);
             *escape_char = None;
         }
+        function_by_name(expr);
         one_row_of_catalog(expr);
         truth_of_one_row(expr);
         ControlFlow::<()>::Continue(())
     });
+}
+
+/// `typinput = 'array_in'::regproc`: the columns of `pg_type` hold names of functions, and the library looks up
+/// the number of one.
+fn function_by_name(expr: &mut Expr) {
+    let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = expr else { return };
+    let column = match &**left {
+        Expr::Identifier(column) => Some(column),
+        Expr::CompoundIdentifier(parts) => parts.last(),
+        _ => None,
+    };
+    if !column.is_some_and(|column| column.value.starts_with("typ")) {
+        return;
+    }
+    let Expr::Subquery(query) = &**right else { return };
+    let SetExpr::Select(select) = &*query.body else { return };
+    if let Some(Expr::BinaryOp { left: asked, op: BinaryOperator::Eq, right: name }) = &select.selection
+        && asked.to_string() == "proname"
+        && let Expr::Value(name) = &**name
+        && let Some(name) = name.value.clone().into_string()
+    {
+        **right = text(name.strip_prefix("pg_catalog.").unwrap_or(&name));
+    }
 }
 
 /// `(SELECT a FROM pg_type WHERE oid = …)`: the planner wants to be told that there is one row; or there is
@@ -48,7 +72,7 @@ fn one_row_of_catalog(expr: &mut Expr) {
     else {
         return;
     };
-    if matches!(shown, Expr::CompoundIdentifier(_) | Expr::Identifier(_)) {
+    if matches!(shown, Expr::CompoundIdentifier(_) | Expr::Identifier(_) | Expr::Case { .. }) {
         let old = std::mem::replace(shown, Expr::Identifier(Ident::new("")));
         *shown = call("max", [old]);
     }

@@ -200,10 +200,12 @@ impl Durable {
         self.wake();
     }
 
-    /// Says that the log has failed or closed, or works again.
+    /// Says that the log has failed or closed, or works again. Who waits is to be woken after that.
+    ///
+    /// Whoever changes the state of the log says so here before he unlocks it: who comes between would have
+    /// the last word about a state that is not the last.
     pub(super) fn set_stop(&self, stop: Option<LogError>) {
         self.shared.ledger.lock().stop = stop;
-        self.wake();
     }
 
     /// What [`Durable::set_stop`] said last.
@@ -234,7 +236,8 @@ impl Durable {
         ledger.pending.iter().filter(|pending| matches!(pending.progress, Progress::Writing)).count()
     }
 
-    fn wake(&self) {
+    /// Wakes all who wait. REQUIRES: the log is not locked.
+    pub(super) fn wake(&self) {
         self.shared.moved.notify_all();
         for waker in self.shared.wakers.read().iter() {
             waker();

@@ -143,6 +143,7 @@ impl Drop for Log {
     fn drop(&mut self) {
         self.stop();
         self.pipeline.durable.set_stop(Some(LogError::Closed));
+        self.pipeline.durable.wake();
     }
 }
 

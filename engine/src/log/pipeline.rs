@@ -374,13 +374,14 @@ impl Pipeline {
             State::Closing => State::Closed,
             _ => return,
         };
+        self.durable.set_stop(Some(error));
         self.failures.fetch_add(1, Ordering::Relaxed);
         self.work.notify_all();
         self.chores.notify_all();
         drop(active);
         // Who waits for room shall hear the error instead.
         self.end_congestion();
-        self.durable.set_stop(Some(error));
+        self.durable.wake();
     }
 
     /// Gives a buffer back.

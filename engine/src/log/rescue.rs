@@ -140,9 +140,10 @@ impl Pipeline {
         let mut active = self.active.lock();
         if matches!(active.state, State::Failed(..)) {
             active.state = State::Running;
-            drop(active);
             self.durable.set_stop(None);
         }
+        drop(active);
+        self.durable.wake();
         self.work.notify_all();
         self.chores.notify_all();
         for Leaving { file, length, .. } in old {
