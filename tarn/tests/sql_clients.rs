@@ -126,9 +126,8 @@ fn jdbc_learns_types_keys_and_privileges() {
     let (_running, port) = server();
     let mut postgres = Postgres::connect(port);
     for (name, is_array) in [("_text", "t"), ("text", "f")] {
-        let asked = format!(
-            "SELECT typinput = 'pg_catalog.array_in'::regproc FROM pg_catalog.pg_type WHERE typname = '{name}'"
-        );
+        let asked =
+            format!("SELECT typinput = 'pg_catalog.array_in'::regproc FROM pg_type WHERE typname = '{name}'");
         assert_eq!(postgres.ask(&asked).text(), is_array, "{name}");
     }
     let most = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'max_index_keys'";

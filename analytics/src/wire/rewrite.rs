@@ -32,8 +32,8 @@ pub fn rewrite(statement: &mut Statement) {
     });
 }
 
-/// `typinput = 'array_in'::regproc`: the columns of `pg_type` hold names of functions, and the library looks up
-/// the number of one.
+/// `typinput = 'array_in'::regproc`: the columns of `pg_type` hold names of functions, and the library looks
+/// up the number of one.
 fn function_by_name(expr: &mut Expr) {
     let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = expr else { return };
     let column = match &**left {
