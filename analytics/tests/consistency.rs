@@ -16,7 +16,7 @@ use tarn_engine::record::Change;
 
 const ACCOUNTS: usize = 3_000;
 const BALANCE: i64 = 100;
-/// Sums of the run in continuous integration; `TARN_QUERIES` asks for more.
+/// Sums of the run in continuous integration; `TARN_QUERIES` asks for more, best of a release build.
 const QUERIES: usize = 120;
 
 fn key_of(account: usize) -> Vec<u8> {
