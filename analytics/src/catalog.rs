@@ -23,7 +23,7 @@ use super::session::Store;
 use super::table::KeyTable;
 
 /// The name of the file in the data directory.
-const FILE: &str = "tables.sql";
+pub const FILE: &str = "tables.sql";
 
 /// The tables, by name.
 type Tables = BTreeMap<String, Arc<KeyTable>>;

@@ -57,3 +57,6 @@ pub use search::{Request, SearchError, Tree};
 pub use session::{Analytics, AnalyticsOptions, Outcome, Session};
 pub use values::Value;
 pub use wire::{Login, Tls, TlsError, WireOptions, serve};
+
+/// The names of the files in which a data directory keeps what has been declared.
+pub const DECLARATION_FILES: [&str; 2] = [catalog::FILE, search::FILE];

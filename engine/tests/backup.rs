@@ -21,13 +21,16 @@ use tarn_engine::repair::Repair;
 use histories::*;
 
 const CHECKPOINTS: &str = "/data/checkpoints";
+/// Stands beside the log, and goes along.
+const BESIDE: &str = "/data/tables.sql";
 
 fn checkpoints(disk: &SimDisk) -> Checkpoints {
     Checkpoints::open(Arc::new(disk.clone()), Path::new(CHECKPOINTS)).unwrap()
 }
 
 fn back_up(store: &Store, base: &Checkpoints, to: &Path, since: Lsn) -> Result<Taken, BackupError> {
-    let request = Request { directory: to.to_path_buf(), since, bytes_per_second: 0 };
+    let beside = [BESIDE, "/data/never-there"].map(PathBuf::from).to_vec();
+    let request = Request { directory: to.to_path_buf(), since, beside, bytes_per_second: 0 };
     backup::take(&store.engine, base, &request, &Progress::default())
 }
 
@@ -45,6 +48,30 @@ fn contents_in(disk: &SimDisk, target: &Target) -> (Lsn, Contents) {
     let options = LogOptions::new(target.log_dirs.clone());
     let store = Store::open_on(disk, &options, Some(&base)).unwrap();
     (store.last, contents_of(&store.engine))
+}
+
+/// Has the file beside the log name the backup that is to be taken.
+fn write_beside(disk: &SimDisk, backup: &Path) {
+    let path = Path::new(BESIDE);
+    if disk.contents(path).is_some() {
+        disk.remove(path).unwrap();
+    }
+    let file = disk.create(path).unwrap();
+    file.write_all_at(text_beside(backup).as_bytes(), 0).unwrap();
+    file.sync_data().unwrap();
+    disk.sync_dir(path.parent().unwrap()).unwrap();
+}
+
+/// As long as others are not.
+fn text_beside(backup: &Path) -> String {
+    let name = backup.display().to_string();
+    let number: usize = name.rsplit('/').next().unwrap().parse().unwrap_or(0);
+    name + &" ".repeat(number % 7)
+}
+
+/// The file beside the log that a restore made.
+fn beside_in(disk: &SimDisk, data: &Path) -> Option<String> {
+    disk.contents(&data.join("tables.sql")).map(|bytes| String::from_utf8(bytes).unwrap())
 }
 
 /// A store with a history, and the backups that were taken of it.
@@ -151,6 +178,7 @@ impl World {
         let to = self.name("backup");
         let former = self.chain.last().map(|(_, end)| *end).filter(|end| *end > Lsn::ZERO);
         let former = former.filter(|_| self.rng.random_bool(0.7));
+        write_beside(&self.disk, &to);
         self.disturb(true);
         let outcome = back_up(store, base, &to, former.unwrap_or(Lsn::ZERO));
         self.tried += 1;
@@ -194,6 +222,7 @@ impl World {
                 let (last, contents) = contents_in(disk, &target);
                 assert_eq!(last, restored.end, "seed {}", self.seed);
                 assert_eq!(Some(&contents), self.history.get(&last), "seed {}, at {last}", self.seed);
+                assert_eq!(beside_in(disk, &to), Some(text_beside(path)), "seed {}", self.seed);
                 Some(last)
             }
         }
@@ -215,6 +244,11 @@ fn whatever_happens_a_directory_with_a_manifest_gives_back_the_store_of_its_end(
             let (restored, _) =
                 restore(&world.disk, &paths, &to).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             assert_eq!(restored.end, world.chain[count - 1].1);
+            assert_eq!(
+                beside_in(&world.disk, &to),
+                paths.last().map(|path| text_beside(path)),
+                "seed {seed}"
+            );
         }
         tried += world.tried;
         taken += world.taken;
@@ -232,6 +266,7 @@ fn a_restore_that_ends_anywhere_leaves_nothing_that_a_server_takes_for_all() {
         let base = checkpoints(&world.disk);
         let store = Store::open_on(&world.disk, &world.options, Some(&base)).unwrap();
         let from = PathBuf::from("/backup/whole");
+        write_beside(&world.disk, &from);
         back_up(&store, &base, &from, Lsn::ZERO).unwrap();
         drop((store, base));
         let mut rng = SmallRng::seed_from_u64(seed);
@@ -252,6 +287,7 @@ fn a_restore_that_ends_anywhere_leaves_nothing_that_a_server_takes_for_all() {
             if let Ok((restored, target)) = &outcome {
                 assert!(!is_refused, "seed {seed}, call {at}");
                 assert_eq!(contents_in(&left, target).0, restored.end);
+                assert_eq!(beside_in(&left, &to), Some(text_beside(&from)), "seed {seed}, call {at}");
                 completed += 1;
             } else if !is_refused && is_there {
                 // The last call, which was to make it known, failed: all is there.
@@ -262,6 +298,7 @@ fn a_restore_that_ends_anywhere_leaves_nothing_that_a_server_takes_for_all() {
                 });
                 target.checkpoint_dir = to.join("checkpoints");
                 assert_eq!(contents_in(&left, &target).0, restored.end, "seed {seed}, call {at}");
+                assert_eq!(beside_in(&left, &to), Some(text_beside(&from)), "seed {seed}, call {at}");
             }
             if outcome.is_ok() && !is_dead {
                 break;

@@ -5,7 +5,7 @@ use crate::shared::{Shared, Store};
 use parking_lot::Mutex;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use tarn_engine::backup::{self, BackupError, Progress, Request, Taken};
@@ -68,9 +68,15 @@ struct State {
 #[derive(Debug, Default)]
 pub struct Backups {
     state: Mutex<State>,
+    beside: OnceLock<Vec<PathBuf>>,
 }
 
 impl Backups {
+    /// Has each backup take these files of the data directory along. REQUIRES: it is called once at most.
+    pub fn take_along(&self, beside: Vec<PathBuf>) {
+        self.beside.set(beside).expect("the caller calls it once");
+    }
+
     /// Begins a backup. REQUIRES: the path is absolute.
     pub fn start(self: &Arc<Self>, server: &Shared, directory: PathBuf, since: Lsn) -> Result<(), NotBegun> {
         let has_log = |store: &&Store| store.log.load().is_some() && !log_switch::is_pending(store);
@@ -80,7 +86,8 @@ impl Backups {
             return Err(NotBegun::Busy);
         }
         let bytes_per_second = store.engine.compactor().options().bytes_per_second;
-        let request = Request { directory: directory.clone(), since, bytes_per_second };
+        let beside = self.beside.get().cloned().unwrap_or_default();
+        let request = Request { directory: directory.clone(), since, beside, bytes_per_second };
         let progress = Arc::new(Progress::default());
         let running = Running { directory, began: Instant::now(), progress: progress.clone() };
         let (backups, clock) = (self.clone(), server.clock.clone());

@@ -14,7 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often it is asked how far it has come.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
-/// Has a running server make a consistent copy of its log, and of the checkpoint under it, in a directory.
+/// Has a running server make a consistent copy of its log, of the checkpoint under it and of the tables and
+/// indexes that have been declared, in a directory.
 ///
 /// The server writes it, on its own machine: a relative DIR is below its data directory, and one outside of
 /// that is taken only from a client on the same machine. On one file system the files share their bytes with

@@ -87,8 +87,11 @@ fn serve(args: Vec<OsString>) -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let mut queries = None;
-    let served =
-        tarn_server::serve::serve_beside(loaded, |server| queries = sql.map(|sql| sql.start(server)));
+    let declarations = tarn_analytics::DECLARATION_FILES.map(|name| loaded.config.dir.join(name));
+    let served = tarn_server::serve::serve_beside(loaded, |server| {
+        server.backups.take_along(declarations.to_vec());
+        queries = sql.map(|sql| sql.start(server));
+    });
     if let Some(queries) = queries {
         // Who is in the middle of a query is not waited for.
         queries.shutdown_background();

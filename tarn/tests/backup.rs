@@ -161,6 +161,60 @@ fn a_backup_under_load_has_what_was_acknowledged_before_it_and_no_hole() {
     });
 }
 
+#[test]
+fn what_was_declared_comes_back_as_it_was_at_the_end_of_each_backup() {
+    let sql_port = running::free_port().to_string();
+    let mut running = Running::start(&["--sql-port", &sql_port]);
+    let mut client = running.connect();
+    let declare = |name: &str| {
+        format!("SQL \"CREATE EXTERNAL TABLE {name} (id TEXT, age INT) STORED AS HASH LOCATION 'user:*'\"")
+    };
+    client.ask("HSET user:1 age 41");
+    for command in [
+        &declare("people"),
+        "SQL \"CREATE INDEX by_age ON people (age)\"",
+        "FT.CREATE users SCHEMA age NUMERIC",
+    ] {
+        assert_eq!(client.ask(command), "+OK", "{command}");
+    }
+    let end = back_up(&running, "full", 0);
+    client.ask("HSET user:1 age 42");
+    for command in ["SQL \"DROP TABLE people\"", &declare("humans"), "FT.DROPINDEX users"] {
+        assert_eq!(client.ask(command), "+OK", "{command}");
+    }
+    back_up(&running, "second", end);
+    running.server.take().unwrap().terminate();
+
+    let mut found = |backups: &[&str], to: &str, commands: &[&str]| -> Vec<String> {
+        let (code, said) = restore(&running.folder, backups, to);
+        assert_eq!(code, 0, "{said}");
+        let dir = running.folder.path(to);
+        running.restart_with(&["--sql-port", &sql_port, "--dir", dir.to_str().unwrap()]);
+        let mut client = running.connect();
+        let found = commands.iter().map(|command| client.whole(command)).collect();
+        running.server.take().unwrap().terminate();
+        found
+    };
+    let (indexes, searches) = ("SQL \"SELECT indexname FROM pg_indexes\"", "FT._LIST");
+    let old = found(&["full"], "old", &["SQL \"SELECT id, age FROM people\"", indexes, searches]);
+    assert_eq!(old, ["*[*[$1 :41]]", "*[*[$by_age]]", "*[$users]"]);
+    let new = found(
+        &["full", "second"],
+        "new",
+        &["SQL \"SELECT id, age FROM humans\"", indexes, searches, "SQL \"SELECT * FROM people\""],
+    );
+    assert_eq!(new[..3], ["*[*[$1 :42]]", "*[]", "*[]"]);
+    assert!(new[3].starts_with("-42P01"), "{}", new[3]);
+
+    let path = running.folder.path("full/tables.sql");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("people", "peoble")).unwrap();
+    let (code, said) = restore(&running.folder, &["full"], "spoilt");
+    assert!(code == 1 && said.contains("tables.sql: its checksum is not what it was"), "{said}");
+    std::fs::write(&path, text).unwrap();
+    assert_eq!(restore(&running.folder, &["full"], "spoilt").0, 0, "nothing is left of what was refused");
+}
+
 /// What the writer of a test had done.
 #[derive(Debug)]
 struct Found {
@@ -256,7 +310,7 @@ fn a_set_that_is_damaged_incomplete_or_mixed_is_refused_by_name() {
     let text = std::fs::read_to_string(&manifest).unwrap();
     std::fs::write(&manifest, text.replace("directories 1", "directories 2")).unwrap();
     refused(&all, "backup.manifest: it is no manifest, or its checksum is wrong");
-    std::fs::write(&manifest, text.replace("tarn backup 1", "tarn backup 2")).unwrap();
+    std::fs::write(&manifest, text.replace("tarn backup 2", "tarn backup 3")).unwrap();
     refused(&all, "backup.manifest: its first line is not known here");
     std::fs::rename(&manifest, folder.path("third/backup.unfinished")).unwrap();
     refused(&all, "third holds no finished backup");

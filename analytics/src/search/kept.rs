@@ -14,7 +14,7 @@ use super::index::Index;
 use super::words::Words;
 
 /// The name of the file in the data directory: an array of arrays, each the words behind an `FT.CREATE`.
-const FILE: &str = "search.json";
+pub const FILE: &str = "search.json";
 /// Indexes that there may be.
 const INDEXES_MAX: usize = 1000;
 

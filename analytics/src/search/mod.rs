@@ -40,6 +40,7 @@ use crate::session::Analytics;
 use cursor::{Cursor, Cursors, Pace};
 use find::Find;
 use index::Index;
+pub use kept::FILE;
 use kept::Kept;
 use options::Common;
 use steps::Aggregate;

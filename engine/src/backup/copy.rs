@@ -52,9 +52,13 @@ pub(super) struct Mover<'m> {
 impl Mover<'_> {
     /// Copies the first `bytes` of a file to a new one, durably but for its name, and returns their checksum.
     pub(super) fn copy(&self, from: &Path, bytes: u64, to: &Path) -> Result<u32, BackupError> {
-        let source = self.disk.open_to_scan(from)?;
+        self.copy_of(&*self.disk.open_to_scan(from)?, bytes, to)
+    }
+
+    /// As [`Self::copy`], of a file that may lose its name to another one.
+    pub(super) fn copy_of(&self, source: &dyn DiskFile, bytes: u64, to: &Path) -> Result<u32, BackupError> {
         let copy = create_over(self.disk, to)?;
-        self.read(&*source, bytes, |piece, offset| {
+        self.read(source, bytes, |piece, offset| {
             copy.write_all_at(piece, offset)?;
             Ok(copy.sync_data()?)
         })

@@ -1,7 +1,7 @@
 //! What a backup has: a few lines of text, put in place in one step. `docs/format/backup.md` tells of each.
 //!
 //! ```text
-//!   tarn backup 1
+//!   tarn backup 2
 //!   log 00112233445566778899aabbccddeeff
 //!   since 0
 //!   end 120045 block 5120
@@ -9,6 +9,7 @@
 //!   directories 2
 //!   unix_ms 1763760000000
 //!   checkpoint 7 cut 100000 keys 5000 unix_ms 1763750000000 bytes 812345 crc32c 1a2b3c4d
+//!   beside tables.sql bytes 412 crc32c 1a2b3c4d
 //!   file 0 12 id 0123456789abcdef bytes 65536 compacted 0 blocks 100 140 lsns 2000 2900 crc32c 1a2b3c4d
 //!   file 1 9 id 89abcdef01234567 bytes 65112 compacted 1200 blocks 90 139 lsns 1800 2890 crc32c -
 //!   crc32c 1a2b3c4d
@@ -17,13 +18,15 @@
 use std::path::Path;
 
 use super::error::BackupError;
-use super::{MANIFEST, UNFINISHED, names_in};
+use super::{MANIFEST, RESTORING, UNFINISHED, names_in};
 use crate::checkpoint::Checkpoint;
 use crate::io::Disk;
 use crate::log::file_name;
 use crate::record::{Lsn, UnixMs};
 
-const FIRST_LINE: &str = "tarn backup 1";
+const FIRST_LINE: &str = "tarn backup 2";
+/// Of the version before, which had nothing beside the log.
+const FORMER_FIRST_LINE: &str = "tarn backup 1";
 /// More than the manifest of any log has: a line for each of a million files.
 const BYTES_MAX: u64 = 256 << 20;
 /// The name of the checkpoint.
@@ -47,8 +50,18 @@ pub(super) struct Manifest {
     pub(super) unix_ms: UnixMs,
     /// The checkpoint that a start builds on.
     pub(super) checkpoint: Option<SavedCheckpoint>,
+    /// What else the data directory had.
+    pub(super) beside: Vec<SavedBeside>,
     /// All files of the log, by directory and number.
     pub(super) files: Vec<SavedFile>,
+}
+
+/// A file of the data directory that has the same name in a backup, and is in each one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SavedBeside {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    pub(super) crc: u32,
 }
 
 /// The checkpoint of a backup.
@@ -136,14 +149,37 @@ impl SavedCheckpoint {
     }
 }
 
+impl SavedBeside {
+    fn line(&self) -> String {
+        let SavedBeside { name, bytes, crc } = self;
+        format!("beside {name} bytes {bytes} crc32c {crc:08x}\n")
+    }
+
+    fn parse(words: &mut Words<'_>) -> Option<SavedBeside> {
+        let name = words.after("beside").filter(|name| may_stand_beside(name))?.to_owned();
+        let bytes = words.number("bytes")?;
+        let crc = u32::from_str_radix(words.after("crc32c")?, 16).ok()?;
+        Some(SavedBeside { name, bytes, crc })
+    }
+}
+
+/// Whether a file of this name leads nowhere else, and is none of those that a backup or a restore makes.
+pub(super) fn may_stand_beside(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let is_own = [MANIFEST, UNFINISHED, RESTORING, CHECKPOINT].contains(&name) || name.ends_with(".tarnlog");
+    !name.is_empty() && !name.starts_with('.') && name.bytes().all(is_plain) && !is_own
+}
+
 impl Manifest {
     pub(super) fn text(&self) -> String {
-        let Manifest { log_id, since, end, sequence, base, directories, unix_ms, checkpoint, files } = self;
+        let Manifest { log_id, since, end, sequence, base, directories, unix_ms, .. } = self;
+        let Manifest { checkpoint, beside, files, .. } = self;
         let checkpoint = checkpoint.as_ref().map_or("-".to_owned(), SavedCheckpoint::line);
         let mut text = format!(
             "{FIRST_LINE}\nlog {log_id:032x}\nsince {since}\nend {end} block {sequence}\nbase {base}\n\
              directories {directories}\nunix_ms {unix_ms}\ncheckpoint {checkpoint}\n"
         );
+        beside.iter().for_each(|file| text += &file.line());
         files.iter().for_each(|file| text += &file.line());
         let crc = crc32c::crc32c(text.as_bytes());
         text + &format!("crc32c {crc:08x}\n")
@@ -157,7 +193,7 @@ impl Manifest {
             return None;
         }
         let mut lines = lines.lines();
-        (lines.next()? == FIRST_LINE).then_some(())?;
+        is_known(lines.next()?).then_some(())?;
         let mut words = || Some(Words(lines.next()?.split(' ')));
         let log_id = u128::from_str_radix(words()?.after("log")?, 16).ok()?;
         let since = Lsn(words()?.number("since")?);
@@ -171,10 +207,14 @@ impl Manifest {
             directories: words()?.number("directories")?,
             unix_ms: words()?.number("unix_ms")?,
             checkpoint: SavedCheckpoint::parse(&mut words()?, log_id)?,
+            beside: Vec::new(),
             files: Vec::new(),
         };
         while let Some(mut words) = words() {
-            manifest.files.push(SavedFile::parse(&mut words)?);
+            match SavedBeside::parse(&mut words.clone()) {
+                Some(file) => manifest.beside.push(file),
+                None => manifest.files.push(SavedFile::parse(&mut words)?),
+            }
         }
         let places = |pair: &[SavedFile]| (pair[0].stream, pair[0].number) < (pair[1].stream, pair[1].number);
         let streams = manifest.files.iter().all(|file| file.stream < manifest.directories);
@@ -197,17 +237,22 @@ impl Manifest {
             return Err(damaged("no manifest is as long"));
         }
         let bytes = super::copy::whole(&*file, len as usize)?;
-        match std::str::from_utf8(&bytes).ok().and_then(Manifest::parse) {
+        let text = std::str::from_utf8(&bytes).unwrap_or_default();
+        let first = text.lines().next().unwrap_or_default();
+        match Manifest::parse(text) {
             Some(manifest) => Ok(manifest),
-            None if bytes.starts_with(b"tarn backup ") && !bytes.starts_with(FIRST_LINE.as_bytes()) => {
-                Err(BackupError::TooNew(path))
-            }
+            None if first.starts_with("tarn backup ") && !is_known(first) => Err(BackupError::TooNew(path)),
             None => Err(damaged("it is no manifest, or its checksum is wrong")),
         }
     }
 }
 
+fn is_known(first_line: &str) -> bool {
+    [FIRST_LINE, FORMER_FIRST_LINE].contains(&first_line)
+}
+
 /// The words of a line: names, and what follows them.
+#[derive(Clone)]
 struct Words<'t>(std::str::Split<'t, char>);
 
 impl<'t> Words<'t> {
@@ -251,6 +296,7 @@ mod tests {
             directories: 2,
             unix_ms: 1_763_760_000_000,
             checkpoint: Some(SavedCheckpoint { checkpoint, bytes: 99, crc: 0x1A }),
+            beside: vec![SavedBeside { name: "tables.sql".to_owned(), bytes: 412, crc: 0x1A2B }],
             files: vec![file(0, 12, Some(0x1A2B)), file(1, 9, None)],
         }
     }
@@ -268,6 +314,30 @@ mod tests {
                 assert_eq!(Manifest::parse(&spoilt), None, "byte {at}");
                 assert_eq!(Manifest::parse(&text[..at]), None, "cut at {at}");
             }
+        }
+    }
+
+    #[test]
+    fn the_version_before_is_read_and_says_nothing_of_what_stands_beside() {
+        let manifest = Manifest { beside: Vec::new(), ..manifest() };
+        let text = manifest.text().replace(FIRST_LINE, FORMER_FIRST_LINE);
+        let lines = &text[..=text.trim_end().rfind('\n').unwrap()];
+        let text = format!("{lines}crc32c {:08x}\n", crc32c::crc32c(lines.as_bytes()));
+        assert_eq!(Manifest::parse(&text), Some(manifest));
+    }
+
+    #[test]
+    fn a_name_that_leads_elsewhere_or_is_taken_is_refused() {
+        let parsed = |name: &str| {
+            let beside = vec![SavedBeside { name: name.to_owned(), bytes: 0, crc: 0 }];
+            Manifest::parse(&Manifest { beside, ..manifest() }.text())
+        };
+        assert!(parsed("search.json").is_some());
+        for name in ["", ".", "..", "../tables.sql", "/etc/passwd", "a b", "a/b", "restore.unfinished"] {
+            assert_eq!(parsed(name), None, "{name}");
+        }
+        for name in ["backup.manifest", "backup.unfinished", "checkpoint.tarn", "0-0000000012.tarnlog"] {
+            assert_eq!(parsed(name), None, "{name}");
         }
     }
 

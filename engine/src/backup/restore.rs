@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use super::copy::{Mover, Progress};
 use super::error::BackupError;
-use super::manifest::{CHECKPOINT, Manifest, SavedFile};
+use super::manifest::{CHECKPOINT, Manifest, SavedBeside, SavedFile};
 use super::{RESTORING, make_directory, names_in, refuse_copies};
 use crate::io::{Clock, Disk, DiskResult};
 use crate::log::{Log, LogOptions, OpenError, file_name, give_identity};
@@ -108,7 +108,7 @@ impl Chain {
         let restored = self.fill(target, &mover, &sources);
         if restored.is_err() {
             // What cannot be removed is marked as not complete.
-            let _ = target.clear(disk);
+            let _ = target.clear(disk, &self.newest().beside);
         }
         restored
     }
@@ -146,7 +146,8 @@ impl Chain {
         let (disk, newest) = (mover.disk, self.newest());
         let (path, _) = self.backups.last().expect("a chain has a backup");
         let bytes = sources.iter().map(|(_, file)| file.bytes).sum::<u64>()
-            + newest.checkpoint.as_ref().map_or(0, |saved| saved.bytes);
+            + newest.checkpoint.as_ref().map_or(0, |saved| saved.bytes)
+            + newest.beside.iter().map(|saved| saved.bytes).sum::<u64>();
         mover.progress.bytes_total.store(bytes, Ordering::Relaxed);
         for directory in &target.log_dirs {
             make_directory(disk, directory)?;
@@ -163,6 +164,10 @@ impl Chain {
             disk.sync_dir(&target.checkpoint_dir)?;
             saved.checkpoint.publish(disk, &target.checkpoint_dir)?;
         }
+        for SavedBeside { name, bytes, crc } in &newest.beside {
+            copy_checked(mover, &path.join(name), *bytes, *crc, &target.directory.join(name))?;
+        }
+        disk.sync_dir(&target.directory)?;
         // Files without an identity are no log to a start: it comes last.
         for (index, directory) in target.log_dirs.iter().enumerate() {
             disk.sync_dir(directory)?;
@@ -249,7 +254,7 @@ impl Target {
     }
 
     /// Removes the files of all directories; the one that says that this is under way last.
-    fn clear(&self, disk: &dyn Disk) -> DiskResult<()> {
+    fn clear(&self, disk: &dyn Disk, beside: &[SavedBeside]) -> DiskResult<()> {
         for directory in self.log_dirs.iter().chain([&self.checkpoint_dir]) {
             let names = names_in(disk, directory)?;
             names.iter().try_for_each(|name| disk.remove(&directory.join(name)))?;
@@ -257,6 +262,11 @@ impl Target {
                 disk.sync_dir(directory)?;
             }
         }
+        let is_beside = |name: &&String| beside.iter().any(|saved| saved.name == **name);
+        for name in names_in(disk, &self.directory)?.iter().filter(is_beside) {
+            disk.remove(&self.directory.join(name))?;
+        }
+        disk.sync_dir(&self.directory)?;
         disk.remove(&self.directory.join(RESTORING))
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   directory, backup.unfinished
 //!   turn of the compactor ── checkpoint ── log durable up to its newest record ── pin ── files
-//!   turn given back ── checksums of what has a second name ── sync
+//!   turn given back ── what stands beside ── checksums of what has a second name ── sync
 //!   backup.manifest in place of backup.unfinished
 //! ```
 //!
@@ -13,13 +13,14 @@
 //! - The checkpoint comes first: it must not be newer than the log, nor older than files were compacted with.
 //! - Until the manifest has its name, the directory says that it holds nothing finished.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::copy::{Mover, Progress};
 use super::error::BackupError;
-use super::manifest::{CHECKPOINT, Manifest, SavedCheckpoint, SavedFile};
+use super::manifest::{CHECKPOINT, Manifest, SavedBeside, SavedCheckpoint, SavedFile, may_stand_beside};
 use super::{MANIFEST, UNFINISHED, make_directory, names_in, refuse_copies};
 use crate::checkpoint::Checkpoints;
 use crate::engine::Engine;
@@ -34,6 +35,10 @@ pub struct Request {
     pub directory: PathBuf,
     /// Leaves out what a backup has that ended with this record; 0 for a full one.
     pub since: Lsn,
+    /// Files of the data directory that go along, those of them that are there: each is replaced as a whole
+    /// when it changes. REQUIRES: their names are letters, digits, `.`, `_` and `-`, and none that is used
+    /// here.
+    pub beside: Vec<PathBuf>,
     /// Bytes read and written in a second at most; 0 for no limit.
     pub bytes_per_second: u64,
 }
@@ -138,6 +143,7 @@ impl Taking<'_> {
             files.push(saved(&file, crc));
         }
         drop(turn);
+        let beside = self.save_beside()?;
         let manifest = Manifest {
             log_id: pinned.log_id,
             since,
@@ -147,6 +153,7 @@ impl Taking<'_> {
             directories: pinned.directories,
             unix_ms: self.engine.clock().unix_ms(),
             checkpoint,
+            beside,
             files,
         };
         Ok(Gathered { manifest, unsummed, is_checkpoint_unsummed })
@@ -182,6 +189,25 @@ impl Taking<'_> {
         let Some((checkpoint, (bytes, crc))) = saved else { return Ok((None, false)) };
         self.taken.bytes += bytes;
         Ok((Some(SavedCheckpoint { checkpoint, bytes, crc: crc.unwrap_or(0) }), crc.is_none()))
+    }
+
+    /// Copies what stands beside the log.
+    fn save_beside(&mut self) -> Result<Vec<SavedBeside>, BackupError> {
+        let mut saved = Vec::new();
+        for path in &self.request.beside {
+            let name = path.file_name().and_then(|name| name.to_str()).filter(|name| may_stand_beside(name));
+            let name = name.expect("the caller names files that may stand beside the log").to_owned();
+            let source = match self.mover.disk.open_to_scan(path) {
+                Err(error) if error.source.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
+            let bytes = source.len()?;
+            self.mover.progress.bytes_total.fetch_add(bytes, Ordering::Relaxed);
+            let crc = self.mover.copy_of(&*source, bytes, &self.request.directory.join(&name))?;
+            self.taken.bytes += bytes;
+            saved.push(SavedBeside { name, bytes, crc });
+        }
+        Ok(saved)
     }
 
     /// Puts a file into the directory; returns its checksum, unless it has a second name there.
