@@ -9,4 +9,4 @@ cd "$(dirname "$0")"
 mkdir -p "corpus/$target" "artifacts/$target" "seeds/$target"
 cargo run --quiet --release --bin "$target" -- \
     -seed="$seed" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=4096 \
-    -print_final_stats=1 -verbosity=0 -artifact_prefix="artifacts/$target/" "corpus/$target" "seeds/$target"
+    -print_final_stats=1 -verbosity=0 -reload=0 -artifact_prefix="artifacts/$target/" "corpus/$target" "seeds/$target"

@@ -1,4 +1,12 @@
 //! The tables that have been declared, with their indexes, in memory and in a file that a start reads again.
+//!
+//! ```text
+//!   change:  turn ── file ── gate, if an index comes or goes ── publish ── count
+//!   read:    the tables as they are now; figures read the count, and no lock
+//! ```
+//!
+//! Who changes waits for the disk and for the gate. So nobody inside the gate may wait for the turn
+//! (`tarn_engine::declared`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,6 +14,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
@@ -14,7 +23,7 @@ use datafusion::logical_expr::{CreateIndex, DdlStatement, Expr, LogicalPlan};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser::ast;
-use parking_lot::Mutex;
+use tarn_engine::declared::{Declared as Whole, Turn};
 
 use super::declaration::Declaration;
 use super::error::QueryError;
@@ -32,7 +41,9 @@ type Tables = BTreeMap<String, Arc<KeyTable>>;
 pub struct Declared {
     path: Option<PathBuf>,
     store: Arc<Store>,
-    tables: Mutex<Tables>,
+    tables: Whole<Tables>,
+    /// How many there are.
+    count: AtomicUsize,
 }
 
 impl Declared {
@@ -58,7 +69,24 @@ impl Declared {
             let table = KeyTable::new(name.clone(), Arc::new(declaration), store.clone());
             tables.insert(name, Arc::new(table));
         }
-        Ok(Declared { path, store: store.clone(), tables: Mutex::new(tables) })
+        let count = AtomicUsize::new(tables.len());
+        Ok(Declared { path, store: store.clone(), tables: Whole::new(tables), count })
+    }
+
+    /// The tables as they are now.
+    fn now(&self) -> Arc<Tables> {
+        self.tables.now()
+    }
+
+    /// Shows these tables to everybody from now on.
+    fn publish(&self, turn: &Turn<'_, Tables>, tables: Tables) {
+        self.count.store(tables.len(), Ordering::Relaxed);
+        turn.publish(tables);
+    }
+
+    /// How many tables there are. Waits for nobody, so it may be asked inside the gate.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
     }
 
     /// Writes all declarations, in place of what the file held.
@@ -82,8 +110,8 @@ impl Declared {
         if statement.unique || !is_tree {
             return Err(QueryError::IndexClause);
         }
-        let mut tables = self.tables.lock();
-        let mut new = tables.clone();
+        let turn = self.tables.turn();
+        let mut new = Tables::clone(&self.now());
         let name = statement.name.clone().map(|name| name.trim_matches('"').to_owned());
         let index = match add_index(&mut new, statement.table.table(), name, &column.name) {
             Err(QueryError::IndexExists(_)) if statement.if_not_exists => return Ok(()),
@@ -94,30 +122,31 @@ impl Declared {
             self.store.drop_index(&index);
             return Err(error);
         }
-        *tables = new;
+        self.publish(&turn, new);
         Ok(())
     }
 
     /// Drops an index; `false` if there is none of this name.
     pub fn drop_index(&self, name: &str) -> Result<bool, QueryError> {
-        let mut tables = self.tables.lock();
+        let turn = self.tables.turn();
+        let tables = self.now();
         let Some(index) = all_indexes(&tables).find(|index| index.name == name).cloned() else {
             return Ok(false);
         };
-        let mut new = tables.clone();
+        let mut new = Tables::clone(&tables);
         if let Some(table) = new.get_mut(&index.table) {
             let left = table.indexes().iter().filter(|other| other.name != name).cloned().collect();
             *table = Arc::new(table.with_indexes(left));
         }
         self.write(&new)?;
-        *tables = new;
+        self.publish(&turn, new);
         self.store.drop_index(&index);
         Ok(true)
     }
 
     /// All indexes.
     pub fn indexes(&self) -> Vec<Arc<TableIndex>> {
-        all_indexes(&self.tables.lock()).cloned().collect()
+        all_indexes(&self.now()).cloned().collect()
     }
 }
 
@@ -167,7 +196,10 @@ fn index_of(statement: &Statement) -> Option<(String, String, String)> {
 pub fn read_or_nothing(path: &Path) -> Result<String, QueryError> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        // Whether there is such a directory is not asked here.
+        Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind()) => {
+            Ok(String::new())
+        }
         Err(source) => Err(QueryError::NotRead { path: path.display().to_string(), source }),
     }
 }
@@ -185,18 +217,18 @@ pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
 
 impl fmt::Debug for Declared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} tables", self.tables.lock().len())
+        write!(f, "{} tables", self.count())
     }
 }
 
 #[async_trait]
 impl SchemaProvider for Declared {
     fn table_names(&self) -> Vec<String> {
-        self.tables.lock().keys().cloned().collect()
+        self.now().keys().cloned().collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let table = self.tables.lock().get(name).cloned();
+        let table = self.now().get(name).cloned();
         Ok(table.map(|table| table as Arc<dyn TableProvider>))
     }
 
@@ -209,28 +241,29 @@ impl SchemaProvider for Declared {
         let Ok(table) = any.downcast::<KeyTable>() else {
             return exec_err!("only tables over keys are kept here");
         };
-        let mut tables = self.tables.lock();
+        let turn = self.tables.turn();
+        let tables = self.now();
         if tables.contains_key(&name) {
             return exec_err!("the table {name} already exists");
         }
-        let mut new = tables.clone();
+        let mut new = Tables::clone(&tables);
         new.insert(name, table);
         self.write(&new)?;
-        *tables = new;
+        self.publish(&turn, new);
         Ok(None)
     }
 
     fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let mut tables = self.tables.lock();
-        let mut new = tables.clone();
+        let turn = self.tables.turn();
+        let mut new = Tables::clone(&self.now());
         let Some(table) = new.remove(name) else { return Ok(None) };
         self.write(&new)?;
-        *tables = new;
+        self.publish(&turn, new);
         table.indexes().iter().for_each(|index| self.store.drop_index(index));
         Ok(Some(table))
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.tables.lock().contains_key(name)
+        self.now().contains_key(name)
     }
 }

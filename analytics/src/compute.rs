@@ -8,6 +8,7 @@
 //! They are not those that talk to clients: what is long at one thing holds up no connection, and is given up
 //! by who waits for it whether it listens or not.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::time::Duration;
@@ -90,9 +91,20 @@ pub fn step_aside() {
     tokio::task::block_in_place(|| std::thread::sleep(HANDOVER));
 }
 
+thread_local! {
+    /// Whether this thread works for queries.
+    static RUNS_APART: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread works for queries: a panic there ends its statement, and nothing else.
+pub fn runs_apart() -> bool {
+    RUNS_APART.get()
+}
+
 /// Has the calling thread give way to whoever serves Redis's clients. To be called by each thread that works
 /// for queries.
 pub fn give_way() {
+    RUNS_APART.set(true);
     // Without it queries are as fast, and clients wait longer: nothing that a query depends on.
     if let Err(error) = rustix::process::setpriority_process(None, PRIORITY) {
         tracing::debug!("queries run at the priority of all others: {error}");

@@ -74,8 +74,8 @@ impl<'a> Datum<'a> {
                 _ => Datum::read_written(&number, data_type),
             },
             Cell::Float(number) => match data_type {
-                DataType::Float64 => Some(Datum::Float(number)),
-                DataType::Float32 => Some(Datum::Float(f64::from(number as f32))),
+                DataType::Float64 => Some(Datum::real(number)),
+                DataType::Float32 => Some(Datum::real(f64::from(number as f32))),
                 // A whole number reads as one; others have no place in a column of whole numbers.
                 _ => Datum::read_written(&number, data_type),
             },
@@ -84,6 +84,12 @@ impl<'a> Datum<'a> {
                 _ => Datum::read_written(&truth, data_type),
             },
         }
+    }
+
+    /// There is one zero and one NaN, so that numbers which are equal are the same in joins and groups.
+    #[inline]
+    fn real(number: f64) -> Datum<'a> {
+        Datum::Float(if number.is_nan() { f64::NAN } else { number + 0.0 })
     }
 
     fn read_written(value: &impl ToString, data_type: &DataType) -> Option<Datum<'a>> {
@@ -105,8 +111,8 @@ impl<'a> Datum<'a> {
             DataType::Int16 => Int16Type::parse(text).map(|number| Datum::Int(i64::from(number))),
             DataType::Int32 => Int32Type::parse(text).map(|number| Datum::Int(i64::from(number))),
             DataType::Int64 => Int64Type::parse(text).map(Datum::Int),
-            DataType::Float32 => Float32Type::parse(text).map(|number| Datum::Float(f64::from(number))),
-            DataType::Float64 => Float64Type::parse(text).map(Datum::Float),
+            DataType::Float32 => Float32Type::parse(text).map(|number| Datum::real(f64::from(number))),
+            DataType::Float64 => Float64Type::parse(text).map(Datum::real),
             DataType::Decimal128(precision, scale) => {
                 decimal_of(text, *precision, *scale).map(Datum::Decimal)
             }

@@ -21,6 +21,9 @@ pub enum QueryError {
     /// There is no such table that could be read.
     #[error(transparent)]
     Declaration(#[from] DeclarationError),
+    /// What it would show is not durable.
+    #[error("what this would show is not durable: {0}")]
+    NotDurable(String),
     /// Somebody cancelled it.
     #[error("canceling statement due to user request")]
     Cancelled,
@@ -254,7 +257,7 @@ pub fn sqlstate(error: &QueryError) -> &'static str {
         QueryError::NoIndex(_) => "42704",
         QueryError::NoColumn { .. } => "42703",
         QueryError::Unreadable { .. } => "22P02",
-        QueryError::NotKept { .. } | QueryError::NotRead { .. } => "58030",
+        QueryError::NotDurable(_) | QueryError::NotKept { .. } | QueryError::NotRead { .. } => "58030",
         QueryError::Export(error) => error.sqlstate(),
         QueryError::Statements(_) => "42601",
         QueryError::TooComplex(_) => "54001",
@@ -286,6 +289,7 @@ fn code_of(error: &DataFusionError) -> &'static str {
         DataFusionError::Execution(said) => code_of_words(said).unwrap_or("22000"),
         DataFusionError::ArrowError(error, _) => match **error {
             ArrowError::DivideByZero => "22012",
+            ArrowError::CastError(ref said) if said.starts_with("Can't cast value") => "22003",
             ArrowError::CastError(_) | ArrowError::ParseError(_) => "22P02",
             ArrowError::ArithmeticOverflow(_) => "22003",
             _ => "22000",
@@ -301,6 +305,8 @@ fn code_of_words(said: &str) -> Option<&'static str> {
         Some("42P01")
     } else if has("Invalid function") || has("No function matches") || has("Failed to coerce arguments") {
         Some("42883")
+    } else if has("Scalar subquery returned more than one row") {
+        Some("21000")
     } else if has("already exists") {
         Some("42P07")
     } else {

@@ -1,7 +1,7 @@
 //! What `INFO analytics` shows.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::session::Analytics;
 use tarn_engine::VIEWS;
@@ -12,9 +12,23 @@ pub struct Connections {
     now: AtomicU64,
     accepted: AtomicU64,
     refused: AtomicU64,
+    /// Those that have come through their start.
+    started: AtomicUsize,
 }
 
 impl Connections {
+    /// Whether one more may come through its start, where `most` may.
+    pub(crate) fn has_place(&self, most: usize) -> bool {
+        self.started.load(Ordering::Relaxed) < most
+    }
+
+    /// Takes a place, for as long as what is returned is there.
+    pub(crate) fn take_place(self: &Arc<Self>, most: usize) -> Option<Place> {
+        let one_more = |started| (started < most).then_some(started + 1);
+        self.started.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Place(self.clone()))
+    }
+
     /// Counts a client as connected, for as long as what is returned is there.
     pub(crate) fn accept(self: &Arc<Self>) -> Connected {
         self.accepted.fetch_add(1, Ordering::Relaxed);
@@ -25,6 +39,15 @@ impl Connections {
     /// Counts a client that was refused.
     pub(crate) fn refuse(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The place of a client that has come through its start.
+pub(crate) struct Place(Arc<Connections>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.started.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -7,15 +7,15 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 
+use super::json;
 use super::session::POSTGRESQL_VERSION;
 use super::settings::default_of;
 
 /// What describes objects that nobody has described, or that are not there.
-const UNKNOWN: [&str; 18] = [
+const UNKNOWN: [&str; 17] = [
     "col_description",
     "inet_client_addr",
     "inet_server_addr",
-    "json_build_object",
     "obj_description",
     "pg_get_function_arguments",
     "pg_get_function_identity_arguments",
@@ -50,6 +50,7 @@ pub fn register(context: &SessionContext) {
     functions.extend(VISIBLE.iter().map(|name| Fixed::new(name, ScalarValue::from(true))));
     functions.into_iter().for_each(|function| context.register_udf(ScalarUDF::new_from_impl(function)));
     context.register_udf(ScalarUDF::new_from_impl(CurrentSetting::default()));
+    context.register_udf(ScalarUDF::new_from_impl(TypeOf(Signature::any(1, Volatility::Immutable))));
 }
 
 /// A function that answers the same whatever it is asked.
@@ -85,6 +86,50 @@ impl ScalarUDFImpl for Fixed {
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
         Ok(ColumnarValue::Scalar(self.answer.clone()))
+    }
+}
+
+/// `pg_typeof(x)`: the name of its type.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct TypeOf(Signature);
+
+impl ScalarUDFImpl for TypeOf {
+    fn name(&self) -> &str {
+        "pg_typeof"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let field = &args.arg_fields[0];
+        if let Some(document) = json::type_of(field) {
+            return Ok(ColumnarValue::Scalar(ScalarValue::from(document)));
+        }
+        let name = match field.data_type() {
+            DataType::Null => "unknown",
+            DataType::Boolean => "boolean",
+            DataType::Int8 | DataType::Int16 | DataType::UInt8 => "smallint",
+            DataType::Int32 | DataType::UInt16 => "integer",
+            DataType::Int64 | DataType::UInt32 => "bigint",
+            DataType::UInt64 | DataType::Decimal128(..) => "numeric",
+            DataType::Float32 => "real",
+            DataType::Float64 => "double precision",
+            DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => "text",
+            DataType::Binary | DataType::BinaryView | DataType::LargeBinary => "bytea",
+            DataType::Date32 => "date",
+            DataType::Timestamp(_, None) => "timestamp without time zone",
+            DataType::Timestamp(_, Some(_)) => "timestamp with time zone",
+            DataType::Time32(_) | DataType::Time64(_) => "time without time zone",
+            DataType::Interval(_) | DataType::Duration(_) => "interval",
+            other => return exec_err!("pg_typeof knows no name of {other}"),
+        };
+        Ok(ColumnarValue::Scalar(ScalarValue::from(name)))
     }
 }
 

@@ -29,7 +29,7 @@ use datafusion::logical_expr::{
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::sql::sqlparser::ast::BinaryOperator;
-use parking_lot::Mutex;
+use tarn_engine::lock::Mutex;
 
 /// Results of fewer bytes are not counted.
 const SMALL_BYTES: u64 = 64 << 10;

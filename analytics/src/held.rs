@@ -20,7 +20,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
-use parking_lot::Mutex;
+use tarn_engine::lock::Mutex;
 
 /// What is held is copied together before it is looked at.
 const COPIES: usize = 2;

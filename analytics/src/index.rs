@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::error::ArrowError;
-use tarn_engine::IndexStatus;
+use tarn_engine::declared::Wanted;
 use tarn_engine::index::{IndexRange, IndexValue, Indexed, TEXT_BYTES_MAX};
 use tarn_engine::record::Kind;
-use tarn_engine::{Engine, Entry, Index, Pointer};
+use tarn_engine::{Engine, Entry, Index, IndexError, IndexStatus, Pointer};
 
 use super::datum::Datum;
 use super::declaration::{Declaration, DeclarationError, Layout, quoted};
@@ -28,6 +28,23 @@ pub struct TableIndex {
     /// The column, by its number.
     pub column: usize,
     declaration: Arc<Declaration>,
+}
+
+impl Wanted for TableIndex {
+    type Store = Engine;
+    type Error = IndexError;
+
+    fn make(self: &Arc<Self>, engine: &Engine) -> Result<(), IndexError> {
+        engine.create_index(self.database(), &self.name, self.clone()).map(drop)
+    }
+
+    fn drop_from(&self, engine: &Engine) {
+        engine.drop_index(self.database(), &self.name);
+    }
+
+    fn is_same_as(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
 }
 
 impl TableIndex {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   plan:     scan a ── scan b                 each is registered, nothing is open
-//!   first row wanted of any:  a bit for each ── views of one cut ── each scan takes its own
+//!   first row wanted of any:  newest change durable ── a bit for each ── views of one cut
+//!                             ── durable, or soon: each scan takes its own; else given back, and again
 //!   end:      a scan that is dropped, early or at its end, gives back its bit and its versions
 //! ```
 //!
@@ -14,18 +15,23 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use parking_lot::Mutex;
-use tarn_engine::record::UnixMs;
+use tarn_engine::checkpoint::Source as _;
+use tarn_engine::lock::Mutex;
+use tarn_engine::record::{Lsn, UnixMs};
 use tarn_engine::{Engine, View, ViewOptions};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::QueryError;
+use super::session::Store;
 
 /// Views that queries may have; a few are left for checkpoints and exports.
 pub const VIEWS_MAX: usize = 60;
 /// A statement with more scans reads them through one pinned view.
 const VIEWS_OF_ONE: usize = 16;
+/// How long views stay open at first that wait for the disk. It doubles from one time to the next.
+const PATIENCE_MIN: Duration = Duration::from_millis(50);
 /// What views of queries are called in `INFO` and in errors.
 const PURPOSE: &str = "query";
 
@@ -145,6 +151,7 @@ enum State {
 /// The instant of a statement, or of a block of them.
 pub struct Instant {
     bits: Arc<Bits>,
+    store: Arc<Store>,
     holds: Arc<Holds>,
     /// Scans that a plan has, with the views that they need.
     scans: Mutex<HashMap<usize, ViewOptions>>,
@@ -155,9 +162,10 @@ pub struct Instant {
 
 impl Instant {
     /// An instant that nothing was read of yet. `pinned`: it may be read any number of times.
-    pub fn new(bits: Arc<Bits>, pinned: bool) -> Arc<Instant> {
+    pub fn new(bits: Arc<Bits>, store: Arc<Store>, pinned: bool) -> Arc<Instant> {
         Arc::new(Instant {
             bits,
+            store,
             holds: Arc::default(),
             scans: Mutex::default(),
             next_scan: AtomicUsize::new(0),
@@ -198,20 +206,40 @@ impl Instant {
         }
     }
 
-    /// Opens a view for each scan that is planned, all of one cut.
+    /// Opens views of a cut that may be shown. A disk may hang, and writers keep what a view has still to
+    /// read: so it waits for the disk without views, but for what was written just before they were opened.
     async fn open(&self, engine: &Arc<Engine>) -> Result<State, QueryError> {
+        let (mut awaited, mut patience) = (engine.newest(), PATIENCE_MIN);
+        loop {
+            self.store.until_shown(awaited).await?;
+            let (state, cut) = self.open_views(engine).await?;
+            let Some(cut) = cut else { return Ok(state) };
+            match tokio::time::timeout(patience, self.store.until_shown(cut)).await {
+                Ok(shown) => return shown.map(|()| state),
+                // Given back for now. A disk that is only slow is awaited for longer the next time.
+                Err(_) => (awaited, patience) = (cut, patience.saturating_mul(2)),
+            }
+        }
+    }
+
+    /// Opens a view for each scan that is planned, all of one cut, which is returned, too.
+    async fn open_views(&self, engine: &Arc<Engine>) -> Result<(State, Option<Lsn>), QueryError> {
         let planned: Vec<_> = self.scans.lock().iter().map(|(number, options)| (*number, *options)).collect();
         if self.pinned || planned.len() > VIEWS_OF_ONE {
             let permit = self.bits.take(1, &self.holds).await;
             let options = ViewOptions { indexed: engine.has_indexes(), ..ViewOptions::pinned(PURPOSE) };
             let held = Held::new(engine.open_view(options)?, Some(permit), &self.holds);
-            return Ok(State::Pinned { held: Arc::new(held), now: engine.now() });
+            let cut = held.view.cut();
+            return Ok((State::Pinned { held: Arc::new(held), now: engine.now() }, Some(cut)));
         }
         let mut permits = self.bits.take(planned.len(), &self.holds).await;
         let (numbers, options): (Vec<_>, Vec<_>) = planned.into_iter().unzip();
         let views = engine.open_views(&options)?.into_iter();
         let held = views.map(|view| Held::new(view, permits.split(1), &self.holds));
-        Ok(State::Open { views: numbers.into_iter().zip(held).collect(), now: engine.now() })
+        let views: HashMap<_, _> = numbers.into_iter().zip(held).collect();
+        let now = engine.now();
+        let cut = views.values().next().map(|held| held.view.cut());
+        Ok((State::Open { views, now }, cut))
     }
 }
 

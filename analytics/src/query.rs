@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use tarn_engine::END;
+use tarn_engine::lock::Mutex;
 use tokio::sync::Notify;
 
 use super::error::QueryError;

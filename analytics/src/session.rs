@@ -12,6 +12,7 @@ use datafusion::catalog::{
     CatalogProvider, MemoryCatalogProvider, Session as PlannerSession, TableProviderFactory,
 };
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -29,8 +30,11 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion_postgres::datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_postgres::datafusion_pg_catalog::setup_pg_catalog;
 use futures::StreamExt;
-use parking_lot::Mutex;
-use tarn_engine::Engine;
+use tarn_engine::checkpoint::Source;
+use tarn_engine::declared::WantedIndexes;
+use tarn_engine::lock::Mutex;
+use tarn_engine::record::Lsn;
+use tarn_engine::{Engine, IndexError};
 
 use super::activity;
 use super::by_index::ByIndex;
@@ -38,7 +42,9 @@ use super::catalog::Declared;
 use super::complexity::{check_plan, check_text};
 use super::compute::Compute;
 use super::declaration::Shape;
+use super::dialect::mended_any;
 use super::error::QueryError;
+use super::exact;
 use super::expansion::check_names_of;
 use super::export::{self, ExportFile, remove_unfinished};
 use super::extremes::Extremes;
@@ -48,10 +54,12 @@ use super::held::reserving;
 use super::index::{self, TableIndex};
 use super::infer::Infer;
 use super::instant::{Bits, Instant};
+use super::json;
 use super::keyspace::Keyspace;
 use super::query::{Owner, Queries, Query, Running};
 use super::rows::BATCH_ROWS;
 use super::search::Search;
+use super::shown::{MayShow, until_shown};
 use super::system::System;
 use super::table::KeyTables;
 use super::watch::watched;
@@ -69,15 +77,28 @@ type Find = Box<dyn Fn() -> Option<Arc<Engine>> + Send + Sync>;
 /// The store, once it is there.
 pub struct Store {
     find: OnceLock<Find>,
+    may_show: OnceLock<Box<MayShow>>,
     databases: usize,
-    /// The indexes that are wanted, and whether the store has been told of them.
-    wanted: Mutex<(Vec<Arc<TableIndex>>, bool)>,
+    wanted: WantedIndexes<TableIndex>,
 }
 
 impl Store {
     /// The store, unless it is being loaded.
     pub fn engine(&self) -> Option<Arc<Engine>> {
         self.find.get().and_then(|find| find())
+    }
+
+    /// Whether changes up to `lsn` may be shown; an error: why they are not going to be durable for now.
+    pub fn may_show(&self, lsn: Lsn) -> Result<bool, String> {
+        self.may_show.get().map_or(Ok(true), |may_show| may_show(lsn))
+    }
+
+    /// Waits until changes up to `lsn` may be shown.
+    pub async fn until_shown(&self, lsn: Lsn) -> Result<(), QueryError> {
+        match self.may_show.get() {
+            Some(may_show) => until_shown(may_show, lsn).await,
+            None => Ok(()),
+        }
     }
 
     /// Number of logical databases.
@@ -88,35 +109,20 @@ impl Store {
     /// Has an index made, or remembers it until the store is there.
     pub fn want_index(&self, index: Arc<TableIndex>) -> Result<(), QueryError> {
         self.make_indexes();
-        let mut wanted = self.wanted.lock();
-        if wanted.1
-            && let Some(engine) = self.engine()
-        {
-            engine.create_index(index.database(), &index.name.clone(), index.clone())?;
-        }
-        wanted.0.push(index);
-        Ok(())
+        Ok(self.wanted.want(index, || self.engine())?)
     }
 
     /// Drops an index.
     pub fn drop_index(&self, index: &TableIndex) {
-        let mut wanted = self.wanted.lock();
-        wanted.0.retain(|other| other.name != index.name);
-        if let Some(engine) = self.engine().filter(|_| wanted.1) {
-            engine.drop_index(index.database(), &index.name);
-        }
+        self.wanted.want_no_more(index, || self.engine());
     }
 
     /// Has the indexes made that were wanted before the store was there, if it is there now.
     pub fn make_indexes(&self) {
-        let mut wanted = self.wanted.lock();
-        let Some(engine) = self.engine().filter(|_| !wanted.1) else { return };
-        wanted.1 = true;
-        for index in &wanted.0 {
-            if let Err(error) = engine.create_index(index.database(), &index.name, index.clone()) {
-                tracing::error!("The index {} is not there: {error}", index.name);
-            }
-        }
+        let failed = |index: &TableIndex, error: IndexError| {
+            tracing::error!("The index {} is not there: {error}", index.name);
+        };
+        self.wanted.make_all(|| self.engine(), failed);
     }
 }
 
@@ -164,14 +170,22 @@ impl Analytics {
             tracing::warn!("What a crash may have left in {} stays: {error}", directory.display());
         }
         let compute = Compute::start(options.threads).map_err(QueryError::Threads)?;
-        let store =
-            Arc::new(Store { find: OnceLock::new(), databases: options.databases, wanted: Mutex::default() });
+        let store = Arc::new(Store {
+            find: OnceLock::new(),
+            may_show: OnceLock::new(),
+            databases: options.databases,
+            wanted: WantedIndexes::default(),
+        });
         let config = SessionConfig::new()
             .with_default_catalog_and_schema(DATABASE, "public")
             .with_information_schema(true)
             .with_create_default_catalog_and_schema(false)
             .with_target_partitions(options.threads.max(1))
             .with_batch_size(BATCH_ROWS)
+            // A constant such as 0.1 is a decimal, as in PostgreSQL.
+            .set_bool("datafusion.sql_parser.parse_float_as_decimal", true)
+            // Whether a column may be NULL is not said alike in all steps of a plan, which harms nothing.
+            .set_bool("datafusion.execution.skip_physical_aggregate_schema_check", true)
             // `ByIndex` does it, where few rows are wanted.
             .set_bool("datafusion.optimizer.enable_sort_pushdown", false);
         let pool = TrackConsumersPool::new(FairSpillPool::new(options.memory_bytes), CONSUMERS_NAMED);
@@ -189,7 +203,9 @@ impl Analytics {
             .with_config(config)
             .with_runtime_env(runtime)
             .with_table_factories(factories)
+            .with_analyzer_rules(exact::rules())
             .with_optimizer_rule(Arc::new(Extremes))
+            .with_physical_optimizer_rules(exact::physical_rules())
             .with_physical_optimizer_rule(Arc::new(ByIndex))
             .build();
         let context = SessionContext::new_with_state(state);
@@ -198,13 +214,15 @@ impl Analytics {
         let declared = Arc::new(Declared::read(options.directory.as_deref(), &store, &context).await?);
         catalog.register_schema("public", declared.clone())?;
         catalog.register_schema("keyspace", Arc::new(Keyspace(store.clone())))?;
+        let queries = Arc::<Queries>::default();
         setup_pg_catalog(&context, DATABASE, EmptyContextProvider).map_err(|error| *error)?;
         if let Some(system) = catalog.schema("pg_catalog") {
-            catalog.register_schema("pg_catalog", Arc::new(System(system)))?;
+            catalog.register_schema("pg_catalog", Arc::new(System(system, queries.clone())))?;
         }
         super::functions::register(&context);
+        exact::register(&context);
+        json::register(&context);
         context.register_udtf("infer", Arc::new(Infer(store.clone())));
-        let queries = Arc::<Queries>::default();
         context.register_udf(activity::cancel_backend(queries.clone()));
         Ok(Arc::new(Analytics {
             store,
@@ -224,6 +242,12 @@ impl Analytics {
     pub fn read_from(&self, find: impl Fn() -> Option<Arc<Engine>> + Send + Sync + 'static) {
         let is_first = self.store.find.set(Box::new(find)).is_ok();
         debug_assert!(is_first, "there is one store");
+    }
+
+    /// Says what may be shown, if not everything; to be called once.
+    pub fn show_by(&self, may_show: impl Fn(Lsn) -> Result<bool, String> + Send + Sync + 'static) {
+        let is_first = self.store.may_show.set(Box::new(may_show)).is_ok();
+        debug_assert!(is_first, "one decides what is shown");
     }
 
     /// Has the declared indexes made, if the store is there; it is asked for anyway when a statement comes.
@@ -261,11 +285,9 @@ impl Analytics {
         figures(self)
     }
 
-    /// How many tables are declared.
+    /// How many tables are declared. Waits for nobody.
     pub fn tables(&self) -> usize {
-        let catalog = self.state.catalog_list().catalog(DATABASE);
-        let schema = catalog.and_then(|catalog| catalog.schema("public"));
-        schema.map_or(0, |schema| schema.table_names().len())
+        self.declared.count()
     }
 
     /// Statements that wait for views.
@@ -399,6 +421,7 @@ impl Session {
         };
         let (statement, to) = export::of_statement(statement)?;
         check_names_of(&statement)?;
+        let statement = mended_any(statement)?;
         let running = self.begin_query(sql, timeout, false);
         let (session, query) = (self.clone(), running.query().clone());
         self.unless_stopped(running, async move {
@@ -416,12 +439,38 @@ impl Session {
     /// Plans a statement that is run later.
     pub(crate) async fn plan(self: &Arc<Self>, statement: Statement) -> Result<LogicalPlan, QueryError> {
         let session = self.clone();
+        let statement = mended_any(statement)?;
         let planning = async move {
             let plan = session.context.state().statement_to_plan(statement).await?;
             check_plan(&plan)?;
             Ok(plan)
         };
         self.analytics.compute.run(planning, std::future::pending()).await
+    }
+
+    /// The columns of a plan that has not been given its parameters, with the types that they will have.
+    pub(crate) fn typed(&self, plan: &LogicalPlan) -> Schema {
+        let state = self.context.state();
+        let analyzed = || -> Result<LogicalPlan, DataFusionError> {
+            let types = plan.get_parameter_types()?;
+            let number = |name: &String| name.strip_prefix('$')?.parse::<usize>().ok();
+            let last = types.keys().filter_map(number).max().unwrap_or(0);
+            let nulls = (1..=last).map(|number| match types.get(&format!("${number}")) {
+                Some(Some(data_type)) => ScalarValue::try_from(data_type),
+                _ => Ok(ScalarValue::Utf8(None)),
+            });
+            let nulls = nulls.collect::<Result<Vec<_>, _>>()?;
+            let plan = match nulls.is_empty() {
+                true => plan.clone(),
+                false => plan.clone().replace_params_with_values(&ParamValues::from(nulls))?,
+            };
+            state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})
+        };
+        // What cannot be analyzed says so when it is run.
+        match analyzed() {
+            Ok(analyzed) => analyzed.schema().as_arrow().clone(),
+            Err(_) => plan.schema().as_arrow().clone(),
+        }
     }
 
     /// Runs what has been planned.
@@ -527,12 +576,15 @@ impl Session {
 
     /// From here on all statements see the same instant, until [`Session::end`].
     pub fn begin(&self) {
+        let instant = Instant::new(self.analytics.bits.clone(), self.analytics.store.clone(), true);
+        let holds = instant.holds().clone();
         let mut block = self.block.lock();
-        if block.is_none() {
-            let instant = Instant::new(self.analytics.bits.clone(), true);
-            self.analytics.queries.begin_block(self.owner.pid, instant.holds());
-            *block = Some(instant);
+        if block.is_some() {
+            return;
         }
+        *block = Some(instant);
+        drop(block);
+        self.analytics.queries.begin_block(self.owner.pid, &holds);
     }
 
     /// Whether a block has begun.
@@ -542,7 +594,9 @@ impl Session {
 
     /// The block is over.
     pub fn end(&self) {
-        *self.block.lock() = None;
+        let ended = self.block.lock().take();
+        // It may give back the last view that read it, so not under the lock.
+        drop(ended);
         self.analytics.queries.end_block(self.owner.pid);
     }
 
@@ -550,6 +604,7 @@ impl Session {
         check_plan(&plan)?;
         self.analytics.store.make_indexes();
         let work = work_of(&plan)?;
+        let explains = matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_));
         if let LogicalPlan::Ddl(DdlStatement::CreateIndex(statement)) = &plan {
             self.analytics.declared.create_index(statement)?;
             return Ok(Outcome::nothing("CREATE INDEX"));
@@ -562,8 +617,9 @@ impl Session {
             }));
         }
         let block = self.block.lock().clone();
-        let instant =
-            block.unwrap_or_else(|| Instant::new(self.analytics.bits.clone(), work == Work::ReadsAgain));
+        let Analytics { bits, store, .. } = &*self.analytics;
+        let again = work == Work::ReadsAgain;
+        let instant = block.unwrap_or_else(|| Instant::new(bits.clone(), store.clone(), again));
         query.reads(instant.holds());
         let mut state = self.context.state();
         state.config_mut().set_extension(Arc::new(Current { instant, query: query.clone() }));
@@ -573,6 +629,10 @@ impl Session {
         let context = state.task_ctx();
         let plan = state.query_planner().create_physical_plan(&plan, &state).await?;
         let plan = reserving(watched(plan, &query)?)?;
+        if explains && let Some(engine) = store.engine() {
+            // A plan tells of the numbers of keys that it was chosen by.
+            store.until_shown(engine.newest()).await?;
+        }
         let rows = execute_stream(plan, context)?;
         Ok(Outcome { tag: "SELECT", count: None, schema: rows.schema(), rows })
     }
@@ -597,8 +657,11 @@ impl Session {
 
     /// The indexes, and how they are doing.
     pub(crate) fn show_indexes(&self) -> Result<Outcome, QueryError> {
-        let engine = self.analytics.store.engine();
-        let statuses = engine.map_or_else(Vec::new, |engine| engine.indexes());
+        let store = &self.analytics.store;
+        let engine = store.engine().map(|engine| (engine.indexes(), engine.newest()));
+        // Nobody waits for these: what tells of changes that must not be shown yet is left open.
+        let shown = engine.filter(|(_, newest)| store.may_show(*newest) == Ok(true));
+        let statuses = shown.map_or_else(Vec::new, |(statuses, _)| statuses);
         let shown = index::shown(&self.analytics.declared.indexes(), &statuses);
         Ok(Outcome::of("SHOW", shown.map_err(DataFusionError::from)?))
     }

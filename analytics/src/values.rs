@@ -2,8 +2,8 @@
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{
-    DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    DataType, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
 };
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::error::DataFusionError;
@@ -96,6 +96,11 @@ pub(crate) fn values_of(column: &ArrayRef) -> Result<Vec<Value>, QueryError> {
         DataType::UInt64 if column.as_primitive::<UInt64Type>().iter().flatten().all(|it| it >> 63 == 0) => {
             integers!(UInt64Type)
         }
+        DataType::Decimal128(_, 0)
+            if column.as_primitive::<Decimal128Type>().iter().flatten().all(is_small) =>
+        {
+            integers!(Decimal128Type)
+        }
         DataType::Float32 => doubles!(Float32Type),
         DataType::Float64 => doubles!(Float64Type),
         DataType::Boolean => {
@@ -113,6 +118,11 @@ pub(crate) fn values_of(column: &ArrayRef) -> Result<Vec<Value>, QueryError> {
             (0..column.len()).map(text).collect()
         }
     })
+}
+
+/// Whether a number is one of 64 bits.
+fn is_small(number: i128) -> bool {
+    i64::try_from(number).is_ok()
 }
 
 fn bytes_of<'a>(values: impl Iterator<Item = Option<&'a [u8]>>) -> Vec<Value> {

@@ -20,7 +20,7 @@ use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder,
 };
-use parking_lot::Mutex;
+use tarn_engine::lock::Mutex;
 
 use super::compute::step_aside;
 use super::query::Query;

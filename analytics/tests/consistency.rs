@@ -95,8 +95,8 @@ async fn no_sum_is_ever_off() {
                 0 => ask(&session, "SELECT sum(balance) FROM account").await.unwrap(),
                 // Two scans of one instant: what one has, the other has.
                 1 => {
-                    let both =
-                        "SELECT sum(a.balance), sum(b.balance) FROM account a FULL JOIN account b USING (id)";
+                    let both = "SELECT sum(a.balance), sum(b.balance) \
+                         FROM account a FULL JOIN account b ON a.id = b.id";
                     let rows = ask(&session, both).await.unwrap();
                     rows[0].split('|').map(str::to_owned).collect()
                 }
@@ -123,7 +123,7 @@ async fn no_sum_of_parts_is_ever_off() {
     let house = rich_with(2).await;
     (0..OTHERS).for_each(|other| house.set(0, &format!("other:{other}"), b"", None));
     let all = (ACCOUNTS as i64 * BALANCE).to_string();
-    let both = "SELECT sum(a.balance), sum(b.balance) FROM account a FULL JOIN account b USING (id)";
+    let both = "SELECT sum(a.balance), sum(b.balance) FROM account a FULL JOIN account b ON a.id = b.id";
     let session = house.session();
     let plan = ask(&session, &format!("EXPLAIN {both}")).await.unwrap().join("\n");
     assert_eq!(plan.matches("by=all keys in 2 parts").count(), 2, "{plan}");

@@ -3,11 +3,34 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tarn_analytics::{Analytics, AnalyticsOptions, WireOptions, serve};
+use tarn_analytics::{Analytics, AnalyticsOptions, Caller, Rules, WireOptions, serve};
+
+/// Clients may take a moment to begin.
+struct Hasty;
+
+impl Rules for Hasty {
+    fn password(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn connections_max(&self) -> usize {
+        2
+    }
+
+    fn start_patience(&self) -> Duration {
+        Duration::from_millis(200)
+    }
+
+    fn idle_patience(&self) -> Option<Duration> {
+        None
+    }
+
+    fn note_wrong_password(&self, _: SocketAddr) {}
+}
 
 /// Serves two clients at a time, who may take a moment to begin; its port.
 fn served() -> (tokio::runtime::Runtime, u16) {
@@ -22,13 +45,18 @@ fn served() -> (tokio::runtime::Runtime, u16) {
     let analytics = runtime.block_on(Analytics::open(options)).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let options = WireOptions {
-        tls: None,
-        login: Arc::new(|| None),
-        connections_max: 2,
-        start_patience: Duration::from_millis(200),
-    };
-    runtime.spawn(serve(analytics, vec![listener], options));
+    let options = WireOptions { rules: Arc::new(Hasty), tls: None, needs_encryption: false };
+    let (callers, incoming) = tokio::sync::mpsc::channel(8);
+    runtime.spawn(serve(analytics, incoming, options));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            stream.set_nonblocking(true).unwrap();
+            if callers.blocking_send(Caller { stream, refusal: None }).is_err() {
+                return;
+            }
+        }
+    });
     (runtime, port)
 }
 

@@ -169,8 +169,8 @@ impl Disk for Devices {
         self.inner.list(directory)
     }
 
-    fn create_dir_all(&self, directory: &Path) -> DiskResult<()> {
-        self.inner.create_dir_all(directory)
+    fn create_dir(&self, directory: &Path) -> DiskResult<()> {
+        self.inner.create_dir(directory)
     }
 
     fn sync_dir(&self, directory: &Path) -> DiskResult<()> {

@@ -24,15 +24,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::engine::Engine;
+use crate::lock::{RwLock, rank};
 use crate::record::{Lsn, Write};
 use crate::session::{Session, World};
-use crate::table::latch::RwLock;
 use crate::table::{Entry, Table};
 
 /// What is loaded already, for those who read while the rest is being loaded.
 pub struct Early {
     /// No tables before the beginning and after the end.
-    world: RwLock<World>,
+    world: RwLock<World, rank::Gate>,
     /// What is not newer is from a checkpoint.
     settled: AtomicU64,
     /// What is not newer is durable.
@@ -75,6 +75,7 @@ impl Early {
         let old = {
             let mut world = self.world.write();
             world.swaps.resize(tables.len(), 0);
+            world.floors.resize(tables.len(), Lsn::ZERO);
             std::mem::replace(&mut world.tables, tables.to_vec())
         };
         // Freed, if nobody else has them, where no reader waits.

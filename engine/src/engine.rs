@@ -3,14 +3,15 @@
 use crate::checkpoint::{Loaded, Source};
 use crate::compactor::Compactor;
 use crate::early::Early;
+use crate::gate::Gates;
 use crate::index::Indexes;
 use crate::indexer::{Builder, build_all};
 use crate::io::Clock;
+use crate::lock::{RwLockReadGuard, rank};
 use crate::log::{Appender, Group, LogError, Validity};
 use crate::record::{Batch, Lsn, UnixMs, Write};
 use crate::renewal::Frontier;
 use crate::session::{Exclusive, Latched, Session, World};
-use crate::table::latch::{RwLock, RwLockReadGuard};
 use crate::table::{Freed, Garbage, Readers, RemsetSize, Table};
 use crate::upheaval::Upheavals;
 use crate::view::{ForkedScan, Live, View, ViewError, ViewOptions, Views};
@@ -43,12 +44,9 @@ pub(crate) enum Discarded {
     Mark(Sender<()>),
 }
 
-#[repr(align(64))]
-struct Gate(RwLock<World>);
-
 /// The store. Threads enter by [`Engine::enter`] with a number of their own.
 pub struct Engine {
-    gates: Box<[Gate]>,
+    gates: Gates<World>,
     /// The newest `Lsn` while there is no log.
     unlogged: AtomicU64,
     /// Which records of the log have been replaced.
@@ -63,7 +61,11 @@ pub struct Engine {
     frontier: Frontier,
     expired: AtomicU64,
     pending_frees: Arc<AtomicU64>,
+    /// What was freed in the background so far.
+    freed: Arc<AtomicU64>,
     active_expire: AtomicBool,
+    /// Expired keys are left where they are for now.
+    expiry_held: AtomicBool,
     /// Milliseconds between two turns of the expirer.
     expiry_cycle_ms: AtomicU64,
 }
@@ -104,17 +106,18 @@ impl Engine {
         clock: Arc<dyn Clock>,
     ) -> (Arc<Engine>, Background) {
         let indexes = tables.iter().map(|_| Indexes::default()).collect();
-        let world = World { swaps: vec![0; tables.len()], tables, indexes, log };
+        let (swaps, floors) = (vec![0; tables.len()], vec![Lsn::ZERO; tables.len()]);
+        let world = World { swaps, floors, tables, indexes, log };
         let (builder, builds) = crossbeam_channel::unbounded();
         let (reaper, discarded) = crossbeam_channel::unbounded();
-        let pending_frees = Arc::new(AtomicU64::new(0));
+        let (pending_frees, freed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (views_reaper, views_pending) = (reaper.clone(), pending_frees.clone());
         let discard = Box::new(move |freed| {
             views_pending.fetch_add(1, Ordering::Relaxed);
             let _ = views_reaper.send(Discarded::View(freed));
         });
         let engine = Arc::new(Engine {
-            gates: (0..=workers).map(|_| Gate(RwLock::new(world.clone()))).collect(),
+            gates: Gates::new((0..=workers).map(|_| world.clone())),
             unlogged: AtomicU64::new(0),
             validity: validity.clone(),
             watches: Arc::default(),
@@ -126,7 +129,9 @@ impl Engine {
             builder: builder.clone(),
             expired: AtomicU64::new(0),
             pending_frees: pending_frees.clone(),
+            freed: freed.clone(),
             active_expire: AtomicBool::new(true),
+            expiry_held: AtomicBool::new(false),
             expiry_cycle_ms: AtomicU64::new(EXPIRY_CYCLE_MS),
         });
         let stop = Arc::new(AtomicBool::new(false));
@@ -140,7 +145,7 @@ impl Engine {
                 let stop = stop.clone();
                 move || build_all(&builds, &stop)
             }),
-            spawn("tarn-reaper", move || reap(discarded, &validity, &pending_frees)),
+            spawn("tarn-reaper", move || reap(discarded, &validity, (&pending_frees, &freed))),
             spawn("tarn-expirer", {
                 let (engine, stop) = (Arc::downgrade(&engine), stop.clone());
                 move || {
@@ -150,7 +155,7 @@ impl Engine {
                         let Some(engine) = engine.upgrade() else { return };
                         cycle = Duration::from_millis(engine.expiry_cycle_ms.load(Ordering::Relaxed));
                         engine.views.enforce_limits();
-                        if engine.active_expire.load(Ordering::Relaxed) {
+                        if engine.active_expire.load(Ordering::Relaxed) && !engine.holds_expiry() {
                             engine.expire_due(engine.clock.unix_ms());
                         }
                         engine.shrink_tables();
@@ -164,28 +169,37 @@ impl Engine {
     /// Enters the gate as worker `worker` (0, 1, …). Waits while the gate is closed. What the session commits
     /// is sent off to the disk when it ends.
     pub fn enter(&self, worker: usize) -> Session<'_> {
-        Session::new(self, self.gates[worker + 1].0.read(), true)
+        Session::new(self, self.gates.enter(worker + 1), true)
     }
 
     /// As `enter`, but what the sessions of a worker commit gathers until `end_turn`.
     ///
     /// REQUIRES: the caller calls that soon.
     pub fn enter_in_turn(&self, worker: usize) -> Session<'_> {
-        Session::new(self, self.gates[worker + 1].0.read(), false)
+        Session::new(self, self.gates.enter(worker + 1), false)
     }
 
     /// Sends off to the disk what the sessions of worker `worker` have committed.
     pub fn end_turn(&self, worker: usize) {
-        if let Some(log) = &self.gates[worker + 1].0.read().log {
+        if let Some(log) = &self.gates.enter(worker + 1).log {
             log.depart();
         }
     }
 
-    /// Waits until every worker is out and keeps them out.
+    /// Waits until every worker is out and keeps them out. While it waits for one that is slow, the others
+    /// go on.
     ///
     /// REQUIRES: the caller is not inside the gate.
     pub fn close_gate(&self) -> Exclusive<'_> {
-        Exclusive { engine: self, worlds: self.gates.iter().map(|gate| gate.0.write()).collect() }
+        Exclusive { engine: self, worlds: self.gates.close() }
+    }
+
+    /// As `close_gate`, but `None` where somebody is inside for longer: for who has something else to do, and
+    /// tries again a moment later, having `waited` for so long altogether.
+    ///
+    /// REQUIRES: the caller is not inside the gate.
+    pub fn try_close_gate(&self, waited: Duration) -> Option<Exclusive<'_>> {
+        Some(Exclusive { engine: self, worlds: self.gates.try_close(waited)? })
     }
 
     /// Keys that were deleted because they expired.
@@ -198,9 +212,24 @@ impl Engine {
         self.pending_frees.load(Ordering::Relaxed)
     }
 
+    /// Values, tables and indexes that were freed in the background so far.
+    pub fn freed(&self) -> u64 {
+        self.freed.load(Ordering::Relaxed)
+    }
+
     /// Switches the deletion of expired keys that nobody touches.
     pub fn set_active_expire(&self, on: bool) {
         self.active_expire.store(on, Ordering::Relaxed);
+    }
+
+    /// Leaves expired keys where they are for a while, or deletes them again. Nobody sees them in any case.
+    pub fn hold_expiry(&self, hold: bool) {
+        self.expiry_held.store(hold, Ordering::Relaxed);
+    }
+
+    /// Whether expired keys are left where they are.
+    pub fn holds_expiry(&self) -> bool {
+        self.expiry_held.load(Ordering::Relaxed)
     }
 
     /// Lets the expirer look for keys that are due every so often, from its next turn on.
@@ -238,6 +267,11 @@ impl Engine {
         }
     }
 
+    /// The newest change that was made without a log; for whoever is inside the gate, too.
+    pub fn newest_unlogged(&self) -> Lsn {
+        Lsn(self.unlogged.fetch_add(0, Ordering::AcqRel))
+    }
+
     /// Gives `batch` its `Lsn`s and appends it to the log if there is one. Returns the first, and the views
     /// that see what was there before. With `gathers` it is sent off by `Session`.
     pub(crate) fn append(
@@ -253,8 +287,10 @@ impl Engine {
                 group.push(write);
             }
             if gathers { log.append_to_gather(group)? } else { log.append(group)? }
-        } else {
+        } else if self.unlogged.load(Ordering::Relaxed) < Lsn::LIMIT.0 {
             Lsn(1 + self.unlogged.fetch_add(batch.len() as u64, Ordering::AcqRel))
+        } else {
+            return Err(LogError::Exhausted.into());
         };
         Ok((first, self.views.before(first, || self.last_lsn(world))))
     }
@@ -264,13 +300,13 @@ impl Engine {
     ///
     /// REQUIRES: for such a view, the caller is not inside the gate.
     pub fn open_views(&self, options: &[ViewOptions]) -> Result<Vec<View>, ViewError> {
-        let world = self.gates[BACKGROUND].0.read();
+        let world = self.gates.enter(BACKGROUND);
         let views = self.views.open(options, (&world.tables, &world.indexes), || self.last_lsn(&world))?;
         drop(world);
         if options.iter().any(|options| options.indexed) {
             // Whoever has got an `Lsn` up to the cut may still be about to apply his change. A table is read
             // under the latches that he holds; an index is not, so what he inserts must be there already.
-            self.gates.iter().for_each(|gate| drop(gate.0.write()));
+            self.gates.pass_each();
         }
         Ok(views)
     }
@@ -282,7 +318,7 @@ impl Engine {
 
     /// A database as it is at each moment, without an instant.
     pub fn live(&self, db: u8) -> Live {
-        let world = self.gates[BACKGROUND].0.read();
+        let world = self.gates.enter(BACKGROUND);
         Live::new(db, world.tables[usize::from(db)].clone(), world.indexes[usize::from(db)].clone())
     }
 
@@ -337,8 +373,8 @@ impl Engine {
         early.begin(&self.background().tables, Lsn(u64::MAX));
     }
 
-    pub(crate) fn background(&self) -> RwLockReadGuard<'_, World> {
-        self.gates[BACKGROUND].0.read()
+    pub(crate) fn background(&self) -> RwLockReadGuard<'_, World, rank::Gate> {
+        self.gates.enter(BACKGROUND)
     }
 
     /// Logs all changes from now on; `false`, and nothing has changed, if one is newer already than where the
@@ -368,12 +404,14 @@ impl Engine {
     }
 
     /// The newest record such that whatever was replaced up to there is marked; waits for that, as long as
-    /// `goes_on` says so.
+    /// `goes_on` says so. It holds nobody up.
+    ///
+    /// REQUIRES: the caller is not inside the gate.
     pub(crate) fn settle_discarded(&self, goes_on: impl Fn() -> bool) -> Option<Lsn> {
-        let newest = {
-            let exclusive = self.close_gate();
-            self.last_lsn(&exclusive.worlds[BACKGROUND])
-        };
+        let newest = self.last_lsn(&self.background());
+        // Whoever has numbered a record up to there is inside now, or was. When he has left, he has applied
+        // it, and handed on what it replaced.
+        self.gates.pass_each();
         let (sender, done) = crossbeam_channel::bounded(1);
         self.discard(Discarded::Mark(sender));
         loop {
@@ -385,10 +423,15 @@ impl Engine {
         }
     }
 
-    /// Hands large values to the reaper.
+    /// Hands large values to the reaper; whoever meets a full queue frees his own.
     pub(crate) fn discard_values(&self, garbage: Vec<Garbage>) {
         for value in garbage {
-            self.discard(Discarded::Value(value));
+            if self.pending_frees() >= PENDING_FREES_MAX {
+                value.for_each_lsn(&mut |lsn| self.validity.invalidate(&[lsn]));
+                self.freed.fetch_add(1, Ordering::Relaxed);
+            } else {
+                self.discard(Discarded::Value(value));
+            }
         }
     }
 
@@ -409,12 +452,12 @@ impl Engine {
     /// Deletes the keys that are due at `now`, one segment at a time. Stops early if the log refuses writes.
     pub fn expire_due(&self, now: UnixMs) {
         let mut group = Group::default();
-        let databases = self.gates[BACKGROUND].0.read().tables.len();
+        let databases = self.gates.enter(BACKGROUND).tables.len();
         for db in 0..databases {
             let mut from = 0;
             loop {
                 // The gate is left after each segment, so that closing it waits for one segment at most.
-                let world = self.gates[BACKGROUND].0.read();
+                let world = self.gates.enter(BACKGROUND);
                 let Some(index) = world.tables[db].next_due(from, now) else { break };
                 from = index + 1;
                 if self.expire_segment(&world, db as u8, index, now, &mut group).is_err() {
@@ -426,11 +469,11 @@ impl Engine {
 
     /// Gives back segments of tables that have lost most of their keys, some hundreds at most.
     pub fn shrink_tables(&self) {
-        let databases = self.gates[BACKGROUND].0.read().tables.len();
+        let databases = self.gates.enter(BACKGROUND).tables.len();
         for db in 0..databases {
             for _ in 0..SHRINKS_AT_ONCE {
                 // The gate is left again and again, so that closing it waits for a few segments at most.
-                let world = self.gates[BACKGROUND].0.read();
+                let world = self.gates.enter(BACKGROUND);
                 if !world.tables[db].is_sparse() {
                     break;
                 }
@@ -478,11 +521,11 @@ impl Source for Engine {
     }
 
     fn newest(&self) -> Lsn {
-        self.last_lsn(&self.gates[BACKGROUND].0.read())
+        self.last_lsn(&self.gates.enter(BACKGROUND))
     }
 
     fn settle(&self, cut: Lsn) -> Result<Option<u128>, LogError> {
-        let log = self.gates[BACKGROUND].0.read().log.clone();
+        let log = self.gates.enter(BACKGROUND).log.clone();
         let Some(log) = log else { return Ok(None) };
         log.sync_up_to(cut)?;
         Ok(Some(log.log_id()))
@@ -493,6 +536,8 @@ impl Source for Engine {
     }
 }
 
+/// So many wait to be freed in the background at most, but for databases, indexes and what views leave.
+const PENDING_FREES_MAX: u64 = 1 << 14;
 /// How often in one turn the expirer makes a table smaller.
 const SHRINKS_AT_ONCE: usize = 64;
 
@@ -509,8 +554,9 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 
 /// Frees large values and flushed tables until the engine is gone. Others may hold a table for the rest of a
 /// command; whoever lets go last frees it.
-fn reap(discarded: Receiver<Discarded>, validity: &Validity, pending: &AtomicU64) {
+fn reap(discarded: Receiver<Discarded>, validity: &Validity, (pending, freed): (&AtomicU64, &AtomicU64)) {
     for item in discarded {
+        let is_mark = matches!(item, Discarded::Mark(_));
         match &item {
             Discarded::Value(garbage) => garbage.for_each_lsn(&mut |lsn| validity.invalidate(&[lsn])),
             // Who waits may have given up.
@@ -518,6 +564,7 @@ fn reap(discarded: Receiver<Discarded>, validity: &Validity, pending: &AtomicU64
             Discarded::Table(_) | Discarded::Indexes(_) | Discarded::View(_) => {}
         }
         drop(item);
+        freed.fetch_add(u64::from(!is_mark), Ordering::Relaxed);
         pending.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -536,5 +583,49 @@ impl Drop for Background {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(all(test, not(any(shuttle, loom))))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::io::ManualClock;
+
+    #[test]
+    fn no_more_values_wait_to_be_freed_than_may_and_who_meets_a_full_queue_frees_his_own() {
+        let (engine, _background) = Engine::unlogged(1, 1, Arc::new(ManualClock::new(0)));
+        // The reaper stands still until somebody takes this.
+        let (sender, done) = crossbeam_channel::bounded(0);
+        engine.discard(Discarded::Mark(sender));
+        for _ in 0..PENDING_FREES_MAX + 1000 {
+            engine.discard_values(vec![Garbage::cut(Vec::new())]);
+        }
+        assert_eq!((engine.pending_frees(), engine.freed()), (PENDING_FREES_MAX, 1001));
+        done.recv().unwrap();
+        engine.settle_discarded(|| true).unwrap();
+        assert_eq!(engine.freed(), PENDING_FREES_MAX + 1000);
+    }
+
+    #[test]
+    fn a_compaction_waits_for_a_slow_worker_and_holds_nobody_else() {
+        let limit = Duration::from_secs(30);
+        let (engine, _background) = Engine::unlogged(1, 2, Arc::new(ManualClock::new(0)));
+        let slow = engine.enter(1);
+        std::thread::scope(|scope| {
+            let settling = scope.spawn(|| engine.settle_discarded(|| true));
+            for _ in 0..30_000 {
+                if engine.gates.is_waited_for(2) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let is_waited_for = engine.gates.is_waited_for(2);
+            let others_enter = engine.gates.lets_in(0, limit) && engine.gates.lets_in(1, limit);
+            let ended = settling.is_finished();
+            drop(slow);
+            assert_eq!(settling.join().unwrap(), Some(Lsn::ZERO));
+            assert!(is_waited_for && others_enter && !ended);
+        });
     }
 }

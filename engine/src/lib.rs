@@ -8,7 +8,7 @@
 //!   Engine::enter ──> Session::latch ──> Latched::get … ──> Latched::commit ──> Latched::release
 //! ```
 //!
-//! Floors, from the ground up: `record`, `upheaval`, `io`, `value`, `table`, `log`, `index`, `view`,
+//! Floors, from the ground up: `lock`, `record`, `upheaval`, `io`, `value`, `table`, `log`, `index`, `view`,
 //! `checkpoint`,
 //! `overlay` and `watch`, then `session`, `recovery`, `compactor` and `engine`, where they meet.
 
@@ -18,17 +18,21 @@
 pub mod backup;
 pub mod checkpoint;
 pub mod compactor;
+pub mod declared;
 pub mod early;
 pub mod engine;
+mod gate;
 pub mod index;
 mod indexer;
 pub mod io;
+pub mod lock;
 pub mod log;
 mod overlay;
 pub mod record;
 pub mod recovery;
 pub mod renewal;
 pub mod repair;
+pub mod scrub;
 pub mod session;
 pub mod table;
 mod upheaval;
@@ -45,3 +49,8 @@ pub use log::{
 pub use table::{END, Entry, KeyHash, ScanBudget, VIEWS, Visitor};
 pub use view::{View, ViewOptions};
 pub use watch::Watch;
+
+/// Whether a source file, as a panic names it, is one of the engine's.
+pub fn is_its_source(file: &str) -> bool {
+    file!().strip_suffix("lib.rs").is_some_and(|folder| file.starts_with(folder))
+}

@@ -15,6 +15,13 @@ impl Lsn {
     /// The `Lsn` before the first record.
     pub const ZERO: Lsn = Lsn(0);
 
+    /// All are below this: tables keep them in 48 bits.
+    pub(crate) const END: Lsn = Lsn(1 << 48);
+
+    /// A change that would be numbered beyond this is refused. That is far enough before the end for whatever
+    /// begins behind the newest record to have room.
+    pub const LIMIT: Lsn = Lsn((1 << 48) - (1 << 34));
+
     /// The `Lsn` `count` records later.
     pub const fn after(self, count: u64) -> Lsn {
         Lsn(self.0 + count)
@@ -43,9 +50,9 @@ pub const DATABASES_MAX: usize = 256;
 pub const BYTES_MAX: usize = 512 << 20;
 
 /// Most elements of a list that is said anew in parts: a replay makes room for them when it begins.
-pub const RENEWED_LENGTH_MAX: u64 = if cfg!(test) { 1 << 12 } else { 1 << 26 };
+pub const RENEWED_LENGTH_MAX: u64 = 1 << 26;
 /// Most bytes of such a string.
-const RENEWED_BYTES_MAX: u64 = if cfg!(test) { 1 << 13 } else { BYTES_MAX as u64 };
+const RENEWED_BYTES_MAX: u64 = BYTES_MAX as u64;
 
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

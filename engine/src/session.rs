@@ -11,14 +11,17 @@
 
 use crate::engine::{CommitError, Engine};
 use crate::index::{self, Indexes};
+use crate::lock::{RwLockReadGuard, RwLockWriteGuard, rank};
 use crate::log::{Appender, Group};
 use crate::overlay::Overlay;
 use crate::record::{Batch, Change, Lsn, UnixMs, Write};
-use crate::table::latch::{RwLockReadGuard, RwLockWriteGuard};
+use crate::table::latch::{ReadLatch, WriteLatch};
 use crate::table::{Entry, KeyHash, Readers, Retired, Segment, Table};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+#[cfg(debug_assertions)]
+use std::collections::HashSet;
 use std::sync::Arc;
 
 mod databases;
@@ -34,6 +37,8 @@ pub struct World {
     pub(crate) indexes: Vec<Indexes>,
     /// How often each logical database has changed places with another.
     pub(crate) swaps: Vec<u64>,
+    /// The newest flush or swap of each logical database: every look at it reveals that.
+    pub(crate) floors: Vec<Lsn>,
     /// Where commits go; `None` while nothing is logged.
     pub(crate) log: Option<Appender>,
 }
@@ -59,14 +64,18 @@ impl Outdated {
 /// A worker inside the gate.
 pub struct Session<'e> {
     engine: &'e Engine,
-    world: RwLockReadGuard<'e, World>,
+    world: RwLockReadGuard<'e, World, rank::Gate>,
     outdated: Outdated,
     /// Whether what it commits is sent off at its end.
     departs: bool,
 }
 
 impl<'e> Session<'e> {
-    pub(crate) fn new(engine: &'e Engine, world: RwLockReadGuard<'e, World>, departs: bool) -> Session<'e> {
+    pub(crate) fn new(
+        engine: &'e Engine,
+        world: RwLockReadGuard<'e, World, rank::Gate>,
+        departs: bool,
+    ) -> Session<'e> {
         Session { engine, world, outdated: Outdated::default(), departs }
     }
 }
@@ -83,7 +92,7 @@ impl Drop for Session<'_> {
 /// A thread that has the store for itself.
 pub struct Exclusive<'e> {
     pub(crate) engine: &'e Engine,
-    pub(crate) worlds: Vec<RwLockWriteGuard<'e, World>>,
+    pub(crate) worlds: Vec<RwLockWriteGuard<'e, World, rank::Gate>>,
 }
 
 /// Whether latched keys are only looked at.
@@ -96,8 +105,8 @@ pub enum Access {
 }
 
 enum Latch<'s> {
-    Read(RwLockReadGuard<'s, Segment>),
-    Write(RwLockWriteGuard<'s, Segment>),
+    Read(ReadLatch<'s>),
+    Write(WriteLatch<'s>),
 }
 
 impl Latch<'_> {
@@ -157,6 +166,10 @@ pub struct Latched<'s> {
     outdated: Option<&'s Outdated>,
     /// What the transaction that runs has changed so far.
     overlay: Option<Box<Overlay>>,
+    /// The keys that the segments were latched for, where builds check it: a segment has many keys, so most
+    /// that a command forgets to declare would be found there. `None`: a segment was latched for itself.
+    #[cfg(debug_assertions)]
+    declared: Option<HashSet<(u8, u64)>>,
 }
 
 impl World {
@@ -167,16 +180,22 @@ impl World {
         access: Access,
         now: UnixMs,
     ) -> Latched<'s> {
+        let floor = match keys {
+            [(db, _)] => self.floors[*db as usize],
+            _ => keys.iter().map(|(db, _)| self.floors[*db as usize]).max().unwrap_or(Lsn::ZERO),
+        };
         let mut latched = Latched {
             engine,
             world: self,
             held: Holding::None,
             now,
-            seen: Cell::new(Lsn::ZERO),
+            seen: Cell::new(floor),
             met_expired: Cell::new(false),
             lookups: Cell::default(),
             outdated: None,
             overlay: None,
+            #[cfg(debug_assertions)]
+            declared: Some(keys.iter().map(|(db, hash)| (*db, hash.0)).collect()),
         };
         match keys {
             [] => {}
@@ -255,11 +274,11 @@ impl<'e> Exclusive<'e> {
             match &run[0] {
                 Write::Flush { db } => {
                     self.engine.validity().note_upheaval(lsn, &run[0]);
-                    self.flush(*db);
+                    self.flush(*db, lsn);
                 }
                 Write::Swap { a, b } => {
                     self.engine.validity().note_upheaval(lsn, &run[0]);
-                    self.swap(*a, *b);
+                    self.swap(*a, *b, lsn);
                 }
                 Write::Key { .. } => self.apply(run, lsn, readers),
             }
@@ -280,7 +299,7 @@ impl<'e> Exclusive<'e> {
         latched.release();
     }
 
-    fn swap(&mut self, a: u8, b: u8) {
+    fn swap(&mut self, a: u8, b: u8, lsn: Lsn) {
         let (tables, now) = (&self.worlds[0].tables, self.engine.now());
         self.engine.watches().mark_those(|db, key| {
             let other = if db == a { b } else { a };
@@ -295,13 +314,15 @@ impl<'e> Exclusive<'e> {
             world.tables.swap(a as usize, b as usize);
             world.swaps[a as usize] += 1;
             world.swaps[b as usize] += 1;
+            world.floors[a as usize] = lsn;
+            world.floors[b as usize] = lsn;
         }
         if a != b {
             [a, b].into_iter().for_each(|db| self.rebuild_indexes(db));
         }
     }
 
-    fn flush(&mut self, db: Option<u8>) {
+    fn flush(&mut self, db: Option<u8>, lsn: Lsn) {
         let all = 0..self.worlds[0].tables.len();
         let which = db.map_or(all, |db| db as usize..db as usize + 1);
         for index in which {
@@ -309,6 +330,7 @@ impl<'e> Exclusive<'e> {
             let mut old = None;
             for world in &mut self.worlds {
                 old = Some(std::mem::replace(&mut world.tables[index], fresh.clone()));
+                world.floors[index] = lsn;
             }
             if let Some(table) = old {
                 self.engine.discard_table(table);
@@ -346,6 +368,16 @@ impl<'s> Latched<'s> {
         }
     }
 
+    /// Whether a key is among those that were latched, as far as this build knows them.
+    fn declares(&self, db: u8, hash: KeyHash) -> bool {
+        #[cfg(debug_assertions)]
+        if let Some(declared) = &self.declared {
+            return declared.contains(&(db, hash.0));
+        }
+        let _ = (db, hash);
+        true
+    }
+
     /// Number of logical databases.
     pub fn databases(&self) -> usize {
         self.world.tables.len()
@@ -353,7 +385,12 @@ impl<'s> Latched<'s> {
 
     /// Says that the command looked at many keys.
     pub fn see_all(&self) {
-        self.see(self.engine.last_lsn(self.world));
+        self.see(self.newest());
+    }
+
+    /// The newest change of the store.
+    pub fn newest(&self) -> Lsn {
+        self.engine.last_lsn(self.world)
     }
 
     /// The store.
@@ -372,9 +409,9 @@ impl<'s> Latched<'s> {
     }
 
     /// Whether a key was looked for that is expired and still takes room: readers leave that to somebody who
-    /// may write.
+    /// may write. `false` while such keys are left where they are.
     pub fn met_expired(&self) -> bool {
-        self.met_expired.get()
+        self.met_expired.get() && !self.engine().holds_expiry()
     }
 
     /// Says that the command looked at more than its latched keys.
@@ -402,6 +439,7 @@ impl<'s> Latched<'s> {
             return shadow.entry();
         }
         let position = self.position(db, hash).expect("a command looks only at keys that it declared");
+        debug_assert!(self.declares(db, hash), "a command looks at a key that it has not declared");
         let segment = self.held.as_slice()[position].latch.segment();
         let (found, missed) = self.lookups.get();
         match segment.find(hash, key) {
@@ -410,9 +448,11 @@ impl<'s> Latched<'s> {
                 self.see(entry.lsn());
                 Some(entry)
             }
-            Some(_) => {
+            Some(entry) => {
                 self.met_expired.set(true);
                 self.lookups.set((found, missed + 1));
+                // That its time is over follows from its newest record.
+                self.see(entry.lsn());
                 None
             }
             None => {
@@ -443,9 +483,9 @@ impl<'s> Latched<'s> {
             }
         }
         self.with_segment(below, hash, |segment| {
-            let entry = segment.find(hash, key).filter(|entry| !entry.is_expired(self.now));
-            self.see(entry.map_or(segment.removed(), Entry::lsn));
-            look(entry)
+            let entry = segment.find(hash, key);
+            self.see(entry.map_or(segment.removed(), Entry::lsn).max(self.world.floors[below as usize]));
+            look(entry.filter(|entry| !entry.is_expired(self.now)))
         })
     }
 
@@ -494,6 +534,7 @@ impl<'s> Latched<'s> {
             };
             let hash = KeyHash::of(key);
             let position = self.position(*db, hash).expect("a command changes only keys that it declared");
+            debug_assert!(self.declares(*db, hash), "a command changes a key that it has not declared");
             let held = &mut self.held.as_mut_slice()[position];
             let Latch::Write(segment) = &mut held.latch else {
                 panic!("a command that writes latches for writing");
@@ -561,6 +602,8 @@ impl<'s> Latched<'s> {
             lookups: Cell::default(),
             outdated: None,
             overlay: None,
+            #[cfg(debug_assertions)]
+            declared: None,
         }
     }
 

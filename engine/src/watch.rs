@@ -15,9 +15,9 @@
 //! that change places do so behind the closed gate: what was there counts as changed (`World::swaps`), and
 //! what was missing if there is such a key now.
 
+use crate::lock::Mutex;
 use crate::record::Lsn;
 use crate::table::KeyHash;
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

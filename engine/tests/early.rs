@@ -327,8 +327,8 @@ fn read_all(disk: &SimDisk, options: &LogOptions, threads: usize) -> BTreeSet<(u
 #[test]
 fn whatever_was_compacted_what_is_told_is_what_the_key_once_was() {
     let (mut compactions, mut told, mut collections) = (0, 0, 0);
-    let seeds = seeds() / 4;
-    for seed in first_seed()..first_seed() + seeds {
+    let seeds = seed_count() / 4;
+    for seed in tarn_engine::io::seeds(seeds) {
         let mut rng = SmallRng::seed_from_u64(seed);
         let options = options(&mut rng);
         let mut disk = SimDisk::new(seed, SimOptions::default());

@@ -93,8 +93,8 @@ impl Disk for GatedDisk {
         self.0.list(directory)
     }
 
-    fn create_dir_all(&self, directory: &Path) -> DiskResult<()> {
-        self.0.create_dir_all(directory)
+    fn create_dir(&self, directory: &Path) -> DiskResult<()> {
+        self.0.create_dir(directory)
     }
 
     fn sync_dir(&self, directory: &Path) -> DiskResult<()> {

@@ -23,12 +23,8 @@ use tarn_engine::{ScanBudget, recovery::Opened};
 
 const NOW: u64 = 1_000;
 /// How many random histories are tried, unless `TARN_SEEDS` says so.
-const SEEDS: u64 = 150;
-
-fn seeds() -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let first = number("TARN_FIRST_SEED").unwrap_or(0);
-    first..first + number("TARN_SEEDS").unwrap_or(SEEDS)
+fn seed_count() -> u64 {
+    tarn_engine::io::seed_count(150)
 }
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -121,7 +117,7 @@ impl Store {
 #[test]
 fn whenever_the_log_is_switched_a_start_finds_a_state_that_was() {
     let mut switched = 0;
-    for seed in seeds() {
+    for seed in tarn_engine::io::seeds(seed_count()) {
         let mut rng = SmallRng::seed_from_u64(seed);
         let directories = (0..rng.random_range(1..4)).map(|number| format!("/log{number}").into()).collect();
         let mut options = LogOptions::new(directories);
@@ -202,7 +198,7 @@ fn whenever_the_log_is_switched_a_start_finds_a_state_that_was() {
             disk = left;
         }
     }
-    assert!(switched > seeds().count() / 2, "{switched} switches");
+    assert!(switched > seed_count() as usize / 2, "{switched} switches");
 }
 
 #[test]

@@ -86,7 +86,7 @@ struct Odds {
 /// Random histories.
 fn play(Odds { saves, crashes, moves_away }: Odds) -> Done {
     let mut done = Done::default();
-    for seed in first_seed()..first_seed() + seeds() {
+    for seed in tarn_engine::io::seeds(seed_count()) {
         let mut rng = SmallRng::seed_from_u64(seed);
         let options = options(&mut rng);
         let rewrites = saves > 0.0 && moves_away == 0.0 && rng.random_bool(0.3);
@@ -179,20 +179,20 @@ fn play(Odds { saves, crashes, moves_away }: Odds) -> Done {
 fn whatever_is_renewed_in_pieces_the_store_comes_back_as_it_was() {
     let done = play(Odds { crashes: 0.5, ..Odds::default() });
     let enough = [done.renewals / 10, done.parts / 10, done.given_up, done.cut_short, done.compactions];
-    assert!(enough.iter().all(|count| *count > seeds() / 2), "{done:?}");
+    assert!(enough.iter().all(|count| *count > seed_count() / 2), "{done:?}");
 }
 
 #[test]
 fn checkpoints_may_be_taken_within_a_renewal() {
     let done = play(Odds { saves: 0.03, crashes: 0.3, ..Odds::default() });
-    assert!(done.renewals > 5 * seeds() && done.checkpoints > seeds(), "{done:?}");
+    assert!(done.renewals > 5 * seed_count() && done.checkpoints > seed_count(), "{done:?}");
 }
 
 #[test]
 fn the_log_alone_tells_the_same_when_its_checkpoint_is_moved_away() {
     let done = play(Odds { saves: 0.03, crashes: 0.1, moves_away: 0.4 });
     let enough = [done.renewals, done.compactions, done.checkpoints, done.moved_away];
-    assert!(enough.iter().all(|count| *count > seeds()), "{done:?}");
+    assert!(enough.iter().all(|count| *count > seed_count()), "{done:?}");
 }
 
 /// What is in the log in all.

@@ -7,7 +7,7 @@ mod histories;
 use std::path::Path;
 use std::sync::Arc;
 
-use histories::{DATABASES, Store, contents_of, first_seed, options, seeds};
+use histories::{DATABASES, Store, contents_of, options, seed_count};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_engine::io::{Crash, Disk, SimDisk, SimOptions};
@@ -19,7 +19,7 @@ use tarn_engine::repair::Repair;
 #[test]
 fn one_repair_is_enough_whatever_is_spoilt() {
     let (mut repairs, mut killed, mut compactions, mut renewals) = (0, 0, 0, 0);
-    for seed in first_seed()..first_seed() + seeds() {
+    for seed in tarn_engine::io::seeds(seed_count()) {
         let mut rng = SmallRng::seed_from_u64(seed);
         let options = options(&mut rng);
         let mut disk = SimDisk::new(seed, SimOptions::default());
@@ -102,7 +102,9 @@ fn one_repair_is_enough_whatever_is_spoilt() {
             log.close().unwrap();
         }
     }
-    let enough =
-        renewals > seeds() && repairs > seeds() / 4 && killed > seeds() / 20 && compactions > seeds();
+    let enough = renewals > seed_count()
+        && repairs > seed_count() / 4
+        && killed > seed_count() / 20
+        && compactions > seed_count();
     assert!(enough, "{repairs} repairs, {killed} killed, {compactions} compactions");
 }

@@ -76,8 +76,11 @@ fn set_and_rewrite(text: &[u8], config: &Config, pairs: &[&[u8]]) {
 /// there.
 fn assert_command_line_agrees(lines: &[Vec<Vec<u8>>], read: Option<&Config>) {
     let means_another = |value: &Vec<u8>| value.starts_with(b"--") || value == b"-";
+    // The file that it names is read only from there.
+    let names_file = |line: &Vec<Vec<u8>>| line[0].eq_ignore_ascii_case(b"requirepass-file");
     let alike = |line: &Vec<Vec<u8>>| {
-        line.len() > 1 && find_directive(&line[0]).is_some() && !line[1..].iter().any(means_another)
+        let is_one = line.len() > 1 && !names_file(line) && find_directive(&line[0]).is_some();
+        is_one && !line[1..].iter().any(means_another)
     };
     if lines.is_empty() || !lines.iter().all(alike) {
         return;

@@ -18,6 +18,7 @@ pub mod interrupt;
 pub mod limit;
 pub mod load;
 pub mod machine;
+pub mod power;
 pub mod process;
 pub mod report;
 pub mod resources;

@@ -335,6 +335,14 @@ impl Server {
         Ok((moment, status))
     }
 
+    /// As [`kill`](Server::kill) of a server that may have ended by itself, as it found no disk.
+    pub fn kill_unless_ended(&mut self) -> Result<()> {
+        if let Ok(Some(_)) = self.child.try_wait() {
+            return Ok(());
+        }
+        self.kill().map(|_| ())
+    }
+
     /// How it ended by itself, if it did or is about to.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         let begun = Instant::now();

@@ -5,7 +5,8 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use tarn_lab::load::{Arg, Cue, Group, KeyChoice, Keys, Load, LoadResult, Mix, Pace, Request, Until};
@@ -41,40 +42,88 @@ fn ping(address: SocketAddr, pace: Pace, until: Until) -> tarn_lab::error::Resul
     Load::new(address, groups, until, 1).run(|_| ())
 }
 
-/// A server that answers at once, but once sleeps for a while.
-fn server_that_stalls(stall: Duration) -> SocketAddr {
-    let begun = Instant::now();
-    let stalled = std::cell::Cell::new(false);
-    server(move |requests, stream| {
-        if !stalled.get() && begun.elapsed() > Duration::from_millis(300) {
-            stalled.set(true);
-            std::thread::sleep(stall);
+/// A stall of a server: it begins when the test asks for it, and lasts until enough has happened, however
+/// long that takes where other work runs.
+#[derive(Default)]
+struct Stall {
+    asked: AtomicBool,
+    over: AtomicBool,
+    /// How long it was.
+    ns: AtomicU64,
+}
+
+/// A server that answers at once, but for one stall. In it, `wanted` requests come and are not answered, and
+/// the stall is at least as long as `least`.
+fn server_that_stalls(stall: &Arc<Stall>, wanted: usize, least: Duration) -> SocketAddr {
+    let stall = stall.clone();
+    server(move |mut requests, stream| {
+        if stall.asked.load(Relaxed) && !stall.over.load(Relaxed) {
+            let began = Instant::now();
+            let mut buffer = [0; 16 << 10];
+            let mut bytes = 0;
+            let more = wanted.saturating_sub(requests);
+            while bytes / PING_BYTES < more {
+                bytes += stream.read(&mut buffer[..(more * PING_BYTES - bytes).min(16 << 10)])?;
+            }
+            requests += more;
+            std::thread::sleep(least.saturating_sub(began.elapsed()));
+            stall.ns.store(began.elapsed().as_nanos() as u64, Relaxed);
+            stall.over.store(true, Relaxed);
         }
         stream.write_all(&b"+PONG\r\n".repeat(requests))
     })
 }
 
-const STALL: Duration = Duration::from_millis(400);
-const UNTIL: Until = Until::Time { warmup: Duration::from_millis(10), measured: Duration::from_millis(1500) };
+/// What a load at `pace` tells of a server that stalls until `wanted` requests have come: its phase before,
+/// and that of the stall. Also how long that was, in ns.
+fn stalled(pace: Pace, wanted: usize, least: Duration) -> (LoadResult, u64) {
+    let stall = Arc::new(Stall::default());
+    let address = server_that_stalls(&stall, wanted, least);
+    let mix = Mix::of(Request::new(&[Arg::Text("PING")]), Keys::new(KeyChoice::Uniform, 1));
+    let groups = vec![Group { name: "pings", connections: 1, pace, mix }];
+    let cue = Arc::new(Cue::default());
+    let mut load = Load::new(address, groups, Until::Told, 1);
+    load.cue = Some(cue.clone());
+    let mut begun_at = None;
+    let result = load.run(|answered| {
+        // One step each time: first some quiet replies, then the second phase, in it the stall.
+        match begun_at {
+            None if answered >= 100 => {
+                cue.next();
+                begun_at = Some(answered);
+            }
+            Some(before) if answered > before => {
+                stall.asked.store(true, Relaxed);
+                if stall.over.load(Relaxed) && answered >= before + wanted as u64 {
+                    cue.end();
+                }
+            }
+            _ => {}
+        }
+    });
+    (result.unwrap(), stall.ns.load(Relaxed))
+}
+
+/// A stall that nobody but a test makes.
+const LEAST: Duration = Duration::from_millis(400);
 
 /// Latencies of at least half the stall.
-fn slow(result: &LoadResult) -> u64 {
-    let histogram = &result.groups[0].latency_ns;
-    histogram.count_between(STALL.as_nanos() as u64 / 2, histogram.max())
+fn slow(result: &LoadResult, stall_ns: u64) -> u64 {
+    result.watched.phases[1].latency_ns.count_between(stall_ns / 2, u64::MAX)
 }
 
 #[test]
 fn an_open_loop_charges_a_stall_to_all_requests_that_were_due_in_it() {
-    let result = ping(server_that_stalls(STALL), Pace::Open { rate: 1000.0 }, UNTIL).unwrap();
-    // 1000 a second for 200 ms, the first half of the stall, had to wait for 200 ms or longer.
-    assert!(slow(&result) >= 190, "{}", slow(&result));
+    let (result, stall_ns) = stalled(Pace::Open { rate: 1000.0 }, 400, Duration::ZERO);
+    // Of the requests that came in it, those that were due in its first half waited for half of it or longer.
+    assert!(slow(&result, stall_ns) >= 190, "{}", slow(&result, stall_ns));
 }
 
 #[test]
 fn a_closed_loop_meets_a_stall_once() {
-    let result = ping(server_that_stalls(STALL), Pace::Closed { pipeline: 1 }, UNTIL).unwrap();
-    assert!(slow(&result) >= 1 && result.groups[0].requests > 0);
-    assert!(slow(&result) < 190, "{}", slow(&result));
+    let (result, stall_ns) = stalled(Pace::Closed { pipeline: 1 }, 1, LEAST);
+    assert!(slow(&result, stall_ns) >= 1 && result.groups[0].requests > 0);
+    assert!(slow(&result, stall_ns) < 190, "{}", slow(&result, stall_ns));
 }
 
 #[test]
@@ -128,42 +177,16 @@ fn a_tally_tells_what_was_sent_and_what_was_acknowledged_when_the_server_was_kil
     assert!((8..=10).contains(&acknowledged), "{:?}", tally.acknowledged);
 }
 
-/// An open loop in beats of 2 ms with a cue: its first phase ends when the stall may begin.
-fn beats(stall: Duration) -> LoadResult {
-    let address = server_that_stalls(stall);
-    let mix = Mix::of(Request::new(&[Arg::Text("PING")]), Keys::new(KeyChoice::Uniform, 1));
-    let pace = Pace::Beats { rate: 2000.0, beat: Duration::from_millis(2) };
-    let groups = vec![Group { name: "pings", connections: 1, pace, mix }];
-    let cue = Arc::new(Cue::default());
-    let mut load = Load::new(address, groups, Until::Told, 1);
-    load.cue = Some(cue.clone());
-    let began = Instant::now();
-    let mut is_second = false;
-    load.run(|_| {
-        if !is_second && began.elapsed() > Duration::from_millis(200) {
-            is_second = true;
-            cue.next();
-        }
-        if began.elapsed() > Duration::from_millis(1500) {
-            cue.end();
-        }
-    })
-    .unwrap()
-}
-
 #[test]
 fn beats_count_a_stall_for_all_that_was_due_in_it_and_in_its_phase() {
-    let result = beats(STALL);
+    let pace = Pace::Beats { rate: 2000.0, beat: Duration::from_millis(2) };
+    // That the stall ends shows that requests go out during it.
+    let (result, stall_ns) = stalled(pace, 800, Duration::ZERO);
     let [before, after] = &result.watched.phases[..] else { panic!("{:?}", result.watched.phases.len()) };
-    let half = (STALL / 2).as_nanos() as u64;
-    let long = |phase: &tarn_lab::load::Phase| phase.latency_ns.count_between(half, u64::MAX);
-    // 2000 a second over the first half of the stall; other machines' noise only adds.
-    assert!(long(after) > 300, "{} of {}", long(after), after.requests);
-    assert!(after.latency_ns.max() >= STALL.as_nanos() as u64 * 9 / 10);
-    assert!(after.served_ns.max() >= STALL.as_nanos() as u64 * 9 / 10);
-    assert!(before.requests > 0 && before.elapsed >= Duration::from_millis(200));
+    assert!(slow(&result, stall_ns) >= 390, "{} of {}", slow(&result, stall_ns), after.requests);
+    assert!(after.latency_ns.max() >= stall_ns * 9 / 10);
+    assert!(after.served_ns.max() >= stall_ns * 9 / 10);
+    assert!(before.requests >= 100, "{}", before.requests);
     let moments: u64 = result.watched.timeline.iter().map(|moment| u64::from(moment.requests)).sum();
     assert_eq!(moments, before.requests + after.requests);
-    // The generator's own lateness does not have the server's stall in it: requests went out meanwhile.
-    assert!(after.late_ns.value_at_quantile(0.5) < half);
 }

@@ -118,3 +118,42 @@ proptest! {
         prop_assert_eq!(pos, out.len());
     }
 }
+
+proptest! {
+    #[test]
+    fn a_limited_writer_ends_one_reply_behind_its_limit_and_says_so(
+        before in 0..10usize,
+        lens in prop::collection::vec(0..40usize, 0..30),
+        limit in 0..300usize,
+        resp3 in any::<bool>(),
+    ) {
+        let protocol = if resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
+        let write = |writer: &mut Writer<'_>| {
+            let deferred = writer.defer(0);
+            for (i, len) in lens.iter().enumerate() {
+                match i % 7 {
+                    0 => writer.bulk(&vec![b'x'; *len]),
+                    1 => writer.bulk_of_pieces(*len, vec![b'y'; *len].chunks(3)),
+                    2 => writer.integer(*len as i64),
+                    3 => writer.verbatim(*b"txt", &vec![b'z'; *len]),
+                    4 => writer.null(),
+                    5 => writer.double(*len as f64),
+                    _ => writer.simple(vec![b's'; *len]),
+                }
+            }
+            writer.finish_array(deferred, lens.len());
+        };
+        let mut whole = vec![0; before];
+        write(&mut Writer::new(&mut whole, protocol));
+        let mut out = vec![0; before];
+        let mut writer = Writer::new(&mut out, protocol).limited(limit);
+        write(&mut writer);
+        let is_over = writer.is_over();
+        prop_assert_eq!(is_over, whole.len() > limit, "{} bytes, limit {}", whole.len(), limit);
+        if is_over {
+            prop_assert!(out.len() <= limit.max(before) + 60);
+        } else {
+            prop_assert_eq!(out, whole);
+        }
+    }
+}

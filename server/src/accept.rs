@@ -4,17 +4,19 @@
 use crate::address::Address;
 use crate::client::ClientHandle;
 use crate::config::Config;
-use crate::listen::{ListenError, Listeners};
+use crate::listen::{ListenError, Listeners, Service};
+use crate::metrics::MetricsServer;
 use crate::rounds::{self, Rounds};
 use crate::shared::Shared;
+use crate::signals::{self, Caught, Signals};
 use crate::stream::{Detached, Stream};
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
@@ -24,26 +26,12 @@ pub type Incoming = mpsc::UnboundedSender<(Detached, Arc<ClientHandle>)>;
 /// Asks the acceptor to listen elsewhere.
 #[derive(Debug)]
 pub struct Move {
-    /// The configuration with the new `port` and `bind`.
+    /// The configuration in force.
+    old: Config,
+    /// The configuration with the new ports and addresses.
     config: Config,
     /// Where the outcome is awaited.
     outcome: SyncSender<Result<(), ListenError>>,
-}
-
-/// The signals that end the server. From the moment they are caught none of them ends it the hard way.
-pub struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    /// Catches them. REQUIRES: a runtime's context.
-    pub fn catch() -> io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
 }
 
 /// How others reach the acceptor.
@@ -57,13 +45,13 @@ impl AcceptorHandle {
         (AcceptorHandle(sender), moves)
     }
 
-    /// Listens where `config` says, and nowhere else. On an error everything is as it was; `None` stands for
-    /// a server that stops.
+    /// Listens where `config` says, and nowhere else; where `old` says until now. On an error everything is
+    /// as it was; `None` stands for a server that stops.
     ///
     /// REQUIRES: not the acceptor's own thread.
-    pub fn listen_as(&self, config: &Config) -> Result<(), Option<ListenError>> {
+    pub fn listen_as(&self, old: &Config, config: &Config) -> Result<(), Option<ListenError>> {
         let (outcome, awaited) = sync_channel(1);
-        self.0.send(Move { config: config.clone(), outcome }).map_err(|_| None)?;
+        self.0.send(Move { old: old.clone(), config: config.clone(), outcome }).map_err(|_| None)?;
         awaited.recv().map_err(|_| None)?.map_err(Some)
     }
 }
@@ -75,39 +63,62 @@ pub struct Acceptor {
     moves: mpsc::UnboundedReceiver<Move>,
     signals: Signals,
     incoming: Vec<Incoming>,
+    metrics: MetricsServer,
     /// The worker that the next connection is dealt to.
     next: usize,
 }
 
 impl Acceptor {
-    /// Deals what connects to `listeners` out to these workers in turn.
+    /// Deals what connects to `listeners` out to these workers in turn, to SQL, and to metrics.
     pub fn new(
         server: Arc<Shared>,
         listeners: Listeners,
         moves: mpsc::UnboundedReceiver<Move>,
         signals: Signals,
         incoming: Vec<Incoming>,
+        metrics: MetricsServer,
     ) -> Acceptor {
-        Acceptor { server, listeners, moves, signals, incoming, next: 0 }
+        Acceptor { server, listeners, moves, signals, incoming, metrics, next: 0 }
     }
 
-    /// Accepts until a signal or [`Shared::shut_down`], then closes the listeners.
-    pub async fn run(mut self) -> io::Result<()> {
+    /// Accepts until [`Shared::shut_down`], then closes the listeners. Returns the signals, which may still
+    /// come.
+    pub async fn run(mut self) -> io::Result<Signals> {
         let server = self.server.clone();
         let (mut rounds, mut ticks) = (Rounds::default(), tokio::time::interval(rounds::PAUSE));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            // Who has none is looked at again with the next tick.
+            let metrics = self.metrics.has_room();
+            let sql = server.sql().is_some_and(|sql| sql.has_room());
+            let has_room = |service| match service {
+                Service::Redis => true,
+                Service::Metrics => metrics,
+                Service::Sql => sql,
+            };
             tokio::select! {
-                _ = self.signals.terminate.recv() => self.stop_by_signal("SIGTERM"),
-                _ = self.signals.interrupt.recv() => self.stop_by_signal("SIGINT"),
+                caught = self.signals.next() => {
+                    match caught {
+                        Caught::Hangup => signals::look_around(),
+                        Caught::End(ending) => {
+                            let running = server.shutdown.attempt();
+                            if running.is_some() && self.signals.is_second(ending, running) {
+                                self.signals.end_now(ending);
+                            }
+                            let attempt = server.shutdown.begin_by_signal(&server);
+                            self.signals.note(ending, Some(attempt));
+                        }
+                    }
+                    continue;
+                }
                 () = server.stop.notified() => {}
                 _ = ticks.tick() => {
                     rounds.make(&server);
                     continue;
                 }
-                accepted = poll_fn(|cx| self.listeners.poll_accept(cx)) => {
+                accepted = poll_fn(|cx| self.listeners.poll_accept(cx, has_room)) => {
                     match accepted {
-                        Ok((stream, peer)) => self.deal(stream, peer),
+                        Ok((service, stream, peer)) => self.admit(service, stream, peer),
                         Err(error) => {
                             // Out of file descriptors, most likely: the pause lets others close theirs.
                             tracing::warn!(%error, "cannot accept a connection");
@@ -116,49 +127,62 @@ impl Acceptor {
                     }
                     continue;
                 }
-                Some(Move { config, outcome }) = self.moves.recv() => {
-                    let moved = self.listeners.reopen_tcp(&config);
+                Some(Move { old, config, outcome }) = self.moves.recv() => {
+                    let moved = self.listeners.reopen_tcp(&old, &config);
                     if moved.is_ok() {
-                        let addresses: Vec<String> = self.listeners.addresses().collect();
-                        tracing::info!("Listening on {}", addresses.join(", "));
+                        self.listeners.announce(&config);
                     }
                     // Who asked waits for it.
                     let _ = outcome.send(moved);
                     continue;
                 }
             }
-            return Ok(());
+            return Ok(self.signals);
         }
     }
 
-    fn stop_by_signal(&self, signal: &str) {
-        tracing::info!("Received {signal}");
-        self.server.shut_down(self.server.saves_by_rule());
+    /// The one way in, whatever the port: strangers are turned away while there is no password, in the words
+    /// of the port, and who is silent for long is looked for.
+    fn admit(&mut self, service: Service, stream: Stream, peer: Address) {
+        let live = &self.server.live;
+        let is_refused = live.is_protected() && !peer.is_local();
+        if let Stream::Tcp(stream) = &stream {
+            let _ = stream.set_nodelay(true);
+            let keepalive_s = live.tcp_keepalive_s();
+            if keepalive_s > 0 {
+                let keepalive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(keepalive_s));
+                let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive);
+            }
+        }
+        match service {
+            Service::Redis => self.deal(stream, peer, is_refused),
+            Service::Metrics | Service::Sql => {
+                let (Ok(Detached::Tcp(stream)), Address::Tcp(peer)) = (stream.detach(), peer) else { return };
+                let caller = Caller { stream, peer, refusal: is_refused.then_some(PROTECTED) };
+                match self.server.sql() {
+                    _ if service == Service::Metrics => self.metrics.answer(caller),
+                    Some(sql) => sql.talk_to(caller),
+                    None => {}
+                }
+            }
+        }
     }
 
-    fn deal(&mut self, stream: Stream, peer: Address) {
+    fn deal(&mut self, stream: Stream, peer: Address, is_refused: bool) {
         let server = &self.server;
         server.stats.connections.fetch_add(1, Ordering::Relaxed);
         let refusal = if server.clients.len() >= server.live.maxclients() {
-            Some(FULL)
-        } else if server.live.is_protected() && !peer.is_local() {
-            Some(PROTECTED)
+            Some(FULL.to_owned())
+        } else if is_refused {
+            Some(format!("-DENIED {PROTECTED}\r\n"))
         } else {
             None
         };
         if let Some(refusal) = refusal {
             server.stats.rejected_connections.fetch_add(1, Ordering::Relaxed);
             // A fresh socket has room for one line.
-            let _ = stream.try_write(refusal);
+            let _ = stream.try_write(refusal.as_bytes());
             return;
-        }
-        if let Stream::Tcp(stream) = &stream {
-            let _ = stream.set_nodelay(true);
-            let keepalive_s = server.live.tcp_keepalive_s();
-            if keepalive_s > 0 {
-                let keepalive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(keepalive_s));
-                let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive);
-            }
         }
         let (Ok(local), Ok(stream)) = (stream.local_address(&peer), stream.detach()) else { return };
         let worker = self.next;
@@ -169,10 +193,20 @@ impl Acceptor {
     }
 }
 
-/// What one client too many is told.
-const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
+/// A connection to another port than that of Redis' protocol, on its way to who serves it.
+#[derive(Debug)]
+pub struct Caller {
+    /// The connection, which does not block.
+    pub stream: std::net::TcpStream,
+    /// The other end.
+    pub peer: SocketAddr,
+    /// Why it is turned away, if it is.
+    pub refusal: Option<&'static str>,
+}
 
-/// What a stranger is told while there is no password.
-const PROTECTED: &[u8] =
-    b"-DENIED Tarn runs in protected mode: no password is set, so it serves only clients on its \
-own machine. Set requirepass, or protected-mode no where no stranger can reach this port.\r\n";
+/// What one client too many is told.
+const FULL: &str = "-ERR max number of clients reached\r\n";
+
+/// What a stranger is told while there is no password, at each port.
+pub const PROTECTED: &str = "Tarn runs in protected mode: no password is set, so it serves only clients on \
+its own machine. Set requirepass, or protected-mode no where no stranger can reach this port.";

@@ -1,6 +1,9 @@
 //! Bringing a configuration into force: at the start, and after each `CONFIG SET`.
 
 use crate::config::{AppendFsync, Config, LogCompaction};
+use crate::keeping;
+use crate::listen::{ListenError, Service};
+use crate::log_switch;
 use crate::logging;
 use crate::process;
 use crate::shared::{Shared, Store};
@@ -15,11 +18,14 @@ use tarn_engine::view::ViewLimits;
 /// Brings a changed configuration into force. `Err` names the directive that the system does not allow, and
 /// why; then nothing has changed.
 pub fn apply(server: &Shared, old: &Config, new: &Config) -> Result<(), (&'static str, String)> {
-    if new.maxclients > old.maxclients {
-        process::allow_clients(new.maxclients).map_err(|fit| ("maxclients", too_many_clients(fit)))?;
+    if let Some(directive) = grown(old, new) {
+        process::allow_clients(new).map_err(|fit| (directive, too_many_clients(fit)))?;
     }
-    if new.port != old.port || new.bind != old.bind {
+    if Service::ALL.iter().any(|service| service.place(old) != service.place(new)) {
         listen_elsewhere(server, old, new)?;
+    }
+    if !old.keeps_nothing() {
+        keeping::warn_if_nothing_is_kept(new);
     }
     server.live.update(new);
     server.slowlog.set_len_max(new.slowlog_max_len);
@@ -34,8 +40,12 @@ pub fn apply(server: &Shared, old: &Config, new: &Config) -> Result<(), (&'stati
         }
         set_view_limits(store, new);
         set_compaction(store, new);
+        server.scrubber.set_bytes_per_second(new.log_scrub_bytes_per_second as u64);
         if new.appendfsync != old.appendfsync {
             set_sync_mode(store, new.appendfsync);
+        }
+        if new.appendonly != old.appendonly || new.appendfsync != old.appendfsync {
+            log_switch::hold_for_log(server, store, new);
         }
         if new.appendonly != old.appendonly {
             server.saver.switch_log();
@@ -67,13 +77,18 @@ pub fn sync_mode(appendfsync: AppendFsync) -> SyncMode {
 /// Opens the doors to a store that has been loaded, with the settings of now: some may have changed
 /// meanwhile, and one that is changing at this moment either is seen here or sees the store.
 pub fn open_doors(server: &Shared, store: Store) {
+    // Before the configuration is held: it goes through the gate.
+    server.note_loaded(&store.engine);
     server.config.apply_current(|config| {
         set_sync_mode(&store, config.appendfsync);
         set_expiry_cycle(&store, config.hz);
         set_view_limits(&store, config);
         set_compaction(&store, config);
+        server.scrubber.set_bytes_per_second(config.log_scrub_bytes_per_second as u64);
         server.set_store(store);
     });
+    // Not before: it closes the gate, and who sets a directive is inside it already.
+    server.tell_of_store();
 }
 
 fn set_expiry_cycle(store: &Store, hz: u32) {
@@ -110,21 +125,102 @@ pub fn set_sync_mode(store: &Store, appendfsync: AppendFsync) {
     open.always.store(appendfsync == AppendFsync::Always, Ordering::Relaxed);
 }
 
-/// Moves the listeners to another `port` or other addresses to `bind`.
+/// Moves the listeners to other ports or addresses.
 fn listen_elsewhere(server: &Shared, old: &Config, new: &Config) -> Result<(), (&'static str, String)> {
-    server.acceptor.listen_as(new).map_err(|error| {
-        match error {
+    server.acceptor.listen_as(old, new).map_err(|error| {
+        match &error {
             Some(error) => tracing::warn!("CONFIG SET failed: {error}"),
             None => tracing::warn!("CONFIG SET failed: the server is stopping"),
         }
-        if new.port != old.port {
-            ("port", "Unable to listen on this port. Check server logs.".to_owned())
+        let (service, [port, bind]) = match error {
+            Some(ListenError::Metrics { .. }) => (Service::Metrics, ["metrics-port", "metrics-bind"]),
+            Some(ListenError::Sql { .. }) => (Service::Sql, ["sql-port", "sql-bind"]),
+            _ => (Service::Redis, ["port", "bind"]),
+        };
+        // Where nothing of its own has changed, it is the addresses of all.
+        let bind = match service {
+            Service::Metrics if new.metrics_bind == old.metrics_bind => "bind",
+            Service::Sql if new.sql_bind == old.sql_bind => "bind",
+            _ => bind,
+        };
+        if service.place(old).0 != service.place(new).0 {
+            (port, "Unable to listen on this port. Check server logs.".to_owned())
         } else {
-            ("bind", "Failed to bind to specified addresses.".to_owned())
+            (bind, "Failed to bind to specified addresses.".to_owned())
         }
     })
 }
 
+/// Which directive lets more clients in than before, if one does.
+fn grown(old: &Config, new: &Config) -> Option<&'static str> {
+    [
+        ("maxclients", new.maxclients > old.maxclients),
+        ("sql-max-clients", new.sql_max_clients > old.sql_max_clients),
+        ("sql-port", new.sql_port != 0 && old.sql_port == 0),
+        ("metrics-port", new.metrics_port != 0 && old.metrics_port == 0),
+    ]
+    .into_iter()
+    .find_map(|(directive, has_grown)| has_grown.then_some(directive))
+}
+
 fn too_many_clients(fit: usize) -> String {
     format!("The operating system is not able to handle the specified number of clients, try with {fit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accept::{AcceptorHandle, Caller};
+    use crate::config::ConfigStore;
+    use crate::sql::{Asked, Sql};
+    use std::sync::{Arc, mpsc};
+    use tarn_engine::checkpoint::Checkpoints;
+    use tarn_engine::engine::Engine;
+    use tarn_engine::io::{SimDisk, SimOptions, SystemClock};
+
+    /// Makes its indexes behind a gate that a client of `CONFIG SET` is inside of: such a client waits for
+    /// the configuration.
+    struct Declares(mpsc::Sender<bool>, Arc<ConfigStore>);
+
+    impl Sql for Declares {
+        fn ask(&self, _: &str) -> Box<dyn Asked> {
+            unreachable!("nothing is asked")
+        }
+
+        fn has_room(&self) -> bool {
+            true
+        }
+
+        fn talk_to(&self, _: Caller) {
+            unreachable!("nobody connects")
+        }
+
+        fn store_is_there(&self) {
+            let (sender, config) = (self.0.clone(), self.1.clone());
+            let (set, is_set) = mpsc::channel();
+            std::thread::spawn(move || {
+                let done = config.set(&[("hz", "20")]).is_ok();
+                let _ = set.send(done);
+            });
+            let _ = sender.send(is_set.recv_timeout(Duration::from_secs(10)).unwrap_or(false));
+        }
+
+        fn figures(&self) -> Vec<(&'static str, u64)> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn declared_indexes_are_made_while_nobody_waits_for_the_configuration() {
+        let config = Arc::new(ConfigStore::new(Config::default(), None));
+        let server = Shared::new(config.clone(), AcceptorHandle::new().0);
+        let (sender, told) = mpsc::channel();
+        server.set_sql(Arc::new(Declares(sender, config)));
+        let (engine, _background) = Engine::unlogged(server.databases, 1, Arc::new(SystemClock::new()));
+        let disk = SimDisk::new(1, SimOptions::default());
+        let checkpoints = Checkpoints::open(Arc::new(disk), std::path::Path::new("/data"));
+        let checkpoints = Arc::new(checkpoints.expect("the disk has no faults"));
+        open_doors(&server, Store::new(engine, None, checkpoints));
+        assert_eq!(told.recv(), Ok(true), "who sets a directive waits for who waits for him");
+    }
 }

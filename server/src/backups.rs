@@ -1,14 +1,15 @@
 //! Backups of the log: one at a time, on a thread of its own, which no worker waits for.
 
+use crate::backup_place::{Misplaced, Places};
 use crate::log_switch;
 use crate::shared::{Shared, Store};
-use parking_lot::Mutex;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use tarn_engine::backup::{self, BackupError, Progress, Request, Taken};
+use tarn_engine::lock::{Mutex, rank};
 use tarn_engine::record::Lsn;
 use thiserror::Error;
 
@@ -24,6 +25,17 @@ pub enum NotBegun {
     /// The system has no thread for it.
     #[error("Background backup not started: {0}")]
     NoThread(#[from] io::Error),
+}
+
+/// Why one failed.
+#[derive(Debug, Error)]
+enum Failed {
+    /// It must not be there.
+    #[error(transparent)]
+    Misplaced(#[from] Misplaced),
+    /// It could not be made.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
 }
 
 /// A backup that is being taken.
@@ -67,7 +79,7 @@ struct State {
 /// Who takes backups.
 #[derive(Debug, Default)]
 pub struct Backups {
-    state: Mutex<State>,
+    state: Mutex<State, rank::Backups>,
     beside: OnceLock<Vec<PathBuf>>,
 }
 
@@ -78,7 +90,13 @@ impl Backups {
     }
 
     /// Begins a backup. REQUIRES: the path is absolute.
-    pub fn start(self: &Arc<Self>, server: &Shared, directory: PathBuf, since: Lsn) -> Result<(), NotBegun> {
+    pub fn start(
+        self: &Arc<Self>,
+        server: &Shared,
+        places: Places,
+        directory: PathBuf,
+        since: Lsn,
+    ) -> Result<(), NotBegun> {
         let has_log = |store: &&Store| store.log.load().is_some() && !log_switch::is_pending(store);
         let store = server.store().filter(has_log).ok_or(NotBegun::NoLog)?;
         let mut state = self.state.lock();
@@ -94,7 +112,9 @@ impl Backups {
         let Store { engine, checkpoints, .. } = store;
         let (engine, checkpoints) = (engine.clone(), checkpoints.clone());
         let run = move || {
-            let outcome = backup::take(&engine, &checkpoints, &request, &progress);
+            let outcome = places.check(&request.directory).map_err(Failed::from);
+            let outcome =
+                outcome.and_then(|()| Ok(backup::take(&engine, &checkpoints, &request, &progress)?));
             drop(engine);
             backups.end(request.directory, clock.unix_ms() / 1000, outcome);
         };
@@ -103,7 +123,7 @@ impl Backups {
         Ok(())
     }
 
-    fn end(&self, directory: PathBuf, unix_s: u64, outcome: Result<Taken, BackupError>) {
+    fn end(&self, directory: PathBuf, unix_s: u64, outcome: Result<Taken, Failed>) {
         let place = directory.display();
         match &outcome {
             Ok(Taken { end, files, files_here, bytes, took, .. }) => tracing::info!(
@@ -111,7 +131,7 @@ impl Backups {
                 *bytes as f64 / 1e6,
                 took.as_secs_f64()
             ),
-            Err(BackupError::Stopped) => {
+            Err(Failed::Backup(BackupError::Stopped)) => {
                 tracing::info!("Backup in {place}: given up, the server is stopping")
             }
             Err(error) => tracing::error!("Backup in {place} failed: {error}"),

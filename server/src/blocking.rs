@@ -12,12 +12,12 @@
 use crate::client::{After, Client, ClientHandle};
 use crate::dispatch::Executor;
 use crate::shared::{Kept, Shared};
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+use tarn_engine::lock::{Mutex, rank};
 use tarn_engine::record::{Batch, Change, Kind, Lsn, Write};
 use tarn_resp::reply::{Protocol, Writer};
 use tarn_resp::request::OwnedArgs;
@@ -35,6 +35,15 @@ pub struct BlockRequest {
     pub timeout: Option<Duration>,
     /// The request, to be run again.
     pub args: OwnedArgs,
+    /// The newest `Lsn` that finding nothing revealed.
+    pub seen: Lsn,
+}
+
+impl BlockRequest {
+    /// A request that waits for nothing in particular yet.
+    pub fn new(timeout: Option<Duration>, args: OwnedArgs) -> BlockRequest {
+        BlockRequest { kind: None, log: None, keys: Vec::new(), timeout, args, seen: Lsn::ZERO }
+    }
 }
 
 /// What `WAITAOF` waits for.
@@ -76,7 +85,9 @@ pub struct Waiter {
     db: u8,
     protocol: Protocol,
     request: Box<BlockRequest>,
-    outcome: Mutex<Option<Outcome>>,
+    /// The newest `Lsn` that looks which found nothing have revealed.
+    seen: AtomicU64,
+    outcome: Mutex<Option<Outcome>, rank::Outcome>,
 }
 
 impl Waiter {
@@ -102,6 +113,8 @@ pub struct Blocking {
     waiting: AtomicUsize,
     /// Those that no key can serve (`WAIT`, `WAITAOF`).
     keyless: Mutex<Vec<Arc<Waiter>>>,
+    /// Keys whose waiters could not be served for want of room in the log.
+    postponed: Mutex<Vec<Place>>,
 }
 
 impl Blocking {
@@ -110,12 +123,25 @@ impl Blocking {
         self.waiting.load(Ordering::Relaxed)
     }
 
+    /// How many wait that will not wait for ever.
+    pub fn waiting_for_a_time(&self) -> usize {
+        let for_a_time = |waiter: &&Arc<Waiter>| waiter.request.timeout.is_some();
+        let queues = self.queues.lock();
+        let mut ids: Vec<u64> =
+            queues.values().flatten().filter(for_a_time).map(|waiter| waiter.client.id).collect();
+        drop(queues);
+        ids.sort_unstable();
+        ids.dedup();
+        ids.len() + self.keyless.lock().iter().filter(for_a_time).count()
+    }
+
     /// Puts `client` at the end of the queues of the request's keys.
     pub fn register(&self, client: &Client, request: Box<BlockRequest>) -> Arc<Waiter> {
         let waiter = Arc::new(Waiter {
             client: client.handle.clone(),
             db: client.db,
             protocol: client.protocol,
+            seen: AtomicU64::new(request.seen.0),
             request,
             outcome: Mutex::new(None),
         });
@@ -213,6 +239,11 @@ impl Blocking {
         }
     }
 
+    /// Whether there are keys whose waiters could not be served for want of room in the log.
+    pub fn has_postponed(&self) -> bool {
+        !self.postponed.lock().is_empty()
+    }
+
     fn places_of(&self, db: u8) -> Vec<Place> {
         self.queues.lock().keys().filter(|place| place.0 == db).cloned().collect()
     }
@@ -246,6 +277,12 @@ pub fn serve_waiter(executor: &mut Executor<'_>, waiter: &Waiter) {
     serve_queued(executor);
 }
 
+/// Serves clients that could not be served for want of room in the log, now that there is some.
+pub fn serve_postponed(executor: &mut Executor<'_>) {
+    executor.ready.extend(std::mem::take(&mut *executor.server.blocking.postponed.lock()));
+    serve_queued(executor);
+}
+
 const fn may_serve(change: &Change<'_>) -> bool {
     matches!(
         change,
@@ -263,19 +300,39 @@ fn serve_queued(executor: &mut Executor<'_>) {
         return;
     }
     executor.serving = true;
+    // The commands that run here are timed by themselves, and not taken off the time of the one that served
+    // them.
+    let stopwatch = &executor.server.stats.workers[executor.worker].stopwatch;
+    let mark = stopwatch.mark();
     while let Some(place) = executor.ready.pop_front() {
         let mut exhausted = SmallVec::<[Kind; 2]>::new();
         while let Some(waiter) = executor.server.blocking.first(&place, &exhausted) {
-            if !serve(executor, &waiter) {
-                exhausted.extend(waiter.request.kind);
+            match serve(executor, &waiter) {
+                Served::Done => {}
+                Served::FoundNothing => exhausted.extend(waiter.request.kind),
+                Served::NoRoom => {
+                    executor.server.blocking.postponed.lock().push(place.clone());
+                    exhausted.extend(waiter.request.kind);
+                }
             }
         }
     }
+    stopwatch.go_back_to(mark);
     executor.serving = false;
 }
 
-/// Runs the command of `waiter`. Returns whether the waiter is done, by this or by something else.
-fn serve(executor: &mut Executor<'_>, waiter: &Arc<Waiter>) -> bool {
+/// What running a waiter's command came to.
+enum Served {
+    /// The waiter is done, by this or by something else.
+    Done,
+    /// There is nothing for it.
+    FoundNothing,
+    /// The log has no room for it. It keeps its place in the queues.
+    NoRoom,
+}
+
+/// Runs the command of `waiter`.
+fn serve(executor: &mut Executor<'_>, waiter: &Arc<Waiter>) -> Served {
     let server = executor.server;
     // Whoever holds an outcome must not wait for the gate: a worker inside may be waiting for this outcome.
     executor.enter_gate();
@@ -287,15 +344,20 @@ fn serve(executor: &mut Executor<'_>, waiter: &Arc<Waiter>) -> bool {
         stand_in.waits = true;
         let mut reply = Vec::new();
         let lsn = executor.run(&mut stand_in, waiter.request.args.as_args(), &mut reply);
-        if matches!(stand_in.after, After::Block(_)) {
-            return false;
+        match stand_in.after {
+            After::Block(_) => {
+                waiter.seen.fetch_max(lsn.0, Ordering::Relaxed);
+                return Served::FoundNothing;
+            }
+            After::Postpone => return Served::NoRoom,
+            After::GoOn | After::Close => {}
         }
         *outcome = Some(Outcome::Served(reply, lsn));
     }
     drop(outcome);
     server.blocking.remove(waiter);
     waiter.client.wake();
-    true
+    Served::Done
 }
 
 /// Ends the waiting of a connection that gives up, unless it has been served in this very moment. The outcome
@@ -331,7 +393,11 @@ pub fn write_outcome(waiter: &Waiter, outcome: Outcome, kept: Kept, out: &mut Ve
             acknowledge(&mut writer, waiter.request.log.is_some_and(|awaited| awaited.is_kept(kept)));
         }
         Outcome::TimedOut if waiter.request.kind.is_none() => writer.integer(0),
-        Outcome::TimedOut => writer.null_array(),
+        Outcome::TimedOut => {
+            // That there was nothing all the time.
+            writer.null_array();
+            return Lsn(waiter.seen.load(Ordering::Relaxed));
+        }
         Outcome::Unblocked => writer.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
     }
     Lsn::ZERO

@@ -5,19 +5,20 @@ use crate::blocking::BlockRequest;
 use crate::command::Flags;
 use crate::config::AppendFsync;
 use crate::error::CommandError;
+use crate::rewriter;
 use crate::saver::Ticket;
 use crate::search::Searching;
 use crate::shared::Shared;
+use crate::shutdown::Attempt;
 use crate::sql::Asked;
 use crate::transaction::{Transaction, Watching};
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::Instant;
+use tarn_engine::lock::Mutex;
 use tarn_engine::record::Lsn;
 use tarn_resp::reply::Protocol;
-use tarn_resp::request::OwnedArgs;
 
 /// Whether replies are sent (`CLIENT REPLY`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ pub enum After {
     /// Waits until a key has something, or for the timeout.
     Block(Box<BlockRequest>),
     /// Runs the request when the server is no longer paused.
-    Postpone(OwnedArgs),
+    Postpone,
 }
 
 /// What a connection remembers between commands.
@@ -71,10 +72,18 @@ pub struct Client {
     pub denies_waiting: bool,
     /// The checkpoint that its `SAVE` waits for.
     pub save: Option<Ticket>,
+    /// The file that its `CONFIG REWRITE` waits for.
+    pub rewrite: Option<rewriter::Ticket>,
+    /// The end of the server that its `SHUTDOWN` waits for.
+    pub ending: Option<Attempt>,
+    /// Since when its request waits for the gate to be closed.
+    pub waits_for_gate: Option<Instant>,
     /// The statement of SQL that it waits for.
     pub asked: Option<Box<dyn Asked>>,
     /// The command of search that it waits for.
     pub searching: Option<Box<dyn Searching>>,
+    /// Bytes that the output buffer may have behind the reply to its command.
+    pub reply_end_max: usize,
     /// The newest change that it made, or was told of.
     pub seen: Lsn,
 }
@@ -82,6 +91,7 @@ pub struct Client {
 impl Client {
     /// A new client.
     pub fn new(handle: Arc<ClientHandle>, authenticated: bool) -> Client {
+        handle.await_password(!authenticated);
         Client {
             handle,
             db: 0,
@@ -94,10 +104,20 @@ impl Client {
             watching: Watching::default(),
             denies_waiting: false,
             save: None,
+            rewrite: None,
+            ending: None,
+            waits_for_gate: None,
             asked: None,
             searching: None,
+            reply_end_max: usize::MAX,
             seen: Lsn::ZERO,
         }
+    }
+
+    /// Lets it do more than `AUTH`, or no longer.
+    pub fn set_authenticated(&mut self, authenticated: bool) {
+        self.authenticated = authenticated;
+        self.handle.await_password(!authenticated);
     }
 
     /// Selects a database.
@@ -125,6 +145,21 @@ impl Client {
         let bytes = of_queue + self.watching.bytes();
         self.handle.queued_bytes.store(bytes, Ordering::Relaxed);
         bytes as u64
+    }
+
+    /// Takes the reply at the end of `out`, which begins at `start`, away again if it is not wanted. To be
+    /// called once for each reply.
+    #[inline]
+    pub fn drop_unwanted(&mut self, out: &mut Vec<u8>, start: usize) {
+        if self.reply_mode == ReplyMode::On {
+            return;
+        }
+        out.truncate(start);
+        self.reply_mode = match self.reply_mode {
+            ReplyMode::SkipNext => ReplyMode::Skipping,
+            ReplyMode::Skipping => ReplyMode::On,
+            mode => mode,
+        };
     }
 
     /// Makes of a refusal before a command ran what the client is told: the transaction that the command was
@@ -177,10 +212,18 @@ pub struct ClientHandle {
     pub output_bytes: AtomicUsize,
     /// Bytes of an incomplete request.
     pub query_bytes: AtomicUsize,
+    /// Bytes that there is room for behind it.
+    pub query_free_bytes: AtomicUsize,
+    /// Bytes of the buffer of replies; a connection with nothing to send has none.
+    pub output_buffer_bytes: AtomicUsize,
+    /// The number of the socket in this process.
+    pub descriptor: AtomicI32,
     /// Requests that `MULTI` has queued; -1 outside of a transaction.
     pub queued: AtomicI64,
     /// Bytes of them and of watched keys.
     pub queued_bytes: AtomicUsize,
+    /// Milliseconds after `since` from when on its password is awaited; `u64::MAX`: it is not.
+    awaited_ms: AtomicU64,
     durability: AtomicU8,
     killed: AtomicBool,
     waker: Mutex<Option<Waker>>,
@@ -199,6 +242,10 @@ pub struct ClientInfo {
     pub blocked: bool,
     /// Not to be evicted (`CLIENT NO-EVICT`).
     pub no_evict: bool,
+    /// Its commands are not to count as uses of keys (`CLIENT NO-TOUCH`).
+    pub no_touch: bool,
+    /// What the client's library is called, and its version (`CLIENT SETINFO`).
+    pub library: [String; 2],
 }
 
 impl ClientHandle {
@@ -215,8 +262,12 @@ impl ClientHandle {
             last_slot: AtomicUsize::new(usize::MAX),
             output_bytes: AtomicUsize::new(0),
             query_bytes: AtomicUsize::new(0),
+            query_free_bytes: AtomicUsize::new(0),
+            output_buffer_bytes: AtomicUsize::new(0),
+            descriptor: AtomicI32::new(-1),
             queued: AtomicI64::new(-1),
             queued_bytes: AtomicUsize::new(0),
+            awaited_ms: AtomicU64::new(u64::MAX),
             durability: AtomicU8::new(DURABILITY_OF_SERVER),
             killed: AtomicBool::new(false),
             waker: Mutex::new(None),
@@ -249,6 +300,17 @@ impl ClientHandle {
         self.since
             .elapsed()
             .saturating_sub(std::time::Duration::from_millis(self.last_command_ms.load(Ordering::Relaxed)))
+    }
+
+    fn await_password(&self, awaited: bool) {
+        let from = if awaited { self.since.elapsed().as_millis() as u64 } else { u64::MAX };
+        self.awaited_ms.store(from, Ordering::Relaxed);
+    }
+
+    /// Whether its password has been awaited for so long.
+    pub fn is_overdue(&self, patience_ms: u64) -> bool {
+        let from = self.awaited_ms.load(Ordering::Relaxed);
+        from != u64::MAX && self.since.elapsed().as_millis() as u64 >= from.saturating_add(patience_ms)
     }
 
     /// Bytes of memory that its buffers hold.

@@ -1,10 +1,10 @@
 //! The register of connected clients.
 
 use crate::client::ClientHandle;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tarn_engine::lock::Mutex;
 
 /// All connected clients by id.
 #[derive(Debug, Default)]

@@ -68,6 +68,9 @@ impl Flags {
     /// segment at a time, or at what must not be waited for by who holds latches.
     pub const ALONE_IN_EXEC: Flags = Flags(1 << 22);
 
+    /// Needs nothing of the store and may take long: the worker leaves the gate before it runs.
+    pub const OUTSIDE: Flags = Flags(1 << 24);
+
     /// Whether all flags of `other` are in this set.
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0

@@ -11,7 +11,7 @@
 //! connection holds no buffer.
 
 use crate::blocking::{self, BlockRequest, Waiter};
-use crate::client::{After, Client, ClientHandle, ReplyMode};
+use crate::client::{After, Client, ClientHandle};
 use crate::config::AppendFsync;
 use crate::dispatch::Executor;
 use crate::outbox::Outbox;
@@ -19,13 +19,14 @@ use crate::output::Output;
 use crate::stats;
 use crate::stream::Stream;
 use crate::worker::Worker;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tarn_engine::record::Lsn;
 use tarn_resp::reply::Writer;
 use tarn_resp::request::{Args, OwnedArgs, RequestDecoder};
@@ -37,6 +38,8 @@ const OUTPUT_BYTES_BEFORE_SEND: usize = 256 << 10;
 /// longer read from.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
+/// A held request of a client that has closed its sending side, or has gone, waits so long.
+const CLOSED_PATIENCE: Duration = Duration::from_secs(5);
 /// How often a held request looks whether the pause is over.
 const PAUSE_STEP: Duration = Duration::from_millis(5);
 /// How long a held request waits for room in the log before the connection looks after its client again.
@@ -54,6 +57,10 @@ pub struct Connection {
     has_more: bool,
     /// No more requests; ends when the outbox is empty.
     closing: bool,
+    /// The request that is held back.
+    held: Option<OwnedArgs>,
+    /// Since when the client sends nothing more, if a held request was told so.
+    closed_since: Option<Instant>,
 }
 
 impl Drop for Connection {
@@ -93,21 +100,25 @@ enum Ran {
     /// A command waits for a key.
     Blocked(Box<BlockRequest>),
     /// The server is paused, or the log has no room; this request comes first when it goes on.
-    Postponed(OwnedArgs),
+    Postponed,
 }
 
 impl Connection {
     /// A connection of `client` over `stream`.
     pub fn new(stream: Stream, client: Client, worker: Rc<Worker>) -> Connection {
         let decoder = RequestDecoder::new(worker.server.live.decoder_limits());
+        let output = Output::new(stream, client.handle.clone());
+        client.handle.descriptor.store(output.descriptor(), Ordering::Relaxed);
         Connection {
-            output: Output::new(stream, client.handle.clone()),
+            output,
             client,
             worker,
             decoder: Some(decoder),
             input: Vec::new(),
             has_more: false,
             closing: false,
+            held: None,
+            closed_since: None,
         }
     }
 
@@ -174,14 +185,20 @@ impl Connection {
                             continue;
                         }
                     }
-                    Ran::Postponed(args) => {
+                    Ran::Postponed => {
                         self.client.handle.info.lock().blocked = true;
-                        self.wait_to_go_on().await;
+                        let is_there = self.wait_to_go_on().await?;
                         if self.client.handle.is_killed() {
                             return Ok(End::Killed);
                         }
-                        ran = self.run_postponed(args);
-                        self.client.handle.info.lock().blocked = matches!(ran, Ran::Postponed(_));
+                        if !is_there {
+                            // What it waited for and nobody else does is given up with the client.
+                            self.closing = true;
+                            ran = Ran::All;
+                            continue;
+                        }
+                        ran = self.run_held();
+                        self.client.handle.info.lock().blocked = matches!(ran, Ran::Postponed);
                         continue;
                     }
                 }
@@ -233,6 +250,7 @@ impl Connection {
         let mut buf = ReadBuf::new(&mut scratch);
         self.output.poll_read(cx, &mut buf).map_ok(|()| {
             stats::add(&self.worker.stats().input_bytes, buf.filled().len() as u64);
+            stats::add(&self.worker.stats().reads, 1);
             buf.filled().len()
         })
     }
@@ -263,22 +281,59 @@ impl Connection {
         ran
     }
 
-    /// Waits a while for the end of a pause or for room in the log.
-    async fn wait_to_go_on(&self) {
-        if self.worker.server.has_room() {
-            tokio::time::sleep(PAUSE_STEP).await;
-        } else {
+    /// Waits a while for the end of a pause, for what somebody else does, or for room in the log. `false` if
+    /// the client closed its sending side too long ago: it may have closed that alone, and is answered then,
+    /// or have gone. Room in the log comes, and is waited for as long as it takes.
+    async fn wait_to_go_on(&mut self) -> io::Result<bool> {
+        if !self.worker.server.has_room() {
             let _ = tokio::time::timeout(ROOM_STEP, self.worker.room.notified()).await;
+            return Ok(true);
         }
+        let mut over = pin!(tokio::time::sleep(PAUSE_STEP));
+        poll_fn(|cx| {
+            if over.as_mut().poll(cx).is_ready() || self.client.handle.is_killed() {
+                return Poll::Ready(Ok(true));
+            }
+            if let Some(since) = self.closed_since {
+                return if since.elapsed() < CLOSED_PATIENCE {
+                    Poll::Pending
+                } else {
+                    Poll::Ready(Ok(false))
+                };
+            }
+            self.poll_input(cx).map_ok(|()| {
+                self.closed_since = Some(Instant::now());
+                true
+            })
+        })
+        .await
     }
 
-    /// Runs a request that was held back.
-    fn run_postponed(&mut self, args: OwnedArgs) -> Ran {
+    /// Keeps what comes for later, within the limit; ready when the client has closed its side.
+    fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.input.len() < WAITING_BYTES_MAX {
+            match self.poll_read(cx)? {
+                Poll::Pending => break,
+                Poll::Ready(0) => return Poll::Ready(Ok(())),
+                Poll::Ready(len) => {
+                    let worker = self.worker.clone();
+                    self.input.extend_from_slice(&worker.scratch.borrow()[..len]);
+                }
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Runs the request that is held back.
+    fn run_held(&mut self) -> Ran {
+        let Some(args) = self.held.take() else { return Ran::Full };
         let worker = self.worker.clone();
         let output = self.output.clone();
-        worker
-            .execute(|executor| self.run_one(executor, args.as_args(), &mut output.outbox()))
-            .unwrap_or(Ran::Full)
+        let ran = worker.execute(|executor| self.run_one(executor, args.as_args(), &mut output.outbox()));
+        if matches!(ran, Some(Ran::Postponed)) {
+            self.held = Some(args);
+        }
+        ran.unwrap_or(Ran::Full)
     }
 
     /// Runs whole requests at the beginning of `bytes` inside the gate, without any await. Returns how many
@@ -312,6 +367,7 @@ impl Connection {
                 Ok(Some(args)) => {
                     fetched -= 1;
                     if let Some(stop) = self.run_one(executor, args, outbox) {
+                        self.held = matches!(stop, Ran::Postponed).then(|| args.to_owned());
                         ran = stop;
                         break;
                     }
@@ -358,13 +414,16 @@ impl Connection {
                 None
             }
             After::Block(request) => Some(Ran::Blocked(request)),
-            After::Postpone(args) => Some(Ran::Postponed(args)),
+            After::Postpone => Some(Ran::Postponed),
         }
     }
 
     fn note_buffers(&self) {
-        self.client.handle.query_bytes.store(self.input.len(), Ordering::Relaxed);
-        self.client.handle.output_bytes.store(self.output.waiting_bytes(), Ordering::Relaxed);
+        let handle = &self.client.handle;
+        handle.query_bytes.store(self.input.len(), Ordering::Relaxed);
+        handle.query_free_bytes.store(self.input.capacity() - self.input.len(), Ordering::Relaxed);
+        handle.output_bytes.store(self.output.waiting_bytes(), Ordering::Relaxed);
+        handle.output_buffer_bytes.store(self.output.capacity(), Ordering::Relaxed);
     }
 
     /// Sends replies to earlier requests of a pipeline as soon as they may leave, while the connection waits
@@ -400,9 +459,8 @@ impl Connection {
         let start = outbox.buffer().len();
         let lsn = blocking::write_outcome(&waiter, outcome, worker.server.kept(), outbox.buffer());
         self.client.seen = self.client.seen.max(lsn);
-        if self.client.reply_mode == ReplyMode::Off {
-            outbox.buffer().truncate(start);
-        } else if self.client.handle.durability() == Some(AppendFsync::EverySec) {
+        self.client.drop_unwanted(outbox.buffer(), start);
+        if self.client.handle.durability() == Some(AppendFsync::EverySec) {
             worker.server.have_synced(Lsn::ZERO, true);
         } else if lsn > self.output.revealable(&worker) {
             outbox.hold(start, lsn);
@@ -428,17 +486,7 @@ impl Connection {
             {
                 return Poll::Ready(Ok(true));
             }
-            while self.input.len() < WAITING_BYTES_MAX {
-                match self.poll_read(cx)? {
-                    Poll::Pending => break,
-                    Poll::Ready(0) => return Poll::Ready(Ok(false)),
-                    Poll::Ready(len) => {
-                        let worker = self.worker.clone();
-                        self.input.extend_from_slice(&worker.scratch.borrow()[..len]);
-                    }
-                }
-            }
-            Poll::Pending
+            self.poll_input(cx).map_ok(|()| false)
         })
         .await
     }

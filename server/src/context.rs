@@ -2,6 +2,7 @@
 
 use crate::blocking::{AwaitedLog, BlockRequest, acknowledge};
 use crate::client::{After, Client};
+use crate::config::AppendFsync;
 use crate::error::CommandError;
 use crate::shared::Shared;
 use std::borrow::Cow;
@@ -38,6 +39,14 @@ impl<'c, 'a> Context<'c, 'a> {
     /// The time this command takes for now.
     pub fn now(&self) -> UnixMs {
         self.keys.now()
+    }
+
+    /// Says that an answer of analytics, which waits for the disk as `appendfsync` says, goes to a client
+    /// that asked for more.
+    pub fn see_if_strict(&self) {
+        if self.client.handle.durability() == Some(AppendFsync::Always) {
+            self.keys.see_all();
+        }
     }
 
     /// The live entry of a declared key.
@@ -146,7 +155,7 @@ impl<'c, 'a> Context<'c, 'a> {
         }
         let keys = keys.into_iter().map(Box::from).collect();
         let request =
-            BlockRequest { kind: Some(kind), log: None, keys, timeout, args: OwnedArgs::from(args) };
+            BlockRequest { kind: Some(kind), keys, ..BlockRequest::new(timeout, OwnedArgs::from(args)) };
         self.client.after = After::Block(Box::new(request));
     }
 
@@ -171,8 +180,7 @@ impl<'c, 'a> Context<'c, 'a> {
     }
 
     fn wait_without_keys(&mut self, log: Option<AwaitedLog>, timeout: Option<Duration>, args: Args<'_>) {
-        let request =
-            BlockRequest { kind: None, log, keys: Vec::new(), timeout, args: OwnedArgs::from(args) };
+        let request = BlockRequest { log, ..BlockRequest::new(timeout, OwnedArgs::from(args)) };
         self.client.after = After::Block(Box::new(request));
     }
 

@@ -1,20 +1,21 @@
 //! From a request to a reply: look up, check, latch, run, commit.
 
 use crate::call::Call;
-use crate::client::{After, Client, ReplyMode};
+use crate::client::{After, Client};
 use crate::command::{Command, Flags, places};
 use crate::commands::{self, Found};
 use crate::config::DebugAccess;
 use crate::context::Context;
-use crate::error::CommandError;
+use crate::error::{CommandError, QUOTED_MAX, printable};
 use crate::shared::Shared;
 use crate::stats;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use tarn_engine::Group;
+use std::time::Instant;
 use tarn_engine::record::{Batch, Lsn, UnixMs};
-use tarn_engine::session::{Access, Latched, Session};
+use tarn_engine::session::{Access, Exclusive, Latched, Session};
+use tarn_engine::{Engine, Group};
 use tarn_resp::reply::Writer;
 use tarn_resp::request::Args;
 
@@ -42,12 +43,16 @@ pub struct Executor<'e> {
     pub demanded: Lsn,
     /// Whether changes have to become durable within a second.
     pub wants_sync: bool,
+    /// The newest `Lsn` that the error reveals which the request ends with.
+    pub refused_at: Lsn,
 }
 
 impl Executor<'_> {
     /// Runs one request and appends the reply to `out`. Returns the newest `Lsn` that the reply reveals.
     pub fn run(&mut self, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) -> Lsn {
         let start = out.len();
+        self.refused_at = Lsn::ZERO;
+        client.reply_end_max = self.server.live.reply_end_max(start);
         let command = commands::find(&args[0]);
         let result = match command {
             Some(found) => self.check_and_run(found, client, args, out),
@@ -59,25 +64,14 @@ impl Executor<'_> {
                 out.truncate(start);
                 Writer::new(out, client.protocol).error(error.to_string());
                 self.server.stats.note_error(&error);
-                Lsn::ZERO
+                self.refused_at
             }
         };
-        if matches!(client.after, After::Postpone(_)) {
+        match &mut client.after {
             // There is no reply yet, nor one to be skipped.
-            out.truncate(start);
-            return seen;
-        }
-        match client.reply_mode {
-            ReplyMode::On => {}
-            ReplyMode::SkipNext => {
-                out.truncate(start);
-                client.reply_mode = ReplyMode::Skipping;
-            }
-            ReplyMode::Skipping => {
-                out.truncate(start);
-                client.reply_mode = ReplyMode::On;
-            }
-            ReplyMode::Off => out.truncate(start),
+            After::Postpone => out.truncate(start),
+            After::Block(request) => request.seen = seen,
+            After::GoOn | After::Close => client.drop_unwanted(out, start),
         }
         seen
     }
@@ -95,6 +89,8 @@ impl Executor<'_> {
             Some(wrong_number(found.command, command, args))
         } else if !client.authenticated && !command.flags.has(Flags::NO_AUTH) {
             Some(CommandError::text("NOAUTH Authentication required."))
+        } else if self.server.saver.is_failing() && self.is_stopped_by_failure(command, client) {
+            Some(CommandError::CheckpointsFail)
         } else if client.transaction.is_some() {
             self.refuse_to_queue(command)
         } else {
@@ -107,9 +103,11 @@ impl Executor<'_> {
         let writes = command.flags.has(Flags::WRITE)
             || command.flags.has(Flags::EXEC)
                 && client.transaction.as_ref().is_some_and(|queue| queue.writes());
-        let waits = writes && !self.has_room || self.server.pause.holds(writes, self.now).is_some();
-        if waits && !command.flags.has(Flags::ADMIN) && !self.serving {
-            client.after = After::Postpone(args.to_owned());
+        let waits = writes && !self.has_room && !command.flags.has(Flags::ADMIN)
+            // As in Redis, a pause of all commands spares none: `CLIENT UNPAUSE` and `SHUTDOWN` wait, too.
+            || self.server.pause.holds(writes, self.now);
+        if waits && !self.serving {
+            client.after = After::Postpone;
             return Ok(Lsn::ZERO);
         }
         if client.transaction.is_some() && !command.flags.has(Flags::AT_ONCE) {
@@ -118,12 +116,27 @@ impl Executor<'_> {
         }
         match self.run_counted(command, slot, client, args, out) {
             // Nothing has changed: it can be run again.
-            Err(CommandError::LogBehind) if !self.serving => {
-                client.after = After::Postpone(args.to_owned());
+            Err(CommandError::LogBehind | CommandError::GateBusy) => {
+                client.after = After::Postpone;
                 Ok(Lsn::ZERO)
             }
-            result => result,
+            result => {
+                // Whatever waited for the gate waits no more.
+                client.waits_for_gate = None;
+                result
+            }
         }
+    }
+
+    /// Whether the command waits until a checkpoint has been taken (`stop-writes-on-bgsave-error`), as the
+    /// last one failed.
+    #[cold]
+    fn is_stopped_by_failure(&self, command: &Command, client: &Client) -> bool {
+        let config = self.server.config.snapshot();
+        let writes = command.flags.has(Flags::WRITE)
+            || command.flags.has(Flags::EXEC)
+                && client.transaction.as_ref().is_some_and(|queue| queue.writes());
+        writes && !self.serving && config.stop_writes_on_bgsave_error && !config.save.rules.is_empty()
     }
 
     /// The subcommand that the arguments name, if the command has any, and the slot of its counters.
@@ -167,12 +180,22 @@ impl Executor<'_> {
         client.handle.last_slot.store(slot, Ordering::Relaxed);
         let call = Call { server: self.server, worker: self.worker, now: self.now, command, slot };
         call.run(client, args, |client| {
-            let alone = command.flags.has_any(Flags::EXCLUSIVE.with(Flags::EXEC))
+            let alone = command.flags.has_any(Flags::EXCLUSIVE.with(Flags::EXEC).with(Flags::OUTSIDE))
                 || command.alone_if.is_some_and(|needs| needs(args));
             match alone {
                 false => self.run_latched(command, client, args, out),
                 true if command.flags.has(Flags::EXEC) => self.exec(client, out),
+                true if command.flags.has(Flags::OUTSIDE) => {
+                    self.session = None;
+                    self.run_without_store(command, client, args, out)
+                }
                 true => self.run_exclusive(command, client, args, out),
+            }
+        })
+        .inspect(|_| {
+            if command.flags.has_any(Flags::ADMIN.with(Flags::EXEC)) {
+                // `CONFIG SET` may have changed whether the replies of this very batch wait.
+                self.revealable = self.server.revealable();
             }
         })
     }
@@ -211,7 +234,11 @@ impl Executor<'_> {
             latched.expire(&keys, self.group)?;
         }
         let mut batch = Batch::new();
-        run_in(command, &latched, &mut batch, client, self.server, args, out)?;
+        let ran = run_in(command, &latched, &mut batch, client, self.server, args, out);
+        if let Err(error) = ran {
+            self.refused_at = latched.seen();
+            return Err(error);
+        }
         if !batch.is_empty() {
             latched.commit(&batch, self.group)?;
         }
@@ -259,13 +286,17 @@ impl Executor<'_> {
         let Some(engine) = self.server.engine() else {
             return Err(self.loading());
         };
-        let mut alone = engine.close_gate();
+        let mut alone = close_gate(engine, client)?;
         let hashed = places(&keys);
         let mut latched = alone.latch(&hashed, Access::Write, self.now);
         latched.expire(&keys, self.group)?;
         let mut batch = Batch::new();
-        run_in(command, &latched, &mut batch, client, self.server, args, out)?;
+        let ran = run_in(command, &latched, &mut batch, client, self.server, args, out);
         let mut seen = latched.seen();
+        if let Err(error) = ran {
+            self.refused_at = seen;
+            return Err(error);
+        }
         latched.release();
         if !batch.is_empty() {
             seen = seen.max(alone.commit(&batch, self.group)?);
@@ -286,7 +317,7 @@ impl Executor<'_> {
         ))
     }
 
-    /// Runs a command that needs no key while the store is not there yet.
+    /// Runs a command that needs no key while the store is not there yet, or outside of the gate.
     fn run_without_store(
         &self,
         command: &'static Command,
@@ -304,6 +335,17 @@ impl Executor<'_> {
     }
 }
 
+/// Closes the gate for a client. If another worker is at something long, an error says that the request is
+/// to be run again: the clients of this worker are served meanwhile.
+///
+/// REQUIRES: the worker is not inside the gate.
+pub(crate) fn close_gate<'e>(engine: &'e Engine, client: &mut Client) -> Result<Exclusive<'e>, CommandError> {
+    let since = *client.waits_for_gate.get_or_insert_with(Instant::now);
+    let closed = engine.try_close_gate(since.elapsed()).ok_or(CommandError::GateBusy)?;
+    client.waits_for_gate = None;
+    Ok(closed)
+}
+
 /// Runs the function of a command.
 pub(crate) fn run_in<'a>(
     command: &'static Command,
@@ -315,9 +357,10 @@ pub(crate) fn run_in<'a>(
     out: &mut Vec<u8>,
 ) -> Result<(), CommandError> {
     let db = client.db;
-    let reply = Writer::new(out, client.protocol);
+    let reply = Writer::new(out, client.protocol).limited(client.reply_end_max);
     let mut context = Context { keys: latched, batch, reply, client, server, db };
-    (command.run)(&mut context, args)
+    (command.run)(&mut context, args)?;
+    if context.reply.is_over() { Err(CommandError::ReplyTooLong) } else { Ok(()) }
 }
 
 fn full_name(parent: &'static Command, command: &'static Command) -> Cow<'static, str> {
@@ -326,13 +369,6 @@ fn full_name(parent: &'static Command, command: &'static Command) -> Cow<'static
     } else {
         format!("{}|{}", parent.name, command.name).into()
     }
-}
-
-/// Longest part of a client's words that an error repeats.
-const QUOTED_MAX: usize = 128;
-
-fn printable(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(QUOTED_MAX)]).replace(['\r', '\n'], " ")
 }
 
 fn unknown(args: Args<'_>) -> CommandError {

@@ -4,6 +4,16 @@ use std::borrow::Cow;
 use tarn_engine::LogError;
 use tarn_engine::engine::CommitError;
 
+/// Longest part of a client's words that an error repeats.
+pub const QUOTED_MAX: usize = 128;
+
+/// A client's word as an error repeats it: as Redis does, up to a NUL.
+pub fn printable(bytes: &[u8]) -> String {
+    let len = bytes.iter().take(QUOTED_MAX).position(|byte| *byte == 0);
+    let shown = &bytes[..len.unwrap_or(bytes.len().min(QUOTED_MAX))];
+    String::from_utf8_lossy(shown).replace(['\r', '\n'], " ")
+}
+
 /// An error reply. The text begins with its code and has no line breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
@@ -40,9 +50,25 @@ pub enum CommandError {
     /// The log takes no more for now: the command is run again when there is room.
     #[error("MISCONF Errors writing to the AOF file: the log cannot be written fast enough")]
     LogBehind,
+    /// Somebody is at something long inside the gate: the command is run again a moment later.
+    #[error("BUSY another client's command takes long")]
+    GateBusy,
     /// The log cannot take writes.
     #[error("MISCONF Errors writing to the AOF file: {0}")]
     LogRefuses(String),
+    /// Nothing is written while checkpoints that rules want cannot be taken.
+    #[error(
+        "MISCONF The last checkpoint that the rules of 'save' asked for failed: commands that may modify the \
+         data set are disabled until one is taken (stop-writes-on-bgsave-error). Please check the logs for \
+         the error."
+    )]
+    CheckpointsFail,
+    /// The reply would not fit.
+    #[error(
+        "ERR the reply would be longer than the hard limit of 'client-output-buffer-limit normal' lets it \
+         be; nothing was changed"
+    )]
+    ReplyTooLong,
     /// `DEBUG` for a client that must not use it.
     #[error(
         "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run \

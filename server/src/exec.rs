@@ -13,7 +13,7 @@
 use crate::call::Call;
 use crate::client::{After, Client};
 use crate::command::{Command, Flags, places};
-use crate::dispatch::{Executor, run_in};
+use crate::dispatch::{Executor, close_gate, run_in};
 use crate::error::CommandError;
 use crate::transaction::{Queued, Transaction};
 use std::sync::atomic::Ordering;
@@ -62,7 +62,7 @@ impl Executor<'_> {
     }
 
     /// Runs the queued requests. The client forgets them, and the keys that it watches, unless the log has no
-    /// room: then `EXEC` is to be run again.
+    /// room, or somebody keeps the gate open: then `EXEC` is to be run again.
     pub(crate) fn exec(&mut self, client: &mut Client, out: &mut Vec<u8>) -> Result<Lsn, CommandError> {
         let Some(transaction) = client.transaction.take() else {
             return Err(CommandError::text("ERR EXEC without MULTI"));
@@ -75,7 +75,7 @@ impl Executor<'_> {
         client.denies_waiting = true;
         let result = if self.server.engine().is_none() {
             self.exec_unloaded(&transaction, client, out)
-        } else if transaction.is_alone() {
+        } else if transaction.is_alone(client.watching.watches().is_empty()) {
             self.exec_alone(&transaction, client, out)
         } else {
             self.exec_latched(&transaction, client, out)
@@ -84,7 +84,7 @@ impl Executor<'_> {
         if let Err(error) = result {
             client.select(db);
             client.after = After::GoOn;
-            if error == CommandError::LogBehind {
+            if matches!(error, CommandError::LogBehind | CommandError::GateBusy) {
                 client.transaction = Some(transaction);
                 return Err(error);
             }
@@ -139,7 +139,8 @@ impl Executor<'_> {
         out: &mut Vec<u8>,
     ) -> Result<Lsn, CommandError> {
         self.session = None;
-        let mut alone = self.server.engine().ok_or_else(|| self.loading())?.close_gate();
+        let engine = self.server.engine().ok_or_else(|| self.loading())?;
+        let mut alone = close_gate(engine, client)?;
         let mut latched = alone.transact(self.now);
         if !client.watching.holds(&latched) {
             return Ok(refuse_changed(&latched, client, out));

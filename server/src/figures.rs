@@ -10,6 +10,7 @@ use crate::process::{self, Heap};
 use crate::saver;
 use crate::shared::{OpenLog, Shared, Store};
 use tarn_engine::compactor::CompactionStatus;
+use tarn_engine::scrub::ScrubStatus;
 use tarn_engine::{DirectoryStatus, LogStatus};
 
 /// The clients.
@@ -83,6 +84,8 @@ pub struct Persistence {
     pub log_begins: bool,
     /// Its compactions.
     pub compactions: CompactionStatus,
+    /// The search for damage.
+    pub scrub: ScrubStatus,
 }
 
 impl Persistence {
@@ -103,6 +106,7 @@ impl Persistence {
                     && store.log.load().as_ref().is_none_or(|log| is_pending(log))
             }),
             compactions: store.map(|store| store.engine.compactor().status()).unwrap_or_default(),
+            scrub: server.scrubber.status(),
         }
     }
 

@@ -15,6 +15,7 @@ pub struct Live {
     soft_output_limit_s: AtomicU64,
     timeout_s: AtomicU64,
     tcp_keepalive_s: AtomicU64,
+    auth_timeout_s: AtomicU64,
     needs_password: AtomicBool,
     protected_mode: AtomicBool,
     maxclients: AtomicU64,
@@ -34,6 +35,7 @@ impl Live {
             soft_output_limit_s: AtomicU64::new(0),
             timeout_s: AtomicU64::new(0),
             tcp_keepalive_s: AtomicU64::new(0),
+            auth_timeout_s: AtomicU64::new(0),
             needs_password: AtomicBool::new(false),
             protected_mode: AtomicBool::new(false),
             maxclients: AtomicU64::new(0),
@@ -56,6 +58,7 @@ impl Live {
         self.timeout_s.store(config.timeout_s, Ordering::Relaxed);
         self.needs_password.store(!config.requirepass.is_empty(), Ordering::Relaxed);
         self.tcp_keepalive_s.store(config.tcp_keepalive_s.into(), Ordering::Relaxed);
+        self.auth_timeout_s.store(config.auth_timeout_s, Ordering::Relaxed);
         self.protected_mode.store(config.protected_mode, Ordering::Relaxed);
         self.maxclients.store(config.maxclients as u64, Ordering::Relaxed);
         self.slow_us.store(config.slowlog_log_slower_than_us, Ordering::Relaxed);
@@ -98,6 +101,14 @@ impl Live {
         self.output_limit_bytes.load(Ordering::Relaxed) as usize
     }
 
+    /// Where the output buffer ends that has `len` bytes when a command begins its reply.
+    pub fn reply_end_max(&self, len: usize) -> usize {
+        match self.output_limit_bytes() {
+            0 => usize::MAX,
+            limit => len.saturating_add(limit),
+        }
+    }
+
     /// Replies that may wait for a client for so long only; `None`: no such limit.
     pub fn soft_output_limit(&self) -> Option<(usize, Duration)> {
         let bytes = self.soft_output_limit_bytes.load(Ordering::Relaxed) as usize;
@@ -113,6 +124,11 @@ impl Live {
     /// Seconds between probes of an idle connection; 0: none.
     pub fn tcp_keepalive_s(&self) -> u64 {
         self.tcp_keepalive_s.load(Ordering::Relaxed)
+    }
+
+    /// Seconds that a client may take to say the password.
+    pub fn auth_timeout_s(&self) -> u64 {
+        self.auth_timeout_s.load(Ordering::Relaxed)
     }
 
     /// Whether only clients on this machine are served, as nobody must say a password.

@@ -3,11 +3,15 @@
 //! ```text
 //!   on:   read to its end what is in the directories ── begin behind it and behind the newest change ── gate
 //!         closed: from now on changes are logged ── a checkpoint: now the log counts, what it replaces goes
-//!   off:  gate closed: from now on changes are not logged ── what was is made durable ── close
+//!   off:  gate closed: from now on changes are not logged ── what was is made durable ── close ── the next
+//!         checkpoint, or RDB file, takes the place of what is in the directories, which is put aside
 //! ```
 //!
 //! Until the checkpoint is on disk a start finds what it found before the switch, as the log alone does not
-//! have what was in the store when it began. No client waits: the thread that takes checkpoints does it.
+//! have what was in the store when it began. The thread that takes checkpoints does it, and `CONFIG SET` does
+//! not wait for it. Under `appendfsync always` replies do that reveal changes made behind `CONFIG SET`: they
+//! leave when the log counts, or when `appendonly` or `appendfsync` says otherwise. If the log cannot be
+//! switched on, they wait for the next attempt.
 
 use crate::apply;
 use crate::config::{AppendFsync, Config};
@@ -58,16 +62,51 @@ pub fn follow_config(server: &Shared, store: &Store) -> Result<(), SwitchError> 
     }
 }
 
+/// Has replies wait for a log that is about to be switched on, if they would wait for it when it is on; or
+/// lets go those that did. Waits for nothing.
+pub fn hold_for_log(server: &Shared, store: &Store, config: &Config) {
+    let holds = config.appendonly && config.appendfsync == AppendFsync::Always && store.log.load().is_none();
+    if !holds {
+        store.held_from.store(u64::MAX, Ordering::Release);
+        server.wakers.iter().for_each(|waker| waker.notify_one());
+    } else if store.held_from.load(Ordering::Acquire) == u64::MAX {
+        store.held_from.store(store.engine.newest_unlogged().0, Ordering::Release);
+    }
+}
+
 /// Lets a log count that was switched on. REQUIRES: a checkpoint was taken since.
 pub fn confirm(store: &Store) -> Result<(), DiskError> {
     let Some(open) = store.log.load_full() else { return Ok(()) };
     // Without the lock, which others wait for: what is removed may be long.
     let replaced = open.log.lock().as_ref().map(Log::replaced);
     replaced.map_or(Ok(()), |replaced| replaced.confirm())?;
-    if open.pending.swap(false, Ordering::Relaxed) {
+    if open.counts() {
         tracing::info!("The log is on: a start finds every change from now on");
     }
     Ok(())
+}
+
+/// Puts the log aside that is in the directories, if any is, as what was just saved has all of it and nothing
+/// is logged now. Until then a start goes on from the log.
+pub fn retire(config: &Config) {
+    match Log::retire(&OsDisk, &config.log_dirs()) {
+        Ok(retired) => tell_retired(&retired),
+        Err(error) => tracing::error!(
+            "The log is off, what was saved has all of it, and it cannot be put aside: {error}; a start with \
+             appendonly yes would find the log, which is older"
+        ),
+    }
+}
+
+/// Tells where a log is that was put aside.
+pub fn tell_retired(retired: &[PathBuf]) {
+    for path in retired {
+        tracing::info!(
+            "What was saved has all that the log had, so its files were put aside in {}; nothing reads them, \
+             and they may be removed",
+            path.display()
+        );
+    }
 }
 
 fn switch_on(server: &Shared, store: &Store, config: &Config) -> Result<(), SwitchError> {
@@ -75,21 +114,30 @@ fn switch_on(server: &Shared, store: &Store, config: &Config) -> Result<(), Swit
     directories.iter().try_for_each(|directory| backup::refuse_copies(&OsDisk, directory))?;
     tracing::info!("Switching the log on, in {} directories", directories.len());
     loop {
+        server.config.apply_current(|config| hold_for_log(server, store, config));
         let base = store.checkpoints.current().map_or(Lsn::ZERO, |checkpoint| checkpoint.cut);
         let mut reader = Log::open(Arc::new(OsDisk), LogOptions { base, ..options(config) })?;
         while reader.next_block()?.is_some() {}
         let (log, _) = reader.into_log_behind(store.engine.newest())?;
         let appender = log.appender();
-        let open = OpenLog::new(log, config.appendfsync == AppendFsync::Always, &server.wakers);
+        let held_from = store.held_from.load(Ordering::Acquire);
+        let held_from = Lsn(held_from).min(store.engine.newest_unlogged());
+        let always = config.appendfsync == AppendFsync::Always;
+        let open = Arc::new(OpenLog::new(log, always, held_from, &server.wakers));
+        // Before anything is logged: no reply that waits for the log leaves in between. With the settings of
+        // now.
+        server.config.apply_current(|config| {
+            store.log.store(Some(open.clone()));
+            apply::set_sync_mode(store, config.appendfsync);
+        });
         if store.engine.start_logging(&appender) {
-            // With the settings of now.
-            server.config.apply_current(|config| {
-                store.log.store(Some(Arc::new(open)));
-                apply::set_sync_mode(store, config.appendfsync);
-            });
             return Ok(());
         }
         // More changes were made meanwhile than the log left room for; dropped, it is closed.
+        store.log.store(None);
+        // Without the lock: its threads are awaited.
+        let log = open.log.lock().take();
+        drop(log);
     }
 }
 

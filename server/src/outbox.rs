@@ -5,11 +5,18 @@
 //!    |  gone already  |  may be sent    |  once 7 is durable |  once 9 is   |
 //! ```
 //!
-//! Invariants: holds rise strictly in place and in `Lsn`; `sent` ≤ the place of the first hold that is not
-//! durable.
+//! A hold may have no bytes: the reply was not wanted (`CLIENT REPLY`), or is still to come (`BLPOP`). What
+//! follows waits for it all the same.
+//!
+//! Invariants: holds rise strictly in `Lsn`, and no place is before the last one; `sent` ≤ the place of the
+//! first hold that is not durable ≤ the end.
 
 use std::collections::VecDeque;
 use tarn_engine::record::Lsn;
+
+/// Bytes that have left and still stand before others, before they are taken out. Unit tests want them out
+/// soon.
+const SENT_BYTES_MAX: usize = if cfg!(test) { 64 } else { 1 << 20 };
 
 /// The replies of one connection that have not left yet.
 #[derive(Debug, Default)]
@@ -30,6 +37,11 @@ impl Outbox {
     /// Bytes that have not been sent.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.sent
+    }
+
+    /// Bytes that there is room for.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
     }
 
     /// Whether all has been sent.
@@ -56,8 +68,15 @@ impl Outbox {
 
     /// Keeps back the bytes from `start` on until `lsn` is durable.
     pub fn hold(&mut self, start: usize, lsn: Lsn) {
-        if self.holds.back().is_none_or(|&(_, last)| last < lsn) {
-            self.holds.push_back((start, lsn));
+        if self.holds.back().is_some_and(|&(_, last)| last >= lsn) {
+            return;
+        }
+        // Holds at one place are one, so there are few more of them than bytes. Only the first stays as it
+        // is: somebody may have been told to wait for it.
+        let is_first = self.holds.len() == 1;
+        match self.holds.back_mut() {
+            Some((place, held)) if *place == start && !is_first => *held = lsn,
+            _ => self.holds.push_back((start, lsn)),
         }
     }
 
@@ -82,8 +101,11 @@ impl Outbox {
         if self.sent == self.bytes.len() {
             self.bytes.clear();
             self.sent = 0;
-            debug_assert!(self.holds.is_empty(), "what is held has not been sent");
-        } else if self.sent > (1 << 20) && self.sent * 2 > self.bytes.len() {
+            // What is still held has no bytes yet.
+            for hold in &mut self.holds {
+                hold.0 = 0;
+            }
+        } else if self.sent > SENT_BYTES_MAX && self.sent * 2 > self.bytes.len() {
             self.bytes.drain(..self.sent);
             for hold in &mut self.holds {
                 hold.0 -= self.sent;
@@ -95,7 +117,10 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn nothing_behind_a_hold_leaves_before_its_lsn_is_durable() {
@@ -114,5 +139,93 @@ mod tests {
         assert_eq!(outbox.sendable(Lsn(9)), b"d");
         outbox.sent(1);
         assert!(outbox.is_empty());
+    }
+
+    #[test]
+    fn a_hold_without_bytes_holds_what_follows_after_all_before_it_has_left() {
+        let mut outbox = Outbox::default();
+        outbox.buffer().extend_from_slice(b"+PONG\r\n");
+        outbox.hold(7, Lsn(9));
+        assert_eq!(outbox.sendable(Lsn(8)), b"+PONG\r\n");
+        outbox.sent(7);
+        assert_eq!(outbox.sendable(Lsn(8)), b"");
+        outbox.buffer().extend_from_slice(b"*-1\r\n");
+        assert_eq!(outbox.sendable(Lsn(8)), b"", "the hold is in force still");
+        assert_eq!(outbox.sendable(Lsn(9)), b"*-1\r\n");
+    }
+
+    #[test]
+    fn holds_without_bytes_do_not_pile_up() {
+        let mut outbox = Outbox::default();
+        (1..1000).for_each(|lsn| outbox.hold(0, Lsn(lsn)));
+        assert!(outbox.holds.len() <= 2, "{} holds", outbox.holds.len());
+        assert_eq!(outbox.held_until(), Some(Lsn(1)), "who waits for the first one finds it");
+        outbox.buffer().push(b'x');
+        assert_eq!(outbox.sendable(Lsn(998)), b"");
+        assert_eq!(outbox.sendable(Lsn(999)), b"x");
+    }
+
+    /// What may happen to an outbox.
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// A reply of so many bytes, that reveals this `Lsn` if any.
+        Reply(usize, Option<u64>),
+        /// The log is durable this much further, and the socket takes at most so many bytes.
+        Send(u64, usize),
+        /// The buffer is given back if nothing waits.
+        GiveBack,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let len = prop_oneof![3 => Just(0usize), 6 => 1usize..40, 1 => 100usize..400];
+        let reply = (len, proptest::option::of(1u64..60)).prop_map(|(len, lsn)| Step::Reply(len, lsn));
+        let room = prop_oneof![Just(usize::MAX), 0usize..30, 60usize..400];
+        let send = (0u64..6, room).prop_map(|(on, room)| Step::Send(on, room));
+        proptest::collection::vec(prop_oneof![5 => reply, 4 => send, 1 => Just(Step::GiveBack)], 1..60)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        /// The model: each byte with the largest `Lsn` that it or anything before it reveals.
+        #[test]
+        fn each_byte_leaves_in_its_order_as_soon_as_all_that_is_before_it_may(steps in steps()) {
+            let mut outbox = Outbox::default();
+            let (mut model, mut newest) = (VecDeque::<(u8, u64)>::new(), 0);
+            let (mut durable, mut next) = (0, 0u8);
+            for step in steps {
+                match step {
+                    Step::Reply(len, lsn) => {
+                        let start = outbox.buffer().len();
+                        newest = newest.max(lsn.unwrap_or(0));
+                        for _ in 0..len {
+                            next = next.wrapping_add(1);
+                            outbox.buffer().push(next);
+                            model.push_back((next, newest));
+                        }
+                        if let Some(lsn) = lsn {
+                            outbox.hold(start, Lsn(lsn));
+                        }
+                    }
+                    Step::Send(on, room) => {
+                        durable += on;
+                        let free = model.iter().take_while(|(_, lsn)| *lsn <= durable).count();
+                        let bytes = outbox.sendable(Lsn(durable));
+                        prop_assert_eq!(bytes.len(), free);
+                        prop_assert!(bytes.iter().eq(model.iter().take(free).map(|(byte, _)| byte)));
+                        outbox.sent(free.min(room));
+                        model.drain(..free.min(room));
+                    }
+                    Step::GiveBack => {
+                        let given = outbox.take_buffer();
+                        prop_assert!(given.is_none_or(|given| given.is_empty() && model.is_empty()));
+                    }
+                }
+                prop_assert_eq!(outbox.len(), model.len());
+                prop_assert!(outbox.holds.len() <= outbox.bytes.len() + 2);
+            }
+            prop_assert!(outbox.sendable(Lsn(60)).iter().eq(model.iter().map(|(byte, _)| byte)));
+            prop_assert_eq!(outbox.held_until(), None);
+        }
     }
 }

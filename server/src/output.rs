@@ -68,6 +68,16 @@ impl Output {
         self.handle.id
     }
 
+    /// Bytes that the buffer of replies has room for.
+    pub fn capacity(&self) -> usize {
+        self.outbox.borrow().capacity()
+    }
+
+    /// The number of the socket in this process.
+    pub fn descriptor(&self) -> i32 {
+        self.stream.borrow().descriptor()
+    }
+
     /// Bytes that have not been sent.
     pub fn waiting_bytes(&self) -> usize {
         self.outbox.borrow().len()
@@ -126,6 +136,7 @@ impl Output {
             match stream.try_write(bytes) {
                 Ok(len) => {
                     crate::stats::add(&worker.stats().output_bytes, len as u64);
+                    crate::stats::add(&worker.stats().writes, 1);
                     outbox.sent(len);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -1,6 +1,6 @@
 //! The file that says which process serves.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A file with the id of this process; dropping it removes it.
 #[derive(Debug)]
@@ -21,12 +21,24 @@ impl PidFile {
     }
 }
 
+impl PidFile {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Removes the file.
+pub fn remove(path: &Path) {
+    // Another server may have written its own id since.
+    if std::fs::read_to_string(path).is_ok_and(|text| text == content()) {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Another server may have written its own id since.
-        if std::fs::read_to_string(&self.path).is_ok_and(|text| text == content()) {
-            let _ = std::fs::remove_file(&self.path);
-        }
+        remove(&self.path);
     }
 }
 

@@ -1,8 +1,8 @@
 //! How much is done a second at the moment: counters as they were at the last few looks.
 
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::time::Instant;
+use tarn_engine::lock::Mutex;
 
 /// Looks that are remembered, as many as in Redis. At ten a second a rate is that of the last 1.6 seconds.
 const LOOKS: usize = 17;

@@ -1,6 +1,8 @@
 //! What the main thread looks after ten times a second: rates, the peak of memory, and whether the log takes
-//! records.
+//! records; and once a second the file of messages, which may have been moved away.
 
+use crate::logging;
+use crate::pause;
 use crate::process;
 use crate::rates::Look;
 use crate::shared::{Shared, Store};
@@ -8,11 +10,16 @@ use std::time::{Duration, Instant};
 
 /// How often a round is made.
 pub const PAUSE: Duration = Duration::from_millis(100);
+const ROUNDS_A_SECOND: u64 = 10;
 
 /// What the last round found.
 #[derive(Debug, Default)]
 pub struct Rounds {
+    /// Rounds so far.
+    made: u64,
     log_failed: bool,
+    /// Whether it was told that the numbers of records come to their end.
+    told_end: bool,
     /// Whether the directories of the log were told to have no next file.
     directory_troubles: Vec<bool>,
     /// Why the log could not be compacted.
@@ -32,9 +39,19 @@ impl Rounds {
             output_bytes: stats.sum(|worker| &worker.output_bytes),
         });
         stats.note_memory(process::Heap::now().allocated);
+        pause::hold_expiry(server);
+        self.look_at_log_file();
         self.look_at_log(server);
         self.look_at_compactions(server);
         server.saver.look(server, &server.config.snapshot());
+    }
+
+    /// Goes on in a new file of messages, about once a second, if the old one was moved away.
+    fn look_at_log_file(&mut self) {
+        self.made += 1;
+        if self.made.is_multiple_of(ROUNDS_A_SECOND) {
+            logging::follow_file();
+        }
     }
 
     /// Tells when the log fails and when it works again, and the same of each of its directories.
@@ -48,6 +65,14 @@ impl Rounds {
             _ => {}
         }
         self.log_failed = status.failed.is_some();
+        if status.ends_soon() && !self.told_end {
+            tracing::warn!(
+                "{} records can still be numbered, then writes are refused: export the data in time (tarn \
+                 export), and import them into a new directory (tarn import)",
+                status.records_left()
+            );
+            self.told_end = true;
+        }
         self.directory_troubles.resize(status.directories.len(), false);
         for (told, directory) in self.directory_troubles.iter_mut().zip(status.directories) {
             let path = directory.path.display();

@@ -9,11 +9,12 @@ use crate::config::{CheckpointFormat, CheckpointPace, Config, SnapshotAlgorithm}
 use crate::log_switch::{self, SwitchError};
 use crate::rdb_file;
 use crate::shared::Shared;
-use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tarn_engine::Engine;
 use tarn_engine::checkpoint::{Algorithm, CheckpointError, Checkpoints, Pace, TakeOptions, Taken};
 use tarn_engine::compactor::Scope;
+use tarn_engine::lock::{Condvar, Mutex, rank};
 
 /// After a failure the rules wait so long before they try again.
 const RETRY: Duration = Duration::from_secs(5);
@@ -55,8 +56,10 @@ pub struct Status {
     pub last_took: Duration,
     /// Whether the log is to be shortened when the checkpoint is there that is wanted for it.
     pub rewrites: bool,
-    /// Whether the last such checkpoint failed.
-    pub rewrite_failed: bool,
+    /// How many such checkpoints have failed since one was taken.
+    pub rewrite_failures: u64,
+    /// Keys that were there when the data was loaded, and those of an RDB file that had expired.
+    pub loaded_keys: [u64; 2],
     /// Why the log could not be switched on or off, if so.
     pub switch_error: Option<String>,
 }
@@ -71,9 +74,13 @@ struct State {
     urgency: Urgency,
     /// Somebody asked for the log to be rewritten, so that the files that are written to go, too.
     rewrites_all: bool,
+    /// One is wanted that has what was in damaged files of the log.
+    makes_good: bool,
     /// Another is wanted as soon as this one is done.
     scheduled: bool,
     stopping: bool,
+    /// The server wants to end, after a last checkpoint if there is to be one.
+    ending: bool,
     /// The log is to be switched on or off.
     switches: bool,
     /// It is being switched.
@@ -114,8 +121,10 @@ impl State {
 /// Who takes checkpoints.
 #[derive(Debug)]
 pub struct Saver {
-    state: Mutex<State>,
+    state: Mutex<State, rank::Checkpoints>,
     changed: Condvar,
+    /// Whether the last one that was taken in the background failed.
+    failing: AtomicBool,
 }
 
 /// One is being taken already.
@@ -126,7 +135,29 @@ impl Saver {
     /// A saver whose data is as of now.
     pub fn new(unix_ms: u64) -> Saver {
         let status = Status { last_save_unix_s: unix_ms / 1000, ..Status::default() };
-        Saver { state: Mutex::new(State { status, ..State::default() }), changed: Condvar::new() }
+        Saver {
+            state: Mutex::new(State { status, ..State::default() }),
+            changed: Condvar::new(),
+            failing: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the last one that was taken in the background failed, and none was taken since.
+    #[inline]
+    pub fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
+    }
+
+    /// Has [`Shutdown::save_and_end`](crate::shutdown::Shutdown::save_and_end) called as soon as possible; a
+    /// checkpoint that is being taken is given up.
+    pub fn end(&self, server: &Shared) {
+        let mut state = self.state.lock();
+        state.ending = true;
+        if let Some(store) = server.store().filter(|_| state.asked > state.answered) {
+            // Under the lock, so that it does not meet the last one.
+            store.checkpoints.progress().stop();
+        }
+        self.changed.notify_all();
     }
 
     /// Asks for a checkpoint.
@@ -196,12 +227,23 @@ impl Saver {
         self.state.lock().status.last_save_unix_s = unix_ms / 1000;
     }
 
+    /// Notes how many keys were loaded, and how many of an RDB file had expired.
+    pub fn note_keys_loaded(&self, keys: u64, expired: u64) {
+        self.state.lock().status.loaded_keys = [keys, expired];
+    }
+
     /// Takes checkpoints until the server stops.
     pub fn run(&self, server: &Shared, engine: &Engine, checkpoints: &Checkpoints) {
         let mut state = self.state.lock();
         loop {
             if state.stopping {
                 return;
+            }
+            if std::mem::take(&mut state.ending) {
+                drop(state);
+                server.shutdown.save_and_end(server);
+                state = self.state.lock();
+                continue;
             }
             if state.begins_switch() {
                 drop(state);
@@ -217,10 +259,13 @@ impl Saver {
             }
             // One that was wanted while another is taken waits for the next.
             let rewrites = state.status.rewrites && !state.scheduled;
+            let makes_good = std::mem::take(&mut state.makes_good);
             let urgency = state.urgency;
+            // One that was given up before has nothing to do with this.
+            checkpoints.progress().resume();
             drop(state);
             let (changes, began) = (changes(server), Instant::now());
-            let outcome = take(server, engine, checkpoints, urgency, rewrites);
+            let outcome = take(server, engine, checkpoints, urgency, rewrites || makes_good);
             if outcome.is_ok() {
                 // After a failure nobody knows which one a start would find.
                 engine.compactor().checkpoint_ended(checkpoints.current().map(|checkpoint| checkpoint.cut));
@@ -235,7 +280,8 @@ impl Saver {
             }
             state.status.rewrites &= !rewrites;
             if rewrites {
-                state.status.rewrite_failed = outcome.is_err();
+                let failures = state.status.rewrite_failures;
+                state.status.rewrite_failures = if outcome.is_err() { failures + 1 } else { 0 };
             }
             self.answer(&mut state, server, changes, began, outcome);
         }
@@ -260,11 +306,18 @@ impl Saver {
                     status.last_took.as_secs_f64()
                 );
                 status.saves += 1;
+                self.failing.store(false, Ordering::Relaxed);
                 status.changes_saved = changes;
                 status.last_save_unix_s = server.clock.unix_ms() / 1000;
             }
             Err(CheckpointError::Stopped) => tracing::info!("Checkpoint: given up, the server is stopping"),
-            Err(error) => tracing::error!("Checkpoint failed: {error}; the last one is as it was"),
+            Err(error) => {
+                tracing::error!("Checkpoint failed: {error}; the last one is as it was");
+                // As in Redis, a SAVE that failed has been told to who asked for it.
+                if state.urgency == Urgency::Background {
+                    self.failing.store(true, Ordering::Relaxed);
+                }
+            }
         }
         status.last = Some(outcome.map_err(|error| error.to_string()));
         state.answered = state.asked;
@@ -298,9 +351,14 @@ impl Saver {
         let due =
             config.save.rules.iter().find(|rule| age_s >= rule.after_s && changes >= rule.changes.max(1));
         let failed = matches!(state.status.last, Some(Err(_)));
+        let compactions = store.engine.compactor().status();
         let waits = failed && state.last_attempt.is_some_and(|at| at.elapsed() < RETRY);
         if waits || state.stopping {
-        } else if store.engine.compactor().status().wants_checkpoint {
+        } else if compactions.damage_wants_checkpoint {
+            tracing::warn!("Taking a checkpoint, as what is damaged on the disk is in memory");
+            state.makes_good = true;
+            self.ask(&mut state, Urgency::Background);
+        } else if compactions.wants_checkpoint {
             tracing::info!("The log has become long: taking a checkpoint to drop what it has");
             state.status.rewrites = true;
             self.ask(&mut state, Urgency::Background);
@@ -329,11 +387,10 @@ pub fn changes(server: &Shared) -> u64 {
 
 /// How far the checkpoint has come that is being taken: per cent of the keys, and bytes.
 pub fn progress(checkpoints: &Checkpoints) -> (f64, u64) {
-    use std::sync::atomic::Ordering::Relaxed;
     let progress = checkpoints.progress();
-    let (keys, total) = (progress.keys.load(Relaxed), progress.keys_total.load(Relaxed));
+    let (keys, total) = (progress.keys.load(Ordering::Relaxed), progress.keys_total.load(Ordering::Relaxed));
     let percent = if total == 0 { 100.0 } else { 100.0 * keys as f64 / total as f64 };
-    (percent.min(100.0), progress.bytes.load(Relaxed))
+    (percent.min(100.0), progress.bytes.load(Ordering::Relaxed))
 }
 
 /// Takes a checkpoint as the configuration says; with `for_log` one that the log can go on from.
@@ -357,14 +414,24 @@ pub fn take(
     let is_pending = server.store().is_some_and(log_switch::is_pending);
     if config.checkpoint_format == CheckpointFormat::Rdb && !is_pending && !for_log {
         let (path, unix_ms) = (config.rdb_path(), server.clock.unix_ms());
-        return rdb_file::save(engine, &path, pace, checkpoints.progress(), unix_ms);
+        let saved = rdb_file::save(engine, &path, pace, checkpoints.progress(), unix_ms)?;
+        retire_log(server, &config);
+        return Ok(saved);
     }
     let options = TakeOptions { pace, writers: WRITERS };
     let taken = checkpoints.take(engine, algorithm, options, server.clock.unix_ms())?;
     if let Some(store) = server.store().filter(|_| is_pending) {
         log_switch::confirm(store)?;
     }
+    retire_log(server, &config);
     Ok(taken)
+}
+
+/// Puts the log of before aside if nothing is logged now: what was just saved has all that it has.
+fn retire_log(server: &Shared, config: &Config) {
+    if server.store().is_some_and(|store| store.log.load().is_none()) {
+        log_switch::retire(config);
+    }
 }
 
 #[cfg(test)]

@@ -6,20 +6,22 @@
 //!   workers:              └─ LOADING … ───────────┴─ serve ─────────────────────────────── close connections
 //! ```
 
-use crate::accept::{Acceptor, AcceptorHandle, Signals};
+use crate::accept::{Acceptor, AcceptorHandle};
 use crate::apply;
-use crate::config::{AppendFsync, CheckpointFormat, Config, ConfigStore, Loaded};
-use crate::listen::{self, ListenError, Listeners};
+use crate::config::{AppendFsync, Config, ConfigStore, Loaded};
+use crate::keeping;
+use crate::listen::{ListenError, Listeners, Service};
 use crate::log_switch;
 use crate::logging;
 use crate::metrics::MetricsServer;
 use crate::pidfile::PidFile;
 use crate::process;
-use crate::saver::{self, Urgency};
+use crate::redis_files;
 use crate::shared::{OpenLog, Shared, Store};
+use crate::signals::Signals;
+use crate::supervisor::Supervisor;
 use crate::transfer::{self, Stage, TransferError};
 use crate::worker;
-use arc_swap::ArcSwapOption;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +30,7 @@ use std::time::{Instant, UNIX_EPOCH};
 use tarn_engine::backup;
 use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
 use tarn_engine::engine::{Background, Engine};
-use tarn_engine::io::OsDisk;
+use tarn_engine::io::{Disk, OsDisk};
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery;
 use tarn_engine::{Log, LogError, OpenError};
@@ -86,6 +88,16 @@ pub enum ServeError {
     /// The RDB file could not be loaded.
     #[error("{0}; or move the file away to start without it")]
     Rdb(#[from] TransferError),
+    /// The append-only file of a Redis is there, and nothing of Tarn.
+    #[error(
+        "{} is the append-only file of a Redis, which Tarn does not read: have redis-server load it and \
+         SAVE, then move it away, and the RDB file is loaded; or move it away to start without its data",
+        path.display()
+    )]
+    Aof {
+        /// The directory, or the file.
+        path: PathBuf,
+    },
     /// A checkpoint is there, and an RDB file that was written later.
     #[error(
         "the checkpoint in {} is older than {}: move away the one that is not wanted",
@@ -142,26 +154,32 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
+    if let Some(line) = loaded.disobeyed_line() {
+        tracing::warn!("{line}");
+    }
+    keeping::warn_if_nothing_is_kept(config);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(not_accepting)?;
-    let (listeners, signals) = {
+    let mut signals = {
         let _context = runtime.enter();
-        (Listeners::open(config)?, Signals::catch().map_err(not_accepting)?)
+        Signals::catch().map_err(not_accepting)?
     };
-    let metrics_listeners = listen::open_metrics(config)?;
-    for (directive, cores) in
-        [("server_cpulist", &config.server_cores), ("bgsave_cpulist", &config.checkpoint_cores)]
-    {
-        if cores.available() == Some(0) {
-            return Err(ServeError::Cores { directive });
-        }
-    }
-    let _pidfile = config.pidfile_path().and_then(PidFile::write);
+    refuse_missing_cores(config)?;
     let threads = config.threads();
     let store = ConfigStore::new(loaded.config.clone(), loaded.file.clone());
     let (acceptor, moves) = AcceptorHandle::new();
     let server = Arc::new(Shared::new(Arc::new(store), acceptor));
     tell(&server);
+    let mut services = vec![Service::Redis, Service::Metrics];
+    services.extend(server.sql().map(|_| Service::Sql));
+    let listeners = {
+        let _context = runtime.enter();
+        Listeners::open(config, &services)?
+    };
+    let pidfile = config.pidfile_path().and_then(PidFile::write);
+    signals.remove_at_end(pidfile.as_ref().map(|file| file.path().to_owned()));
+    (loaded.listening)();
+    let supervisor = Supervisor::tell(&server, config);
     apply::set_encoding_limits(config);
     fit_clients(&server, config);
 
@@ -178,10 +196,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
         };
         workers.push(spawn(format!("tarn-worker-{index}"), run)?);
     }
-    for address in listeners.addresses() {
-        tracing::info!("Listening on {address}");
-    }
-    let metrics = MetricsServer::start(&server, metrics_listeners)?;
+    listeners.announce(config);
     let loader = {
         let (server, config) = (server.clone(), config.clone());
         spawn("tarn-loader".to_owned(), move || {
@@ -192,31 +207,65 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
                     if let Err(error) = config.checkpoint_cores.confine() {
                         tracing::warn!("bgsave_cpulist is not heeded: {error}");
                     }
-                    server.saver.run(&server, &store.engine, &store.checkpoints)
+                    look_after(&server, store);
                 }
-                _ => server.shut_down(false),
+                _ => server.shut_down(),
             }
             loaded
         })?
     };
 
-    let acceptor = Acceptor::new(server.clone(), listeners, moves, signals, incoming);
-    runtime.block_on(acceptor.run()).map_err(not_accepting)?;
+    let metrics = MetricsServer::new(server.clone());
+    let acceptor = Acceptor::new(server.clone(), listeners, moves, signals, incoming, metrics);
+    let signals = runtime.block_on(acceptor.run()).map_err(not_accepting)?;
+    signals.watch(runtime, server.shutdown.attempt());
+    supervisor.stopping();
     tracing::info!("Stopping: no new connections, closing the open ones");
-    drop(metrics);
     for worker in workers {
         join(worker).map_err(|source| ServeError::System { what: "a worker failed", source })?;
     }
     server.saver.stop(&server);
+    server.scrubber.stop();
     server.backups.stop();
+    if server.shutdown.abandons_loading() && server.store().is_none() {
+        // Its thread ends with the process; what it reads is as it was.
+        tracing::info!("Loading is given up. Bye");
+        return Ok(());
+    }
     let background = join(loader)?;
     drop(background);
     let Some(store) = server.store() else { return Ok(()) };
-    let saved = save_at_end(&server, store);
+    keeping::warn_of_losses(&server, store);
+    let saved = server.shutdown.save_rest(&server, store).map_err(ServeError::LastCheckpoint);
     if let Some(open) = &*store.log.load() {
         close_log(open)?;
     }
     saved
+}
+
+fn refuse_missing_cores(config: &Config) -> Result<(), ServeError> {
+    let lists = [("server_cpulist", &config.server_cores), ("bgsave_cpulist", &config.checkpoint_cores)];
+    match lists.into_iter().find(|(_, cores)| cores.available() == Some(0)) {
+        Some((directive, _)) => Err(ServeError::Cores { directive }),
+        None => Ok(()),
+    }
+}
+
+/// Takes checkpoints, and looks for damage, until the server stops.
+fn look_after(server: &Shared, store: &Store) {
+    std::thread::scope(|scope| {
+        let scrub = || {
+            let tell = |what: &str| tracing::error!("Damage on the disk: {what}");
+            server.scrubber.run(&store.engine, &store.checkpoints, tell);
+        };
+        if let Err(error) =
+            std::thread::Builder::new().name("tarn-scrub".to_owned()).spawn_scoped(scope, scrub)
+        {
+            tracing::error!("Nobody looks for damage on the disk: no thread can be started: {error}");
+        }
+        server.saver.run(server, &store.engine, &store.checkpoints);
+        server.scrubber.stop();
+    });
 }
 
 /// Closes the log, or tells what is lost.
@@ -233,35 +282,21 @@ fn close_log(open: &OpenLog) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Takes a last checkpoint if one is wanted and the last is not as of now. REQUIRES: nobody takes one.
-fn save_at_end(server: &Shared, store: &Store) -> Result<(), ServeError> {
-    // Of an RDB file nobody remembers which change was its last.
-    let is_saved = server.config.snapshot().checkpoint_format == CheckpointFormat::Tarn
-        && store.checkpoints.has_all_of(&*store.engine);
-    // Without one, nothing would be found of what a log has that was switched on a moment ago.
-    if server.saves_at_end() && !is_saved || log_switch::is_pending(store) {
-        tracing::info!("Taking a last checkpoint");
-        store.checkpoints.progress().resume();
-        let taken = saver::take(server, &store.engine, &store.checkpoints, Urgency::Awaited, false);
-        let taken = taken.map_err(ServeError::LastCheckpoint)?;
-        tracing::info!("Checkpoint: {} keys, {:.1} MB", taken.keys, taken.bytes as f64 / 1e6);
-    }
-    Ok(())
-}
-
 fn not_accepting(source: io::Error) -> ServeError {
     ServeError::System { what: "cannot accept connections", source }
 }
 
-/// Lowers `maxclients` to what the limit of open files allows, if that cannot be raised.
+/// Lowers `maxclients`, and `sql-max-clients` where few fit, to what the limit of open files allows, if that
+/// cannot be raised.
 fn fit_clients(server: &Shared, config: &Config) {
-    let Err(fit) = process::allow_clients(config.maxclients) else { return };
+    let Some((redis, sql)) = process::fitting_clients(config) else { return };
     tracing::warn!(
-        "only {fit} clients fit the limit of open files, not {}: see ulimit -n",
-        config.maxclients
+        "only {redis} clients, and {sql} of SQL, fit the limit of open files, not {} and {}: see ulimit -n",
+        config.maxclients,
+        config.sql_max_clients
     );
-    let lowered = server.config.set(&[("maxclients", &fit.max(1).to_string())]);
-    match lowered {
+    let fitted = [("maxclients", redis.to_string()), ("sql-max-clients", sql.to_string())];
+    match server.config.set(&fitted.each_ref().map(|(name, count)| (*name, count.as_str()))) {
         Ok(_) => server.live.update(&server.config.snapshot()),
         Err(error) => tracing::warn!("{error}"),
     }
@@ -273,7 +308,7 @@ fn prepare_directories(config: &Config) -> Result<(), ServeError> {
         move |source| ServeError::Directory { path, source }
     };
     if config.dir_is_default() {
-        std::fs::create_dir_all(&config.dir).map_err(failed(&config.dir))?;
+        OsDisk.create_dir_all(&config.dir).map_err(|error| failed(&config.dir)(error.source))?;
     }
     let metadata = std::fs::metadata(&config.dir).map_err(failed(&config.dir))?;
     if !metadata.is_dir() {
@@ -282,7 +317,8 @@ fn prepare_directories(config: &Config) -> Result<(), ServeError> {
     backup::refuse_copies(&OsDisk, &config.dir)?;
     if config.appendonly {
         for path in config.log_dirs() {
-            std::fs::create_dir_all(&path).map_err(|source| ServeError::LogDirectory { path, source })?;
+            let made = OsDisk.create_dir_all(&path);
+            made.map_err(|error| ServeError::LogDirectory { path, source: error.source })?;
         }
     }
     Ok(())
@@ -291,52 +327,28 @@ fn prepare_directories(config: &Config) -> Result<(), ServeError> {
 /// Opens the log, replays it and opens the doors.
 fn load(server: &Shared, config: &Config) -> Result<Option<Background>, ServeError> {
     let began = Instant::now();
-    let checkpoints = Arc::new(Checkpoints::open(Arc::new(OsDisk), &config.checkpoint_dir())?);
+    let (checkpoints, rdb_file) = redis_files::open_checkpoints(server, config)?;
+    let checkpoints = Arc::new(checkpoints);
     if let Some(checkpoint) = checkpoints.current() {
         server.saver.note_loaded(checkpoint.unix_ms);
     }
-    let is_rdb = config.checkpoint_format == CheckpointFormat::Rdb;
-    let rdb_file = Some(config.rdb_path()).filter(|path| path.exists());
-    let saved = |path: &Path| {
-        let age = path.metadata().and_then(|metadata| metadata.modified()).ok()?.duration_since(UNIX_EPOCH);
-        age.ok().map(|age| age.as_millis() as u64)
-    };
-    if let (Some(checkpoint), Some(rdb)) = (checkpoints.current(), &rdb_file)
-        && is_rdb
-        && !config.appendonly
-        && saved(rdb) > Some(checkpoint.unix_ms)
-    {
-        // A log that was switched on for a while has left the checkpoint.
-        return Err(ServeError::NewerRdb { checkpoints: config.checkpoint_dir(), rdb: rdb.clone() });
-    }
-    let loads_rdb = is_rdb && !config.appendonly && checkpoints.current().is_none();
-    if let Some(path) = rdb_file.as_ref().filter(|_| !loads_rdb && (is_rdb || is_new(config, &checkpoints))) {
-        tracing::warn!(
-            "{path} is not loaded: only 'checkpoint-format rdb' with 'appendonly no' loads it, where there \
-             is no checkpoint; to begin with it otherwise: tarn import --dir NEW-DIRECTORY {path}",
-            path = path.display()
-        );
-    }
     if !config.appendonly {
-        let note = |read, bytes| server.loading.note(read, bytes);
-        let tables = recovery::empty(config.databases);
-        server.loading.early.begin(&tables, Lsn(u64::MAX));
-        let loaded = checkpoints.load(tables, config.threads(), &note)?;
-        let (engine, background) = match loaded {
+        let (engine, background) = match load_unlogged(server, config, &checkpoints)? {
             Some(loaded) => {
                 let seconds = began.elapsed().as_secs_f64();
-                tracing::info!("Loaded {} keys of a checkpoint in {seconds:.3} s", loaded.keys);
+                tracing::info!("Loaded {} keys in {seconds:.3} s", loaded.keys);
+                server.saver.note_keys_loaded(loaded.keys, 0);
                 Engine::loaded(loaded, config.threads(), server.clock.clone())
             }
             None => {
                 let new = Engine::unlogged(config.databases, config.threads(), server.clock.clone());
-                if let Some(path) = rdb_file.filter(|_| loads_rdb) {
+                if let Some(path) = rdb_file {
                     load_rdb(server, config, &new.0, &path)?;
                 }
                 new
             }
         };
-        open_doors(server, Store { engine, log: ArcSwapOption::empty(), checkpoints });
+        open_doors(server, Store::new(engine, None, checkpoints));
         return Ok(Some(background));
     }
     let options = log_switch::options(config);
@@ -345,6 +357,7 @@ fn load(server: &Shared, config: &Config) -> Result<Option<Background>, ServeErr
         recovery::open(Arc::new(OsDisk), options, Some(&checkpoints), databases, threads, &server.loading)?;
     let seconds = began.elapsed().as_secs_f64();
     tracing::info!("Loaded {} records in {seconds:.3} s", opened.replayed.records);
+    server.saver.note_keys_loaded(opened.tables.iter().map(|table| table.len() as u64).sum(), 0);
     let torn = opened.replayed.torn.len();
     if torn > 0 {
         tracing::warn!(
@@ -360,14 +373,43 @@ fn load(server: &Shared, config: &Config) -> Result<Option<Background>, ServeErr
         server.clock.clone(),
     );
     engine.compactor().checkpoint_ended(checkpoints.current().map(|checkpoint| checkpoint.cut));
-    let log = OpenLog::new(opened.log, config.appendfsync == AppendFsync::Always, &server.wakers);
-    open_doors(server, Store { engine, log: ArcSwapOption::from_pointee(log), checkpoints });
+    for damage in &opened.recovered.covered {
+        tracing::error!(
+            "Damage in the log was passed over, as the checkpoint has all that was there: {} at byte {}: {}",
+            damage.path.display(),
+            damage.offset,
+            damage.what
+        );
+    }
+    engine.compactor().note_covered(&opened.log.appender(), &opened.recovered.covered);
+    let always = config.appendfsync == AppendFsync::Always;
+    let log = OpenLog::new(opened.log, always, Lsn::ZERO, &server.wakers);
+    open_doors(server, Store::new(engine, Some(log), checkpoints));
     Ok(Some(background))
 }
 
-/// Whether there is neither a checkpoint nor a log.
-fn is_new(config: &Config, checkpoints: &Checkpoints) -> bool {
-    checkpoints.current().is_none() && matches!(Log::is_in(&OsDisk, &config.log_dirs()), Ok(false))
+/// Loads, for a server that logs nothing, the checkpoint and what a log goes on with from it, if there are
+/// any.
+fn load_unlogged(
+    server: &Shared,
+    config: &Config,
+    checkpoints: &Checkpoints,
+) -> Result<Option<tarn_engine::checkpoint::Loaded>, ServeError> {
+    let mut directories = Vec::new();
+    for directory in config.log_dirs() {
+        if Log::is_in(&OsDisk, std::slice::from_ref(&directory)).map_err(CheckpointError::from)? {
+            directories.push(directory);
+        }
+    }
+    if directories.is_empty() {
+        let note = |read, bytes| server.loading.note(read, bytes);
+        let tables = recovery::empty(config.databases);
+        server.loading.early.begin(&tables, Lsn(u64::MAX));
+        return Ok(checkpoints.load(tables, config.threads(), &note)?);
+    }
+    let (disk, databases, threads) = (Arc::new(OsDisk), config.databases, config.threads());
+    let loaded = recovery::read(disk, directories, checkpoints, databases, threads, &server.loading)?;
+    Ok(Some(loaded))
 }
 
 /// Loads the RDB file into an empty store.
@@ -383,6 +425,7 @@ fn load_rdb(server: &Shared, config: &Config, engine: &Engine, path: &Path) -> R
     if let Some(age) = saved.and_then(|saved| saved.duration_since(UNIX_EPOCH).ok()) {
         server.saver.note_loaded(age.as_millis() as u64);
     }
+    server.saver.note_keys_loaded(keys, expired);
     let seconds = began.elapsed().as_secs_f64();
     tracing::info!("Loaded {keys} keys of {} in {seconds:.3} s, {expired} had expired", path.display());
     Ok(())

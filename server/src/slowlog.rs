@@ -2,9 +2,9 @@
 
 use crate::address::Address;
 use crate::config::find_directive;
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tarn_engine::lock::Mutex;
 use tarn_resp::request::Args;
 
 /// Arguments of a command that an entry keeps at most.

@@ -1,12 +1,19 @@
 //! SQL, as the server sees it: something that is asked, and answers later. The program puts it there, so that
 //! the server knows nothing of planners.
 
+use crate::accept::Caller;
 use std::fmt;
 
 /// Who answers statements of SQL.
 pub trait Sql: Send + Sync {
     /// Asks for a statement, and returns at once.
     fn ask(&self, statement: &str) -> Box<dyn Asked>;
+
+    /// Talks to a client of PostgreSQL's protocol.
+    fn talk_to(&self, caller: Caller);
+
+    /// Whether one more client can be talked to soon.
+    fn has_room(&self) -> bool;
 
     /// The data have been loaded: the indexes of declared tables can be built.
     fn store_is_there(&self);

@@ -2,9 +2,10 @@
 
 use crate::error::CommandError;
 use crate::latency::{Counts, Histogram};
-use parking_lot::Mutex;
+use crate::stopwatch::Stopwatch;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tarn_engine::lock::Mutex;
 
 /// Calls of one command.
 #[derive(Debug, Default)]
@@ -33,10 +34,16 @@ pub struct WorkerStats {
     pub input_bytes: AtomicU64,
     /// Bytes written to sockets.
     pub output_bytes: AtomicU64,
+    /// Times something was read from a socket.
+    pub reads: AtomicU64,
+    /// Times something was written to a socket.
+    pub writes: AtomicU64,
     /// Reads that found their key.
     pub hits: AtomicU64,
     /// Reads that did not.
     pub misses: AtomicU64,
+    /// Notices slow commands.
+    pub stopwatch: Stopwatch,
 }
 
 /// All counters.
@@ -69,6 +76,10 @@ pub struct Totals {
     pub input_bytes: u64,
     /// Bytes written to sockets.
     pub output_bytes: u64,
+    /// Times something was read from a socket.
+    pub reads: u64,
+    /// Times something was written to a socket.
+    pub writes: u64,
     /// Reads that found their key.
     pub hits: u64,
     /// Reads that did not.
@@ -106,8 +117,11 @@ impl Stats {
             changes: AtomicU64::new(0),
             input_bytes: AtomicU64::new(0),
             output_bytes: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
+            stopwatch: Stopwatch::default(),
         };
         Stats {
             workers: (0..workers).map(|_| worker()).collect(),
@@ -143,6 +157,8 @@ impl Stats {
             commands: now.commands.iter().enumerate().map(|(slot, now)| since(slot, now)).collect(),
             input_bytes: now.input_bytes.saturating_sub(then.input_bytes),
             output_bytes: now.output_bytes.saturating_sub(then.output_bytes),
+            reads: now.reads.saturating_sub(then.reads),
+            writes: now.writes.saturating_sub(then.writes),
             hits: now.hits.saturating_sub(then.hits),
             misses: now.misses.saturating_sub(then.misses),
             connections: now.connections.saturating_sub(then.connections),
@@ -204,6 +220,8 @@ impl Stats {
             commands: (0..self.slots()).map(of).collect(),
             input_bytes: self.sum(|worker| &worker.input_bytes),
             output_bytes: self.sum(|worker| &worker.output_bytes),
+            reads: self.sum(|worker| &worker.reads),
+            writes: self.sum(|worker| &worker.writes),
             hits: self.sum(|worker| &worker.hits),
             misses: self.sum(|worker| &worker.misses),
             connections: self.connections.load(Ordering::Relaxed),

@@ -2,6 +2,7 @@
 
 use crate::address::Address;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, ReadBuf};
@@ -39,6 +40,14 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.into_std().map(Detached::Tcp),
             Stream::Unix(stream) => stream.into_std().map(Detached::Unix),
+        }
+    }
+
+    /// Its number in this process.
+    pub fn descriptor(&self) -> i32 {
+        match self {
+            Stream::Tcp(stream) => stream.as_raw_fd(),
+            Stream::Unix(stream) => stream.as_raw_fd(),
         }
     }
 

@@ -31,6 +31,8 @@ pub struct Transaction {
     bytes: usize,
     writes: bool,
     alone: bool,
+    /// One of them looks at keys that it does not declare.
+    sweeps: bool,
     /// A request was refused: `EXEC` will be, too.
     pub aborted: bool,
 }
@@ -41,8 +43,9 @@ impl Transaction {
         let queued = Queued { command, slot, args: args.to_owned() };
         self.bytes += size_of::<Queued>() + queued.args.memory_bytes();
         self.writes |= command.flags.has(Flags::WRITE);
-        self.alone |= command.flags.has_any(Flags::EXCLUSIVE.with(Flags::ALONE_IN_EXEC))
-            || command.alone_if.is_some_and(|needs| needs(args));
+        self.sweeps |= command.flags.has(Flags::ALONE_IN_EXEC);
+        self.alone |=
+            command.flags.has(Flags::EXCLUSIVE) || command.alone_if.is_some_and(|needs| needs(args));
         self.queue.push(queued);
     }
 
@@ -61,9 +64,10 @@ impl Transaction {
         self.writes
     }
 
-    /// Whether one of them needs the store for itself.
-    pub fn is_alone(&self) -> bool {
-        self.alone
+    /// Whether they need the store for themselves. Who looks at keys that it does not declare does so only
+    /// beside others: by itself, and `unwatched`, it is as it is outside of a transaction.
+    pub fn is_alone(&self, unwatched: bool) -> bool {
+        self.alone || self.sweeps && !(unwatched && self.queue.len() == 1)
     }
 
     /// The keys of all of them, if the first begins in database `db`: a `SELECT` among them counts for those

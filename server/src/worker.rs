@@ -1,5 +1,6 @@
 //! A worker: a thread with an event loop of its own and the connections that were dealt to it.
 
+use crate::blocking;
 use crate::client::{Client, ClientHandle};
 use crate::connection::Connection;
 use crate::dispatch::Executor;
@@ -71,6 +72,7 @@ impl Worker {
     pub fn execute<T>(&self, requests: impl FnOnce(&mut Executor<'_>) -> T) -> T {
         let now = self.server.clock.unix_ms();
         self.time_ms.set(now);
+        self.stats().stopwatch.start();
         self.be_told_of_end_of_turn();
         let mut executor = Executor {
             server: &self.server,
@@ -84,6 +86,7 @@ impl Worker {
             serving: false,
             demanded: Lsn::ZERO,
             wants_sync: false,
+            refused_at: Lsn::ZERO,
         };
         let outcome = requests(&mut executor);
         let (demanded, wants_sync) = (executor.demanded, executor.wants_sync);
@@ -132,6 +135,9 @@ impl Worker {
     fn go_on(&self) {
         if self.server.has_room() {
             self.room.notify_waiters();
+            if self.server.blocking.has_postponed() {
+                self.execute(blocking::serve_postponed);
+            }
         }
         self.server.blocking.serve_durable(&self.server);
         let revealable = self.revealable();
@@ -167,7 +173,13 @@ impl Worker {
     }
 
     fn look_after_clients(&self) {
-        let timeout_s = self.server.live.timeout_s();
+        let live = &self.server.live;
+        if live.needs_password() {
+            let patience_ms = live.auth_timeout_s().saturating_mul(1000);
+            let clients = self.clients.borrow();
+            clients.values().filter(|client| client.is_overdue(patience_ms)).for_each(|client| client.kill());
+        }
+        let timeout_s = live.timeout_s();
         if timeout_s != 0 {
             for client in self.clients.borrow().values() {
                 if client.idle() > Duration::from_secs(timeout_s) && !client.info.lock().blocked {
@@ -199,6 +211,22 @@ impl Worker {
                 client.kill();
             }
         }
+    }
+}
+
+/// A client that is being served; it is forgotten however that ends, so that a stop waits for nobody who is
+/// gone.
+struct Served {
+    worker: Rc<Worker>,
+    id: u64,
+    open: Rc<Notify>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.worker.clients.borrow_mut().remove(&self.id);
+        self.worker.server.clients.remove(self.id);
+        self.open.notify_one();
     }
 }
 
@@ -240,6 +268,9 @@ pub fn run(
                 // A mode that was switched lets replies out that were held.
                 worker.go_on();
                 worker.look_after_clients();
+                if worker.index == 0 {
+                    worker.server.keyspace();
+                }
             }
         }
     });
@@ -253,13 +284,11 @@ pub fn run(
                     tokio::task::spawn_local(async move {
                         let client = Client::new(handle.clone(), !worker.server.live.needs_password());
                         let mut connection = Connection::new(stream, client, worker.clone());
+                        // Goes before the connection: who sees the socket closed does not find the client
+                        // any more.
+                        let _served = Served { worker, id: handle.id, open };
                         let end = connection.serve().await;
                         tracing::debug!(client = handle.id, ?end, "connection closed");
-                        worker.clients.borrow_mut().remove(&handle.id);
-                        worker.server.clients.remove(handle.id);
-                        // Who sees the socket closed does not find the client any more.
-                        drop(connection);
-                        open.notify_one();
                     });
                 }
                 Err(error) => {

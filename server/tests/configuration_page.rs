@@ -15,7 +15,10 @@ const HEAD: &str = "\
 # Configuration
 
 `tarn serve` reads a file in the syntax of `redis.conf`, then `--directive value` from the command line,
-which overrides the file. All directives of redis-server 7.0 are known here, and the few that only Tarn has.
+which overrides the file; what Tarn cannot do is judged behind the last of them. All directives of
+redis-server 7.0 are known here, those of Redis up to 8 and of Valkey up to 9, and the few that only Tarn has.
+`tarn serve --test-config FILE` tells of a file what the server would not obey, and whether each value is
+valid. It starts nothing, and tries no ports, directories or certificates.
 `CONFIG GET` shows them all; `CONFIG SET` changes those with *yes* under *run time*; `CONFIG REWRITE` writes
 what is in force back into the file. Sizes take the units `b`, `k` (1000), `kb` (1024), `m`, `mb`, `g`, `gb`.
 ";
@@ -31,7 +34,8 @@ const WITHOUT_EFFECT: &str = "
 ## Directives that are accepted without effect
 
 They can be set, are shown and are written back, so that an existing `redis.conf` works. A value other than
-the default brings a warning at the start, and when it is set.
+the default brings a warning at the start, and when it is set. One more line of the start names every
+directive of the configuration that the server does not obey, also where the default is what it does not do.
 
 | directive | takes | default | run time | why it changes nothing |
 | --- | --- | --- | --- | --- |
@@ -40,7 +44,8 @@ the default brings a warning at the start, and when it is set.
 const REFUSED: &str = "
 ## Directives that have to keep their default
 
-Another value would promise what Tarn does not do, so it is refused, at the start and by `CONFIG SET`.
+Another value would promise what Tarn does not do, so it is refused, at the start and by `CONFIG SET`. So are
+the orders `user` and `rename-command` (there are no users yet), `loadmodule` and `sentinel`.
 
 | directive | takes | default | why |
 | --- | --- | --- | --- |

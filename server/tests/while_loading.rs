@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arc_swap::ArcSwapOption;
 use tarn_engine::Group;
 use tarn_engine::checkpoint::Checkpoints;
 use tarn_engine::engine::{Background, Engine};
@@ -86,6 +85,7 @@ impl Loading {
             serving: false,
             demanded: Lsn::ZERO,
             wants_sync: false,
+            refused_at: Lsn::ZERO,
         };
         let mut out = Vec::new();
         for request in requests {
@@ -108,11 +108,8 @@ impl Loading {
     fn open_doors(&self) {
         let disk = SimDisk::new(1, SimOptions::default());
         let checkpoints = Arc::new(Checkpoints::open(Arc::new(disk), Path::new("/checkpoints")).unwrap());
-        self.server.set_store(Store {
-            engine: self.engine.clone(),
-            log: ArcSwapOption::empty(),
-            checkpoints,
-        });
+        self.server.note_loaded(&self.engine);
+        self.server.set_store(Store::new(self.engine.clone(), None, checkpoints));
         self.server.loading.early.end();
     }
 }

@@ -18,8 +18,9 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 /// indexes that have been declared, in a directory.
 ///
 /// The server writes it, on its own machine: a relative DIR is below its data directory, and one outside of
-/// that is taken only from a client on the same machine. On one file system the files share their bytes with
-/// the log's and take no space until the log gives its own up; such a copy does not outlive the disk.
+/// that must be below a directory that the server's backup-dir names. On one file system the files share
+/// their bytes with the log's and take no space until the log gives its own up; such a copy does not outlive
+/// the disk.
 ///
 /// Prints the newest record that it has: the LSN for --since of the next increment. Exits with 0 if the
 /// backup is complete and on disk, 1 if the server refused or failed, 2 if there was no server or it went

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use tarn_engine::io::{Disk, OsDisk};
 use tarn_engine::record::{Change, Lsn, Side, Write};
-use tarn_engine::repair::{self, Damage, FileSurvey, Remedy, Repair, Survey};
+use tarn_engine::repair::{self, Damage, FileSurvey, Places, Remedy, Repair, Survey};
 use tarn_engine::{Log, OpenError};
 
 /// Looks after a log while no server has it open.
@@ -25,6 +25,8 @@ enum Command {
     ///
     /// Exits with 0 if a start would take the log, 1 if it is damaged, 2 if it could not be read.
     Check {
+        #[command(flatten)]
+        checkpoints: CheckpointsAt,
         /// All directories of the log: below --dir, `log` unless --log-dir names others.
         #[arg(required = true, value_name = "DIR")]
         directories: Vec<PathBuf>,
@@ -50,10 +52,37 @@ enum Command {
         /// Does it; without, only says what would be done.
         #[arg(long)]
         truncate: bool,
+        #[command(flatten)]
+        checkpoints: CheckpointsAt,
         /// All directories of the log: below --dir, `log` unless --log-dir names others.
         #[arg(required = true, value_name = "DIR")]
         directories: Vec<PathBuf>,
     },
+}
+
+/// Where the checkpoints are.
+#[derive(Args)]
+struct CheckpointsAt {
+    /// Directory of the checkpoints that a start builds on; without, `checkpoints` beside those of the log.
+    ///
+    /// Damage of which the checkpoint has what was there stops no start, and a repair cuts nothing there.
+    #[arg(long = "checkpoints", value_name = "DIR")]
+    directory: Option<PathBuf>,
+}
+
+impl CheckpointsAt {
+    fn beside<'p>(&'p self, log: &'p [PathBuf]) -> Places<'p> {
+        Places { log, checkpoints: self.directory.as_deref() }
+    }
+
+    /// The repair that would help, of a log in these directories.
+    fn remedy(&self, log: Vec<PathBuf>) -> Remedy {
+        let remedy = Remedy::new(log);
+        match &self.directory {
+            Some(directory) => remedy.with_checkpoints(directory),
+            None => remedy,
+        }
+    }
 }
 
 const DAMAGED: u8 = 1;
@@ -61,15 +90,15 @@ const FAILED: u8 = 2;
 
 /// Runs `tarn log`.
 pub fn run(cli: LogCli) -> ExitCode {
-    let (Command::Check { directories }
+    let (Command::Check { directories, .. }
     | Command::Dump { directories, .. }
     | Command::Repair { directories, .. }) = &cli.command;
     let cut_off = directories.iter().find(|directory| is_cut_off(directory)).cloned();
     let done = match cli.command {
         Command::Repair { .. } if cut_off.is_some() => Ok(ExitCode::from(FAILED)),
-        Command::Check { directories } => check(directories, cut_off.is_none()),
+        Command::Check { checkpoints, directories } => check(&checkpoints, directories, cut_off.is_none()),
         Command::Dump { width, directories } => dump(&directories, width),
-        Command::Repair { truncate, directories } => repair(directories, truncate),
+        Command::Repair { truncate, checkpoints, directories } => repair(&checkpoints, directories, truncate),
     };
     let code = done.unwrap_or_else(|mut error| {
         if let (OpenError::Damaged(damage), Some(_)) = (&mut error, &cut_off) {
@@ -97,14 +126,19 @@ fn is_cut_off(directory: &Path) -> bool {
     number.is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
-fn check(directories: Vec<PathBuf>, is_log: bool) -> Result<ExitCode, OpenError> {
-    let survey = repair::check(&disk(), &directories, threads())?;
+fn check(
+    checkpoints: &CheckpointsAt,
+    directories: Vec<PathBuf>,
+    is_log: bool,
+) -> Result<ExitCode, OpenError> {
+    let survey = repair::check(&disk(), checkpoints.beside(&directories), threads())?;
     for file in &survey.files {
         say_file(file);
     }
+    say_covered(&survey);
     if say_damage(&survey) {
         if is_log {
-            let remedy = Remedy(directories);
+            let remedy = checkpoints.remedy(directories);
             println!("to give up everything behind record {}: {remedy}", survey.recovered.last);
         }
         return Ok(ExitCode::from(DAMAGED));
@@ -192,8 +226,13 @@ impl Display for Shown<'_> {
     }
 }
 
-fn repair(directories: Vec<PathBuf>, truncate: bool) -> Result<ExitCode, OpenError> {
-    let repair = Repair::begin(&disk(), &directories, threads())?;
+fn repair(
+    checkpoints: &CheckpointsAt,
+    directories: Vec<PathBuf>,
+    truncate: bool,
+) -> Result<ExitCode, OpenError> {
+    let repair = Repair::begin(&disk(), checkpoints.beside(&directories), threads())?;
+    say_covered(&repair.survey);
     say_damage(&repair.survey);
     if !repair.is_needed() {
         say_end(&repair.survey);
@@ -201,7 +240,7 @@ fn repair(directories: Vec<PathBuf>, truncate: bool) -> Result<ExitCode, OpenErr
         return Ok(ExitCode::SUCCESS);
     }
     if !truncate {
-        println!("nothing was changed; to cut the log there: {}", Remedy(directories));
+        println!("nothing was changed; to cut the log there: {}", checkpoints.remedy(directories));
         return Ok(ExitCode::from(DAMAGED));
     }
     let last = repair.survey.recovered.last;
@@ -223,6 +262,13 @@ fn say_file(file: &FileSurvey) {
         counted(*blocks, "block"),
         counted(*records, "record"),
     );
+}
+
+/// Tells of damage that stops no start.
+fn say_covered(survey: &Survey) {
+    for Damage { path, offset, what, .. } in &survey.recovered.covered {
+        println!("harmless damage in {} at byte {offset}: {what}", path.display());
+    }
 }
 
 /// Tells why a start refuses the log and what would be kept; `false` if there is no reason.

@@ -4,19 +4,22 @@
 
 mod ask;
 mod backup;
+mod daemon;
 mod export;
 mod import;
 mod log;
 mod remote;
 mod restore;
 mod search;
+mod secrets;
 mod sql;
 mod transfer;
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
-use tarn_server::config::{Invocation, help_text, parse_serve_args};
+use tarn_server::config::{Invocation, Loaded, help_text, parse_with_secrets};
+use tarn_server::supervisor;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -70,8 +73,14 @@ fn main() -> ExitCode {
 }
 
 fn serve(args: Vec<OsString>) -> ExitCode {
-    let loaded = match parse_serve_args(args) {
+    secrets::hide(&args);
+    let lines = match secrets::take() {
+        Ok(lines) => lines,
+        Err(error) => return refuse(&error),
+    };
+    let mut loaded = match parse_with_secrets(args, &lines) {
         Ok(Invocation::Serve(loaded)) => *loaded,
+        Ok(Invocation::Test(loaded)) => return tell_of(&loaded),
         Ok(Invocation::Help) => {
             print!("{}", help_text());
             return ExitCode::SUCCESS;
@@ -82,6 +91,20 @@ fn serve(args: Vec<OsString>) -> ExitCode {
         }
         Err(error) => return refuse(&error),
     };
+    let is_daemon = loaded.config.daemonize && !supervisor::is_supervised(&loaded.config);
+    if is_daemon && !daemon::is_child() {
+        if loaded.from_stdin {
+            eprintln!("tarn: 'daemonize yes' needs a configuration from a file, not from standard input");
+            return ExitCode::FAILURE;
+        }
+        return daemon::start();
+    }
+    if is_daemon {
+        daemon::begin();
+        loaded.listening = daemon::ready;
+    }
+    secrets::forget();
+    tarn_server::panics::end_the_process(tarn_analytics::runs_apart);
     let sql = match sql::Sql::prepare(&loaded.config) {
         Ok(sql) => sql,
         Err(error) => return refuse(&error),
@@ -90,7 +113,7 @@ fn serve(args: Vec<OsString>) -> ExitCode {
     let declarations = tarn_analytics::DECLARATION_FILES.map(|name| loaded.config.dir.join(name));
     let served = tarn_server::serve::serve_beside(loaded, |server| {
         server.backups.take_along(declarations.to_vec());
-        queries = sql.map(|sql| sql.start(server));
+        queries = Some(sql.start(server));
     });
     if let Some(queries) = queries {
         // Who is in the middle of a query is not waited for.
@@ -100,6 +123,15 @@ fn serve(args: Vec<OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => refuse(&error),
     }
+}
+
+/// Tells which directives the server would not obey, and that it would start.
+fn tell_of(loaded: &Loaded) -> ExitCode {
+    for warning in loaded.warnings.iter().cloned().chain(loaded.disobeyed_line()) {
+        println!("{warning}");
+    }
+    println!("the configuration is valid");
+    ExitCode::SUCCESS
 }
 
 fn refuse(error: &dyn std::error::Error) -> ExitCode {

@@ -22,7 +22,8 @@ pub struct RemoteArgs {
     /// The user, if it is not the default one.
     #[arg(long, requires = "password")]
     user: Option<String>,
-    /// The password; without, that of the environment's REDISCLI_AUTH.
+    /// The password, which others may see in the list of processes; without, that of the environment's
+    /// REDISCLI_AUTH.
     #[arg(short = 'a', long)]
     password: Option<String>,
 }
@@ -56,6 +57,12 @@ impl Trouble {
 impl RemoteArgs {
     /// Connects. A reply that takes longer than `patience` is an error.
     pub fn connect(&self, patience: Duration) -> Result<Client, Trouble> {
+        if self.password.is_some() {
+            eprintln!(
+                "tarn: warning: others may see a password given with '-a' in the list of processes; \
+                 REDISCLI_AUTH in the environment is safe from them"
+            );
+        }
         let away = |why: String| Trouble::Away(format!("{}:{}: {why}", self.host, self.port));
         let found =
             (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| away(error.to_string()))?;

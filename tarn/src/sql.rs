@@ -1,33 +1,32 @@
-//! SQL beside the server: the thread that talks to clients of PostgreSQL's protocol. Statements have threads
-//! of their own.
+//! SQL beside the server: the thread that talks to clients of PostgreSQL's protocol, if there is a port for
+//! them, and answers the commands `SQL` and `FT.*`. Statements have threads of their own.
 
 use crate::search::Seeker;
-use std::net::TcpListener;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tarn_analytics::{Analytics, AnalyticsOptions, QueryError, Tls, TlsError, Value, WireOptions, sqlstate};
-use tarn_server::config::Config;
-use tarn_server::listen::{self, ListenError};
+use tarn_analytics::{
+    Analytics, AnalyticsOptions, Caller, QueryError, Rules, Tls, TlsError, Value, WireOptions, sqlstate,
+};
+use tarn_server::accept;
+use tarn_server::address::Address;
+use tarn_server::config::{Config, SqlTls};
+use tarn_server::listen::Service;
 use tarn_server::shared::Shared;
 use tarn_server::sql::{Answer, Asked, Cell};
 use thiserror::Error;
 use tokio::runtime::Handle;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// The port that is taken if none is named, and given up if it is not free.
-const PORT_DEFAULT: u16 = 5433;
-
-/// How long the start of a connection may take.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+/// Connections that may wait until somebody looks at them.
+const CALLERS_MAX: usize = 64;
 
 /// Why SQL cannot be served.
 #[derive(Debug, Error)]
 pub enum SqlError {
-    /// Nobody could connect.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
     /// What has been declared cannot be read.
     #[error(transparent)]
     Declarations(#[from] QueryError),
@@ -37,6 +36,11 @@ pub enum SqlError {
     /// One file is of no use without the other.
     #[error("tls-cert-file and tls-key-file are needed both, or none of them")]
     HalfTls,
+    /// Nobody could connect.
+    #[error(
+        "sql-tls required needs a certificate: name it, and its key, with tls-cert-file and tls-key-file"
+    )]
+    NoTls,
     /// Connections could not be encrypted.
     #[error("tls-cert-file and tls-key-file: {0}")]
     Tls(#[from] TlsError),
@@ -49,24 +53,13 @@ pub enum SqlError {
 pub struct Sql {
     runtime: tokio::runtime::Runtime,
     analytics: Arc<Analytics>,
-    listeners: Vec<TcpListener>,
-    /// Why nobody listens at the default port.
-    refused: Option<ListenError>,
-    clients_max: usize,
     tls: Option<Arc<Tls>>,
+    needs_encryption: bool,
 }
 
 impl Sql {
-    /// Makes ready what is configured; `None`: nothing is.
-    pub fn prepare(config: &Config) -> Result<Option<Sql>, SqlError> {
-        if config.sql_port == 0 {
-            return Ok(None);
-        }
-        let (listeners, refused) = match listen::open_sql(config) {
-            Ok(listeners) => (listeners, None),
-            Err(error) if config.sql_port == PORT_DEFAULT => (Vec::new(), Some(error)),
-            Err(error) => return Err(error.into()),
-        };
+    /// Makes ready what is configured.
+    pub fn prepare(config: &Config) -> Result<Sql, SqlError> {
         let export_directory = config.sql_export_path();
         if let Some(path) = export_directory.as_ref().filter(|path| !path.is_dir()) {
             return Err(SqlError::ExportDirectory(path.display().to_string()));
@@ -76,6 +69,10 @@ impl Sql {
             [Some(certificate), Some(key)] => Some(Arc::new(Tls::open(certificate, key)?)),
             [Some(_), None] | [None, Some(_)] => return Err(SqlError::HalfTls),
         };
+        let needs_encryption = config.sql_tls == SqlTls::Required;
+        if needs_encryption && tls.is_none() {
+            return Err(SqlError::NoTls);
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("tarn-sql")
@@ -91,47 +88,61 @@ impl Sql {
             export_directory,
         };
         let analytics = runtime.block_on(Analytics::open(options))?;
-        let clients_max = config.maxclients;
-        Ok(Some(Sql { runtime, analytics, listeners, refused, clients_max, tls }))
+        Ok(Sql { runtime, analytics, tls, needs_encryption })
     }
 
     /// Serves as long as what is returned is there. The data may be loaded later.
     pub fn start(self, server: &Arc<Shared>) -> tokio::runtime::Runtime {
-        if let Some(error) = &self.refused {
-            tracing::warn!("SQL is not served: {error}");
-        }
-        for address in self.listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
-            let encrypted = if self.tls.is_some() { ", encrypted for those who ask" } else { "" };
-            tracing::info!("Listening on {address} for SQL{encrypted}");
-        }
+        let (callers, incoming) = mpsc::channel(CALLERS_MAX);
         server.set_sql(Arc::new(Asker {
             handle: self.runtime.handle().clone(),
             analytics: self.analytics.clone(),
+            callers,
         }));
         server.set_search(Arc::new(Seeker {
             handle: self.runtime.handle().clone(),
             analytics: self.analytics.clone(),
         }));
-        let (of_store, of_config) = (Arc::downgrade(server), server.clone());
+        let of_store = Arc::downgrade(server);
         self.analytics.read_from(move || Some(of_store.upgrade()?.store()?.engine.clone()));
+        let of_log = Arc::downgrade(server);
+        self.analytics.show_by(move |lsn| of_log.upgrade().map_or(Ok(true), |server| server.may_show(lsn)));
         self.analytics.make_indexes();
-        let login = move || {
-            let password = of_config.config.snapshot().requirepass.clone();
-            (!password.is_empty()).then_some(password)
-        };
         let options = WireOptions {
-            login: Arc::new(login),
+            rules: Arc::new(Settings(server.clone())),
             tls: self.tls,
-            connections_max: self.clients_max,
-            start_patience: START_PATIENCE,
+            needs_encryption: self.needs_encryption,
         };
-        let serving = tarn_analytics::serve(self.analytics, self.listeners, options);
-        self.runtime.spawn(async move {
-            if let Err(error) = serving.await {
-                tracing::error!("SQL is not served any longer: {error}");
-            }
-        });
+        self.runtime.spawn(tarn_analytics::serve(self.analytics, incoming, options));
         self.runtime
+    }
+}
+
+/// What the configuration says at the moment.
+struct Settings(Arc<Shared>);
+
+impl Rules for Settings {
+    fn password(&self) -> Option<Vec<u8>> {
+        let password = self.0.config.snapshot().requirepass.clone();
+        (!password.is_empty()).then_some(password)
+    }
+
+    fn connections_max(&self) -> usize {
+        self.0.config.snapshot().sql_max_clients
+    }
+
+    fn start_patience(&self) -> Duration {
+        Duration::from_secs(self.0.live.auth_timeout_s())
+    }
+
+    fn idle_patience(&self) -> Option<Duration> {
+        let seconds = self.0.live.timeout_s();
+        (seconds > 0).then(|| Duration::from_secs(seconds))
+    }
+
+    fn note_wrong_password(&self, peer: SocketAddr) {
+        // The connection ends in any case.
+        self.0.attempts.note_wrong(&Address::Tcp(peer), Service::Sql);
     }
 }
 
@@ -142,9 +153,16 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 struct Asker {
     handle: Handle,
     analytics: Arc<Analytics>,
+    callers: mpsc::Sender<Caller>,
 }
 
 impl tarn_server::sql::Sql for Asker {
+    fn talk_to(&self, caller: accept::Caller) {
+        let accept::Caller { stream, refusal, .. } = caller;
+        // The acceptor has seen that there is room.
+        let _ = self.callers.try_send(Caller { stream, refusal });
+    }
+
     fn ask(&self, statement: &str) -> Box<dyn Asked> {
         let (session, statement) = (self.analytics.session(), statement.to_owned());
         let answering = self.handle.spawn(async move {
@@ -154,6 +172,10 @@ impl tarn_server::sql::Sql for Asker {
             Ok(Answer { columns, rows, warning: session.warning() })
         });
         Box::new(Answering(answering))
+    }
+
+    fn has_room(&self) -> bool {
+        self.callers.capacity() > 0
     }
 
     fn store_is_there(&self) {

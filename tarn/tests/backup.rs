@@ -379,7 +379,8 @@ fn a_backup_that_cannot_be_made_says_why_and_the_server_goes_on() {
     };
     back_up(&running, "full", 0);
     refused(&["full"], 1, "full is not empty, it holds a backup: name another directory");
-    refused(&["log"], 1, "log is not empty: name another directory");
+    refused(&["log"], 1, "log is where the server keeps its log or its checkpoints");
+    refused(&["log/full"], 1, "log/full is where the server keeps its log or its checkpoints");
     refused(
         &["--since", "999999999", "ahead"],
         1,
@@ -416,6 +417,45 @@ fn a_backup_that_cannot_be_made_says_why_and_the_server_goes_on() {
 }
 
 #[test]
+fn backups_go_where_the_configuration_lets_them_and_no_further() {
+    let (elsewhere, away) = (Folder::new(), Folder::new());
+    let [allowed, other] = [&elsewhere, &away].map(|folder| folder.path("").to_str().unwrap().to_owned());
+    let running = Running::start(&["--backup-dir", &allowed, "--backup-max", "3"]);
+    let mut client = running.connect();
+    client.ask("SET key value");
+    // From the machine itself, as from anywhere: a proxy may stand for somebody else.
+    for path in [format!("{other}full"), "../full".to_owned(), format!("{allowed}../full"), "/".to_owned()] {
+        let said = client.ask(&format!("BACKUP {path}"));
+        assert!(
+            said.contains("is neither below 'dir' nor below a directory that 'backup-dir' names"),
+            "{said}"
+        );
+    }
+    std::os::unix::fs::symlink(away.path(""), running.folder.path("link")).unwrap();
+    let port = running.port.to_string();
+    let (code, said) = tarn(&["backup", "-p", &port, "link/full"]);
+    assert!(code == 1 && said.contains("link/full is neither below 'dir'"), "{said}");
+    assert_eq!(std::fs::read_dir(away.path("")).unwrap().count(), 0);
+
+    for name in ["one", "week/two", "week/three"] {
+        back_up(&running, name, 0);
+    }
+    let (code, said) = tarn(&["backup", "-p", &port, "four"]);
+    assert!(
+        code == 1 && said.contains("there are 3 backups below ") && said.contains("backup-max"),
+        "{said}"
+    );
+    back_up(&running, &format!("{allowed}one"), 0);
+    // One that is moved away makes room.
+    std::fs::rename(running.folder.path("one"), away.path("one")).unwrap();
+    back_up(&running, "four", 0);
+    assert_eq!(
+        client.ask("CONFIG SET backup-max 0"),
+        "-ERR CONFIG SET failed (possibly related to argument 'backup-max') - can't set protected config"
+    );
+}
+
+#[test]
 fn a_server_without_a_log_has_nothing_to_back_up_and_a_password_is_asked_for() {
     let mut running = Running::start(&["--appendonly", "no"]);
     let port = running.port.to_string();
@@ -432,7 +472,7 @@ fn a_server_without_a_log_has_nothing_to_back_up_and_a_password_is_asked_for() {
     assert!(code == 1 && said.contains("WRONGPASS"), "{said}");
     let (code, said) = tarn(&["backup", "-p", &port, "-a", "secret", "full"]);
     assert_eq!(code, 0, "{said}");
-    assert!(said.ends_with("it is empty: let the next one be a full one, without --since\n"), "{said}");
+    assert!(said.contains("it is empty: let the next one be a full one, without --since\n"), "{said}");
 }
 
 #[test]

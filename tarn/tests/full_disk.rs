@@ -32,8 +32,7 @@ fn a_directory_that_cannot_be_used_is_refused_in_one_line() {
     assert!(refusal(file.to_str().unwrap()).contains("not a directory; create it, or name another"));
     std::fs::create_dir(folder.path("data")).unwrap();
     std::fs::write(folder.path("data/log"), "x").unwrap();
-    let in_its_place =
-        "File exists (os error 17); move away what is in its place, or name others with --log-dir";
+    let in_its_place = "not a directory; move away what is in its place, or name others with --log-dir";
     assert!(refusal(folder.path("data").to_str().unwrap()).contains(in_its_place));
     assert!(refusal("/proc").contains("cannot use log directory /proc/"));
     let Some(disk) = SmallDisk::mount(&folder, "small", "ro") else { return };

@@ -138,6 +138,18 @@ fn who_closes_its_sending_side_is_answered_first() {
         (&waits).write_all(b"SET b c\r\nBLPOP list 0\r\n").unwrap();
         waits.shutdown(Shutdown::Write).unwrap();
         assert_eq!(read_to_end(&waits), b"+OK\r\n", "{mode}");
+
+        // Behind what others do, too.
+        for (requests, replies) in [
+            ("FT._LIST\r\n", "*0\r\n"),
+            ("SET b c\r\nSAVE\r\nGET b\r\n", "+OK\r\n+OK\r\n$1\r\nc\r\n"),
+            ("SQL \"SELECT 1 AS one\"\r\nSET b d\r\n", "*2\r\n*1\r\n$3\r\none\r\n*1\r\n:1\r\n+OK\r\n"),
+        ] {
+            let asks = scene.connect();
+            (&asks).write_all(requests.as_bytes()).unwrap();
+            asks.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(String::from_utf8(read_to_end(&asks)).unwrap(), replies, "{mode}");
+        }
         scene.wait_for_clients(0);
     }
 }
@@ -205,11 +217,18 @@ fn who_pauses_within_a_large_reply_is_served_on() {
 #[test]
 fn who_exceeds_the_limit_of_unread_output_is_closed_and_told_of() {
     let mut scene = Scene::new(&["--client-output-buffer-limit", "normal 100kb 0 0"]);
-    assert_eq!(scene.witness.ask("SETRANGE k 16777215 x"), ":16777216");
-    let idle = scene.connect();
-    (&idle).write_all("GET k\r\n".repeat(8).as_bytes()).unwrap();
+    // Each reply is within the limit; all of them are more than the system takes for a client. What is left
+    // then of those that leave together, up to 256 KB, depends on their length.
+    assert_eq!(scene.witness.ask("SETRANGE k 99999 x"), ":100000");
+    let idle = (0..16).map(|number| {
+        let (stream, end) = (scene.connect(), 50_000 + number * 3_001);
+        (&stream).write_all(format!("GETRANGE k 0 {end}\r\n").repeat(500).as_bytes()).unwrap();
+        stream
+    });
+    let idle: Vec<_> = idle.collect();
     let message = "it did not read its replies, see client-output-buffer-limit";
     eventually(|| scene.folder.messages().contains(message).then_some(()));
+    drop(idle);
     scene.wait_for_clients(0);
 }
 

@@ -60,6 +60,54 @@ fn a_log_that_is_switched_on_has_everything() {
     }
 }
 
+/// Under `always`, nothing that is written behind `CONFIG SET` is acknowledged before a start would find it.
+#[test]
+fn what_is_written_while_the_log_is_switched_on_is_acknowledged_when_it_is_kept() {
+    let without = ["--appendfsync", "always", "--appendonly", "no", "--snapshot-algorithm", "piggyback"];
+    let with = ["--appendfsync", "always", "--appendonly", "yes"];
+    let mut running = Running::start(&without);
+    let mut client = running.connect();
+    assert_eq!(client.ask("SET old before"), "+OK");
+    let calls = |client: &mut Connection, command: &str| {
+        let stats = client.ask("INFO commandstats");
+        stats.contains(&format!("cmdstat_{command}:")).then_some(())
+    };
+    for lets_it_count in [false, true] {
+        // What the next checkpoints would be called until they are whole is taken.
+        let taken = |number: u32| running.folder.path(&format!("checkpoints/checkpoint-{number}.tarn.new"));
+        (1..100).for_each(|number| std::fs::create_dir_all(taken(number)).unwrap());
+        assert_eq!(client.ask("CONFIG SET appendonly yes"), "+OK");
+        let mut writer = running.connect();
+        writer.send("HSET new field value");
+        eventually(|| calls(&mut client, "hset"));
+        // A checkpoint has failed that began behind the write.
+        let failed = |client: &mut Connection| field(client, "rdb_last_bgsave_status").unwrap() == "err";
+        eventually(|| failed(&mut client).then_some(()));
+        assert_eq!(field(&mut client, "aof_rewrite_in_progress").unwrap(), "1");
+        // What was there before can be read all the while.
+        assert_eq!(client.ask("GET old"), "before");
+        let mut reader = running.connect();
+        reader.send("HGET new field");
+        eventually(|| calls(&mut client, "hget"));
+        if lets_it_count {
+            (1..100).for_each(|number| std::fs::remove_dir(taken(number)).unwrap());
+            assert_eq!((writer.reply(), reader.reply()), (":1".to_owned(), "$value".to_owned()));
+            running.restart_with(&with);
+            let mut client = running.connect();
+            assert_eq!(client.ask("HGET new field"), "value");
+            assert_eq!(client.ask("GET old"), "before");
+        } else {
+            running.server.take().unwrap().kill();
+            assert_eq!((writer.try_reply(), reader.try_reply()), (None, None));
+            (1..100).for_each(|number| _ = std::fs::remove_dir(taken(number)));
+            running.restart_with(&without);
+            client = running.connect();
+            assert_eq!(client.ask("EXISTS new"), ":0");
+            assert_eq!(client.ask("SET old before"), "+OK");
+        }
+    }
+}
+
 #[test]
 fn a_connection_may_want_more_than_the_server_or_less() {
     let mut running = Running::start(&["--appendfsync", "no"]);

@@ -247,7 +247,8 @@ fn redis_clients_ask_too() {
 }
 
 #[test]
-fn without_a_port_there_is_no_sql() {
+fn the_command_needs_no_port() {
     let running = Running::start(&[]);
-    assert!(running.connect().ask("SQL \"SELECT 1\"").starts_with("-ERR SQL is not there"));
+    let answer = running.connect().whole("SQL \"SELECT 40 + 2 AS sum\"");
+    assert!(answer.contains("sum") && answer.contains("42"), "{answer}");
 }

@@ -65,6 +65,23 @@ fn whoever_asks_is_encrypted_and_shown_the_certificate() {
 }
 
 #[test]
+fn encryption_can_be_asked_of_everybody() {
+    let (folder, port) = (Folder::new(), free_port());
+    issue(&folder.path(""));
+    let mut running = encrypting(&folder, port);
+    let mut args = std::mem::take(&mut running.args);
+    args.extend(["--sql-tls", "required"].map(str::to_owned));
+    running.restart_with(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(psql(port, &trusting(&folder.path("certificate.pem"))), "1\n");
+    assert_eq!(psql(port, "sslmode=prefer"), "1\n");
+    let said = psql(port, "sslmode=disable");
+    assert!(said.contains("FATAL:  connections must be encrypted here"), "{said}");
+    // A certificate is needed then.
+    let said = folder.refusal(&["--port", &free_port().to_string(), "--sql-tls", "required"]);
+    assert!(said.contains("sql-tls required needs a certificate"), "{said}");
+}
+
+#[test]
 fn without_a_certificate_nobody_is_encrypted() {
     let port = free_port();
     let _running = Running::start(&["--sql-port", &port.to_string()]);

@@ -2,16 +2,21 @@
 //!
 //! A section that fails does not stop the next ones: one run shows all that is wrong.
 
-use crate::run::{Count, check, command, tests};
+use crate::licences;
+use crate::run::{Count, check, command, set_environment, tests};
+use crate::setup::{self, Tools};
 use crate::tidy;
 use clap::Args;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// What libFuzzer draws its mutations from here: the same commit gets the same verdict twice. Hunts for new
-/// inputs are `fuzz/run.sh` with a seed of their own.
-const FUZZ_SEED: &str = "1";
+/// What libFuzzer draws its mutations from in its first run: the same commit gets the same verdict twice. Its
+/// second run has the seeds of the day.
+const FUZZ_SEED: u64 = 1;
+/// Runs of a fuzz target beside each other.
+const FUZZED_AT_ONCE: usize = 2;
 
 /// Arguments of `cargo xtask ci`.
 #[derive(Args)]
@@ -19,22 +24,34 @@ pub struct Ci {
     /// Only these sections, by their names; all without it.
     #[arg(value_parser = SECTIONS.iter().map(|section| section.name).collect::<Vec<_>>())]
     sections: Vec<String>,
-    /// How long each fuzz target runs.
-    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    /// How long each fuzz target runs with each seed.
+    #[arg(long, default_value_t = 20, value_name = "SECONDS")]
     fuzz_seconds: u64,
+    /// The seed of another day: its number since 1970.
+    #[arg(long, value_name = "DAY")]
+    seed: Option<u64>,
 }
 
 /// One heading of the output.
 struct Section {
     name: &'static str,
     purpose: &'static str,
-    run: fn(&Path, &Ci) -> Count,
+    run: fn(&Path, &Run) -> Count,
+}
+
+/// What all sections know.
+struct Run {
+    tools: Tools,
+    fuzz_seconds: u64,
+    /// The seed of the day, and those of other days that showed a failure.
+    seeds: Vec<u64>,
 }
 
 const SECTIONS: &[Section] = &[
     Section { name: "format", purpose: "the source is formatted", run: format },
     Section { name: "lint", purpose: "clippy has nothing to say", run: lint },
     Section { name: "doc", purpose: "the documentation builds, and its links lead somewhere", run: doc },
+    Section { name: "deny", purpose: "licences, sources and advisories of what is linked", run: deny },
     Section { name: "tidy", purpose: "the rules of the house hold", run: tidy },
     Section { name: "test", purpose: "unit, integration and behaviour tests", run: test },
     Section {
@@ -50,6 +67,17 @@ const SECTIONS: &[Section] = &[
 impl Ci {
     /// Runs the sections; the exit code says whether all is well.
     pub fn run(self, root: &Path) -> ExitCode {
+        println!("=== setup: what the checks need ===");
+        let tools = Tools::set_up(root);
+        let today = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
+        let today = self.seed.unwrap_or(today);
+        let mut seeds = failed_seeds();
+        seeds.retain(|seed| *seed != today);
+        seeds.insert(0, today);
+        println!("seed of the day: {today}; to have it again: cargo xtask ci --seed {today}");
+        let listed = seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+        set_environment(vec![("PATH", tools.path()), ("TARN_DAYS", listed.into())]);
+        let run = Run { tools, fuzz_seconds: self.fuzz_seconds, seeds };
         let mut total = Count::default();
         let mut lines = Vec::new();
         for section in SECTIONS {
@@ -58,8 +86,11 @@ impl Ci {
             }
             println!("\n=== {}: {} ===", section.name, section.purpose);
             let started = Instant::now();
-            let count = (section.run)(root, &self);
+            let count = (section.run)(root, &run);
             total = total.and(count);
+            if count.failed > 0 && ["test", "fuzz"].contains(&section.name) {
+                keep_seed(today);
+            }
             let seconds = started.elapsed().as_secs_f64();
             let verdict = if count.failed == 0 { "ok" } else { "FAILED" };
             let line = format!(
@@ -75,34 +106,53 @@ impl Ci {
     }
 }
 
-fn format(root: &Path, _: &Ci) -> Count {
+fn format(root: &Path, _: &Run) -> Count {
     let product = check(&mut command(root, "cargo", &["fmt", "--all", "--check"]));
     let fuzz = root.join("fuzz");
     product.and(check(&mut command(&fuzz, "cargo", &["fmt", "--check"])))
 }
 
-fn lint(root: &Path, _: &Ci) -> Count {
+fn lint(root: &Path, _: &Run) -> Count {
     let arguments = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "--deny", "warnings"];
     check(&mut command(root, "cargo", &arguments))
 }
 
-fn doc(root: &Path, _: &Ci) -> Count {
+fn doc(root: &Path, _: &Run) -> Count {
     let mut cargo =
         command(root, "cargo", &["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"]);
     check(cargo.env("RUSTDOCFLAGS", "--deny warnings"))
 }
 
-fn tidy(root: &Path, _: &Ci) -> Count {
+/// Advisories are compared where their database is at hand; to fetch it is left to who has a network.
+fn deny(root: &Path, run: &Run) -> Count {
+    let Some(program) = &run.tools.deny else { return Count::default() };
+    let deny = |what: &[&str]| {
+        let mut deny = std::process::Command::new(program);
+        deny.current_dir(root).args(["--color", "never", "--log-level", "error", "check"]).args(what);
+        check(&mut deny)
+    };
+    let known = deny(&["licenses", "sources", "bans"]).and(Count::of_one(licences::is_current(root)));
+    let database = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    if database.is_some_and(|cargo| cargo.join("advisory-dbs").is_dir()) {
+        return known.and(deny(&["--disable-fetch", "advisories"]));
+    }
+    println!("left out: advisories, as their database is not here: cargo deny fetch");
+    known
+}
+
+fn tidy(root: &Path, _: &Run) -> Count {
     Count::of_one(tidy::is_tidy(root))
 }
 
-fn test(root: &Path, _: &Ci) -> Count {
+fn test(root: &Path, _: &Run) -> Count {
     tests(&mut command(root, "cargo", &["test", "--quiet", "--workspace", "--no-fail-fast"]))
 }
 
 /// Model checking: the tests in modules called `model`, by loom in all orders, by shuttle in many. Their
 /// types stand in for locks and atomics in all that is compiled so, which therefore has places of its own.
-fn models(root: &Path, _: &Ci) -> Count {
+fn models(root: &Path, _: &Run) -> Count {
     let check = |checker: &str, what: &[&str]| {
         let target = target(root).join(if checker == "loom" { "models" } else { checker });
         tests(
@@ -121,7 +171,7 @@ fn models(root: &Path, _: &Ci) -> Count {
 
 /// What miri, which runs a program step by step and knows what it may not do, says to the tests of the
 /// algorithms and of the child of a fork. It comes with nightly toolchains; nothing else here needs one.
-fn miri(root: &Path, _: &Ci) -> Count {
+fn miri(root: &Path, _: &Run) -> Count {
     let miri = ["run", "nightly", "cargo", "miri"];
     let version = command(root, "rustup", &miri).arg("--version").output();
     if !version.is_ok_and(|output| output.status.success()) {
@@ -143,18 +193,23 @@ fn miri(root: &Path, _: &Ci) -> Count {
 }
 
 /// Clients that others wrote, unchanged. Each server that they talk to is started by their own fixtures.
-fn clients(root: &Path, _: &Ci) -> Count {
+fn clients(root: &Path, run: &Run) -> Count {
     // Built as for the tests: alone it would have its libraries built once more, with fewer features.
     let built = ["test", "--quiet", "--workspace", "--test", "scripts", "--no-run"];
     if check(&mut command(root, "cargo", &built)).failed > 0 {
         return Count::of_one(false);
     }
     let (clients, binary) = (root.join("tests/clients"), binary(root));
-    let pytest = ["-m", "pytest", "-p", "no:cacheprovider", "--color=no", "."];
-    let of_python = tests(command(&clients, "python3", &pytest).env("TARN_BINARY", &binary));
-    let go = ["test", "-count=1", "-v", "./..."];
-    let of_go = tests(command(&clients.join("go"), "go", &go).env("TARN_BINARY", &binary));
-    of_python.and(of_go)
+    let mut count = Count::default();
+    if run.tools.has_python() {
+        let pytest = ["-m", "pytest", "-p", "no:cacheprovider", "--color=no", "."];
+        count = count.and(tests(command(&clients, "python3", &pytest).env("TARN_BINARY", &binary)));
+    }
+    if run.tools.has_go() {
+        let go = ["test", "-count=1", "-v", "./..."];
+        count = count.and(tests(command(&clients.join("go"), "go", &go).env("TARN_BINARY", &binary)));
+    }
+    count
 }
 
 /// Where cargo puts the program that `clients` builds.
@@ -166,7 +221,11 @@ fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
-fn fuzz(root: &Path, ci: &Ci) -> Count {
+fn fuzz(root: &Path, run: &Run) -> Count {
+    if !run.tools.has_cxx() {
+        println!("left out: there is no C++ compiler");
+        return Count::default();
+    }
     let folder = root.join("fuzz/fuzz_targets");
     let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
     let mut targets: Vec<String> = entries
@@ -177,9 +236,47 @@ fn fuzz(root: &Path, ci: &Ci) -> Count {
         println!("there is no fuzz target in {}", folder.display());
         return Count::of_one(false);
     }
-    let seconds = ci.fuzz_seconds.to_string();
-    targets.iter().fold(Count::default(), |count, target| {
-        println!("{target}, {seconds} s");
-        count.and(check(&mut command(root, "fuzz/run.sh", &[target, &seconds, FUZZ_SEED])))
-    })
+    let seconds = &run.fuzz_seconds.to_string();
+    let seeds: Vec<u64> = [FUZZ_SEED].iter().chain(&run.seeds).copied().collect();
+    let mut count = Count::default();
+    for target in &targets {
+        // Beside each other, a fuzz target takes one core. Cargo has the first of them build it.
+        for seeds in seeds.chunks(FUZZED_AT_ONCE) {
+            println!("{target}, {seconds} s, seeds {seeds:?}");
+            let run =
+                |seed: u64| check(&mut command(root, "fuzz/run.sh", &[target, seconds, &seed.to_string()]));
+            let run = &run;
+            count = std::thread::scope(|scope| {
+                let runs: Vec<_> = seeds.iter().map(|seed| scope.spawn(move || run(*seed))).collect();
+                let counts = runs.into_iter().map(|run| run.join().unwrap_or(Count::of_one(false)));
+                counts.fold(count, Count::and)
+            });
+        }
+    }
+    count
+}
+
+/// Where the seeds of days that showed a failure are kept: they are tried again by each run, until somebody
+/// who has mended the cause removes them.
+fn failed_seeds_file() -> PathBuf {
+    setup::cache().join("failed-seeds")
+}
+
+fn failed_seeds() -> Vec<u64> {
+    let text = std::fs::read_to_string(failed_seeds_file()).unwrap_or_default();
+    let mut seeds: Vec<u64> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    seeds.dedup();
+    seeds
+}
+
+fn keep_seed(seed: u64) {
+    let file = failed_seeds_file();
+    if failed_seeds().contains(&seed) {
+        return;
+    }
+    let opened = std::fs::File::options().create(true).append(true).open(&file);
+    match opened.and_then(|mut opened| writeln!(opened, "{seed}")) {
+        Ok(()) => println!("seed {seed} is kept in {}: the next runs try it again", file.display()),
+        Err(error) => println!("seed {seed} cannot be kept in {}: {error}", file.display()),
+    }
 }

@@ -2,11 +2,14 @@
 //!
 //! - `cargo xtask tidy` holds the source to the rules of the house;
 //! - `cargo xtask scripts` plays the behaviour scripts of `testscripts/`, or records them;
+//! - `cargo xtask licences` writes THIRD-PARTY.md;
 //! - `cargo xtask ci` does all that a change has to pass.
 
 mod ci;
+mod licences;
 mod run;
 mod scripts;
+mod setup;
 mod tidy;
 
 use clap::{Parser, Subcommand};
@@ -31,6 +34,8 @@ enum Task {
     },
     /// Play the behaviour scripts against Tarn and redis-server, or record them.
     Scripts(scripts::Scripts),
+    /// Write THIRD-PARTY.md: the licences of what is linked.
+    Licences,
     /// Do all that a change has to pass.
     Ci(ci::Ci),
 }
@@ -40,6 +45,7 @@ fn main() -> ExitCode {
         Task::Tidy { fix: true } => tidy::fix(&root()),
         Task::Tidy { fix: false } => tidy::run(&root()),
         Task::Scripts(scripts) => scripts.run(&root()),
+        Task::Licences => licences::run(&root()),
         Task::Ci(ci) => ci.run(&root()),
     }
 }

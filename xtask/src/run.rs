@@ -1,8 +1,10 @@
 //! Starts programs and reads along what they print, to count the tests they ran.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 /// Tests, or checks that count as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,10 +27,19 @@ impl Count {
     }
 }
 
+/// What all programs find in their environment beside what this one has.
+static ENVIRONMENT: OnceLock<Vec<(&str, OsString)>> = OnceLock::new();
+
+/// Lets all programs that are run from now on find these variables in their environment; to be called once.
+pub fn set_environment(variables: Vec<(&'static str, OsString)>) {
+    ENVIRONMENT.set(variables).expect("the environment is set once");
+}
+
 /// A program with its arguments, to be run in `root`.
 pub fn command(root: &Path, program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root).args(arguments).stdin(Stdio::null());
+    command.envs(ENVIRONMENT.get().into_iter().flatten().map(|(name, value)| (name, value)));
     command
 }
 

@@ -11,7 +11,7 @@ use datafusion::error::DataFusionError;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::{Compression, ZstdLevel};
 use datafusion::parquet::file::properties::WriterProperties;
-use parking_lot::Mutex;
+use tarn_engine::lock::Mutex;
 
 /// Bytes of rows that are gathered before they are written: a row group of Parquet.
 const GROUP_BYTES: usize = 16 << 20;

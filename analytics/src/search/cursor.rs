@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use parking_lot::Mutex;
+use tarn_engine::lock::Mutex;
 use tokio::time::Instant;
 
 use crate::error::QueryError;
@@ -233,19 +233,20 @@ impl Cursors {
 
     /// `FT.CURSOR DEL`.
     pub fn end(&self, index: &str, id: u64) -> Result<(), SearchError> {
-        let mut open = self.open.lock();
-        match open.idle.get(&id) {
-            Some(idle) if idle.cursor.index == index => {
-                open.idle.remove(&id);
-                Ok(())
-            }
-            _ => Err(SearchError::NoCursor(id)),
-        }
+        let ended = {
+            let mut open = self.open.lock();
+            let is_its = open.idle.get(&id).is_some_and(|idle| idle.cursor.index == index);
+            is_its.then(|| open.idle.remove(&id)).flatten()
+        };
+        // Its view is given back here, and not under the lock.
+        ended.map(drop).ok_or(SearchError::NoCursor(id))
     }
 
     /// Ends those of an index.
     pub fn end_all(&self, index: &str) {
-        self.open.lock().idle.retain(|_, idle| idle.cursor.index != index);
+        let of_index = |_: &u64, idle: &mut Idle| idle.cursor.index == index;
+        let ended: Vec<_> = self.open.lock().idle.extract_if(of_index).collect();
+        drop(ended);
     }
 
     /// How many are idle: of all, and of an index.
@@ -259,11 +260,15 @@ impl Cursors {
 async fn sweep(cursors: Arc<Cursors>) {
     loop {
         tokio::time::sleep(SWEEP).await;
-        let mut open = cursors.open.lock();
-        let now = Instant::now();
-        open.idle.retain(|_, idle| idle.until > now);
-        if open.idle.is_empty() {
-            open.is_swept = false;
+        let (ended, is_over) = {
+            let mut open = cursors.open.lock();
+            let now = Instant::now();
+            let ended: Vec<_> = open.idle.extract_if(|_, idle| idle.until <= now).collect();
+            open.is_swept = !open.idle.is_empty();
+            (ended, open.idle.is_empty())
+        };
+        drop(ended);
+        if is_over {
             return;
         }
     }

@@ -1,10 +1,12 @@
 //! The indexes that have been declared, in memory and in a file that a start reads again.
+//!
+//! Whoever changes them has the turn, and waits for the disk; nobody who reads waits for that.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use tarn_engine::declared::{Declared, Turn};
 
 use crate::catalog::{read_or_nothing, replace};
 use crate::error::QueryError;
@@ -23,7 +25,7 @@ type Indexes = BTreeMap<String, Arc<Index>>;
 /// The indexes.
 pub struct Kept {
     path: Option<PathBuf>,
-    indexes: Mutex<Indexes>,
+    indexes: Declared<Indexes>,
 }
 
 impl Kept {
@@ -46,7 +48,7 @@ impl Kept {
                 indexes.insert(index.name.clone(), Arc::new(index));
             }
         }
-        Ok(Kept { path, indexes: Mutex::new(indexes) })
+        Ok(Kept { path, indexes: Declared::new(indexes) })
     }
 
     fn write(&self, indexes: &Indexes) -> Result<(), QueryError> {
@@ -58,19 +60,27 @@ impl Kept {
         replace(path, text.as_bytes()).map_err(failed)
     }
 
+    /// Keeps these indexes, and shows them to everybody from now on.
+    fn publish(&self, turn: &Turn<'_, Indexes>, indexes: Indexes) -> Result<(), SearchError> {
+        self.write(&indexes)?;
+        turn.publish(indexes);
+        Ok(())
+    }
+
     /// The index of this name.
     pub fn get(&self, name: &str) -> Option<Arc<Index>> {
-        self.indexes.lock().get(name).cloned()
+        self.indexes.now().get(name).cloned()
     }
 
     /// The names of all.
     pub fn names(&self) -> Vec<String> {
-        self.indexes.lock().keys().cloned().collect()
+        self.indexes.now().keys().cloned().collect()
     }
 
     /// Declares an index.
     pub fn create(&self, index: Index) -> Result<(), SearchError> {
-        let mut indexes = self.indexes.lock();
+        let turn = self.indexes.turn();
+        let indexes = turn.now();
         if indexes.contains_key(&index.name) {
             return Err(SearchError::IndexExists);
         }
@@ -79,33 +89,28 @@ impl Kept {
                 "there are {INDEXES_MAX} indexes, as many as there may be"
             )));
         }
-        let mut new = indexes.clone();
+        let mut new = Indexes::clone(&indexes);
         new.insert(index.name.clone(), Arc::new(index));
-        self.write(&new)?;
-        *indexes = new;
-        Ok(())
+        self.publish(&turn, new)
     }
 
     /// Adds attributes to an index.
     pub fn add(&self, name: &str, words: &mut Words<'_>) -> Result<(), SearchError> {
-        let mut indexes = self.indexes.lock();
+        let turn = self.indexes.turn();
+        let indexes = turn.now();
         let mut index = Index::clone(indexes.get(name).ok_or(SearchError::UnknownIndex)?);
         index.words.extend_from_slice(words.rest());
         index.add(words)?;
-        let mut new = indexes.clone();
+        let mut new = Indexes::clone(&indexes);
         new.insert(name.to_owned(), Arc::new(index));
-        self.write(&new)?;
-        *indexes = new;
-        Ok(())
+        self.publish(&turn, new)
     }
 
     /// Drops an index.
     pub fn drop(&self, name: &str) -> Result<(), SearchError> {
-        let mut indexes = self.indexes.lock();
-        let mut new = indexes.clone();
+        let turn = self.indexes.turn();
+        let mut new = Indexes::clone(&turn.now());
         new.remove(name).ok_or(SearchError::UnknownIndex)?;
-        self.write(&new)?;
-        *indexes = new;
-        Ok(())
+        self.publish(&turn, new)
     }
 }

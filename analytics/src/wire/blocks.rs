@@ -11,7 +11,7 @@ use datafusion_postgres::pgwire::api::results::{Response, Tag};
 use datafusion_postgres::pgwire::api::store::PortalStore;
 use datafusion_postgres::pgwire::error::{PgWireError, PgWireResult};
 use datafusion_postgres::pgwire::messages::response::TransactionStatus;
-use parking_lot::Mutex;
+use tarn_engine::lock::Mutex;
 
 use super::kept::Kept;
 use super::reply::coded;

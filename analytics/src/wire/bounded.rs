@@ -1,5 +1,5 @@
-//! A socket that gives no message longer than it may be: the library would keep up to 1 GB of one, before
-//! anybody has shown a password.
+//! A socket that gives no message longer than it may be, and none whose parts are not there (`forms.rs`): the
+//! library would keep up to 1 GB of one, before anybody has shown a password, and panic at the other.
 //!
 //! ```text
 //!   start-up:  | length: 4 | code: 4 | …      then:  | type: 1 | length: 4 | …
@@ -15,6 +15,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+use super::forms::{Form, Kind};
+
 /// Bytes of a message before the client may ask anything.
 const STARTING_BYTES_MAX: usize = 10_000;
 /// Bytes of a message.
@@ -25,6 +27,8 @@ const UNTYPED_HEAD: usize = 8;
 const TYPED_HEAD: usize = 5;
 /// What is asked before a start-up message: for encryption, in two ways.
 const ENCRYPTION_CODES: [u32; 2] = [80_877_103, 80_877_104];
+/// What is asked instead of one: that a statement ends.
+const CANCEL_CODE: u32 = 80_877_102;
 
 /// How long a message may be now.
 #[derive(Clone, Debug)]
@@ -97,15 +101,21 @@ struct Heads {
     have: usize,
     /// Bytes of the message behind its head that are still to come.
     left: usize,
+    /// What they have to be; `None`: no message has begun.
+    form: Option<Form>,
+    /// Whether a message has come that answers the question for a password.
+    has_proof: bool,
 }
 
 impl Heads {
-    /// Looks at the next bytes; an error if they begin a message of more than `most` bytes.
+    /// Looks at the next bytes; an error if they begin a message of more than `most` bytes, or if one is not
+    /// what it says it is.
     fn look(&mut self, mut bytes: &[u8], most: usize) -> io::Result<()> {
         while !bytes.is_empty() {
-            let passed = self.left.min(bytes.len());
-            self.left -= passed;
-            bytes = &bytes[passed..];
+            let (body, behind) = bytes.split_at(self.left.min(bytes.len()));
+            self.left -= body.len();
+            self.check(body)?;
+            bytes = behind;
             let wanted = if self.typed { TYPED_HEAD } else { UNTYPED_HEAD };
             let taken = (wanted - self.have).min(bytes.len());
             self.head[self.have..self.have + taken].copy_from_slice(&bytes[..taken]);
@@ -113,9 +123,35 @@ impl Heads {
             bytes = &bytes[taken..];
             if self.have == wanted {
                 self.begin(wanted, most)?;
+                self.check(&[])?;
             }
         }
         Ok(())
+    }
+
+    /// Looks at the next bytes of a body.
+    fn check(&mut self, body: &[u8]) -> io::Result<()> {
+        let Some(form) = &mut self.form else { return Ok(()) };
+        if !form.look(body) || self.left == 0 && !form.is_whole() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "invalid message format"));
+        }
+        if self.left == 0 {
+            self.form = None;
+        }
+        Ok(())
+    }
+
+    /// What the message is whose head has come.
+    fn kind(&mut self) -> Option<Kind> {
+        if self.typed {
+            let is_proof = self.head[0] == b'p' && !std::mem::replace(&mut self.has_proof, true);
+            return Some(if is_proof { Kind::Proof } else { Kind::Of(self.head[0]) });
+        }
+        match self.head[4..].try_into().map_or(0, u32::from_be_bytes) {
+            code if ENCRYPTION_CODES.contains(&code) => None,
+            CANCEL_CODE => Some(Kind::Cancel),
+            version => Some(Kind::Start(version)),
+        }
     }
 
     /// A message begins.
@@ -127,9 +163,14 @@ impl Heads {
             let said = format!("a message of {length} bytes, where at most {most} are taken");
             return Err(io::Error::new(io::ErrorKind::InvalidData, said));
         }
+        let asks_encryption = ENCRYPTION_CODES.contains(&word(4)) && !self.typed;
+        if let Some(kind) = self.kind() {
+            let unknown = || io::Error::new(io::ErrorKind::InvalidData, "invalid frontend message type");
+            self.form = Some(Form::of(kind).ok_or_else(unknown)?);
+        }
         self.left = length - behind;
         self.have = 0;
-        self.typed |= !ENCRYPTION_CODES.contains(&word(4));
+        self.typed |= !asks_encryption;
         Ok(())
     }
 }
@@ -170,10 +211,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
 mod tests {
     use super::*;
 
+    /// A message of text.
     fn message(kind: u8, body: usize) -> Vec<u8> {
         let mut bytes = vec![kind];
         bytes.extend((body as u32 + 4).to_be_bytes());
-        bytes.resize(bytes.len() + body, b'x');
+        bytes.resize(bytes.len() + body - 1, b'x');
+        bytes.push(0);
         bytes
     }
 
@@ -182,14 +225,14 @@ mod tests {
         let mut bytes = [8u32.to_be_bytes(), ENCRYPTION_CODES[0].to_be_bytes()].concat();
         bytes.extend(20u32.to_be_bytes());
         bytes.extend(196_608u32.to_be_bytes());
-        bytes.extend([b'u'; 12]);
+        bytes.extend(b"user\0someb\0\0");
         bytes
     }
 
     #[test]
     fn messages_up_to_the_bound_pass_however_they_are_cut() {
         let mut all = start();
-        (0..50).for_each(|body| all.extend(message(b'Q', body * 7)));
+        (1..50).for_each(|body| all.extend(message(b'Q', body * 7)));
         for pieces in 1..40 {
             let mut heads = Heads::default();
             assert!(all.chunks(pieces).all(|piece| heads.look(piece, 400).is_ok()), "pieces of {pieces}");
@@ -214,5 +257,33 @@ mod tests {
         let mut heads = Heads::default();
         assert!(heads.look(&start(), STARTING_BYTES_MAX).is_ok());
         assert!(heads.look(b"Q\0\0\0\x03", STARTING_BYTES_MAX).is_err());
+    }
+
+    #[test]
+    fn messages_whose_parts_are_not_there_are_refused() {
+        let started = || {
+            let mut heads = Heads::default();
+            assert!(heads.look(&start(), 400).is_ok());
+            heads
+        };
+        // A text without its end would go on in the message behind.
+        for message in [
+            &b"Q\0\0\0\x05x"[..],
+            b"Q\0\0\0\x04",
+            b"Q\0\0\0\x07x\0x",
+            b"P\0\0\0\x06\0\0",
+            b"B\0\0\0\x0c\0\0\0\0\0\x01\0\0",
+            b"S\0\0\0\x05x",
+            b"p\0\0\0\x0bnot it\0",
+            b"!\0\0\0\x04",
+        ] {
+            assert!(started().look(message, 400).is_err(), "{}", message.escape_ascii());
+        }
+        let mut heads = started();
+        let first = b"p\0\0\0\x17SCRAM-SHA-256\0\0\0\0\x01nS\0\0\0\x04";
+        assert!(heads.look(first, 400).is_ok());
+        assert!(heads.look(b"p\0\0\0\x0cany text", 400).is_ok());
+        let short = [&12_u32.to_be_bytes()[..], &CANCEL_CODE.to_be_bytes(), &[0; 4]].concat();
+        assert!(Heads::default().look(&short, 400).is_err());
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use datafusion_postgres::pgwire::error::PgWireResult;
-use parking_lot::Mutex;
+use tarn_engine::lock::Mutex;
 
 use super::reply::coded;
 

@@ -12,6 +12,8 @@
 mod absent;
 mod blocks;
 mod bounded;
+mod cursors;
+mod forms;
 mod gone;
 mod kept;
 mod names;
@@ -21,11 +23,12 @@ mod reply;
 mod rewrite;
 mod service;
 mod set;
+mod starting;
 mod startup;
 mod tls;
 
 use std::io;
-use std::net::TcpListener as StdListener;
+use std::net::{SocketAddr, TcpStream as StdStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +37,7 @@ use bounded::{Bound, Bounded};
 use datafusion_postgres::pgwire::api::{
     ClientInfo, DefaultClient, ErrorHandler, PgWireConnectionState, PgWireServerHandlers,
 };
+use datafusion_postgres::pgwire::error::{ErrorInfo, PgWireError};
 use datafusion_postgres::pgwire::messages::response::{GssEncResponse, SslResponse, TransactionStatus};
 use datafusion_postgres::pgwire::messages::{
     PgWireBackendMessage, PgWireFrontendMessage, SslNegotiationMetaMessage,
@@ -41,17 +45,19 @@ use datafusion_postgres::pgwire::messages::{
 use datafusion_postgres::pgwire::tokio::server::{PgWireMessageServerCodec, process_error, process_message};
 use datafusion_postgres::pgwire::tokio::tokio_rustls::server::TlsStream;
 use futures::{SinkExt, StreamExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::codec::Framed;
 use tokio_util::either::Either;
 
+use super::figures::Place;
 use super::session::Analytics;
 use super::settings::IDLE_IN_BLOCK;
 use gone::hung_up;
 use service::Handlers;
-pub use startup::Login;
-use startup::Sessions;
+use starting::{AtStart, Starting};
+use startup::{Passwords, Sessions};
 pub use tls::{Tls, TlsError};
 
 /// How long a client may take nothing of its answer.
@@ -60,109 +66,117 @@ const STALL_PATIENCE: Duration = Duration::from_secs(600);
 /// How often it is looked whether the client of a running statement is there.
 const GONE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How often it is looked whether the time for an idle client has changed.
+const IDLE_LOOK: Duration = Duration::from_secs(1);
+
+/// What is asked about clients, each time anew, as it may change.
+pub trait Rules: Send + Sync {
+    /// The password that clients need; `None`: none.
+    fn password(&self) -> Option<Vec<u8>>;
+
+    /// How many may be connected at once; more are refused.
+    fn connections_max(&self) -> usize;
+
+    /// How long the start of a connection may take.
+    fn start_patience(&self) -> Duration;
+
+    /// How long a client may do nothing outside of a block; `None`: for ever.
+    fn idle_patience(&self) -> Option<Duration>;
+
+    /// Notes that somebody has given a wrong password.
+    fn note_wrong_password(&self, peer: SocketAddr);
+}
+
 /// How clients are served.
 #[derive(Clone)]
 pub struct WireOptions {
-    /// Asks for the password that clients need now; `None`: none.
-    pub login: Login,
+    /// What may change meanwhile.
+    pub rules: Arc<dyn Rules>,
     /// Encrypts the connections of those who ask for it; `None`: nobody's.
     pub tls: Option<Arc<Tls>>,
-    /// How many may be connected at once; more are refused.
-    pub connections_max: usize,
-    /// How long the start of a connection may take.
-    pub start_patience: Duration,
+    /// Whether those who do not ask for it are turned away.
+    pub needs_encryption: bool,
 }
 
-/// Serves clients of these sockets, for ever.
-pub async fn serve(
-    analytics: Arc<Analytics>,
-    listeners: Vec<StdListener>,
-    options: WireOptions,
-) -> io::Result<()> {
-    let free = Arc::new(Semaphore::new(options.connections_max));
-    let sessions = Arc::new(Sessions::default());
-    let mut accepting = tokio::task::JoinSet::new();
-    for listener in listeners {
-        listener.set_nonblocking(true)?;
-        let listener = TcpListener::from_std(listener)?;
+/// A client that has connected.
+#[derive(Debug)]
+pub struct Caller {
+    /// The connection, which does not block.
+    pub stream: StdStream,
+    /// Why the client is turned away, if it is.
+    pub refusal: Option<&'static str>,
+}
+
+/// Serves clients until there are no more to come.
+pub async fn serve(analytics: Arc<Analytics>, mut callers: mpsc::Receiver<Caller>, options: WireOptions) {
+    let (sessions, starting) = (Arc::new(Sessions::default()), Starting::default());
+    let passwords = Arc::new(Passwords::new(options.rules.clone()));
+    for number in 0.. {
+        let Some(caller) = callers.recv().await else { return };
         let (analytics, options) = (analytics.clone(), options.clone());
-        let (free, sessions) = (free.clone(), sessions.clone());
-        accepting.spawn(async move {
-            loop {
-                match listener.accept().await {
-                    Ok((socket, _)) => {
-                        let Ok(permit) = free.clone().try_acquire_owned() else {
-                            analytics.connections().refuse();
-                            tracing::warn!("A client of SQL was refused: there are as many as may be");
-                            continue;
-                        };
-                        let connected = analytics.connections().accept();
-                        let (analytics, sessions) = (analytics.clone(), sessions.clone());
-                        let options = options.clone();
-                        tokio::spawn(async move {
-                            // A client that goes away in the middle of something is nobody's trouble.
-                            if let Err(error) = talk(socket, &analytics, &sessions, &options).await {
-                                tracing::debug!("A client of SQL is gone: {error}");
-                            }
-                            drop((permit, connected));
-                        });
-                    }
-                    Err(error) => {
-                        tracing::warn!("A client of SQL could not be accepted: {error}");
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                    }
-                }
+        let (sessions, passwords) = (sessions.clone(), passwords.clone());
+        starting.spawn(number, move |at_start| async move {
+            let house = House { analytics, sessions, passwords, options };
+            // A client that goes away in the middle of something is nobody's trouble.
+            if let Err(error) = talk(caller, at_start, &house).await {
+                tracing::debug!("A client of SQL is gone: {error}");
             }
         });
     }
-    while accepting.join_next().await.is_some() {}
-    Ok(())
+}
+
+/// What all connections share.
+struct House {
+    analytics: Arc<Analytics>,
+    sessions: Arc<Sessions>,
+    passwords: Arc<Passwords>,
+    options: WireOptions,
+}
+
+/// What a connection holds.
+enum Seat {
+    /// One of few places for those who have not shown a password.
+    AtStart { _held: AtStart },
+    /// The place of a client.
+    Taken { _place: Place },
 }
 
 /// Talks to a client until one of both ends it.
-async fn talk(
-    socket: TcpStream,
-    analytics: &Arc<Analytics>,
-    sessions: &Arc<Sessions>,
-    options: &WireOptions,
-) -> io::Result<()> {
-    let patience = tokio::time::Instant::now() + options.start_patience;
+async fn talk(caller: Caller, at_start: AtStart, house: &House) -> io::Result<()> {
+    let House { analytics, sessions, passwords, options } = house;
+    let rules = &options.rules;
+    let _counted = analytics.connections().accept();
+    let socket = TcpStream::from_std(caller.stream)?;
+    let patience = Instant::now() + rules.start_patience();
     let bound = Bound::default();
     let negotiated = negotiate(socket, &bound, options.tls.as_deref());
     let (mut socket, certificate) = tokio::time::timeout_at(patience, negotiated).await??;
-    let handlers = Handlers::new(analytics, sessions, options.login.clone(), certificate.as_deref(), bound);
+    let mut refusal = caller.refusal.map(|why| ("28000", why));
+    if certificate.is_none() && options.needs_encryption {
+        refusal = refusal.or(Some(("28000", "connections must be encrypted here, as by sslmode=require")));
+    }
+    let handlers = Handlers::new(analytics, sessions, passwords.clone(), certificate.as_deref(), bound);
     let (startup, cancel) = (handlers.startup_handler(), handlers.cancel_handler());
     let (simple, extended) = (handlers.simple_query_handler(), handlers.extended_query_handler());
     let (copy, errors) = (handlers.copy_handler(), handlers.error_handler());
     // Messages have come whose end, a `Sync`, has not.
     let mut is_midway = false;
+    let mut seat = Seat::AtStart { _held: at_start };
     loop {
-        let is_starting = matches!(
-            socket.state(),
-            PgWireConnectionState::AwaitingStartup | PgWireConnectionState::AuthenticationInProgress
-        );
-        let until = match is_starting {
-            true => Some(patience),
-            // What is read lasts until the block ends, or what was begun.
-            false if is_midway || socket.transaction_status() != TransactionStatus::Idle => {
-                set::time_of(socket.metadata(), IDLE_IN_BLOCK).map(|time| tokio::time::Instant::now() + time)
-            }
-            false => None,
-        };
-        let message = match until {
-            Some(until) => match tokio::time::timeout_at(until, socket.next()).await {
-                Ok(message) => message,
-                Err(_) if is_starting => return Ok(()),
-                Err(_) => {
-                    let message = "terminating connection due to idle-in-transaction timeout";
-                    return process_error(&mut socket, reply::coded("25P03", message), is_midway).await;
-                }
-            },
-            None => socket.next().await,
-        };
-        let Some(message) = message.transpose().map_err(io::Error::other)? else { return Ok(()) };
-        if matches!(message, PgWireFrontendMessage::Terminate(_)) {
+        let is_at_start = matches!(seat, Seat::AtStart { .. });
+        let until = is_at_start.then_some(patience);
+        let Some(message) = next_message(&mut socket, until, is_midway, &**rules).await? else {
             return Ok(());
+        };
+        let is_cancel = matches!(message, PgWireFrontendMessage::CancelRequest(_));
+        if is_at_start && !is_cancel {
+            if !analytics.connections().has_place(rules.connections_max()) {
+                refusal = refusal.or(Some(("53300", "sorry, too many clients already")));
+            }
+            if let Some((code, why)) = refusal {
+                analytics.connections().refuse();
+                return end(&mut socket, code, why).await;
+            }
         }
         let is_extended = message.is_extended_query();
         is_midway = is_extended && !matches!(message, PgWireFrontendMessage::Sync(_));
@@ -183,8 +197,72 @@ async fn talk(
         if let Err(mut error) = done {
             errors.on_error(&socket, &mut error);
             process_error(&mut socket, error, is_extended).await?;
+            if is_at_start {
+                return Ok(());
+            }
+        } else if is_at_start && !is_starting(&socket) {
+            let Some(place) = analytics.connections().take_place(rules.connections_max()) else {
+                analytics.connections().refuse();
+                return end(&mut socket, "53300", "sorry, too many clients already").await;
+            };
+            seat = Seat::Taken { _place: place };
         }
     }
+}
+
+fn is_starting<S>(socket: &Messages<S>) -> bool {
+    use PgWireConnectionState::{AuthenticationInProgress, AwaitingStartup};
+    matches!(socket.state(), AwaitingStartup | AuthenticationInProgress)
+}
+
+/// The next message of a client, if it comes in time; `None`: the client is gone, or is to go.
+async fn next_message<S>(
+    socket: &mut Messages<S>,
+    until: Option<Instant>,
+    is_midway: bool,
+    rules: &dyn Rules,
+) -> io::Result<Option<PgWireFrontendMessage>> {
+    let began = Instant::now();
+    // What is read lasts until the block ends, or what was begun.
+    let is_idle = !is_midway && socket.transaction_status() == TransactionStatus::Idle;
+    let message = loop {
+        let limit = match until {
+            Some(until) => Some(until),
+            None if is_idle => rules.idle_patience().map(|time| began + time),
+            None => set::time_of(socket.metadata(), IDLE_IN_BLOCK).map(|time| began + time),
+        };
+        let look = Instant::now() + IDLE_LOOK;
+        match tokio::time::timeout_at(limit.map_or(look, |limit| limit.min(look)), socket.next()).await {
+            Ok(Some(Err(error))) => {
+                // Who sends what is no message is told so; what came before it in the same breath is lost.
+                if let PgWireError::IoError(error) = &error
+                    && error.kind() == io::ErrorKind::InvalidData
+                {
+                    end(socket, "08P01", &error.to_string()).await?;
+                }
+                return Err(io::Error::other(error));
+            }
+            Ok(message) => break message.transpose().map_err(io::Error::other)?,
+            Err(_) if limit.is_none_or(|limit| Instant::now() < limit) => {}
+            Err(_) if until.is_some() => return Ok(None),
+            Err(_) if is_idle => {
+                end(socket, "57P05", "terminating connection due to idle-session timeout").await?;
+                return Ok(None);
+            }
+            Err(_) => {
+                end(socket, "25P03", "terminating connection due to idle-in-transaction timeout").await?;
+                return Ok(None);
+            }
+        }
+    };
+    Ok(message.filter(|message| !matches!(message, PgWireFrontendMessage::Terminate(_))))
+}
+
+/// Tells a client why its connection ends.
+async fn end<S>(socket: &mut Messages<S>, code: &str, why: &str) -> io::Result<()> {
+    let error = ErrorInfo::new("FATAL".to_owned(), code.to_owned(), why.to_owned());
+    socket.send(PgWireBackendMessage::ErrorResponse(error.into())).await?;
+    socket.close().await
 }
 
 /// A connection, encrypted or not.

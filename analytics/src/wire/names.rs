@@ -16,7 +16,16 @@ const MARK: char = '\u{1f}';
 
 /// Gives the columns of a query their names.
 pub fn name_columns(statement: &mut Statement) {
-    let Statement::Query(query) = statement else { return };
+    let query = match statement {
+        Statement::Query(query) => query,
+        Statement::Declare { stmts } => {
+            match stmts.first_mut().and_then(|declared| declared.for_query.as_mut()) {
+                Some(query) => query,
+                None => return,
+            }
+        }
+        _ => return,
+    };
     let is_ordered = query.order_by.is_some();
     if let Some(select) = first_select(&mut query.body)
         // Such are found again by what they are, and not by what they are called.

@@ -1,16 +1,24 @@
 //! From the text of a message to statements, and from a statement to a plan.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::parser::{DFParser, Statement as AnyStatement};
-use datafusion::sql::sqlparser::ast::{ObjectType, Statement};
+use datafusion::sql::sqlparser::ast::{ObjectType, Statement, visit_relations};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
 use datafusion_postgres::arrow_pg::datatypes::{PG_OID_ALIAS_KEY, into_pg_type, pg_type_for_alias_kind};
 use datafusion_postgres::datafusion_pg_catalog::sql::PostgresCompatibilityParser;
+use datafusion_postgres::datafusion_pg_catalog::sql::rules::{
+    AliasDuplicatedProjectionRewrite, CurrentUserVariableToSessionUserFunctionCall, FixArrayLiteral,
+    FixVersionColumnName, PrependUnqualifiedPgTableName, ResolveUnqualifiedIdentifier,
+    RewriteArrayAnyAllOperation, RewritePgCatalogOperator, RewriteRegCastToSubquery, SqlStatementRewriteRule,
+    StripCallableQualifier, StripCollate,
+};
 use datafusion_postgres::pgwire::api::Type;
 use datafusion_postgres::pgwire::error::PgWireResult;
 
@@ -36,6 +44,38 @@ pub enum Known {
 /// Knows what PostgreSQL's clients write otherwise than the planner wants it.
 static PARSER: LazyLock<PostgresCompatibilityParser> = LazyLock::new(PostgresCompatibilityParser::new);
 
+/// Its rules for statements about data: all but the one that makes subqueries which it takes for correlated
+/// NULL, and takes the first row of others.
+static RULES: LazyLock<Vec<Box<dyn SqlStatementRewriteRule>>> = LazyLock::new(|| {
+    vec![
+        Box::new(AliasDuplicatedProjectionRewrite),
+        Box::new(ResolveUnqualifiedIdentifier),
+        Box::new(RewriteArrayAnyAllOperation),
+        Box::new(PrependUnqualifiedPgTableName),
+        Box::new(StripCallableQualifier),
+        Box::new(FixArrayLiteral),
+        Box::new(CurrentUserVariableToSessionUserFunctionCall),
+        Box::new(StripCollate),
+        Box::new(RewritePgCatalogOperator),
+        Box::new(RewriteRegCastToSubquery::new()),
+        Box::new(FixVersionColumnName),
+    ]
+});
+
+/// Statements as the library has them, but for those that ask for data: those have to mean what they say.
+fn of_data(text: &str, mut known: Vec<Statement>) -> Vec<Statement> {
+    let Ok(plain) = Parser::parse_sql(&PostgreSqlDialect {}, text) else { return known };
+    if plain.len() == known.len() {
+        for (known, plain) in known.iter_mut().zip(plain) {
+            let has_tables = visit_relations(&plain, |_| ControlFlow::Break(())).is_break();
+            if !has_tables || !absent::asks_catalog_alone(&plain) {
+                *known = RULES.iter().fold(plain, |statement, rule| rule.rewrite(statement));
+            }
+        }
+    }
+    known
+}
+
 /// Reads the statements of a text.
 pub fn read(text: &str) -> PgWireResult<Vec<Known>> {
     check_text(text, &PostgreSqlDialect {}).map_err(refusal)?;
@@ -46,6 +86,7 @@ pub fn read(text: &str) -> PgWireResult<Vec<Known>> {
             .collect());
     }
     let parsed = PARSER.parse(text).map_err(|error| coded("42601", &error.to_string()))?;
+    let parsed = of_data(text, parsed);
     parsed.iter().try_for_each(check_names).map_err(refusal)?;
     let known = |mut statement: Statement| {
         rewrite::rewrite(&mut statement);

@@ -2,12 +2,15 @@
 
 use std::iter;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use datafusion::arrow::array::{Array as _, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray};
-use datafusion::arrow::datatypes::{Float32Type, Float64Type, Schema};
+use datafusion::arrow::array::{
+    Array as _, ArrayRef, AsArray, BinaryArray, RecordBatch, RecordBatchOptions, StringArray,
+};
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type, Schema};
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion_postgres::arrow_pg::datatypes::{arrow_schema_to_pg_fields, encode_recordbatch};
+use datafusion_postgres::arrow_pg::datatypes::{arrow_schema_to_pg_fields, encode_recordbatch, into_pg_type};
 use datafusion_postgres::pgwire::api::portal::Format;
 use datafusion_postgres::pgwire::api::results::{FieldFormat, FieldInfo, QueryResponse, Response, Tag};
 use datafusion_postgres::pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
@@ -18,10 +21,44 @@ use futures::stream;
 
 use super::names::described;
 use crate::error::{QueryError, sqlstate};
+use crate::exact::{moment_texts, number_text};
 use crate::session::Outcome;
 
-/// An answer with its rows in a format.
-pub fn response(outcome: Outcome, format: &Format, options: FormatOptions) -> PgWireResult<Response> {
+/// What the rows of a cursor are to be: texts, or binary, from now on.
+pub type IsBinary = Arc<AtomicBool>;
+
+/// The rows of a cursor, each in the format that is wanted when it is fetched.
+pub fn cursor_rows(
+    outcome: Outcome,
+    options: FormatOptions,
+    is_binary: IsBinary,
+) -> PgWireResult<QueryResponse> {
+    let schema = described(&outcome.schema);
+    let options = Arc::new(options);
+    let fields = |format| arrow_schema_to_pg_fields(&schema, format, Some(options.clone())).map(Arc::new);
+    let (texts, binary) = (fields(&Format::UnifiedText)?, fields(&Format::UnifiedBinary)?);
+    let described = texts.clone();
+    let rows = outcome.rows.flat_map(move |batch| {
+        let (texts, binary, is_binary) = (texts.clone(), binary.clone(), is_binary.clone());
+        let rows: Box<dyn Iterator<Item = PgWireResult<DataRow>> + Send + Sync> = match batch {
+            Ok(batch) => Box::new((0..batch.num_rows()).flat_map(move |row| {
+                let fields = if is_binary.load(Ordering::Relaxed) { &binary } else { &texts };
+                encode_recordbatch(fields.clone(), as_written(fields, batch.slice(row, 1)))
+            })),
+            Err(error) => Box::new(iter::once(Err(refusal(QueryError::from(error))))),
+        };
+        stream::iter(rows)
+    });
+    Ok(QueryResponse::new(described, rows))
+}
+
+/// An answer with its rows in a format; as the client has been told that they would be, if it has.
+pub fn response(
+    outcome: Outcome,
+    told: Option<&Schema>,
+    format: &Format,
+    options: FormatOptions,
+) -> PgWireResult<Response> {
     if let Some(count) = outcome.count {
         return Ok(Response::Execution(Tag::new(outcome.tag).with_rows(count)));
     }
@@ -29,11 +66,14 @@ pub fn response(outcome: Outcome, format: &Format, options: FormatOptions) -> Pg
         return Ok(Response::Execution(Tag::new(outcome.tag)));
     }
     let schema = described(&outcome.schema);
+    if let Some(told) = told {
+        check_told(told, &schema)?;
+    }
     let fields = Arc::new(arrow_schema_to_pg_fields(&schema, format, Some(Arc::new(options)))?);
     let of_rows = fields.clone();
     let rows = outcome.rows.flat_map(move |batch| {
         let rows: Box<dyn Iterator<Item = PgWireResult<DataRow>> + Send + Sync> = match batch {
-            Ok(batch) => encode_recordbatch(of_rows.clone(), with_numbers_written(&of_rows, batch)),
+            Ok(batch) => encode_recordbatch(of_rows.clone(), as_written(&of_rows, batch)),
             Err(error) => Box::new(iter::once(Err(refusal(QueryError::from(error))))),
         };
         stream::iter(rows)
@@ -45,10 +85,42 @@ pub fn response(outcome: Outcome, format: &Format, options: FormatOptions) -> Pg
     Ok(Response::Query(response))
 }
 
-/// A batch whose floating-point numbers are written as PostgreSQL writes them, where text is wanted.
-fn with_numbers_written(fields: &[FieldInfo], batch: RecordBatch) -> RecordBatch {
+/// Refuses an answer of other types than the client has been told.
+fn check_told(told: &Schema, schema: &Schema) -> PgWireResult<()> {
+    for (told, field) in told.fields().iter().zip(schema.fields()) {
+        let (told_type, field_type) = (into_pg_type(told.data_type())?, into_pg_type(field.data_type())?);
+        let has_alias = !told.metadata().is_empty() || !field.metadata().is_empty();
+        if told_type != field_type && !has_alias && *told.data_type() != DataType::Null {
+            let name = field.name();
+            let message = format!(
+                "column \"{name}\" was described as {told_type} and is {field_type}; \
+                 give its parameters types"
+            );
+            return Err(coded("0A000", &message));
+        }
+    }
+    Ok(())
+}
+
+/// A batch whose numbers and moments are as PostgreSQL has them: the library does not write floating-point
+/// numbers so, nor decimals of all digits, nor the zone of a moment.
+fn as_written(fields: &[FieldInfo], batch: RecordBatch) -> RecordBatch {
     let is_text = |at: usize| fields.get(at).is_some_and(|field| field.format() == FieldFormat::Text);
     let written = |(at, column): (usize, &ArrayRef)| -> ArrayRef {
+        if let Some(numbers) = column.as_primitive_opt::<Decimal128Type>() {
+            let scale = numbers.scale();
+            return match is_text(at) {
+                true => {
+                    let texts = numbers.iter().map(|number| number.map(|number| decimal_text(number, scale)));
+                    Arc::new(texts.collect::<StringArray>())
+                }
+                false => {
+                    let bytes =
+                        numbers.iter().map(|number| number.map(|number| decimal_bytes(number, scale)));
+                    Arc::new(bytes.collect::<BinaryArray>())
+                }
+            };
+        }
         if !is_text(at) {
             return column.clone();
         }
@@ -62,7 +134,7 @@ fn with_numbers_written(fields: &[FieldInfo], batch: RecordBatch) -> RecordBatch
                 numbers.iter().map(|number| number.map(|number| number_text(&format!("{number:e}"), 6)));
             return Arc::new(texts.collect::<StringArray>());
         }
-        column.clone()
+        moment_texts(column).map_or_else(|| column.clone(), |texts| Arc::new(texts))
     };
     let columns: Vec<ArrayRef> = batch.columns().iter().enumerate().map(written).collect();
     let schema = batch.schema();
@@ -74,27 +146,32 @@ fn with_numbers_written(fields: &[FieldInfo], batch: RecordBatch) -> RecordBatch
     RecordBatch::try_new_with_options(schema, columns, &rows).unwrap_or(batch)
 }
 
-/// A number of the form `1.25e-7` as PostgreSQL writes it: with an exponent only where it is small, or has
-/// more than `digits` digits before the point.
-fn number_text(scientific: &str, digits: i32) -> String {
-    let (sign, rest) = scientific.split_at(usize::from(scientific.starts_with('-')));
-    let Some((mantissa, exponent)) = rest.split_once('e') else {
-        return if rest == "inf" { format!("{sign}Infinity") } else { rest.to_owned() };
-    };
-    let exponent: i32 = exponent.parse().unwrap_or_default();
-    if exponent < -4 || exponent >= digits {
-        let mark = if exponent < 0 { '-' } else { '+' };
-        return format!("{sign}{mantissa}e{mark}{:02}", exponent.abs());
-    }
-    let figures = mantissa.replace('.', "");
-    if exponent < 0 {
-        return format!("{sign}0.{}{figures}", "0".repeat((-exponent - 1) as usize));
-    }
-    let whole = exponent as usize + 1;
-    if figures.len() <= whole {
-        return format!("{sign}{figures}{}", "0".repeat(whole - figures.len()));
-    }
-    format!("{sign}{}.{}", &figures[..whole], &figures[whole..])
+fn decimal_text(number: i128, scale: i8) -> String {
+    let sign = if number < 0 { "-" } else { "" };
+    let (digits, places) = (number.unsigned_abs().to_string(), scale.max(0) as usize);
+    let digits =
+        format!("{digits:0>width$}{}", "0".repeat(scale.min(0).unsigned_abs() as usize), width = places + 1);
+    let (before, behind) = digits.split_at(digits.len() - places);
+    if places == 0 { format!("{sign}{before}") } else { format!("{sign}{before}.{behind}") }
+}
+
+/// A decimal as the protocol has it: groups of four digits, of which none is zero at either end.
+fn decimal_bytes(number: i128, scale: i8) -> Vec<u8> {
+    let text = decimal_text(number.checked_abs().unwrap_or(i128::MAX), scale);
+    let (before, behind) = text.split_once('.').unwrap_or((&text, ""));
+    let (whole, rest) = (before.len().div_ceil(4), behind.len().div_ceil(4));
+    let digits = format!("{before:0>width$}{behind:0<rest$}", width = whole * 4, rest = rest * 4);
+    let groups = digits
+        .as_bytes()
+        .chunks(4)
+        .map(|group| group.iter().fold(0_i16, |value, digit| value * 10 + i16::from(digit - b'0')));
+    let groups: Vec<i16> = groups.collect();
+    let first = groups.iter().position(|group| *group != 0).unwrap_or(groups.len());
+    let end = groups.iter().rposition(|group| *group != 0).map_or(first, |last| last + 1);
+    let weight = if first == end { 0 } else { whole as i16 - 1 - first as i16 };
+    let sign: i16 = if number < 0 { 0x4000 } else { 0 };
+    let head = [(end - first) as i16, weight, sign, i16::from(scale.max(0))];
+    head.iter().chain(&groups[first..end]).flat_map(|number| number.to_be_bytes()).collect()
 }
 
 /// An error with PostgreSQL's code for it.
@@ -127,28 +204,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_postgresql_writes_them() {
-        let cases = [
-            (300.0, "300"),
-            (0.0, "0"),
-            (-0.0, "-0"),
-            (120.5, "120.5"),
-            (-1.25, "-1.25"),
-            (0.0001, "0.0001"),
-            (0.00001, "1e-05"),
-            (0.1 + 0.2, "0.30000000000000004"),
-            (123_456_789_012_345.0, "123456789012345"),
-            (1e14, "100000000000000"),
-            (1e15, "1e+15"),
-            (-1.5e300, "-1.5e+300"),
-            (f64::NAN, "NaN"),
-            (f64::INFINITY, "Infinity"),
-            (f64::NEG_INFINITY, "-Infinity"),
-        ];
-        for (number, text) in cases {
-            assert_eq!(number_text(&format!("{number:e}"), 15), text);
-        }
-        assert_eq!(number_text(&format!("{:e}", 1e6_f32), 6), "1e+06");
-        assert_eq!(number_text(&format!("{:e}", 1.1_f32), 6), "1.1");
+    fn decimals_are_sent_as_postgresql_sends_them() {
+        let sent = |number, scale| {
+            let bytes = decimal_bytes(number, scale);
+            bytes.chunks(2).map(|pair| i16::from_be_bytes([pair[0], pair[1]])).collect::<Vec<_>>()
+        };
+        assert_eq!(sent(0, 2), [0, 0, 0, 2]);
+        assert_eq!(sent(5, 1), [1, -1, 0, 1, 5000]);
+        assert_eq!(sent(-123_456_789, 4), [3, 1, 0x4000, 4, 1, 2345, 6789]);
+        assert_eq!(sent(10_000, 0), [1, 1, 0, 0, 1]);
+        assert_eq!(sent(1, 8), [1, -2, 0, 8, 1]);
+        assert_eq!(decimal_text(-5, 3), "-0.005");
+        assert_eq!(decimal_text(i128::from(i64::MAX) * 10, 0), "92233720368547758070");
     }
 }

@@ -26,6 +26,7 @@ pub fn rewrite(statement: &mut Statement) {
             *escape_char = None;
         }
         function_by_name(expr);
+        function_by_number(expr);
         one_row_of_catalog(expr);
         truth_of_one_row(expr);
         ControlFlow::<()>::Continue(())
@@ -52,6 +53,33 @@ fn function_by_name(expr: &mut Expr) {
         && let Some(name) = name.value.clone().into_string()
     {
         **right = text(name.strip_prefix("pg_catalog.").unwrap_or(&name));
+    }
+}
+
+/// `proc.oid = typ.typreceive`: there are names of functions in the columns of `pg_type`, and no numbers.
+fn function_by_number(expr: &mut Expr) {
+    const COLUMNS: [&str; 4] = ["typinput", "typoutput", "typreceive", "typsend"];
+    let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = expr else { return };
+    let last = |expr: &Expr| match expr {
+        Expr::Identifier(column) => Some(column.value.to_lowercase()),
+        Expr::CompoundIdentifier(parts) => parts.last().map(|column| column.value.to_lowercase()),
+        _ => None,
+    };
+    let names = (last(left), last(right));
+    let is_function = |name: &Option<String>| name.as_deref().is_some_and(|name| COLUMNS.contains(&name));
+    let number = match &names {
+        (Some(number), function) if number == "oid" && is_function(function) => left,
+        (function, Some(number)) if number == "oid" && is_function(function) => right,
+        _ => return,
+    };
+    match &mut **number {
+        Expr::Identifier(column) => *column = Ident::new("proname"),
+        Expr::CompoundIdentifier(parts) => {
+            if let Some(column) = parts.last_mut() {
+                *column = Ident::new("proname");
+            }
+        }
+        _ => {}
     }
 }
 

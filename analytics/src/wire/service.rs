@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use datafusion::common::ParamValues;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as AnyStatement;
-use datafusion::sql::sqlparser::ast::{Declare, Statement};
+use datafusion::sql::sqlparser::ast::{CloseCursor, Declare, Statement};
 use datafusion_postgres::arrow_pg::datatypes::arrow_schema_to_pg_fields;
 use datafusion_postgres::arrow_pg::datatypes::df::deserialize_parameters_with_server_types;
 use datafusion_postgres::hooks::cursor::CursorStatementHook;
@@ -31,16 +31,19 @@ use datafusion_postgres::pgwire::messages::simplequery::Query;
 use datafusion_postgres::pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 use datafusion_postgres::pgwire::types::format::FormatOptions;
 use futures::{Sink, SinkExt};
+use tarn_engine::lock::Mutex;
 
 use super::blocks::{Blocks, failed_block};
 use super::bounded::Bound;
+use super::cursors::Cursors;
 use super::kept::Kept;
+use super::names::described;
 use super::noticing::Noticing;
 use super::read::{Known, Stored};
-use super::reply::{coded, recode, refusal, response};
+use super::reply::{IsBinary, coded, cursor_rows, recode, refusal, response};
 use super::set::{Settings, time_of};
-use super::startup::{Login, Sessions, Startup};
-use super::{absent, names, read, rewrite};
+use super::startup::{Passwords, Sessions, Startup};
+use super::{absent, read, rewrite};
 use crate::error::QueryError;
 use crate::session::{Analytics, Session};
 use crate::settings::STATEMENT;
@@ -57,12 +60,12 @@ impl Handlers {
     pub fn new(
         analytics: &Arc<Analytics>,
         sessions: &Arc<Sessions>,
-        login: Login,
+        passwords: Arc<Passwords>,
         certificate: Option<&[u8]>,
         bound: Bound,
     ) -> Handlers {
         let session = analytics.session();
-        let startup = Startup::new(login, session.clone(), sessions.clone(), certificate, bound);
+        let startup = Startup::new(passwords, session.clone(), sessions.clone(), certificate, bound);
         Handlers {
             service: Arc::new(Service::new(session)),
             startup: Arc::new(startup),
@@ -147,6 +150,7 @@ struct Service {
     blocks: Blocks,
     settings: Arc<Settings>,
     kept: Arc<Kept>,
+    cursors: Arc<Mutex<Cursors>>,
 }
 
 /// What a statement runs with, when it was prepared before.
@@ -161,8 +165,9 @@ impl Service {
         let kept = Arc::new(Kept::default());
         let settings = Arc::new(Settings::new(kept.clone()));
         let blocks = Blocks::new(session.clone(), settings.clone(), kept.clone());
-        let parser = Arc::new(OurParser { session: session.clone() });
-        Service { parser, session, blocks, settings, kept }
+        let cursors = Arc::<Mutex<Cursors>>::default();
+        let parser = Arc::new(OurParser { session: session.clone(), cursors: cursors.clone() });
+        Service { parser, session, blocks, settings, kept, cursors }
     }
 
     /// Answers a statement.
@@ -179,7 +184,7 @@ impl Service {
                     return Err(failed_block());
                 }
                 let ran = self.session.run_parsed(text, (**statement).clone(), timeout(client)).await;
-                return response(ran.map_err(refusal)?, &Format::UnifiedText, options_of(client));
+                return response(ran.map_err(refusal)?, None, &Format::UnifiedText, options_of(client));
             }
         };
         if let Some(answer) = self.blocks.see(statement, client) {
@@ -189,12 +194,23 @@ impl Service {
             return self.declare(stmts, prepared, client).await;
         }
         if let Some(outcome) = self.session.aside(statement) {
-            return response(outcome.map_err(refusal)?, &Format::UnifiedText, options_of(client));
+            return response(outcome.map_err(refusal)?, None, &Format::UnifiedText, options_of(client));
         }
         if let Some(answer) = self.settings.answer(statement, client).await {
             return answer;
         }
         let context = self.session.context();
+        match statement {
+            Statement::Fetch { name, .. } => {
+                let format = prepared.as_ref().map_or(&Format::UnifiedText, |prepared| prepared.format);
+                self.cursors.lock().fetch(&name.value, format)?;
+            }
+            Statement::Close { cursor: CloseCursor::All } => self.cursors.lock().0.clear(),
+            Statement::Close { cursor: CloseCursor::Specific { name } } => {
+                self.cursors.lock().0.remove(&name.value);
+            }
+            _ => {}
+        }
         if let Some(answer) = CursorStatementHook.handle_simple_query(statement, context, client).await {
             return answer;
         }
@@ -219,11 +235,12 @@ impl Service {
             {
                 ran = self.session.run_parsed(&text, parsed(&nothing), timeout).await;
             }
-            return response(ran.map_err(refusal)?, &Format::UnifiedText, options);
+            return response(ran.map_err(refusal)?, None, &Format::UnifiedText, options);
         };
         let plan = with_parameters(prepared.plan, &prepared.parameters)?;
+        let told = described(&self.session.typed(prepared.plan));
         let ran = self.session.run_planned(&text, plan, timeout).await;
-        response(ran.map_err(refusal)?, prepared.format, options)
+        response(ran.map_err(refusal)?, Some(&told), prepared.format, options)
     }
 
     /// Opens cursors.
@@ -245,9 +262,10 @@ impl Service {
         let text = query.to_string();
         self.kept.portal(&name.value, text.len())?;
         let outcome = self.session.open_cursor(&text, plan.clone()).await.map_err(refusal)?;
-        let Response::Query(rows) = response(outcome, &Format::UnifiedText, options_of(client))? else {
-            return Err(coded("42601", "a cursor is for a query"));
-        };
+        let is_binary = IsBinary::default();
+        let columns = self.session.typed(&plan);
+        let rows = cursor_rows(outcome, options_of(client), is_binary.clone())?;
+        self.cursors.lock().open(&name.value, &columns, is_binary)?;
         let stored: StoredStatement<Stored> =
             StoredStatement::new(name.value.clone(), (text, Some((query, plan))), Vec::new());
         let portal = Portal::new_cursor(name.value.clone(), Arc::new(stored));
@@ -367,6 +385,7 @@ impl ExtendedQueryHandler for Service {
 /// Reads what is sent to be run later.
 pub struct OurParser {
     session: Arc<Session>,
+    cursors: Arc<Mutex<Cursors>>,
 }
 
 #[async_trait]
@@ -395,6 +414,11 @@ impl QueryParser for OurParser {
         if client.transaction_status() == TransactionStatus::Error && !ends_block {
             return Err(failed_block());
         }
+        if let Statement::Fetch { name, .. } = &statement
+            && let Some(plan) = self.cursors.lock().described(&name.value)
+        {
+            return Ok(Some((sql.to_owned(), Some((statement, plan)))));
+        }
         rewrite::type_parameters(&mut statement, types);
         let plan = read::plan(&self.session, &statement).await?;
         Ok(Some((sql.to_owned(), Some((statement, plan)))))
@@ -413,7 +437,7 @@ impl QueryParser for OurParser {
                 Ok(Vec::new())
             }
             Some((_, plan)) => {
-                let schema = names::described(plan.schema().as_arrow());
+                let schema = described(&self.session.typed(plan));
                 arrow_schema_to_pg_fields(&schema, format.unwrap_or(&Format::UnifiedText), None)
             }
         }

@@ -23,7 +23,7 @@ use datafusion_postgres::pgwire::error::{PgWireError, PgWireResult};
 use datafusion_postgres::pgwire::messages::PgWireBackendMessage;
 use datafusion_postgres::pgwire::messages::startup::ParameterStatus;
 use futures::stream;
-use parking_lot::Mutex;
+use tarn_engine::lock::Mutex;
 
 use super::kept::Kept;
 use super::reply::coded;

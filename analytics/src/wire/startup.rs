@@ -20,15 +20,13 @@ use datafusion_postgres::pgwire::messages::cancel::CancelRequest;
 use datafusion_postgres::pgwire::messages::startup::SecretKey;
 use datafusion_postgres::pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage, ProtocolVersion};
 use futures::Sink;
-use parking_lot::Mutex;
+use tarn_engine::lock::Mutex;
 
+use super::Rules;
 use super::bounded::Bound;
 use super::reply::coded;
 use super::set::read_start;
 use crate::session::{POSTGRESQL_VERSION, Session};
-
-/// Asks for the password that clients need now; `None`: none.
-pub type Login = Arc<dyn Fn() -> Option<Vec<u8>> + Send + Sync>;
 
 /// The number and the secret of a connection.
 type Key = (i32, Vec<u8>);
@@ -85,30 +83,67 @@ impl PidSecretKeyGenerator for Keys {
     }
 }
 
-/// The one user that there is, as in Redis without access control lists.
-struct OneUser(Login);
+/// The password of the one user that there is, `default`, as in Redis without access control lists.
+pub struct Passwords {
+    rules: Arc<dyn Rules>,
+    /// What was made of the password that was asked for last: it takes thousands of rounds, and who tries
+    /// passwords shall not have them done for each.
+    salted: Mutex<Option<Salted>>,
+}
 
-impl fmt::Debug for OneUser {
+/// A password as SCRAM compares it.
+struct Salted {
+    password: Vec<u8>,
+    salt: [u8; 16],
+    salted: Vec<u8>,
+}
+
+impl Passwords {
+    /// As these rules say.
+    pub fn new(rules: Arc<dyn Rules>) -> Passwords {
+        Passwords { rules, salted: Mutex::new(None) }
+    }
+
+    fn salted(&self, password: Vec<u8>) -> Password {
+        let mut known = self.salted.lock();
+        if known.as_ref().is_none_or(|known| known.password != password) {
+            let salt: [u8; 16] = rand::random();
+            let text = String::from_utf8_lossy(&password);
+            let salted = gen_salted_password(&text, &salt, SCRAM_ITERATIONS);
+            *known = Some(Salted { password, salt, salted });
+        }
+        let known = known.as_ref().expect("it was just put there");
+        Password::new(Some(known.salt.to_vec()), known.salted.clone())
+    }
+}
+
+impl fmt::Debug for Passwords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the user default")
     }
 }
 
+/// Passwords, as the library asks for them.
+#[derive(Debug)]
+struct OneUser(Arc<Passwords>);
+
 #[async_trait]
 impl AuthSource for OneUser {
     async fn get_password(&self, login: &LoginInfo) -> PgWireResult<Password> {
-        let password = (self.0)().filter(|_| login.user() == Some("default"));
-        // Whoever is not there fails as one whose password is wrong.
-        let password = password.unwrap_or_else(|| rand::random::<[u8; 32]>().to_vec());
-        let salt: [u8; 16] = rand::random();
-        let salted = gen_salted_password(&String::from_utf8_lossy(&password), &salt, SCRAM_ITERATIONS);
-        Ok(Password::new(Some(salt.to_vec()), salted))
+        let random = || rand::random::<[u8; 32]>().to_vec();
+        // There may have been a password when the connection began, and none now.
+        let password = self.0.salted(self.0.rules.password().unwrap_or_else(random));
+        if login.user() == Some("default") {
+            return Ok(password);
+        }
+        // Whoever is not there fails as one whose password is wrong, with the same salt.
+        Ok(Password::new(password.salt().map(<[u8]>::to_vec), random()))
     }
 }
 
 /// The start of a connection.
 pub struct Startup {
-    login: Login,
+    passwords: Arc<Passwords>,
     keys: Arc<Keys>,
     /// Widened when the client may ask.
     bound: Bound,
@@ -120,7 +155,7 @@ pub struct Startup {
 impl Startup {
     /// For a connection of this session, encrypted with these certificates (PEM) if there are any.
     pub fn new(
-        login: Login,
+        passwords: Arc<Passwords>,
         session: Arc<Session>,
         sessions: Arc<Sessions>,
         certificate: Option<&[u8]>,
@@ -131,16 +166,16 @@ impl Startup {
         parameters.server_version = format!("{POSTGRESQL_VERSION} (Tarn {})", env!("CARGO_PKG_VERSION"));
         parameters.default_transaction_read_only = true;
         let parameters = Arc::new(parameters);
-        let mut passwords = ScramAuth::new(Arc::new(OneUser(login.clone())));
+        let mut scram = ScramAuth::new(Arc::new(OneUser(passwords.clone())));
         if let Some(certificate) = certificate {
             // The password is bound to the connection then (SCRAM-SHA-256-PLUS), for kinds of certificates
             // that this is defined for; with others, clients are asked for it as before.
-            let _ = passwords.configure_certificate(certificate);
+            let _ = scram.configure_certificate(certificate);
         }
         let scram = SASLAuthStartupHandler::new(parameters.clone())
-            .with_scram(passwords)
+            .with_scram(scram)
             .with_pid_secret_key_generator(keys.clone());
-        Startup { login, keys, bound, parameters, scram }
+        Startup { passwords, keys, bound, parameters, scram }
     }
 }
 
@@ -155,8 +190,16 @@ impl StartupHandler for Startup {
         if !self.keys.session.is_ready() {
             return Err(coded("57P03", "the data are being loaded; try again in a moment"));
         }
-        if (self.login)().is_some() {
-            self.scram.on_startup(client, message).await.map_err(|error| match error {
+        let rules = &self.passwords.rules;
+        let peer = client.socket_addr();
+        // Who has been asked for a password goes on with that, even if there is none any more.
+        let was_asked = matches!(client.state(), PgWireConnectionState::AuthenticationInProgress);
+        if was_asked || rules.password().is_some() {
+            let outcome = self.scram.on_startup(client, message).await;
+            if matches!(outcome, Err(PgWireError::InvalidPassword(_))) {
+                rules.note_wrong_password(peer);
+            }
+            outcome.map_err(|error| match error {
                 // The library names who is named along with the password: clients name nobody there.
                 PgWireError::InvalidPassword(_) => {
                     let user = client.metadata().get(METADATA_USER).cloned().unwrap_or_default();

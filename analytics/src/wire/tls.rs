@@ -8,9 +8,9 @@ use std::time::SystemTime;
 
 use datafusion_postgres::pgwire::tokio::TlsAcceptor;
 use datafusion_postgres::pgwire::tokio::tokio_rustls::rustls::{self, ServerConfig, crypto};
-use parking_lot::Mutex;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tarn_engine::lock::Mutex;
 use thiserror::Error;
 
 /// Why connections cannot be encrypted.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use crate::lock::{Condvar, Mutex};
 
 use super::error::BackupError;
 use crate::io::{Clock, Disk, DiskFile, DiskResult, SCAN_ALIGN_BYTES};

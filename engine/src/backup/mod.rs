@@ -48,19 +48,15 @@ pub fn refuse_copies(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError>
     Err(OpenError::WrongDirectories { path: directory.to_path_buf(), reason: reason.to_owned() })
 }
 
+/// Whether a directory with these names in it holds a backup, finished or not.
+pub fn is_backup(names: &[String]) -> bool {
+    names.iter().any(|name| name == MANIFEST || name == UNFINISHED)
+}
+
 /// The names in a directory; none if there is no such directory.
 fn names_in(disk: &dyn Disk, directory: &Path) -> DiskResult<Vec<String>> {
     match disk.list(directory) {
         Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         answer => answer,
     }
-}
-
-/// Makes a directory, durably. REQUIRES: its path is absolute.
-fn make_directory(disk: &dyn Disk, directory: &Path) -> DiskResult<()> {
-    let is_missing =
-        |path: &&Path| disk.list(path).is_err_and(|error| error.source.kind() == io::ErrorKind::NotFound);
-    let missing: Vec<&Path> = directory.ancestors().take_while(is_missing).collect();
-    disk.create_dir_all(directory)?;
-    missing.into_iter().filter_map(Path::parent).try_for_each(|parent| disk.sync_dir(parent))
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use super::copy::{Mover, Progress};
 use super::error::BackupError;
 use super::manifest::{CHECKPOINT, Manifest, SavedBeside, SavedFile};
-use super::{RESTORING, make_directory, names_in, refuse_copies};
+use super::{RESTORING, names_in, refuse_copies};
 use crate::io::{Clock, Disk, DiskResult};
 use crate::log::{Log, LogOptions, OpenError, file_name, give_identity};
 use crate::record::{Lsn, UnixMs};
@@ -102,7 +102,7 @@ impl Chain {
         let mover = Mover { disk, progress, clock, began: Duration::ZERO, bytes_per_second: 0 };
         let sources = self.sources()?;
         target.refuse_occupied(disk)?;
-        make_directory(disk, &target.directory)?;
+        disk.create_dir_all(&target.directory)?;
         disk.create(&target.directory.join(RESTORING))?;
         disk.sync_dir(&target.directory)?;
         let restored = self.fill(target, &mover, &sources);
@@ -150,7 +150,7 @@ impl Chain {
             + newest.beside.iter().map(|saved| saved.bytes).sum::<u64>();
         mover.progress.bytes_total.store(bytes, Ordering::Relaxed);
         for directory in &target.log_dirs {
-            make_directory(disk, directory)?;
+            disk.create_dir_all(directory)?;
         }
         for (directory, file) in sources {
             let to = target.log_dirs[file.stream as usize].join(file_name(file.number));
@@ -158,7 +158,7 @@ impl Chain {
             copy_checked(mover, &directory.join(file.name()), file.bytes, crc, &to)?;
         }
         if let Some(saved) = &newest.checkpoint {
-            make_directory(disk, &target.checkpoint_dir)?;
+            disk.create_dir_all(&target.checkpoint_dir)?;
             let to = target.checkpoint_dir.join(saved.checkpoint.file_name());
             copy_checked(mover, &path.join(CHECKPOINT), saved.bytes, saved.crc, &to)?;
             disk.sync_dir(&target.checkpoint_dir)?;

@@ -21,7 +21,7 @@ use std::time::Duration;
 use super::copy::{Mover, Progress};
 use super::error::BackupError;
 use super::manifest::{CHECKPOINT, Manifest, SavedBeside, SavedCheckpoint, SavedFile, may_stand_beside};
-use super::{MANIFEST, UNFINISHED, make_directory, names_in, refuse_copies};
+use super::{MANIFEST, UNFINISHED, names_in, refuse_copies};
 use crate::checkpoint::Checkpoints;
 use crate::engine::Engine;
 use crate::io::{Disk, DiskResult};
@@ -99,7 +99,7 @@ fn begin(disk: &dyn Disk, request: &Request) -> Result<(), BackupError> {
         };
         return Err(BackupError::Occupied { path: path.clone(), reason });
     }
-    make_directory(disk, path)?;
+    disk.create_dir_all(path)?;
     disk.create(&path.join(UNFINISHED))?;
     Ok(disk.sync_dir(path)?)
 }

@@ -13,18 +13,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use crate::lock::{Mutex, rank};
 
 use super::error::CheckpointError;
 use super::fork::fork;
 use super::format::{FileHeader, FileKind};
 use super::load::{Loaded, load};
-use super::manifest::{Checkpoint, MANIFEST, file_name};
+use super::manifest::{Checkpoint, file_name, is_unfinished, number_of};
 use super::merge::merge;
 use super::reader::FileReader;
 use super::take::{Base, Pacer, Progress, Source, TakeOptions, dump};
 use super::writer::{self, Totals};
-use crate::io::{Disk, DiskLock};
+use crate::io::{Disk, DiskLock, Verified};
 use crate::record::{Lsn, UnixMs};
 use crate::table::Table;
 
@@ -70,8 +70,10 @@ pub struct Checkpoints {
     /// What the manifest names.
     current: Mutex<Option<Checkpoint>>,
     /// The store at the last checkpoint that this process took. Held while one is being taken.
-    base: Mutex<Option<Base>>,
+    base: Mutex<Option<Base>, rank::CheckpointTurn>,
     number: AtomicU64,
+    /// Files that the manifest may have named for a while, until it surely names another.
+    unsure: Mutex<Vec<PathBuf>>,
     progress: Progress,
 }
 
@@ -89,8 +91,7 @@ impl Checkpoints {
         }
         let keep = current.as_ref().map(Checkpoint::file_name);
         for name in disk.list(directory)? {
-            let ours = name.starts_with("checkpoint-") || name.starts_with(MANIFEST);
-            if ours && name != MANIFEST && Some(&name) != keep.as_ref() {
+            if is_left_over(&name) && Some(&name) != keep.as_ref() {
                 disk.remove(&directory.join(name))?;
             }
         }
@@ -102,6 +103,7 @@ impl Checkpoints {
             current: Mutex::new(current),
             base: Mutex::default(),
             number,
+            unsure: Mutex::default(),
             progress: Progress::default(),
         })
     }
@@ -168,6 +170,41 @@ impl Checkpoints {
         load(reader, tables, threads, progress).map(Some)
     }
 
+    /// Reads the current checkpoint past the operating system's cache and checks all that can be checked;
+    /// `pace` is told how many bytes were read and says whether to go on. What is wrong with it, if anything
+    /// is, and its cut; `None` if there is none, or it was given up, or another has taken its place.
+    pub fn verify(&self, mut pace: impl FnMut(u64) -> bool) -> Option<(Lsn, Result<(), CheckpointError>)> {
+        let current = self.current()?;
+        let path = self.directory.join(current.file_name());
+        let mut goes_on = true;
+        let mut read = || {
+            let mut reader = FileReader::of(Verified::open(&*self.disk, &path)?, &path)?;
+            let (mut body, mut before) = (Vec::new(), 0);
+            while let Some(block) = reader.next_block(body)? {
+                block.check(&path)?;
+                body = block.body;
+                let (at, _) = reader.progress()?;
+                goes_on = pace(at - before);
+                before = at;
+                if !goes_on {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        let outcome = read();
+        // One that was replaced meanwhile has lost its name.
+        (goes_on && self.current().as_ref() == Some(&current)).then_some((current.cut, outcome))
+    }
+
+    /// Has the next checkpoint read nothing of the current one, which is damaged.
+    pub fn distrust_current(&self) {
+        // Whoever takes one now finds the damage by itself.
+        if let Some(mut base) = self.base.try_lock() {
+            *base = None;
+        }
+    }
+
     /// Takes a checkpoint of `source`. On an error the last one is as it was.
     pub fn take(
         &self,
@@ -186,7 +223,15 @@ impl Checkpoints {
         let changes = with_ending(&path, CHANGES);
         let taken = match (algorithm, &*base, self.current()) {
             (Algorithm::Hourglass, Some(base), Some(last)) => {
-                taking.changes_merged(&changes, base, &last, &unfinished)
+                match taking.changes_merged(&changes, base, &last, &unfinished) {
+                    // The last one is damaged or cannot be read, and all of it is in the store.
+                    Err(CheckpointError::Damaged { .. } | CheckpointError::Disk(_)) => {
+                        // It is not there where the last one could not even be opened.
+                        let _ = self.disk.remove(&unfinished);
+                        taking.full(&unfinished)
+                    }
+                    taken => taken,
+                }
             }
             (Algorithm::Fork, ..) => taking.forked(&unfinished),
             _ => taking.full(&unfinished),
@@ -220,20 +265,34 @@ impl Checkpoints {
         checkpoint: &Checkpoint,
     ) -> Result<(), CheckpointError> {
         self.disk.rename(unfinished, path)?;
-        let published = self
-            .disk
-            .sync_dir(&self.directory)
-            .and_then(|()| checkpoint.publish(&*self.disk, &self.directory));
-        if let Err(error) = published {
+        let disk = &*self.disk;
+        let prepared =
+            disk.sync_dir(&self.directory).and_then(|()| checkpoint.prepare(disk, &self.directory));
+        if let Err(error) = prepared {
+            // No manifest names it, and it shall not fill the disk.
+            let _ = disk.remove(path);
+            return Err(error.into());
+        }
+        if let Err(error) = Checkpoint::publish_prepared(disk, &self.directory) {
             // The manifest may or may not name the new file: both are there, so either is right.
+            self.unsure.lock().push(path.to_path_buf());
             return Err(error.into());
         }
         let last = self.current.lock().replace(checkpoint.clone());
-        if let Some(last) = last {
-            let _ = self.disk.remove(&self.directory.join(last.file_name()));
+        let last = last.map(|last| self.directory.join(last.file_name()));
+        for needless in self.unsure.lock().drain(..).chain(last) {
+            let _ = disk.remove(&needless);
         }
         Ok(())
     }
+}
+
+/// Whether a name is one that is made here, but for that of the manifest. Whatever else lies in the directory
+/// is somebody else's, be its name as similar as it may.
+fn is_left_over(name: &str) -> bool {
+    let endings = [UNFINISHED, CHANGES].into_iter();
+    let whole = endings.filter_map(|ending| name.strip_suffix(ending)).next().unwrap_or(name);
+    number_of(whole).is_some() || is_unfinished(name)
 }
 
 fn with_ending(path: &Path, ending: &str) -> PathBuf {
@@ -326,5 +385,37 @@ impl Taking<'_> {
             merge(&mut full, &mut changes, blocks, || pacer.rest_if_due())
         })?;
         Ok((next_base, totals))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::io::{SimDisk, SimOptions};
+
+    #[test]
+    fn what_others_have_put_beside_the_checkpoints_stays() {
+        let disk = SimDisk::new(1, SimOptions::default());
+        let directory = Path::new("/checkpoints");
+        let theirs = [
+            "MANIFEST.bak",
+            "MANIFEST.new.old",
+            "MANIFEST2",
+            "checkpoint-007.tarn",
+            "checkpoint-7.tarn.bak",
+            "checkpoint-7.tarn.new.changes",
+            "checkpoint-backup.old",
+            "checkpoint-notes.tarn",
+        ];
+        let ours =
+            ["MANIFEST.new", "checkpoint-7.tarn", "checkpoint-8.tarn.changes", "checkpoint-9.tarn.new"];
+        for name in theirs.iter().chain(&ours) {
+            disk.create(&directory.join(name)).unwrap();
+        }
+        let opened = Checkpoints::open(Arc::new(disk.clone()), directory).unwrap();
+        assert!(opened.current().is_none());
+        assert_eq!(disk.list(directory).unwrap(), theirs);
     }
 }

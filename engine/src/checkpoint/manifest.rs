@@ -17,7 +17,7 @@ use super::reader::damaged;
 use crate::io::{Disk, DiskResult};
 use crate::record::{Lsn, UnixMs};
 
-pub(super) const MANIFEST: &str = "MANIFEST";
+const MANIFEST: &str = "MANIFEST";
 const MANIFEST_NEW: &str = "MANIFEST.new";
 const FIRST_LINE: &str = "tarn checkpoint 1";
 /// More than any manifest has.
@@ -39,6 +39,11 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
+    /// That of a directory, if it has one; changes nothing and takes no lock.
+    pub(crate) fn of(disk: &dyn Disk, directory: &Path) -> Result<Option<Checkpoint>, CheckpointError> {
+        Checkpoint::read(disk, directory)
+    }
+
     /// The name of its file.
     pub(crate) fn file_name(&self) -> String {
         file_name(self.number)
@@ -56,14 +61,24 @@ impl Checkpoint {
 
     /// Puts this in the place of the manifest. REQUIRES: the file is durable, and so is its name.
     pub(crate) fn publish(&self, disk: &dyn Disk, directory: &Path) -> DiskResult<()> {
-        let (new, path) = (directory.join(MANIFEST_NEW), directory.join(MANIFEST));
+        self.prepare(disk, directory)?;
+        Checkpoint::publish_prepared(disk, directory)
+    }
+
+    /// Writes the next manifest beside the manifest, durably.
+    pub(super) fn prepare(&self, disk: &dyn Disk, directory: &Path) -> DiskResult<()> {
+        let new = directory.join(MANIFEST_NEW);
         if disk.list(directory)?.iter().any(|name| name == MANIFEST_NEW) {
             disk.remove(&new)?;
         }
         let file = disk.create(&new)?;
         file.write_all_at(self.text().as_bytes(), 0)?;
-        file.sync_data()?;
-        disk.rename(&new, &path)?;
+        file.sync_data()
+    }
+
+    /// Puts what was prepared in the place of the manifest. After an error either of them may be there.
+    pub(super) fn publish_prepared(disk: &dyn Disk, directory: &Path) -> DiskResult<()> {
+        disk.rename(&directory.join(MANIFEST_NEW), &directory.join(MANIFEST))?;
         disk.sync_dir(directory)
     }
 
@@ -119,5 +134,11 @@ pub(super) fn file_name(number: u64) -> String {
 
 /// The number in the name of a checkpoint's file.
 pub(super) fn number_of(name: &str) -> Option<u64> {
-    name.strip_prefix("checkpoint-")?.strip_suffix(".tarn")?.parse().ok()
+    let number = name.strip_prefix("checkpoint-")?.strip_suffix(".tarn")?.parse().ok()?;
+    (file_name(number) == name).then_some(number)
+}
+
+/// Whether a file of this name is the manifest of an attempt that did not come to its end.
+pub(super) fn is_unfinished(name: &str) -> bool {
+    name == MANIFEST_NEW
 }

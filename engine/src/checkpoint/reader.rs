@@ -59,7 +59,11 @@ pub(super) fn damaged(path: &Path, offset: u64, what: impl Into<String>) -> Chec
 
 impl FileReader {
     pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<FileReader, CheckpointError> {
-        let file = disk.open(path)?;
+        FileReader::of(disk.open(path)?, path)
+    }
+
+    /// Reads a file that is open.
+    pub(super) fn of(file: Arc<dyn DiskFile>, path: &Path) -> Result<FileReader, CheckpointError> {
         let mut head = [0; FILE_HEADER_BYTES];
         let read = file.read_full_at(&mut head, 0)?;
         let header = FileHeader::decode(&head[..read]).map_err(|error| match error {

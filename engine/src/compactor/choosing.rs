@@ -86,6 +86,19 @@ impl Plan {
         }
     }
 
+    /// Has files tried again at once.
+    pub(super) fn forgive(&mut self, places: &[Place]) {
+        places.iter().for_each(|place| _ = self.failed.remove(place));
+    }
+
+    /// The first of these files that has not failed a short while ago.
+    pub(super) fn first_of(&self, stock: &Stock, places: &[Place], now: Duration) -> Option<Range<usize>> {
+        let rests = |place: &Place| self.failed.get(place).is_some_and(|failed| now < *failed + FAILED_PAUSE);
+        let find = |place: &Place| stock.files.binary_search_by_key(place, ClosedFile::place).ok();
+        let at = places.iter().filter(|place| !rests(place)).find_map(find)?;
+        Some(at..at + 1)
+    }
+
     /// The files to compact next, if any.
     pub(super) fn choose(
         &mut self,

@@ -45,7 +45,8 @@ impl Estimates {
     /// Gives files their share of the bits that were set since the last look. REQUIRES: `files` are all of
     /// the log, as [`extents`] has them.
     pub(super) fn look(&mut self, files: &[Extent], validity: &Validity) {
-        let live = |file: &Extent| file.records as f64 - self.needless(file.place());
+        // While a compaction puts a file in the place of another, what is known is of that, which had more.
+        let live = |file: &Extent| (file.records as f64 - self.needless(file.place())).max(0.0);
         let mut directories: Vec<Spread> = Vec::new();
         for file in files {
             directories.resize_with(directories.len().max(file.directory + 1), Spread::default);
@@ -56,7 +57,7 @@ impl Estimates {
             let guess = self.known.entry(file.place()).or_default();
             let own = file.records as f64;
             if bits > guess.bits {
-                let live = own - guess.needless;
+                let live = (own - guess.needless).max(0.0);
                 let all: f64 = directories.iter().map(|spread| spread.between(file)).sum();
                 let share = live / all.max(live).max(1.0);
                 guess.needless += (bits - guess.bits) as f64 * share;

@@ -9,12 +9,14 @@
 //! - `thread`: the thread that does it, and what others see and ask of it;
 //! - `estimates`, `stock`: how much of each file is needless;
 //! - `choosing`: which files are next;
+//! - `damaged`: files with damage, which a checkpoint makes good;
 //! - `needs`: which of their records are left;
 //! - `renewing`: entries that are written anew, as they are made of too many records.
 //!
 //! paper: vtc §3.3, §3.4; `docs/design/0015`.
 
 mod choosing;
+mod damaged;
 mod estimates;
 #[cfg(test)]
 mod estimates_tests;
@@ -28,6 +30,7 @@ mod thread;
 #[cfg(test)]
 mod thread_tests;
 
+pub use damaged::DamagedFile;
 pub use options::CompactionOptions;
 pub use status::{CompactionStatus, FileStatus};
 pub use thread::{Compactor, Scope};

@@ -36,8 +36,10 @@ pub(super) struct Needs<'e> {
     pub(super) compactor: &'e Compactor,
     /// Removals before this one are needed by no file, and by no checkpoint.
     pub(super) removals_end: Lsn,
-    /// What is not newer is in the checkpoint.
+    /// What is not newer is in the checkpoint, and dropped.
     pub(super) dropped_up_to: Lsn,
+    /// What is not newer is in the checkpoint, so that damage there does not matter.
+    pub(super) covered: Lsn,
     pub(super) bytes_per_second: u64,
     pub(super) began: Duration,
     /// Bytes that were read and written.
@@ -131,6 +133,10 @@ impl Needs<'_> {
 impl Keeper for Needs<'_> {
     fn dropped_up_to(&self) -> Lsn {
         self.dropped_up_to
+    }
+
+    fn covered(&self) -> Lsn {
+        self.covered
     }
 
     fn begin(&mut self, first: Lsn, last: Lsn) {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use crate::record::UnixMs;
 
+use super::damaged::DamagedFile;
+
 /// How compactions are doing.
 #[derive(Clone, Debug, Default)]
 pub struct CompactionStatus {
@@ -14,6 +16,14 @@ pub struct CompactionStatus {
     pub round: bool,
     /// A checkpoint is wanted, and a round behind it.
     pub wants_checkpoint: bool,
+    /// Files that are known to have damage, and wait to be compacted without it.
+    pub damaged: Vec<DamagedFile>,
+    /// A checkpoint is wanted, that has what was in damaged files, or in place of one that is damaged itself.
+    pub damage_wants_checkpoint: bool,
+    /// Damaged places that the start has passed over.
+    pub damage_passed: u64,
+    /// Damaged places that compactions have left out.
+    pub damage_left_out: u64,
     /// Compactions so far, of one file or of several that became one.
     pub compactions: u64,
     /// Compactions that were given up.

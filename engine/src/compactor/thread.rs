@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 
 use crate::engine::Engine;
-use crate::log::{Appender, ClosedFile, Compacted, CompactionError, Extent, Look};
+use crate::log::{Appender, ClosedFile, Compacted, CompactionError, Damage, Extent, Look};
 use crate::record::Lsn;
 
 use super::choosing::Plan;
+use super::damaged::DamagedFiles;
 use super::estimates::{Estimates, Place, extents};
 use super::lsns::Lsns;
 use super::needs::Needs;
@@ -33,9 +34,9 @@ const A_MOMENT: Duration = Duration::from_millis(5);
 #[derive(Debug, Default)]
 pub struct Compactor {
     /// Held while a compaction is made.
-    alone: Mutex<Plan>,
-    estimates: Mutex<Estimates>,
-    state: Mutex<State>,
+    alone: Mutex<Plan, rank::CompactorTurn>,
+    estimates: Mutex<Estimates, rank::Estimates>,
+    state: Mutex<State, rank::Compactions>,
     changed: Condvar,
     stop: AtomicBool,
     /// Somebody wants the turn.
@@ -61,6 +62,12 @@ struct State {
     checkpoint: Option<Lsn>,
     /// A checkpoint is being taken that will have all up to here at least.
     checkpoint_begun: Option<Lsn>,
+    /// The file of the checkpoint is known to be damaged.
+    is_checkpoint_damaged: bool,
+    /// Files of the log that are known to be.
+    damaged: DamagedFiles,
+    /// There is another checkpoint since those were tried last.
+    tries_damaged: bool,
 }
 
 impl Default for State {
@@ -72,6 +79,9 @@ impl Default for State {
             asked: None,
             checkpoint: None,
             checkpoint_begun: None,
+            is_checkpoint_damaged: false,
+            damaged: DamagedFiles::default(),
+            tries_damaged: false,
         }
     }
 }
@@ -109,12 +119,47 @@ impl Compactor {
     /// Notes which checkpoint a start would build on, now that none is being taken.
     pub fn checkpoint_ended(&self, cut: Option<Lsn>) {
         let mut state = self.state.lock();
+        (state.is_checkpoint_damaged, state.tries_damaged) = (false, true);
         (state.checkpoint, state.checkpoint_begun) = (cut, None);
+        state.look_at_damage();
+        self.changed.notify_all();
+    }
+
+    /// Notes damage in a file of the log that is written to no more, unless that has been compacted
+    /// meanwhile. A checkpoint that has all up to `up_to` has what was there. Says whether it is news.
+    pub fn note_damage(&self, log: &Appender, file: &ClosedFile, damage: Damage, up_to: Lsn) -> bool {
+        let mut state = self.state.lock();
+        let is_there = log.closed_files().iter().any(|other| other.is_same_file(file));
+        let is_news = is_there && state.damaged.note(file, damage, up_to);
+        state.look_at_damage();
+        self.changed.notify_all();
+        is_news
+    }
+
+    /// Notes damage that a start has passed over, so that the files are compacted soon.
+    pub fn note_covered(&self, log: &Appender, damages: &[Damage]) {
+        let files = log.closed_files();
+        let mut state = self.state.lock();
+        state.status.damage_passed += damages.len() as u64;
+        for damage in damages {
+            if let Some(file) = files.iter().find(|file| *file.path() == *damage.path) {
+                state.damaged.note(file, damage.clone(), Lsn::ZERO);
+            }
+        }
+        state.tries_damaged = true;
+        state.look_at_damage();
+    }
+
+    /// Notes that the file of the checkpoint with this cut is damaged: another one is wanted.
+    pub fn note_damaged_checkpoint(&self, cut: Lsn) {
+        let mut state = self.state.lock();
+        state.is_checkpoint_damaged |= state.checkpoint == Some(cut);
+        state.look_at_damage();
     }
 
     /// Gives up the compaction that is under way, forgets what it knows of the log's files, and makes no
     /// other until the guard is dropped.
-    pub(crate) fn pause(&self) -> MutexGuard<'_, Plan> {
+    pub(crate) fn pause(&self) -> MutexGuard<'_, Plan, rank::CompactorTurn> {
         self.yields.store(true, Ordering::Relaxed);
         // Whoever has asked whether to give up, and not waited yet, holds it.
         drop(self.state.lock());
@@ -128,6 +173,8 @@ impl Compactor {
         let status = &mut state.status;
         (status.running, status.round, status.wants_checkpoint) = (false, false, false);
         status.error = None;
+        state.damaged = DamagedFiles::default();
+        state.look_at_damage();
         alone
     }
 
@@ -203,15 +250,25 @@ impl Compactor {
         status.running = false;
         match outcome {
             Ok(compacted) => {
+                status.damage_left_out += compacted.damage.len() as u64;
                 status.compactions += 1;
                 status.bytes_read += compacted.bytes_before;
                 status.bytes_written += compacted.bytes_after;
                 status.error = None;
                 plan.note_done(&files);
+                state.damaged.forget(&files);
+                state.look_at_damage();
                 true
             }
             Err(CompactionError::Stopped) => false,
             Err(error) => {
+                if let CompactionError::Uncovered { damage, up_to } = &error
+                    && let Some(file) = files.iter().find(|file| *file.path() == *damage.path)
+                {
+                    state.damaged.note(file, damage.clone(), *up_to);
+                    state.look_at_damage();
+                }
+                let status = &mut state.status;
                 status.failures += 1;
                 status.last_error = Some((engine.now(), error.to_string()));
                 status.error = Some(error.to_string());
@@ -239,7 +296,10 @@ impl Compactor {
 
     /// Lets nothing be compacted as long as the turn is held. Waits for a compaction that is being made,
     /// while `goes_on`.
-    pub(crate) fn turn(&self, goes_on: impl Fn() -> bool) -> Option<MutexGuard<'_, Plan>> {
+    pub(crate) fn turn(
+        &self,
+        goes_on: impl Fn() -> bool,
+    ) -> Option<MutexGuard<'_, Plan, rank::CompactorTurn>> {
         while goes_on() {
             if let Some(turn) = self.alone.try_lock_for(A_WHILE) {
                 return Some(turn);
@@ -284,12 +344,19 @@ impl Compactor {
         let stock = self.take_stock(engine, log);
         let (bytes, live_bytes, directories) = (stock.bytes(), stock.live_bytes(), stock.by_directory());
         let (now, validity_bytes) = (engine.clock().monotonic(), engine.validity().bytes());
-        let options = {
+        let (options, covered) = {
             let mut state = self.state.lock();
+            state.damaged.retain(&stock.files);
+            let covered = state.covered();
+            let covered: Vec<Place> =
+                covered.map_or_else(Vec::new, |cut| state.damaged.covered_by(cut).collect());
+            if std::mem::take(&mut state.tries_damaged) {
+                plan.forgive(&covered);
+            }
             let status = &mut state.status;
             (status.files, status.bytes, status.live_bytes) = (stock.files.len(), bytes, live_bytes);
             (status.directories, status.validity_bytes) = (directories, validity_bytes);
-            state.options
+            (state.options, covered)
         };
         if plan.rests(now) && !asked {
             return None;
@@ -298,7 +365,8 @@ impl Compactor {
         if asked || due && options.enabled {
             plan.begin_round(now, log.last());
         }
-        let chosen = plan.choose(&stock, &options, now);
+        let damaged = plan.first_of(&stock, &covered, now);
+        let chosen = damaged.or_else(|| plan.choose(&stock, &options, now));
         let mut state = self.state.lock();
         let asked_anew = state.asked.is_some();
         let status = &mut state.status;
@@ -323,16 +391,18 @@ impl Compactor {
     ) -> Result<Compacted, CompactionError> {
         let timestamp = engine.settle_discarded(|| !self.gives_up()).ok_or(CompactionError::Stopped)?;
         // After the timestamp: a checkpoint that begins later has all that was removed up to there.
-        let (taken, checkpoint) = {
+        // One that is known to be damaged has nothing.
+        let (covered, checkpoint) = {
             let state = self.state.lock();
-            (state.checkpoint, state.checkpoint.or(state.checkpoint_begun))
+            (state.covered(), state.covered().or(state.checkpoint_begun))
         };
         let mut needs = Needs {
             engine,
             compactor: self,
             removals_end: removals_end(log, files, timestamp, checkpoint),
             // One that is being taken may come to nothing.
-            dropped_up_to: taken.filter(|_| options.rewrites).unwrap_or(Lsn::ZERO),
+            dropped_up_to: covered.filter(|_| options.rewrites).unwrap_or(Lsn::ZERO),
+            covered: covered.unwrap_or(Lsn::ZERO),
             bytes_per_second: options.bytes_per_second,
             began: engine.clock().monotonic(),
             moved: 0,
@@ -376,6 +446,20 @@ impl Compactor {
         needs.dropped.each(|lsns| self.estimates.lock().forget(lsns, &all, validity));
         let others: Vec<Place> = files.iter().map(ClosedFile::place).collect();
         self.estimates.lock().count(&others, file.ok().as_ref(), &needs.kept, validity);
+    }
+}
+
+impl State {
+    /// The checkpoint that a start builds on has all up to here.
+    fn covered(&self) -> Option<Lsn> {
+        self.checkpoint.filter(|_| !self.is_checkpoint_damaged)
+    }
+
+    /// Tells what is known of damage.
+    fn look_at_damage(&mut self) {
+        let is_short = self.damaged.want_more_than(self.covered().unwrap_or(Lsn::ZERO));
+        self.status.damaged = self.damaged.all();
+        self.status.damage_wants_checkpoint = is_short || self.is_checkpoint_damaged;
     }
 }
 

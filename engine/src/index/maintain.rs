@@ -3,8 +3,9 @@
 use super::pointers::{Batch, Kept, Pointer, Pointers, Purged};
 use super::scan::IndexRange;
 use super::value::IndexValue;
+use crate::lock::RwLock;
 use crate::record::{Change, Lsn};
-use crate::table::latch::{AtomicBool, AtomicU64, Ordering, RwLock};
+use crate::table::latch::{AtomicBool, AtomicU64, Ordering};
 use crate::table::{END, Entry, KeyHash, ScanBudget, Segment, Table};
 use smallvec::SmallVec;
 use std::fmt;

@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! write_at    visible to read_at at once; on the device only after sync_data
-//! create      the name is on the device only after sync_dir of its directory; so are rename, link and remove
+//! create      the name is on the device only after sync_dir of its directory; so create_dir, rename, link
+//!             and remove
 //! rename      the new name stands for the old file or the new one, never for a mixture
 //! lock        gone when the process is gone
 //! ```
@@ -41,6 +42,12 @@ impl DiskError {
     }
 }
 
+/// Whether a directory is not synced because that is nobody's business here, and not because it failed.
+fn cannot_be_synced(error: &DiskError) -> bool {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+    matches!(error.source.kind(), InvalidInput | PermissionDenied | ReadOnlyFilesystem | Unsupported)
+}
+
 /// The answer of a call on a file system.
 pub type DiskResult<T> = Result<T, DiskError>;
 
@@ -58,6 +65,12 @@ pub trait Disk: Send + Sync + Debug {
     /// Opens a file that is going to be read once, from front to back, in pieces aligned to
     /// [`SCAN_ALIGN_BYTES`]: past the operating system's cache where that is quicker.
     fn open_to_scan(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
+        self.open(path)
+    }
+
+    /// Opens a file to read what the device has of it, in pieces aligned to [`SCAN_ALIGN_BYTES`]: past the
+    /// operating system's cache where that can be.
+    fn open_to_verify(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
         self.open(path)
     }
 
@@ -79,8 +92,50 @@ pub trait Disk: Send + Sync + Debug {
     /// The names in a directory, sorted.
     fn list(&self, directory: &Path) -> DiskResult<Vec<String>>;
 
-    /// Makes a directory and those above it, where they do not exist, and their names durable.
-    fn create_dir_all(&self, directory: &Path) -> DiskResult<()>;
+    /// Makes a directory in one that exists; `AlreadyExists` if it is there.
+    fn create_dir(&self, directory: &Path) -> DiskResult<()>;
+
+    /// Makes a directory and those above it, where they do not exist, and the names of all of them durable.
+    ///
+    /// Also of those that are there: whoever made them may have been killed before their names were synced.
+    /// Of one that is there and above which nothing may be synced, nothing is known and nothing is said.
+    fn create_dir_all(&self, directory: &Path) -> DiskResult<()> {
+        let is_named = |level: &&Path| !level.as_os_str().is_empty();
+        let levels: Vec<&Path> = directory.ancestors().filter(is_named).collect();
+        let mut depth = 0;
+        let mut made = 0..0;
+        let mut goes_down = false;
+        // Up to one that can be made or is there, and down again.
+        while let Some(level) = levels.get(depth) {
+            match self.create_dir(level) {
+                Ok(()) => made = depth..made.end.max(depth + 1),
+                Err(error) if error.source.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error)
+                    if error.source.kind() == io::ErrorKind::NotFound
+                        && !goes_down
+                        && depth + 1 < levels.len() =>
+                {
+                    depth += 1;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            // What is missing below one that is there cannot be made.
+            goes_down = true;
+            match depth.checked_sub(1) {
+                Some(below) => depth = below,
+                None => break,
+            }
+        }
+        for (depth, parent) in levels.iter().map(|level| level.parent()).enumerate() {
+            let Some(parent) = parent else { continue };
+            match self.sync_dir(parent) {
+                Err(error) if made.contains(&depth) || !cannot_be_synced(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
 
     /// Makes the names in a directory durable.
     fn sync_dir(&self, directory: &Path) -> DiskResult<()>;

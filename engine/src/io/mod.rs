@@ -10,10 +10,12 @@ pub mod disk;
 pub mod os;
 mod outgoing;
 pub mod sim;
+mod verified;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use closer::Closer;
 pub use disk::{Disk, DiskError, DiskFile, DiskLock, DiskResult, SCAN_ALIGN_BYTES};
 pub use os::OsDisk;
 pub use outgoing::Outgoing;
-pub use sim::{Crash, Fault, SimDisk, SimOptions};
+pub use sim::{Crash, Fault, SimDisk, SimOptions, seed_count, seeds};
+pub use verified::Verified;

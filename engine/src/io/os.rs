@@ -55,6 +55,19 @@ impl Disk for OsDisk {
         }
     }
 
+    fn open_to_verify(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
+        use rustix::fs::{Advice, fadvise};
+        if let Ok(direct) = OpenOptions::new().read(true).custom_flags(DIRECT).open(path)
+            && with_aligned_page(|page| direct.read_at(page, 0)).is_ok()
+        {
+            return Ok(Arc::new(OsFile { file: direct, path: path.to_path_buf() }));
+        }
+        // The next best: what is in the cache and clean is forgotten, and read again.
+        let file = File::open(path).map_err(|error| DiskError::new("open", path, error))?;
+        let _ = fadvise(&file, 0, None, Advice::DontNeed);
+        Ok(Arc::new(OsFile { file, path: path.to_path_buf() }))
+    }
+
     fn open_to_stream(&self, path: &Path) -> Option<Arc<dyn DiskFile>> {
         let direct = OpenOptions::new().write(true).custom_flags(DIRECT).open(path).ok()?;
         // Some file systems refuse only the writing.
@@ -87,20 +100,21 @@ impl Disk for OsDisk {
         Ok(names)
     }
 
-    fn create_dir_all(&self, directory: &Path) -> DiskResult<()> {
-        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-        let missing: Vec<&Path> = directory.ancestors().take_while(is_missing).collect();
-        fs::create_dir_all(directory)
-            .map_err(|error| DiskError::new("create directory", directory, error))?;
-        for made in missing {
-            let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
-            self.sync_dir(parent.unwrap_or(Path::new(".")))?;
+    fn create_dir(&self, directory: &Path) -> DiskResult<()> {
+        let failed = |error| DiskError::new("create directory", directory, error);
+        match fs::create_dir(directory) {
+            // Whatever else a file system says of one that is there.
+            Err(_) if directory.is_dir() => Err(failed(io::ErrorKind::AlreadyExists.into())),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(failed(io::ErrorKind::NotADirectory.into()))
+            }
+            answer => answer.map_err(failed),
         }
-        Ok(())
     }
 
     fn sync_dir(&self, directory: &Path) -> DiskResult<()> {
-        File::open(directory)
+        let named = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        File::open(named)
             .and_then(|handle| handle.sync_all())
             .map_err(|error| DiskError::new("sync directory", directory, error))
     }
@@ -242,6 +256,20 @@ mod tests {
         file.set_len(4).unwrap();
         assert_eq!(OsDisk.open(&path).unwrap().len().unwrap(), 4);
         assert!(OsDisk.bytes_free(place.path()).unwrap() > 0);
+    }
+
+    #[test]
+    fn directories_are_made_as_deep_as_they_are_named() {
+        let place = tempfile::tempdir().unwrap();
+        let deep = place.path().join("a/b/c");
+        for _ in 0..2 {
+            OsDisk.create_dir_all(&deep).unwrap();
+            assert!(deep.is_dir());
+        }
+        std::fs::write(deep.join("file"), "").unwrap();
+        let error = OsDisk.create_dir_all(&deep.join("file/d")).unwrap_err();
+        assert_eq!(error.source.kind(), io::ErrorKind::NotADirectory, "{error}");
+        assert!(OsDisk.create_dir_all(&deep.join("file")).is_err());
     }
 
     #[test]

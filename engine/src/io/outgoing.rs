@@ -19,9 +19,6 @@ use std::thread::{Builder, JoinHandle};
 
 use super::disk::{Disk, DiskFile, DiskResult, SCAN_ALIGN_BYTES};
 
-/// What the device is given in one go.
-const PIECE_BYTES: usize = if cfg!(test) { SCAN_ALIGN_BYTES } else { 1 << 20 };
-
 /// The file.
 #[derive(Debug)]
 pub struct Outgoing {
@@ -29,6 +26,8 @@ pub struct Outgoing {
     path: PathBuf,
     file: Arc<dyn DiskFile>,
     way: Way,
+    /// What the device is given in one go.
+    piece_bytes: usize,
     /// What is being filled.
     piece: Piece,
 }
@@ -63,18 +62,20 @@ struct Writer {
 }
 
 impl Outgoing {
-    /// Nothing of it is written yet. REQUIRES: `file` is an empty one of `disk`, under the name that it was
-    /// opened with.
-    pub fn new(disk: &Arc<dyn Disk>, file: Arc<dyn DiskFile>) -> Outgoing {
+    /// Nothing of it is written yet; the device is given `piece_bytes` in one go. REQUIRES: `file` is an
+    /// empty one of `disk`, under the name that it was opened with; `piece_bytes` is a multiple of
+    /// [`SCAN_ALIGN_BYTES`].
+    pub fn new(disk: &Arc<dyn Disk>, file: Arc<dyn DiskFile>, piece_bytes: usize) -> Outgoing {
+        debug_assert!(piece_bytes > 0 && piece_bytes.is_multiple_of(SCAN_ALIGN_BYTES), "pieces are aligned");
         let path = file.path().to_path_buf();
-        Outgoing { disk: disk.clone(), path, file, way: Way::Unknown, piece: Piece::default() }
+        Outgoing { disk: disk.clone(), path, file, way: Way::Unknown, piece_bytes, piece: Piece::default() }
     }
 
     /// Adds bytes at the end.
     pub fn push(&mut self, mut bytes: &[u8]) -> DiskResult<()> {
         while !bytes.is_empty() {
-            bytes = self.piece.fill(bytes);
-            if self.piece.filled == PIECE_BYTES {
+            bytes = self.piece.fill(bytes, self.piece_bytes);
+            if self.piece.filled == self.piece_bytes {
                 self.write()?;
             }
         }
@@ -132,12 +133,12 @@ impl Outgoing {
 
 impl Piece {
     /// Takes as many bytes as there is room for, and returns the others.
-    fn fill<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+    fn fill<'b>(&mut self, bytes: &'b [u8], piece_bytes: usize) -> &'b [u8] {
         if self.space.is_empty() {
-            self.space = vec![0; PIECE_BYTES + SCAN_ALIGN_BYTES];
+            self.space = vec![0; piece_bytes + SCAN_ALIGN_BYTES];
             self.start = self.space.as_ptr().align_offset(SCAN_ALIGN_BYTES);
         }
-        let (some, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES - self.filled));
+        let (some, rest) = bytes.split_at(bytes.len().min(piece_bytes - self.filled));
         let place = self.start + self.filled;
         self.space[place..place + some.len()].copy_from_slice(some);
         self.filled += some.len();
@@ -198,6 +199,8 @@ mod tests {
     use super::*;
     use crate::io::{DiskError, Fault, OsDisk, SimDisk, SimOptions};
 
+    const PIECE_BYTES: usize = SCAN_ALIGN_BYTES;
+
     #[test]
     fn all_bytes_are_there_in_order_and_may_be_written_over() {
         // Where the build lies: a temporary directory may be in memory.
@@ -206,7 +209,7 @@ mod tests {
         for (number, length) in [0, 1, 4095, 4096, 4097, 20_000].into_iter().enumerate() {
             let contents: Vec<u8> = (0..length).map(|at: usize| (at / 3) as u8).collect();
             let path = place.path().join(number.to_string());
-            let mut outgoing = Outgoing::new(&disk, disk.create(&path).unwrap());
+            let mut outgoing = Outgoing::new(&disk, disk.create(&path).unwrap(), PIECE_BYTES);
             contents.chunks(700).for_each(|some| outgoing.push(some).unwrap());
             let file = outgoing.finish().unwrap();
             file.write_all_at(&contents[..length.min(512)], 0).unwrap();
@@ -266,7 +269,7 @@ mod tests {
             let sim = SimDisk::new(1, SimOptions::default());
             let disk: Arc<dyn Disk> = Arc::new(sim.clone());
             let path = Path::new("/file");
-            let mut outgoing = Outgoing::new(&disk, disk.create(path).unwrap());
+            let mut outgoing = Outgoing::new(&disk, disk.create(path).unwrap(), PIECE_BYTES);
             // The simulated disk itself has no way past its cache.
             if pieces > 0 {
                 let file = Arc::new(Picky { file: disk.open(path).unwrap(), pieces });
@@ -286,7 +289,7 @@ mod tests {
         let disk: Arc<dyn Disk> = Arc::new(sim.clone());
         for pieces in 1..4 {
             let path = Path::new("/").join(pieces.to_string());
-            let mut outgoing = Outgoing::new(&disk, disk.create(&path).unwrap());
+            let mut outgoing = Outgoing::new(&disk, disk.create(&path).unwrap(), PIECE_BYTES);
             outgoing.way = Way::PastCache(Writer::new(disk.open(&path).unwrap()).unwrap());
             outgoing.push(&vec![1; (pieces - 1) * PIECE_BYTES]).unwrap();
             outgoing.wait().unwrap();

@@ -17,17 +17,16 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
-use crate::io::{Disk, DiskResult, SCAN_ALIGN_BYTES};
+use crate::io::{Disk, DiskError, DiskResult, SCAN_ALIGN_BYTES};
 
+use super::sizes::Sizes;
 use super::stream::StreamFile;
 
-/// The most bytes of a piece. Larger pieces need less copying: blocks have up to some megabytes each when the
-/// server is busy.
-const PIECE_BYTES_MAX: usize = if cfg!(test) { 8192 } else { 8 << 20 };
-/// Bytes that can be carried over to the next piece.
-const CARRIED_BYTES_MAX: usize = if cfg!(test) { 3000 } else { 4 << 20 };
 /// Buffers of a directory. Some are being read, some are looked at, the others are replayed.
 const BUFFERS: usize = 5;
+/// After so many failures the rest of a file is not tried: each try at a device that is gone may take
+/// seconds.
+pub(super) const FAILURES_MAX: usize = 16;
 /// Pieces that wait to be looked at, at most.
 const PIECES_AHEAD: usize = 2;
 
@@ -82,6 +81,8 @@ struct Piece {
     range: Range<usize>,
     /// Whether the file ends with it.
     ends_file: bool,
+    /// Where the disk gave nothing, in place of which there are zeros, and why.
+    unread: Vec<(u64, DiskError)>,
 }
 
 /// The files of a directory, one after the other.
@@ -89,16 +90,18 @@ pub(super) struct Ahead {
     pieces: Receiver<DiskResult<Piece>>,
     /// Whether all pieces of the file that is being looked at have been taken.
     file_ended: bool,
+    /// What could not be read of the pieces that have been taken.
+    unread: Vec<(u64, DiskError)>,
 }
 
 impl Ahead {
     /// Starts to read.
-    pub(super) fn start(disk: Arc<dyn Disk>, files: Vec<StreamFile>) -> Ahead {
+    pub(super) fn start(disk: Arc<dyn Disk>, files: Vec<StreamFile>, sizes: Sizes) -> Ahead {
         let (sender, pieces) = bounded(PIECES_AHEAD);
         std::thread::Builder::new()
             .name("tarn-log-read".to_string())
             .spawn(move || {
-                let mut buffers = Buffers::for_files(&files);
+                let mut buffers = Buffers::for_files(&files, &sizes);
                 for file in &files {
                     match read_file(&*disk, file, &mut buffers, &sender) {
                         Ok(true) => {}
@@ -111,7 +114,7 @@ impl Ahead {
                 }
             })
             .expect("the system has room for a thread at the start");
-        Ahead { pieces, file_ended: true }
+        Ahead { pieces, file_ended: true, unread: Vec::new() }
     }
 
     /// The front of the next file.
@@ -119,6 +122,11 @@ impl Ahead {
         debug_assert!(self.file_ended, "a file is read to its end");
         self.file_ended = false;
         self.more(&Chunk::default(), 1)
+    }
+
+    /// Where the disk gave nothing of what has been given since this was called last: zeros stand there.
+    pub(super) fn take_unread(&mut self) -> Vec<(u64, DiskError)> {
+        std::mem::take(&mut self.unread)
     }
 
     /// Whether the chunk that was given last reaches to the end of the file.
@@ -153,9 +161,10 @@ impl Ahead {
         if self.file_ended {
             return Ok(None);
         }
-        let piece =
+        let mut piece =
             self.pieces.recv().expect("the reading thread reads every file to its end, or says why not")?;
         self.file_ended = piece.ends_file;
+        self.unread.append(&mut piece.unread);
         Ok(Some(piece))
     }
 }
@@ -169,26 +178,37 @@ fn read_file(
     sender: &Sender<DiskResult<Piece>>,
 ) -> DiskResult<bool> {
     let handle = disk.open_to_scan(&file.path)?;
-    let mut offset = 0;
+    let (mut offset, mut failures) = (0, 0);
     loop {
         let mut buffer = buffers.take();
         let (carried, piece) = (buffers.carried_bytes, buffers.piece_bytes);
         let start = carried + buffer.bytes[carried..].as_ptr().align_offset(SCAN_ALIGN_BYTES);
         let space = &mut buffer.bytes[start..start + piece];
         let rest = usize::try_from(file.bytes - offset).unwrap_or(usize::MAX);
-        let mut count = 0;
+        let (mut count, mut unread, mut longest) = (0, Vec::new(), piece);
         while count < rest.min(piece) {
-            match handle.read_at(&mut space[count..], offset + count as u64)? {
+            let end = piece.min(count + longest);
+            match handle.read_at(&mut space[count..end], offset + count as u64) {
                 // The file has become shorter since it was listed.
-                0 => break,
-                more => count += more,
+                Ok(0) => break,
+                Ok(more) => count += more,
+                // Past the cache nothing is given of what was asked for if one sector of it is bad.
+                Err(_) if end - count > buffers.unread_bytes => longest = buffers.unread_bytes,
+                Err(error) => {
+                    unread.push((offset + count as u64, error));
+                    failures += 1;
+                    let end = if failures < FAILURES_MAX { end } else { piece };
+                    space[count..end].fill(0);
+                    count = end;
+                }
             }
         }
         // It may also have become longer.
         let count = count.min(rest);
         let ends_file = count < piece || count == rest;
         offset += count as u64;
-        if sender.send(Ok(Piece { buffer, range: start..start + count, ends_file })).is_err() {
+        let ends_file = ends_file || failures >= FAILURES_MAX;
+        if sender.send(Ok(Piece { buffer, range: start..start + count, ends_file, unread })).is_err() {
             return Ok(false);
         }
         if ends_file {
@@ -204,21 +224,23 @@ struct Buffers {
     carried_bytes: usize,
     /// Room for a piece, a multiple of the alignment.
     piece_bytes: usize,
+    /// What is read at a time behind an error, to the end of its piece, and passed over where that fails.
+    unread_bytes: usize,
     home: Sender<Vec<u8>>,
     free: Receiver<Vec<u8>>,
 }
 
 impl Buffers {
     /// Buffers as large as these files need them.
-    fn for_files(files: &[StreamFile]) -> Buffers {
+    fn for_files(files: &[StreamFile], sizes: &Sizes) -> Buffers {
         let longest = files.iter().map(|file| file.bytes).max().unwrap_or_default();
         let longest = longest.next_multiple_of(SCAN_ALIGN_BYTES as u64);
         let piece_bytes =
-            usize::try_from(longest).map_or(PIECE_BYTES_MAX, |bytes| bytes.min(PIECE_BYTES_MAX));
+            usize::try_from(longest).map_or(sizes.piece_bytes, |bytes| bytes.min(sizes.piece_bytes));
         // Nothing is carried over within a file that is one piece.
-        let carried_bytes = if longest > PIECE_BYTES_MAX as u64 { CARRIED_BYTES_MAX } else { 0 };
+        let carried_bytes = if longest > sizes.piece_bytes as u64 { sizes.carried_bytes } else { 0 };
         let (home, free) = unbounded();
-        Buffers { made: 0, carried_bytes, piece_bytes, home, free }
+        Buffers { made: 0, carried_bytes, piece_bytes, unread_bytes: sizes.unread_bytes, home, free }
     }
 
     /// A buffer; waits for one if all are in use.
@@ -269,19 +291,48 @@ mod tests {
     }
 
     #[test]
+    fn of_a_bad_sector_no_more_is_passed_over_than_a_small_read() {
+        let sizes = Sizes { piece_bytes: 64 * SCAN_ALIGN_BYTES, ..Sizes::SMALL };
+        let step = sizes.unread_bytes;
+        let disk = SimDisk::new(1, SimOptions::default());
+        let contents: Vec<u8> = (0..150 * step).map(|at| (at / 100 % 250 + 1) as u8).collect();
+        let file = file(&disk, "a", &contents);
+        // One at the end of a piece, two in the next one.
+        let bad = [60, 70, 100].map(|at| at * step);
+        let sector = |at: &usize| (Path::new("a").to_path_buf(), *at as u64 + 512..*at as u64 + 1024);
+        disk.set_options(SimOptions { bad_bytes: bad.iter().map(sector).collect(), ..SimOptions::default() });
+        let mut ahead = Ahead::start(Arc::new(disk), vec![file], sizes);
+        let (mut offset, mut unread) = (0, Vec::new());
+        let mut chunk = ahead.next_file().unwrap();
+        loop {
+            for (at, byte) in (offset..).zip(chunk.iter()) {
+                let expected = if bad.contains(&(at - at % step)) { 0 } else { contents[at] };
+                assert_eq!(*byte, expected, "at {at}");
+            }
+            offset += chunk.len();
+            unread.extend(ahead.take_unread().into_iter().map(|(at, _)| at as usize));
+            if ahead.file_ended() {
+                break;
+            }
+            chunk = ahead.more(&chunk.part(chunk.len()..chunk.len()), 1).unwrap();
+        }
+        assert_eq!((offset, &unread[..]), (contents.len(), &bad[..]));
+    }
+
+    #[test]
     fn chunks_of_any_length_give_back_the_files() {
         for seed in 0..300 {
             let mut rng = StdRng::seed_from_u64(seed);
             let disk = SimDisk::new(seed, SimOptions::default());
             let contents: Vec<Vec<u8>> = (0..3)
                 .map(|_| {
-                    let length = rng.random_range(0..10 * PIECE_BYTES_MAX);
+                    let length = rng.random_range(0..10 * Sizes::SMALL.piece_bytes);
                     (0..length).map(|_| rng.random()).collect()
                 })
                 .collect();
             let names = ["a", "b", "c"];
             let files = names.iter().zip(&contents).map(|(name, bytes)| file(&disk, name, bytes)).collect();
-            let mut ahead = Ahead::start(Arc::new(disk), files);
+            let mut ahead = Ahead::start(Arc::new(disk), files, Sizes::SMALL);
             for contents in &contents {
                 let mut chunk = ahead.next_file().unwrap();
                 let (mut offset, mut kept) = (0, Vec::new());
@@ -294,7 +345,7 @@ mod tests {
                         break;
                     }
                     let rest = chunk.part(at..chunk.len());
-                    let wanted = rest.len() + rng.random_range(1..2 * PIECE_BYTES_MAX);
+                    let wanted = rest.len() + rng.random_range(1..2 * Sizes::SMALL.piece_bytes);
                     chunk = ahead.more(&rest, wanted).unwrap();
                     assert!(chunk.len() >= wanted || ahead.file_ended(), "seed {seed}, offset {offset}");
                     // A few are kept longer, as blocks on their way are.

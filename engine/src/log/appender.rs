@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::durable::{Durable, Waker};
 use super::error::LogError;
@@ -11,6 +10,7 @@ use super::file::FileTemplate;
 use super::group::Group;
 use super::options::LogOptions;
 use super::pipeline::{Active, BATCH_BYTES, Pipeline, State};
+use super::threads::Ordering;
 use crate::io::OsDisk;
 use crate::record::Lsn;
 
@@ -55,6 +55,9 @@ impl Appender {
     }
 
     fn number(&self, active: &mut Active, group: &Group) -> Result<Lsn, LogError> {
+        if active.next.0 + u64::from(group.count()) > Lsn::LIMIT.0 + 1 {
+            return Err(LogError::Exhausted);
+        }
         match &active.state {
             State::Running if !group.is_empty() => self.copy(active, group)?,
             State::Running | State::Unlogged => {}

@@ -128,6 +128,11 @@ impl ClosedFile {
         (self.directory(), self.header.number)
     }
 
+    /// Whether it is this very file, or what it was made of has not been compacted since.
+    pub fn is_same_file(&self, other: &ClosedFile) -> bool {
+        self.header.file_id == other.header.file_id
+    }
+
     /// As it is named among those that tell of voids.
     pub(super) fn teller(&self) -> Teller {
         (self.header.stream, self.header.number)
@@ -186,6 +191,21 @@ impl Appender {
         let leaving = active.leaving.iter().map(|leaving| (&leaving.file, &leaving.contents));
         let current = active.lanes.iter().filter_map(|lane| Some((lane.current.as_ref()?, &lane.contents)));
         leaving.chain(current).filter_map(|(file, contents)| Extent::of(&file.header, contents)).collect()
+    }
+
+    /// No record that a closed file tells of is behind this one, whatever is left of the file.
+    pub(super) fn end_of(&self, file: &ClosedFile) -> Lsn {
+        let active = self.pipeline.active.lock();
+        let is_behind =
+            |header: &FileHeader| header.stream == file.header.stream && header.number > file.header.number;
+        let closed = self.pipeline.closed.lock();
+        let closed = closed.iter().filter(|other| is_behind(&other.header)).map(|other| other.contents);
+        let leaving = active.leaving.iter().filter(|leaving| is_behind(&leaving.file.header));
+        let leaving = leaving.map(|leaving| leaving.contents);
+        // Sequences rise from file to file.
+        let lane = &active.lanes[file.directory()];
+        let first = closed.chain(leaving).chain([lane.contents]).find_map(|contents| contents.lsns());
+        Lsn(first.map_or(active.next, |(first, _)| first).0.saturating_sub(1))
     }
 
     /// The first record that may be in a file that [`Appender::closed_files`], called later, does not tell

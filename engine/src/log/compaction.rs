@@ -14,6 +14,9 @@
 //!   header says which block that was, and a start that misses one up to there refuses.
 //! - The space of what was replaced comes back a moment later, when another thread has closed it
 //!   (`crate::io::Closer`): where there is little, the next compaction waits for that.
+//! - Damage is passed over where a checkpoint has all records that were there, which the header says then
+//!   (`needed`): see `covered`. Else the file is left as it is, and the error says up to where a checkpoint
+//!   must have all. What the disk does not give is damage when a second attempt meets it, too.
 //! - Blocks of which nothing is left in any directory are told of by one file: see `voids`.
 //! - Killed at any call, either the old files count or the new one: a start removes what is unfinished, and
 //!   what a compacted file stands for.
@@ -23,21 +26,16 @@
 use std::sync::Arc;
 
 use super::appender::Appender;
-use super::block::BlockHeader;
+use super::blocks::{Blocks, not_understood};
 use super::closed::{ClosedFile, Contents, places_of};
 use super::condensed::{Condenser, Part, Table};
 use super::error::{Damage, LogError};
 use super::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
-use super::format::{
-    BLOCK_ALIGN_BYTES, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES, FormatError,
-};
+use super::format::FILE_HEADER_BYTES;
 use super::identity::remove_if_there;
 use super::voids::Void;
-use crate::io::{Disk, DiskError, DiskFile, DiskResult, Outgoing};
+use crate::io::{Disk, DiskError, DiskResult, Outgoing};
 use crate::record::{Lsn, Write};
-
-/// What is read in one go.
-const READ_BYTES: usize = if cfg!(test) { 700 } else { 256 << 10 };
 
 /// Why a compaction was given up. The log is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -51,13 +49,21 @@ pub enum CompactionError {
     /// A file is not as it was written.
     #[error(transparent)]
     Damaged(#[from] Damage),
+    /// A file is not as it was written, and no checkpoint has all that was there.
+    #[error("{damage}")]
+    Uncovered {
+        /// What is wrong.
+        damage: Damage,
+        /// A checkpoint that has all up to here has what was there.
+        up_to: Lsn,
+    },
     /// It was told to stop.
     #[error("the compaction was stopped")]
     Stopped,
 }
 
 /// How a compaction went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
     /// Bytes of the files before.
     pub bytes_before: u64,
@@ -67,6 +73,8 @@ pub struct Compacted {
     pub records_before: u64,
     /// Records that are left.
     pub records_after: u64,
+    /// Damage that was passed over, as a checkpoint has what was there.
+    pub damage: Vec<Damage>,
 }
 
 /// What a compaction asks while it works.
@@ -78,6 +86,12 @@ pub trait Keeper {
 
     /// What is not newer is dropped whatever it is, because it is in the checkpoint that a start builds on.
     fn dropped_up_to(&self) -> Lsn {
+        Lsn::ZERO
+    }
+
+    /// The checkpoint that a start would build on has all up to here, durably; damage up to there does not
+    /// matter.
+    fn covered(&self) -> Lsn {
         Lsn::ZERO
     }
 
@@ -126,6 +140,8 @@ impl Appender {
         };
         let published = closer.outlive(disk, &path, || publish(disk, &unfinished, &path));
         let named = || FileHeader::read(&path, &*disk.open(&path)?);
+        let damaged = !compacted.damage.is_empty();
+        let passed_to = file.header.compaction.filter(|_| damaged).map_or(Lsn::ZERO, |its| its.needed);
         if published.is_err()
             && let Some(compaction) = &mut file.header.compaction
         {
@@ -145,8 +161,11 @@ impl Appender {
         published?;
         // From now on others may rely on what it tells.
         let mut known = self.pipeline.voids.lock();
+        known.note_passed(passed_to);
         told.iter().for_each(|void| known.note(void, last.teller()));
         drop(known);
+        let is_replaced = |id: u64| files.iter().any(|file| file.header.file_id == id);
+        self.pipeline.unread.lock().retain(|(id, _)| !is_replaced(*id));
         let (_, others) = files.split_last().expect("there is a file to compact");
         for file in others {
             closer.outlive(disk, &file.path, || remove_if_there(disk, &file.path))?;
@@ -155,6 +174,19 @@ impl Appender {
             disk.sync_dir(directory)?;
         }
         Ok(compacted)
+    }
+
+    /// Gives an error back that is to be passed over. What the disk did not give may be there a moment later,
+    /// so that fails the compaction unless an earlier one met it at the same place.
+    fn met_again(
+        &self,
+        file: &ClosedFile,
+        offset: u64,
+        error: CompactionError,
+    ) -> Result<CompactionError, CompactionError> {
+        let place = (file.header.file_id, offset);
+        let is_new = matches!(error, CompactionError::Disk(_)) && self.pipeline.unread.lock().insert(place);
+        if is_new { Err(error) } else { Ok(error) }
     }
 
     /// Writes the file that is to take the place of others, completely and durably.
@@ -175,9 +207,10 @@ impl Appender {
         if closed[places_of(&closed, files)] != *files {
             return Err(CompactionError::Stopped);
         }
-        let before = closed[..places_of(&closed, files).start].last();
-        let floor = before.filter(|file| file.header.stream == first.header.stream);
-        let floor = floor.map_or(0, |file| file.contents.last_sequence.min(file.sequence_limit));
+        let before = closed[..places_of(&closed, files).start].iter();
+        let before = before.filter(|file| file.header.stream == first.header.stream);
+        let floor =
+            before.map(|file| file.contents.last_sequence.min(file.sequence_limit)).max().unwrap_or(0);
         drop(closed);
         let mut header = FileHeader { file_id: self.disk().random(), ..last.header };
         let newest_epoch = files.iter().max_by_key(|file| file.header.epoch).unwrap_or(last);
@@ -185,21 +218,41 @@ impl Appender {
         (header.opened_after, header.first) = (newest_epoch.header.opened_after, newest_epoch.header.first);
         let base = self.pipeline.base;
         let before = || files.iter().filter_map(|file| file.header.compaction);
-        let needed = before().map(|compaction| compaction.needed).fold(keeper.dropped_up_to(), Lsn::max);
+        let mut needed = before().map(|compaction| compaction.needed).fold(keeper.dropped_up_to(), Lsn::max);
         let unfit = before().map(|compaction| compaction.unfit).fold(Lsn::ZERO, Lsn::max);
         let file = create_over(&**self.disk(), &unfinished_path(&last.path))?;
-        let mut copy = Copy::new(Outgoing::new(self.disk(), file), header.file_id)?;
+        let sizes = &self.pipeline.sizes;
+        let outgoing = Outgoing::new(self.disk(), file, sizes.copied_bytes);
+        let mut copy = Copy::new(outgoing, header.file_id)?;
         let mut compacted = Compacted::default();
         // Nobody else compacts, so that nobody waits for it.
         let known = self.pipeline.voids.lock();
+        needed = needed.max(known.passed_to());
         let first_number = *first.header.numbers().start();
         let numbers = first_number..=last.header.number;
-        let mut condenser = Condenser::new(&known, last.header.stream, numbers, floor);
+        let mut condenser = Condenser::new(&known, last.header.stream, numbers, floor, sizes);
         for file in files {
             let source = self.disk().open(&file.path)?;
             compacted.bytes_before += file.bytes;
-            let mut blocks = Blocks::new(&*source, file);
-            while let Some((header, body)) = blocks.next()? {
+            let mut blocks = Blocks::new(&*source, file).sized(sizes);
+            loop {
+                let (header, body) = match blocks.next() {
+                    Ok(Some(block)) => block,
+                    Ok(None) => {
+                        let Err(error) = blocks.assert_complete() else { break };
+                        let (damage, up_to) = blocks.pass(error, keeper.covered(), self.end_of(file))?;
+                        compacted.damage.push(damage);
+                        needed = needed.max(up_to);
+                        break;
+                    }
+                    Err(error) => {
+                        let error = self.met_again(file, blocks.offset, error)?;
+                        let (damage, up_to) = blocks.pass(error, keeper.covered(), self.end_of(file))?;
+                        compacted.damage.push(damage);
+                        needed = needed.max(up_to);
+                        continue;
+                    }
+                };
                 let mut records = body;
                 let table = Table::of(&header, &mut records).map_err(|error| not_understood(file, &error))?;
                 let part = Part { table, first: header.first, count: header.count, records };
@@ -218,6 +271,13 @@ impl Appender {
         // What took the place of a record that was dropped has to be as safe as that was.
         keeper.settle(self, self.last())?;
         let durable = self.pipeline.durable.sequence();
+        if let Some(damage) = compacted.damage.last()
+            && copy.contents.last_sequence < last.contents.last_sequence
+            && durable <= last.contents.last_sequence
+        {
+            // A start must find something behind what is missing, to know that it has the end.
+            return Err(damage.clone().into());
+        }
         let compaction = Compaction { timestamp, durable, first_number, base, checkpoint, needed, unfit };
         header.compaction = Some(compaction);
         let file = copy.outgoing.finish()?;
@@ -266,93 +326,4 @@ impl Copy {
         }
         Ok(())
     }
-}
-
-/// The blocks of a file that is written to no more, or of the part of one that is not.
-pub(super) struct Blocks<'f> {
-    file: &'f dyn DiskFile,
-    closed: &'f ClosedFile,
-    /// What was read and not looked at, and where that begins.
-    buffer: Vec<u8>,
-    at: usize,
-    /// Where the next one begins, or what lies before it.
-    pub(super) offset: u64,
-}
-
-impl<'f> Blocks<'f> {
-    pub(super) fn new(file: &'f dyn DiskFile, closed: &'f ClosedFile) -> Blocks<'f> {
-        Blocks { file, closed, buffer: Vec::new(), at: 0, offset: FILE_HEADER_BYTES as u64 }
-    }
-
-    /// The next block that counts: its header and its body.
-    pub(super) fn next(&mut self) -> Result<Option<(BlockHeader, &[u8])>, CompactionError> {
-        loop {
-            if !self.fill(BLOCK_HEADER_BYTES)? {
-                return self.end();
-            }
-            if let Some(header) = BlockHeader::parse(&self.buffer[self.at..], self.closed.header.file_id) {
-                if header.sequence > self.closed.sequence_limit {
-                    return Ok(None);
-                }
-                let length = usize::try_from(header.length).unwrap_or(usize::MAX);
-                if !self.fill(length)? {
-                    return Err(self.damaged("the file ends within a block"));
-                }
-                let block = self.at..self.at + length;
-                if header.check(&self.buffer[block.clone()]).is_err() {
-                    return Err(self.damaged("a block's checksum does not fit its bytes"));
-                }
-                self.at = block.end;
-                self.offset += header.length;
-                let body = block.start + BLOCK_HEADER_BYTES..block.end - BLOCK_TRAILER_BYTES;
-                return Ok(Some((header, &self.buffer[body])));
-            }
-            // Nothing but zeros may lie between blocks.
-            if self.buffer[self.at..self.at + BLOCK_ALIGN_BYTES].iter().any(|byte| *byte != 0) {
-                return Err(self.damaged("no block begins where one should"));
-            }
-            self.at += BLOCK_ALIGN_BYTES;
-            self.offset += BLOCK_ALIGN_BYTES as u64;
-        }
-    }
-
-    /// Whether the file ends here, with nothing but zeros.
-    fn end(&mut self) -> Result<Option<(BlockHeader, &[u8])>, CompactionError> {
-        if self.buffer[self.at..].iter().any(|byte| *byte != 0) {
-            return Err(self.damaged("no block begins where one should"));
-        }
-        Ok(None)
-    }
-
-    /// Has so many bytes in the buffer; `false` if the file has fewer.
-    fn fill(&mut self, wanted: usize) -> DiskResult<bool> {
-        if self.buffer.len() - self.at >= wanted {
-            return Ok(true);
-        }
-        let rest = self.closed.bytes.saturating_sub(self.offset);
-        if (wanted as u64) > rest {
-            return self.read(usize::try_from(rest).unwrap_or(usize::MAX)).map(|()| false);
-        }
-        self.read((wanted.max(READ_BYTES) as u64).min(rest) as usize)?;
-        Ok(self.buffer.len() - self.at >= wanted)
-    }
-
-    /// Has the next `length` bytes in the buffer, fewer if the file ends before.
-    fn read(&mut self, length: usize) -> DiskResult<()> {
-        self.buffer.drain(..self.at);
-        self.at = 0;
-        let have = self.buffer.len();
-        self.buffer.resize(length.max(have), 0);
-        let count = self.file.read_full_at(&mut self.buffer[have..], self.offset + have as u64)?;
-        self.buffer.truncate(have + count);
-        Ok(())
-    }
-
-    fn damaged(&self, what: &str) -> CompactionError {
-        Damage::new(self.closed.path.to_path_buf(), self.offset, what.to_string()).into()
-    }
-}
-
-pub(super) fn not_understood(file: &ClosedFile, error: &FormatError) -> CompactionError {
-    Damage::new(file.path.to_path_buf(), 0, error.to_string()).into()
 }

@@ -26,11 +26,9 @@ use super::format::{
     take_varint,
 };
 use super::records::Records;
+use super::sizes::Sizes;
 use super::voids::{Void, Voids};
 use crate::record::{Lsn, Write};
-
-/// Bytes of records at which a condensed block is left for the next one.
-const CONDENSED_BYTES: usize = if cfg!(test) { 300 } else { 256 << 10 };
 
 /// Blocks that follow each other, and how many records they had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,6 +190,8 @@ pub(super) struct Condenser<'v> {
     numbers: RangeInclusive<u64>,
     /// The last block before those that come.
     floor: u64,
+    /// Bytes of records at which a block is left for the next one.
+    bytes: usize,
     open: Option<Open>,
     /// What is to be told in the next block.
     voids: Vec<Void>,
@@ -217,9 +217,16 @@ struct Open {
 impl<'v> Condenser<'v> {
     /// For the blocks of the files with these numbers in a directory, whose files before them end with block
     /// `floor`.
-    pub(super) fn new(known: &'v Voids, stream: u32, numbers: RangeInclusive<u64>, floor: u64) -> Self {
+    pub(super) fn new(
+        known: &'v Voids,
+        stream: u32,
+        numbers: RangeInclusive<u64>,
+        floor: u64,
+        sizes: &Sizes,
+    ) -> Self {
         let (voids, told, full) = (Vec::new(), Vec::new(), Vec::new());
-        Condenser { known, stream, numbers, floor, open: None, voids, tail: None, told, full }
+        let bytes = sizes.condensed_bytes;
+        Condenser { known, stream, numbers, floor, bytes, open: None, voids, tail: None, told, full }
     }
 
     /// Takes in a block; `keep` says which of its records are left.
@@ -260,7 +267,7 @@ impl<'v> Condenser<'v> {
                 open.count += 1;
             }
         }
-        if open.records.len() >= CONDENSED_BYTES {
+        if open.records.len() >= self.bytes {
             self.close();
         }
         Ok(())
@@ -397,7 +404,7 @@ mod tests {
     }
 
     fn condenser(known: &Voids) -> Condenser<'_> {
-        Condenser::new(known, 0, 1..=1, 0)
+        Condenser::new(known, 0, 1..=1, 0, &Sizes::SMALL)
     }
 
     proptest! {
@@ -477,7 +484,7 @@ mod tests {
         let mut known = Voids::default();
         known.note(&Void { from: 3, to: 10, first: Lsn(30), next: Lsn(110) }, (1, 1));
         known.note(&Void { from: 12, to: 13, first: Lsn(120), next: Lsn(140) }, (1, 2));
-        let mut condenser = Condenser::new(&known, 0, 2..=2, 10);
+        let mut condenser = Condenser::new(&known, 0, 2..=2, 10, &Sizes::SMALL);
         for sequence in [11, 15] {
             let own = Stretch { from: sequence, to: sequence, lsns: 10 };
             let table = Table { own, is_void: false, voids: Vec::new() };

@@ -26,16 +26,15 @@ use super::handle::begin;
 use super::pipeline::{Pipeline, State, Taken};
 use super::reader::{Reader, Recovered};
 use super::rescue::Rescue;
-use super::{Appender, Group, Keeper, Log, LogError, LogOptions, Lost, OpenError, SyncMode, give_identity};
-use crate::io::{Crash, Disk, Fault, SimDisk, SimOptions};
+use super::{
+    Appender, Group, Keeper, Log, LogError, LogOptions, Lost, OpenError, Sizes, SyncMode, give_identity,
+};
+use crate::io::{Crash, Disk, Fault, SimDisk, SimOptions, seeds};
 use crate::record::{Change, Lsn, Write};
 
 /// How many random lives are lived, unless `TARN_SEEDS` says so.
-const SEEDS: u64 = 5_000;
-
-/// How many seeds to try.
-fn seeds() -> u64 {
-    std::env::var("TARN_SEEDS").map_or(SEEDS, |seeds| seeds.parse().expect("TARN_SEEDS is a number"))
+fn seed_count() -> u64 {
+    crate::io::seed_count(5_000)
 }
 
 /// A group as it was appended.
@@ -116,6 +115,25 @@ struct World {
     acknowledged: Lsn,
     /// Must come back if the operating system lives on.
     written: Lsn,
+    /// The operating system may have dropped what was written in this life.
+    drops: bool,
+    /// What the device does that breaks its word, so that what was acknowledged may be lost: of a thousand
+    /// calls so many.
+    breaks: Option<Broken>,
+    /// A start has refused the log.
+    is_refused: bool,
+    /// Lives in which something came back that lacked what was acknowledged.
+    losses: u64,
+}
+
+/// How a device breaks its word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Broken {
+    /// It tears sectors that hold what was durable.
+    Tears,
+    Silent(Fault),
+    /// Bits flip by themselves.
+    Rots,
 }
 
 impl World {
@@ -126,10 +144,26 @@ impl World {
         let mut options = LogOptions::new(directories);
         options.mode = any_mode(&mut rng);
         options.file_bytes = rng.random_range(1_024..24_000);
+        options.sizes = Sizes::SMALL;
         options.flushes_in_flight = rng.random_range(1..=4);
         let disk = SimDisk::new(rng.random(), SimOptions::default());
         let (groups, dropped) = (Vec::new(), BTreeMap::new());
-        World { seed, rng, disk, options, groups, dropped, acknowledged: Lsn::ZERO, written: Lsn::ZERO }
+        let (acknowledged, written, drops) = (Lsn::ZERO, Lsn::ZERO, false);
+        let (breaks, is_refused, losses) = (None, false, 0);
+        World {
+            seed,
+            rng,
+            disk,
+            options,
+            groups,
+            dropped,
+            acknowledged,
+            written,
+            drops,
+            breaks,
+            is_refused,
+            losses,
+        }
     }
 
     /// One life: opened, lived, ended; the next may begin.
@@ -162,15 +196,11 @@ impl World {
 
     /// Opens the log and checks what comes back; `None` if a fault prevented it.
     fn open(&mut self, seed: u64) -> Option<(Pipeline, Recovered)> {
-        let reader = match Reader::open(Arc::new(self.disk.clone()), self.options.clone()) {
-            Ok(reader) => reader,
-            Err(OpenError::Disk(_)) => return None,
-            Err(error) => panic!("seed {seed}: {error}"),
-        };
-        let (reader, back) = match read(reader) {
+        let opened = Reader::open(Arc::new(self.disk.clone()), self.options.clone());
+        let (reader, back) = match opened.and_then(read) {
             Ok(read) => read,
             Err(OpenError::Disk(_)) => return None,
-            Err(error) => panic!("seed {seed}: {error}"),
+            Err(error) => return self.refuse(&error),
         };
         let last = reader.last();
         let whole = self.groups.partition_point(|group| group.first <= last);
@@ -178,7 +208,11 @@ impl World {
         assert_eq!(last, end, "seed {seed}: half a group came back");
         self.assert_back(seed, &back, last);
         let promised = self.acknowledged.max(self.written);
-        assert!(last >= promised, "seed {seed}: {last} came back, {promised} was promised");
+        assert!(
+            last >= promised || self.breaks.is_some(),
+            "seed {seed}: {last} came back, {promised} was promised"
+        );
+        self.losses += u64::from(last < promised);
         let opened = reader.finish().and_then(|finished| {
             let recovered = finished.recovered.clone();
             begin(finished).map(|(pipeline, _)| (pipeline, recovered))
@@ -193,8 +227,15 @@ impl World {
                 Some(opened)
             }
             Err(OpenError::Disk(_)) => None,
-            Err(error) => panic!("seed {seed}: {error}"),
+            Err(error) => self.refuse(&error),
         }
+    }
+
+    /// A start refuses the log, which only a device that breaks its word gives it reason to.
+    fn refuse<T>(&mut self, error: &OpenError) -> Option<T> {
+        assert!(self.breaks.is_some(), "seed {}: {error}", self.seed);
+        self.is_refused = true;
+        None
     }
 
     /// Checks that what came back is all that was appended up to `last`, but for what was dropped.
@@ -233,7 +274,7 @@ impl World {
         // Whatever went wrong, everything is as it was.
         let outcome = appender.compact(&files[first..end], Lsn::ZERO, Lsn::ZERO, &mut dropper);
         let damage = outcome.err().filter(|error| matches!(error, super::CompactionError::Damaged { .. }));
-        assert!(damage.is_none(), "nothing is damaged while it is open: {damage:?}");
+        assert!(damage.is_none() || self.breaks.is_some(), "nothing is damaged while it is open: {damage:?}");
     }
 
     fn step(&mut self, pipeline: &Arc<Pipeline>, under: &mut Vec<Under>) {
@@ -267,7 +308,13 @@ impl World {
                 options.crash_at = None;
                 self.disk.set_options(options);
             }
-            95 if self.rng.random_bool(0.3) => self.pin(pipeline),
+            95 if self.rng.random_bool(0.3) && self.breaks.is_none() => self.pin(pipeline),
+            96 if self.breaks.is_some() => {
+                self.disk.forget_clean_pages();
+                if self.breaks == Some(Broken::Rots) && self.rng.random_bool(0.3) {
+                    _ = self.disk.rot(&mut self.rng);
+                }
+            }
             _ => self.keep(pipeline),
         }
     }
@@ -369,11 +416,17 @@ impl World {
         }
         for _ in 0..20 {
             if pipeline.failed() {
-                assert!(pipeline.rescue() == Rescue::Done, "seed {seed}: {:?}", pipeline.status());
+                let rescued = pipeline.rescue();
+                let is_done = rescued == Rescue::Done || self.breaks.is_some();
+                assert!(is_done, "seed {seed}: {:?}", pipeline.status());
             }
             self.push_on(pipeline);
         }
         let last = self.groups.last().map_or(Lsn::ZERO, Appended::last);
+        if self.breaks.is_some() && pipeline.durable.lsn() < last {
+            // What it should have read back is not there.
+            return;
+        }
         assert_eq!(pipeline.durable.lsn(), last, "seed {seed}: {:?}", pipeline.status());
         self.acknowledged = last;
         if self.rng.random_bool(0.5) {
@@ -401,13 +454,13 @@ impl World {
     fn end(&mut self, pipeline: Option<&Pipeline>) {
         let crash = if self.rng.random_bool(0.3) { Crash::Kill } else { Crash::PowerLoss };
         if let Some(pipeline) = pipeline {
-            let pending = pipeline.durable.pending();
+            let pending = pipeline.durable.standing().pending;
             let written = pending
                 .iter()
                 .take_while(|block| matches!(block.progress, Progress::Written | Progress::Durable));
             self.written = self.written.max(written.last().map_or(Lsn::ZERO, |block| block.last));
         }
-        if crash == Crash::PowerLoss {
+        if crash == Crash::PowerLoss || std::mem::take(&mut self.drops) {
             self.written = Lsn::ZERO;
         }
         self.disk = self.disk.crash(crash, self.rng.random(), SimOptions::default());
@@ -422,6 +475,13 @@ impl World {
                 }
             }
         }
+        match self.breaks {
+            Some(Broken::Tears) => options.tears_sectors = true,
+            Some(Broken::Silent(fault)) => options.faults_per_mille.push((fault, 5)),
+            Some(Broken::Rots) | None => {}
+        }
+        options.drops_unsynced = self.rng.random();
+        self.drops |= options.drops_unsynced;
         if self.rng.random_bool(0.1) {
             options.capacity_bytes = Some(self.rng.random_range(10_000..200_000));
         }
@@ -467,20 +527,83 @@ fn owned(write: Write<'_>) -> Write<'static> {
 
 #[test]
 fn whatever_happens_a_legal_state_comes_back() {
-    for seed in 0..seeds() {
+    let mut lives = 0;
+    for seed in seeds(seed_count()) {
         let mut world = World::new(seed);
         for _ in 0..world.rng.random_range(2..6) {
             world.live(seed);
+            lives += 1;
         }
         world.disk.set_options(SimOptions::default());
         assert!(world.open(seed).is_some(), "seed {seed}: an undisturbed opening succeeds");
     }
+    println!("{lives} lives");
+}
+
+/// What became of worlds whose device breaks its word.
+#[derive(Debug, Default)]
+struct Fates {
+    refused: u64,
+    /// The end of what was acknowledged is lost, as nothing that is left tells of it.
+    shorter: u64,
+    whole: u64,
+}
+
+/// Lives on devices that break their word: what comes back is a prefix of what was appended, each group whole
+/// and every record as it was, or the start refuses the log.
+fn fates(breaks: Broken) -> Fates {
+    let mut fates = Fates::default();
+    for seed in seeds(seed_count() / 5) {
+        let mut world = World::new(seed);
+        world.breaks = Some(breaks);
+        for _ in 0..world.rng.random_range(2..6) {
+            world.live(seed);
+            if world.is_refused {
+                break;
+            }
+        }
+        world.disk.set_options(SimOptions::default());
+        if !world.is_refused {
+            _ = world.open(seed);
+        }
+        match (world.is_refused, world.losses) {
+            (true, _) => fates.refused += 1,
+            (_, 0) => fates.whole += 1,
+            _ => fates.shorter += 1,
+        }
+    }
+    eprintln!("{breaks:?}: {fates:?}");
+    fates
+}
+
+#[test]
+fn a_sector_that_is_torn_with_what_was_durable_is_noticed_or_ends_the_log() {
+    let Fates { refused, whole, .. } = fates(Broken::Tears);
+    assert!(refused > seed_count() / 200 && whole > seed_count() / 50, "{refused} refused, {whole} whole");
+}
+
+#[test]
+fn lost_writes_are_noticed_or_end_the_log() {
+    let Fates { refused, whole, .. } = fates(Broken::Silent(Fault::LostWrite));
+    assert!(refused > seed_count() / 200 && whole > seed_count() / 50, "{refused} refused, {whole} whole");
+}
+
+#[test]
+fn misdirected_writes_are_noticed_or_end_the_log() {
+    let Fates { refused, whole, .. } = fates(Broken::Silent(Fault::MisdirectedWrite));
+    assert!(refused > seed_count() / 200 && whole > seed_count() / 50, "{refused} refused, {whole} whole");
+}
+
+#[test]
+fn bits_that_rot_while_files_are_compacted_are_noticed_or_end_the_log() {
+    let Fates { refused, whole, .. } = fates(Broken::Rots);
+    assert!(refused > seed_count() / 200 && whole > seed_count() / 50, "{refused} refused, {whole} whole");
 }
 
 #[test]
 fn a_spoilt_byte_is_noticed_or_lies_where_nothing_was_promised() {
     let mut refused = 0;
-    for seed in 0..seeds() / 2 {
+    for seed in seeds(seed_count() / 2) {
         let mut world = World::new(seed);
         for _ in 0..2 {
             let Some((pipeline, _)) = world.open(seed) else { panic!("seed {seed}") };
@@ -515,7 +638,7 @@ fn a_spoilt_byte_is_noticed_or_lies_where_nothing_was_promised() {
 #[test]
 fn a_repaired_log_goes_on_and_is_compacted() {
     let mut repairs = 0;
-    'lives: for seed in 0..seeds() / 2 {
+    'lives: for seed in seeds(seed_count() / 2) {
         let mut world = World::new(seed);
         for _ in 0..4 {
             let Some((pipeline, _)) = world.open(seed) else { panic!("seed {seed}") };
@@ -551,7 +674,7 @@ fn a_repaired_log_goes_on_and_is_compacted() {
         }
         assert!(world.open(seed).is_some(), "seed {seed}");
     }
-    assert!(repairs > seeds() / 20, "{repairs} repairs");
+    assert!(repairs > seed_count() / 20, "{repairs} repairs");
 }
 
 impl World {

@@ -13,13 +13,12 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::error::LogError;
 use super::file::LogFile;
+use super::threads::{AtomicU64, Ordering};
+use crate::lock::{Condvar, Mutex, RwLock};
 use crate::record::Lsn;
 
 /// How long somebody in a hurry waits before pushing again.
@@ -52,8 +51,8 @@ pub(super) enum Progress {
     Written,
     /// The device has it, but not all before it.
     Durable,
-    /// It could not be written; these are its bytes.
-    Failed(Arc<Vec<u8>>),
+    /// It could not be written.
+    Failed,
 }
 
 /// A block that is not below the watermark yet.
@@ -66,6 +65,10 @@ pub(super) struct Pending {
     pub(super) offset: u64,
     pub(super) length: u64,
     pub(super) progress: Progress,
+    /// What was written, or was meant to be: who writes it once more need not rely on reading it back, as a
+    /// file system may drop what a failed sync was to make durable. `None` while a flight has it, and where
+    /// too much would have to be kept.
+    pub(super) bytes: Option<Arc<Vec<u8>>>,
     /// When its records were taken from the buffer, on the log's clock.
     pub(super) taken_at: Duration,
 }
@@ -74,8 +77,27 @@ pub(super) struct Pending {
 struct Ledger {
     durable: u64,
     pending: VecDeque<Pending>,
+    /// How many bytes of the pending blocks are kept.
+    kept_bytes: usize,
+    /// Of blocks before this one, which are written, no bytes are kept. One that a flight still had when this
+    /// went past it takes it back.
+    kept_from: u64,
     stop: Option<LogError>,
 }
+
+/// What is known of the blocks at one instant.
+#[derive(Clone, Debug)]
+pub(super) struct Standing {
+    /// The highest block such that it and all before it are durable.
+    pub(super) sequence: u64,
+    /// Its last record.
+    pub(super) lsn: Lsn,
+    /// The blocks behind it, in order.
+    pub(super) pending: Vec<Pending>,
+}
+
+/// Buffers whose bytes nobody needs any more.
+pub(super) type Released = Vec<Arc<Vec<u8>>>;
 
 impl Durable {
     /// A watermark at the block `sequence`, whose last record is `lsn`.
@@ -141,12 +163,32 @@ impl Durable {
         ledger.durable
     }
 
-    /// Notes how far a block has come.
-    pub(super) fn note(&self, sequence: u64, progress: Progress) {
+    /// Notes how far a block has come that a flight has let go, and keeps its bytes until it is settled. If
+    /// with them more than `keep_max` are kept, the oldest are not. Returns what is not kept, and how many
+    /// bytes are.
+    pub(super) fn note(
+        &self,
+        sequence: u64,
+        progress: Progress,
+        bytes: Vec<u8>,
+        keep_max: usize,
+    ) -> (Released, usize) {
+        let bytes = Arc::new(bytes);
+        let mut released = Vec::new();
         let mut ledger = self.shared.ledger.lock();
-        if let Some(pending) = ledger.get(sequence) {
-            pending.progress = progress;
+        match ledger.get(sequence) {
+            Some(pending) => {
+                pending.progress = progress;
+                pending.bytes = Some(bytes.clone());
+                ledger.kept_bytes += bytes.len();
+                ledger.kept_from = ledger.kept_from.min(sequence);
+            }
+            None => released.push(bytes),
         }
+        if ledger.kept_bytes > keep_max {
+            ledger.release_down_to(keep_max, &mut released);
+        }
+        (released, ledger.kept_bytes)
     }
 
     /// The blocks of a file that the operating system has and the device may not have.
@@ -176,28 +218,39 @@ impl Durable {
         let ledger = self.shared.ledger.lock();
         ledger.pending.iter().any(|pending| {
             pending.file.header.file_id == file.header.file_id
-                && matches!(pending.progress, Progress::Writing | Progress::Failed(_))
+                && matches!(pending.progress, Progress::Writing | Progress::Failed)
         })
     }
 
-    /// Notes that these blocks are durable, moves the watermark as far as it goes, and wakes.
-    pub(super) fn settle(&self, sequences: &[u64]) {
+    /// Notes that these blocks are durable, moves the watermark as far as it goes, and wakes. If more than
+    /// `keep_max` bytes are kept, those of blocks above the watermark are not: they can be read back. Returns
+    /// what is not kept.
+    pub(super) fn settle(&self, sequences: &[u64], keep_max: usize) -> Released {
         let mut ledger = self.shared.ledger.lock();
+        let (mut last, mut released) = (None, Vec::new());
         for sequence in sequences {
-            if let Some(pending) = ledger.get(*sequence) {
-                pending.progress = Progress::Durable;
+            let is_too_much = ledger.kept_bytes > keep_max;
+            let Some(pending) = ledger.get(*sequence) else { continue };
+            pending.progress = Progress::Durable;
+            if let Some(bytes) = pending.bytes.take_if(|_| is_too_much) {
+                ledger.kept_bytes -= bytes.len();
+                released.push(bytes);
             }
         }
-        let mut last = None;
-        while let Some(Pending { progress: Progress::Durable, .. }) = ledger.pending.front() {
-            last = ledger.pending.pop_front();
+        while let Some(settled) =
+            ledger.pending.pop_front_if(|pending| matches!(pending.progress, Progress::Durable))
+        {
             ledger.durable += 1;
+            ledger.kept_bytes -= settled.bytes.as_ref().map_or(0, |bytes| bytes.len());
+            released.extend(settled.bytes);
+            last = Some(settled.last);
         }
-        let Some(last) = last else { return };
+        let Some(last) = last else { return released };
         // Pairs with the acquire in `lsn`.
-        self.shared.lsn.store(last.last.0, Ordering::Release);
+        self.shared.lsn.store(last.0, Ordering::Release);
         drop(ledger);
         self.wake();
+        released
     }
 
     /// Says that the log has failed or closed, or works again. Who waits is to be woken after that.
@@ -213,15 +266,12 @@ impl Durable {
         self.shared.ledger.lock().stop.clone()
     }
 
-    /// The highest block such that it and all before it are durable, its last record, and what is pending.
-    pub(super) fn standing(&self) -> (u64, Lsn, Vec<Pending>) {
+    /// What is durable and what is pending, in one look: a flight that syncs may move blocks from one to the
+    /// other at any time.
+    pub(super) fn standing(&self) -> Standing {
         let ledger = self.shared.ledger.lock();
-        (ledger.durable, self.lsn(), ledger.pending.iter().cloned().collect())
-    }
-
-    /// What is pending, in order.
-    pub(super) fn pending(&self) -> Vec<Pending> {
-        self.shared.ledger.lock().pending.iter().cloned().collect()
+        let pending = ledger.pending.iter().cloned().collect();
+        Standing { sequence: ledger.durable, lsn: self.lsn(), pending }
     }
 
     /// When the oldest block that is not durable was taken from the buffer.
@@ -246,6 +296,23 @@ impl Durable {
 }
 
 impl Ledger {
+    /// Keeps no more than so many bytes: the newest, as the oldest are durable first. One that a flight still
+    /// has may have it for long, and is passed over.
+    fn release_down_to(&mut self, bytes_max: usize, released: &mut Released) {
+        let start = self.kept_from.saturating_sub(self.durable + 1);
+        for pending in self.pending.iter_mut().skip(usize::try_from(start).unwrap_or(usize::MAX)) {
+            if self.kept_bytes <= bytes_max {
+                return;
+            }
+            self.kept_from = pending.sequence + 1;
+            // What could not be written is nowhere else.
+            if let Some(bytes) = pending.bytes.take_if(|_| !matches!(pending.progress, Progress::Failed)) {
+                self.kept_bytes -= bytes.len();
+                released.push(bytes);
+            }
+        }
+    }
+
     fn get(&mut self, sequence: u64) -> Option<&mut Pending> {
         let index = sequence.checked_sub(self.durable + 1)?;
         self.pending.get_mut(usize::try_from(index).ok()?)

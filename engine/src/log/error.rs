@@ -1,7 +1,7 @@
 //! How the log fails: one enum for opening it, one for appending to it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -88,9 +88,29 @@ pub struct Damage {
     pub remedy: Option<Remedy>,
 }
 
-/// The command that cuts a damaged log, for these directories.
+/// The command that cuts a damaged log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remedy(pub Vec<PathBuf>);
+pub struct Remedy {
+    /// The directories of the log.
+    pub log: Vec<PathBuf>,
+    /// The directory of the checkpoints, unless it is looked for beside those of the log.
+    pub checkpoints: Option<PathBuf>,
+}
+
+impl Remedy {
+    /// For a log in these directories, with checkpoints beside them.
+    pub fn new(log: Vec<PathBuf>) -> Remedy {
+        Remedy { log, checkpoints: None }
+    }
+
+    /// Names the directory of the checkpoints, if nobody would look there.
+    pub fn with_checkpoints(mut self, directory: &Path) -> Remedy {
+        let is_there =
+            |log: &PathBuf| log.parent().is_some_and(|parent| parent.join("checkpoints") == directory);
+        self.checkpoints = Some(directory.to_path_buf()).filter(|_| !self.log.iter().any(is_there));
+        self
+    }
+}
 
 struct Or<'a>(&'a Option<Remedy>);
 
@@ -104,7 +124,17 @@ impl OpenError {
     /// Tells in a damage that a repair of these directories would help.
     pub(crate) fn with_remedy(mut self, directories: &[PathBuf]) -> OpenError {
         if let OpenError::Damaged(damage) = &mut self {
-            damage.remedy = Some(Remedy(directories.to_vec()));
+            damage.remedy = Some(Remedy::new(directories.to_vec()));
+        }
+        self
+    }
+
+    /// Tells, beside the repair that would help, where the checkpoints are.
+    pub(crate) fn with_checkpoints(mut self, directory: &Path) -> OpenError {
+        if let OpenError::Damaged(Damage { remedy: Some(remedy), .. })
+        | OpenError::UnderRepair { remedy, .. } = &mut self
+        {
+            *remedy = remedy.clone().with_checkpoints(directory);
         }
         self
     }
@@ -113,7 +143,10 @@ impl OpenError {
 impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("tarn log repair --truncate")?;
-        for directory in &self.0 {
+        if self.checkpoints.is_some() {
+            f.write_str(" --checkpoints")?;
+        }
+        for directory in self.checkpoints.iter().chain(&self.log) {
             let name = directory.to_string_lossy();
             if name.chars().all(|letter| letter.is_alphanumeric() || "/._-+,:@%".contains(letter)) {
                 write!(f, " {name}")?;
@@ -144,7 +177,28 @@ pub enum LogError {
     /// The disk is too slow: twice the backlog limit waits to be written.
     #[error("the log cannot be written fast enough")]
     Backlogged,
+    /// The numbers of records have come to their end, after years of millions a second.
+    #[error(
+        "the numbers of records have come to their end: export the data (tarn export), and import them into \
+         a new directory (tarn import)"
+    )]
+    Exhausted,
     /// The log has been closed.
     #[error("the log is closed")]
     Closed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remedy_names_the_checkpoints_where_nobody_would_look_for_them() {
+        let remedy = Remedy::new(vec!["/disk/log".into(), "/other/log".into()]);
+        let said = |directory: &str| remedy.clone().with_checkpoints(Path::new(directory)).to_string();
+        assert_eq!(said("/disk/checkpoints"), "tarn log repair --truncate /disk/log /other/log");
+        let named = "tarn log repair --truncate --checkpoints /data/checkpoints /disk/log /other/log";
+        assert_eq!(said("/data/checkpoints"), named);
+        assert!(said("/my data").contains("--checkpoints '/my data' /disk/log"));
+    }
 }

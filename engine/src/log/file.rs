@@ -23,18 +23,18 @@
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::error::{Damage, OpenError};
 use super::format::{FILE_HEADER_BYTES, FILE_MAGIC, FORMAT_VERSION};
+use super::threads::{AtomicBool, Ordering};
 use crate::io::{Disk, DiskError, DiskFile, DiskResult};
 use crate::record::Lsn;
 
 /// Numbers of files, epochs and blocks stay below this. A log is gone on with only below the half of it, so
 /// that counting on never comes to the end.
 pub(super) const NUMBERS_END: u64 = 1 << 62;
-/// The same for numbers of records: an entry keeps them in 48 bits.
-pub(super) const LSN_END: u64 = 1 << 48;
+/// The same for numbers of records. Those that are appended end earlier: see [`Lsn::LIMIT`].
+pub(super) const LSN_END: u64 = Lsn::END.0;
 
 /// Where a header says since when the log has gone on.
 const ERA_AT: usize = 120;
@@ -98,6 +98,11 @@ impl FileHeader {
     /// The numbers of the files that this one stands for.
     pub(super) fn numbers(&self) -> RangeInclusive<u64> {
         self.compaction.map_or(self.number, |compaction| compaction.first_number)..=self.number
+    }
+
+    /// Whether the log goes on from a checkpoint because of what was dropped from the file.
+    pub(super) fn needs_checkpoint(&self) -> bool {
+        self.compaction.is_some_and(|compaction| compaction.needed > Lsn::ZERO)
     }
 
     pub(super) fn encode(&self) -> [u8; FILE_HEADER_BYTES] {
@@ -297,8 +302,12 @@ impl LogFile {
             let _ = disk.remove(&unfinished);
             return Err(error);
         }
-        publish(disk, &unfinished, &path)?;
-        let handles = (0..template.handles).map(|_| disk.open(&path)).collect::<DiskResult<_>>()?;
+        let open = |()| (0..template.handles).map(|_| disk.open(&path)).collect::<DiskResult<_>>();
+        let handles = publish(disk, &unfinished, &path).and_then(open).inspect_err(|_| {
+            // Whichever name it has. It may come back after a loss of power, but does not fill the disk now.
+            let _ = disk.remove(&path);
+            let _ = disk.remove(&unfinished);
+        })?;
         let distrusted = AtomicBool::new(false);
         Ok(LogFile { header, handles, capacity: template.file_bytes, distrusted })
     }

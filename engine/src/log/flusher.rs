@@ -7,16 +7,14 @@
 //! together. When nobody waits for the disk a flight lets records gather for a few milliseconds first, so
 //! that a busy log costs few calls.
 
-use std::sync::Arc;
 use std::time::Duration;
-
-use parking_lot::MutexGuard;
 
 use super::block::{BlockHeader, seal};
 use super::durable::Progress;
 use super::file::LogFile;
 use super::format::BLOCK_HEADER_BYTES;
 use super::pipeline::{Active, BATCH_BYTES, Pipeline, State, Taken};
+use crate::lock::{MutexGuard, rank};
 use crate::record::Lsn;
 
 /// How long records may gather before they are written, when nobody waits for the disk.
@@ -61,13 +59,12 @@ impl Flight {
         pipeline.written(body_bytes);
         match outcome {
             Ok(()) => {
-                pipeline.durable.note(sequence, Progress::Written);
+                pipeline.keep_until_settled(sequence, first, bytes);
                 pipeline.counters[self.lane].note_block(length);
-                pipeline.give_back(bytes);
                 true
             }
             Err(error) => {
-                pipeline.durable.note(sequence, Progress::Failed(Arc::new(bytes)));
+                pipeline.durable.note(sequence, Progress::Failed, bytes, usize::MAX);
                 pipeline.note_error(self.lane, &error);
                 pipeline.fail(error);
                 false
@@ -85,7 +82,7 @@ impl Flight {
     /// Syncs a file and notes that the blocks listed before are durable.
     pub(super) fn sync_listed(self, pipeline: &Pipeline, file: &LogFile, sequences: &[u64]) {
         match pipeline.sync_file(file, self.handle) {
-            Ok(()) => pipeline.durable.settle(sequences),
+            Ok(()) => pipeline.settle(sequences),
             Err(error) => pipeline.fail(error),
         }
     }
@@ -132,7 +129,7 @@ impl Pipeline {
     }
 
     /// Lets records gather, if nobody waits for them.
-    fn collect(&self, active: &mut MutexGuard<'_, Active>) {
+    fn collect(&self, active: &mut MutexGuard<'_, Active, rank::Appender>) {
         let first = Lsn(active.next.0 - u64::from(active.count));
         let gathers = !self.syncs_at_once(first)
             && matches!(active.state, State::Running)

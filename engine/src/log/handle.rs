@@ -20,8 +20,8 @@ use super::reader::{Finished, Reader, Recovered};
 use super::status::LogStatus;
 use super::voids::Voids;
 use crate::io::{Disk, DiskError, DiskLock, DiskResult};
+use crate::lock::Mutex;
 use crate::record::Lsn;
-use parking_lot::Mutex;
 
 /// Length of the first file of an epoch under `Always`: short, so that a start does not wait for many zeros.
 const FIRST_FILE_BYTES: u64 = 4 << 20;
@@ -166,6 +166,9 @@ impl Reader {
     pub fn into_log_behind(self, newest: Lsn) -> Result<(Log, Recovered), OpenError> {
         let mut finished = self.finish()?;
         let behind = finished.recovered.last.max(newest).after(ERA_GAP);
+        if behind > Lsn::LIMIT {
+            return Err(LogError::Exhausted.into());
+        }
         write_pending(&*finished.disk, &finished.paths[0], behind)?;
         finished.era = Era { behind, after: finished.sequence };
         (finished.recovered.last, finished.recovered.base, finished.begins) = (behind, behind, behind);
@@ -276,7 +279,7 @@ fn first_file(
 
 impl Pipeline {
     /// Takes no more records; what has been taken is still written.
-    fn stop(&self) {
+    pub(super) fn stop(&self) {
         let mut active = self.active.lock();
         active.state = match active.state {
             State::Running => State::Closing,

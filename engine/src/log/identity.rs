@@ -72,10 +72,10 @@ impl Directories {
             lock_with(disk, path, &mut locks)?;
             let names = disk.list(path)?;
             if names.iter().any(|name| name == REPAIR_FILE) {
-                let remedy = Remedy(given.to_vec());
+                let remedy = Remedy::new(given.to_vec());
                 return Err(OpenError::UnderRepair { path: path.clone(), remedy });
             }
-            for unfinished in names.iter().filter(|name| name.ends_with(UNFINISHED)) {
+            for unfinished in names.iter().filter(|name| is_unfinished(name)) {
                 disk.remove(&path.join(unfinished))?;
             }
             let files = log_files(&names);
@@ -265,7 +265,11 @@ fn lock(disk: &dyn Disk, path: &Path) -> Result<Box<dyn DiskLock>, OpenError> {
 }
 
 /// Locks one more directory of those that are locked already.
-fn lock_with(disk: &dyn Disk, path: &Path, locks: &mut Vec<Box<dyn DiskLock>>) -> Result<(), OpenError> {
+pub(super) fn lock_with(
+    disk: &dyn Disk,
+    path: &Path,
+    locks: &mut Vec<Box<dyn DiskLock>>,
+) -> Result<(), OpenError> {
     match lock(disk, path) {
         Ok(lock) => locks.push(lock),
         Err(OpenError::InUse(path)) if !locks.is_empty() => {
@@ -285,6 +289,17 @@ fn log_files(names: &[String]) -> Vec<String> {
 /// Whether a file of this name says that its directory is one of a log.
 pub(super) fn belongs_to_log(name: &str) -> bool {
     name == IDENTITY_FILE || name == REPAIR_FILE || file_number(name).is_some()
+}
+
+/// Whether a file of this name says that a log was being switched on.
+pub(super) fn is_pending_mark(name: &str) -> bool {
+    name == PENDING_FILE
+}
+
+/// Whether a name is one that a file of a log has until it is complete. Whatever else ends like that is
+/// somebody else's.
+fn is_unfinished(name: &str) -> bool {
+    name.strip_suffix(UNFINISHED).is_some_and(|whole| belongs_to_log(whole) || whole == PENDING_FILE)
 }
 
 fn no_identity(path: &Path) -> Damage {

@@ -6,7 +6,6 @@
 //! what has become durable when nothing more comes, and takes up the work again after a failure (`rescue`).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::closed::ClosedFile;
@@ -16,6 +15,7 @@ use super::format::BLOCK_CLAIM;
 use super::options::SyncMode;
 use super::pipeline::{Active, Leaving, Pipeline, State, Taken};
 use super::rescue::Rescue;
+use super::threads::Ordering;
 use crate::io::DiskError;
 use crate::record::Lsn;
 
@@ -174,7 +174,7 @@ impl Pipeline {
             let cut = handle.set_len(length).inspect_err(|error| self.note_error(file.lane(), error));
             match cut.and_then(|()| self.sync_file(&file, file.handles.len() - 1)) {
                 Ok(()) => {
-                    self.durable.settle(&sequences);
+                    self.settle(&sequences);
                     // First there, then here no more: a compaction that looks meanwhile sees it.
                     let closed = ClosedFile::new(handle.path(), &file.header, length, contents);
                     self.note_closed(closed.of_log_opened_in(self.opened_in));

@@ -3,6 +3,7 @@
 mod ahead;
 mod appender;
 mod block;
+mod blocks;
 mod closed;
 #[cfg(test)]
 mod closing_tests;
@@ -10,8 +11,11 @@ mod compaction;
 #[cfg(test)]
 mod compaction_tests;
 mod condensed;
+mod covered;
 #[cfg(test)]
 mod crash_tests;
+#[cfg(test)]
+mod directory_tests;
 mod durable;
 mod error;
 mod file;
@@ -21,6 +25,10 @@ mod group;
 mod handle;
 mod identity;
 mod keeper;
+#[cfg(test)]
+mod limit_tests;
+#[cfg(all(test, shuttle))]
+mod model;
 mod options;
 mod pin;
 mod pipeline;
@@ -29,12 +37,18 @@ mod reader;
 mod record_tests;
 mod records;
 mod rescue;
+#[cfg(test)]
+mod rescue_tests;
+mod retired;
+mod scrub;
+mod sizes;
 mod source;
 mod status;
 mod stream;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod truncation;
 mod validity;
 #[cfg(test)]
@@ -57,6 +71,8 @@ pub use options::{LogOptions, SyncMode};
 pub(crate) use pin::{Pinned, PinnedFile};
 pub use reader::{OpenProgress, Reader, Recovered};
 pub use records::{Record, Records};
+pub use scrub::FoundDamage;
+pub use sizes::Sizes;
 pub use status::{DirectoryStatus, LogStatus};
 pub use survey::{FileSurvey, Lost, Survey};
 pub use validity::{Look, Validity};

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::sizes::Sizes;
 use crate::io::{Clock, SystemClock};
 use crate::record::Lsn;
 
@@ -47,6 +48,8 @@ pub struct LogOptions {
     pub base: Lsn,
     /// What time it is, for the status.
     pub clock: Arc<dyn Clock>,
+    /// How much is kept, read and written at a time.
+    pub sizes: Sizes,
 }
 
 impl LogOptions {
@@ -60,6 +63,7 @@ impl LogOptions {
             backlog_bytes_limit: 64 << 20,
             base: Lsn::ZERO,
             clock: Arc::new(SystemClock::new()),
+            sizes: Sizes::default(),
         }
     }
 }

@@ -17,10 +17,12 @@
 use std::path::Path;
 
 use super::appender::Appender;
+use super::blocks::{Blocks, not_understood};
 use super::closed::{ClosedFile, Contents};
-use super::compaction::{Blocks, CompactionError, not_understood};
+use super::compaction::CompactionError;
 use super::condensed::Table;
 use super::durable::Pending;
+use super::durable::Standing;
 use super::error::{Damage, LogError, OpenError};
 use super::file::FileHeader;
 use super::format::{BLOCK_END, FILE_HEADER_BYTES};
@@ -63,7 +65,7 @@ impl Appender {
             State::Unlogged | State::Closing | State::Closed => return Err(LogError::Closed),
         }
         let closed = pipeline.closed.lock().clone();
-        let (sequence, last, pending) = pipeline.durable.standing();
+        let Standing { sequence, lsn: last, pending } = pipeline.durable.standing();
         let end = |header: &FileHeader, bytes: u64| first_pending(&pending, header).unwrap_or(bytes);
         let mut files = Vec::new();
         for file in closed {

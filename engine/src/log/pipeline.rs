@@ -11,31 +11,34 @@
 //! `voids`, which only a compaction locks, before `active`; `active` before the ledger of [`Durable`] and
 //! before `closed`.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
-
-use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::block::padded_length;
 use super::closed::{ClosedFile, Contents};
-use super::durable::{Durable, Pending, Progress, Waker};
+use super::durable::{Durable, Pending, Progress, Released, Standing, Waker};
 use super::error::LogError;
 use super::file::{Era, FileTemplate, LogFile};
 use super::format::{BLOCK_ALIGN_BYTES, BLOCK_CLAIM, BLOCK_HEADER_BYTES, FILE_HEADER_BYTES};
 use super::options::{LogOptions, SyncMode};
+use super::sizes::Sizes;
 use super::status::Counters;
+use super::threads::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use super::voids::Voids;
 use crate::io::{Clock, Closer, Disk, DiskError};
+use crate::lock::{Condvar, Mutex, RwLock, rank};
 use crate::record::{Lsn, UnixMs};
 
 /// Bytes in the active buffer that are written without waiting for more, when nobody waits for the disk.
 pub(super) const BATCH_BYTES: usize = 256 << 10;
 /// Blocks of `Always` begin at sectors, so that no write touches a sector that holds durable bytes.
 pub(super) const SECTOR_BYTES: usize = 512;
-/// Buffers that are kept for use again, and the capacity above which they are not.
-const SPARES_MAX: usize = 8;
+/// Buffers that are kept for use again, how large all of them may be, and the capacity above which one is not
+/// kept.
+const SPARES_MAX: usize = 256;
+const SPARES_BYTES_MAX: usize = 32 << 20;
 const SPARE_BYTES_MAX: usize = 4 << 20;
 
 /// The state that appenders, flights and the keeper share.
@@ -43,7 +46,7 @@ pub(super) struct Pipeline {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) durable: Durable,
-    pub(super) active: Mutex<Active>,
+    pub(super) active: Mutex<Active, rank::Appender>,
     /// A flight may have something to do.
     pub(super) work: Condvar,
     /// The collecting flight need not wait for more.
@@ -56,6 +59,7 @@ pub(super) struct Pipeline {
     /// Somebody wants what is there to be synced within a second, whatever the mode.
     pub(super) wants_sync: AtomicBool,
     pub(super) template: FileTemplate,
+    pub(super) sizes: Sizes,
     backlog_bytes_limit: usize,
     bytes_accepted: AtomicU64,
     bytes_written: AtomicU64,
@@ -70,8 +74,11 @@ pub(super) struct Pipeline {
     pub(super) last_error: Mutex<Option<(UnixMs, String)>>,
     /// The files that are written to no more, by directory and number.
     pub(super) closed: Mutex<Vec<ClosedFile>>,
+    /// Where compactions met bytes that the disk did not give: the ids of files that are written to no more,
+    /// and offsets in them.
+    pub(super) unread: Mutex<BTreeSet<(u64, u64)>>,
     /// What the files say of blocks of which nothing is left. Locked for as long as a compaction takes.
-    pub(super) voids: Mutex<Voids>,
+    pub(super) voids: Mutex<Voids, rank::GoneBlocks>,
     /// The log begins behind this record.
     pub(super) base: Lsn,
     /// Closes the files that compacted ones have replaced.
@@ -112,6 +119,11 @@ pub(super) struct Active {
     pub(super) epoch_first: Lsn,
     pub(super) era: Era,
     spares: Vec<Vec<u8>>,
+    /// Their capacity.
+    spares_bytes: usize,
+    /// Where a rescue began whose file may have got its name, although the attempt failed: all that follow
+    /// begin there too.
+    pub(super) rescued_from: Option<Standing>,
 }
 
 /// A directory and where in it the next block goes.
@@ -189,6 +201,7 @@ impl Pipeline {
             demanded: AtomicU64::new(0),
             wants_sync: AtomicBool::new(false),
             template,
+            sizes: options.sizes,
             backlog_bytes_limit: options.backlog_bytes_limit,
             bytes_accepted: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
@@ -198,6 +211,7 @@ impl Pipeline {
             failures: AtomicU64::new(0),
             last_error: Mutex::default(),
             closed: Mutex::default(),
+            unread: Mutex::default(),
             voids: Mutex::default(),
             base: options.base,
             closer: Closer::default(),
@@ -325,6 +339,7 @@ impl Pipeline {
         let align = self.align();
         let (file, offset, length) = active.place(lane, align)?;
         let spare = active.spares.pop().unwrap_or_else(|| vec![0; BLOCK_HEADER_BYTES]);
+        active.spares_bytes = active.spares_bytes.saturating_sub(spare.capacity());
         let bytes = std::mem::replace(&mut active.buffer, spare);
         if !active.leaving.is_empty() {
             self.chores.notify_all();
@@ -347,6 +362,7 @@ impl Pipeline {
             offset,
             length,
             progress,
+            bytes: None,
             taken_at,
         });
         Some(Taken { bytes, file, offset, sequence, first, count, durable, length, flags })
@@ -384,14 +400,48 @@ impl Pipeline {
         self.durable.wake();
     }
 
-    /// Gives a buffer back.
-    pub(super) fn give_back(&self, mut bytes: Vec<u8>) {
-        if bytes.capacity() <= SPARE_BYTES_MAX {
+    /// Notes that the operating system has a block, and keeps its bytes until the device has it.
+    pub(super) fn keep_until_settled(&self, sequence: u64, first: Lsn, bytes: Vec<u8>) {
+        if self.syncs_at_once(first) {
+            // They are few: a flight stays with its block until it is durable.
+            let (released, _) = self.durable.note(sequence, Progress::Written, bytes, usize::MAX);
+            return self.give_back(released);
+        }
+        let length = bytes.len();
+        // Many small blocks may wait for long, each in a buffer that was large once.
+        let (kept, spare) = if bytes.capacity() > 2 * length {
+            (bytes.as_slice().to_vec(), Some(Arc::new(bytes)))
+        } else {
+            (bytes, None)
+        };
+        let (mut released, _) = self.durable.note(sequence, Progress::Written, kept, self.sizes.kept_bytes);
+        released.extend(spare);
+        self.give_back(released);
+    }
+
+    /// Notes that these blocks are durable.
+    pub(super) fn settle(&self, sequences: &[u64]) {
+        let released = self.durable.settle(sequences, self.sizes.kept_bytes);
+        self.give_back(released);
+    }
+
+    /// Gives buffers back.
+    fn give_back(&self, released: Released) {
+        // Whoever rescues a block still has it.
+        let buffers = released.into_iter().filter_map(|bytes| Arc::try_unwrap(bytes).ok());
+        let mut buffers: Vec<_> = buffers.filter(|bytes| bytes.capacity() <= SPARE_BYTES_MAX).collect();
+        if buffers.is_empty() {
+            return;
+        }
+        // What there is no room for is freed when it is unlocked.
+        let mut active = self.active.lock();
+        while active.spares.len() < SPARES_MAX
+            && let Some(mut bytes) =
+                buffers.pop_if(|bytes| active.spares_bytes + bytes.capacity() <= SPARES_BYTES_MAX)
+        {
             bytes.resize(BLOCK_HEADER_BYTES, 0);
-            let mut active = self.active.lock();
-            if active.spares.len() < SPARES_MAX {
-                active.spares.push(bytes);
-            }
+            active.spares_bytes += bytes.capacity();
+            active.spares.push(bytes);
         }
     }
 }
@@ -419,6 +469,8 @@ impl Active {
             epoch_first: next,
             era: Era::default(),
             spares: Vec::new(),
+            spares_bytes: 0,
+            rescued_from: None,
         }
     }
 

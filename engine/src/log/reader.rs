@@ -10,7 +10,10 @@
 //! - D is the highest sequence that anything whole says was durable: a block's `durable`, an epoch's `opened
 //!   after`.
 //! - Files of an era before the newest are no part of the log: see [`Era`].
-//! - Up to D nothing may be missing. What lies beyond, and after the first that is missing, was never
+//! - A whole block behind a higher one of its file is a copy that a device has put in place of another, or
+//!   stands behind such a copy. It is set aside; what that other block had is missing.
+//! - Up to D nothing may be missing, but for blocks whose records are all in the checkpoint that a start
+//!   builds on: see `covered`. What lies beyond D, and after the first that is missing, was never
 //!   acknowledged under `Always`.
 //! - What is kept beyond D may be in the operating system's memory alone. It is written again, the same bytes
 //!   to the same place, and synced before the next epoch claims it: a sync alone would not do, because an
@@ -26,16 +29,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::block::Block;
 use super::closed::ClosedFile;
 use super::condensed::Told;
+use super::covered::put_headless_away;
 use super::error::{Damage, OpenError};
 use super::file::{Compaction, Era, FileHeader, LSN_END, NUMBERS_END};
 use super::format::BLOCK_CLOSED;
 use super::identity::{Directories, remove_pending};
 use super::options::LogOptions;
+use super::sizes::Sizes;
 use super::source::{Head, Source};
 use super::stream::{Fault, Found, StreamFile, read_ahead};
 use super::voids::{Void, Voids};
 use crate::io::{Disk, DiskLock, DiskResult};
 use crate::record::Lsn;
+
+/// A log is gone on with only if its newest record is before this one. None that was written by appending
+/// reaches it: behind [`Lsn::LIMIT`] nothing is numbered but where a log begins that is switched on.
+const LSNS_GONE_ON_FROM: Lsn = Lsn(LSN_END - (1 << 33));
 
 /// A log that is being opened: its blocks in order.
 pub struct Reader {
@@ -49,6 +58,8 @@ pub struct Reader {
     pub(super) examines: bool,
     /// No block from this one on is kept, for this reason.
     pub(super) stop: Option<(u64, Damage)>,
+    /// A checkpoint that the start builds on has all up to here; 0 for none.
+    pub(super) covered: Lsn,
 }
 
 /// How much of a log has been read. Cheap to clone; for another thread to look at.
@@ -83,6 +94,8 @@ pub struct Recovered {
     pub created: bool,
     /// All up to this record is in a checkpoint that the log goes on from; 0 if it needs none.
     pub base: Lsn,
+    /// Damage that was passed over: the checkpoint has all records that were there.
+    pub covered: Vec<Damage>,
 }
 
 /// A block that was kept and that nothing says is durable.
@@ -99,8 +112,8 @@ struct Unsure {
 #[derive(Default)]
 pub(super) struct Merged {
     /// The last block kept.
-    sequence: u64,
-    last: Lsn,
+    pub(super) sequence: u64,
+    pub(super) last: Lsn,
     /// Bytes of the blocks kept.
     bytes: u64,
     /// D so far.
@@ -111,7 +124,7 @@ pub(super) struct Merged {
     begins: Lsn,
     checkpoint_wanted: Lsn,
     /// The blocks of which nothing is left.
-    voids: Voids,
+    pub(super) voids: Voids,
     /// Kept blocks above D.
     unsure: VecDeque<Unsure>,
     ended: bool,
@@ -172,10 +185,17 @@ impl Reader {
                 file.sequence_limit = sequence_limit(&headers, file.header.epoch);
                 bytes_total += file.bytes;
             }
-            source.incoming = Some(read_ahead(disk.clone(), source.files.clone(), bytes_read.clone()));
+            let (files, read) = (source.files.clone(), bytes_read.clone());
+            source.incoming = Some(read_ahead(disk.clone(), files, read, options.sizes));
         }
         let progress = OpenProgress { bytes_read, bytes_total };
-        Ok(Reader { disk, options, directories, sources, progress, state, examines, stop: None })
+        let (stop, covered) = (None, Lsn::ZERO);
+        Ok(Reader { disk, options, directories, sources, progress, state, examines, stop, covered })
+    }
+
+    /// How much is read at a time.
+    pub(crate) fn sizes(&self) -> Sizes {
+        self.options.sizes
     }
 
     /// Which log it is.
@@ -239,11 +259,14 @@ impl Reader {
                 break;
             }
             let mut head = None;
-            for (index, source) in self.sources.iter_mut().enumerate() {
-                if let Some(found) = source.head()?.filter(|found| found.from() <= wanted) {
-                    head = Some((index, self.state.follows(&found, &self.directories.paths[index])));
+            for index in 0..self.sources.len() {
+                if let Some(outcome) = self.look_at(index)? {
+                    head = Some((index, outcome));
                     break;
                 }
+            }
+            if head.is_none() && self.pass_covered()? {
+                continue;
             }
             let damage = match head {
                 Some((index, Ok(()))) => match self.keep(index) {
@@ -251,9 +274,24 @@ impl Reader {
                     _ => continue,
                 },
                 Some((_, Err(damage))) => Some(damage),
-                None => None,
+                // Whatever it was put in place of is missing.
+                None => self.sources.iter().find_map(|source| source.misplaced.first()).map(Fault::to_damage),
             };
             self.end(damage)?;
+        }
+        Ok(None)
+    }
+
+    /// Whether what comes next in a directory is what follows; `None` if it is to come later. What a device
+    /// has put there is damage of its place, and set aside.
+    fn look_at(&mut self, index: usize) -> Result<Option<Result<(), Damage>>, OpenError> {
+        let source = &mut self.sources[index];
+        let wanted = self.state.sequence + 1;
+        while let Some(found) = source.head()?.filter(|found| found.from() <= wanted) {
+            let outcome = self.state.follows(&found, &self.directories.paths[index]);
+            if outcome.is_ok() || !source.set_aside_misplaced() {
+                return Ok(Some(outcome));
+            }
         }
         Ok(None)
     }
@@ -266,6 +304,7 @@ impl Reader {
 
     /// Keeps what is next in a source; `None` if that is no block.
     fn keep(&mut self, index: usize) -> Option<Block> {
+        self.pass_unread(index);
         let state = &mut self.state;
         let source = &mut self.sources[index];
         if let Some((told, teller)) = source.told()
@@ -279,6 +318,8 @@ impl Reader {
         }
         let (file, mut block) = source.take()?;
         let header = block.header;
+        let misplaced = source.rise_to(file, header.sequence);
+        state.recovered.covered.extend(misplaced.iter().map(Fault::to_damage));
         state.bytes += header.length;
         block.behind = self.progress.bytes_total.saturating_sub(state.bytes);
         if !block.is_void {
@@ -313,7 +354,8 @@ impl Reader {
         let mut bytes_cut = 0;
         for source in &mut self.sources {
             source.head()?;
-            for fault in std::mem::take(&mut source.faults) {
+            let misplaced = std::mem::take(&mut source.misplaced);
+            for fault in misplaced.into_iter().chain(std::mem::take(&mut source.faults)) {
                 bytes_cut += fault.bytes;
                 spoilt.get_or_insert_with(|| fault.clone());
                 source.lose(&Found::Fault(fault));
@@ -332,8 +374,12 @@ impl Reader {
                         spoilt.get_or_insert(fault);
                     }
                     Found::Void { .. } => {}
+                    Found::Unread(unread) => source.unread.push(unread),
                 }
             }
+        }
+        if let Some(error) = self.unread_that_counts() {
+            return Err(error.with_remedy(&self.options.directories));
         }
         let cut = spoilt.as_ref().map(|fault| (fault.path.to_path_buf(), fault.offset)).or(beyond);
         let damage = damage.or_else(|| self.missing(spoilt, cut.clone()));
@@ -374,7 +420,7 @@ impl Reader {
     pub(super) fn refuse_forged_numbers(&self) -> Result<(), OpenError> {
         let numbers = self.sources.iter().filter_map(|source| source.files.last());
         let numbers = numbers.map(|file| file.header.number).chain([self.state.sequence, self.state.epoch]);
-        if numbers.max() >= Some(NUMBERS_END / 2) || self.state.last.0 >= LSN_END / 2 {
+        if numbers.max() >= Some(NUMBERS_END / 2) || self.state.last >= LSNS_GONE_ON_FROM {
             let what = "its files have numbers that no log reaches".to_string();
             return Err(Damage::new(self.sources[0].directory.clone(), 0, what).into());
         }
@@ -385,6 +431,7 @@ impl Reader {
     pub(super) fn finish(mut self) -> Result<Finished, OpenError> {
         while self.next_block()?.is_some() {}
         self.refuse_forged_numbers()?;
+        put_headless_away(&*self.disk, &self.sources)?;
         for &Unsure { source, file, offset, length, .. } in &self.state.unsure {
             write_again(&self.sources[source].files[file], offset, length)?;
         }
@@ -399,7 +446,7 @@ impl Reader {
                 let kept = tally.kept_bytes;
                 if tally.is_gone {
                     // A repair has put it away.
-                } else if tally.is_empty() {
+                } else if tally.is_empty() && !file.header.needs_checkpoint() {
                     self.disk.remove(&file.path)?;
                     removed = true;
                 } else {

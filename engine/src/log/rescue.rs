@@ -10,15 +10,21 @@
 //! ```
 //!
 //! Its name is the moment of truth: before, 42-44 are where they were; after, the header voids them there and
-//! has them here. They keep their sequences, so nothing else changes. Blocks that the operating system had
-//! already are read back and checked; if they are not whole, the log stays failed, because going on would
-//! leave a hole.
+//! has them here. They keep their sequences, so nothing else changes. A flight that is still syncing may make
+//! 42 durable meanwhile; so one look says what is durable and what is moved. An attempt that fails when the
+//! new name may be on the disk has decided where the new epoch begins: all that follow begin there too, with
+//! the same blocks, whatever has become durable since. Their files may all be there after a crash; they
+//! agree.
+//!
+//! The bytes of the blocks are in memory as a rule. Where they were too many to be kept, those that the
+//! operating system had already are read back and checked; if they are not whole, the log stays failed,
+//! because going on would leave a hole.
 
 use std::sync::Arc;
 
 use super::block::{BlockHeader, reseal};
 use super::closed::{ClosedFile, Contents};
-use super::durable::{Pending, Progress};
+use super::durable::{Pending, Standing};
 use super::file::{FileHeader, LogFile};
 use super::format::FILE_HEADER_BYTES;
 use super::keeper::preparation;
@@ -50,12 +56,12 @@ impl Pipeline {
         if self.durable.writing() > 0 {
             return Rescue::NotYet;
         }
-        let pending = self.durable.pending();
-        let opened_after = self.durable.sequence();
+        let begun = self.active.lock().rescued_from.clone();
+        let from = begun.unwrap_or_else(|| self.durable.standing());
         for lane in 0..lanes {
-            match self.move_to(lane, opened_after, &pending) {
+            match self.move_to(lane, &from) {
                 Ok((file, offset)) => {
-                    self.begin_epoch(lane, file, offset, opened_after, &pending);
+                    self.begin_epoch(lane, file, offset, &from);
                     return Rescue::Done;
                 }
                 Err(error) => {
@@ -69,17 +75,16 @@ impl Pipeline {
 
     /// Writes the pending blocks to a new file of a directory, completely and durably; returns it and its
     /// length.
-    fn move_to(&self, lane: usize, opened_after: u64, pending: &[Pending]) -> DiskResult<(LogFile, u64)> {
+    fn move_to(&self, lane: usize, from: &Standing) -> DiskResult<(LogFile, u64)> {
         let file_id = self.disk.random();
         let (header, directory) = {
             let mut active = self.active.lock();
             // Each attempt has an epoch of its own: the file of one that failed late may be there after all.
             active.epoch_tried += 1;
-            let (epoch, first) = (active.epoch_tried, self.durable.lsn().after(1));
             let header = FileHeader {
-                epoch,
-                opened_after,
-                first,
+                epoch: active.epoch_tried,
+                opened_after: from.sequence,
+                first: from.lsn.after(1),
                 ..active.next_header(lane, self.template.log_id, file_id)
             };
             (header, active.lanes[lane].directory.clone())
@@ -87,12 +92,14 @@ impl Pipeline {
         let mut offset = FILE_HEADER_BYTES as u64;
         let preparation = preparation(self.mode());
         let fill = |file: &dyn DiskFile| {
-            for block in pending {
+            for block in &from.pending {
                 let mut bytes = block_bytes(block)?;
-                reseal(&mut bytes, header.file_id, opened_after);
+                reseal(&mut bytes, header.file_id, from.sequence);
                 file.write_all_at(&bytes, offset)?;
                 offset += bytes.len() as u64;
             }
+            // From here on the file may get its name, whatever the call that gives it says.
+            self.active.lock().rescued_from.get_or_insert_with(|| from.clone());
             Ok(())
         };
         let file = LogFile::create(&*self.disk, &directory, header, self.template, preparation, fill)?;
@@ -100,9 +107,11 @@ impl Pipeline {
     }
 
     /// Goes on in the new file; the other directories get theirs from the preparer.
-    fn begin_epoch(&self, lane: usize, file: LogFile, offset: u64, opened_after: u64, pending: &[Pending]) {
+    fn begin_epoch(&self, lane: usize, file: LogFile, offset: u64, from: &Standing) {
+        let (opened_after, pending) = (from.sequence, &from.pending);
         let mut old = Vec::new();
         let mut active = self.active.lock();
+        active.rescued_from = None;
         self.counters[lane].note_block(offset);
         active.epoch = file.header.epoch;
         active.opened_after = opened_after;
@@ -136,7 +145,7 @@ impl Pipeline {
         }
         drop(active);
         let sequences: Vec<u64> = pending.iter().map(|block| block.sequence).collect();
-        self.durable.settle(&sequences);
+        self.settle(&sequences);
         let mut active = self.active.lock();
         if matches!(active.state, State::Failed(..)) {
             active.state = State::Running;
@@ -154,7 +163,7 @@ impl Pipeline {
 
 /// The bytes of a block that was written, or was meant to be.
 fn block_bytes(block: &Pending) -> DiskResult<Vec<u8>> {
-    if let Progress::Failed(bytes) = &block.progress {
+    if let Some(bytes) = &block.bytes {
         return Ok(bytes.to_vec());
     }
     let file = block.file.keeper_handle();

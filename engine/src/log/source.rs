@@ -15,10 +15,11 @@ use super::error::{Damage, OpenError};
 use super::file::{Era, FileHeader, file_name, file_number};
 use super::format::FILE_HEADER_BYTES;
 use super::identity::Directories;
-use super::stream::{Fault, Found, Message, StreamFile};
+use super::stream::{Fault, Found, Message, StreamFile, Unread};
 use super::survey::Lost;
 use super::voids::{Teller, Void};
 use crate::io::Disk;
+use crate::record::Lsn;
 
 /// One directory's blocks on their way.
 pub(super) struct Source {
@@ -41,6 +42,18 @@ pub(super) struct Source {
     pub(super) teller: Option<usize>,
     /// The spoilt stretches since the last kept block.
     pub(super) faults: Vec<Fault>,
+    /// Whole blocks behind higher ones of their file, since a block was kept that is higher still: see
+    /// [`Source::set_aside_misplaced`].
+    pub(super) misplaced: Vec<Fault>,
+    /// The file and the number of the highest block that was kept.
+    highest: (usize, u64),
+    /// What could not be read since the last kept block.
+    pub(super) unread: Vec<Unread>,
+    /// Files whose header cannot be read, with their numbers, the newest first, as far as none behind them
+    /// has been come to. An examination has none.
+    pub(super) headless: Vec<(u64, Unread)>,
+    /// The names of those that were passed over.
+    pub(super) passed: Vec<String>,
 }
 
 /// What comes next of a directory.
@@ -55,6 +68,14 @@ impl Head<'_> {
         match self {
             Head::Block(block) => block.own.from,
             Head::Void(told) => told.blocks.from,
+        }
+    }
+
+    /// The first of their records, if it is known.
+    pub(super) fn first(&self) -> Option<Lsn> {
+        match self {
+            Head::Block(block) => Some(block.first()),
+            Head::Void(told) => told.first,
         }
     }
 
@@ -124,7 +145,7 @@ impl Source {
         examines: bool,
     ) -> Result<Source, OpenError> {
         let directory = directories.paths[index].clone();
-        let (mut files, mut unreadable) = (Vec::new(), Vec::new());
+        let (mut files, mut unreadable, mut headless) = (Vec::new(), Vec::new(), Vec::new());
         let mut superseded = Vec::new();
         // From the newest on: the header of a compacted file says which numbers before its own it stands for.
         let mut compacted: Option<RangeInclusive<u64>> = None;
@@ -157,6 +178,11 @@ impl Source {
                 Err(OpenError::Damaged(damage)) if examines => {
                     unreadable.push(Unreadable { name: name.clone(), bytes, damage });
                 }
+                Err(error @ (OpenError::Damaged(_) | OpenError::Disk(_))) if !examines => {
+                    // What is behind it decides whether it matters.
+                    let number = file_number(name).unwrap_or(u64::MAX);
+                    headless.push((number, Unread { path: Arc::new(path), offset: 0, error }));
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -175,6 +201,11 @@ impl Source {
             untold: Vec::new(),
             teller: None,
             faults: Vec::new(),
+            misplaced: Vec::new(),
+            highest: (0, 0),
+            unread: Vec::new(),
+            headless,
+            passed: Vec::new(),
         })
     }
 
@@ -195,11 +226,11 @@ impl Source {
         loop {
             match self.found.front() {
                 Some(Found::Block { .. } | Found::Void { .. }) => break,
-                Some(Found::Fault(_)) => {
-                    if let Some(Found::Fault(fault)) = self.found.pop_front() {
-                        self.faults.push(fault);
-                    }
-                }
+                Some(Found::Fault(_) | Found::Unread(_)) => match self.found.pop_front() {
+                    Some(Found::Fault(fault)) => self.faults.push(fault),
+                    Some(Found::Unread(unread)) => self.unread.push(unread),
+                    _ => {}
+                },
                 None => {
                     if !self.receive()? {
                         return Ok(None);
@@ -214,12 +245,20 @@ impl Source {
         }
     }
 
+    /// The number of the file that has what [`Source::head`] showed.
+    pub(super) fn number_of_head(&self) -> Option<u64> {
+        match self.found.front()? {
+            Found::Block { file, .. } | Found::Void { file, .. } => Some(self.files[*file].header.number),
+            Found::Fault(_) | Found::Unread(_) => None,
+        }
+    }
+
     /// What [`Source::head`] showed, if nothing is left of those blocks, and its file.
     pub(super) fn told(&self) -> Option<(Told, Teller)> {
         let (file, head) = match self.found.front()? {
             Found::Block { file, block } => (*file, Head::Block(block)),
             Found::Void { file, told } => (*file, Head::Void(*told)),
-            Found::Fault(_) => return None,
+            Found::Fault(_) | Found::Unread(_) => return None,
         };
         let header = &self.files[file].header;
         head.told().map(|told| (told, (header.stream, header.number)))
@@ -237,6 +276,35 @@ impl Source {
         }
     }
 
+    /// Sets the block that comes next aside, with the voids that it tells, if a higher one of its file was
+    /// kept: a device has put a copy of that one or of this one in place of another. Says whether. Blocks of
+    /// other files are left alone: they may be of another history.
+    pub(super) fn set_aside_misplaced(&mut self) -> bool {
+        let block = self.found.iter().enumerate().find_map(|(at, found)| match found {
+            Found::Block { file, block } => Some((at, *file, block)),
+            _ => None,
+        });
+        let Some((at, file, block)) = block else { return false };
+        if file != self.highest.0 || block.header.sequence > self.highest.1 {
+            return false;
+        }
+        let what = "a block stands there once more, or too late";
+        let (path, offset, bytes) = (block.path.clone(), block.offset, block.header.length);
+        self.misplaced.push(Fault { path, offset, bytes, what });
+        self.found.drain(..=at);
+        true
+    }
+
+    /// Notes that a block was kept. If it is higher than all before, nothing before it is missing that was
+    /// not passed over: gives the blocks that were set aside since the last such one.
+    pub(super) fn rise_to(&mut self, file: usize, sequence: u64) -> Vec<Fault> {
+        if (file, sequence) <= self.highest {
+            return Vec::new();
+        }
+        self.highest = (file, sequence);
+        std::mem::take(&mut self.misplaced)
+    }
+
     /// Notes what is not kept.
     pub(super) fn lose(&mut self, found: &Found) {
         match found {
@@ -246,7 +314,7 @@ impl Source {
                 lost.records += u64::from(block.count());
                 lost.bytes += block.header.length;
             }
-            Found::Void { .. } => {}
+            Found::Void { .. } | Found::Unread(_) => {}
             Found::Fault(fault) => {
                 let file = self.files.iter().position(|file| file.path == fault.path);
                 let file = file.expect("a spoilt stretch is in a file that was read");
@@ -302,6 +370,11 @@ mod tests {
             untold: Vec::new(),
             teller: None,
             faults: Vec::new(),
+            misplaced: Vec::new(),
+            highest: (0, 0),
+            unread: Vec::new(),
+            headless: Vec::new(),
+            passed: Vec::new(),
         };
         assert!(source.head().is_err(), "this is not reached");
     }

@@ -47,6 +47,16 @@ pub struct LogStatus {
 }
 
 impl LogStatus {
+    /// How many records can still be numbered.
+    pub fn records_left(&self) -> u64 {
+        Lsn::LIMIT.0.saturating_sub(self.last.0)
+    }
+
+    /// Whether less than an eighth of all numbers is left: at a million records a second, for a year.
+    pub fn ends_soon(&self) -> bool {
+        self.records_left() < Lsn::LIMIT.0 / 8
+    }
+
     /// Records that are not durable.
     pub fn lag_records(&self) -> u64 {
         self.last.0.saturating_sub(self.durable.0)

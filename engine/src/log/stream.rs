@@ -1,6 +1,7 @@
 //! Reading one directory: a thread that checks what was read ahead, and after a spoilt stretch finds the next
 //! whole block.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +11,11 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use super::ahead::{Ahead, Chunk};
 use super::block::{Block, BlockFault, BlockHeader};
 use super::condensed::{Table, Told};
-use super::error::OpenError;
+use super::error::{Damage, OpenError};
 use super::file::FileHeader;
 use super::format::{BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES};
-use crate::io::{Disk, DiskFile};
+use super::sizes::Sizes;
+use crate::io::{Disk, DiskError, DiskFile};
 
 /// Messages that wait to be merged, at most. They hold buffers, which bound them better.
 const MESSAGES_AHEAD: usize = 8;
@@ -40,6 +42,29 @@ pub(super) enum Found {
     Void { file: usize, told: Told },
     /// Bytes that are none.
     Fault(Fault),
+    /// Bytes that the disk did not give.
+    Unread(Unread),
+}
+
+/// A place from which on a file could not be read, or not all of it.
+#[derive(Debug)]
+pub(super) struct Unread {
+    pub(super) path: Arc<PathBuf>,
+    pub(super) offset: u64,
+    pub(super) error: OpenError,
+}
+
+impl Found {
+    /// Where in its file it stands.
+    fn offset(&self) -> u64 {
+        match self {
+            Found::Block { block, .. } => block.offset,
+            Found::Fault(fault) => fault.offset,
+            Found::Unread(unread) => unread.offset,
+            // It is told by the block behind it.
+            Found::Void { .. } => 0,
+        }
+    }
 }
 
 /// A stretch of a file that holds no whole block, and not zeros alone.
@@ -52,6 +77,12 @@ pub(super) struct Fault {
     pub(super) what: &'static str,
 }
 
+impl Fault {
+    pub(super) fn to_damage(&self) -> Damage {
+        Damage::new(self.path.to_path_buf(), self.offset, self.what.to_string())
+    }
+}
+
 /// What a part of a directory's files holds; `None` behind the last part, which the sender says so that its
 /// death is not taken for the end of the log.
 pub(super) type Message = Result<Option<Vec<Found>>, OpenError>;
@@ -61,9 +92,10 @@ pub(super) fn read_ahead(
     disk: Arc<dyn Disk>,
     files: Vec<StreamFile>,
     bytes_read: Arc<AtomicU64>,
+    sizes: Sizes,
 ) -> Receiver<Message> {
     let (sender, receiver) = bounded(MESSAGES_AHEAD);
-    let mut ahead = Ahead::start(disk, files.clone());
+    let mut ahead = Ahead::start(disk, files.clone(), sizes);
     std::thread::Builder::new()
         .name("tarn-log-check".to_string())
         .spawn(move || {
@@ -80,7 +112,7 @@ pub(super) fn read_ahead(
 
 /// Reads a file to its end; says whether anybody still listens.
 fn read_file(file: &StreamFile, ahead: &mut Ahead, bytes_read: &AtomicU64, sender: &Sender<Message>) -> bool {
-    let mut scan = Scan { file, offset: 0, fault: None, found: Vec::new() };
+    let mut scan = Scan { file, offset: 0, fault: None, found: Vec::new(), unread: VecDeque::new() };
     let outcome = scan.file(ahead, |bytes, found| {
         bytes_read.fetch_add(bytes, Ordering::Relaxed);
         found.is_empty() || sender.send(Ok(Some(found))).is_ok()
@@ -101,6 +133,8 @@ struct Scan<'a> {
     /// A stretch without blocks that goes on.
     fault: Option<Fault>,
     found: Vec<Found>,
+    /// What could not be read, and has not been delivered.
+    unread: VecDeque<(u64, DiskError)>,
 }
 
 impl Scan<'_> {
@@ -115,10 +149,13 @@ impl Scan<'_> {
         let mut at = FILE_HEADER_BYTES.min(chunk.len());
         loop {
             let wanted = self.chunk(&chunk, &mut at, ahead.file_ended())?;
+            self.unread.extend(ahead.take_unread());
             if ahead.file_ended() && at == chunk.len() {
                 self.end_fault();
+                self.place_unread(u64::MAX);
                 return Ok(deliver(at as u64, std::mem::take(&mut self.found)));
             }
+            self.place_unread(self.offset + at as u64);
             if !deliver(at as u64, std::mem::take(&mut self.found)) {
                 return Ok(false);
             }
@@ -203,6 +240,20 @@ impl Scan<'_> {
             self.note(self.offset + at as u64, last as u64 + 1, "no block begins where one should");
         }
         to
+    }
+
+    /// Puts what could not be read before `end` where it stands among what was found.
+    fn place_unread(&mut self, end: u64) {
+        while let Some((offset, error)) = self.unread.pop_front_if(|(offset, _)| *offset < end) {
+            // Voids stand with the block that tells them, which says where.
+            let behind = self
+                .found
+                .iter()
+                .rposition(|found| !matches!(found, Found::Void { .. }) && found.offset() <= offset);
+            let place = behind.map_or(0, |behind| behind + 1);
+            let (path, error) = (self.file.path.clone(), OpenError::from(error));
+            self.found.insert(place, Found::Unread(Unread { path, offset, error }));
+        }
     }
 
     fn note(&mut self, offset: u64, bytes: u64, what: &'static str) {

@@ -86,7 +86,7 @@ impl Log {
         let given = options.directories.clone();
         let directories = Directories::look(&*disk, &given, true)?;
         if directories.is_under_repair {
-            return Err(OpenError::UnderRepair { path: given[0].clone(), remedy: Remedy(given) });
+            return Err(OpenError::UnderRepair { path: given[0].clone(), remedy: Remedy::new(given) });
         }
         if let Some((_, damage)) = directories.lost_identities.first() {
             return Err(OpenError::from(damage.clone()).with_remedy(&given));

@@ -22,6 +22,7 @@ use super::error::OpenError;
 use super::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
 use super::identity::{IDENTITY_FILE, end_repair};
 use super::reader::Reader;
+use super::sizes::Sizes;
 use super::source::Source;
 use super::stream::StreamFile;
 use super::voids::Voids;
@@ -124,7 +125,7 @@ fn tell_voids(disk: &dyn Disk, source: &mut Source) -> DiskResult<()> {
     let replacement = create_over(disk, &unfinished)?;
     copy_bytes(&*file.file, &*replacement, tally.kept_bytes)?;
     let (known, number) = (Voids::default(), file.header.number);
-    let mut condenser = Condenser::new(&known, file.header.stream, number..=number, 0);
+    let mut condenser = Condenser::new(&known, file.header.stream, number..=number, 0, &Sizes::default());
     for void in source.untold.drain(..) {
         condenser.end_with(void);
         tally.contents.add(void.to, void.first, Lsn(void.next.0 - 1));
@@ -145,7 +146,7 @@ fn tell_voids(disk: &dyn Disk, source: &mut Source) -> DiskResult<()> {
 }
 
 /// The first of `damaged-1`, `damaged-2` … that is in none of the directories.
-fn free_name(disk: &dyn Disk, directories: &[PathBuf]) -> DiskResult<String> {
+pub(super) fn free_name(disk: &dyn Disk, directories: &[PathBuf]) -> DiskResult<String> {
     let mut number = 1;
     loop {
         let name = format!("damaged-{number}");
@@ -173,7 +174,6 @@ fn put_away(disk: &dyn Disk, source: &mut Source, name: &str, identity: bool) ->
     let directory = &source.directory;
     let folder = directory.join(name);
     disk.create_dir_all(&folder)?;
-    disk.sync_dir(directory)?;
     for (file, tally) in source.files.iter().zip(&mut source.tallies) {
         if tally.lost.bytes == 0 {
             continue;

@@ -21,9 +21,9 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::lock::{Mutex, RwLock};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
 use crate::record::{Lsn, Write};

@@ -3,15 +3,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 
 use super::block::{BlockHeader, seal};
-use super::compaction::Blocks;
+use super::blocks::Blocks;
 use super::condensed::Table;
 use super::format::{
     BLOCK_ALIGN_BYTES, BLOCK_CONDENSED, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES,
@@ -21,8 +22,11 @@ use super::handle::begin;
 use super::pipeline::Pipeline;
 use super::reader::Reader;
 use super::voids::Voids;
-use super::{Appender, ClosedFile, Group, Keeper, Log, LogError, LogOptions, SyncMode};
-use crate::io::{Disk, SimDisk, SimOptions};
+use super::{
+    Appender, ClosedFile, CompactionError, Group, Keeper, Log, LogError, LogOptions, OpenError, Sizes,
+    SyncMode,
+};
+use crate::io::{Disk, DiskError, DiskFile, DiskResult, SimDisk, SimOptions};
 use crate::record::{Change, Lsn, Write};
 
 const DIRECTORIES: usize = 4;
@@ -52,7 +56,8 @@ impl Keeper for Keep<'_> {
 
 fn options() -> LogOptions {
     let directories = (0..DIRECTORIES).map(|index| PathBuf::from(format!("/log{index}"))).collect();
-    LogOptions { mode: SyncMode::No, file_bytes: 60_000, ..LogOptions::new(directories) }
+    let sizes = Sizes::SMALL;
+    LogOptions { mode: SyncMode::No, file_bytes: 60_000, sizes, ..LogOptions::new(directories) }
 }
 
 /// Opens the log and reads it; the threads of the log are left out.
@@ -228,4 +233,169 @@ fn a_log_of_before_is_read_and_forgets_its_voids() {
         let bound = files * BYTES_A_FILE + 20 * BYTES_A_RECORD;
         assert!(bytes <= bound && older as u64 > bound, "seed {seed}: {bytes} bytes, {older} before");
     }
+}
+
+/// Reads a log of which something is damaged or cannot be read, on a checkpoint with all up to `cut`: its
+/// records behind that, and the newest.
+fn read_covered(disk: &SimDisk, cut: Lsn) -> Result<(Vec<Lsn>, Lsn), OpenError> {
+    let mut reader = Log::read(Arc::new(disk.clone()), options())?;
+    reader.cover(cut);
+    let mut lsns = Vec::new();
+    while let Some(block) = reader.next_block()? {
+        lsns.extend(block.records().map(|record| record.unwrap().lsn).filter(|lsn| *lsn > cut));
+    }
+    Ok((lsns, reader.last()))
+}
+
+#[test]
+fn what_cannot_be_read_among_voids_never_ends_the_log_early() {
+    let (mut passed, mut refused) = ([0, 0], [0, 0]);
+    for seed in 0..60 {
+        let is_older = seed % 2 == 0;
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let disk = SimDisk::new(seed, SimOptions::default());
+        let mut kept = Vec::new();
+        grow(&disk, &mut rng, 600, 80, &mut kept);
+        let (pipeline, _) = open(&disk);
+        if is_older {
+            let appender = Appender { pipeline: pipeline.clone() };
+            for file in appender.closed_files() {
+                *pipeline.voids.lock() = Voids::default();
+                appender.compact(&[file], Lsn::ZERO, Lsn::ZERO, &mut Keep(&kept)).unwrap();
+            }
+            let files = appender.closed_files();
+            pipeline.close().unwrap();
+            files.iter().for_each(|file| make_older(&disk, file));
+        } else {
+            round(&pipeline, &mut rng, &kept, true);
+            pipeline.close().unwrap();
+        }
+        // Behind them are blocks of which nothing was dropped.
+        let mut all = kept.clone();
+        grow(&disk, &mut rng, 40, 40, &mut all);
+        let (whole, last) = read_covered(&disk, Lsn::ZERO).unwrap();
+        let files: Vec<PathBuf> = disk.paths();
+        let logs = files.iter().filter(|path| path.extension().is_some_and(|name| name == "tarnlog"));
+        let logs: Vec<&PathBuf> = logs.collect();
+        for _ in 0..60 {
+            let path = logs[rng.random_range(0..logs.len())];
+            let length = disk.contents(path).unwrap().len() as u64;
+            let start = if rng.random_bool(0.1) { 0 } else { rng.random_range(0..length) };
+            let bad = start..start + rng.random_range(1..2_000);
+            disk.set_options(SimOptions {
+                bad_bytes: vec![(path.clone(), bad.clone())],
+                ..SimOptions::default()
+            });
+            // With a checkpoint that has nearly all there is something to go on with.
+            let cut =
+                Lsn(last.0
+                    - if rng.random() { rng.random_range(0..40) } else { rng.random_range(0..=last.0) });
+            let outcome = read_covered(&disk, cut);
+            disk.set_options(SimOptions::default());
+            match outcome {
+                Ok((lsns, found)) => {
+                    let what = format!("seed {seed}, {bad:?} of {}, cut {cut}", path.display());
+                    assert_eq!(found, last, "{what}: the log ends early");
+                    assert!(lsns.iter().eq(whole.iter().filter(|lsn| **lsn > cut)), "{what}");
+                    passed[usize::from(is_older)] += 1;
+                }
+                Err(_) => refused[usize::from(is_older)] += 1,
+            }
+        }
+    }
+    println!("newer, older: {passed:?} passed, {refused:?} refused");
+    assert!(passed.iter().chain(&refused).all(|count| *count > 20), "{passed:?} passed, {refused:?} refused");
+}
+
+/// Counts how often it is read, and gives nothing.
+#[derive(Debug)]
+struct Dying {
+    file: Arc<dyn DiskFile>,
+    reads: AtomicU64,
+}
+
+impl DiskFile for Dying {
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn len(&self) -> DiskResult<u64> {
+        self.file.len()
+    }
+
+    fn read_at(&self, _: &mut [u8], _: u64) -> DiskResult<usize> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        Err(DiskError::new("read", self.path(), std::io::Error::other("a test")))
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> DiskResult<usize> {
+        self.file.write_at(bytes, offset)
+    }
+
+    fn sync_data(&self) -> DiskResult<()> {
+        self.file.sync_data()
+    }
+
+    fn reserve(&self, bytes: u64) -> DiskResult<()> {
+        self.file.reserve(bytes)
+    }
+
+    fn set_len(&self, bytes: u64) -> DiskResult<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn is_shared(&self) -> DiskResult<bool> {
+        self.file.is_shared()
+    }
+}
+
+#[test]
+fn a_file_of_a_device_that_is_gone_is_not_tried_for_ever() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let mut rng = SmallRng::seed_from_u64(1);
+    grow(&disk, &mut rng, 3_000, 0, &mut Vec::new());
+    let (pipeline, _) = open(&disk);
+    let closed = (Appender { pipeline }).closed_files();
+    let file = closed.iter().max_by_key(|file| file.bytes()).unwrap();
+    assert!(file.bytes() > 100 * Sizes::SMALL.skipped_bytes as u64);
+    let dying = Dying { file: disk.open(file.path()).unwrap(), reads: AtomicU64::new(0) };
+    let mut blocks = Blocks::new(&dying, file).sized(&Sizes::SMALL);
+    let mut damages = 0;
+    while let Err(error) = blocks.next() {
+        let (_, up_to) = blocks.pass_any(error, Lsn(7));
+        assert_eq!(up_to, Lsn(7), "all of the file may have gone");
+        damages += 1;
+    }
+    let reads = dying.reads.load(Ordering::SeqCst);
+    assert!(damages == 1 && reads <= 17, "{damages} damages, {reads} reads");
+}
+
+#[test]
+fn a_block_that_a_device_has_put_elsewhere_is_damage() {
+    let mut found = 0;
+    for seed in 0..20 {
+        let disk = SimDisk::new(seed, SimOptions::default());
+        let mut rng = SmallRng::seed_from_u64(seed);
+        grow(&disk, &mut rng, 100, 0, &mut Vec::new());
+        let (pipeline, _) = open(&disk);
+        let log = Appender { pipeline };
+        let file = log.closed_files().into_iter().max_by_key(ClosedFile::bytes).unwrap();
+        let source = disk.open(file.path()).unwrap();
+        let mut places = Vec::new();
+        let mut blocks = Blocks::new(&*source, &file);
+        while let Some((header, _)) = blocks.next().unwrap() {
+            places.push((blocks.offset - header.length, header.length));
+        }
+        let (from, to) = (rng.random_range(0..places.len()), rng.random_range(0..places.len()));
+        if from == to || places[from].1 != places[to].1 {
+            continue;
+        }
+        let bytes = disk.contents(file.path()).unwrap();
+        let block = &bytes[places[from].0 as usize..][..places[from].1 as usize];
+        source.write_all_at(block, places[to].0).unwrap();
+        let outcome = log.compact(std::slice::from_ref(&file), Lsn::ZERO, Lsn::ZERO, &mut Keep(&[]));
+        assert!(matches!(outcome, Err(CompactionError::Uncovered { .. })), "seed {seed}: {outcome:?}");
+        found += 1;
+    }
+    assert!(found > 3, "{found} found");
 }

@@ -39,6 +39,8 @@ pub(super) type Teller = (u32, u64);
 pub(super) struct Voids {
     /// By their first block.
     runs: BTreeMap<u64, Run>,
+    /// No record up to here is needed, and some may not be there: see `covered`.
+    passed_to: Lsn,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +76,16 @@ impl Voids {
             self.runs.remove(&run.void.from);
         }
         self.runs.insert(whole.from, Run { void: whole, teller });
+    }
+
+    /// Notes that records up to here are not needed, and that some are not there.
+    pub(super) fn note_passed(&mut self, lsn: Lsn) {
+        self.passed_to = self.passed_to.max(lsn);
+    }
+
+    /// A checkpoint must have all records up to here, as some are not there; 0 if all are.
+    pub(super) fn passed_to(&self) -> Lsn {
+        self.passed_to
     }
 
     /// The run that has all of these blocks.

@@ -4,23 +4,24 @@
 //! A sorted set is collected from when it is large. Its members are put in when there are thrice as many as
 //! it has, or before anything else happens to the key, or its database, or when all replaying ends.
 
+use crate::log::Sizes;
 use crate::record::{Change, Lsn};
 use crate::table::{KeyHash, Retired, Segment, Table};
 use crate::value::zset;
 use hashbrown::HashTable;
 use std::sync::Arc;
 
-/// Members that are put in together, at least, where nothing else wants it.
-const MEMBERS_MIN: usize = if cfg!(test) { 8 } else { 1024 };
 /// So many times the members that a sorted set has are collected before they are put in.
 const TIMES: usize = 3;
-/// Bytes of what a replayer collects, at most, and what an empty collection counts for.
-const BYTES_MAX: usize = if cfg!(test) { 8 << 10 } else { 64 << 20 };
+/// What an empty collection counts for.
 const KEY_BYTES: usize = 128;
 
 /// The sorted sets of a replayer that are being collected.
-#[derive(Default)]
 pub(super) struct Collected {
+    /// Members that are put in together, at least, where nothing else wants it.
+    members_min: usize,
+    /// Bytes that are collected, at most.
+    bytes_max: usize,
     sets: HashTable<Set>,
     bytes: usize,
 }
@@ -52,6 +53,11 @@ impl Set {
 }
 
 impl Collected {
+    pub(super) fn new(sizes: &Sizes) -> Collected {
+        let (members_min, bytes_max) = (sizes.collected_members, sizes.collected_bytes);
+        Collected { members_min, bytes_max, sets: HashTable::new(), bytes: 0 }
+    }
+
     /// Is told of a change before it is made, in whose key's segment; `true` if that is all for now.
     pub(super) fn takes(
         &mut self,
@@ -103,10 +109,10 @@ impl Collected {
             if set.count >= set.wanted {
                 self.bytes -= set.members.len();
                 set.put_in(segment, retired);
-                set.wanted = wanted(segment.large_sorted_set(hash, key));
+                set.wanted = wanted(segment.large_sorted_set(hash, key), self.members_min);
             }
         } else if let Some(members) = segment.large_sorted_set(hash, key) {
-            let (members, wanted) = (Vec::new(), wanted(Some(members)));
+            let (members, wanted) = (Vec::new(), wanted(Some(members), self.members_min));
             let set = Set { db, key: key.into(), hash, members, count: 0, wanted, last: Lsn::ZERO };
             self.sets.insert_unique(hash.0, set, |set| set.hash.0);
             self.bytes += KEY_BYTES + key.len();
@@ -115,7 +121,7 @@ impl Collected {
 
     /// Whether what is collected takes too much memory.
     pub(super) fn is_full(&self) -> bool {
-        self.bytes > BYTES_MAX
+        self.bytes > self.bytes_max
     }
 
     /// Puts all in.
@@ -128,7 +134,7 @@ impl Collected {
     }
 }
 
-/// How many members are collected for a sorted set that has so many.
-fn wanted(members: Option<usize>) -> usize {
-    (TIMES * members.unwrap_or_default()).max(MEMBERS_MIN)
+/// How many members are collected for a sorted set that has so many, at least `min`.
+fn wanted(members: Option<usize>, min: usize) -> usize {
+    (TIMES * members.unwrap_or_default()).max(min)
 }

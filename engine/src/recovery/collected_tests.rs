@@ -7,6 +7,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::collected::Collected;
+use crate::log::Sizes;
 use crate::record::{Change, Kind, Lsn};
 use crate::table::{KeyHash, Retired, Table, Waiting};
 use crate::value::{ImageBuilder, ValueRef};
@@ -65,7 +66,7 @@ fn lsns(retired: &Retired) -> BTreeSet<Lsn> {
 fn outcome(seed: u64, collects: bool) -> Outcome {
     let (rng, dice) = (&mut SmallRng::seed_from_u64(seed), &mut SmallRng::seed_from_u64(seed));
     let tables = [Arc::new(Table::default())];
-    let (mut collected, mut retired) = (Collected::default(), Retired::default());
+    let (mut collected, mut retired) = (Collected::new(&Sizes::SMALL), Retired::default());
     let mut misfits = Vec::new();
     for lsn in (1..=CHANGES).map(Lsn) {
         let key = KEYS[rng.random_range(0..KEYS.len())];

@@ -1,6 +1,6 @@
 //! Where all replayers wait for each other.
 
-use parking_lot::{Condvar, Mutex};
+use crate::lock::{Condvar, Mutex};
 
 /// Where all replayers wait for each other. As a barrier, but whoever leaves, be it by a panic, is waited for
 /// no more.

@@ -24,7 +24,7 @@ use crate::log::{Log, LogOptions, OpenError, Reader, Recovered, Validity};
 use crate::record::Lsn;
 use crate::table::Table;
 pub use loose::Place;
-pub use replay::{Misfit, Replayed, replay};
+pub use replay::{Misfit, Replayed, Replayers, replay};
 use start::{base_of, is_continued, refuse_without_its_log};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -67,6 +67,20 @@ pub struct Opened {
 /// on top of the checkpoint, if there is one that it goes on from.
 pub fn open(
     disk: Arc<dyn Disk>,
+    options: LogOptions,
+    checkpoints: Option<&Checkpoints>,
+    databases: usize,
+    threads: usize,
+    progress: &Progress,
+) -> Result<Opened, OpenError> {
+    open_log(disk, options, checkpoints, databases, threads, progress).map_err(|error| match checkpoints {
+        Some(checkpoints) => error.with_checkpoints(checkpoints.directory()),
+        None => error,
+    })
+}
+
+fn open_log(
+    disk: Arc<dyn Disk>,
     mut options: LogOptions,
     checkpoints: Option<&Checkpoints>,
     databases: usize,
@@ -105,11 +119,14 @@ pub fn read(
     }
     let mut options = LogOptions::new(directories.clone());
     options.base = base_of(Some(checkpoints));
-    let mut reader = Log::read(disk, options)?;
-    let validity = Validity::new();
-    let (loaded, _) = load(&mut reader, Some(checkpoints), databases, threads, progress, &validity)
-        .map_err(|error| error.with_remedy(&directories))?;
-    Ok(loaded)
+    let read = || {
+        let mut reader = Log::read(disk, options)?;
+        let validity = Validity::new();
+        let (loaded, _) = load(&mut reader, Some(checkpoints), databases, threads, progress, &validity)
+            .map_err(|error| error.with_remedy(&directories))?;
+        Ok(loaded)
+    };
+    read().map_err(|error: OpenError| error.with_checkpoints(checkpoints.directory()))
 }
 
 /// Reads a log to its end, on top of the checkpoint if there is one that it goes on from.
@@ -125,7 +142,9 @@ fn load(
     let (tables, early) = (empty(databases), &progress.early);
     let loaded = match checkpoints {
         Some(checkpoints) if is_continued(reader, checkpoint.as_ref(), checkpoints)? => {
-            early.begin(&tables, checkpoint.map_or(Lsn::ZERO, |checkpoint| checkpoint.cut));
+            let cut = checkpoint.map_or(Lsn::ZERO, |checkpoint| checkpoint.cut);
+            reader.cover(cut);
+            early.begin(&tables, cut);
             load_checkpoint(checkpoints, tables.clone(), threads, progress)?
         }
         _ => {
@@ -135,6 +154,7 @@ fn load(
     };
     let Loaded { tables, cut, .. } = loaded.unwrap_or_else(|| nothing(tables));
     let (unfit, relied_on) = (reader.unfit(), reader.relied_on());
+    let replayers = Replayers { threads, sizes: reader.sizes() };
     let next = || {
         let block = reader.next_block()?;
         let read = reader.progress();
@@ -143,7 +163,7 @@ fn load(
         Ok(block.map(Arc::new))
     };
     let invalidate = |lsns: &[Lsn]| validity.invalidate(lsns);
-    let (tables, replayed) = replay(next, tables, (cut, unfit), threads, (early, relied_on), invalidate)?;
+    let (tables, replayed) = replay(next, tables, (cut, unfit), replayers, (early, relied_on), invalidate)?;
     if let Some(misfit) = replayed.misfit {
         return Err(misfit.damage.into());
     }
@@ -152,7 +172,8 @@ fn load(
     if last < cut {
         return Err(OpenError::Unrelated(format!(
             "the log ends with record {last}, before the checkpoint, which has all up to {cut}: files of it \
-             are missing; restore them, or start with --appendonly no to use the checkpoint alone"
+             are missing; restore them, or move the log away and start with --appendonly no to use the \
+             checkpoint alone"
         )));
     }
     let keys = tables.iter().map(|table| table.len() as u64).sum();

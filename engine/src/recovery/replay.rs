@@ -17,12 +17,12 @@ use super::loose::{Loose, Place};
 use super::meeting::{Meeting, Member};
 use super::room::Room;
 use crate::early::Early;
-use crate::log::{Block, Damage, OpenError};
+use crate::lock::{Mutex, rank};
+use crate::log::{Block, Damage, OpenError, Sizes};
 use crate::record::{Lsn, Write};
 use crate::table::{KeyHash, Retired, Table};
 use crate::upheaval::Upheavals;
 use crossbeam_channel::{Receiver, Sender};
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -58,8 +58,23 @@ pub struct Misfit {
     pub damage: Damage,
 }
 
+/// Who replays.
+#[derive(Clone, Copy, Debug)]
+pub struct Replayers {
+    /// How many; each takes its share of the keys.
+    pub threads: usize,
+    /// How much each collects.
+    pub sizes: Sizes,
+}
+
+impl From<usize> for Replayers {
+    fn from(threads: usize) -> Replayers {
+        Replayers { threads, sizes: Sizes::default() }
+    }
+}
+
 struct Replay<'r> {
-    tables: Mutex<Vec<Arc<Table>>>,
+    tables: Mutex<Vec<Arc<Table>>, rank::ReplayedTables>,
     /// What is not newer is in the tables already.
     base: Lsn,
     /// What is not newer need not fit.
@@ -72,22 +87,24 @@ struct Replay<'r> {
     early: &'r Early,
     /// Compacted files rely on all up to this block.
     relied_on: u64,
+    sizes: Sizes,
     /// Replayers that have not come to a later one.
     behind: AtomicUsize,
 }
 
-/// Replays what is newer than `base` in `blocks` into `tables`, which are as of then, with `threads` threads.
-/// Records up to `unfit` need not fit what those before them made. Those who read `early` are shown what
-/// becomes of the tables, and when all is replayed that compacted files rely on. `invalidate` is told the
-/// `Lsn`s whose records have been replaced.
+/// Replays what is newer than `base` in `blocks` into `tables`, which are as of then, with so many
+/// `replayers`. Records up to `unfit` need not fit what those before them made. Those who read `early` are
+/// shown what becomes of the tables, and when all is replayed that compacted files rely on. `invalidate` is
+/// told the `Lsn`s whose records have been replaced.
 pub fn replay(
     mut blocks: impl FnMut() -> Result<Option<Arc<Block>>, OpenError>,
     tables: Vec<Arc<Table>>,
     (base, unfit): (Lsn, Lsn),
-    threads: usize,
+    replayers: impl Into<Replayers>,
     (early, relied_on): (&Early, u64),
     invalidate: impl Fn(&[Lsn]) + Sync,
 ) -> Result<(Vec<Arc<Table>>, Replayed), OpenError> {
+    let Replayers { threads, sizes } = replayers.into();
     let threads = threads.max(1);
     let replay = Replay {
         tables: Mutex::new(tables),
@@ -99,6 +116,7 @@ pub fn replay(
         torn: Mutex::default(),
         early,
         relied_on,
+        sizes,
         behind: AtomicUsize::new(threads),
     };
     let mut records = 0;
@@ -144,7 +162,7 @@ impl Replay<'_> {
         let _member = Member(&self.meeting);
         let mut tables = self.tables.lock().clone();
         let (loose, retired) = (Loose::new(self.unfit), Retired::default());
-        let mut aside = Aside { loose, collected: Collected::default(), retired };
+        let mut aside = Aside { loose, collected: Collected::new(&self.sizes), retired };
         let mut room = (share == 0).then(Room::default);
         let mut is_behind = true;
         for block in blocks {

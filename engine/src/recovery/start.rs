@@ -64,8 +64,8 @@ pub(super) fn is_continued(
         // A new log, or one whose first start ended before it could say so in the manifest.
         Some(checkpoint) if checkpoint.log.is_none() && reader.base() == checkpoint.cut => Ok(true),
         Some(_) => Err(OpenError::Unrelated(format!(
-            "the checkpoint in {directory} was not taken with this log, so one of the two is older: start \
-             with --appendonly no to use the checkpoint alone, or move it away to use the log alone"
+            "the checkpoint in {directory} was not taken with this log, so one of the two is older: move the \
+             log away to use the checkpoint alone, or move the checkpoint away to use the log alone"
         ))),
     }
 }

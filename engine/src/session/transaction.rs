@@ -11,7 +11,7 @@
 
 use super::{Exclusive, Holding, Latched, Segment};
 use crate::overlay::Overlay;
-use crate::record::{Batch, Change, UnixMs, Write};
+use crate::record::{Batch, Change, Lsn, UnixMs, Write};
 use crate::table::{Entry, KeyHash};
 use crate::watch::Watch;
 
@@ -77,7 +77,7 @@ impl Latched<'_> {
                 None => overlay.shadow(db, hash, key, None, self.now),
                 Some(below) => self.with_segment(below, hash, |segment| {
                     let entry = segment.find(hash, key);
-                    self.see(entry.map_or(segment.removed(), Entry::lsn));
+                    self.see(entry.map_or(segment.removed(), Entry::lsn).max(self.floor(below)));
                     overlay.shadow(db, hash, key, entry, self.now);
                 }),
             }
@@ -94,6 +94,11 @@ impl Latched<'_> {
                 look(&self.world.tables[db as usize].read_of(hash).1)
             }
         }
+    }
+
+    /// The newest flush or swap of a database.
+    fn floor(&self, db: u8) -> Lsn {
+        self.world.floors[db as usize]
     }
 
     /// Watches a key.

@@ -21,12 +21,11 @@
 //! that order and hold no other.
 
 use super::entry::{Entry, touch_all};
-use super::latch::{
-    AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
-};
+use super::latch::{AtomicI64, AtomicU64, AtomicUsize, Ordering, ReadLatch, WriteLatch};
 use super::remset::VIEWS;
 use super::segment::{KeyHash, Segment};
 use super::visit::END;
+use crate::lock::{Mutex, Number, RwLock, RwLockUpgradableReadGuard, rank};
 use crate::record::UnixMs;
 use crate::value::POSITION_BITS;
 use smallvec::SmallVec;
@@ -48,7 +47,7 @@ pub(super) const LAST_POSITION: u64 = (1 << POSITION_BITS) - 1;
 
 /// A latched segment and, beside the latch, when the first of its entries is due.
 pub(super) struct Cell {
-    pub(super) segment: RwLock<Segment>,
+    pub(super) segment: RwLock<Segment, rank::Segment>,
     /// ≤ the earliest expiry in the segment. Lowered under the latch by whoever sets an expiry; raised by the
     /// expirer under it.
     due: AtomicU64,
@@ -66,7 +65,7 @@ pub struct Table {
     /// Number of segments, at least 1.
     segments: AtomicUsize,
     /// Held by the one thread that is making the table larger or smaller.
-    growing: Mutex<()>,
+    growing: Mutex<(), rank::Growth>,
     keys: [Counter; COUNTERS],
     /// For each view, the positions that it has read: see `visit.rs`.
     pub(super) passed: [AtomicU64; VIEWS],
@@ -128,7 +127,7 @@ impl Table {
 
     /// Number of keys with an expiry. Latches each segment for a moment.
     pub fn expiring(&self) -> usize {
-        (0..self.segments()).map(|index| self.cell(index).segment.read().expiring()).sum()
+        (0..self.segments()).map(|index| self.read(index).expiring()).sum()
     }
 
     /// The segment that `hash` belongs to at this moment; ask again under its latch.
@@ -139,19 +138,33 @@ impl Table {
 
     /// Latches a segment for reading.
     #[inline]
-    pub fn read(&self, index: usize) -> RwLockReadGuard<'_, Segment> {
-        self.cell(index).segment.read()
+    pub fn read(&self, index: usize) -> ReadLatch<'_> {
+        self.cell(index).segment.read_as(self.number(index))
     }
 
     /// Latches a segment for writing.
     #[inline]
-    pub fn write(&self, index: usize) -> RwLockWriteGuard<'_, Segment> {
-        self.cell(index).segment.write()
+    pub fn write(&self, index: usize) -> WriteLatch<'_> {
+        self.cell(index).segment.write_as(self.number(index))
+    }
+
+    /// Latches a segment for reading, and so that it may come to be written.
+    #[inline]
+    pub(super) fn read_upgradable(
+        &self,
+        index: usize,
+    ) -> RwLockUpgradableReadGuard<'_, Segment, rank::Segment> {
+        self.cell(index).segment.upgradable_read_as(self.number(index))
+    }
+
+    #[inline]
+    fn number(&self, index: usize) -> Number {
+        Number::of(self, index)
     }
 
     /// Latches the segment that `hash` belongs to for writing.
     #[inline]
-    pub fn write_of(&self, hash: KeyHash) -> (usize, RwLockWriteGuard<'_, Segment>) {
+    pub fn write_of(&self, hash: KeyHash) -> (usize, WriteLatch<'_>) {
         loop {
             let index = self.index_of(hash);
             let segment = self.write(index);
@@ -164,7 +177,7 @@ impl Table {
 
     /// Latches the segment that `hash` belongs to for reading.
     #[inline]
-    pub fn read_of(&self, hash: KeyHash) -> (usize, RwLockReadGuard<'_, Segment>) {
+    pub fn read_of(&self, hash: KeyHash) -> (usize, ReadLatch<'_>) {
         loop {
             let index = self.index_of(hash);
             let segment = self.read(index);
@@ -262,8 +275,8 @@ impl Table {
     fn split(&self, n: usize, room: usize) {
         let bit = (n + 1).next_power_of_two() / 2;
         let (low, high) = (self.cell(n - bit), self.cell(n));
-        let mut from = low.segment.write();
-        let mut to = high.segment.write();
+        let mut from = self.write(n - bit);
+        let mut to = self.write(n);
         *to = from.split(bit as u64, room);
         high.due.store(low.due.load(Ordering::Relaxed), Ordering::Relaxed);
         let moved = to.len() as i64;
@@ -290,8 +303,8 @@ impl Table {
             let n = self.segments();
             let first = n - 1 - n.next_power_of_two() / 2;
             let (low, high) = (self.cell(first), self.cell(n - 1));
-            let mut to = low.segment.write();
-            let mut from = high.segment.write();
+            let mut to = self.write(first);
+            let mut from = self.write(n - 1);
             let moved = from.len() as i64;
             to.merge(std::mem::take(&mut *from));
             low.due.fetch_min(high.due.swap(NEVER, Ordering::Relaxed), Ordering::Relaxed);

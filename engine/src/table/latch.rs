@@ -1,13 +1,16 @@
-//! The latches of tables and views, and the numbers that threads share there.
+//! The latches of tables, and the numbers that threads share in tables and views.
 //!
-//! Under `--cfg shuttle` they are those of a checker that has threads act in an order of its choosing:
-//! `view/model.rs` runs tables and views, as they are, on them. Under `--cfg loom` only the numbers are, for
-//! the model in `view/cuts.rs`.
+//! Under `--cfg shuttle` the numbers are those of a checker that has threads act in an order of its choosing:
+//! `view/model.rs` runs tables and views, as they are, on them, and on its locks. Under
+//! `--cfg loom` they are those of another checker, for the model in `view/cuts.rs`.
 
-#[cfg(not(shuttle))]
-pub use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
-#[cfg(shuttle)]
-pub use shuttle_parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
+use super::segment::Segment;
+use crate::lock::{RwLockReadGuard, RwLockWriteGuard, rank};
+
+/// A segment that is latched for reading.
+pub type ReadLatch<'s> = RwLockReadGuard<'s, Segment, rank::Segment>;
+/// A segment that is latched for writing.
+pub type WriteLatch<'s> = RwLockWriteGuard<'s, Segment, rank::Segment>;
 
 #[cfg(loom)]
 pub use loom::sync::atomic::AtomicU64;

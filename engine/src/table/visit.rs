@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::directory::{LAST_POSITION, Table, depth_of, index_among};
 use super::entry::{Entry, touch};
-use super::latch::{Ordering, RwLockUpgradableReadGuard};
+use super::latch::Ordering;
 use super::remset::{Freed, Reader, Readers, RemsetSize, Waiting};
 use super::segment::{KeyHash, Segment};
 use crate::record::Lsn;
@@ -107,7 +107,7 @@ impl Table {
         loop {
             let hash = KeyHash::at(from);
             let index = self.index_of(hash);
-            let segment = self.cell(index).segment.upgradable_read();
+            let segment = self.read_upgradable(index);
             let n = self.segments();
             if index_among(n, hash) != index {
                 continue;
@@ -122,7 +122,7 @@ impl Table {
             if passes {
                 self.passed[reader.bit as usize].store(next, Ordering::Relaxed);
                 if !segment.remset().is_empty() {
-                    let mut segment = RwLockUpgradableReadGuard::upgrade(segment);
+                    let mut segment = segment.upgrade();
                     segment.remset_mut().release(reader.bit, &(from..next), &mut freed);
                 }
             }
@@ -165,7 +165,7 @@ impl Table {
         loop {
             let hash = KeyHash::at(from);
             let index = self.index_of(hash);
-            let segment = self.cell(index).segment.read();
+            let segment = self.read(index);
             let n = self.segments();
             if index_among(n, hash) == index {
                 let rest = LAST_POSITION >> depth_of(n, index);

@@ -19,8 +19,9 @@ use shuttle::thread;
 use super::{View, ViewOptions, Views};
 use crate::index::{Direction, Index, IndexRange, IndexValue, Indexed, Indexes, maintained};
 use crate::io::SystemClock;
+use crate::lock::{RwLock, rank};
 use crate::record::{Change, Lsn};
-use crate::table::latch::{AtomicU64, Ordering, RwLock, RwLockWriteGuard};
+use crate::table::latch::{AtomicU64, Ordering, WriteLatch};
 use crate::table::{END, Entry, KeyHash, Retired, Segment, Table};
 use crate::value::ValueRef;
 
@@ -31,7 +32,7 @@ const SUM: u64 = KEYS * BALANCE;
 struct Store {
     tables: [Arc<Table>; 1],
     /// A gate for each writer, and one for the others. It protects which indexes there are.
-    gates: [RwLock<[Indexes; 1]>; 4],
+    gates: [RwLock<[Indexes; 1], rank::Gate>; 4],
     views: Arc<Views>,
     newest: AtomicU64,
 }
@@ -63,7 +64,7 @@ impl Store {
     }
 
     /// Latches the segments of two keys, as a session does.
-    fn latch(&self, numbers: [u64; 2]) -> Vec<(usize, RwLockWriteGuard<'_, Segment>)> {
+    fn latch(&self, numbers: [u64; 2]) -> Vec<(usize, WriteLatch<'_>)> {
         let table = &self.tables[0];
         loop {
             let places = || numbers.map(|number| table.index_of(KeyHash::of(&key_of(number))));
@@ -80,7 +81,7 @@ impl Store {
     /// Sets what a key has; a key without anything is deleted.
     fn put(
         &self,
-        latched: &mut [(usize, RwLockWriteGuard<'_, Segment>)],
+        latched: &mut [(usize, WriteLatch<'_>)],
         number: u64,
         amount: u64,
         lsn: Lsn,

@@ -9,8 +9,9 @@ use super::cuts::Cuts;
 use super::walk::View;
 use crate::index::{Index, Indexes};
 use crate::io::Clock;
+use crate::lock::{Mutex, RwLock, rank};
 use crate::record::Lsn;
-use crate::table::latch::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
+use crate::table::latch::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::table::{END, Freed, Reader, Readers, Retained, Table, VIEWS};
 
 /// Why no view could be opened.
@@ -108,7 +109,7 @@ pub(super) struct Opened {
     /// Set before writers are told to take no more notice of it.
     pub(super) cancelled: AtomicBool,
     /// Whether all has been given back. Held by who does that, so that the bit is not used again meanwhile.
-    ended: Mutex<bool>,
+    ended: Mutex<bool, rank::ViewEnd>,
 }
 
 impl Opened {
@@ -174,7 +175,7 @@ pub struct Views {
     cuts: Cuts,
     open: Mutex<Vec<Arc<Opened>>>,
     /// The bits that no view has.
-    free: Mutex<u64>,
+    free: Mutex<u64, rank::Views>,
     /// What is kept. What an index has kept may be given back before its writer has counted it, so they may
     /// be less than nothing for a moment.
     records: AtomicI64,

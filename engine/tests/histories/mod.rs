@@ -13,7 +13,7 @@ use tarn_engine::checkpoint::Checkpoints;
 use tarn_engine::compactor::CompactionOptions;
 use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{ManualClock, SimDisk};
-use tarn_engine::log::{ClosedFile, Group, Log, LogOptions, OpenError, SyncMode};
+use tarn_engine::log::{ClosedFile, Group, Log, LogOptions, OpenError, Sizes, SyncMode};
 use tarn_engine::record::{Batch, Change, Kind, Lsn, Side, Write};
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::session::Access;
@@ -29,15 +29,8 @@ pub const KEYS: u8 = 12;
 pub const PART_BYTES: usize = 50;
 
 /// How many random histories are tried, unless `TARN_SEEDS` says so.
-pub const SEEDS: u64 = 400;
-
-pub fn seeds() -> u64 {
-    std::env::var("TARN_SEEDS").map_or(SEEDS, |seeds| seeds.parse().expect("TARN_SEEDS is a number"))
-}
-
-/// The first of them, unless `TARN_FIRST_SEED` says so.
-pub fn first_seed() -> u64 {
-    std::env::var("TARN_FIRST_SEED").map_or(0, |seed| seed.parse().expect("TARN_FIRST_SEED is a number"))
+pub fn seed_count() -> u64 {
+    tarn_engine::io::seed_count(400)
 }
 
 pub type Contents = Vec<Vec<(String, String)>>;
@@ -86,6 +79,8 @@ pub struct Store {
     pub keys: Cell<u8>,
     /// A key that is written to more often than others, but seldom said anew as a whole.
     pub favourite: RefCell<Option<(u8, Vec<u8>)>>,
+    /// Of how many elements the favourite may have some.
+    pub favourite_elements: Cell<u16>,
 }
 
 impl Store {
@@ -118,7 +113,9 @@ impl Store {
             .checkpoint_ended(checkpoints.and_then(Checkpoints::current).map(|found| found.cut));
         let (favourite, last) = (RefCell::default(), opened.recovered.last);
         let keys = Cell::new(KEYS);
-        Ok(Store { engine, _background: background, log: opened.log, last, clock, keys, favourite })
+        let favourite_elements = Cell::new(24);
+        let (_background, log) = (background, opened.log);
+        Ok(Store { engine, _background, log, last, clock, keys, favourite, favourite_elements })
     }
 
     pub fn files(&self) -> Vec<ClosedFile> {
@@ -175,9 +172,9 @@ impl Store {
         let found = self.found(db, &name);
         let any_kind = KINDS[rng.random_range(0..KINDS.len())];
         let (kind, length) = found.unwrap_or((any_kind, 0));
-        let number = rng.random();
+        let number: u16 = rng.random();
         let is_favourite = self.favourite.borrow().as_ref().is_some_and(|(_, key)| *key == name);
-        let elements = if is_favourite { 24 } else { 4 };
+        let elements = if is_favourite { self.favourite_elements.get() } else { 4 };
         let element = || rng_element(number, elements);
         let expiry = rng.random_bool(0.3).then(|| NOW + rng.random_range(1_000..2_000u64));
         let change = match (kind, dice) {
@@ -226,6 +223,26 @@ impl Store {
         self.engine.close_gate().commit(&batch, &mut Group::new()).is_ok()
     }
 
+    /// Puts many elements into the favourite at once, so that it becomes large. Returns whether that went
+    /// well; of what has no elements, nothing happens.
+    pub fn commit_many(&self, rng: &mut SmallRng) -> bool {
+        let Some((db, key)) = self.favourite.borrow().clone() else { return true };
+        let kind = self.found(db, &key).map_or(KINDS[rng.random_range(1..5)], |(kind, _)| kind);
+        let mut batch = Batch::new();
+        for _ in 0..rng.random_range(1..150) {
+            let element = rng_element(rng.random(), self.favourite_elements.get());
+            let change = match kind {
+                Kind::List => Change::ListPush { side: any_side(rng), element },
+                Kind::Set => Change::SetAdd { member: element },
+                Kind::Hash => Change::HashPut { field: element, value: b"many"[..].into() },
+                Kind::ZSet => Change::ZSetPut { member: element, score: f64::from(rng.random_range(0..100)) },
+                Kind::String | Kind::Json => return true,
+            };
+            batch.push(Write::Key { db, key: key.clone().into(), change });
+        }
+        self.engine.close_gate().commit(&batch, &mut Group::new()).is_ok()
+    }
+
     /// Compacts a file, or some that follow each other.
     pub fn compact_any(&self, rng: &mut SmallRng) -> bool {
         let files = self.files();
@@ -251,7 +268,7 @@ pub fn are_apart(one: &Write<'_>, other: &Write<'_>) -> bool {
     places.iter().all(Option::is_some) && places[0] != places[1]
 }
 
-pub fn rng_element(number: u8, elements: u8) -> std::borrow::Cow<'static, [u8]> {
+pub fn rng_element(number: u16, elements: u16) -> std::borrow::Cow<'static, [u8]> {
     (number % elements).to_string().into_bytes().into()
 }
 
@@ -282,7 +299,10 @@ pub fn options(rng: &mut SmallRng) -> LogOptions {
         (0..rng.random_range(1..=3)).map(|index| PathBuf::from(format!("/log{index}"))).collect();
     let mut options = LogOptions::new(directories);
     options.mode = [SyncMode::Always, SyncMode::EverySec, SyncMode::No][rng.random_range(0..3)];
-    options.file_bytes = rng.random_range(900..4_000);
+    // A condensed block seldom has more than some files have, or files have many of them.
+    options.file_bytes =
+        [rng.random_range(900..4_000), rng.random_range(4_000..20_000)][rng.random_range(0..2)];
+    options.sizes = Sizes::SMALL;
     options
 }
 

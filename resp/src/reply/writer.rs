@@ -32,6 +32,10 @@ pub enum Protocol {
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
     protocol: Protocol,
+    /// Past so many bytes in `out` nothing is appended any more.
+    limit: usize,
+    /// Something was left out for that.
+    over: bool,
 }
 
 /// The place of a header whose count is not known yet: see [`Writer::defer`].
@@ -46,7 +50,37 @@ impl<'a> Writer<'a> {
     /// A writer that appends to `out`.
     #[inline]
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Self {
-        Self { out, protocol }
+        Self { out, protocol, limit: usize::MAX, over: false }
+    }
+
+    /// Lets the output buffer not grow by more than one reply past `bytes`: what comes then is left out, and
+    /// [`is_over`](Self::is_over) says that what was written is of no use.
+    #[inline]
+    pub fn limited(mut self, bytes: usize) -> Self {
+        self.limit = bytes;
+        self
+    }
+
+    /// Whether the output buffer has passed its limit.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.over || self.out.len() > self.limit
+    }
+
+    /// Whether there is room for more; else it is noted that something is left out.
+    #[inline]
+    fn has_room(&mut self) -> bool {
+        let has_room = self.out.len() <= self.limit;
+        self.over |= !has_room;
+        has_room
+    }
+
+    /// Appends these bytes.
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        if self.has_room() {
+            self.out.extend_from_slice(bytes);
+        }
     }
 
     /// The protocol written.
@@ -75,18 +109,19 @@ impl<'a> Writer<'a> {
     /// Takes back what was written after the buffer had `len` bytes, as [`len`](Self::len) said then.
     pub fn truncate(&mut self, len: usize) {
         self.out.truncate(len);
+        self.over &= self.out.len() > self.limit;
     }
 
     /// Appends bytes that are a reply already.
     #[inline]
     pub fn raw(&mut self, encoded: &[u8]) {
-        self.out.extend_from_slice(encoded);
+        self.put(encoded);
     }
 
     /// The simple string `OK`.
     #[inline]
     pub fn ok(&mut self) {
-        self.out.extend_from_slice(b"+OK\r\n");
+        self.put(b"+OK\r\n");
     }
 
     /// A simple string: a word or a line of the server's own. Line ends in it become spaces.
@@ -122,18 +157,24 @@ impl<'a> Writer<'a> {
     /// An integer.
     #[inline]
     pub fn integer(&mut self, number: i64) {
-        wire::integer(self.out, number);
+        if self.has_room() {
+            wire::integer(self.out, number);
+        }
     }
 
     /// A bulk string: any bytes.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
-        wire::blob(self.out, b'$', bytes);
+        if self.has_room() {
+            wire::blob(self.out, b'$', bytes);
+        }
     }
 
     /// A bulk string of `len` bytes that stand in several places.
     pub fn bulk_of_pieces<'p>(&mut self, len: usize, pieces: impl Iterator<Item = &'p [u8]>) {
-        wire::blob_of_pieces(self.out, b'$', len, pieces);
+        if self.has_room() {
+            wire::blob_of_pieces(self.out, b'$', len, pieces);
+        }
     }
 
     /// A bulk string with the text of a number.
@@ -151,13 +192,13 @@ impl<'a> Writer<'a> {
     /// The absent value.
     #[inline]
     pub fn null(&mut self) {
-        self.out.extend_from_slice(self.either(b"$-1\r\n", b"_\r\n"));
+        self.put(self.either(b"$-1\r\n", b"_\r\n"));
     }
 
     /// The absent array.
     #[inline]
     pub fn null_array(&mut self) {
-        self.out.extend_from_slice(self.either(b"*-1\r\n", b"_\r\n"));
+        self.put(self.either(b"*-1\r\n", b"_\r\n"));
     }
 
     /// The header of an array: `len` replies follow.
@@ -219,7 +260,7 @@ impl<'a> Writer<'a> {
             (Protocol::Resp3, true) => b"#t\r\n",
             (Protocol::Resp3, false) => b"#f\r\n",
         };
-        self.out.extend_from_slice(text);
+        self.put(text);
     }
 
     /// An integer of any size, given as its decimal digits.
@@ -235,11 +276,13 @@ impl<'a> Writer<'a> {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text),
             Protocol::Resp3 => {
-                self.header(b'=', text.len() as u64 + 4);
-                self.out.extend_from_slice(&format);
-                self.out.push(b':');
-                self.out.extend_from_slice(text);
-                self.out.extend_from_slice(b"\r\n");
+                if self.has_room() {
+                    wire::header(self.out, b'=', text.len() as u64 + 4);
+                    self.out.extend_from_slice(&format);
+                    self.out.push(b':');
+                    self.out.extend_from_slice(text);
+                    self.out.extend_from_slice(b"\r\n");
+                }
             }
         }
     }
@@ -270,6 +313,9 @@ impl<'a> Writer<'a> {
 
     /// Replaces the reserved bytes by a header.
     fn finish(&mut self, deferred: Deferred, header: impl FnOnce(&mut Self)) {
+        if self.is_over() {
+            return;
+        }
         let end = self.out.len();
         header(self);
         let mut encoded = [0; wire::HEADER_BYTES_MAX];
@@ -290,11 +336,15 @@ impl<'a> Writer<'a> {
 
     #[inline]
     fn header(&mut self, kind: u8, number: u64) {
-        wire::header(self.out, kind, number);
+        if self.has_room() {
+            wire::header(self.out, kind, number);
+        }
     }
 
     fn line(&mut self, kind: u8, text: &[u8]) {
-        wire::line(self.out, kind, text);
+        if self.has_room() {
+            wire::line(self.out, kind, text);
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! `BACKUP`.
 
+use crate::backup_place::Places;
 use crate::command::{Command, Flags, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse::integer;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path};
+use std::path::Path;
 use tarn_engine::record::Lsn;
 use tarn_resp::request::Args;
 
@@ -19,10 +20,6 @@ pub const COMMANDS: &[Command] = &[row(
     "Starts a backup of the log into a directory, or of what came after an earlier one, and returns at once.",
     backup,
 )];
-
-const OUTSIDE: CommandError = CommandError::text(
-    "ERR BACKUP takes a directory outside of 'dir' only from a client on the machine of the server",
-);
 
 /// Such a name would spoil the lines of `INFO`.
 const CONTROL: CommandError =
@@ -40,33 +37,10 @@ fn backup<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
         return Err(CONTROL);
     }
     let given = Path::new(OsStr::from_bytes(&args[1]));
-    if !is_below(given) && !cx.client.handle.addr.is_local() {
-        return Err(OUTSIDE);
-    }
-    let path = cx.server.config.snapshot().dir.join(given);
-    let path = std::path::absolute(path).map_err(|error| CommandError::owned(format!("ERR {error}")))?;
-    let begun = cx.server.backups.clone().start(cx.server, path, since);
+    let places = Places::of(&cx.server.config.snapshot());
+    let path = places.named(given).map_err(|error| CommandError::owned(format!("ERR {error}")))?;
+    let begun = cx.server.backups.clone().start(cx.server, places, path, since);
     begun.map_err(|error| CommandError::owned(format!("ERR {error}")))?;
     cx.reply.simple("Background backup started");
     Ok(())
-}
-
-/// Whether a path leads to somewhere below where it begins.
-fn is_below(path: &Path) -> bool {
-    path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_paths_that_stay_below_the_data_directory_are_for_everybody() {
-        for path in ["monday", "backups/monday", "./monday", "..monday"] {
-            assert!(is_below(Path::new(path)), "{path}");
-        }
-        for path in ["/backups", "../monday", "backups/../../monday"] {
-            assert!(!is_below(Path::new(path)), "{path}");
-        }
-    }
 }

@@ -72,7 +72,7 @@ fn bgsave<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     Ok(())
 }
 
-fn save<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+fn save<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     let ticket = match cx.client.save.take() {
         Some(ticket) => ticket,
         None => cx.server.saver.start(Urgency::Awaited).map_err(|_| BUSY)?,
@@ -82,7 +82,7 @@ fn save<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
         Some(Err(why)) => return Err(CommandError::owned(format!("ERR {why}"))),
         None => {
             cx.client.save = Some(ticket);
-            cx.client.after = After::Postpone(args.to_owned());
+            cx.client.after = After::Postpone;
         }
     }
     Ok(())

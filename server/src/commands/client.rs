@@ -8,8 +8,8 @@ use crate::commands::connection::check_name;
 use crate::commands::unknown_container;
 use crate::config::AppendFsync;
 use crate::context::Context;
-use crate::error::CommandError;
-use crate::pause::PauseMode;
+use crate::error::{CommandError, printable};
+use crate::pause::{PauseMode, hold_expiry};
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use tarn_resp::request::Args;
@@ -55,8 +55,10 @@ pub const COMMANDS: &[Command] = &[row(
     sub("kill", -3, ADMIN, "2.4.0", "Closes connections.", kill),
     sub("list", -2, ADMIN, "2.4.0", "Describes the open connections.", list),
     sub("no-evict", 3, ADMIN, "7.0.0", "Spares the connection when memory for clients runs out.", no_evict),
+    sub("no-touch", 3, PLAIN, "7.2.0", "Says whether commands count as uses of keys.", no_touch),
     sub("pause", -3, ADMIN, "3.0.0", "Holds commands back for a while.", pause),
     sub("reply", 3, PLAIN, "3.2.0", "Says whether replies are sent.", reply),
+    sub("setinfo", 4, PLAIN, "7.2.0", "Names the client's library, or its version.", setinfo),
     sub("setname", 3, PLAIN, "2.6.9", "Names the connection.", setname),
     sub("tracking", -3, PLAIN, "6.0.0", "Refused: there is no client-side caching.", tracking),
     sub("trackinginfo", 2, PLAIN, "6.2.0", "Says that nothing is tracked.", trackinginfo),
@@ -134,30 +136,43 @@ fn setname<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
 fn describe(client: &ClientHandle) -> String {
     let info = client.info.lock().clone();
     let queued = client.queued.load(Ordering::Relaxed);
-    let signs = [(queued >= 0, 'x'), (info.blocked, 'b'), (client.addr.is_unix(), 'U')];
+    let signs = [
+        (queued >= 0, 'x'),
+        (info.blocked, 'b'),
+        (client.addr.is_unix(), 'U'),
+        (info.no_evict, 'e'),
+        (info.no_touch, 'T'),
+    ];
     let mut flags: String = signs.into_iter().filter_map(|(holds, sign)| holds.then_some(sign)).collect();
     if flags.is_empty() {
         flags.push('N');
     }
     let queued_bytes = client.queued_bytes.load(Ordering::Relaxed);
+    // There is one buffer of replies, and no list behind it. Requests are read where they stand, so arguments
+    // take no memory.
+    let output_bytes = client.output_bytes.load(Ordering::Relaxed);
+    let buffer_bytes = client.output_buffer_bytes.load(Ordering::Relaxed);
+    let [library, version] = &info.library;
     let mut line = String::new();
     let _ = write!(
         line,
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 \
-         multi={queued} qbuf={} qbuf-free=0 argv-mem=0 multi-mem={queued_bytes} rbs=0 rbp=0 obl=0 oll=0 \
-         omem={} tot-mem={} events=r cmd={} user=default redir=-1 resp={}",
+         multi={queued} qbuf={} qbuf-free={} argv-mem=0 multi-mem={queued_bytes} rbs={buffer_bytes} \
+         rbp={buffer_bytes} obl={output_bytes} oll=0 omem={output_bytes} tot-mem={} events={} cmd={} \
+         user=default redir=-1 resp={} lib-name={library} lib-ver={version}",
         client.id,
         client.addr,
         client.local_addr,
-        client.id,
+        client.descriptor.load(Ordering::Relaxed),
         info.name,
         client.since.elapsed().as_secs(),
         client.idle().as_secs(),
         flags,
         info.db,
         client.query_bytes.load(Ordering::Relaxed),
-        client.output_bytes.load(Ordering::Relaxed),
+        client.query_free_bytes.load(Ordering::Relaxed),
         client.memory_bytes(),
+        if output_bytes > 0 { "rw" } else { "r" },
         crate::commands::name_of_slot(client.last_slot.load(Ordering::Relaxed)).unwrap_or("NULL".into()),
         info.protocol,
     );
@@ -180,7 +195,7 @@ fn kind_matches(kind: &[u8]) -> Result<bool, CommandError> {
     if is("replica") || is("slave") || is("master") || is("pubsub") {
         return Ok(false);
     }
-    let kind = String::from_utf8_lossy(kind).into_owned();
+    let kind = printable(kind);
     Err(CommandError::owned(format!("ERR Unknown client type '{kind}'")))
 }
 
@@ -279,7 +294,7 @@ fn kill_filter(args: Args<'_>) -> Result<KillFilter<'_>, CommandError> {
             filter.no_client |= !kind_matches(value)?;
         } else if is("user") {
             if value != b"default" {
-                let user = String::from_utf8_lossy(value).into_owned();
+                let user = printable(value);
                 return Err(CommandError::owned(format!("ERR No such user '{user}'")));
             }
         } else if is("skipme") {
@@ -313,6 +328,28 @@ fn no_evict<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     Ok(())
 }
 
+fn no_touch<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    cx.client.handle.info.lock().no_touch = on_off(args.at(2))?;
+    cx.reply.ok();
+    Ok(())
+}
+
+fn setinfo<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    let (word, value) = (args.at(2), args.at(3));
+    let names = ["lib-name", "lib-ver"];
+    let Some(at) = names.iter().position(|name| word.eq_ignore_ascii_case(name.as_bytes())) else {
+        let word = printable(word);
+        return Err(CommandError::owned(format!("ERR Unrecognized option '{word}'")));
+    };
+    let name = names[at];
+    let value = check_name(value).map_err(|_| {
+        CommandError::owned(format!("ERR {name} cannot contain spaces, newlines or special characters."))
+    })?;
+    cx.client.handle.info.lock().library[at] = value;
+    cx.reply.ok();
+    Ok(())
+}
+
 fn pause<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let mode = match args.get(3) {
         None => PauseMode::All,
@@ -323,18 +360,23 @@ fn pause<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
         }
     };
     if args.len() > 4 {
-        return Err(CommandError::Syntax);
+        let word = printable(args.at(1));
+        return Err(CommandError::owned(format!(
+            "ERR unknown subcommand or wrong number of arguments for '{word}'. Try CLIENT HELP."
+        )));
     }
     let timeout = crate::parse::integer(args.at(2))
         .map_err(|_| CommandError::text("ERR timeout is not an integer or out of range"))?;
     let timeout = u64::try_from(timeout).map_err(|_| CommandError::text("ERR timeout is negative"))?;
     cx.server.pause.begin(mode, cx.now().saturating_add(timeout));
+    hold_expiry(cx.server);
     cx.reply.ok();
     Ok(())
 }
 
 fn unpause<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     cx.server.pause.end();
+    hold_expiry(cx.server);
     cx.server.clients.all().iter().for_each(|client| client.wake());
     cx.reply.ok();
     Ok(())

@@ -1,12 +1,15 @@
 //! `CONFIG`: the configuration in force, shown, changed and written back.
 
 use crate::apply::apply;
+use crate::client::After;
 use crate::command::{Command, Flags, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use tarn_resp::request::Args;
 
 const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
+/// It takes the configuration's lock, which comes before the latches of keys.
+const SETS: Flags = ADMIN.with(Flags::ALONE_IN_EXEC);
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] =
@@ -18,7 +21,7 @@ pub const COMMANDS: &[Command] =
             row("help", 2, HELP, "5.0.0", "Lists the subcommands.", help),
             row("resetstat", 2, ADMIN, "2.0.0", "Counts from zero again.", resetstat),
             row("rewrite", 2, ADMIN, "2.8.0", "Writes the configuration in force into its file.", rewrite),
-            row("set", -4, ADMIN, "2.0.0", "Changes directives, all or none.", set)
+            row("set", -4, SETS, "2.0.0", "Changes directives, all or none.", set)
                 .complexity("O(N) when N is the number of configuration parameters provided"),
         ])];
 
@@ -71,12 +74,26 @@ fn resetstat<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandErr
 }
 
 fn rewrite<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    cx.server.config.rewrite().map_err(|error| {
-        tracing::warn!("CONFIG REWRITE failed: {error}");
-        as_reply(error)
-    })?;
-    tracing::info!("CONFIG REWRITE executed with success.");
-    cx.reply.ok();
+    let server = cx.server;
+    if cx.client.denies_waiting {
+        return Err(CommandError::text(
+            "ERR CONFIG REWRITE waits for the disk, which a transaction does not do",
+        ));
+    }
+    let ticket = match cx.client.rewrite.take() {
+        Some(ticket) => ticket,
+        None => server.rewriter.ask(&server.config).map_err(as_reply)?,
+    };
+    match server.rewriter.outcome(ticket) {
+        Some(outcome) => {
+            outcome.map_err(as_reply)?;
+            cx.reply.ok();
+        }
+        None => {
+            cx.client.rewrite = Some(ticket);
+            cx.client.after = After::Postpone;
+        }
+    }
     Ok(())
 }
 

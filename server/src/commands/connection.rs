@@ -3,7 +3,8 @@
 use crate::client::{After, ReplyMode};
 use crate::command::{Command, Flags, row};
 use crate::context::Context;
-use crate::error::CommandError;
+use crate::error::{CommandError, printable};
+use crate::listen::Service;
 use tarn_resp::Protocol;
 use tarn_resp::request::Args;
 
@@ -80,15 +81,19 @@ fn select<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
 fn authenticate(cx: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), CommandError> {
     let required = cx.server.config.snapshot().requirepass.clone();
     // Without a password the user `default` comes in with any.
-    if user == b"default" && (required.is_empty() || same_secret(&required, password)) {
-        cx.client.authenticated = true;
+    let is_right = user == b"default" && (required.is_empty() || same_secret(&required, password));
+    if is_right {
+        cx.client.set_authenticated(true);
         return Ok(());
+    }
+    if !required.is_empty() && cx.server.attempts.note_wrong(&cx.client.handle.addr, Service::Redis) {
+        cx.client.after = After::Close;
     }
     Err(CommandError::text("WRONGPASS invalid username-password pair or user is disabled."))
 }
 
 /// Compares without telling by the time it takes where the difference is.
-fn same_secret(expected: &[u8], given: &[u8]) -> bool {
+pub fn same_secret(expected: &[u8], given: &[u8]) -> bool {
     let digest = |bytes: &[u8]| sha1_smol::Sha1::from(bytes).digest().bytes();
     digest(expected).iter().zip(digest(given)).fold(0, |different, (a, b)| different | (a ^ b)) == 0
         && expected.len() == given.len()
@@ -141,7 +146,7 @@ fn hello<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
             name = Some(check_name(args.at(at + 1))?);
             at += 2;
         } else {
-            let option = String::from_utf8_lossy(option).into_owned();
+            let option = printable(option);
             return Err(CommandError::owned(format!("ERR Syntax error in HELLO option '{option}'")));
         }
     }
@@ -191,7 +196,7 @@ fn reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> 
     cx.client.discard();
     cx.client.db = 0;
     cx.client.reply_mode = ReplyMode::On;
-    cx.client.authenticated = !cx.server.live.needs_password();
+    cx.client.set_authenticated(!cx.server.live.needs_password());
     {
         let mut info = cx.client.handle.info.lock();
         info.db = 0;

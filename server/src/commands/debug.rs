@@ -1,4 +1,4 @@
-//! `DEBUG SLEEP|SET-ACTIVE-EXPIRE|OBJECT|DIGEST|DIGEST-VALUE`.
+//! `DEBUG SLEEP|SET-ACTIVE-EXPIRE|OBJECT|DIGEST|DIGEST-VALUE|PANIC`.
 
 use crate::command::{Command, Flags, KeySpec, row};
 use crate::commands::unknown_container;
@@ -40,14 +40,26 @@ pub const COMMANDS: &[Command] = &[row(
     )]),
     sub("help", 2, "Lists the subcommands.", help),
     sub("object", -3, "Describes the value of a key.", object).keys(&[KeySpec::range(2, 0, 1, &["RO"])]),
+    sub("panic", 2, "Ends the server as a fault in it would.", panic),
     sub(
         "set-active-expire",
         3,
         "Switches the deletion of expired keys that nobody touches.",
         set_active_expire,
     ),
-    sub("sleep", 3, "Stops this worker thread for some seconds.", sleep),
+    row(
+        "sleep",
+        3,
+        FLAGS.with(Flags::OUTSIDE),
+        "1.0.0",
+        "Stops this worker thread, and nobody else, for some seconds.",
+        sleep,
+    ),
 ])];
+
+fn panic<'a>(_: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    panic!("a client asked for it by DEBUG PANIC");
+}
 
 fn sleep<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let seconds =

@@ -2,7 +2,7 @@
 
 use crate::command::{Command, Flags, KeySpec, row};
 use crate::context::Context;
-use crate::error::CommandError;
+use crate::error::{CommandError, printable};
 use crate::parse::{self, ExpiryForm};
 use tarn_engine::record::{Change, UnixMs};
 use tarn_resp::request::Args;
@@ -91,7 +91,7 @@ impl Conditions {
                 _ if word.eq_ignore_ascii_case(b"gt") => conditions.later = true,
                 _ if word.eq_ignore_ascii_case(b"lt") => conditions.sooner = true,
                 _ => {
-                    let word = String::from_utf8_lossy(word);
+                    let word = printable(word);
                     return Err(CommandError::owned(format!("ERR Unsupported option {word}")));
                 }
             }

@@ -40,12 +40,16 @@ fn ft<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> 
             cx.server.search().ok_or_else(|| not_there(&args[0]))?.ask(words, cx.db, is_resp3)
         }
     };
-    match searching.answer() {
+    let answer = searching.answer();
+    if answer.is_some() {
+        cx.see_if_strict();
+    }
+    match answer {
         Some(Ok(answer)) => reply(&mut cx.reply, &answer),
         Some(Err(why)) => return Err(CommandError::owned(why)),
         None => {
             cx.client.searching = Some(searching);
-            cx.client.after = After::Postpone(args.to_owned());
+            cx.client.after = After::Postpone;
         }
     }
     Ok(())
@@ -53,9 +57,7 @@ fn ft<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> 
 
 fn not_there(name: &[u8]) -> CommandError {
     let name = String::from_utf8_lossy(name).to_uppercase();
-    CommandError::owned(format!(
-        "ERR {name} is not there: the server runs with 'sql-port 0'; start it with another to have search"
-    ))
+    CommandError::owned(format!("ERR {name} is not there: this server was built without search"))
 }
 
 fn reply(out: &mut Writer<'_>, tree: &Tree) {

@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use crate::backups::{Ended, Running, Status};
 use crate::command::{Command, Flags, row};
-use crate::commands;
 use crate::commands::connection::REDIS_VERSION;
+use crate::commands::{self, absent};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::figures::{Clients, LogDirectory, Memory, Persistence, setting, word};
+use crate::keyspace::Counts;
 use crate::latency;
+use crate::listen::Service;
 use crate::process;
 use crate::saver;
 use crate::shared::Shared;
@@ -97,6 +99,7 @@ fn info<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
         if all || default && by_default || asked(name) {
             report.title(title);
             write(&mut report, cx);
+            absent::fields(name).for_each(|(field, value)| report.line(field, value));
         }
     }
     cx.reply.verbatim(*b"txt", report.text.as_bytes());
@@ -121,6 +124,7 @@ fn server(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("server_time_usec", cx.server.clock.unix_ms() * 1000);
     report.line("uptime_in_seconds", uptime_s);
     report.line("uptime_in_days", uptime_s / 86_400);
+    report.line("lru_clock", (cx.server.clock.unix_ms() / 1000) & 0xFF_FFFF);
     report.line("hz", config.hz);
     report.line("configured_hz", config.hz);
     report.line("threads", config.threads());
@@ -136,6 +140,7 @@ fn clients(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("client_recent_max_input_buffer", clients.query_bytes_max);
     report.line("client_recent_max_output_buffer", clients.output_bytes_max);
     report.line("blocked_clients", clients.blocked);
+    report.line("clients_in_timeout_table", cx.server.blocking.waiting_for_a_time());
     report.line("tracking_clients", 0);
 }
 
@@ -146,6 +151,14 @@ fn memory(report: &mut Report, cx: &Context<'_, '_>) {
     report.bytes("used_memory_rss", resident);
     report.bytes("used_memory_peak", peak);
     report.line("used_memory_peak_perc", format_args!("{:.2}%", 100.0 * ratio(heap.allocated, peak)));
+    let clients = Clients::of(cx.server);
+    let (startup, overhead) = (cx.server.startup_bytes, cx.server.startup_bytes + clients.bytes as u64);
+    let dataset = heap.allocated.saturating_sub(overhead);
+    let of_growth = ratio(dataset, heap.allocated.saturating_sub(startup)).min(1.0);
+    report.line("used_memory_overhead", overhead);
+    report.line("used_memory_startup", startup);
+    report.line("used_memory_dataset", dataset);
+    report.line("used_memory_dataset_perc", format_args!("{:.2}%", 100.0 * of_growth));
     report.line("allocator_allocated", heap.allocated);
     report.line("allocator_active", heap.active);
     report.line("allocator_resident", heap.resident);
@@ -160,11 +173,12 @@ fn memory(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("rss_overhead_bytes", resident as i64 - heap.resident as i64);
     report.line("mem_fragmentation_ratio", format_args!("{:.2}", ratio(resident, heap.allocated)));
     report.line("mem_fragmentation_bytes", resident as i64 - heap.allocated as i64);
-    report.line("mem_clients_normal", Clients::of(cx.server).bytes);
+    report.line("mem_clients_normal", clients.bytes);
     report.line("mem_aof_buffer", backlog_bytes(cx.server));
     report.line("mem_allocator", allocator_name());
     report.line("active_defrag_running", 0);
     report.line("lazyfree_pending_objects", cx.keys.engine().pending_frees());
+    report.line("lazyfreed_objects", cx.keys.engine().freed());
 }
 
 fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
@@ -183,9 +197,13 @@ fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("aof_rewrite_scheduled", 0);
     let took = |took: Option<Duration>| took.map_or(-1, |took| took.as_secs() as i64);
     report.line("aof_last_rewrite_time_sec", took(compactions.round_took));
-    let failed = compactions.error.is_some() || cx.server.saver.status().rewrite_failed;
+    let failed = compactions.error.is_some() || cx.server.saver.status().rewrite_failures > 0;
     report.line("aof_last_bgrewrite_status", if failed { "err" } else { "ok" });
     report.line("aof_rewrites", compactions.rounds);
+    let failures = figures.checkpoints.rewrite_failures.max(u64::from(compactions.error.is_some()));
+    report.line("aof_rewrites_consecutive_failures", failures);
+    let rewrite = figures.checkpoints.running_since.filter(|_| figures.log_is_rewritten());
+    report.line("aof_current_rewrite_time_sec", took(rewrite.map(|since| since.elapsed())));
     if let Some(error) = cx.server.saver.status().switch_error {
         report.line("log_switch_error", error);
     }
@@ -198,6 +216,7 @@ fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
     if let Some(log) = &figures.log {
         log_fields(report, log, &figures);
         compaction_fields(report, &figures);
+        damage_fields(report, &figures);
         log_directories(report, &figures);
     }
 }
@@ -206,9 +225,14 @@ fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
 fn log_fields(report: &mut Report, log: &LogStatus, figures: &Persistence) {
     report.line("aof_current_size", log.directories.iter().map(|directory| directory.bytes).sum::<u64>());
     report.line("aof_buffer_length", log.backlog_bytes);
+    report.line("aof_pending_rewrite", 0);
+    report.line("aof_pending_bio_fsync", log.in_flight);
     report.line("log_dirs", log.directories.len());
     report.line("log_last_lsn", log.last.0);
     report.line("log_durable_lsn", log.durable.0);
+    if log.ends_soon() {
+        report.line("log_records_left", log.records_left());
+    }
     report.line("log_lag_records", log.lag_records());
     report.line("log_lag_ms", log.lag.as_millis());
     report.line("log_backlog_bytes", log.backlog_bytes);
@@ -239,6 +263,31 @@ fn compaction_fields(report: &mut Report, figures: &Persistence) {
     if let Some((at, error)) = &compactions.last_error {
         report.line("log_compaction_last_error", error);
         report.line("log_compaction_last_error_time", at / 1000);
+    }
+}
+
+/// Damage on the disk: what was found, and what waits to be made good.
+fn damage_fields(report: &mut Report, figures: &Persistence) {
+    let (scrub, compactions) = (&figures.scrub, &figures.compactions);
+    report.line("log_scrub_in_progress", u8::from(scrub.running));
+    report.line("log_scrub_passes", scrub.passes);
+    report.line("log_scrub_bytes", scrub.bytes);
+    report.line("log_scrub_last_pass_time", scrub.last_pass.map_or(0, |at| at / 1000));
+    report.line("log_scrub_last_pass_sec", scrub.last_took.map_or(-1, |took| took.as_secs() as i64));
+    report.line("log_scrub_damaged_places", scrub.damage);
+    report.line("log_scrub_transient_errors", scrub.transient);
+    if let Some((at, damage)) = &scrub.last_damage {
+        report.line("log_scrub_last_damage", damage);
+        report.line("log_scrub_last_damage_time", at / 1000);
+    }
+    report.line("log_damage_passed_at_start", compactions.damage_passed);
+    report.line("log_damage_left_out", compactions.damage_left_out);
+    report.line("log_damaged_files", compactions.damaged.len());
+    report.line("log_damage_wants_checkpoint", u8::from(compactions.damage_wants_checkpoint));
+    for (number, file) in compactions.damaged.iter().take(FILES_MAX).enumerate() {
+        let (path, damage) = (word(&file.path.to_string_lossy()), &file.damage);
+        report.put(format_args!("log_damaged_file{number}:path={path},offset={},", damage.offset));
+        report.put(format_args!("up_to={}\r\n", file.up_to.0));
     }
 }
 
@@ -285,6 +334,8 @@ fn checkpoints(report: &mut Report, cx: &Context<'_, '_>, figures: &Persistence)
     report.line("rdb_last_bgsave_time_sec", took(status.last.as_ref().map(|_| status.last_took)));
     report.line("rdb_current_bgsave_time_sec", took(running));
     report.line("rdb_saves", status.saves);
+    report.line("rdb_last_load_keys_loaded", status.loaded_keys[0]);
+    report.line("rdb_last_load_keys_expired", status.loaded_keys[1]);
     let views = store.map(|store| store.engine.views().status()).unwrap_or_default();
     let child_bytes = status.last.as_ref().and_then(|last| last.as_ref().ok()?.child_bytes);
     report.line("rdb_last_cow_size", child_bytes.unwrap_or(views.retained_bytes_peak as u64));
@@ -293,9 +344,20 @@ fn checkpoints(report: &mut Report, cx: &Context<'_, '_>, figures: &Persistence)
         let (percent, bytes) = saver::progress(&store.checkpoints);
         report.line("current_save_keys_processed", progress.keys.load(Ordering::Relaxed));
         report.line("current_save_keys_total", progress.keys_total.load(Ordering::Relaxed));
+        report.line("current_fork_perc", format_args!("{percent:.2}"));
         report.line("checkpoint_progress_perc", format_args!("{percent:.2}"));
         report.line("checkpoint_bytes_written", bytes);
+    } else {
+        report.line("current_save_keys_processed", 0);
+        report.line("current_save_keys_total", 0);
+        report.line("current_fork_perc", "0.00");
     }
+    let kept = if running.is_some() { views.retained.bytes as u64 } else { 0 };
+    report.line("current_cow_size", kept);
+    let peak = if running.is_some() { views.retained_bytes_peak as u64 } else { 0 };
+    report.line("current_cow_peak", peak.max(kept));
+    // It is looked at when it is asked for.
+    report.line("current_cow_size_age", 0);
     match &status.last {
         Some(Err(why)) => report.line("checkpoint_failure", why),
         Some(Ok(taken)) => {
@@ -376,8 +438,8 @@ fn loading(report: &mut Report, cx: &Context<'_, '_>, (loaded, total): (u64, u64
 }
 
 fn stats(report: &mut Report, cx: &Context<'_, '_>) {
-    let Totals { commands, input_bytes, output_bytes, hits, misses, connections, rejected_connections } =
-        cx.server.stats.totals();
+    let totals = cx.server.stats.totals();
+    let Totals { commands, input_bytes, output_bytes, hits, misses, connections, .. } = totals;
     report.line("total_connections_received", connections);
     report.line("total_commands_processed", commands.iter().map(|command| command.calls).sum::<u64>());
     let rate = cx.server.rates.now();
@@ -386,7 +448,12 @@ fn stats(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("total_net_output_bytes", output_bytes);
     report.line("instantaneous_input_kbps", format_args!("{:.2}", rate.input_bytes / 1024.0));
     report.line("instantaneous_output_kbps", format_args!("{:.2}", rate.output_bytes / 1024.0));
-    report.line("rejected_connections", rejected_connections);
+    report.line("total_reads_processed", totals.reads);
+    report.line("total_writes_processed", totals.writes);
+    report.line("rejected_connections", totals.rejected_connections);
+    let wrong: u64 = Service::ALL.iter().map(|service| cx.server.attempts.wrong(*service)).sum();
+    report.line("wrong_passwords", wrong);
+    report.line("refused_passwords", cx.server.attempts.excessive());
     report.line("expired_keys", cx.keys.engine().expired_keys());
     report.line("evicted_keys", 0);
     report.line("keyspace_hits", hits);
@@ -414,6 +481,9 @@ fn cpu(report: &mut Report, _: &Context<'_, '_>) {
     let (all, main) = process::cpu_times();
     report.line("used_cpu_sys", format_args!("{:.6}", all.system_s));
     report.line("used_cpu_user", format_args!("{:.6}", all.user_s));
+    let children = process::children_cpu_time();
+    report.line("used_cpu_sys_children", format_args!("{:.6}", children.system_s));
+    report.line("used_cpu_user_children", format_args!("{:.6}", children.user_s));
     report.line("used_cpu_sys_main_thread", format_args!("{:.6}", main.system_s));
     report.line("used_cpu_user_main_thread", format_args!("{:.6}", main.user_s));
 }
@@ -460,14 +530,36 @@ fn errorstats(report: &mut Report, cx: &Context<'_, '_>) {
 }
 
 fn keyspace(report: &mut Report, cx: &Context<'_, '_>) {
-    for db in 0..cx.keys.databases() {
-        let keys = cx.keys.keys(db as u8);
+    let (counts, is_live) = counts_to_tell(cx);
+    for (db, (keys, expires)) in counts.into_iter().enumerate() {
         if keys > 0 {
-            let expires = cx.keys.expiring(db as u8);
-            let ttl_ms = if expires == 0 { 0 } else { mean_ttl_ms(cx, db as u8) };
+            let ttl_ms = if expires == 0 || !is_live { 0 } else { mean_ttl_ms(cx, db as u8) };
             report.put(format_args!("db{db}:keys={keys},expires={expires},avg_ttl={ttl_ms}\r\n"));
         }
     }
+}
+
+/// Keys of each database, and how many of them expire; and whether that is so at this moment. Without what is
+/// not durable yet if the client's replies wait for that, as `INFO` itself never waits for the disk. A
+/// transaction sees what it has changed, and waits as ever.
+fn counts_to_tell(cx: &Context<'_, '_>) -> (Counts, bool) {
+    let of = |db| (cx.keys.keys(db as u8), cx.keys.expiring(db as u8));
+    let counts: Counts = (0..cx.keys.databases()).map(of).collect();
+    if cx.server.engine().is_none() {
+        return (counts, true);
+    }
+    if cx.client.denies_waiting {
+        cx.keys.see_all();
+        return (counts, true);
+    }
+    let newest = cx.keys.newest();
+    // While the log is being switched on, what there is of it tells nothing of what a start would find.
+    let durable = cx.server.durable().min(cx.server.revealable());
+    let is_durable = cx.server.keyspace.note(&counts, newest, durable);
+    if is_durable || newest <= cx.client.handle.revealable(cx.server, || cx.server.revealable()) {
+        return (counts, true);
+    }
+    (cx.server.keyspace.settled(), false)
 }
 
 /// The mean of the time that some keys have left, of those that expire.

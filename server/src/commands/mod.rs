@@ -1,5 +1,6 @@
 //! The table of commands, by family, and the look-up of a name in it.
 
+mod absent;
 mod backups;
 mod bitfield;
 mod bits;
@@ -108,17 +109,44 @@ pub struct Found {
 }
 
 struct Index {
-    by_name: HashTable<(u128, Found)>,
+    by_name: HashTable<Row>,
     slots: usize,
 }
 
-/// Folds a name of at most 16 bytes to lower case in one number. `_` and DEL, and a few other pairs of which
-/// one never stands in the name of a command, fold to the same.
+/// A command under its name as one number.
+#[derive(Clone, Copy)]
+struct Row {
+    /// The name, padded with zeros.
+    name: u128,
+    /// The bit of case of each of its letters.
+    letters: u128,
+    found: Found,
+}
+
+/// The bit of case in every byte. With it names in any case have the same hash; other bytes may, too.
+const CASES: u128 = 0x2020_2020_2020_2020_2020_2020_2020_2020;
+
+impl Row {
+    fn of(found: Found) -> Row {
+        let text = found.command.name.as_bytes();
+        let name = as_number(text).expect("names of commands have at most 16 bytes");
+        let cases: Vec<u8> = text.iter().map(|byte| u8::from(byte.is_ascii_lowercase()) << 5).collect();
+        Row { name, letters: as_number(&cases).expect("as many bytes as the name"), found }
+    }
+
+    /// Whether these bytes, so many, are the name in any case. The length tells NULs from padding.
+    #[inline]
+    fn is_named(&self, bytes: u128, len: usize) -> bool {
+        bytes | self.letters == self.name && len == self.found.command.name.len()
+    }
+}
+
+/// At most 16 bytes as one number, padded with zeros.
 #[inline]
-fn fold(name: &[u8]) -> Option<u128> {
+fn as_number(name: &[u8]) -> Option<u128> {
     let mut bytes = [0; 16];
     bytes.get_mut(..name.len())?.copy_from_slice(name);
-    Some(u128::from_le_bytes(bytes) | 0x2020_2020_2020_2020_2020_2020_2020_2020)
+    Some(u128::from_le_bytes(bytes))
 }
 
 #[inline]
@@ -133,10 +161,9 @@ fn index() -> &'static Index {
     INDEX.get_or_init(|| {
         let mut index = Index { by_name: HashTable::with_capacity(512), slots: 0 };
         for found in all() {
-            let folded =
-                fold(found.command.name.as_bytes()).expect("names of commands have at most 16 bytes");
+            let row = Row::of(found);
             index.slots = found.slot + 1 + found.command.subcommands.len();
-            index.by_name.insert_unique(mix(folded), (folded, found), |(folded, _)| mix(*folded));
+            index.by_name.insert_unique(mix(row.name | CASES), row, |row| mix(row.name | CASES));
         }
         index
     })
@@ -167,9 +194,9 @@ pub fn all() -> impl Iterator<Item = Found> {
 /// The command of this name, in any case.
 #[inline]
 pub fn find(name: &[u8]) -> Option<Found> {
-    let folded = fold(name)?;
-    let (_, found) = index().by_name.find(mix(folded), |(other, _)| *other == folded)?;
-    Some(*found)
+    let bytes = as_number(name)?;
+    let row = index().by_name.find(mix(bytes | CASES), |row| row.is_named(bytes, name.len()))?;
+    Some(row.found)
 }
 
 /// The name of the command or subcommand whose calls are counted in `slot`.
@@ -206,6 +233,8 @@ fn help(cx: &mut Context<'_, '_>, container: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
     use std::collections::HashSet;
 
     #[test]
@@ -219,8 +248,33 @@ mod tests {
                 assert!(std::ptr::eq(found.command, command), "{name} is found as {}", found.command.name);
             }
         }
-        for name in ["", "ge", "gett", "a name of far more than sixteen bytes", "\u{0}"] {
+        for name in ["", "ge", "gett", "a name of far more than sixteen bytes", "\u{0}", "get ", "get\u{0}"] {
             assert!(find(name.as_bytes()).is_none(), "{name:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_is_found_exactly_if_it_stands_in_the_table(
+            number in any::<prop::sample::Index>(),
+            cases in any::<u32>(),
+            changes in vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 0..3),
+            tail in vec(any::<u8>().prop_map(|byte| byte & 0x2E), 0..3),
+        ) {
+            let names: Vec<&str> = all().map(|found| found.command.name).collect();
+            let mut name = number.get(&names).as_bytes().to_vec();
+            for (i, byte) in name.iter_mut().enumerate().filter(|(i, _)| cases >> i & 1 == 1) {
+                // Often the bit of case alone, of letters and of others.
+                *byte ^= 0x20 * u8::from(byte.is_ascii_alphabetic() || i % 3 == 0);
+            }
+            for (at, byte, only_a_bit) in changes {
+                let at = at.get_mut(&mut name);
+                *at = if only_a_bit { *at ^ (1 << (byte % 8)) } else { byte };
+            }
+            name.extend(tail);
+            let plain = all().find(|found| found.command.name.as_bytes().eq_ignore_ascii_case(&name));
+            let found = find(&name);
+            prop_assert_eq!(found.map(|found| found.command.name), plain.map(|plain| plain.command.name));
         }
     }
 

@@ -60,7 +60,9 @@ fn walk(
     filter: &Filter<'_>,
 ) -> (u64, usize, Vec<u8>) {
     let (mut found, mut replies) = (0, Vec::new());
-    let mut writer = Writer::new(&mut replies, cx.reply.protocol());
+    // One byte more than there is room for: who puts it all into the reply finds that it is too long.
+    let room = cx.client.reply_end_max.saturating_sub(cx.reply.len()).saturating_add(1);
+    let mut writer = Writer::new(&mut replies, cx.reply.protocol()).limited(room);
     let now = cx.now();
     let next = cx.keys.scan(cx.db, cursor, &mut budget, |entry| {
         if !entry.is_expired(now) && filter.admits(entry) {

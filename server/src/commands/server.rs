@@ -5,7 +5,8 @@ use crate::command::{Command, Flags, KeySpec, row};
 use crate::commands::unknown_container;
 use crate::context::Context;
 use crate::error::CommandError;
-use crate::shared::Store;
+use crate::shared::{Shared, Store};
+use crate::shutdown::How;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tarn_resp::request::Args;
 
@@ -54,43 +55,64 @@ fn time<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
 }
 
 fn shutdown<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let (mut save, mut nosave, mut abort, mut force) = (false, false, false, false);
+    let (mut save, mut nosave, mut abort, mut force, mut now) = (false, false, false, false, false);
     for word in args.tail(1) {
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
         save |= is("save");
         nosave |= is("nosave");
         abort |= is("abort");
         force |= is("force");
+        now |= is("now");
         if !(is("save") || is("nosave") || is("abort") || is("now") || is("force")) {
             return Err(CommandError::Syntax);
         }
     }
-    if (save && nosave) || (abort && args.len() > 2) {
+    if (save && nosave) || (abort && (save || nosave || force || now)) {
         return Err(CommandError::Syntax);
     }
+    let ending = &cx.server.shutdown;
+    if let Some(attempt) = cx.client.ending.take() {
+        if ending.has_failed(attempt) {
+            return Err(CommandError::text("ERR Errors trying to SHUTDOWN. Check logs."));
+        }
+        cx.client.ending = Some(attempt);
+        cx.client.after = After::Postpone;
+        return Ok(());
+    }
     if abort {
-        return Err(CommandError::text("ERR No shutdown in progress."));
+        if !ending.abort(cx.server) {
+            return Err(CommandError::text("ERR No shutdown in progress."));
+        }
+        cx.reply.ok();
+        return Ok(());
     }
-    if let Some(status) = cx.server.store().and_then(Store::log_status)
-        && let Some((_, error)) = &status.failed
-        && !force
-    {
-        let lost = status.lag_records();
-        return Err(CommandError::owned(format!(
-            "ERR Errors trying to SHUTDOWN: {error}; {lost} records are not on disk and would be lost: make \
-             the disk work again, or give them up with SHUTDOWN FORCE"
-        )));
+    if !force {
+        refuse_to_lose_log(cx.server)?;
     }
-    let saves = match (save, nosave) {
-        (false, false) => cx.server.saves_by_rule(),
-        (save, _) => save,
-    };
-    cx.client.after = After::Close;
-    cx.server.shut_down(saves);
+    let saves = save || !nosave && cx.server.saves_by_rule();
+    // Until the connection is closed, or the end has come to nothing.
+    cx.client.ending = Some(ending.begin(cx.server, How { saves, gives_up: nosave, forced: force }));
+    cx.client.after = After::Postpone;
     Ok(())
 }
 
+/// Refuses to end the server while the log cannot be written.
+fn refuse_to_lose_log(server: &Shared) -> Result<(), CommandError> {
+    let Some(status) = server.store().and_then(Store::log_status) else { return Ok(()) };
+    let Some((_, error)) = &status.failed else { return Ok(()) };
+    let lost = status.lag_records();
+    Err(CommandError::owned(format!(
+        "ERR Errors trying to SHUTDOWN: {error}; {lost} records are not on disk and would be lost: make the \
+         disk work again, or give them up with SHUTDOWN FORCE"
+    )))
+}
+
 fn slowlog_get<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
+    if args.len() > 3 {
+        return Err(CommandError::text(
+            "ERR unknown subcommand or wrong number of arguments for 'GET'. Try SLOWLOG HELP.",
+        ));
+    }
     let count = match args.get(2) {
         None => 10,
         Some(count) => {
@@ -98,11 +120,6 @@ fn slowlog_get<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comma
             count.ok_or(CommandError::text("ERR count should be greater than or equal to -1"))?
         }
     };
-    if args.len() > 3 {
-        return Err(CommandError::text(
-            "ERR unknown subcommand or wrong number of arguments for 'GET'. Try SLOWLOG HELP.",
-        ));
-    }
     let entries = cx.server.slowlog.newest(usize::try_from(count).unwrap_or(usize::MAX));
     cx.reply.array(entries.len());
     for entry in entries {

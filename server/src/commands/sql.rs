@@ -18,9 +18,7 @@ pub const COMMANDS: &[Command] = &[row(
 )
 .complexity("O(N) where N is the number of keys that are read; other clients do not wait")];
 
-const NO_SQL: CommandError = CommandError::text(
-    "ERR SQL is not there: the server runs with 'sql-port 0'; start it with another to have SQL",
-);
+const NO_SQL: CommandError = CommandError::text("ERR SQL is not there: this server was built without it");
 const NO_OPTION: CommandError = CommandError::text("ERR syntax error: SQL statement [WARNINGS]");
 const NO_TEXT: CommandError = CommandError::text("ERR the statement is not UTF-8");
 
@@ -37,7 +35,11 @@ fn sql<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError>
             cx.server.sql().ok_or(NO_SQL)?.ask(text)
         }
     };
-    match asked.answer() {
+    let answer = asked.answer();
+    if answer.is_some() {
+        cx.see_if_strict();
+    }
+    match answer {
         Some(Ok(answer)) => {
             if with_warnings {
                 cx.reply.array(2);
@@ -49,7 +51,7 @@ fn sql<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError>
         Some(Err(why)) => return Err(CommandError::owned(format!("ERR {why}"))),
         None => {
             cx.client.asked = Some(asked);
-            cx.client.after = After::Postpone(args.to_owned());
+            cx.client.after = After::Postpone;
         }
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! The arguments of `serve`: `[FILE] [--directive value ...] [-]`, as redis-server takes them.
+//! The arguments of `serve`: `[FILE] [--directive value ...] [-]`, as redis-server takes them, and
+//! `--test-config`.
 //!
 //! Options are obeyed after the file (and after standard input, if `-` is the last argument or stands for the
 //! file), so they override it. What follows an option's name, up to the next `--`, are its values; the first
@@ -9,9 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::args::{join_args, split_args};
-use super::directives::directives;
+use super::directives::{directives, find_directive};
 use super::error::{LoadError, Source};
-use super::file::{Includes, load_file, load_stdin, obey};
+use super::file::{Includes, Reading, load_file, load_stdin, load_text, obey};
 use super::secrets::without_secrets;
 use super::settings::Config;
 
@@ -20,6 +21,8 @@ use super::settings::Config;
 pub enum Invocation {
     /// To start with this configuration.
     Serve(Box<Loaded>),
+    /// To tell of this configuration, and leave.
+    Test(Box<Loaded>),
     /// To print [`help_text`] and leave.
     Help,
     /// To print the version and leave.
@@ -35,6 +38,25 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// Directives that were taken without effect, one line each.
     pub warnings: Vec<String>,
+    /// Directives that were named, and whose values are not what the server does.
+    pub disobeyed: Vec<&'static str>,
+    /// Whether a part of it came from standard input, which is used up.
+    pub from_stdin: bool,
+    /// Called as soon as clients can connect.
+    pub listening: fn(),
+}
+
+impl Loaded {
+    /// A line that names all directives that were named in vain; none if there are none.
+    pub fn disobeyed_line(&self) -> Option<String> {
+        (!self.disobeyed.is_empty()).then(|| {
+            format!(
+                "the configuration names directives that the server does not obey, as docs/configuration.md \
+                 explains: {}",
+                self.disobeyed.join(", ")
+            )
+        })
+    }
 }
 
 /// The arguments parted into their three kinds.
@@ -42,6 +64,8 @@ pub struct Loaded {
 struct Arguments {
     file: Option<OsString>,
     stdin: bool,
+    /// The configuration is to be tested, not to be used.
+    tests: bool,
     options: Vec<CommandOption>,
 }
 
@@ -54,6 +78,14 @@ struct CommandOption {
 
 /// Reads the arguments after `serve` and everything they name.
 pub fn parse_serve_args(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, LoadError> {
+    parse_with_secrets(args, b"")
+}
+
+/// As [`parse_serve_args`], with the lines that [`take_secrets`] has taken out of the arguments.
+pub fn parse_with_secrets(
+    args: impl IntoIterator<Item = OsString>,
+    lines: &[u8],
+) -> Result<Invocation, LoadError> {
     let args: Vec<OsString> = args.into_iter().collect();
     match args.first().map(|arg| arg.as_bytes()) {
         Some(b"-h" | b"--help") => return Ok(Invocation::Help),
@@ -61,24 +93,65 @@ pub fn parse_serve_args(args: impl IntoIterator<Item = OsString>) -> Result<Invo
         _ => {}
     }
     let arguments = part(&args)?;
-    let mut config = Config::default();
+    let mut reading = Reading::default();
     let file = match arguments.file {
         Some(path) => Some(absolute(path.into())?),
         None => None,
     };
     if let Some(path) = &file {
-        load_file(&mut config, path)?;
+        load_file(&mut reading, path)?;
     }
     if arguments.stdin {
-        load_stdin(&mut config)?;
+        load_stdin(&mut reading)?;
     }
     for CommandOption { name, values } in &arguments.options {
         let line = shown(name, values);
         let located = |problem| LoadError::Line { at: Source::CommandLine, line, problem };
-        obey(&mut config, name, values, Includes::FROM_TOP, located)?;
+        obey(&mut reading, name, values, Includes::FROM_TOP, located)?;
     }
+    load_text(&mut reading, lines, &|_| Source::CommandLine, Includes::Refused)?;
+    reading.fetch_password()?;
+    let disobeyed = reading.disobeyed();
+    let config = reading.judge()?;
     let warnings = directives().filter_map(|directive| directive.warning(&config)).collect();
-    Ok(Invocation::Serve(Box::new(Loaded { config, file, warnings })))
+    let loaded =
+        Box::new(Loaded { config, file, warnings, disobeyed, from_stdin: arguments.stdin, listening: || {} });
+    Ok(if arguments.tests { Invocation::Test(loaded) } else { Invocation::Serve(loaded) })
+}
+
+/// What the arguments of `serve` must not show to whoever lists processes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Secrets {
+    /// The arguments without passwords.
+    pub args: Vec<OsString>,
+    /// The passwords, as lines of a file.
+    pub lines: Vec<u8>,
+}
+
+/// Takes the passwords out of the arguments after `serve`; `None` if there are none, or if it is not
+/// understood what is one: then the server refuses to start.
+pub fn take_secrets(args: &[OsString]) -> Option<Secrets> {
+    let mut secrets = Secrets { args: Vec::new(), lines: Vec::new() };
+    let mut rest = args;
+    while let Some((arg, after)) = rest.split_first() {
+        let Some(name) = arg.as_bytes().strip_prefix(b"--") else {
+            secrets.args.push(arg.clone());
+            rest = after;
+            continue;
+        };
+        let (CommandOption { name, values }, after) = take_option(name, after);
+        // A last `-` stands for standard input, not for a value.
+        let last = values.last().filter(|value| after.is_empty() && *value == b"-");
+        let values = &values[..values.len() - usize::from(last.is_some())];
+        if find_directive(&name).is_some_and(|directive| directive.sensitive) && !values.is_empty() {
+            secrets.lines.extend([&name, &b" "[..], &join_args(values), b"\n"].concat());
+            secrets.args.extend(last.map(|_| OsString::from("-")));
+        } else {
+            secrets.args.extend_from_slice(&rest[..rest.len() - after.len()]);
+        }
+        rest = after;
+    }
+    (!secrets.lines.is_empty()).then_some(secrets)
 }
 
 fn part(args: &[OsString]) -> Result<Arguments, LoadError> {
@@ -102,6 +175,17 @@ fn part(args: &[OsString]) -> Result<Arguments, LoadError> {
         rest = before;
     }
     while let Some((option, after)) = rest.split_first() {
+        if option == "--test-config" {
+            parted.tests = true;
+            rest = after;
+            if let Some((file, after)) = after.split_first().filter(|_| parted.file.is_none())
+                && !file.as_bytes().starts_with(b"-")
+            {
+                parted.file = Some(file.clone());
+                rest = after;
+            }
+            continue;
+        }
         let Some(name) = option.as_bytes().strip_prefix(b"--") else {
             return Err(LoadError::Argument { argument: without_secrets(option.as_bytes()) });
         };
@@ -146,10 +230,12 @@ fn shown(name: &[u8], values: &[Vec<u8>]) -> String {
 /// The text of `serve --help`: usage, and every directive that does something.
 pub fn help_text() -> String {
     let mut text = String::from(
-        "Usage: tarn serve [FILE] [--directive value ...] [-]\n\n\
+        "Usage: tarn serve [FILE] [--test-config] [--directive value ...] [-]\n\n\
          FILE is in redis.conf's syntax; '-' reads the same from standard input. A directive on the\n\
          command line overrides the file:\n\n    \
          tarn serve --port 7000 --dir /var/lib/tarn --appendfsync always --threads 2\n\n\
+         --test-config starts nothing: it tells which directives the server would not obey, and exits with\n\
+         0 if each value is valid, 1 if not. Ports, directories and certificates are not tried.\n\n\
          Directives and their defaults:\n\n",
     );
     for directive in directives().filter(|directive| directive.is_implemented()) {

@@ -1,7 +1,8 @@
 //! What a directive is, and finding one by name.
 //!
-//! All of them form one table, in two files: [`table`](super::table) has the rows of what Tarn implements,
-//! [`foreign`](super::foreign) those of redis-server 7.0 that Tarn knows by name only.
+//! All of them form one table, in three files: [`table`](super::table) has the rows of what Tarn
+//! implements, [`foreign`](super::foreign) those of redis-server 7.0 that Tarn knows by name only,
+//! [`later`](super::later) those of newer Redis and of Valkey.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -9,6 +10,7 @@ use std::sync::OnceLock;
 use super::error::ValueError;
 use super::foreign::FOREIGN;
 use super::kinds::Phase;
+use super::later::LATER;
 use super::secrets::shown_value;
 use super::settings::Config;
 use super::shape::{Shape, Value};
@@ -35,6 +37,8 @@ pub struct Directive {
     pub(super) protected: bool,
     pub(super) home: Home,
     effect: Effect,
+    /// The value that says what the server does anyway, if it is not its default.
+    done: Option<&'static str>,
 }
 
 /// How much of what a directive asks for Tarn does.
@@ -79,6 +83,7 @@ impl Directive {
             protected: false,
             home,
             effect: Effect::OfHome,
+            done: None,
         }
     }
 
@@ -122,9 +127,20 @@ impl Directive {
         self
     }
 
+    /// It cannot be changed, and the server does what this value says.
+    pub(super) const fn does(mut self, done: &'static str) -> Self {
+        self.done = Some(done);
+        self
+    }
+
     /// Whether Tarn acts on the directive, rather than knowing its name only.
     pub fn is_implemented(&self) -> bool {
         matches!(self.home, Home::Field { .. }) && !matches!(self.effect, Effect::None(_))
+    }
+
+    /// Whether redis-server 7.0 does not have it, and newer ones or Valkey do.
+    pub fn is_newer(&self) -> bool {
+        LATER.iter().any(|row| row.name == self.name)
     }
 
     /// Whether Tarn takes no other value than the default, and why.
@@ -149,20 +165,38 @@ impl Directive {
         remembered.unwrap_or_else(|| self.default_value())
     }
 
-    /// Puts a value of the right shape into the configuration.
+    /// Puts a value of the right shape into the configuration. One that is refused is remembered while a
+    /// file is read: a later line may take it back, and until then it is not as if nobody had said it.
     pub(super) fn store(&self, config: &mut Config, value: Value, phase: Phase) -> Result<(), ValueError> {
         match self.home {
             Home::Field { store, .. } => store(config, value, phase),
-            Home::OnlyDefault(why) if value != self.default_value() => Err(ValueError::Unsupported { why }),
-            Home::OnlyDefault(_) => Ok(()),
-            Home::Inert(_) if value == self.default_value() => {
+            Home::OnlyDefault(why) if value != self.default_value() => {
+                if phase == Phase::Load {
+                    config.inert.insert(self.name, value);
+                }
+                Err(ValueError::Unsupported { why })
+            }
+            Home::Inert(_) | Home::OnlyDefault(_) if value == self.default_value() => {
                 config.inert.remove(self.name);
                 Ok(())
             }
-            Home::Inert(_) => {
+            Home::Inert(_) | Home::OnlyDefault(_) => {
                 config.inert.insert(self.name, value);
                 Ok(())
             }
+        }
+    }
+
+    /// Whether the server does what the value in force says. What is not there is as good as switched off.
+    pub(super) fn is_obeyed(&self, config: &Config) -> bool {
+        match (self.home, self.effect) {
+            (_, Effect::Some { unheeded, .. }) => unheeded(config).is_none(),
+            (Home::Inert(_), _) | (_, Effect::None(_)) => {
+                let is_off = ["", "no", "0"].contains(&self.default);
+                let done = self.done.or(is_off.then_some(self.default));
+                done.is_some_and(|done| self.print(config) == done.as_bytes())
+            }
+            (Home::Field { .. } | Home::OnlyDefault(_), Effect::OfHome) => true,
         }
     }
 
@@ -171,11 +205,13 @@ impl Directive {
         let why = self.lack()?;
         let shown = match self.effect {
             Effect::Some { unheeded, .. } => unheeded(config)?,
-            _ if self.load(config) == self.default_value() => return None,
+            _ if self.load(config) == self.default_value() || self.is_obeyed(config) => return None,
             _ => shown_value(self, &self.print(config)),
         };
         let quoted = if shown.is_empty() { "\"\"" } else { &shown };
-        Some(format!("'{} {quoted}' is accepted, but has no effect: {why}", self.name))
+        // What is done in part is not without effect.
+        let but = if self.name == "databases" { "" } else { "has no effect: " };
+        Some(format!("'{} {quoted}' is accepted, but {but}{why}", self.name))
     }
 
     /// The words that a file gives it for the value in force.
@@ -200,7 +236,7 @@ impl Directive {
 
 /// All rows, those that Tarn implements first.
 pub fn directives() -> impl Iterator<Item = &'static Directive> {
-    IMPLEMENTED.iter().chain(FOREIGN)
+    IMPLEMENTED.iter().chain(FOREIGN).chain(LATER)
 }
 
 /// Finds a directive by name or alias, in any case.

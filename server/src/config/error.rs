@@ -139,6 +139,14 @@ pub enum LoadError {
     /// Standard input that cannot be read.
     #[error("cannot read the configuration from standard input: {0}")]
     Stdin(std::io::Error),
+    /// The file that `requirepass-file` names holds no password.
+    #[error("cannot take the password from requirepass-file {}: {problem}", path.display())]
+    Password {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A word of the command line that is neither the file nor part of a directive.
     #[error("command line: unexpected argument '{argument}'; use: serve [FILE] [--directive value ...] [-]")]
     Argument {

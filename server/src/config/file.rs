@@ -1,6 +1,7 @@
 //! Reading lines in redis.conf's syntax and obeying them: comments, quotes, `include`, and errors that name
 //! file, line and remedy.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -29,28 +30,92 @@ impl Includes {
     pub(super) const FROM_TOP: Includes = Includes::Followed(0);
 }
 
-/// Reads a configuration from a text that includes no files.
+/// The longest password that a file may hold, in bytes.
+const PASSWORD_BYTES_MAX: u64 = 1 << 16;
+
+/// A configuration that is being read from its sources, one after the other: files, standard input, the
+/// command line. What Tarn cannot do is judged behind the last of them, as a later one may take it back.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    pub(super) config: Config,
+    /// The directives that were named.
+    named: BTreeSet<&'static str>,
+    /// The last line of each directive whose value is refused.
+    refused: BTreeMap<&'static str, LoadError>,
+}
+
+impl Reading {
+    /// What has been read so far says this, whether it is refused or not.
+    pub(super) fn peek(&self) -> Config {
+        let mut config = self.config.clone();
+        config.settle();
+        config
+    }
+
+    /// Nothing else follows: the configuration, or the first thing in it that Tarn cannot do.
+    pub(super) fn judge(self) -> Result<Config, LoadError> {
+        let config = self.peek();
+        self.refused.into_values().next().map_or(Ok(config), Err)
+    }
+
+    /// The directives that were named, and whose values in force are not what the server does.
+    pub(super) fn disobeyed(&self) -> Vec<&'static str> {
+        let is_not_obeyed = |name: &&&str| {
+            find_directive(name.as_bytes()).is_some_and(|directive| !directive.is_obeyed(&self.config))
+        };
+        self.named.iter().filter(is_not_obeyed).copied().collect()
+    }
+
+    /// Takes the password out of `requirepass-file`, if that is named and `requirepass` is not.
+    pub(super) fn fetch_password(&mut self) -> Result<(), LoadError> {
+        let Some(path) = self.config.requirepass_path() else { return Ok(()) };
+        if !self.config.requirepass.is_empty() {
+            return Ok(());
+        }
+        let mut text = Vec::new();
+        let read =
+            std::fs::File::open(&path).and_then(|file| file.take(PASSWORD_BYTES_MAX).read_to_end(&mut text));
+        if let Err(error) = read {
+            return Err(LoadError::Password { path, problem: error.to_string() });
+        }
+        let line = text.split(|&b| b == b'\n').next().unwrap_or_default();
+        let password = line.strip_suffix(b"\r").unwrap_or(line);
+        if password.is_empty() {
+            return Err(LoadError::Password { path, problem: "its first line is empty".to_owned() });
+        }
+        self.config.requirepass = password.to_vec();
+        self.config.fetched_password = password.to_vec();
+        Ok(())
+    }
+}
+
+/// Reads a configuration from a text that includes no files, and names none with a password.
 pub fn read_config(text: &[u8]) -> Result<Config, LoadError> {
-    let mut config = Config::default();
-    load_text(&mut config, text, &Source::Text, Includes::Refused)?;
-    Ok(config)
+    read_text(text)?.judge()
+}
+
+/// As [`read_config`], not judged yet.
+pub(super) fn read_text(text: &[u8]) -> Result<Reading, LoadError> {
+    let mut reading = Reading::default();
+    load_text(&mut reading, text, &Source::Text, Includes::Refused)?;
+    Ok(reading)
 }
 
 /// Obeys every line of a file.
-pub(super) fn load_file(config: &mut Config, path: &Path) -> Result<(), LoadError> {
-    load_nested(config, path, Includes::FROM_TOP)
+pub(super) fn load_file(reading: &mut Reading, path: &Path) -> Result<(), LoadError> {
+    load_nested(reading, path, Includes::FROM_TOP)
 }
 
 /// Obeys every line of standard input.
-pub(super) fn load_stdin(config: &mut Config) -> Result<(), LoadError> {
+pub(super) fn load_stdin(reading: &mut Reading) -> Result<(), LoadError> {
     let mut text = Vec::new();
     std::io::stdin().read_to_end(&mut text).map_err(LoadError::Stdin)?;
-    load_text(config, &text, &Source::Stdin, Includes::FROM_TOP)
+    load_text(reading, &text, &Source::Stdin, Includes::FROM_TOP)
 }
 
 /// Obeys every line of a text. `at` names the place of a line by its number.
 pub(super) fn load_text(
-    config: &mut Config,
+    reading: &mut Reading,
     text: &[u8],
     at: &dyn Fn(usize) -> Source,
     includes: Includes,
@@ -68,7 +133,7 @@ pub(super) fn load_text(
             )
         })?;
         if let [name, values @ ..] = words.as_slice() {
-            obey(config, name, values, includes, located)?;
+            obey(reading, name, values, includes, located)?;
         }
     }
     Ok(())
@@ -76,37 +141,48 @@ pub(super) fn load_text(
 
 /// Obeys one line, given as words. `located` makes an error of a problem with the line itself.
 pub(super) fn obey(
-    config: &mut Config,
+    reading: &mut Reading,
     name: &[u8],
     values: &[Vec<u8>],
     includes: Includes,
     located: impl FnOnce(String) -> LoadError,
 ) -> Result<(), LoadError> {
     if name.eq_ignore_ascii_case(b"include") {
-        include(config, values, includes).map_err(|error| error.or_located(located))
+        include(reading, values, includes).map_err(|error| error.or_located(located))
     } else {
-        set(config, name, values).map_err(located)
+        set(reading, name, values, located)
     }
 }
 
 /// Sets one directive. The error says what is wrong and what to do.
-fn set(config: &mut Config, name: &[u8], values: &[Vec<u8>]) -> Result<(), String> {
-    let Some(directive) = find_directive(name) else { return Err(unknown(name)) };
+fn set(
+    reading: &mut Reading,
+    name: &[u8],
+    values: &[Vec<u8>],
+    located: impl FnOnce(String) -> LoadError,
+) -> Result<(), LoadError> {
+    let Some(directive) = find_directive(name) else { return Err(located(unknown(name))) };
+    reading.named.insert(directive.name);
+    reading.refused.remove(directive.name);
     let value = match values {
         // A directive without any value is a slip of the pen, even where "" would be a list of nothing.
         [] => Err(super::ValueError::ArgumentCount),
         values => directive.shape.read(values),
     };
-    let stored = value.and_then(|value| directive.store(config, value, Phase::Load));
-    stored.map_err(|error| match error {
-        super::ValueError::Unsupported { .. } => format!("'{}' is {error}", directive.name),
-        error => format!("{error}; '{}' is: {}", directive.name, directive.doc),
-    })
+    match value.and_then(|value| directive.store(&mut reading.config, value, Phase::Load)) {
+        Ok(()) => Ok(()),
+        Err(error @ super::ValueError::Unsupported { .. }) => {
+            let refusal = located(format!("'{}' is {error}", directive.name));
+            reading.refused.insert(directive.name, refusal);
+            Ok(())
+        }
+        Err(error) => Err(located(format!("{error}; '{}' is: {}", directive.name, directive.doc))),
+    }
 }
 
-fn load_nested(config: &mut Config, path: &Path, includes: Includes) -> Result<(), LoadError> {
+fn load_nested(reading: &mut Reading, path: &Path, includes: Includes) -> Result<(), LoadError> {
     let text = std::fs::read(path).map_err(|error| LoadError::Unreadable { path: path.to_owned(), error })?;
-    load_text(config, &text, &|line| Source::File(path.to_owned(), line), includes)
+    load_text(reading, &text, &|line| Source::File(path.to_owned(), line), includes)
 }
 
 /// What an `include` line runs into: a problem of the line itself, or one inside the included file.
@@ -124,7 +200,7 @@ impl IncludeError {
     }
 }
 
-fn include(config: &mut Config, values: &[Vec<u8>], includes: Includes) -> Result<(), IncludeError> {
+fn include(reading: &mut Reading, values: &[Vec<u8>], includes: Includes) -> Result<(), IncludeError> {
     let [pattern] = values else {
         return Err(IncludeError::Here("wrong number of arguments; 'include' takes one path".to_owned()));
     };
@@ -137,7 +213,7 @@ fn include(config: &mut Config, values: &[Vec<u8>], includes: Includes) -> Resul
         return Err(IncludeError::Here(problem));
     }
     for path in expand(pattern) {
-        load_nested(config, &path, Includes::Followed(depth + 1)).map_err(IncludeError::Inside)?;
+        load_nested(reading, &path, Includes::Followed(depth + 1)).map_err(IncludeError::Inside)?;
     }
     Ok(())
 }
@@ -189,11 +265,11 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Config, String> {
-        let mut config = Config::default();
+        let mut reading = Reading::default();
         let at = |line| Source::File(PathBuf::from("tarn.conf"), line);
-        load_text(&mut config, text.as_bytes(), &at, Includes::FROM_TOP)
+        load_text(&mut reading, text.as_bytes(), &at, Includes::FROM_TOP)
             .map_err(|error| error.to_string())?;
-        Ok(config)
+        reading.judge().map_err(|error| error.to_string())
     }
 
     #[test]
@@ -250,7 +326,32 @@ mod tests {
         let shipped = "bind 127.0.0.1 -::1\nprotected-mode yes\nport 6379\ndaemonize no\nsave \"\"\n\
             appendfilename \"appendonly.aof\"\nreplica-serve-stale-data yes\nnotify-keyspace-events \"\"\n";
         read(shipped).unwrap();
-        assert!(read("daemonize yes").unwrap_err().contains("stays in the foreground"));
+        assert!(read("cluster-enabled yes").unwrap_err().contains("there is no cluster mode yet"));
+    }
+
+    #[test]
+    fn what_a_later_line_takes_back_is_not_refused() {
+        assert!(read("maxmemory 1gb\nmaxmemory 0\n").is_ok());
+        let error = read("maxmemory 0\n\nMAXMEMORY 1gb\nhz 20\n").unwrap_err();
+        assert!(
+            error.starts_with("tarn.conf:3: in 'MAXMEMORY 1gb': 'maxmemory' is not supported"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn without_a_log_and_without_a_word_about_it_redis_rules_are_in_force() {
+        let rules = |text: &str| {
+            let rules = read(text).unwrap().save.rules;
+            rules.iter().map(|rule| (rule.after_s, rule.changes)).collect::<Vec<_>>()
+        };
+        assert_eq!(rules("appendonly no"), [(3600, 1), (300, 100), (60, 10_000)]);
+        assert_eq!(rules("appendonly yes"), []);
+        assert_eq!(rules(""), []);
+        assert_eq!(rules("appendonly no\nsave \"\"\n"), []);
+        assert_eq!(rules("save 5 6\nappendonly no\n"), [(5, 6)]);
+        assert!(read("appendonly no\nsave \"\"").unwrap().keeps_nothing());
+        assert!(!read("appendonly no").unwrap().keeps_nothing());
     }
 
     #[test]

@@ -17,43 +17,43 @@ pub(super) const REFUSED_ORDERS: &[(&str, &str)] = &[
     ("sentinel", "there is no sentinel mode; remove the line"),
 ];
 
-const ONE_WAY: Home = Home::Inert(
+pub(super) const ONE_WAY: Home = Home::Inert(
     "RDB files are written uncompressed, with a checksum and one sync at the end, and checked when read",
 );
-const NO_STOP: Home = Home::Inert("a checkpoint that fails stops no commands");
 const NO_AOF: Home =
     Home::Inert("the log has its own files and is compacted in its own way, see log-dir and log-compaction");
-const NO_REPLICATION: Home = Home::Inert("there is no replication yet");
-const NO_CLUSTER: Home = Home::Inert("there is no cluster mode yet");
-const NO_TLS: Home = Home::Inert("TLS is there at sql-port only, by tls-cert-file and tls-key-file");
+pub(super) const NO_REPLICATION: Home = Home::Inert("there is no replication yet");
+pub(super) const NO_CLUSTER: Home = Home::Inert("there is no cluster mode yet");
+pub(super) const NO_TLS: Home =
+    Home::Inert("TLS is there at sql-port only, by tls-cert-file and tls-key-file");
 const NO_EVICTION: Home = Home::Inert("keys are not evicted");
-const NO_DEFRAG: Home = Home::Inert("there is no active defragmentation");
-const NO_STREAMS: Home = Home::Inert("there are no streams yet");
-const NO_SCRIPTS: Home = Home::Inert("there are no scripts yet");
+pub(super) const NO_DEFRAG: Home = Home::Inert("there is no active defragmentation");
+pub(super) const NO_STREAMS: Home = Home::Inert("there are no streams yet");
+pub(super) const NO_SCRIPTS: Home = Home::Inert("there are no scripts yet");
 const NO_SYSLOG: Home = Home::Inert("there is no syslog");
 const NO_ACL: Home = Home::Inert("access control lists are not there yet");
 const PROCESS: Home = Home::Inert("the process leaves this to the operating system");
 const ALWAYS_LAZY: Home = Home::Inert("large values are always freed in the background");
 const SHUTDOWN: Home = Home::Inert("a shutdown always flushes the log and waits for nothing else");
 
-const fn only(why: &'static str) -> Home {
+pub(super) const fn only(why: &'static str) -> Home {
     Home::OnlyDefault(why)
 }
 
-const BIT: Shape = Shape::Bool;
-const TEXT: Shape = Shape::Text;
-const COUNT: Shape = int(0, INT_MAX);
+pub(super) const BIT: Shape = Shape::Bool;
+pub(super) const TEXT: Shape = Shape::Text;
+pub(super) const COUNT: Shape = int(0, INT_MAX);
 const POSITIVE: Shape = int(1, INT_MAX);
-const PORT: Shape = int(0, 65535);
-const WIDE: Shape = int(0, i64::MAX);
-const BYTES: Shape = memory(0, BYTES_MAX);
+pub(super) const PORT: Shape = int(0, 65535);
+pub(super) const WIDE: Shape = int(0, i64::MAX);
+pub(super) const BYTES: Shape = memory(0, BYTES_MAX);
 const SHUTDOWN_FLAGS: Shape = Shape::Flags(&["default", "save", "nosave", "now", "force"]);
 
-const fn inert(name: &'static str, shape: Shape, default: &'static str, home: Home) -> D {
+pub(super) const fn inert(name: &'static str, shape: Shape, default: &'static str, home: Home) -> D {
     D::run_time(name, shape, default, home, "known, without effect")
 }
 
-const fn fixed(name: &'static str, shape: Shape, default: &'static str, home: Home) -> D {
+pub(super) const fn fixed(name: &'static str, shape: Shape, default: &'static str, home: Home) -> D {
     D::at_start(name, shape, default, home, "known, not supported")
 }
 
@@ -72,30 +72,17 @@ pub(super) static FOREIGN: &[D] = &[
     fixed("cluster-enabled", BIT, "no", only("there is no cluster mode yet; leave it 'no'")),
     inert("tls-port", PORT, "0",
         only("the Redis protocol has no TLS yet; leave it 0 and put a TLS proxy in front")),
-    inert("tls-replication", BIT, "no", only("there is no replication yet; leave it 'no'")),
-    inert("tls-cluster", BIT, "no", only("there is no cluster mode yet; leave it 'no'")),
     fixed("aclfile", TEXT, "", only("access control lists are not there yet; use requirepass")),
-    fixed("daemonize", BIT, "no", only("the server stays in the foreground; start it with systemd, or '&'")),
-    fixed("supervised", Shape::Choice(&["upstart", "systemd", "auto", "no"]), "no",
-        only("no supervisor is told of the start; use 'supervised no', and Type=exec with systemd")),
-    fixed("syslog-enabled", BIT, "no", only("messages go to standard output or logfile; leave it 'no'")),
-    fixed("enable-protected-configs", Shape::Choice(&["no", "yes", "local"]), "no",
-        only("dir cannot change at run time")),
-    fixed("enable-module-command", Shape::Choice(&["no", "yes", "local"]), "no",
-        only("there are no modules")),
     inert("aof-load-truncated", BIT, "yes",
         only("a torn end of the log is always cut, with a message; leave it 'yes'")),
-    inert("bind-source-addr", TEXT, "",
-        only("the server opens no connections of its own yet; remove the line")),
     fixed("socket-mark-id", int(0, u32::MAX as i64), "0", only("sockets cannot be marked; leave it 0")),
 
     // Files of Redis's persistence.
     inert("rdbcompression", BIT, "yes", ONE_WAY),
-    fixed("rdbchecksum", BIT, "yes", ONE_WAY),
+    fixed("rdbchecksum", BIT, "yes", ONE_WAY).does("yes"),
     inert("rdb-del-sync-files", BIT, "no", NO_REPLICATION),
     inert("rdb-save-incremental-fsync", BIT, "yes", ONE_WAY),
-    inert("sanitize-dump-payload", Shape::Choice(&["no", "yes", "clients"]), "no", ONE_WAY),
-    inert("stop-writes-on-bgsave-error", BIT, "yes", NO_STOP),
+    inert("sanitize-dump-payload", Shape::Choice(&["no", "yes", "clients"]), "no", ONE_WAY).does("yes"),
     fixed("appendfilename", TEXT, "appendonly.aof", NO_AOF),
     fixed("appenddirname", TEXT, "appendonlydir", NO_AOF),
     inert("no-appendfsync-on-rewrite", BIT, "no", NO_AOF),
@@ -109,17 +96,18 @@ pub(super) static FOREIGN: &[D] = &[
     // Memory.
     inert("maxmemory-policy", Shape::Choice(&["volatile-lru", "volatile-lfu", "volatile-random",
         "volatile-ttl",
-        "allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction"]), "noeviction", NO_EVICTION),
+        "allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction"]), "noeviction", NO_EVICTION)
+        .does("noeviction"),
     inert("maxmemory-samples", POSITIVE, "5", NO_EVICTION),
     inert("maxmemory-eviction-tenacity", int(0, 100), "10", NO_EVICTION),
     inert("lfu-log-factor", COUNT, "10", NO_EVICTION),
     inert("lfu-decay-time", COUNT, "1", NO_EVICTION),
-    inert("lazyfree-lazy-eviction", BIT, "no", NO_EVICTION),
-    inert("lazyfree-lazy-expire", BIT, "no", ALWAYS_LAZY),
-    inert("lazyfree-lazy-server-del", BIT, "no", ALWAYS_LAZY),
-    inert("lazyfree-lazy-user-del", BIT, "no", ALWAYS_LAZY),
-    inert("lazyfree-lazy-user-flush", BIT, "no", ALWAYS_LAZY),
-    inert("replica-lazy-flush", BIT, "no", ALWAYS_LAZY).alias("slave-lazy-flush"),
+    inert("lazyfree-lazy-eviction", BIT, "no", NO_EVICTION).does("yes"),
+    inert("lazyfree-lazy-expire", BIT, "no", ALWAYS_LAZY).does("yes"),
+    inert("lazyfree-lazy-server-del", BIT, "no", ALWAYS_LAZY).does("yes"),
+    inert("lazyfree-lazy-user-del", BIT, "no", ALWAYS_LAZY).does("yes"),
+    inert("lazyfree-lazy-user-flush", BIT, "no", ALWAYS_LAZY).does("yes"),
+    inert("replica-lazy-flush", BIT, "no", ALWAYS_LAZY).does("yes").alias("slave-lazy-flush"),
     inert("activedefrag", BIT, "no", NO_DEFRAG),
     inert("active-defrag-cycle-min", int(1, 99), "1", NO_DEFRAG),
     inert("active-defrag-cycle-max", int(1, 99), "25", NO_DEFRAG),
@@ -127,7 +115,8 @@ pub(super) static FOREIGN: &[D] = &[
     inert("active-defrag-threshold-upper", int(0, 1000), "100", NO_DEFRAG),
     inert("active-defrag-ignore-bytes", memory(1, BYTES_MAX), "104857600", NO_DEFRAG),
     inert("active-defrag-max-scan-fields", int(1, i64::MAX), "1000", NO_DEFRAG),
-    inert("activerehashing", BIT, "yes", Home::Inert("tables grow in small steps by themselves")),
+    inert("activerehashing", BIT, "yes", Home::Inert("tables grow in small steps by themselves"))
+        .does("yes"),
     inert("jemalloc-bg-thread", BIT, "yes", PROCESS),
     inert("hll-sparse-max-bytes", BYTES, "3000", Home::Inert("there are no HyperLogLogs yet")),
     inert("stream-node-max-bytes", BYTES, "4096", NO_STREAMS),
@@ -135,13 +124,21 @@ pub(super) static FOREIGN: &[D] = &[
     inert("tracking-table-max-keys", WIDE, "1000000", Home::Inert("there is no client-side caching yet")),
 
     // Process.
+    fixed("syslog-enabled", BIT, "no",
+        Home::Inert("there is no syslog: messages go to standard error or to logfile alone")),
+    fixed("enable-protected-configs", Shape::Choice(&["no", "yes", "local"]), "no",
+        Home::Inert("dir and dbfilename cannot change at run time")),
+    fixed("enable-module-command", Shape::Choice(&["no", "yes", "local"]), "no",
+        Home::Inert("there are no modules")),
+    inert("bind-source-addr", TEXT, "", Home::Inert("the server opens no connections of its own yet")),
     fixed("io-threads", int(1, 128), "1", Home::Inert("worker threads are set by 'threads'")),
     fixed("io-threads-do-reads", BIT, "no", Home::Inert("worker threads are set by 'threads'")),
-    inert("dynamic-hz", BIT, "yes", Home::Inert("background work is paced by what there is to do")),
+    inert("dynamic-hz", BIT, "yes", Home::Inert("background work is paced by what there is to do"))
+        .does("yes"),
     inert("busy-reply-threshold", WIDE, "5000", NO_SCRIPTS).alias("lua-time-limit"),
     inert("shutdown-timeout", COUNT, "10", SHUTDOWN),
-    inert("shutdown-on-sigint", SHUTDOWN_FLAGS, "default", SHUTDOWN),
-    inert("shutdown-on-sigterm", SHUTDOWN_FLAGS, "default", SHUTDOWN),
+    inert("shutdown-on-sigint", SHUTDOWN_FLAGS, "default", SHUTDOWN).does("default"),
+    inert("shutdown-on-sigterm", SHUTDOWN_FLAGS, "default", SHUTDOWN).does("default"),
     fixed("always-show-logo", BIT, "no", PROCESS),
     fixed("set-proc-title", BIT, "yes", PROCESS),
     inert("proc-title-template", TEXT, "{title} {listen-addr} {server-mode}", PROCESS),
@@ -154,15 +151,16 @@ pub(super) static FOREIGN: &[D] = &[
     fixed("disable-thp", BIT, "yes", PROCESS),
     inert("oom-score-adj", Shape::Choice(&["no", "yes", "relative", "absolute"]), "no", PROCESS),
     inert("oom-score-adj-values", Shape::List, "0 200 800", PROCESS),
-    fixed("bio_cpulist", TEXT, "", PROCESS),
-    fixed("aof_rewrite_cpulist", TEXT, "", PROCESS),
+    fixed("bio_cpulist", TEXT, "", PROCESS).alias("bio-cpulist"),
+    fixed("aof_rewrite_cpulist", TEXT, "", PROCESS).alias("aof-rewrite-cpulist"),
     inert("ignore-warnings", TEXT, "", PROCESS),
     inert("acllog-max-len", WIDE, "128", NO_ACL),
     inert("acl-pubsub-default", Shape::Choice(&["allchannels", "resetchannels"]), "resetchannels", NO_ACL),
 
     // Replication.
-    inert("masteruser", TEXT, "", NO_REPLICATION).sensitive(),
-    inert("masterauth", TEXT, "", NO_REPLICATION).sensitive(),
+    inert("tls-replication", BIT, "no", NO_REPLICATION),
+    inert("masteruser", TEXT, "", NO_REPLICATION).alias("primaryuser").sensitive(),
+    inert("masterauth", TEXT, "", NO_REPLICATION).alias("primaryauth").sensitive(),
     inert("replica-serve-stale-data", BIT, "yes", NO_REPLICATION).alias("slave-serve-stale-data"),
     inert("replica-read-only", BIT, "yes", NO_REPLICATION).alias("slave-read-only"),
     inert("replica-priority", COUNT, "100", NO_REPLICATION).alias("slave-priority"),
@@ -186,6 +184,7 @@ pub(super) static FOREIGN: &[D] = &[
         "ignore", NO_REPLICATION),
 
     // Cluster.
+    inert("tls-cluster", BIT, "no", NO_CLUSTER),
     fixed("cluster-config-file", TEXT, "nodes.conf", NO_CLUSTER),
     fixed("cluster-port", PORT, "0", NO_CLUSTER),
     inert("cluster-node-timeout", WIDE, "15000", NO_CLUSTER),

@@ -1,7 +1,7 @@
 //! The types of the fields of [`Config`](super::Config), each with its way from and to a [`Value`].
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use super::error::ValueError;
 use super::shape::{Value, parse_integer, parse_memory};
@@ -129,6 +129,28 @@ choice! {
 }
 
 choice! {
+    /// Whether connections of PostgreSQL's protocol are encrypted.
+    SqlTls {
+        /// For those who ask for it.
+        Optional = "optional",
+        /// All: who does not ask is turned away.
+        Required = "required",
+    }
+}
+
+choice! {
+    /// Whom metrics ask for the password.
+    MetricsAuth {
+        /// Clients that are not on this machine.
+        Remote = "remote",
+        /// Everybody.
+        All = "all",
+        /// Nobody.
+        No = "no",
+    }
+}
+
+choice! {
     /// Who may use `DEBUG`.
     DebugAccess {
         /// Nobody.
@@ -137,6 +159,20 @@ choice! {
         Yes = "yes",
         /// Connections from this machine.
         Local = "local",
+    }
+}
+
+choice! {
+    /// Who is told that the server is ready.
+    Supervised {
+        /// Upstart, by a stop that it ends.
+        Upstart = "upstart",
+        /// systemd, at the socket that `NOTIFY_SOCKET` names.
+        Systemd = "systemd",
+        /// Whichever of them has started the server.
+        Auto = "auto",
+        /// Nobody.
+        No = "no",
     }
 }
 
@@ -201,6 +237,24 @@ impl Stored for FileName {
     }
 }
 
+/// An absolute path without `..`: where the system finds it, or by its words alone if nothing is there yet.
+pub fn settled(path: &Path) -> PathBuf {
+    let climbs = path.components().any(|part| part == Component::ParentDir);
+    let found = climbs.then(|| path.canonicalize().ok()).flatten();
+    found.unwrap_or_else(|| by_words(path))
+}
+
+/// A path whose `..` take the word before them away.
+pub fn by_words(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut path, part| {
+        match part {
+            Component::ParentDir => drop(path.pop()),
+            part => path.push(part),
+        }
+        path
+    })
+}
+
 /// A directory: made absolute when it is set, so that it does not depend on the working directory later.
 impl Stored for PathBuf {
     fn to_value(&self) -> Value {
@@ -210,7 +264,7 @@ impl Stored for PathBuf {
     fn store(&mut self, value: Value, _: Phase) -> Result<(), ValueError> {
         let Value::Text(text) = value else { return Err(ValueError::ArgumentCount) };
         let path = PathBuf::from(std::ffi::OsString::from_vec(text));
-        *self = std::path::absolute(path).map_err(|_| ValueError::NotDirectory)?;
+        *self = settled(&std::path::absolute(path).map_err(|_| ValueError::NotDirectory)?);
         Ok(())
     }
 }
@@ -262,8 +316,24 @@ pub struct SaveRule {
 pub struct SaveRules {
     /// The rules, in the order they were given.
     pub rules: Vec<SaveRule>,
-    /// The first `save` line of a file replaces the defaults, the others add to it.
+    /// Nobody has said anything: the first `save` line of a file replaces the defaults, the others add to it.
     are_default: bool,
+}
+
+/// The rules of a Redis to which nobody has given any.
+const REDIS_RULES: [SaveRule; 3] = [
+    SaveRule { after_s: 3600, changes: 1 },
+    SaveRule { after_s: 300, changes: 100 },
+    SaveRule { after_s: 60, changes: 10_000 },
+];
+
+impl SaveRules {
+    /// Has Redis's rules where nobody has given any and there is no log; none where there is one.
+    pub(super) fn follow(&mut self, appendonly: bool) {
+        if self.are_default {
+            self.rules = if appendonly { Vec::new() } else { REDIS_RULES.to_vec() };
+        }
+    }
 }
 
 /// Two sets of rules are equal if they trigger alike, wherever they come from.
@@ -413,4 +483,25 @@ fn words_of(value: Value) -> Result<Vec<Vec<u8>>, ValueError> {
 
 fn number(word: &[u8]) -> Option<u64> {
     parse_integer(word).and_then(|n| u64::try_from(n).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn directories_are_where_the_system_finds_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        std::fs::DirBuilder::new().recursive(true).create(real.join("there/below")).unwrap();
+        std::os::unix::fs::symlink(real.join("there/below"), real.join("link")).unwrap();
+        let cases = [("link/..", "there"), ("there/../there", "there"), ("none/../data", "data")];
+        for (written, found) in cases {
+            let found = by_words(&real.join(found));
+            assert_eq!(settled(&real.join(written)), found, "{written}");
+        }
+        assert_eq!(by_words(Path::new("/a/../../b")), Path::new("/b"));
+    }
 }

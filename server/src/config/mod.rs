@@ -9,6 +9,7 @@ mod error;
 mod file;
 mod foreign;
 mod kinds;
+mod later;
 mod rewrite;
 mod secrets;
 mod settings;
@@ -17,13 +18,14 @@ mod store;
 mod table;
 
 pub use args::{join_args, quote_arg, split_args};
-pub use cli::{Invocation, Loaded, help_text, parse_serve_args};
+pub use cli::{Invocation, Loaded, Secrets, help_text, parse_serve_args, parse_with_secrets, take_secrets};
 pub use directives::{Directive, directives, find_directive, nearest_name};
 pub use error::{LoadError, RewriteError, SetError, Source, ValueError};
 pub use file::read_config;
 pub use kinds::{
     AppendFsync, CheckpointFormat, CheckpointPace, ClientClass, DebugAccess, FileName, LogCompaction,
-    LogLevel, OutputBufferLimit, OutputBufferLimits, SaveRule, SaveRules, SnapshotAlgorithm,
+    LogLevel, MetricsAuth, OutputBufferLimit, OutputBufferLimits, SaveRule, SaveRules, SnapshotAlgorithm,
+    SqlTls, Supervised, by_words,
 };
 pub use rewrite::rewrite_text;
 pub use settings::Config;

@@ -5,15 +5,18 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::cores::Cores;
-use super::directives::directives;
+use super::directives::{directives, find_directive};
 use super::kinds::{
     AppendFsync, CheckpointFormat, CheckpointPace, DebugAccess, FileName, LogCompaction, LogLevel,
-    OutputBufferLimits, Phase, SaveRules, SnapshotAlgorithm,
+    MetricsAuth, OutputBufferLimits, Phase, SaveRules, SnapshotAlgorithm, SqlTls, Supervised, settled,
 };
 use super::shape::Value;
 
 /// Where the data is if nobody says otherwise, relative to the working directory.
 const DEFAULT_DIR: &str = "tarn-data";
+
+/// Logical databases that the engine can tell apart.
+pub const DATABASES_MAX: usize = 256;
 
 /// Everything that can be configured. `Config::default()` is what a server without file and flags has.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,14 +36,26 @@ pub struct Config {
     pub unixsocket_mode: u32,
     /// Seconds after which an idle client is disconnected; 0 for never.
     pub timeout_s: u64,
+    /// Seconds that a client may take to say the password.
+    pub auth_timeout_s: u64,
     /// Seconds between probes of an idle TCP connection; 0 for none.
     pub tcp_keepalive_s: u32,
     /// Clients at the same time.
     pub maxclients: usize,
     /// TCP port that answers `/metrics` over HTTP; 0 for none.
     pub metrics_port: u16,
+    /// Addresses to listen on at `metrics_port`; none: those of `bind`.
+    pub metrics_bind: Vec<String>,
+    /// Whom metrics ask for the password, if there is one.
+    pub metrics_auth: MetricsAuth,
     /// TCP port for clients of PostgreSQL's protocol; 0 for none.
     pub sql_port: u16,
+    /// Addresses to listen on at `sql_port`; none: those of `bind`.
+    pub sql_bind: Vec<String>,
+    /// Clients of PostgreSQL's protocol at the same time.
+    pub sql_max_clients: usize,
+    /// Whether their connections must be encrypted.
+    pub sql_tls: SqlTls,
     /// PEM file of the certificate that clients of SQL are shown; empty for none.
     pub tls_cert_file: Vec<u8>,
     /// PEM file of its key.
@@ -59,14 +74,24 @@ pub struct Config {
     pub checkpoint_cores: Cores,
     /// Password that clients must give; empty for none.
     pub requirepass: Vec<u8>,
+    /// File whose first line is the password, where `requirepass` says none; empty for none.
+    pub requirepass_file: Vec<u8>,
+    /// What that file gave.
+    pub(super) fetched_password: Vec<u8>,
+    /// Whether the server goes to the background, where nobody supervises it.
+    pub daemonize: bool,
+    /// Who is told that the server is ready.
+    pub supervised: Supervised,
     /// The least important messages that are logged.
     pub loglevel: LogLevel,
     /// File for messages; empty for standard error.
     pub logfile: Vec<u8>,
     /// File that holds the process id while the server runs; empty for none.
     pub pidfile: Vec<u8>,
-    /// Number of logical databases.
+    /// Number of logical databases that there are, at most `DATABASES_MAX`.
     pub databases: usize,
+    /// Number of logical databases as configured.
+    pub(super) databases_setting: usize,
     /// Turns of the background work a second.
     pub hz: u32,
     /// How much of the time active expiry may take, 1 to 10.
@@ -79,6 +104,8 @@ pub struct Config {
     pub appendfsync: AppendFsync,
     /// When checkpoints are taken.
     pub save: SaveRules,
+    /// Whether writes are refused while checkpoints that rules want fail.
+    pub stop_writes_on_bgsave_error: bool,
     /// How a checkpoint gets the store as of one instant.
     pub snapshot_algorithm: SnapshotAlgorithm,
     /// What checkpoints are written as.
@@ -107,8 +134,14 @@ pub struct Config {
     pub log_compaction_log_percentage: u64,
     /// Length up to which the log is not compacted unasked.
     pub log_compaction_min_bytes: usize,
+    /// Bytes of the log and the checkpoint that are read again in a second, to find damage; 0 for none.
+    pub log_scrub_bytes_per_second: usize,
     /// Length at which a log file is left for the next one.
     pub log_file_bytes: usize,
+    /// Directories of backups as configured; see [`Config::backup_dirs`].
+    pub(super) backup_dir_setting: Vec<PathBuf>,
+    /// Backups that may be below `dir`, or below a directory of `backup-dir`; 0 for any number.
+    pub backup_max: usize,
     /// Limits on the unread output of slow clients.
     pub client_output_buffer_limit: OutputBufferLimits,
     /// Bytes of one client's unparsed input.
@@ -166,6 +199,11 @@ impl Config {
         self.log_dir_setting.iter().map(|path| self.dir.join(path)).collect()
     }
 
+    /// Directories below which backups may be taken, beside `dir`; relative ones below `dir`.
+    pub fn backup_dirs(&self) -> Vec<PathBuf> {
+        self.backup_dir_setting.iter().map(|path| settled(&self.dir.join(path))).collect()
+    }
+
     /// Directory of the checkpoints.
     pub fn checkpoint_dir(&self) -> PathBuf {
         self.dir.join("checkpoints")
@@ -175,6 +213,43 @@ impl Config {
     pub fn rdb_path(&self) -> PathBuf {
         use std::os::unix::ffi::OsStrExt;
         self.dir.join(std::ffi::OsStr::from_bytes(&self.dbfilename.0))
+    }
+
+    /// What the append-only file of a Redis is in, as the configuration names it: its directory, since
+    /// Redis 7, and the file that older ones have.
+    pub fn redis_aof_paths(&self) -> [PathBuf; 2] {
+        use std::os::unix::ffi::OsStringExt;
+        ["appenddirname", "appendfilename"].map(|name| {
+            let named = find_directive(name.as_bytes()).map(|directive| directive.print(self));
+            self.dir.join(std::ffi::OsString::from_vec(named.unwrap_or_default()))
+        })
+    }
+
+    /// Whether a restart finds nothing of what clients write: there is no log, and no rule takes
+    /// checkpoints.
+    pub fn keeps_nothing(&self) -> bool {
+        !self.appendonly && self.save.rules.is_empty()
+    }
+
+    /// Makes what follows from other directives follow: without a log, and without a word about `save`,
+    /// Redis's rules are in force. To be called whenever a directive has been set.
+    pub(super) fn settle(&mut self) {
+        self.save.follow(self.appendonly);
+    }
+
+    /// The configuration as a file would say it: what comes from elsewhere is not in it.
+    pub(super) fn as_said(&self) -> Config {
+        let mut said = self.clone();
+        if !said.fetched_password.is_empty() && said.requirepass == said.fetched_password {
+            said.requirepass.clear();
+        }
+        said.fetched_password.clear();
+        said
+    }
+
+    /// The file with the password, below `dir` if relative; `None`: there is none.
+    pub(super) fn requirepass_path(&self) -> Option<PathBuf> {
+        self.below_dir(&self.requirepass_file)
     }
 
     /// File for messages, below `dir` if relative; `None`: standard error.
@@ -222,10 +297,16 @@ impl Config {
             unixsocket: Vec::new(),
             unixsocket_mode: 0,
             timeout_s: 0,
+            auth_timeout_s: 0,
             tcp_keepalive_s: 0,
             maxclients: 0,
             metrics_port: 0,
+            metrics_bind: Vec::new(),
+            metrics_auth: MetricsAuth::default(),
             sql_port: 0,
+            sql_bind: Vec::new(),
+            sql_max_clients: 0,
+            sql_tls: SqlTls::default(),
             tls_cert_file: Vec::new(),
             tls_key_file: Vec::new(),
             analytics_threads: 0,
@@ -235,16 +316,22 @@ impl Config {
             server_cores: Cores::default(),
             checkpoint_cores: Cores::default(),
             requirepass: Vec::new(),
+            requirepass_file: Vec::new(),
+            fetched_password: Vec::new(),
+            daemonize: false,
+            supervised: Supervised::default(),
             loglevel: LogLevel::default(),
             logfile: Vec::new(),
             pidfile: Vec::new(),
             databases: 0,
+            databases_setting: 0,
             hz: 0,
             active_expire_effort: 0,
             dir: PathBuf::new(),
             appendonly: false,
             appendfsync: AppendFsync::default(),
             save: SaveRules::default(),
+            stop_writes_on_bgsave_error: false,
             snapshot_algorithm: SnapshotAlgorithm::default(),
             checkpoint_format: CheckpointFormat::default(),
             dbfilename: FileName::default(),
@@ -258,8 +345,11 @@ impl Config {
             log_compaction_file_percentage: 0,
             log_compaction_log_percentage: 0,
             log_compaction_min_bytes: 0,
+            log_scrub_bytes_per_second: 0,
             log_file_bytes: 0,
             log_compaction: LogCompaction::default(),
+            backup_dir_setting: Vec::new(),
+            backup_max: 0,
             client_output_buffer_limit: OutputBufferLimits::default(),
             client_query_buffer_limit_bytes: 0,
             proto_max_bulk_len_bytes: 0,

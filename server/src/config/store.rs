@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use tarn_engine::lock::{Mutex, RwLock, rank};
 
 use super::directives::{Directive, directives, find_directive};
 use super::error::{RewriteError, SetError, ValueError};
@@ -28,8 +28,10 @@ use crate::glob;
 pub struct ConfigStore {
     current: RwLock<Arc<Config>>,
     generation: AtomicU64,
-    /// Held while a change is prepared and applied, or the file rewritten: one at a time.
-    writer: Mutex<()>,
+    /// Held while a change is prepared and applied: one at a time.
+    writer: Mutex<(), rank::Configuration>,
+    /// Held while the file is written.
+    rewriting: Mutex<(), rank::Configuration>,
     file: Option<PathBuf>,
 }
 
@@ -46,7 +48,13 @@ impl ConfigStore {
     /// Puts a configuration into force. `file` is where it came from, absolute, if from a file.
     pub fn new(config: Config, file: Option<PathBuf>) -> Self {
         let current = RwLock::new(Arc::new(config));
-        Self { current, generation: AtomicU64::new(0), writer: Mutex::new(()), file }
+        Self {
+            current,
+            generation: AtomicU64::new(0),
+            writer: Mutex::new(()),
+            rewriting: Mutex::new(()),
+            file,
+        }
     }
 
     /// The configuration in force now.
@@ -115,6 +123,7 @@ impl ConfigStore {
             let stored = value.and_then(|value| row.store(&mut new, value, Phase::RunTime));
             stored.map_err(|reason| SetError::Value { name: shown(name.as_ref()), reason })?;
         }
+        new.settle();
         apply(&old, &new).map_err(|(name, reason)| {
             let typed = pairs.iter().zip(&rows).find(|(_, row)| row.name == name);
             let name = typed.map_or_else(|| name.to_owned(), |((name, _), _)| shown(name.as_ref()));
@@ -139,7 +148,8 @@ impl ConfigStore {
     /// Writes the configuration in force into the file it came from. The file's comments and order stay,
     /// lines change in place, new ones come last; a crash leaves the old file or the new one.
     pub fn rewrite(&self) -> Result<(), RewriteError> {
-        let _alone = self.writer.lock();
+        // Not the lock of those who set directives, who are inside the gate.
+        let _alone = self.rewriting.lock();
         let path = self.file.as_deref().ok_or(RewriteError::NoFile)?;
         rewrite_file(path, &self.snapshot())
     }
@@ -187,7 +197,7 @@ fn settable<T: AsRef<[u8]>>(pairs: &[(T, T)]) -> Result<Vec<&'static Directive>,
 }
 
 fn shown(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).into_owned()
+    crate::error::printable(name)
 }
 
 #[cfg(test)]

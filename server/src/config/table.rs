@@ -4,9 +4,9 @@
 use super::directives::{BYTES_MAX, Directive, Home, INT_MAX, int, memory};
 use super::kinds::{
     AppendFsync, CheckpointFormat, CheckpointPace, ClientClass, DebugAccess, LogCompaction, LogLevel,
-    SnapshotAlgorithm, Stored,
+    MetricsAuth, SnapshotAlgorithm, SqlTls, Stored, Supervised,
 };
-use super::settings::Config;
+use super::settings::{Config, DATABASES_MAX};
 use super::shape::Shape;
 
 /// The home of a directive whose value is one field that implements [`Stored`].
@@ -22,6 +22,7 @@ macro_rules! field {
 const EXPIRES_ALL: &str = "every turn of the background work deletes all keys that are due";
 const NO_LATENCY_EVENTS: &str = "events of high latency are not kept yet";
 const LIST_NODES: &str = "the nodes of lists have a size of their own, and are never compressed";
+const NO_MORE_DATABASES: &str = "there are 256 databases at most; SELECT of others is refused";
 const NO_OTHER_CLASSES: &str = "there are neither replicas nor subscribers yet";
 
 /// The limits of the classes that no client is of, if they were set.
@@ -32,6 +33,11 @@ fn unheeded_limits(config: &Config) -> Option<String> {
     let set = [ClientClass::Replica, ClientClass::PubSub].into_iter().filter(is_set);
     let words: Vec<String> = set.map(|class| limits.words_of(class).join(" ")).collect();
     (!words.is_empty()).then(|| words.join(" "))
+}
+
+/// The number of databases, if there are fewer.
+fn unheeded_databases(config: &Config) -> Option<String> {
+    (config.databases_setting > DATABASES_MAX).then(|| config.databases_setting.to_string())
 }
 
 #[rustfmt::skip]
@@ -52,12 +58,26 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "disconnect a client idle for so many seconds; 0 never"),
     Directive::run_time("tcp-keepalive", int(0, INT_MAX), "300", field!(tcp_keepalive_s),
         "seconds between probes of an idle connection; 0 for none"),
+    Directive::run_time("auth-timeout", int(1, 3600), "60", field!(auth_timeout_s),
+        "seconds in which a client has to say the password, if there is one, or to begin at 'sql-port'"),
     Directive::run_time("maxclients", int(1, u32::MAX as i64), "10000", field!(maxclients),
         "clients connected at the same time"),
-    Directive::at_start("metrics-port", int(0, 65535), "0", field!(metrics_port),
-        "TCP port, on the addresses of 'bind', for Prometheus: http://HOST:PORT/metrics; 0 for none"),
-    Directive::at_start("sql-port", int(0, 65535), "5433", field!(sql_port),
-        "TCP port, on the addresses of 'bind', for SQL by clients of PostgreSQL's protocol; 0 for none"),
+    Directive::run_time("metrics-port", int(0, 65535), "0", field!(metrics_port),
+        "TCP port for Prometheus: http://HOST:PORT/metrics; 0 for none"),
+    Directive::run_time("metrics-bind", Shape::List, "", field!(metrics_bind),
+        "addresses to listen on at 'metrics-port'; empty for those of 'bind'"),
+    Directive::run_time("metrics-auth", Shape::Choice(MetricsAuth::NAMES), "remote", field!(metrics_auth),
+        "who has to give the password of 'requirepass', as user default by HTTP's basic scheme, at \
+         'metrics-port': clients that are not on this machine, all, or none"),
+    Directive::run_time("sql-port", int(0, 65535), "5433", field!(sql_port),
+        "TCP port for SQL by clients of PostgreSQL's protocol; 0 for none: the commands SQL and FT.* need \
+         none"),
+    Directive::run_time("sql-bind", Shape::List, "", field!(sql_bind),
+        "addresses to listen on at 'sql-port'; empty for those of 'bind'"),
+    Directive::run_time("sql-max-clients", int(1, 100_000), "100", field!(sql_max_clients),
+        "clients of PostgreSQL's protocol connected at the same time"),
+    Directive::at_start("sql-tls", Shape::Choice(SqlTls::NAMES), "optional", field!(sql_tls),
+        "whether connections at 'sql-port' are encrypted for those who ask, or all must be"),
     Directive::at_start("tls-cert-file", Shape::Text, "", field!(tls_cert_file),
         "certificate, as PEM, by which clients at 'sql-port' can have their connections encrypted, below dir \
          if relative; it is read again when it changes; empty for none; the Redis protocol is not encrypted"),
@@ -75,20 +95,37 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::at_start("threads", int(0, 1024), "0", field!(threads_setting),
         "worker threads; 0 for one per core"),
     Directive::at_start("server_cpulist", Shape::Text, "", field!(server_cores),
-        "cores of the threads that serve clients, as in 0,2-5,8-15:2; empty for all"),
+        "cores of the threads that serve clients, as in 0,2-5,8-15:2; empty for all").alias("server-cpulist"),
     Directive::at_start("bgsave_cpulist", Shape::Text, "", field!(checkpoint_cores),
-        "cores of what takes checkpoints while clients are served; empty for all"),
+        "cores of what takes checkpoints while clients are served; empty for all").alias("bgsave-cpulist"),
 
     // Process.
     Directive::run_time("requirepass", Shape::Text, "", field!(requirepass),
-        "password that clients must give").sensitive(),
+        "password that clients must give; on the command line others may see it for a moment, in a file not")
+        .sensitive(),
+    Directive::at_start("requirepass-file", Shape::Text, "", field!(requirepass_file),
+        "file, below dir if relative, whose first line is the password, where 'requirepass' says none; it is \
+         read at the start"),
+    Directive::at_start("daemonize", Shape::Bool, "no", field!(daemonize),
+        "go to the background as soon as clients can connect; not under a supervisor. Messages that \
+         'logfile' takes nowhere are lost"),
+    Directive::at_start("supervised", Shape::Choice(Supervised::NAMES), "no", field!(supervised),
+        "tell systemd (Type=notify) or Upstart (expect stop) when the server is ready, how far it is with \
+         loading, and that it stops; auto: whichever has started it"),
     Directive::run_time("loglevel", Shape::Choice(LogLevel::NAMES), "notice", field!(loglevel),
         "least important messages to log"),
     Directive::at_start("logfile", Shape::Text, "", field!(logfile),
         "file for messages; empty for standard error"),
     Directive::at_start("pidfile", Shape::Text, "", field!(pidfile),
         "file that holds the process id while the server runs"),
-    Directive::at_start("databases", int(1, 256), "16", field!(databases), "number of logical databases"),
+    Directive::at_start("databases", int(1, INT_MAX), "16", Home::Field {
+        load: |config| config.databases_setting.to_value(),
+        store: |config, value, phase| {
+            config.databases_setting.store(value, phase)?;
+            config.databases = config.databases_setting.min(DATABASES_MAX);
+            Ok(())
+        },
+    }, "number of logical databases").partly(unheeded_databases, NO_MORE_DATABASES),
     Directive::run_time("hz", int(0, INT_MAX), "10", Home::Field {
         load: |config| config.hz.to_value(),
         store: |config, value, phase| {
@@ -98,7 +135,7 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         },
     }, "turns a second of the background work that deletes expired keys, 1 to 500"),
     Directive::run_time("active-expire-effort", int(1, 10), "1", field!(active_expire_effort),
-        "how much time active expiry may take").without_effect(EXPIRES_ALL),
+        "how much time active expiry may take").without_effect(EXPIRES_ALL).does("1"),
     Directive::at_start("enable-debug-command", Shape::Choice(DebugAccess::NAMES), "no",
         field!(enable_debug_command),
         "who may use DEBUG: nobody, everybody, or clients on this machine"),
@@ -110,7 +147,12 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::run_time("appendfsync", Shape::Choice(AppendFsync::NAMES), "everysec", field!(appendfsync),
         "flush the log every second, always before replying, or when the system decides"),
     Directive::run_time("save", Shape::List, "", field!(save),
-        "checkpoint after so many seconds with so many changes; \"\" for none"),
+        "checkpoint after so many seconds with so many changes, and at the end; \"\" for none. Without a \
+         word about it: none with a log, and with 'appendonly no' as Redis 3600 1 300 100 60 10000"),
+    Directive::run_time("stop-writes-on-bgsave-error", Shape::Bool, "yes",
+        field!(stop_writes_on_bgsave_error),
+        "refuse writes after a checkpoint that a rule of 'save' or BGSAVE asked for has failed, until one is \
+         taken; without rules nothing is refused"),
     Directive::run_time("snapshot-algorithm", Shape::Choice(SnapshotAlgorithm::NAMES), "piggyback",
         field!(snapshot_algorithm),
         "how a checkpoint gets the data: piggyback reads all, hourglass what has changed since the last, and \
@@ -118,9 +160,10 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     Directive::run_time("checkpoint-format", Shape::Choice(CheckpointFormat::NAMES), "tarn",
         field!(checkpoint_format),
         "what SAVE, BGSAVE and rules write: a checkpoint; or the RDB file 'dbfilename', whatever the \
-         algorithm, which a start loads only where there is neither a checkpoint nor a log"),
+         algorithm, which a start with 'appendonly no' loads where there is no checkpoint"),
     Directive::at_start("dbfilename", Shape::Text, "dump.rdb", field!(dbfilename),
-        "name of the RDB file in dir, for checkpoint-format rdb").protected(),
+        "name of the RDB file in dir: checkpoint-format rdb writes it, and a start that finds neither a \
+         checkpoint nor a log makes a checkpoint of it").protected(),
     Directive::run_time("checkpoint-pace", Shape::Choice(CheckpointPace::NAMES), "quiet",
         field!(checkpoint_pace),
         "whether checkpoints rest most of the time and give way to clients, or work as fast as they can"),
@@ -154,14 +197,24 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "length up to which the log is not compacted unasked. Of removals and of changes within lists and \
          strings nobody knows what they would give back; so whatever the percentages say, all full files \
          are compacted when the log is twice as long as after the last time, and as this"),
+    Directive::run_time("log-scrub-bytes-per-second", memory(0, BYTES_MAX), "1048576",
+        field!(log_scrub_bytes_per_second),
+        "bytes of full log files and of the checkpoint that are read again from the device in a second, to \
+         find damage while what was there is in memory; 0 for none"),
     Directive::at_start("log-file-size", memory(16 << 10, BYTES_MAX), "67108864", field!(log_file_bytes),
         "length at which a log file is left for the next one"),
+    Directive::at_start("backup-dir", Shape::Paths, "", field!(backup_dir_setting),
+        "directories, below dir if relative, below which BACKUP may write beside dir itself").protected(),
+    Directive::at_start("backup-max", int(0, INT_MAX), "32", field!(backup_max),
+        "backups that may be below dir, and below each directory of 'backup-dir', before BACKUP refuses to \
+         add one; 0 for any number").protected(),
 
     // Limits.
     Directive::run_time("client-output-buffer-limit", Shape::List,
-        "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+        "normal 1073741824 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
             field!(client_output_buffer_limit),
-        "CLASS HARD SOFT SECONDS: unread output that disconnects a client, at once or after seconds")
+        "CLASS HARD SOFT SECONDS: unread output that disconnects a client, at once or after seconds; a \
+         command whose reply alone is longer than HARD of 'normal' is refused")
             .partly(unheeded_limits, NO_OTHER_CLASSES),
     Directive::run_time("client-query-buffer-limit", memory(1 << 20, BYTES_MAX), "1073741824",
         field!(client_query_buffer_limit_bytes),
@@ -173,9 +226,10 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
     // Observation.
     Directive::run_time("slowlog-log-slower-than", int(-1, i64::MAX), "10000",
         field!(slowlog_log_slower_than_us),
-        "microseconds from which a command is slow; -1 for never, 0 for always"),
+        "microseconds from which a command is slow; -1 for never, 0 for always")
+        .alias("commandlog-execution-slower-than"),
     Directive::run_time("slowlog-max-len", int(0, i64::MAX), "128", field!(slowlog_max_len),
-        "entries of the slow log"),
+        "entries of the slow log").alias("commandlog-slow-execution-max-len"),
     Directive::run_time("latency-tracking", Shape::Bool, "yes", field!(latency_tracking),
         "keep a histogram of each command's latency, for INFO latencystats"),
     Directive::run_time("latency-tracking-info-percentiles", Shape::List, "50 99 99.9",

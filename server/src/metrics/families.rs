@@ -10,6 +10,7 @@ use super::page::Page;
 use crate::commands;
 use crate::figures::{Clients, LogDirectory, Memory, Persistence};
 use crate::latency;
+use crate::listen::Service;
 use crate::process;
 use crate::shared::Shared;
 use crate::stats::CommandTotals;
@@ -98,6 +99,15 @@ fn commands(page: &mut Page, server: &Shared) {
         "Connections refused, for maxclients or protected-mode.",
         totals.rejected_connections,
     );
+    let mut wrong = page.counters("tarn_wrong_passwords_total", "Wrong passwords, by the port they came to.");
+    for service in Service::ALL {
+        wrong.add(&[("port", service.name())], server.attempts.wrong(service));
+    }
+    page.counter(
+        "tarn_refused_passwords_total",
+        "Wrong passwords that cost their connection, as too many had come from the same address.",
+        server.attempts.excessive(),
+    );
     page.counter("tarn_net_input_bytes_total", "Bytes read from clients.", totals.input_bytes);
     page.counter("tarn_net_output_bytes_total", "Bytes written to clients.", totals.output_bytes);
     page.counter("tarn_keyspace_hits_total", "Reads that found their key.", totals.hits);
@@ -150,8 +160,9 @@ fn keyspace(page: &mut Page, server: &Shared) {
         "Keys that were deleted as they were due.",
         engine.expired_keys(),
     );
-    let databases: Vec<(String, usize, usize)> = engine
+    let databases: Vec<(String, usize, usize)> = server
         .keyspace()
+        .unwrap_or_default()
         .into_iter()
         .enumerate()
         .filter(|(db, (keys, _))| *db == 0 || *keys > 0)
@@ -297,6 +308,24 @@ fn compactions(page: &mut Page, figures: &Persistence) {
         "tarn_compaction_written_bytes_total",
         "Bytes of the files that took their place.",
         status.bytes_written,
+    );
+    damage(page, figures);
+}
+
+fn damage(page: &mut Page, figures: &Persistence) {
+    let (status, scrub) = (&figures.compactions, &figures.scrub);
+    page.counter("tarn_scrub_passes_total", "Passes over all full files and the checkpoint.", scrub.passes);
+    page.counter("tarn_scrub_read_bytes_total", "Bytes read again to find damage.", scrub.bytes);
+    page.counter("tarn_scrub_damaged_places_total", "Damaged places found.", scrub.damage);
+    page.gauge(
+        "tarn_log_damaged_files",
+        "Files with damage that has not been made good.",
+        status.damaged.len(),
+    );
+    page.counter(
+        "tarn_log_damage_left_out_total",
+        "Damaged places that compactions left out, as a checkpoint has what was there.",
+        status.damage_left_out,
     );
 }
 

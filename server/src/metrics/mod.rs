@@ -1,7 +1,7 @@
 //! `metrics-port`: the figures of `INFO` over HTTP, for Prometheus and whatever reads its text format.
 //!
 //! ```text
-//!   thread tarn-metrics: accept ── a task for each connection: one request, one answer, closed
+//!   acceptor ──> thread tarn-metrics ── a task for each connection: one request, one answer, closed
 //!                          └─ one too many: the oldest is ended
 //! ```
 //!
@@ -14,25 +14,28 @@ mod page;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::future::poll_fn;
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use base64::Engine as _;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE};
+use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 
-use crate::serve::ServeError;
+use crate::accept::Caller;
+use crate::address::Address;
+use crate::commands::connection::same_secret;
+use crate::config::MetricsAuth;
+use crate::listen::Service;
 use crate::shared::Shared;
 
 /// Connections at a time; one more ends the oldest.
@@ -44,85 +47,82 @@ const REQUEST_BYTES_MAX: usize = 16 << 10;
 /// What the text format is called.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The thread that answers. Dropped, it ends.
+/// Who answers, on a thread that is there from the first request on. Dropped, it ends.
 pub struct MetricsServer {
-    stop: Arc<Notify>,
-    thread: Option<JoinHandle<()>>,
+    server: Arc<Shared>,
+    answering: Option<Answering>,
+}
+
+/// The thread, and how it gets its callers; it ends when it gets no more.
+struct Answering {
+    callers: mpsc::Sender<Caller>,
+    thread: JoinHandle<()>,
 }
 
 impl MetricsServer {
-    /// Answers those who connect to `listeners`; without any there is no thread.
-    pub fn start(server: &Arc<Shared>, listeners: Vec<StdListener>) -> Result<MetricsServer, ServeError> {
-        let stop = Arc::new(Notify::new());
-        if listeners.is_empty() {
-            return Ok(MetricsServer { stop, thread: None });
+    /// Nobody asks yet.
+    pub fn new(server: Arc<Shared>) -> MetricsServer {
+        MetricsServer { server, answering: None }
+    }
+
+    /// Whether one more caller can be answered soon.
+    pub fn has_room(&self) -> bool {
+        self.answering.as_ref().is_none_or(|answering| answering.callers.capacity() > 0)
+    }
+
+    /// Answers a caller soon.
+    pub fn answer(&mut self, caller: Caller) {
+        if self.answering.is_none() {
+            match start(self.server.clone()) {
+                Ok(answering) => self.answering = Some(answering),
+                Err(error) => return tracing::warn!("cannot serve metrics: {error}"),
+            }
         }
-        let failed = |source| ServeError::System { what: "cannot serve metrics", source };
-        for address in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
-            tracing::info!("Metrics on http://{address}/metrics");
+        if let Some(answering) = &self.answering {
+            // The acceptor has seen that there is room.
+            let _ = answering.callers.try_send(caller);
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let listeners: Vec<TcpListener> = {
-            let _context = runtime.enter();
-            listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<_>>().map_err(failed)?
-        };
-        let (server, stopped) = (server.clone(), stop.clone());
-        let run = move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    () = stopped.notified() => {}
-                    () = accept(server, listeners) => {}
-                }
-            });
-        };
-        let thread =
-            std::thread::Builder::new().name("tarn-metrics".to_owned()).spawn(run).map_err(failed)?;
-        Ok(MetricsServer { stop, thread: Some(thread) })
     }
 }
 
 impl Drop for MetricsServer {
     fn drop(&mut self) {
-        self.stop.notify_one();
-        if let Some(thread) = self.thread.take() {
+        if let Some(Answering { callers, thread }) = self.answering.take() {
+            drop(callers);
             // A thread that panicked has said so itself.
             let _ = thread.join();
         }
     }
 }
 
-async fn accept(server: Arc<Shared>, listeners: Vec<TcpListener>) {
+fn start(server: Arc<Shared>) -> io::Result<Answering> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (callers, incoming) = mpsc::channel(CONNECTIONS_MAX);
+    let run = move || runtime.block_on(serve(server, incoming));
+    let thread = std::thread::Builder::new().name("tarn-metrics".to_owned()).spawn(run)?;
+    Ok(Answering { callers, thread })
+}
+
+async fn serve(server: Arc<Shared>, mut incoming: mpsc::Receiver<Caller>) {
     let mut open = VecDeque::new();
-    loop {
-        let next = poll_fn(|cx| {
-            let ready = listeners.iter().map(|listener| listener.poll_accept(cx)).find(Poll::is_ready);
-            ready.unwrap_or(Poll::Pending)
-        });
-        match next.await {
-            Ok((stream, peer)) => {
-                open.retain(|task: &tokio::task::JoinHandle<()>| !task.is_finished());
-                if open.len() == CONNECTIONS_MAX
-                    && let Some(oldest) = open.pop_front()
-                {
-                    oldest.abort();
-                }
-                open.push_back(tokio::spawn(answer(server.clone(), stream, peer)));
-                // Lets it run before others can push it out.
-                tokio::task::yield_now().await;
-            }
-            Err(error) => {
-                // Out of file descriptors, most likely: the pause lets others close theirs.
-                tracing::warn!(%error, "cannot accept a connection for metrics");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
+    while let Some(caller) = incoming.recv().await {
+        open.retain(|task: &tokio::task::JoinHandle<()>| !task.is_finished());
+        if open.len() == CONNECTIONS_MAX
+            && let Some(oldest) = open.pop_front()
+        {
+            oldest.abort();
         }
+        open.push_back(tokio::spawn(answer(server.clone(), caller)));
+        // Lets it run before others can push it out.
+        tokio::task::yield_now().await;
     }
 }
 
 /// Answers the one request of a connection.
-async fn answer(server: Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
+async fn answer(server: Arc<Shared>, caller: Caller) {
+    let Ok(stream) = TcpStream::from_std(caller.stream) else { return };
     let service = service_fn(|request| {
-        let response = respond(&server, &request, peer);
+        let response = respond(&server, &request, caller.refusal, &caller.peer);
         async { Ok::<_, Infallible>(response) }
     });
     let mut http = http1::Builder::new();
@@ -132,14 +132,24 @@ async fn answer(server: Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
     let _ = tokio::time::timeout(CONNECTION_TIME_MAX, connection).await;
 }
 
-fn respond(server: &Shared, request: &Request<Incoming>, peer: SocketAddr) -> Response<Full<Bytes>> {
+fn respond(
+    server: &Shared,
+    request: &Request<Incoming>,
+    refusal: Option<&'static str>,
+    peer: &SocketAddr,
+) -> Response<Full<Bytes>> {
     let text = |status: StatusCode, text: &str| {
         let mut response = Response::new(Full::from(text.to_owned()));
         *response.status_mut() = status;
         response
     };
-    if server.live.is_protected() && !peer.ip().is_loopback() {
-        return text(StatusCode::FORBIDDEN, PROTECTED);
+    if let Some(refusal) = refusal {
+        return text(StatusCode::FORBIDDEN, &format!("{refusal}\n"));
+    }
+    if !may_read(server, request, &Address::Tcp(*peer)) {
+        let mut response = text(StatusCode::UNAUTHORIZED, NO_PASSWORD);
+        response.headers_mut().insert(WWW_AUTHENTICATE, const { header("Basic realm=\"tarn\"") });
+        return response;
     }
     match (request.method(), request.uri().path()) {
         (&Method::GET | &Method::HEAD, "/metrics") => {
@@ -156,10 +166,38 @@ fn respond(server: &Shared, request: &Request<Incoming>, peer: SocketAddr) -> Re
     }
 }
 
+const NO_PASSWORD: &str =
+    "These metrics take the user default and the password of requirepass, by HTTP's basic scheme\n";
+
+/// Whether whoever asks has given the password, or needs none.
+fn may_read(server: &Shared, request: &Request<Incoming>, peer: &Address) -> bool {
+    let config = server.config.snapshot();
+    let asks = match config.metrics_auth {
+        MetricsAuth::No => false,
+        MetricsAuth::Remote => !peer.is_local(),
+        MetricsAuth::All => true,
+    };
+    if !asks || config.requirepass.is_empty() {
+        return true;
+    }
+    let Some(given) = request.headers().get(AUTHORIZATION) else { return false };
+    let is_right = basic(given.as_bytes()).is_some_and(|given| {
+        given.strip_prefix(b"default:").is_some_and(|given| same_secret(&config.requirepass, given))
+    });
+    if !is_right {
+        // The connection ends in any case.
+        server.attempts.note_wrong(peer, Service::Metrics);
+    }
+    is_right
+}
+
+/// The user and the password, with a colon between them, of the basic scheme.
+fn basic(header: &[u8]) -> Option<Vec<u8>> {
+    let (scheme, encoded) = header.split_at_checked(6)?;
+    let encoded = scheme.eq_ignore_ascii_case(b"basic ").then_some(encoded.trim_ascii())?;
+    base64::engine::general_purpose::STANDARD.decode(encoded).ok()
+}
+
 const fn header(value: &'static str) -> hyper::header::HeaderValue {
     hyper::header::HeaderValue::from_static(value)
 }
-
-/// What a stranger is told while there is no password.
-const PROTECTED: &str = "Tarn runs in protected mode: no password is set, so it serves only clients on its \
-own machine. Set requirepass, or protected-mode no where no stranger can reach this port.\n";

@@ -70,7 +70,8 @@ fn values(client: &mut Connection, name: &str, count: usize) -> Vec<String> {
 fn kills_find_whole_checkpoints(algorithm: &str, seed: u64) {
     println!("seed {seed}");
     let mut rng = SmallRng::seed_from_u64(seed);
-    let mut running = Running::start(&["--appendonly", "no", "--snapshot-algorithm", algorithm]);
+    let mut running =
+        Running::start(&["--appendonly", "no", "--save", "", "--snapshot-algorithm", algorithm]);
     let mut client = running.connect();
     fill_many(&mut client);
     for number in 0..ACCOUNTS {

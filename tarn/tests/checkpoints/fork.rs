@@ -12,7 +12,7 @@ use super::{
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read;
 
-const FORK: [&str; 4] = ["--appendonly", "no", "--snapshot-algorithm", "fork"];
+const FORK: [&str; 6] = ["--appendonly", "no", "--save", "", "--snapshot-algorithm", "fork"];
 
 /// Strings of a megabyte.
 const BIG_KEYS: u64 = 30;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 const ALWAYS: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
-const NO_LOG: [&str; 2] = ["--appendonly", "no"];
+const NO_LOG: [&str; 4] = ["--appendonly", "no", "--save", ""];
 
 /// The content of all files of the log and of checkpoints, but for locks and files without any data yet.
 fn files(folder: &Folder) -> BTreeMap<String, Vec<u8>> {
@@ -177,20 +177,31 @@ fn a_checkpoint_taken_without_the_log_is_refused_and_either_can_be_used_alone() 
     fill(&mut client, 2);
     let logged = digest(&mut client);
 
+    // The log is away while a start without one goes on from the checkpoint, and comes back behind that.
+    running.server.take().unwrap().kill();
+    rename(&running.folder, "log", "away");
     running.restart_with(&NO_LOG);
     let mut client = running.connect();
     assert_eq!(digest(&mut client), saved, "the checkpoint alone");
     fill(&mut client, 3);
     assert_eq!(client.ask("SAVE"), "+OK");
     let without = digest(&mut client);
+    running.server.take().unwrap().kill();
+    rename(&running.folder, "away", "log");
 
-    let reason = "was not taken with this log, so one of the two is older: start with --appendonly no to use \
-                  the checkpoint alone, or move it away to use the log alone";
-    assert_refused(&mut running, reason);
-    running.restart();
+    let reason = "was not taken with this log, so one of the two is older: move the log away to use the \
+                  checkpoint alone, or move the checkpoint away to use the log alone";
+    for args in [ALWAYS, NO_LOG] {
+        let port = running.port.to_string();
+        let refusal = running.folder.refusal(&[&args[..], &["--port", &port]].concat());
+        assert!(refusal.contains(reason), "{refusal}");
+    }
+    rename(&running.folder, "log", "away");
+    running.restart_with(&NO_LOG);
     assert_eq!(digest(&mut running.connect()), without, "the checkpoint alone, as the message says");
     running.server.take().unwrap().kill();
-    rename(&running.folder, "checkpoints", "away");
+    rename(&running.folder, "away", "log");
+    rename(&running.folder, "checkpoints", "elsewhere");
     running.restart_with(&ALWAYS);
     assert_eq!(digest(&mut running.connect()), logged, "the log alone, as the message says");
 }

@@ -103,7 +103,7 @@ fn without_a_log_a_restart_finds_what_was_saved_last() {
         ("", "LASTSAVE", End::Signal, false),
     ] {
         let case = format!("save {rules:?}, {command}");
-        let mut running = Running::start(&["--appendonly", "no"]);
+        let mut running = Running::start(&["--appendonly", "no", "--save", ""]);
         let mut client = running.connect();
         fill(&mut client, 1);
         assert_eq!(client.ask("SAVE"), "+OK");
@@ -138,7 +138,7 @@ fn without_a_log_a_restart_finds_what_was_saved_last() {
 
 #[test]
 fn what_was_never_saved_is_not_there() {
-    let mut running = Running::start(&["--appendonly", "no"]);
+    let mut running = Running::start(&["--appendonly", "no", "--save", ""]);
     fill(&mut running.connect(), 1);
     running.connect().send("SHUTDOWN");
     assert!(running.server.take().unwrap().wait().success());
@@ -150,7 +150,7 @@ fn what_was_never_saved_is_not_there() {
 #[test]
 fn databases_flushed_and_swapped_after_the_last_checkpoint_are_saved_by_shutdown() {
     for command in ["FLUSHALL", "FLUSHDB", "SWAPDB 0 7", "DEL list"] {
-        let mut running = Running::start(&["--appendonly", "no"]);
+        let mut running = Running::start(&["--appendonly", "no", "--save", ""]);
         let mut client = running.connect();
         fill(&mut client, 1);
         assert_eq!(client.ask("SAVE"), "+OK");
@@ -165,7 +165,7 @@ fn databases_flushed_and_swapped_after_the_last_checkpoint_are_saved_by_shutdown
 
 #[test]
 fn whatever_algorithm_follows_whatever_other_each_checkpoint_is_whole() {
-    let running = Running::start(&["--appendonly", "no"]);
+    let running = Running::start(&["--appendonly", "no", "--save", ""]);
     let mut client = running.connect();
     fill_many(&mut client);
     let algorithms =
@@ -181,7 +181,7 @@ fn whatever_algorithm_follows_whatever_other_each_checkpoint_is_whole() {
         assert_eq!(client.ask("SAVE"), "+OK");
         assert_one_checkpoint(&running.folder);
         // Another server loads a copy, as a restart would begin with a checkpoint of all again.
-        let mut other = Running::start(&["--appendonly", "no"]);
+        let mut other = Running::start(&["--appendonly", "no", "--save", ""]);
         other.server.take().unwrap().kill();
         for name in names(&running.folder) {
             let name = format!("checkpoints/{name}");

@@ -7,7 +7,7 @@ const BUSY: &str = "-ERR Background save already in progress";
 
 #[test]
 fn one_checkpoint_is_taken_at_a_time() {
-    let running = Running::start(&["--appendonly", "no"]);
+    let running = Running::start(&["--appendonly", "no", "--save", ""]);
     let mut client = running.connect();
     fill_many(&mut client);
     client.send("BGSAVE\r\nSAVE\r\nBGSAVE\r\nBGSAVE SCHEDULE\r\nBGSAVE SCHEDULE");
@@ -21,7 +21,7 @@ fn one_checkpoint_is_taken_at_a_time() {
 
 #[test]
 fn who_waits_in_save_holds_up_nobody_and_keeps_the_order_of_its_replies() {
-    let running = Running::start(&["--appendonly", "no", "--threads", "1"]);
+    let running = Running::start(&["--appendonly", "no", "--save", "", "--threads", "1"]);
     let (mut waiting, mut other) = (running.connect(), running.connect());
     fill_many(&mut other);
     waiting.send("SET a 1\r\nSAVE\r\nINCR a\r\nSAVE\r\nGET a\r\nINFO nosuch");
@@ -34,7 +34,7 @@ fn who_waits_in_save_holds_up_nobody_and_keeps_the_order_of_its_replies() {
 
 #[test]
 fn info_tells_of_the_checkpoint_that_is_being_taken_and_of_the_last() {
-    let running = Running::start(&["--appendonly", "no", "--checkpoint-pace", "quiet"]);
+    let running = Running::start(&["--appendonly", "no", "--save", "", "--checkpoint-pace", "quiet"]);
     let mut client = running.connect();
     fill_many(&mut client);
     assert_eq!(field(&mut client, "rdb_last_bgsave_time_sec").unwrap(), "-1");
@@ -63,7 +63,7 @@ fn info_tells_of_the_checkpoint_that_is_being_taken_and_of_the_last() {
 
 #[test]
 fn who_leaves_while_it_waits_in_save_leaves_a_checkpoint_behind() {
-    let mut running = Running::start(&["--appendonly", "no", "--threads", "1"]);
+    let mut running = Running::start(&["--appendonly", "no", "--save", "", "--threads", "1"]);
     let mut other = running.connect();
     fill_many(&mut other);
     for round in 1..=5 {
@@ -80,7 +80,7 @@ fn who_leaves_while_it_waits_in_save_leaves_a_checkpoint_behind() {
 
 #[test]
 fn who_waits_in_save_does_not_hold_up_the_end() {
-    let mut running = Running::start(&["--appendonly", "no", "--threads", "1"]);
+    let mut running = Running::start(&["--appendonly", "no", "--save", "", "--threads", "1"]);
     let mut other = running.connect();
     fill_many(&mut other);
     assert_eq!(other.ask("SAVE"), "+OK");

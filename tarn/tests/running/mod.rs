@@ -68,6 +68,10 @@ pub struct Server {
 }
 
 impl Server {
+    pub fn new(child: Child) -> Server {
+        Server { child }
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -1,7 +1,7 @@
 //! A client of PostgreSQL's protocol that sends what it is told, also what no library would send.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 
 use super::LIMIT;
 
@@ -84,8 +84,16 @@ impl Postgres {
         Postgres::connect_with(port, &[])
     }
 
+    /// As `connect`, by another address of this machine.
+    pub fn connect_to(ip: IpAddr, port: u16) -> Postgres {
+        Postgres::begin(TcpStream::connect((ip, port)).unwrap(), &[])
+    }
+
     pub fn connect_with(port: u16, parameters: &[&str]) -> Postgres {
-        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        Postgres::begin(TcpStream::connect(("127.0.0.1", port)).unwrap(), parameters)
+    }
+
+    fn begin(stream: TcpStream, parameters: &[&str]) -> Postgres {
         stream.set_read_timeout(Some(4 * LIMIT)).unwrap();
         let mut postgres = Postgres { stream, key: Vec::new() };
         let parameters = [&["user", "default", "database", "tarn"], parameters].concat();

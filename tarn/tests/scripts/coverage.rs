@@ -58,7 +58,14 @@ fn every_command_of_redis_is_served_or_listed_as_later() -> Result<(), Failed> {
 }
 
 /// Commands of Tarn alone, and of later versions of Redis.
-const NOT_IN_REDIS_7_0: [&str; 4] = ["\"backup\"", "\"client|durability\"", "\"sql\"", "\"waitaof\""];
+const NOT_IN_REDIS_7_0: [&str; 6] = [
+    "\"backup\"",
+    "\"client|durability\"",
+    "\"client|no-touch\"",
+    "\"client|setinfo\"",
+    "\"sql\"",
+    "\"waitaof\"",
+];
 
 /// Name, arity, flags, key positions, categories and key specifications of all commands of Tarn are those of
 /// Redis. Not compared are the hints for clients of clusters, and notes.

@@ -8,15 +8,15 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 /// How many random sequences are tried, unless `TARN_SEEDS` says so.
-fn seeds() -> u64 {
-    std::env::var("TARN_SEEDS").map_or(300, |seeds| seeds.parse().expect("TARN_SEEDS is a number"))
+fn seed_count() -> u64 {
+    tarn_engine::io::seed_count(300)
 }
 
 #[test]
 fn a_transaction_replies_and_leaves_what_the_same_commands_would_one_by_one() {
     let (inside, outside) = (Running::start(&["--threads", "1"]), Running::start(&["--threads", "1"]));
     let (mut inside, mut outside) = (inside.connect(), outside.connect());
-    for seed in 0..seeds() {
+    for seed in tarn_engine::io::seeds(seed_count()) {
         let mut rng = SmallRng::seed_from_u64(seed);
         for client in [&mut inside, &mut outside] {
             assert_eq!(client.ask("FLUSHALL"), "+OK");
@@ -106,7 +106,7 @@ fn connections_that_watch_and_change_the_same_keys_get_the_replies_of_redis() {
         return;
     };
     let tarn = Running::start(&["--threads", "2"]);
-    for seed in 0..seeds() {
+    for seed in tarn_engine::io::seeds(seed_count()) {
         let mut rng = SmallRng::seed_from_u64(seed);
         let mut pairs: Vec<(Connection, Connection)> =
             (0..3).map(|_| (tarn.connect(), redis.connect())).collect();

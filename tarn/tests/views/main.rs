@@ -80,7 +80,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shared.shut_down(false);
+        self.shared.shut_down();
         let ended = self.running.take().unwrap().join();
         if !std::thread::panicking() {
             ended.unwrap().unwrap();

@@ -6,11 +6,11 @@
 //!   compactor  renewal  backup  indexer
 //!   checkpoint
 //!   view  overlay  watch
-//!   index
+//!   index  gate  declared
 //!   table | log                    never each other
 //!   value
 //!   io  upheaval
-//!   record  error
+//!   record  error  lock
 //! ```
 //!
 //! Modules of one floor may know each other, but for `table` and `log`. Tests may know everything.
@@ -22,11 +22,11 @@ use syn::{ItemMod, ItemUse, Path, UseTree};
 
 /// From the ground up. A new module of the engine gets its place here.
 const FLOORS: &[&[&str]] = &[
-    &["record", "error"],
+    &["record", "error", "lock"],
     &["io", "upheaval"],
     &["value"],
     &["table", "log"],
-    &["index"],
+    &["index", "gate", "declared"],
     &["view", "overlay", "watch"],
     &["checkpoint"],
     &[
@@ -35,6 +35,7 @@ const FLOORS: &[&[&str]] = &[
         "session",
         "recovery",
         "repair",
+        "scrub",
         "compactor",
         "renewal",
         "options",

@@ -1,7 +1,7 @@
 //! The death of the machine: what a kill keeps, and what a loss of power leaves to chance.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -10,9 +10,8 @@ use rand::rngs::SmallRng;
 
 use super::disk::SimDisk;
 use super::faults::{Crash, SimOptions};
-use super::state::{Dirty, SimInode, SimState, apply};
-
-const SECTOR_BYTES: u64 = 512;
+use super::state::{NameChange, SimInode, SimState};
+use super::surviving::surviving_bytes;
 
 impl SimDisk {
     /// What is left when the machine dies now, for its next life. The old one answers every call with an
@@ -21,17 +20,21 @@ impl SimDisk {
         let mut old = self.state.lock();
         old.dead = true;
         let mut new = SimState::new(seed, options);
-        new.directories = old.directories.clone();
         match crash {
             Crash::Kill => {
                 let closed = |inode: &SimInode| SimInode { open: 0, failures: 0, ..inode.clone() };
                 new.files = old.files.iter().map(closed).collect();
                 (new.names, new.device_names) = (old.names.clone(), old.device_names.clone());
                 new.changes = old.changes.clone();
+                new.directories = old.directories.clone();
             }
             Crash::PowerLoss => {
-                for (index, (path, file)) in surviving_names(&old, &mut new.rng).into_iter().enumerate() {
-                    let device = surviving_bytes(&old.files[file], &mut new.rng);
+                let (names, lost) = surviving_names(&old, &mut new.rng);
+                let is_found = |path: &Path| !path.ancestors().any(|level| lost.contains(level));
+                new.directories = old.directories.iter().filter(|path| is_found(path)).cloned().collect();
+                let found = names.into_iter().filter(|(path, _)| is_found(path));
+                for (index, (path, file)) in found.enumerate() {
+                    let device = surviving_bytes(&old.files[file], old.options.tears_sectors, &mut new.rng);
                     new.files.push(SimInode { cache: device.clone(), device, ..SimInode::default() });
                     new.names.insert(path.clone(), index);
                     new.device_names.insert(path, index);
@@ -42,9 +45,10 @@ impl SimDisk {
     }
 }
 
-/// Of the changes of names that no sync has covered: in half of the cases a prefix, else any subset.
-fn surviving_names(old: &SimState, chance: &mut SmallRng) -> BTreeMap<PathBuf, usize> {
-    let mut names = old.device_names.clone();
+/// Of the changes of names that no sync has covered: in half of the cases a prefix, else any subset. Returns
+/// the names of files, and the directories that are gone with all that is in them.
+fn surviving_names(old: &SimState, chance: &mut SmallRng) -> (BTreeMap<PathBuf, usize>, BTreeSet<PathBuf>) {
+    let (mut names, mut lost) = (old.device_names.clone(), BTreeSet::new());
     let prefix = chance.random_bool(0.5).then(|| chance.random_range(0..=old.changes.len()));
     for (index, change) in old.changes.iter().enumerate() {
         let survives = match prefix {
@@ -53,36 +57,9 @@ fn surviving_names(old: &SimState, chance: &mut SmallRng) -> BTreeMap<PathBuf, u
         };
         if survives {
             change.apply(&mut names);
+        } else if let NameChange::MakeDirectory { path } = change {
+            lost.insert(path.clone());
         }
     }
-    names
-}
-
-/// What the device has, and of each write since the last sync all, nothing, or a part.
-pub(super) fn surviving_bytes(inode: &SimInode, chance: &mut SmallRng) -> Vec<u8> {
-    let mut device = inode.device.clone();
-    for dirty in &inode.dirty {
-        match (dirty, chance.random_range(0..4)) {
-            (_, 0) => {}
-            (Dirty::Write { offset, bytes }, 1) => {
-                let length = chance.random_range(0..=bytes.len());
-                apply(&mut device, &Dirty::Write { offset: *offset, bytes: bytes[..length].to_vec() });
-            }
-            (Dirty::Write { offset, bytes }, 2) => {
-                let mut at = 0;
-                while at < bytes.len() {
-                    let next_sector = (offset + at as u64 + 1).next_multiple_of(SECTOR_BYTES) - offset;
-                    let end = bytes.len().min(next_sector as usize);
-                    if chance.random_bool(0.5) {
-                        let part =
-                            Dirty::Write { offset: offset + at as u64, bytes: bytes[at..end].to_vec() };
-                        apply(&mut device, &part);
-                    }
-                    at = end;
-                }
-            }
-            (dirty, _) => apply(&mut device, dirty),
-        }
-    }
-    device
+    (names, lost)
 }

@@ -12,6 +12,9 @@ use super::file::SimFile;
 use super::state::{NameChange, SimInode, SimState, injected};
 use crate::io::disk::{Disk, DiskError, DiskFile, DiskLock, DiskResult};
 
+/// `EMFILE`.
+const TOO_MANY_OPEN: i32 = 24;
+
 /// A simulated file system. Clones are the same one.
 #[derive(Clone, Debug)]
 pub struct SimDisk {
@@ -73,6 +76,45 @@ impl SimDisk {
         }
     }
 
+    /// Flips a bit somewhere in a file, behind everybody's back; `None` if there is no byte in any.
+    pub fn rot(&self, chance: &mut impl Rng) -> Option<PathBuf> {
+        let paths = self.paths();
+        let lengths = paths.iter().map(|path| self.contents(path).map_or(0, |bytes| bytes.len()));
+        let rotting: Vec<(&PathBuf, usize)> =
+            paths.iter().zip(lengths).filter(|(_, length)| *length > 0).collect();
+        let (path, length) = *rotting.get(chance.random_range(0..rotting.len().max(1)))?;
+        let bit = 1 << chance.random_range(0..8);
+        self.spoil(path, chance.random_range(0..length), |byte| byte ^ bit);
+        Some(path.clone())
+    }
+
+    /// The operating system forgets what it need not write: programs see what the device has from now on.
+    pub fn forget_clean_pages(&self) {
+        for inode in &mut self.state.lock().files {
+            if inode.dirty.is_empty() {
+                inode.cache = inode.device.clone();
+            }
+        }
+    }
+
+    /// Which writes a device has lost, or put elsewhere, while it said that they are durable.
+    pub fn broken_promises(&self) -> u64 {
+        self.state.lock().broken_promises
+    }
+
+    fn opened(&self, path: &Path) -> DiskResult<SimFile> {
+        let mut state = self.state.lock();
+        let file = state.alive("open", path).and_then(|()| state.file_at("open", path))?;
+        if state.strikes(Fault::OpenError) {
+            return Err(DiskError::new("open", path, io::Error::from_raw_os_error(TOO_MANY_OPEN)));
+        }
+        state.files[file].open += 1;
+        let failures_seen = Mutex::new(state.files[file].failures);
+        let (path, is_past_cache, reads_at_once) = (path.to_path_buf(), false, false);
+        let state = self.state.clone();
+        Ok(SimFile { state, path, file, failures_seen, is_past_cache, reads_at_once })
+    }
+
     /// Lets no call through while `during` runs.
     pub fn pause<T>(&self, during: impl FnOnce() -> T) -> T {
         let _state = self.state.lock();
@@ -99,13 +141,21 @@ impl Disk for SimDisk {
         self.open(path)
     }
 
+    fn open_to_scan(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
+        // What is in the cache is taken from there.
+        let mut file = self.opened(path)?;
+        file.reads_at_once = true;
+        Ok(Arc::new(file))
+    }
+
+    fn open_to_verify(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
+        let mut file = self.opened(path)?;
+        (file.is_past_cache, file.reads_at_once) = (true, true);
+        Ok(Arc::new(file))
+    }
+
     fn open(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
-        let mut state = self.state.lock();
-        state.alive("open", path)?;
-        let file = state.file_at("open", path)?;
-        state.files[file].open += 1;
-        let failures_seen = Mutex::new(state.files[file].failures);
-        Ok(Arc::new(SimFile { state: self.state.clone(), path: path.to_path_buf(), file, failures_seen }))
+        Ok(Arc::new(self.opened(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> DiskResult<()> {
@@ -139,16 +189,30 @@ impl Disk for SimDisk {
     }
 
     fn list(&self, directory: &Path) -> DiskResult<Vec<String>> {
-        let state = self.state.lock();
-        state.alive("list", directory)?;
+        let mut state = self.state.lock();
+        state.look(Fault::DirectoryError, "list", directory)?;
         let inside = state.names.keys().filter(|path| path.parent() == Some(directory));
         Ok(inside.filter_map(|path| path.file_name()?.to_str().map(str::to_string)).collect())
     }
 
-    fn create_dir_all(&self, directory: &Path) -> DiskResult<()> {
+    fn create_dir(&self, directory: &Path) -> DiskResult<()> {
         let mut state = self.state.lock();
         state.call("create directory", directory)?;
+        if state.strikes(Fault::DirectoryError) {
+            return Err(injected("create directory", directory));
+        }
+        let failed = |kind: io::ErrorKind| DiskError::new("create directory", directory, kind.into());
+        if state.names.contains_key(directory) {
+            return Err(failed(io::ErrorKind::NotADirectory));
+        }
+        if state.has_directory(directory) {
+            return Err(failed(io::ErrorKind::AlreadyExists));
+        }
+        if directory.parent().is_some_and(|parent| !state.has_directory(parent)) {
+            return Err(failed(io::ErrorKind::NotFound));
+        }
         state.directories.insert(directory.to_path_buf());
+        state.changes.push(NameChange::MakeDirectory { path: directory.to_path_buf() });
         Ok(())
     }
 

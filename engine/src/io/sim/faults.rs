@@ -1,5 +1,6 @@
 //! What can go wrong: how the machine dies, and which calls fail before.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// How the machine dies.
@@ -25,12 +26,39 @@ pub enum Fault {
     NameError,
     /// The names of a directory are not synced, and stay unsynced.
     SyncDirError,
+    /// A sync fails as [`Fault::SyncError`] does, because there is no space where it was promised late.
+    FullAtSync,
+    /// A file is not opened, be it the one that was just made: the process has too many open.
+    OpenError,
+    /// A directory is not listed or not made.
+    DirectoryError,
+    /// A read gives a part.
+    ShortRead,
+    /// A read fails.
+    ReadError,
+    /// A sync succeeds, and one of the writes that it covers is not on the device, nor ever will be.
+    LostWrite,
+    /// A sync succeeds, and one of the writes that it covers is elsewhere on the device, in place of what was
+    /// there.
+    MisdirectedWrite,
 }
 
 impl Fault {
-    /// All of them.
-    pub const ALL: [Fault; 5] =
-        [Fault::ShortWrite, Fault::WriteError, Fault::SyncError, Fault::NameError, Fault::SyncDirError];
+    /// All that a device and a system tell of.
+    pub const ALL: [Fault; 10] = [
+        Fault::ShortWrite,
+        Fault::WriteError,
+        Fault::SyncError,
+        Fault::NameError,
+        Fault::SyncDirError,
+        Fault::FullAtSync,
+        Fault::OpenError,
+        Fault::DirectoryError,
+        Fault::ShortRead,
+        Fault::ReadError,
+    ];
+    /// What a device does that breaks its word, and nobody hears of.
+    pub const SILENT: [Fault; 2] = [Fault::LostWrite, Fault::MisdirectedWrite];
 }
 
 /// What goes wrong.
@@ -44,6 +72,17 @@ pub struct SimOptions {
     pub capacity_bytes: Option<u64>,
     /// No file gets a second name.
     pub no_links: bool,
+    /// After a failed sync programs see what the device has, not what was written: the operating system has
+    /// dropped the pages that it counts as clean.
+    pub drops_unsynced: bool,
+    /// A sector of 4 KB that is being written when power fails, or when a sync fails, may be lost as a whole,
+    /// with what was durable in it. No device should: `docs/design/0031`.
+    pub tears_sectors: bool,
+    /// Calls of several threads overlap: a write is there piece by piece, and a sync makes durable what was
+    /// written before it and perhaps a part of what is written meanwhile.
+    pub overlaps: bool,
     /// This file cannot be read, as of a device that fails there.
     pub unreadable: Option<PathBuf>,
+    /// These bytes of files cannot be read.
+    pub bad_bytes: Vec<(PathBuf, Range<u64>)>,
 }

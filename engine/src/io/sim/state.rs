@@ -19,6 +19,8 @@ pub(super) struct SimState {
     /// Calls so far that change something.
     pub(super) calls: u64,
     pub(super) dead: bool,
+    /// Writes of which the device said that they are durable, and that are not where they belong.
+    pub(super) broken_promises: u64,
     /// All files that ever had a name; names refer to them by index.
     pub(super) files: Vec<SimInode>,
     pub(super) names: BTreeMap<PathBuf, usize>,
@@ -27,6 +29,7 @@ pub(super) struct SimState {
     pub(super) changes: Vec<NameChange>,
     /// The most bytes that one sync had to make durable.
     pub(super) synced_bytes_max: u64,
+    /// The directories that were made; any other that a name speaks of has always been there.
     pub(super) directories: BTreeSet<PathBuf>,
     pub(super) locked: BTreeSet<PathBuf>,
 }
@@ -38,6 +41,8 @@ pub(super) struct SimInode {
     pub(super) device: Vec<u8>,
     /// What has happened to the bytes since the last sync.
     pub(super) dirty: Vec<Dirty>,
+    /// How many such changes there were before the first of those.
+    pub(super) synced: u64,
     /// Length up to which there is space.
     pub(super) reserved: u64,
     /// How often it is open: without a name it takes space as long as it is.
@@ -56,9 +61,22 @@ pub(super) enum Dirty {
 /// A change of names.
 #[derive(Clone, Debug)]
 pub(super) enum NameChange {
-    Set { path: PathBuf, file: usize },
-    Rename { from: PathBuf, to: PathBuf, file: usize },
-    Remove { path: PathBuf },
+    Set {
+        path: PathBuf,
+        file: usize,
+    },
+    Rename {
+        from: PathBuf,
+        to: PathBuf,
+        file: usize,
+    },
+    Remove {
+        path: PathBuf,
+    },
+    /// Without it nothing in the directory can be found.
+    MakeDirectory {
+        path: PathBuf,
+    },
 }
 
 impl SimState {
@@ -68,6 +86,7 @@ impl SimState {
             rng: SmallRng::seed_from_u64(seed),
             calls: 0,
             dead: false,
+            broken_promises: 0,
             files: Vec::new(),
             names: BTreeMap::new(),
             device_names: BTreeMap::new(),
@@ -106,6 +125,12 @@ impl SimState {
         per_mille > 0 && self.rng.random_range(0..1000) < per_mille
     }
 
+    /// Fails a call that changes nothing, if a fault strikes.
+    pub(super) fn look(&mut self, fault: Fault, action: &'static str, path: &Path) -> DiskResult<()> {
+        self.alive(action, path)?;
+        if self.strikes(fault) { Err(injected(action, path)) } else { Ok(()) }
+    }
+
     pub(super) fn name_call(&mut self, action: &'static str, path: &Path) -> DiskResult<()> {
         self.call(action, path)?;
         if self.strikes(Fault::NameError) { Err(injected(action, path)) } else { Ok(()) }
@@ -126,6 +151,14 @@ impl SimState {
     pub(super) fn change(&mut self, change: NameChange) {
         change.apply(&mut self.names);
         self.changes.push(change);
+    }
+
+    /// Whether a directory was made, is the root, or has something.
+    pub(super) fn has_directory(&self, directory: &Path) -> bool {
+        let is_root = directory.parent().is_none_or(|parent| parent == directory);
+        is_root
+            || self.directories.contains(directory)
+            || self.names.keys().any(|name| name.ancestors().skip(1).any(|level| level == directory))
     }
 
     pub(super) fn file_at(&self, action: &'static str, path: &Path) -> DiskResult<usize> {
@@ -157,12 +190,15 @@ impl NameChange {
             NameChange::Remove { path } => {
                 names.remove(path);
             }
+            NameChange::MakeDirectory { .. } => {}
         }
     }
 
     pub(super) fn directory(&self) -> Option<&Path> {
         match self {
-            NameChange::Set { path, .. } | NameChange::Remove { path } => path.parent(),
+            NameChange::Set { path, .. }
+            | NameChange::Remove { path }
+            | NameChange::MakeDirectory { path } => path.parent(),
             NameChange::Rename { to, .. } => to.parent(),
         }
     }

@@ -1,5 +1,6 @@
 //! A campaign: write, kill, restart, compare, and on with what survived, many times over the same data.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,8 +11,10 @@ use serde::Serialize;
 use super::judge::{History, Violation, judge};
 use super::model::Model;
 use super::writer::{read_until_the_end, write_until_the_end};
+use crate::client::Client;
 use crate::error::{LabError, Result};
 use crate::interrupt;
+use crate::power::{PowerDisk, Survival};
 use crate::server::{Plan, Server};
 use crate::setting::progress;
 
@@ -33,6 +36,9 @@ pub struct Orders {
     /// The seed of writes and moments.
     pub seed: u64,
 }
+
+/// The disk of the server, if it is one that loses power.
+pub type Power<'a> = Option<&'a mut PowerDisk>;
 
 /// How it went.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -69,7 +75,9 @@ const KILLED_RESTARTS: u32 = 6;
 
 /// Fights a campaign. It ends early when something is wrong, because then nobody knows what to expect further
 /// on.
-pub fn fight(orders: &Orders, what: &str) -> Result<Outcome> {
+///
+/// With a disk that loses power, every kill comes behind a cut: what was not synced is gone.
+pub fn fight(orders: &Orders, mut power: Power<'_>, what: &str) -> Result<Outcome> {
     let mut rng = SmallRng::seed_from_u64(orders.seed);
     let mut models: Vec<Model> = (0..orders.writers).map(|writer| Model::new(writer, orders.seed)).collect();
     let mut outcome = Outcome::default();
@@ -82,7 +90,9 @@ pub fn fight(orders: &Orders, what: &str) -> Result<Outcome> {
         let long = rng.random_ratio(1, LONG_STRETCHES);
         let longest = if long { orders.stretch * 8 } else { orders.stretch };
         let stretch = longest.mul_f64(rng.random_range(0.02..1.0));
-        let (histories, ended, compactions) = write_and_kill(orders, &mut server, models, stretch)?;
+        let (histories, ended, compactions) =
+            write_and_kill(orders, &mut server, power.as_deref(), models, stretch)?;
+        lose_power(&mut power, &mut rng);
         outcome.compactions += compactions;
         outcome.kills += 1;
         outcome.acknowledged +=
@@ -90,7 +100,11 @@ pub fn fight(orders: &Orders, what: &str) -> Result<Outcome> {
         if rng.random_ratio(1, KILLED_RESTARTS) {
             let mut starting = orders.plan.launch()?;
             std::thread::sleep(Duration::from_micros(rng.random_range(0..50_000)));
-            starting.kill()?;
+            if let Some(disk) = &power {
+                disk.cut();
+            }
+            starting.kill_unless_ended()?;
+            lose_power(&mut power, &mut rng);
             outcome.kills_while_starting += 1;
         }
         server = orders.plan.launch()?;
@@ -106,11 +120,35 @@ pub fn fight(orders: &Orders, what: &str) -> Result<Outcome> {
     Ok(outcome)
 }
 
+/// Forgets what was not synced: all of it, or what chance picks.
+fn lose_power(power: &mut Power<'_>, rng: &mut SmallRng) {
+    if let Some(disk) = power {
+        disk.restore(if rng.random() { Survival::Synced } else { Survival::ByChance });
+    }
+}
+
+/// Has the server take checkpoints and backups, and compact its log, until it is gone.
+fn keep_busy(address: SocketAddr, killed: &AtomicBool) {
+    let Ok(mut client) = Client::connect(address, Duration::from_secs(30)) else { return };
+    for round in 0.. {
+        let backup = format!("backup-{round}");
+        let chores: [&[&str]; 3] = [&["BGSAVE"], &["BACKUP", &backup], &["BGREWRITEAOF"]];
+        for chore in chores {
+            // One that is refused, as another is under way, is tried again in the next round.
+            if killed.load(Ordering::SeqCst) || client.ask(chore).is_err() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
 /// Lets the writers write for a while and kills the server under them. Returns what they did, the moment, and
 /// the compactions.
 fn write_and_kill(
     orders: &Orders,
     server: &mut Server,
+    power: Option<&PowerDisk>,
     models: Vec<Model>,
     stretch: Duration,
 ) -> Result<(Vec<History>, Instant, u64)> {
@@ -128,15 +166,24 @@ fn write_and_kill(
             })
             .collect();
         let reader = scope.spawn(|| read_until_the_end(address, &counters, &killed, &stop));
+        if power.is_some() {
+            scope.spawn(|| keep_busy(address, &killed));
+        }
         std::thread::sleep(stretch);
         let compactions = server.info_number("persistence", "log_compactions");
         killed.store(true, Ordering::SeqCst);
+        let cut = power.map(|disk| {
+            let moment = Instant::now();
+            disk.cut();
+            moment
+        });
         let ended = server.kill();
         stop.store(true, Ordering::Relaxed);
         let histories: Result<Vec<History>> =
             writers.into_iter().map(|writer| writer.join().expect("a writer does not panic")).collect();
         let seen = reader.join().expect("the reader does not panic");
         let (ended, _) = ended?;
+        let ended = cut.unwrap_or(ended);
         let mut histories = histories?;
         for (history, seen) in histories.iter_mut().zip(seen?) {
             history.seen = seen;

@@ -7,20 +7,23 @@
 //! write of several keys. Tarn compacts its log all the while, in small files.
 //!
 //! A killed process loses what it had not handed to the operating system; a machine that loses power loses
-//! more. The tests of the log on its simulated disk cover that.
+//! more. With `--power` the data lie on a disk that does ([`crate::power`]): with each kill all is gone that
+//! was not synced, or all but what chance picks, while checkpoints and backups are taken.
 
 mod campaign;
 mod judge;
 mod model;
 mod writer;
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
 
-use crate::error::Result;
+use crate::error::{LabError, Result};
+use crate::power::{PowerDisk, is_available};
 use crate::report::{Bound, Goal, Report, Run, number_cell, table, thousands};
-use crate::server::{Persistence, Product};
+use crate::server::{Persistence, Plan, Product};
 use crate::setting::Setting;
 use campaign::{Orders, Outcome};
 
@@ -46,9 +49,17 @@ pub struct Options {
     /// The modes.
     #[arg(long, value_name = "MODE", value_delimiter = ',', default_value = "always,everysec")]
     pub modes: Vec<Persistence>,
-    /// The numbers of log directories. Servers other than ours have one.
-    #[arg(long, value_name = "COUNT", value_delimiter = ',', default_value = "1,3")]
+    /// The numbers of log directories, by default 1 and 3, with --power 1 and 2. Servers other than ours have
+    /// one.
+    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
     pub dirs: Vec<usize>,
+    /// Cuts power: whatever was not synced is gone. Needs /dev/fuse. By default 1,000 cuts in all
+    /// modes and numbers of directories together, with --quick 3 in each.
+    #[arg(long)]
+    pub power: bool,
+    /// Makes syncs of that disk do nothing: shows that the experiment notices.
+    #[arg(long, requires = "power")]
+    pub without_syncs: bool,
     /// What is added to the second of `everysec`: the clocks of two processes on a busy machine.
     #[arg(long, value_name = "MS", default_value_t = 250)]
     pub slack_ms: u64,
@@ -61,7 +72,9 @@ impl Default for Options {
             writers: 6,
             pipeline: 16,
             modes: vec![Persistence::Always, Persistence::Everysec],
-            dirs: vec![1, 3],
+            dirs: Vec::new(),
+            power: false,
+            without_syncs: false,
             slack_ms: 250,
         }
     }
@@ -87,9 +100,14 @@ pub fn run(setting: &Setting, options: &Options, report: &mut Report) -> Result<
     // Ours alone unless others are named: theirs is not what this project promises.
     let named = !setting.options.servers.is_empty();
     let servers = setting.servers.iter().filter(|(product, _)| named || *product == Product::Tarn);
+    let dirs: &[usize] = match (&options.dirs[..], options.power) {
+        ([], false) => &[1, 3],
+        ([], true) => &[1, 2],
+        (named, _) => named,
+    };
     for &(product, _) in servers {
         for &mode in &options.modes {
-            for &dirs in options.dirs.iter().filter(|&&dirs| product == Product::Tarn || dirs == 1) {
+            for &dirs in dirs.iter().filter(|&&dirs| product == Product::Tarn || dirs == 1) {
                 let (label, outcome) = campaign(setting, options, report, product, mode, dirs)?;
                 for violation in &outcome.violations {
                     println!("{label}: {violation}");
@@ -125,6 +143,7 @@ fn campaign(
     dirs: usize,
 ) -> Result<(String, Outcome)> {
     let (mut plan, dir) = setting.plan(product, mode)?;
+    let mut power = options.power.then(|| mount(&mut plan, options, setting.seed)).transpose()?;
     plan.cores = Vec::new();
     plan.threads = 2;
     if product == Product::Tarn {
@@ -135,16 +154,18 @@ fn campaign(
         plan.directives.push(("log-compaction-file-percentage", "30".to_owned()));
     }
     if dirs > 1 {
-        plan.log_dirs = (0..dirs).map(|index| dir.path().join(format!("device{index}"))).collect();
-        for dir in &plan.log_dirs {
-            crate::error::IoContext::doing(std::fs::create_dir(dir), || dir.display().to_string())?;
-        }
+        // The server makes them.
+        plan.log_dirs = (0..dirs).map(|index| plan.dir.join(format!("device{index}"))).collect();
     }
     let quick = setting.options.quick;
     let slack = Duration::from_millis(options.slack_ms);
     let orders = Orders {
         plan,
-        kills: options.kills.unwrap_or(if quick { 3 } else { 200 }),
+        kills: options.kills.unwrap_or(match (quick, options.power) {
+            (true, _) => 3,
+            (false, false) => 200,
+            (false, true) => 250,
+        }),
         writers: options.writers.max(1),
         pipeline: options.pipeline.max(1),
         allowed: (mode != Persistence::Always).then_some(EVERYSEC + slack),
@@ -152,8 +173,8 @@ fn campaign(
         seed: setting.seed,
     };
     let label = format!("{} {}, {dirs} dirs", product.name(), mode.name());
-    let outcome = campaign::fight(&orders, &label)?;
-    if !outcome.violations.is_empty() {
+    let outcome = campaign::fight(&orders, power.as_mut(), &label)?;
+    if !outcome.violations.is_empty() && power.is_none() {
         println!("{label}: the data are kept in {}", dir.keep().display());
     }
     report.run(Run {
@@ -164,6 +185,7 @@ fn campaign(
         parameters: json!({
             "mode": mode, "dirs": dirs, "kills": orders.kills, "writers": orders.writers,
             "pipeline": orders.pipeline, "slack_ms": options.slack_ms, "file_system": setting.file_system,
+            "power": options.power, "syncs": !options.without_syncs,
         }),
         figures: json!(outcome),
     })?;
@@ -174,4 +196,20 @@ fn campaign(
         report.goal(Goal { what: format!("{label}: {what}"), figure, unit: "", bound, note });
     }
     Ok((label, outcome))
+}
+
+/// Puts the data of a server on a disk that loses power.
+fn mount(plan: &mut Plan, options: &Options, seed: u64) -> Result<PowerDisk> {
+    is_available().map_err(|reason| LabError::Arguments(format!("--power: {reason}")))?;
+    let make = |path: &Path| {
+        crate::error::IoContext::doing(std::fs::create_dir(path), || path.display().to_string())
+    };
+    let place = plan.dir.join("power");
+    make(&place)?;
+    let disk = PowerDisk::mount(&place, !options.without_syncs, seed)?;
+    plan.dir = place.join("data");
+    make(&plan.dir)?;
+    // Whoever installs a server makes its directory long before; the server makes all that is in it.
+    disk.keep_all();
+    Ok(disk)
 }

@@ -1,0 +1,68 @@
+//! Files of the log with damage: what is told of them, and when they can be compacted without it.
+//!
+//! The store has in memory whatever the log says, so a checkpoint has what was in a damaged block, and that
+//! it was taken away where a removal was lost. So damage asks for a checkpoint, if the last one does not
+//! reach as far; then the file is compacted at once, and leaves out what is damaged. (Writing the keys of the
+//! lost records anew in the log instead would not do for removals: older records of keys that are gone may be
+//! in any file that is older, and would count again.)
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::log::{ClosedFile, Damage};
+use crate::record::Lsn;
+
+use super::estimates::Place;
+
+/// A file of the log with damage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What is wrong with it, as it was found first.
+    pub damage: Damage,
+    /// A checkpoint that has all up to here has what was there.
+    pub up_to: Lsn,
+}
+
+/// The files that are known to have damage.
+#[derive(Debug, Default)]
+pub(super) struct DamagedFiles {
+    files: BTreeMap<Place, DamagedFile>,
+}
+
+impl DamagedFiles {
+    /// Notes damage in a file; says whether it is news.
+    pub(super) fn note(&mut self, file: &ClosedFile, damage: Damage, up_to: Lsn) -> bool {
+        let path = file.path().to_path_buf();
+        let before = self.files.len();
+        let noted = self.files.entry(file.place()).or_insert(DamagedFile { path, damage, up_to });
+        noted.up_to = noted.up_to.max(up_to);
+        self.files.len() > before
+    }
+
+    /// Forgets files that have been compacted.
+    pub(super) fn forget(&mut self, files: &[ClosedFile]) {
+        files.iter().for_each(|file| _ = self.files.remove(&file.place()));
+    }
+
+    /// Forgets what is no file of the log any more. `files` are in the order of their places.
+    pub(super) fn retain(&mut self, files: &[ClosedFile]) {
+        self.files.retain(|place, _| files.binary_search_by_key(place, ClosedFile::place).is_ok());
+    }
+
+    /// Those of which a checkpoint with all up to `cut` has what was there.
+    pub(super) fn covered_by(&self, cut: Lsn) -> impl Iterator<Item = Place> {
+        self.files.iter().filter(move |(_, file)| file.up_to <= cut).map(|(place, _)| *place)
+    }
+
+    /// Whether a checkpoint with all up to `cut` is not enough.
+    pub(super) fn want_more_than(&self, cut: Lsn) -> bool {
+        self.files.values().any(|file| file.up_to > cut)
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<DamagedFile> {
+        self.files.values().cloned().collect()
+    }
+}

@@ -1,0 +1,113 @@
+//! Waiting for a condition, with a lock that has a rank.
+
+use super::{MutexGuard, Rank};
+use std::time::Duration;
+
+#[cfg(not(shuttle))]
+pub use by_parking_lot::Condvar;
+#[cfg(shuttle)]
+pub use by_shuttle::Condvar;
+
+impl Condvar {
+    /// Waits as long as the condition holds.
+    #[track_caller]
+    pub fn wait_while<T, R: Rank>(
+        &self,
+        guard: &mut MutexGuard<'_, T, R>,
+        mut holds: impl FnMut(&mut T) -> bool,
+    ) {
+        while holds(guard) {
+            self.wait(guard);
+        }
+    }
+}
+
+#[cfg(not(shuttle))]
+mod by_parking_lot {
+    use super::{Duration, MutexGuard, Rank};
+
+    /// As that of `parking_lot`.
+    #[derive(Debug, Default)]
+    pub struct Condvar(parking_lot::Condvar);
+
+    impl Condvar {
+        /// One that nobody waits for.
+        pub fn new() -> Condvar {
+            Condvar::default()
+        }
+
+        /// Wakes one who waits.
+        pub fn notify_one(&self) {
+            self.0.notify_one();
+        }
+
+        /// Wakes all who wait.
+        pub fn notify_all(&self) {
+            self.0.notify_all();
+        }
+
+        /// Gives the lock back until somebody notifies.
+        #[track_caller]
+        pub fn wait<T, R: Rank>(&self, guard: &mut MutexGuard<'_, T, R>) {
+            guard.held.may_wait();
+            self.0.wait(&mut guard.raw);
+        }
+
+        /// Gives the lock back until somebody notifies, but for no longer than this.
+        #[track_caller]
+        pub fn wait_for<T, R: Rank>(&self, guard: &mut MutexGuard<'_, T, R>, time: Duration) {
+            guard.held.may_wait();
+            self.0.wait_for(&mut guard.raw, time);
+        }
+    }
+}
+
+#[cfg(shuttle)]
+mod by_shuttle {
+    use super::{Duration, MutexGuard, Rank};
+    use shuttle_parking_lot::MutexGuard as Raw;
+
+    /// As that of `parking_lot`, for the checker's locks. Whoever is notified wakes all: a wait may end
+    /// without a reason at any time. A wait with a limit ends at once.
+    #[derive(Debug, Default)]
+    pub struct Condvar {
+        /// How often somebody was notified.
+        notified: shuttle::sync::Mutex<u64>,
+        changed: shuttle::sync::Condvar,
+    }
+
+    impl Condvar {
+        /// One that nobody waits for.
+        pub fn new() -> Condvar {
+            Condvar::default()
+        }
+
+        /// As `notify_all`.
+        pub fn notify_one(&self) {
+            self.notify_all();
+        }
+
+        /// Wakes all who wait.
+        pub fn notify_all(&self) {
+            *self.notified.lock().expect("nobody panics here") += 1;
+            self.changed.notify_all();
+        }
+
+        /// Gives the lock back until somebody notifies.
+        pub fn wait<T, R: Rank>(&self, guard: &mut MutexGuard<'_, T, R>) {
+            // Before it is unlocked: whoever changes what is waited for notifies after that.
+            let mut notified = self.notified.lock().expect("nobody panics here");
+            let before = *notified;
+            Raw::unlocked(&mut guard.raw, move || {
+                while *notified == before {
+                    notified = self.changed.wait(notified).expect("nobody panics here");
+                }
+            });
+        }
+
+        /// Gives the lock back for a moment.
+        pub fn wait_for<T, R: Rank>(&self, guard: &mut MutexGuard<'_, T, R>, _: Duration) {
+            Raw::unlocked(&mut guard.raw, shuttle::thread::yield_now);
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! A change is durable before it is visible: on a disk whose syncs stand still, no reply tells of anything
+//! that a loss of power would take back.
+//!
+//! ```text
+//!   one server:      the prelude, durable ─ every read: what a loss of power leaves
+//!   one per write:   the prelude, durable ─ syncs stand still ─ the write ─ each read: the same or withheld
+//! ```
+
+#![allow(clippy::unwrap_used)]
+
+mod samples;
+mod scene;
+
+use samples::{OF_ANALYTICS, OF_THE_PROCESS, PRELUDE, READS, WATCHED, WRITES, Write};
+use scene::{Peer, Scene, eventually};
+use tarn_engine::SyncMode;
+use tarn_server::command::Flags;
+use tarn_server::commands;
+
+/// How long it takes until what is written expires, and a little longer.
+const PASSED_MS: u64 = 10_000;
+
+/// How a client reads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum How {
+    /// One request.
+    Alone,
+    /// A transaction of that request.
+    Transaction,
+}
+
+/// A read, as it is sent.
+fn packet(read: &'static str, how: How) -> Vec<&'static str> {
+    // Keys of which one is drawn by chance are alone in their database.
+    let database = if read == "RANDOMKEY" { "SELECT 9" } else { "SELECT 0" };
+    match how {
+        How::Alone => vec![database, read],
+        How::Transaction => vec![database, "MULTI", read, "EXEC"],
+    }
+}
+
+/// A reply without what differs from server to server, or is no promise while the disk stands still.
+fn comparable(reply: &str) -> String {
+    let mut out = String::new();
+    for (index, part) in reply.split("at:0x").enumerate() {
+        let rest = if index == 0 { part } else { part.trim_start_matches(|c: char| c.is_ascii_hexdigit()) };
+        out.push_str(rest);
+    }
+    let Some(at) = out.find(",avg_ttl=") else { return out };
+    // The number decides on the length, too.
+    let body = out.find("# Keyspace").unwrap_or(0);
+    let digits = out[at + 9..].find(|c: char| !c.is_ascii_digit()).map_or(out.len(), |len| at + 9 + len);
+    format!("{}{}", &out[body..at], &out[digits..])
+}
+
+/// A server with the prelude.
+fn prepared(mode: SyncMode) -> Scene {
+    let scene = Scene::new(mode);
+    let mut peer = scene.connect();
+    for request in PRELUDE {
+        let reply = peer.ask(request);
+        assert!(!reply.starts_with('-'), "{request}: {reply}");
+    }
+    scene.settle();
+    scene
+}
+
+/// What every read is told of the prelude alone.
+fn told_without_a_write(expired: bool, hows: &[How]) -> Vec<String> {
+    let mut scene = prepared(SyncMode::Always);
+    let before = scene.newest();
+    if expired {
+        scene.clock.advance(PASSED_MS);
+    }
+    let mut told = Vec::new();
+    let mut peer = scene.connect();
+    for how in hows {
+        for read in READS {
+            peer.send(&packet(read, *how));
+            scene.fence();
+            let reply = peer.received();
+            let lines = packet(read, *how).len();
+            assert!(reply.matches("\r\n").count() >= lines, "{how:?} {read}: {reply:?}");
+            assert_eq!(scene.newest(), before, "{read} changes something");
+            told.push(reply);
+        }
+    }
+    told
+}
+
+/// How many replies were the same, and how many were withheld.
+#[derive(Debug, Default)]
+struct Count {
+    same: usize,
+    withheld: usize,
+    revealed: Vec<String>,
+}
+
+impl Count {
+    /// A reply that is complete is the same as `told`; else something in it is withheld.
+    fn add(&mut self, what: impl FnOnce() -> String, found: &str, told: &str) -> bool {
+        if comparable(found) == comparable(told) {
+            self.same += 1;
+            return true;
+        }
+        if told.starts_with(found) {
+            self.withheld += 1;
+        } else {
+            self.revealed.push(format!("{}: {found:?} instead of {told:?}", what()));
+        }
+        false
+    }
+}
+
+/// Reads everything on a server that has `write`, and no sync ends.
+fn read_behind(write: &Write, mode: SyncMode, hows: &[How], told: &[String], count: &mut Count) {
+    let mut scene = prepared(mode);
+    let mut watchers: Vec<(&str, Peer)> = WATCHED.iter().map(|key| (*key, scene.connect_strict())).collect();
+    for (key, peer) in &mut watchers {
+        assert_eq!(peer.ask(&format!("WATCH {key}")), "+OK\r\n");
+    }
+    scene.stall();
+    let before = scene.newest();
+    let mut writer = scene.connect();
+    writer.send(write.requests);
+    scene.fence();
+    assert!(scene.newest() > before, "{:?} changes something", write.requests);
+    if write.expires {
+        scene.clock.advance(PASSED_MS);
+    }
+    let all: Vec<(How, &'static str)> =
+        hows.iter().flat_map(|how| READS.iter().map(|read| (*how, *read))).collect();
+    let mut idle: Vec<Peer> = Vec::new();
+    for (reads, told) in all.chunks(100).zip(told.chunks(100)) {
+        let mut peers: Vec<Peer> =
+            reads.iter().map(|_| idle.pop().unwrap_or_else(|| scene.connect_strict())).collect();
+        for (peer, (how, read)) in peers.iter_mut().zip(reads) {
+            peer.send(&packet(read, *how));
+        }
+        scene.fence();
+        for (((how, read), told), mut peer) in reads.iter().zip(told).zip(peers) {
+            let what = || format!("{mode:?}: {:?}, then {read} {how:?}", write.requests);
+            if count.add(what, &peer.received(), told) {
+                idle.push(peer);
+            }
+        }
+    }
+    watchers.iter_mut().for_each(|(_, peer)| peer.send(&["MULTI", "PING", "EXEC"]));
+    scene.fence();
+    for (key, peer) in &mut watchers {
+        let what = || format!("{mode:?}: {:?}, then EXEC of a client that watches {key}", write.requests);
+        count.add(what, &peer.received(), "+OK\r\n+QUEUED\r\n*1\r\n+PONG\r\n");
+    }
+}
+
+/// Reads behind every write, and asserts that nothing is told.
+fn nothing_is_told(mode: SyncMode, hows: &[How]) {
+    let (told, told_later) = (told_without_a_write(false, hows), told_without_a_write(true, hows));
+    let mut count = Count::default();
+    for write in WRITES {
+        read_behind(write, mode, hows, if write.expires { &told_later } else { &told }, &mut count);
+    }
+    let Count { same, withheld, revealed } = count;
+    let pairs = same + withheld + revealed.len();
+    println!(
+        "{mode:?}: {} writes, {} reads, {pairs} pairs: {same} replies as before, {withheld} withheld, {} \
+         reveal a change",
+        WRITES.len(),
+        READS.len() * hows.len() + WATCHED.len(),
+        revealed.len()
+    );
+    assert!(revealed.is_empty(), "{}", revealed[..revealed.len().min(40)].join("\n"));
+    assert!(same > pairs / 2, "whoever withholds everything reveals nothing either: {same} of {pairs}");
+    assert!(withheld > pairs / 20, "{withheld} of {pairs}");
+}
+
+#[test]
+fn no_reply_tells_of_a_change_that_is_not_durable() {
+    nothing_is_told(SyncMode::Always, &[How::Alone, How::Transaction]);
+}
+
+#[test]
+fn no_reply_tells_a_client_that_asked_for_durability_either() {
+    nothing_is_told(SyncMode::EverySec, &[How::Alone]);
+}
+
+#[test]
+fn every_command_has_a_sample() {
+    let words =
+        |request: &str| request.to_ascii_lowercase().split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let names = |request: &str| {
+        let words = words(request);
+        let sub = words.get(1).map(|sub| format!("{}|{sub}", words[0])).unwrap_or_default();
+        [words[0].clone(), sub]
+    };
+    let written: Vec<String> =
+        WRITES.iter().flat_map(|write| write.requests.iter().flat_map(|request| names(request))).collect();
+    let read: Vec<String> = READS.iter().flat_map(|read| names(read)).collect();
+    let mut missing = Vec::new();
+    for found in commands::all() {
+        let command = found.command;
+        let rows: Vec<(String, Flags)> = match command.subcommands {
+            [] => vec![(command.name.to_owned(), command.flags)],
+            subs => subs.iter().map(|sub| (format!("{}|{}", command.name, sub.name), sub.flags)).collect(),
+        };
+        for (name, flags) in rows {
+            let is_listed = |list: &[&str]| list.contains(&name.as_str()) || list.contains(&command.name);
+            let is_sampled = if flags.has(Flags::WRITE) {
+                written.contains(&name)
+            } else {
+                read.contains(&name)
+                    || is_listed(OF_THE_PROCESS)
+                    || OF_ANALYTICS.iter().any(|prefix| name.starts_with(prefix))
+            };
+            if !is_sampled {
+                missing.push(name);
+            }
+        }
+    }
+    assert!(missing.is_empty(), "give these a sample in samples.rs: {missing:?}");
+}
+
+/// The null of a client that waited in vain tells that there was nothing.
+#[test]
+fn the_null_of_a_wait_that_is_over_is_held_as_any_reply_is() {
+    let mut scene = prepared(SyncMode::Always);
+    scene.stall();
+    scene.connect().send(&["DEL l1"]);
+    scene.connect().send(&["DEL z1"]);
+    scene.fence();
+    let mut peers: Vec<Peer> = (0..4).map(|_| scene.connect()).collect();
+    peers[0].send(&["BLPOP l1 0.01"]);
+    peers[1].send(&["BZPOPMIN z1 0.01"]);
+    peers[2].send(&["BLMOVE l1 l LEFT LEFT 0"]);
+    peers[3].send(&["SELECT 3", "BLPOP q 0.01"]);
+    let blocked = |id| scene.server.clients.get(id).unwrap().info.lock().blocked;
+    eventually(|| blocked(peers[2].id).then_some(()));
+    assert_eq!(scene.connect().ask(&format!("CLIENT UNBLOCK {} TIMEOUT", peers[2].id)), ":1\r\n");
+    peers[3].expect("+OK\r\n*-1\r\n");
+    for peer in &peers[..3] {
+        eventually(|| (!blocked(peer.id)).then_some(()));
+    }
+    scene.fence();
+    for peer in &mut peers[..3] {
+        assert_eq!(peer.received(), "", "a loss of power would bring the keys back");
+    }
+    scene.resume();
+    peers.iter_mut().take(2).for_each(|peer| peer.expect("*-1\r\n"));
+}
+
+/// A reply without bytes, held behind one that leaves, must not take the worker along.
+#[test]
+fn a_worker_goes_on_when_a_reply_that_is_held_has_no_bytes() {
+    let mut scene = prepared(SyncMode::Always);
+    scene.stall();
+    let mut peer = scene.connect();
+    peer.send(&["PING", "CLIENT REPLY SKIP", "SET a 1"]);
+    peer.expect("+PONG\r\n");
+    scene.fence();
+    peer.send(&["PING"]);
+    scene.fence();
+    assert_eq!(peer.received(), "", "what stands behind the SET waits for it");
+    // Keys of its segment have just been deleted.
+    scene.connect().send(&["DEL l1"]);
+    let mut waiting = scene.connect();
+    waiting.send(&["ECHO x", "BLPOP l1 0"]);
+    waiting.expect("$1\r\nx\r\n");
+    scene.fence();
+    scene.resume();
+    peer.expect("+PONG\r\n");
+    scene.connect().send(&["RPUSH l1 y"]);
+    waiting.expect("*2\r\n$2\r\nl1\r\n$1\r\ny\r\n");
+}
+
+#[test]
+fn a_reply_to_be_skipped_is_that_of_the_command_that_waited() {
+    let scene = Scene::new(SyncMode::EverySec);
+    let mut peer = scene.connect();
+    peer.send(&["CLIENT REPLY SKIP", "BLPOP q 0", "ECHO behind"]);
+    eventually(|| scene.server.clients.get(peer.id).unwrap().info.lock().blocked.then_some(()));
+    assert_eq!(scene.connect().ask("RPUSH q x"), ":1\r\n");
+    peer.expect("$6\r\nbehind\r\n");
+    assert_eq!(peer.ask("ECHO x"), "$1\r\n");
+}
+
+/// A client that waits, for whom the log has no room at the moment, is served when there is some.
+#[test]
+fn who_waits_keeps_its_place_while_the_log_has_no_room() {
+    let mut scene = Scene::with_log(SyncMode::Always, 4 << 10, 1);
+    let mut waiting = scene.connect();
+    waiting.send(&["BLPOP q 0"]);
+    eventually(|| scene.server.clients.get(waiting.id).unwrap().info.lock().blocked.then_some(()));
+    scene.stall();
+    // The only flight stays with this block, so what comes behind it gathers.
+    let before = scene.newest_block();
+    scene.connect().send(&["SET k v"]);
+    eventually(|| (scene.newest_block() > before).then_some(()));
+    let element = "x".repeat(20 << 10);
+    scene.connect().send(&[&format!("RPUSH q {element}")]);
+    scene.fence();
+    assert_eq!(waiting.received(), "");
+    assert!(!scene.server.has_room(), "the log has no room");
+    scene.resume();
+    waiting.expect(&format!("*2\r\n$1\r\nq\r\n${}\r\n{element}\r\n", element.len()));
+}
+
+/// What a transaction sets is in force for the rest of its packet.
+#[test]
+fn replies_behind_a_transaction_that_has_them_wait_do_wait() {
+    let mut scene = prepared(SyncMode::EverySec);
+    scene.stall();
+    let mut peer = scene.connect();
+    peer.send(&["MULTI", "CONFIG SET appendfsync always", "EXEC", "SET a 1"]);
+    peer.expect("+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
+    scene.fence();
+    assert_eq!(peer.received(), "", "the change is not durable");
+    scene.resume();
+    peer.expect("+OK\r\n");
+}
+
+/// Counts are told at once, as operators ask while the disk stands still: those of the last moment that is
+/// durable.
+#[test]
+fn keys_are_counted_as_of_the_last_moment_that_is_durable() {
+    let mut scene = prepared(SyncMode::Always);
+    let keys = |scene: &mut Scene| {
+        let mut peer = scene.connect();
+        peer.send(&["INFO keyspace"]);
+        scene.fence();
+        let info = peer.received();
+        info.split("db0:keys=").nth(1).and_then(|rest| rest.split(',').next()).map(str::to_owned)
+    };
+    let before = keys(&mut scene).unwrap();
+    assert_eq!(scene.connect().ask("SET new 1"), "+OK\r\n");
+    let after = keys(&mut scene).unwrap();
+    assert_eq!(after.parse::<u32>().unwrap(), before.parse::<u32>().unwrap() + 1, "what is durable counts");
+    scene.stall();
+    scene.connect().send(&["FLUSHALL"]);
+    scene.fence();
+    assert_eq!(keys(&mut scene), Some(after));
+    let told = scene.server.keyspace().unwrap();
+    assert!(told[0].0 > 1, "the metrics tell the same: {told:?}");
+    scene.resume();
+    eventually(|| keys(&mut scene).is_none().then_some(()));
+}

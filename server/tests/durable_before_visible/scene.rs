@@ -1,0 +1,365 @@
+//! A server in this process, on a simulated disk whose syncs stand still when the test says so.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use tarn_engine::checkpoint::{Checkpoints, Source};
+use tarn_engine::engine::{Background, Engine};
+use tarn_engine::io::{Disk, DiskFile, DiskLock, DiskResult, ManualClock, SimDisk, SimOptions};
+use tarn_engine::record::Lsn;
+use tarn_engine::recovery::{self, Progress};
+use tarn_engine::{LogOptions, SyncMode};
+use tarn_server::accept::{AcceptorHandle, Incoming};
+use tarn_server::address::Address;
+use tarn_server::client::ClientHandle;
+use tarn_server::config::{Config, ConfigStore, DebugAccess};
+use tarn_server::shared::{OpenLog, Shared, Store};
+use tarn_server::stream::Detached;
+use tarn_server::worker;
+
+/// What has not happened by then will not happen.
+pub const LIMIT: Duration = Duration::from_secs(60);
+/// When the clock begins.
+const NOW: u64 = 1_700_000_000_000;
+
+/// Calls `look` until it finds something.
+pub fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < LIMIT, "it did not happen");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A disk whose syncs can be stopped.
+#[derive(Clone, Debug)]
+struct Stalling {
+    disk: SimDisk,
+    stalled: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Stalling {
+    fn set(&self, stalled: bool) {
+        *self.stalled.0.lock() = stalled;
+        self.stalled.1.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut stalled = self.stalled.0.lock();
+        while *stalled {
+            self.stalled.1.wait(&mut stalled);
+        }
+    }
+
+    fn file(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(StallingFile { file, disk: self.clone() })
+    }
+}
+
+impl Disk for Stalling {
+    fn create(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
+        Ok(self.file(self.disk.create(path)?))
+    }
+
+    fn open(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
+        Ok(self.file(self.disk.open(path)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> DiskResult<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn link(&self, path: &Path, name: &Path) -> DiskResult<()> {
+        self.disk.link(path, name)
+    }
+
+    fn remove(&self, path: &Path) -> DiskResult<()> {
+        self.disk.remove(path)
+    }
+
+    fn list(&self, directory: &Path) -> DiskResult<Vec<String>> {
+        self.disk.list(directory)
+    }
+
+    fn create_dir(&self, directory: &Path) -> DiskResult<()> {
+        self.disk.create_dir(directory)
+    }
+
+    fn sync_dir(&self, directory: &Path) -> DiskResult<()> {
+        self.pass();
+        self.disk.sync_dir(directory)
+    }
+
+    fn lock(&self, path: &Path) -> DiskResult<Option<Box<dyn DiskLock>>> {
+        self.disk.lock(path)
+    }
+
+    fn bytes_free(&self, directory: &Path) -> DiskResult<u64> {
+        self.disk.bytes_free(directory)
+    }
+
+    fn random(&self) -> u64 {
+        self.disk.random()
+    }
+}
+
+#[derive(Debug)]
+struct StallingFile {
+    file: Arc<dyn DiskFile>,
+    disk: Stalling,
+}
+
+impl DiskFile for StallingFile {
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn len(&self) -> DiskResult<u64> {
+        self.file.len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> DiskResult<usize> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> DiskResult<usize> {
+        self.file.write_at(bytes, offset)
+    }
+
+    fn sync_data(&self) -> DiskResult<()> {
+        self.disk.pass();
+        self.file.sync_data()
+    }
+
+    fn reserve(&self, bytes: u64) -> DiskResult<()> {
+        self.file.reserve(bytes)
+    }
+
+    fn set_len(&self, bytes: u64) -> DiskResult<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn is_shared(&self) -> DiskResult<bool> {
+        self.file.is_shared()
+    }
+}
+
+/// The server.
+pub struct Scene {
+    pub server: Arc<Shared>,
+    pub clock: Arc<ManualClock>,
+    mode: SyncMode,
+    disk: Stalling,
+    incoming: Option<Incoming>,
+    worker: Option<JoinHandle<()>>,
+    background: Option<Background>,
+    fence: Option<Peer>,
+}
+
+impl Scene {
+    pub fn new(mode: SyncMode) -> Scene {
+        let LogOptions { backlog_bytes_limit, flushes_in_flight, .. } = LogOptions::new(Vec::new());
+        Scene::with_log(mode, backlog_bytes_limit, flushes_in_flight)
+    }
+
+    /// A server of which the log takes so many bytes before writes have to wait, and writes so many blocks at
+    /// a time.
+    pub fn with_log(mode: SyncMode, backlog_bytes_limit: usize, flushes_in_flight: usize) -> Scene {
+        let clock = Arc::new(ManualClock::new(NOW));
+        let mut config = Config::default();
+        config.enable_debug_command = DebugAccess::Yes;
+        let mut server = Shared::new(Arc::new(ConfigStore::new(config, None)), AcceptorHandle::new().0);
+        server.clock = clock.clone();
+        let disk = Stalling { disk: SimDisk::new(1, SimOptions::default()), stalled: Arc::default() };
+        let checkpoints = Checkpoints::open(Arc::new(disk.clone()), Path::new("/checkpoints")).unwrap();
+        let directories = vec![PathBuf::from("/log")];
+        let mut options = LogOptions { mode, file_bytes: 1 << 20, ..LogOptions::new(directories) };
+        (options.backlog_bytes_limit, options.flushes_in_flight) = (backlog_bytes_limit, flushes_in_flight);
+        let (databases, workers) = (server.databases, server.wakers.len());
+        let progress = Progress::default();
+        let opened =
+            recovery::open(Arc::new(disk.clone()), options, Some(&checkpoints), databases, 1, &progress)
+                .unwrap();
+        let appender = Some(opened.log.appender());
+        let (engine, background) =
+            Engine::new(opened.tables, workers, appender, opened.validity, clock.clone());
+        // What expires is to be found by those who look.
+        engine.set_active_expire(false);
+        let log = OpenLog::new(opened.log, mode == SyncMode::Always, Lsn::ZERO, &server.wakers);
+        server.note_loaded(&engine);
+        server.set_store(Store::new(engine, Some(log), Arc::new(checkpoints)));
+        let server = Arc::new(server);
+        let (incoming, receiver) = tokio::sync::mpsc::unbounded_channel();
+        let (serving, waker) = (server.clone(), server.wakers[0].clone());
+        let worker = std::thread::spawn(move || worker::run(0, serving, waker, receiver).unwrap());
+        let mut scene = Scene {
+            server,
+            clock,
+            mode,
+            disk,
+            incoming: Some(incoming),
+            worker: Some(worker),
+            background: Some(background),
+            fence: None,
+        };
+        scene.fence = Some(scene.connect());
+        scene
+    }
+
+    /// Lets no sync end from now on, once all that was written is durable.
+    pub fn stall(&self) {
+        self.settle();
+        // Keys are counted ten times a second.
+        self.server.keyspace();
+        self.disk.set(true);
+    }
+
+    /// Lets syncs go on.
+    pub fn resume(&self) {
+        self.disk.set(false);
+    }
+
+    /// The newest change.
+    pub fn newest(&self) -> Lsn {
+        self.server.engine().unwrap().newest()
+    }
+
+    /// The newest block that a flight has taken.
+    pub fn newest_block(&self) -> u64 {
+        self.server.store().unwrap().log_status().unwrap().last_sequence
+    }
+
+    /// Waits until everything is durable.
+    pub fn settle(&self) {
+        let newest = self.newest();
+        self.server.have_synced(newest, true);
+        eventually(|| (self.server.durable() >= newest).then_some(()));
+    }
+
+    /// A new connection.
+    pub fn connect(&self) -> Peer {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_read_timeout(Some(LIMIT)).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let address = Address::Unix("test".into());
+        let id = self.server.clients.next_id();
+        let handle = Arc::new(ClientHandle::new(id, address.clone(), address, 0));
+        self.server.clients.insert(handle.clone());
+        self.incoming.as_ref().unwrap().send((Detached::Unix(theirs), handle)).unwrap();
+        Peer { stream: ours, id }
+    }
+
+    /// A new connection whose replies wait for the disk in any mode.
+    pub fn connect_strict(&self) -> Peer {
+        let mut peer = self.connect();
+        if self.mode != SyncMode::Always {
+            assert_eq!(peer.ask("CLIENT DURABILITY always"), "+OK\r\n");
+        }
+        peer
+    }
+
+    /// Waits until all that was sent so far has run, and what of the replies may leave has left: turns of the
+    /// only worker begin with all that is there, and end with the replies.
+    pub fn fence(&mut self) {
+        let fence = self.fence.as_mut().unwrap();
+        for _ in 0..2 {
+            assert_eq!(fence.ask("PING"), "+PONG\r\n");
+        }
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.disk.set(false);
+        if std::thread::panicking() {
+            return;
+        }
+        self.incoming.take();
+        self.worker.take().unwrap().join().unwrap();
+        drop(self.background.take());
+        let log = self.server.store().unwrap().log.load_full().unwrap();
+        log.log.lock().take().unwrap().close().unwrap();
+    }
+}
+
+/// A client.
+pub struct Peer {
+    stream: UnixStream,
+    pub id: u64,
+}
+
+/// A word in which `\xNN` stands for a byte.
+fn unescape(word: &str) -> Vec<u8> {
+    let mut parts = word.split("\\x");
+    let mut bytes = parts.next().unwrap().as_bytes().to_vec();
+    for part in parts {
+        bytes.push(u8::from_str_radix(&part[..2], 16).unwrap());
+        bytes.extend_from_slice(&part.as_bytes()[2..]);
+    }
+    bytes
+}
+
+/// Requests as they are sent: words are separated by single spaces.
+pub fn encode(requests: &[&str]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for request in requests {
+        let words: Vec<&str> = request.split(' ').collect();
+        write!(bytes, "*{}\r\n", words.len()).unwrap();
+        for word in words {
+            let word = unescape(word);
+            write!(bytes, "${}\r\n", word.len()).unwrap();
+            bytes.extend_from_slice(&word);
+            bytes.extend_from_slice(b"\r\n");
+        }
+    }
+    bytes
+}
+
+impl Peer {
+    /// Sends requests in one packet.
+    pub fn send(&mut self, requests: &[&str]) {
+        self.stream.write_all(&encode(requests)).unwrap();
+    }
+
+    /// What has arrived.
+    pub fn received(&mut self) -> String {
+        self.stream.set_nonblocking(true).unwrap();
+        let (mut all, mut buffer) = (Vec::new(), [0; 16 << 10]);
+        loop {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(len) => all.extend_from_slice(&buffer[..len]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        self.stream.set_nonblocking(false).unwrap();
+        String::from_utf8_lossy(&all).into_owned()
+    }
+
+    /// Waits until so many bytes have arrived.
+    pub fn expect(&mut self, expected: &str) {
+        let mut bytes = vec![0; expected.len()];
+        self.stream.read_exact(&mut bytes).unwrap();
+        assert_eq!(String::from_utf8_lossy(&bytes), expected);
+    }
+
+    /// Sends a request of which the reply is one line, and waits for it.
+    pub fn ask(&mut self, request: &str) -> String {
+        self.send(&[request]);
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while !line.ends_with(b"\r\n") {
+            self.stream.read_exact(&mut byte).unwrap();
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).unwrap()
+    }
+}

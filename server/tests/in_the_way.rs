@@ -1,0 +1,94 @@
+//! One client does not stand in the way of others: not by sleeping, not by hanging up while its request is
+//! held back, and not by wrong passwords.
+
+#![allow(clippy::unwrap_used)]
+
+mod own_process;
+
+use own_process::{Connection, Own, eventually, serve_if_told};
+
+#[test]
+fn serves() {
+    serve_if_told();
+}
+
+fn has_reply(client: &Connection) -> bool {
+    let stream = client.0.get_ref();
+    stream.set_nonblocking(true).unwrap();
+    let peeked = stream.peek(&mut [0]);
+    stream.set_nonblocking(false).unwrap();
+    peeked.is_ok()
+}
+
+/// Which of the two workers serves the client: they are dealt out in turn.
+fn worker(client: &mut Connection) -> u64 {
+    let id: u64 = client.ask("CLIENT ID")[1..].parse().unwrap();
+    id % 2
+}
+
+#[test]
+fn a_worker_that_sleeps_keeps_nobody_from_having_the_store_for_himself() {
+    let mut own = Own::new();
+    let (mut first, mut second) = (own.start(&["--appendonly", "no"]), own.connect());
+    let mut sleeper = if worker(&mut first) == worker(&mut second) { own.connect() } else { second };
+    assert_ne!(worker(&mut first), worker(&mut sleeper));
+    sleeper.send("DEBUG SLEEP 20");
+    eventually(|| first.ask("INFO commandstats").contains("cmdstat_debug").then_some(()));
+    assert_eq!(first.ask("SWAPDB 0 1"), "+OK");
+    assert!(!has_reply(&sleeper), "it sleeps no more");
+}
+
+#[test]
+fn a_client_that_hangs_up_while_its_request_is_held_back_is_forgotten() {
+    let mut own = Own::new();
+    let mut watcher = own.start(&["--appendonly", "no"]);
+    assert_eq!(watcher.ask("CLIENT PAUSE 3600000 WRITE"), "+OK");
+    let mut held = own.connect();
+    assert_eq!(held.ask("CLIENT SETNAME held"), "+OK");
+    held.send("SET key value");
+    eventually(|| watcher.ask("INFO clients").contains("blocked_clients:1").then_some(()));
+    drop(held);
+    eventually(|| (!watcher.ask("CLIENT LIST").contains("name=held")).then_some(()));
+    assert_eq!(watcher.ask("EXISTS key"), ":0");
+    // Who stays is served, with all that he has sent meanwhile.
+    let mut held = own.connect();
+    held.send("SET key value");
+    eventually(|| watcher.ask("INFO clients").contains("blocked_clients:1").then_some(()));
+    (0..1000).for_each(|number| held.send(&format!("SET key value-{number}")));
+    assert_eq!(watcher.ask("CLIENT UNPAUSE"), "+OK");
+    (0..1001).for_each(|_| assert_eq!(held.reply(), "+OK"));
+    assert_eq!(held.ask("GET key"), "value-999");
+}
+
+#[test]
+fn a_stranger_behind_the_same_address_locks_nobody_out() {
+    let mut own = Own::new();
+    own.start_unasked(&["--appendonly", "no", "--requirepass", "right"]);
+    let mut wrong = 0;
+    while wrong < 40 {
+        let mut stranger = eventually(|| Connection::tcp(own.port));
+        while let Some(reply) = stranger.try_ask("AUTH wrong") {
+            assert_eq!(reply, "-WRONGPASS invalid username-password pair or user is disabled.");
+            wrong += 1;
+        }
+    }
+    let mut known = Connection::tcp(own.port).unwrap();
+    assert_eq!(known.ask("AUTH right"), "+OK");
+}
+
+#[test]
+fn the_configuration_is_written_and_what_was_set_before_is_in_it() {
+    let mut own = Own::new();
+    let file = own.path("tarn.conf");
+    std::fs::write(&file, "appendonly no\n").unwrap();
+    let mut client = own.start(&[file.to_str().unwrap()]);
+    let mut other = own.connect();
+    for number in 1..20 {
+        assert_eq!(client.ask(&format!("CONFIG SET maxclients {}", 100 + number)), "+OK");
+        other.send("CONFIG REWRITE");
+        assert_eq!(client.ask("CONFIG REWRITE"), "+OK");
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains(&format!("maxclients {}", 100 + number)), "{text}");
+        assert_eq!(other.reply(), "+OK");
+    }
+}

@@ -1,0 +1,5 @@
+//! Statements by chance, and who answers them.
+
+pub mod answers;
+pub mod peer;
+pub mod statements;

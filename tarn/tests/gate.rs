@@ -1,0 +1,64 @@
+//! What closes the gate while clients are inside it, by the real program: nobody waits for ever.
+
+#![allow(clippy::unwrap_used)]
+
+mod running;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use running::{Connection, LIMIT, Running, free_port};
+
+/// A connection whose replies have to come in time.
+fn impatient(running: &Running) -> Connection {
+    let client = running.connect();
+    client.0.get_ref().set_read_timeout(Some(LIMIT)).unwrap();
+    client
+}
+
+#[test]
+fn figures_and_indexes_that_come_and_go_do_not_wait_for_each_other() {
+    let sql_port = free_port().to_string();
+    let running = Running::start(&["--sql-port", &sql_port, "--threads", "4"]);
+    let mut ddl = impatient(&running);
+    for id in 0..100 {
+        ddl.ask(&format!("HSET flight:{id} dest LAX"));
+    }
+    let declare = "CREATE EXTERNAL TABLE flight (id TEXT, dest TEXT) STORED AS HASH LOCATION 'flight:*'";
+    let declared = ddl.whole(&format!("SQL \"{declare}\""));
+    assert!(!declared.starts_with('-'), "{declared}");
+    let over = AtomicBool::new(false);
+    let askers: Vec<Connection> = (0..4).map(|_| impatient(&running)).collect();
+    std::thread::scope(|scope| {
+        for mut client in askers {
+            let over = &over;
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    client.send("INFO");
+                    // Without a panic, so that all threads end.
+                    if client.try_reply().is_none() {
+                        return;
+                    }
+                    let mut info = String::new();
+                    while !info.starts_with("db0:") {
+                        let Some(line) = client.try_reply() else { return };
+                        info = line;
+                    }
+                    client.try_reply();
+                }
+            });
+        }
+        for round in 0..20 {
+            for statement in ["CREATE INDEX dests ON flight (dest)", "DROP INDEX dests"] {
+                let reply = ddl.try_ask(&format!("SQL \"{statement}\""));
+                if reply.as_deref() != Some("+OK") {
+                    // Else the others would go on for ever.
+                    over.store(true, Ordering::Relaxed);
+                    panic!("{statement} of round {round}: {reply:?}");
+                }
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    // Whoever waited for ever would have kept the server from its end.
+    assert!(running.server.unwrap().terminate().success());
+}

@@ -1,0 +1,158 @@
+//! Single requests, whose replies a real `redis-server` knows.
+
+use std::collections::BTreeMap;
+use std::process::{Child, Command, Stdio};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tarn_resp::frame::Frame;
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::commands_of;
+use crate::running::{Running, free_port};
+use crate::words::{BEGINNING, Words, request, show};
+
+/// Commands that chance, the clock or the server itself answers, or that wait, or that end something.
+const LEFT_OUT: &str = "object|encoding shutdown debug config config|set config|get config|rewrite \
+    config|resetstat client client|pause client|kill client|list client|info client|id \
+    client|reply client|unpause sync psync replicaof slaveof failover monitor info time \
+    randomkey spop srandmember hrandfield zrandmember quit lastsave save bgsave \
+    bgrewriteaof command command|docs command|info command|list command|count \
+    slowlog|get slowlog|len memory|usage memory|stats memory|doctor hello wait waitaof \
+    blpop brpop blmove brpoplpush bzpopmin bzpopmax blmpop bzmpop dump object|freq \
+    object|idletime object|refcount client|trackinginfo client|no-touch client|setinfo \
+    reset auth client|getredir client|tracking client|caching multi exec scan hscan \
+    sscan zscan select restore client|no-evict client|unblock role lolwut latency|help";
+
+/// Commands by which a key gets a time to live.
+const EXPIRING: &[&str] = &["set", "getex", "setex", "psetex", "expire", "pexpire", "expireat", "pexpireat"];
+
+/// Replies in an order that nobody promises.
+const UNORDERED: &[&str] =
+    &["keys", "smembers", "sunion", "sinter", "sdiff", "hgetall", "hkeys", "hvals", "config|get"];
+
+struct Redis {
+    child: Child,
+    port: u16,
+    _folder: TempDir,
+}
+
+impl Redis {
+    fn start() -> Option<Redis> {
+        let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--save", "", "--enable-debug-command", "yes", "--dir"]);
+        command.arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().ok()?;
+        let redis = Redis { child, port, _folder: folder };
+        Client::connect(port);
+        Some(redis)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn parts(frame: &Frame) -> Vec<String> {
+    match frame {
+        Frame::Array(frames) | Frame::Set(frames) => frames.iter().map(Frame::to_string).collect(),
+        Frame::Map(pairs) => {
+            pairs.iter().flat_map(|(key, value)| [key.to_string(), value.to_string()]).collect()
+        }
+        other => vec![other.to_string()],
+    }
+}
+
+/// Whether two replies say the same, or differ as they may.
+fn equal(words: &Words, ours: &Frame, theirs: &Frame) -> bool {
+    let name = String::from_utf8_lossy(&words[0]).to_ascii_lowercase();
+    // Each server lists its own subcommands, and finds keys of its own commands.
+    let is_help = words.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"help"));
+    let is_absent = *ours == Frame::error("ERR Invalid command specified") && name == "command";
+    if is_help || is_absent {
+        return true;
+    }
+    let (mut ours, mut theirs) = (ours.clone(), theirs.clone());
+    if UNORDERED.contains(&name.as_str()) {
+        let (mut one, mut other) = (parts(&ours), parts(&theirs));
+        one.sort_unstable();
+        other.sort_unstable();
+        return one == other;
+    }
+    for frame in [&mut ours, &mut theirs] {
+        if let Frame::Error(text) = frame {
+            *text = essence(text);
+        }
+    }
+    ours == theirs
+}
+
+/// Deletes a key that is going to expire, at both: they would not do it in the same moment.
+fn forget(words: &Words, ours: &mut Client, theirs: &mut Client) {
+    let name = String::from_utf8_lossy(&words[0]).to_ascii_lowercase();
+    if let (true, Some(key)) = (EXPIRING.contains(&name.as_str()), words.get(1)) {
+        let expires = |client: &mut Client| client.ask(&[&b"PTTL"[..], key]) != Frame::Integer(-1);
+        if expires(ours) | expires(theirs) {
+            for client in [ours, theirs] {
+                client.ask(&[&b"DEL"[..], key]);
+            }
+        }
+    }
+}
+
+/// An error without what differs by design.
+fn essence(text: &[u8]) -> Vec<u8> {
+    // Bytes that are no UTF-8 are shown as such.
+    String::from_utf8_lossy(text).into_owned().into_bytes()
+}
+
+#[test]
+fn single_requests_are_answered_as_redis_answers_them() {
+    let Some(redis) = Redis::start() else {
+        eprintln!("left out: redis-server is not on the PATH");
+        return;
+    };
+    let tarn = Running::start(&["--threads", "2"]);
+    let (mut ours, mut theirs) = (Client::connect(tarn.port), Client::connect(redis.port));
+    let known: BTreeMap<String, i64> =
+        commands_of(&mut theirs).into_iter().map(|known| (known.name, known.arity)).collect();
+    let mut commands = commands_of(&mut ours);
+    let left_out: Vec<&str> = LEFT_OUT.split_whitespace().collect();
+    commands
+        .retain(|command| known.contains_key(&command.name) && !left_out.contains(&command.name.as_str()));
+    let mut differences = Vec::new();
+    for seed in tarn_engine::io::seeds(tarn_engine::io::seed_count(60)) {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut told = Vec::new();
+        let protocol = if rng.random() { "2" } else { "3" };
+        for client in [&mut ours, &mut theirs] {
+            client.ask(&["FLUSHALL"]);
+            client.ask(&["RESET"]);
+            client.ask(&["HELLO", protocol]);
+            BEGINNING.iter().for_each(|request| assert!(!client.ask(request).is_error(), "{request:?}"));
+        }
+        for _ in 0..200 {
+            let words = request(&mut rng, &commands);
+            let name = String::from_utf8_lossy(&words[0]).to_ascii_lowercase();
+            if left_out.contains(&name.as_str()) {
+                continue;
+            }
+            let (reply, expected) = (ours.ask(&words), theirs.ask(&words));
+            forget(&words, &mut ours, &mut theirs);
+            told.push(format!("{} -> {expected}", show(&words)));
+            if !equal(&words, &reply, &expected) {
+                let before = told[told.len().saturating_sub(12)..].join("\n");
+                differences.push(format!(
+                    "seed {seed}, RESP{protocol}: {reply}\ninstead of the last reply here\n{before}"
+                ));
+                break;
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n\n"));
+}

@@ -1,0 +1,237 @@
+//! What the checks need beside Rust and a C compiler: installed where that is allowed; elsewhere one line
+//! says how, and each part of the checks that is left out says so.
+//!
+//! - Debian's packages: installed by root. Nobody else's machine is changed: they get one `apt-get` line.
+//! - Python's packages: in an environment of their own in the user's cache folder;
+//! - `cargo-deny`: built once for each version, to the same folder.
+
+use crate::run::{check, command};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The version of `cargo-deny` that reads `deny.toml`.
+const DENY_VERSION: &str = "0.20.2";
+
+/// A program of Debian's that some checks use.
+struct Need {
+    is_there: fn() -> bool,
+    /// Debian's packages that have it.
+    packages: &'static str,
+    /// What is left out without it.
+    used_for: &'static str,
+}
+
+const NEEDS: &[Need] = &[
+    Need {
+        is_there: || on_path("redis-server"),
+        packages: "redis-server",
+        used_for: "comparisons of replies with a real redis-server",
+    },
+    Need {
+        is_there: || on_path("redis-cli") && on_path("redis-benchmark"),
+        packages: "redis-tools",
+        used_for: "redis-cli and redis-benchmark as clients",
+    },
+    Need { is_there: || on_path("c++"), packages: "g++ libc6-dev", used_for: "fuzzing" },
+    Need {
+        is_there: || on_path("git"),
+        packages: "git",
+        used_for: "the commit in results of the laboratory",
+    },
+    Need {
+        is_there: || succeeds(Command::new("python3").args(["-c", "import venv, ensurepip"])),
+        packages: "python3 python3-venv",
+        used_for: "redis-py, psycopg, pandas and SQLAlchemy as clients",
+    },
+    Need { is_there: || on_path("go"), packages: "golang-go", used_for: "go-redis as a client" },
+    Need { is_there: || on_path("psql"), packages: "postgresql-client", used_for: "psql as a client" },
+    Need {
+        is_there: has_postgres,
+        packages: "postgresql",
+        used_for: "comparisons of SQL answers with a real PostgreSQL",
+    },
+];
+
+/// Where the tools for the checks lie.
+pub struct Tools {
+    python: Option<PathBuf>,
+    /// The `cargo-deny` to run, if there is one.
+    pub deny: Option<PathBuf>,
+}
+
+impl Tools {
+    /// Looks for all of it and installs what is missing, as far as that is allowed.
+    pub fn set_up(root: &Path) -> Tools {
+        install_packages(root);
+        for (tool, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
+            if !succeeds(Command::new("cargo").args([tool, "--version"])) {
+                let added = check(&mut command(root, "rustup", &["component", "add", component]));
+                if added.failed > 0 {
+                    println!("left out: `cargo {tool}`, as {component} is not there and cannot be added");
+                }
+            }
+        }
+        let tools = Tools { python: set_up_python(root), deny: set_up_deny(root) };
+        if tools.python.is_none() {
+            println!("left out: clients in Python, as their packages could not be installed");
+        }
+        if tools.deny.is_none() {
+            println!("left out: licences and advisories, as cargo-deny {DENY_VERSION} could not be built");
+        }
+        tools
+    }
+
+    /// The `PATH` of whatever runs in the checks.
+    pub fn path(&self) -> OsString {
+        let before = std::env::var_os("PATH").unwrap_or_default();
+        let own = self.python.iter().map(|python| python.join("bin"));
+        std::env::join_paths(own.chain(std::env::split_paths(&before))).unwrap_or(before)
+    }
+
+    /// Whether the fuzz targets can be built.
+    pub fn has_cxx(&self) -> bool {
+        on_path("c++")
+    }
+
+    /// Whether the clients in Go can run.
+    pub fn has_go(&self) -> bool {
+        on_path("go")
+    }
+
+    /// Whether the clients in Python can run.
+    pub fn has_python(&self) -> bool {
+        self.python.is_some()
+    }
+}
+
+/// Where things are kept from run to run.
+pub fn cache() -> PathBuf {
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
+    std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("tarn")
+}
+
+fn install_packages(root: &Path) {
+    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.is_there)()).collect();
+    if missing.is_empty() {
+        return;
+    }
+    let is_installed = may_install() && {
+        println!("installing {}", names(&missing));
+        apt_get(root, &["update", "-qq"]) && {
+            let options = ["install", "-y", "-qq", "--no-install-recommends"];
+            let packages = missing.iter().flat_map(|need| need.packages.split(' '));
+            apt_get(root, &options.into_iter().chain(packages).collect::<Vec<_>>())
+        }
+    };
+    if is_installed {
+        // A package starts a server of its own; the tests start theirs.
+        for service in ["redis-server", "postgresql"] {
+            if missing.iter().any(|need| need.packages == service) {
+                succeeds(Command::new("service").args([service, "stop"]));
+            }
+        }
+    }
+    let missing: Vec<&Need> = missing.into_iter().filter(|need| !(need.is_there)()).collect();
+    if missing.is_empty() {
+        return;
+    }
+    println!("for all of the checks: {}", apt_line(&missing));
+    for need in missing {
+        println!("left out: {}, as {} is not installed", need.used_for, need.packages);
+    }
+}
+
+fn names(needs: &[&Need]) -> String {
+    needs.iter().map(|need| need.packages).collect::<Vec<_>>().join(" ")
+}
+
+/// What a user types who may install packages.
+fn apt_line(needs: &[&Need]) -> String {
+    format!("sudo apt-get install {}", names(needs))
+}
+
+fn apt_get(root: &Path, arguments: &[&str]) -> bool {
+    let mut apt_get = command(root, "apt-get", arguments);
+    check(apt_get.env("DEBIAN_FRONTEND", "noninteractive")).failed == 0
+}
+
+/// Whether this process may install packages.
+fn may_install() -> bool {
+    let id = Command::new("id").arg("-u").output();
+    id.is_ok_and(|id| id.stdout.trim_ascii() == b"0")
+}
+
+/// Whether Debian's PostgreSQL is there, which puts no server on the `PATH`.
+fn has_postgres() -> bool {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    versions.map(|version| version.path().join("bin/initdb")).any(|initdb| initdb.is_file())
+}
+
+fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
+}
+
+/// The environment of `tests/clients/requirements.txt`, made anew when that list changes.
+fn set_up_python(root: &Path) -> Option<PathBuf> {
+    let (listed, place) = (root.join("tests/clients/requirements.txt"), cache().join("python"));
+    let (wanted, noted) = (std::fs::read(&listed).ok()?, place.join("requirements.txt"));
+    if std::fs::read(&noted).is_ok_and(|noted| noted == wanted) {
+        return Some(place);
+    }
+    println!("installing {}", String::from_utf8_lossy(&wanted).trim().replace('\n', " "));
+    let _ = std::fs::remove_dir_all(&place);
+    std::fs::create_dir_all(&place).ok()?;
+    let made = check(command(root, "python3", &["-m", "venv"]).arg(&place));
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
+    let python = place.join("bin/python");
+    let filled = || check(Command::new(&python).args(pip).arg(&listed).stdin(Stdio::null()));
+    if made.failed > 0 || filled().failed > 0 {
+        return None;
+    }
+    // Last, so that what was interrupted is made anew.
+    std::fs::copy(&listed, &noted).ok()?;
+    Some(place)
+}
+
+/// The program `cargo-deny`, built if it is not there yet.
+pub fn set_up_deny(root: &Path) -> Option<PathBuf> {
+    let place = cache().join(format!("cargo-deny-{DENY_VERSION}"));
+    let program = place.join("bin/cargo-deny");
+    if program.is_file() {
+        return Some(program);
+    }
+    println!("building cargo-deny {DENY_VERSION}");
+    // Not what it says is wanted fast, but it itself: a release build takes three times as long.
+    let install = ["install", "--quiet", "--locked", "--profile", "dev", "cargo-deny", "--version"];
+    let built = check(
+        command(root, "cargo", &install)
+            .arg(DENY_VERSION)
+            .arg("--root")
+            .arg(&place)
+            .env("CARGO_TARGET_DIR", cache().join("build"))
+            .env("CARGO_PROFILE_DEV_DEBUG", "0"),
+    );
+    let _ = std::fs::remove_dir_all(cache().join("build"));
+    (built.failed == 0).then_some(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_names_all_that_is_missing() {
+        let needs: Vec<&Need> = NEEDS.iter().filter(|need| need.packages.contains("re")).collect();
+        assert_eq!(
+            apt_line(&needs),
+            "sudo apt-get install redis-server redis-tools postgresql-client postgresql"
+        );
+    }
+}
