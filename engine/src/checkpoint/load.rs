@@ -43,7 +43,8 @@ pub(super) fn load(
     let path = reader.path().to_path_buf();
     let (_, bytes) = reader.progress()?;
     let loaded = AtomicU64::new(0);
-    let loading = Loading { path: &path, tables: &tables, keys_max: bytes / KEY_BYTES_MIN };
+    let cut = reader.header.cut;
+    let loading = Loading { path: &path, tables: &tables, cut, keys_max: bytes / KEY_BYTES_MIN };
     let load_runs = |runs: Receiver<Vec<Block>>, give_back: Sender<Vec<u8>>| {
         for run in runs {
             loaded.fetch_add(loading.load_run(&run)?, Ordering::Relaxed);
@@ -85,13 +86,15 @@ pub(super) fn load(
         let what = format!("it holds {keys} keys and tells of {}", reader.keys());
         return Err(damaged(&path, 0, what));
     }
-    Ok(Loaded { tables, cut: reader.header.cut, keys })
+    Ok(Loaded { tables, cut, keys })
 }
 
 /// What loaders share.
 struct Loading<'l> {
     path: &'l Path,
     tables: &'l [Arc<Table>],
+    /// The file is as of here.
+    cut: Lsn,
     /// There cannot be more in the file.
     keys_max: u64,
 }
@@ -131,6 +134,10 @@ impl Loading<'_> {
                 }
             };
             let Some(entry) = entry else { return Err(records.damaged("this is no entry")) };
+            // Views, and so the next checkpoint, would take it for a write that came behind them.
+            if entry.lsn() > self.cut {
+                return Err(records.damaged("an entry is newer than the checkpoint"));
+            }
             gathered.push((KeyHash::of(entry.key()), entry));
             keys += 1;
             if gathered.len() == GATHERED {
