@@ -5,6 +5,8 @@
 
 mod own_process;
 
+use std::time::Duration;
+
 use own_process::{Connection, Own, eventually, serve_if_told};
 
 #[test]
@@ -58,6 +60,22 @@ fn a_client_that_hangs_up_while_its_request_is_held_back_is_forgotten() {
     assert_eq!(watcher.ask("CLIENT UNPAUSE"), "+OK");
     (0..1001).for_each(|_| assert_eq!(held.reply(), "+OK"));
     assert_eq!(held.ask("GET key"), "value-999");
+}
+
+#[test]
+fn a_pause_of_all_commands_holds_those_of_operators_too() {
+    let mut own = Own::new();
+    let mut pauser = own.start(&["--appendonly", "no"]);
+    let requests =
+        ["CONFIG GET maxmemory", "INFO", "CLIENT UNPAUSE", "SHUTDOWN NOSAVE", "DEBUG SLEEP 0", "PING"];
+    let mut held: Vec<_> = requests.iter().map(|_| own.connect()).collect();
+    assert_eq!(pauser.ask("CLIENT PAUSE 3600000 ALL"), "+OK");
+    held.iter_mut().zip(requests).for_each(|(client, request)| client.send(request));
+    // Whoever is not held has answered long before.
+    std::thread::sleep(Duration::from_millis(300));
+    for (client, request) in held.iter().zip(requests) {
+        assert!(!has_reply(client), "{request}");
+    }
 }
 
 #[test]
