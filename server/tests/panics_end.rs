@@ -1,5 +1,5 @@
-//! Which panics end the process, whatever the thread: all of the engine and of the log's threads, in a process
-//! of their own, which is this test's program once more.
+//! A panic of the engine or of a thread of the log ends the process; one of a statement does not. Each scene
+//! is played by this test's program in a process of its own.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,11 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tarn_engine::Engine;
 use tarn_engine::io::{Clock, ManualClock, SimDisk, SimOptions};
-use tarn_engine::log::{Group, Log, LogOptions};
 use tarn_engine::record::{UnixMs, Write};
 use tarn_engine::recovery;
+use tarn_engine::{Engine, Group, Log, LogOptions};
 use tarn_server::panics::end_the_process;
 
 /// Holds what the process is to do.

@@ -31,6 +31,9 @@ enum Task {
         /// Break comments that are too wide.
         #[arg(long)]
         fix: bool,
+        /// Print the files that import each other, with the names that tie them.
+        #[arg(long, conflicts_with = "fix")]
+        cycles: bool,
     },
     /// Play the behaviour scripts against Tarn and redis-server, or record them.
     Scripts(scripts::Scripts),
@@ -42,8 +45,9 @@ enum Task {
 
 fn main() -> ExitCode {
     match Cli::parse().task {
-        Task::Tidy { fix: true } => tidy::fix(&root()),
-        Task::Tidy { fix: false } => tidy::run(&root()),
+        Task::Tidy { cycles: true, .. } => tidy::cycles(&root()),
+        Task::Tidy { fix: true, .. } => tidy::fix(&root()),
+        Task::Tidy { .. } => tidy::run(&root()),
         Task::Scripts(scripts) => scripts.run(&root()),
         Task::Licences => licences::run(&root()),
         Task::Ci(ci) => ci.run(&root()),

@@ -3,6 +3,7 @@
 //! Each file of this folder holds rules of one kind, and says at its head which and why. What a rule finds is
 //! printed as `file:line: [rule] what is wrong; what to do`.
 
+mod cycles;
 mod floors;
 mod packages;
 mod places;
@@ -50,6 +51,18 @@ pub fn fix(root: &Path) -> ExitCode {
     run(root)
 }
 
+/// Prints the imports that make up cycles of files.
+pub fn cycles(root: &Path) -> ExitCode {
+    match Tree::read(root) {
+        Ok(tree) => cycles::print(&tree),
+        Err(problem) => {
+            println!("{problem}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
 /// Prints what breaks the rules.
 pub fn run(root: &Path) -> ExitCode {
     if is_tidy(root) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -78,7 +91,7 @@ pub fn is_tidy(root: &Path) -> bool {
 }
 
 fn findings(tree: &Tree) -> Vec<Finding> {
-    let rules: [fn(&Tree) -> Vec<Finding>; 5] =
-        [floors::check, packages::check, places::check, safety::check, shape::check];
+    let rules: [fn(&Tree) -> Vec<Finding>; 6] =
+        [cycles::check, floors::check, packages::check, places::check, safety::check, shape::check];
     rules.iter().flat_map(|rule| rule(tree)).collect()
 }
