@@ -151,8 +151,8 @@ mod checked {
         let held = HELD.try_with(|held| held.borrow().iter().find(is_wrong).copied());
         if let Ok(Some(held)) = held {
             panic!(
-                "a lock is taken out of order (ARCHITECTURE.md, Order of locks): {next} by a thread that \
-                 holds {held}, since {}",
+                "a lock is taken out of order (docs/threads-and-locks.md): {next} by a thread that holds \
+                 {held}, since {}",
                 held.place.taken_at
             );
         }

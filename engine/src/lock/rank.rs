@@ -1,11 +1,11 @@
-//! The ranks of locks, from the first that is taken to the last. ARCHITECTURE.md, "Order of locks", says what
-//! each protects; a test compares the two lists.
+//! The ranks of locks, from the first that is taken to the last. `docs/threads-and-locks.md` says what each
+//! protects; a test compares the two lists.
 
 /// A rank.
 pub trait Rank: 'static {
     /// Its place in the order.
     const PLACE: usize;
-    /// Its name, as ARCHITECTURE.md has it.
+    /// Its name, as `docs/threads-and-locks.md` has it.
     const NAME: &'static str;
     /// Whether a thread may hold several of them, those that belong together with rising numbers.
     const SEVERAL: bool = false;
@@ -65,8 +65,8 @@ mod tests {
     use super::NAMES;
 
     #[test]
-    fn architecture_has_the_same_ranks_in_the_same_order() {
-        let page = include_str!("../../../ARCHITECTURE.md");
+    fn the_page_has_the_same_ranks_in_the_same_order() {
+        let page = include_str!("../../../docs/threads-and-locks.md");
         let order = page.split("## Order of locks").nth(1).and_then(|rest| rest.split("\n## ").next());
         let order = order.expect("the page says in which order locks are taken");
         let bold = order.split("**").skip(1).step_by(2).map(|name| name.replace('\n', " "));
