@@ -44,7 +44,8 @@ pub use engine::Engine;
 pub use index::{Direction, Index, IndexRange, IndexScan, IndexStatus, IndexValue, Indexed, Pointer};
 pub use indexer::IndexError;
 pub use log::{
-    Appender, DirectoryStatus, Durable, Group, Log, LogError, LogOptions, LogStatus, OpenError, SyncMode,
+    Appender, DirectoryStatus, Durable, Group, Log, LogError, LogOptions, LogStatus, OpenError, Recovered,
+    SyncMode,
 };
 pub use table::{END, Entry, KeyHash, ScanBudget, VIEWS, Visitor};
 pub use view::{View, ViewOptions};

@@ -33,7 +33,7 @@ use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Disk, OsDisk};
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery;
-use tarn_engine::{Log, LogError, OpenError};
+use tarn_engine::{Log, LogError, OpenError, Recovered};
 use thiserror::Error;
 use tokio::sync::mpsc;
 
@@ -373,7 +373,26 @@ fn load(server: &Shared, config: &Config) -> Result<Option<Background>, ServeErr
         server.clock.clone(),
     );
     engine.compactor().checkpoint_ended(checkpoints.current().map(|checkpoint| checkpoint.cut));
-    for damage in &opened.recovered.covered {
+    tell_recovered(&opened.recovered);
+    engine.compactor().note_covered(&opened.log.appender(), &opened.recovered.covered);
+    let always = config.appendfsync == AppendFsync::Always;
+    let log = OpenLog::new(opened.log, always, Lsn::ZERO, &server.wakers);
+    open_doors(server, Store::new(engine, Some(log), checkpoints));
+    Ok(Some(background))
+}
+
+/// Logs what the log lost: its torn tail, and damage that a checkpoint makes good.
+fn tell_recovered(recovered: &Recovered) {
+    if let Some((path, offset)) = &recovered.cut {
+        tracing::warn!(
+            "The log ended in the middle of a write: {} bytes after record {}, from byte {offset} of {} on, \
+             were cut off",
+            recovered.bytes_cut,
+            recovered.last,
+            path.display()
+        );
+    }
+    for damage in &recovered.covered {
         tracing::error!(
             "Damage in the log was passed over, as the checkpoint has all that was there: {} at byte {}: {}",
             damage.path.display(),
@@ -381,11 +400,6 @@ fn load(server: &Shared, config: &Config) -> Result<Option<Background>, ServeErr
             damage.what
         );
     }
-    engine.compactor().note_covered(&opened.log.appender(), &opened.recovered.covered);
-    let always = config.appendfsync == AppendFsync::Always;
-    let log = OpenLog::new(opened.log, always, Lsn::ZERO, &server.wakers);
-    open_doors(server, Store::new(engine, Some(log), checkpoints));
-    Ok(Some(background))
 }
 
 /// Loads, for a server that logs nothing, the checkpoint and what a log goes on with from it, if there are
