@@ -47,7 +47,7 @@ impl Flags {
     pub const ALLOW_BUSY: Flags = Flags(1 << 14);
     /// Needs the store for itself, as its keys cannot be declared.
     pub const EXCLUSIVE: Flags = Flags(1 << 15);
-    /// Wakes commands that wait for a list or a sorted set.
+    /// Publishes or subscribes, in Redis: no command of ours does.
     pub const PUBSUB: Flags = Flags(1 << 16);
 
     /// Redis has no rows for its subcommands: unknown ones and wrong numbers of arguments get one and the

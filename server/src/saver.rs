@@ -1,7 +1,7 @@
 //! Checkpoints: one thread takes them; commands, rules and the end of the server ask it.
 //!
 //! ```text
-//!   SAVE, BGSAVE, the rules of `save` ──request──> [ state ] <──waits── tarn-saver: take, note the outcome
+//!   SAVE, BGSAVE, the rules of `save` ──request──> [ state ] <──waits── tarn-loader: take, note the outcome
 //!   SAVE asks now and then whether its request has been answered; no worker waits
 //! ```
 

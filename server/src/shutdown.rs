@@ -2,7 +2,7 @@
 //! closed.
 //!
 //! ```text
-//!   SHUTDOWN, signal ── writes wait ── last checkpoint (tarn-saver) ─┬─ taken ── clients and log are closed
+//!   SHUTDOWN, signal ── writes wait ── last checkpoint (tarn-loader) ─┬─ taken ── clients and log are closed
 //!                                                                    └─ failed ── writes go on, as all does
 //! ```
 //!

@@ -2,7 +2,7 @@
 //! place.
 //!
 //! ```text
-//!   newest Lsn behind the closed gate ──> reaper has marked what was discarded by then ──> the timestamp
+//!   newest Lsn ── everyone has been out ──> reaper has marked what was discarded by then ──> the timestamp
 //!   choose files ──> copy what is needed ──> in their place     (`log::compaction`)
 //! ```
 //!

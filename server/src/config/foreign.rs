@@ -34,7 +34,10 @@ const NO_SYSLOG: Home = Home::Inert("there is no syslog");
 const NO_ACL: Home = Home::Inert("access control lists are not there yet");
 const PROCESS: Home = Home::Inert("the process leaves this to the operating system");
 const ALWAYS_LAZY: Home = Home::Inert("large values are always freed in the background");
-const SHUTDOWN: Home = Home::Inert("a shutdown always flushes the log and waits for nothing else");
+const SHUTDOWN: Home = Home::Inert(
+    "a shutdown takes a last checkpoint where rules of 'save' are in force, and flushes the log; it waits \
+     for no replica",
+);
 
 pub(super) const fn only(why: &'static str) -> Home {
     Home::OnlyDefault(why)
