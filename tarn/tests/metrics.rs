@@ -154,9 +154,9 @@ How to read some of them:
 - `tarn_log_lag_seconds`: the age of a block counts from when it was taken for writing. The milliseconds, or
   the one flush, that records wait in memory before are left out. Under `appendfsync no` only a full file,
   or a compaction, makes records durable.
-- `tarn_log_live_bytes` and `tarn_log_invalid_bytes` are looked at five times a second, between compactions. It
-  is known of records that were replaced, not of removals and of changes within lists and strings. The file that
-  is written to counts as live as a whole until it is full, or `BGREWRITEAOF` has it left.
+- `tarn_log_live_bytes` and `tarn_log_invalid_bytes` are looked at five times a second, between compactions.
+  It is known of records that were replaced, not of removals and of changes within lists and strings. The
+  file that is written to counts as live as a whole until it is full, or `BGREWRITEAOF` has it left.
 - `tarn_log_write_amplification` and what goes into it count from the start of the server.
 - `tarn_command_duration_seconds`: times of fast commands are taken by sample. Without `latency-tracking`
   there are no quantiles.
