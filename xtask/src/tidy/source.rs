@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
-use syn::{Attribute, Item, Meta};
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Item, Meta, Token};
 
 /// All text files.
 pub struct Tree {
@@ -66,7 +67,8 @@ impl Tree {
         self.files.iter().filter_map(|(path, text)| Some((path.as_str(), text, text.rust.as_ref()?)))
     }
 
-    /// Marks the files in `tests/` and those that are declared as `#[cfg(test)] mod name;`.
+    /// Marks the files in `tests/`, those that begin with `#![cfg(test)]`, and those that are declared as
+    /// `#[cfg(test)] mod name;`.
     fn mark_tests(&mut self) {
         let mut tests = BTreeSet::new();
         for (path, _, rust) in self.rust() {
@@ -84,19 +86,57 @@ impl Tree {
         for (path, text) in &mut self.files {
             if let Some(rust) = &mut text.rust {
                 let is_inside = |folder: &String| folder.ends_with('/') && path.starts_with(folder.as_str());
-                rust.is_test =
-                    path.contains("/tests/") || tests.contains(path) || tests.iter().any(is_inside);
+                rust.is_test = path.contains("/tests/")
+                    || is_for_tests(&rust.file.attrs)
+                    || tests.contains(path)
+                    || tests.iter().any(is_inside);
             }
         }
     }
 }
 
-/// Whether an item is compiled for tests alone.
+/// Whether an item with these attributes is compiled for tests alone.
 pub fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
-        Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "test",
+        Meta::List(list) if list.path.is_ident("cfg") => {
+            list.parse_args::<Meta>().is_ok_and(|condition| needs_tests(&condition))
+        }
+        Meta::Path(path) => path.is_ident("test"),
         _ => false,
     })
+}
+
+/// Whether a condition of `cfg` holds in tests alone: `test`, `all(test, …)`.
+fn needs_tests(condition: &Meta) -> bool {
+    let Meta::List(list) = condition else { return condition.path().is_ident("test") };
+    let parts = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).unwrap_or_default();
+    match list.path.get_ident().map(ToString::to_string).as_deref() {
+        Some("all") => parts.iter().any(needs_tests),
+        Some("any") => !parts.is_empty() && parts.iter().all(needs_tests),
+        _ => false,
+    }
+}
+
+/// The attributes of an item.
+pub fn attributes_of(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Const(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::ExternCrate(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::ForeignMod(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::TraitAlias(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
+        Item::Union(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
 }
 
 /// Where the modules lie that a file declares: beside `mod.rs`, `lib.rs` and `main.rs`, below any other.
