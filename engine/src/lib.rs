@@ -8,9 +8,20 @@
 //!   Engine::enter ──> Session::latch ──> Latched::get … ──> Latched::commit ──> Latched::release
 //! ```
 //!
-//! Floors, from the ground up: `lock`, `record`, `upheaval`, `io`, `value`, `table`, `log`, `index`, `view`,
-//! `checkpoint`,
-//! `overlay` and `watch`, then `session`, `recovery`, `compactor` and `engine`, where they meet.
+//! Floors: a module imports modules of its own floor and below. `table` and `log` do not know each other.
+//!
+//! <!-- floors: engine -->
+//! ```text
+//!   8  engine  session  early  recovery  repair  compactor  renewal  scrub  backup  indexer
+//!   7  checkpoint
+//!   6  view  overlay  watch
+//!   5  index  gate  declared
+//!   4  table | log
+//!   3  value
+//!   2  io  upheaval
+//!   1  record  lock
+//! ```
+//! <!-- end of floors -->
 
 // Tests damage files and wait as they like; the product goes through `io`.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]

@@ -31,8 +31,11 @@ enum Task {
         /// Break comments that are too wide.
         #[arg(long)]
         fix: bool,
-        /// Print the files that import each other, with the names that tie them.
+        /// Write the tables that are made from lists in the code: the floors of each package.
         #[arg(long, conflicts_with = "fix")]
+        write: bool,
+        /// Print the files that import each other, with the names that tie them.
+        #[arg(long, conflicts_with_all = ["fix", "write"])]
         cycles: bool,
     },
     /// Play the behaviour scripts against Tarn and redis-server, or record them.
@@ -46,6 +49,7 @@ enum Task {
 fn main() -> ExitCode {
     match Cli::parse().task {
         Task::Tidy { cycles: true, .. } => tidy::cycles(&root()),
+        Task::Tidy { write: true, .. } => tidy::write(&root()),
         Task::Tidy { fix: true, .. } => tidy::fix(&root()),
         Task::Tidy { .. } => tidy::run(&root()),
         Task::Scripts(scripts) => scripts.run(&root()),

@@ -51,6 +51,25 @@ pub fn fix(root: &Path) -> ExitCode {
     run(root)
 }
 
+/// Writes the tables of floors, in the files themselves.
+pub fn write(root: &Path) -> ExitCode {
+    let tree = match Tree::read(root) {
+        Ok(tree) => tree,
+        Err(problem) => {
+            println!("{problem}");
+            return ExitCode::FAILURE;
+        }
+    };
+    for (path, text) in floors::corrected(&tree) {
+        println!("{path}");
+        if let Err(error) = std::fs::write(root.join(&path), text) {
+            println!("{path}: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    run(root)
+}
+
 /// Prints the imports that make up cycles of files.
 pub fn cycles(root: &Path) -> ExitCode {
     match Tree::read(root) {

@@ -1,18 +1,13 @@
 //! Which package may know which, and what of it: the floors of the house.
 //!
-//! ```text
-//!   tarn       -> lab, server, analytics, rdb
-//!   lab        -> resp, engine, snapshot
-//!   server     -> resp, rdb, engine
-//!   analytics  -> engine
-//!   resp, rdb, snapshot, engine, xtask know nobody
-//! ```
+//! The table of packages in ARCHITECTURE.md says the same in its last column, and is compared.
 //!
 //! Nobody sees below the engine's front door: the log and the table are the engine's own.
 
 use super::Finding;
 use super::source::Tree;
 use proc_macro2::{TokenStream, TokenTree};
+use std::collections::BTreeSet;
 
 /// A package, by its folder, and those of the house that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -27,6 +22,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
+/// The page with the table of packages.
+const PAGE: &str = "ARCHITECTURE.md";
+
 /// Modules of the engine that only the engine names.
 const BEHIND_THE_DOOR: &[&str] = &["table", "log"];
 
@@ -39,13 +37,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         for (index, line) in manifest.text.lines().enumerate() {
             let name = line.split(['.', ' ', '=']).next().expect("a split has at least one part");
             if name.starts_with("tarn-") && !allowed.contains(&name) {
-                let problem = format!(
-                    "`{package}` may not know `{name}`; see the floors in xtask/src/tidy/packages.rs"
-                );
+                let problem =
+                    format!("`{package}` may not know `{name}`; see `ALLOWED` in xtask/src/tidy/packages.rs");
                 findings.push(Finding { path: path.clone(), line: index + 1, rule: "packages", problem });
             }
         }
     }
+    findings.extend(check_page(tree));
     for (path, _, rust) in tree.rust() {
         if !path.starts_with("engine/") && !path.starts_with("fuzz/") {
             let mut found = Vec::new();
@@ -61,6 +59,45 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Rows of the table of packages in ARCHITECTURE.md whose last column is not what is allowed.
+fn check_page(tree: &Tree) -> Vec<Finding> {
+    let Some(page) = tree.files.get(PAGE) else { return Vec::new() };
+    let finding = |line, problem| Finding { path: PAGE.into(), line, rule: "packages", problem };
+    let rows = page.text.lines().enumerate().filter_map(|(index, line)| Some((index + 1, row(line)?)));
+    let rows: Vec<(usize, (&str, BTreeSet<&str>))> = rows.collect();
+    let mut findings = Vec::new();
+    for (package, allowed) in ALLOWED {
+        let Some((line, (_, imports))) = rows.iter().find(|(_, (name, _))| name == package) else {
+            findings.push(finding(1, format!("the table of packages has no row for `{package}`; add it")));
+            continue;
+        };
+        let allowed: BTreeSet<&str> = allowed.iter().map(|name| name.trim_start_matches("tarn-")).collect();
+        if *imports != allowed {
+            let allowed: Vec<&str> = allowed.into_iter().collect();
+            findings.push(finding(
+                *line,
+                format!(
+                    "`{package}` may import {allowed:?}; say that in the last column, or change `ALLOWED` in \
+                     xtask/src/tidy/packages.rs"
+                ),
+            ));
+        }
+    }
+    findings
+}
+
+/// The package of a row `| \`package\` | text | \`import\`, … |`, and its imports; what is in brackets is
+/// left out.
+fn row(line: &str) -> Option<(&str, BTreeSet<&str>)> {
+    let (name, rest) = line.strip_prefix("| `")?.split_once("` |")?;
+    let (_, last) = rest.trim_end().strip_suffix('|')?.rsplit_once('|')?;
+    let outside = last.split('(').enumerate().filter_map(|(index, part)| match index {
+        0 => Some(part),
+        _ => part.split_once(')').map(|(_, after)| after),
+    });
+    Some((name, outside.flat_map(|part| part.split('`').skip(1).step_by(2)).collect()))
 }
 
 /// Sequences `tarn_engine :: table`, also inside of macros. (`use tarn_engine::{table}` is left to the
@@ -95,6 +132,25 @@ mod tests {
         let bad = sample(&[("engine/Cargo.toml", "[dependencies]\ntarn-resp = { path = \"../resp\" }")]);
         assert_eq!(check(&bad).len(), 1);
         assert_eq!(check(&bad)[0].line, 2);
+    }
+
+    #[test]
+    fn the_page_says_what_is_allowed() {
+        let row = |(name, imports): &(&str, &[&str])| {
+            let imports: Vec<String> =
+                imports.iter().map(|one| format!("`{}`", one.trim_start_matches("tarn-"))).collect();
+            format!("| `{name}` | with `words` | {} |\n", imports.join(", "))
+        };
+        let good: String = ALLOWED.iter().map(row).collect();
+        let lines = |page: &str| {
+            let tree = sample(&[(PAGE, page)]);
+            check(&tree).iter().map(|finding| finding.line).collect::<Vec<usize>>()
+        };
+        assert_eq!(lines(&good), []);
+        assert_eq!(lines(&good.replace("`analytics`,", "`analytics` (feature `sql`),")), []);
+        assert_eq!(lines(&good.replace("| `engine` |\n", "| - |\n")), [5]);
+        assert_eq!(lines(&good.replace("| `resp` | with `words` |  |", "| `resp` | with | `rdb` |")), [1]);
+        assert_eq!(lines(&good.replace("| `xtask`", "| xtask")), [1]);
     }
 
     #[test]

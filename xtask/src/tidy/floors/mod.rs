@@ -1,68 +1,66 @@
-//! Who imports whom inside the engine: only lower floors, so that each can be read, tested and replaced
-//! without those above.
+//! Who imports whom inside a package: a module imports its own floor and lower ones, so that each can be
+//! read, tested and replaced without those above.
 //!
-//! ```text
-//!   engine  session  early  recovery  repair      know table, log and view together
-//!   compactor  renewal  backup  indexer
-//!   checkpoint
-//!   view  overlay  watch
-//!   index  gate  declared
-//!   table | log                    never each other
-//!   value
-//!   io  upheaval
-//!   record  error  lock
-//! ```
-//!
-//! Modules of one floor may know each other, but for `table` and `log`. Tests may know everything.
+//! `order.rs` has the floors, and ARCHITECTURE.md the table that is made of them. Modules of one floor may
+//! know each other, but for those that are apart, as are `table` and `log` of the engine. Tests may know
+//! everything.
+
+mod order;
+mod tables;
 
 use super::Finding;
-use super::source::{Tree, is_for_tests};
-use syn::visit::{Visit, visit_item_mod, visit_path};
-use syn::{ItemMod, ItemUse, Path, UseTree};
-
-/// From the ground up. A new module of the engine gets its place here.
-const FLOORS: &[&[&str]] = &[
-    &["record", "error", "lock"],
-    &["io", "upheaval"],
-    &["value"],
-    &["table", "log"],
-    &["index", "gate", "declared"],
-    &["view", "overlay", "watch"],
-    &["checkpoint"],
-    &[
-        "engine",
-        "indexer",
-        "session",
-        "recovery",
-        "repair",
-        "scrub",
-        "compactor",
-        "renewal",
-        "options",
-        "backup",
-        "early",
-    ],
-];
+use super::source::{Tree, attributes_of, is_for_tests};
+use order::{PACKAGES, Package};
+use std::collections::BTreeMap;
+use syn::visit::{Visit, visit_item, visit_path};
+use syn::{Item, ItemUse, Path, UseTree};
 
 const RULE: &str = "floors";
 
-/// Imports that go up, or across from `table` to `log`.
+/// Imports that go up, or across between modules that are apart, and tables that are not of these floors.
 pub fn check(tree: &Tree) -> Vec<Finding> {
+    let check = |package| {
+        let mut findings = check_imports(tree, package);
+        findings.extend(check_names(tree, package));
+        findings.extend(tables::check(tree, package));
+        findings
+    };
+    PACKAGES.iter().flat_map(check).collect()
+}
+
+/// The files that have other tables than the floors make, with the text that they should have.
+pub fn corrected(tree: &Tree) -> BTreeMap<String, String> {
+    let mut texts: BTreeMap<String, String> = BTreeMap::new();
+    for package in PACKAGES {
+        for (path, file) in &tree.files {
+            let text = texts.get(path).unwrap_or(&file.text);
+            if let Some(corrected) = tables::corrected(tree, package, path, text) {
+                texts.insert(path.clone(), corrected);
+            }
+        }
+    }
+    texts
+}
+
+fn check_imports(tree: &Tree, package: &Package) -> Vec<Finding> {
+    let floor_of = |module: &str| package.floors.iter().position(|floor| floor.contains(&module));
+    let source = format!("{}/src/", package.name);
     let mut findings = Vec::new();
     for (path, _, rust) in tree.rust() {
-        let Some(inside) = path.strip_prefix("engine/src/") else { continue };
+        let Some(inside) = path.strip_prefix(&source) else { continue };
         let module = inside.split(['/', '.']).next().expect("a split has at least one part");
-        if rust.is_test || module == "lib" {
+        if rust.is_test || ["lib", "main"].contains(&module) {
             continue;
         }
         let Some(floor) = floor_of(module) else {
-            let problem = format!("module `{module}` has no floor; give it one in xtask/src/tidy/floors.rs");
+            let problem =
+                format!("module `{module}` has no floor; give it one in xtask/src/tidy/floors/order.rs");
             findings.push(Finding { path: path.to_owned(), line: 1, rule: RULE, problem });
             continue;
         };
         for (line, imported) in imports(&rust.file) {
             let Some(other) = floor_of(&imported) else { continue };
-            let is_across = other == floor && imported != module && ["table", "log"].contains(&module);
+            let is_across = other == floor && imported != module && (package.is_apart)(module);
             if other > floor || is_across {
                 let problem = format!(
                     "`{module}` imports `{imported}`, which is not below it; move what both need down"
@@ -74,11 +72,25 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-fn floor_of(module: &str) -> Option<usize> {
-    FLOORS.iter().position(|floor| floor.contains(&module))
+/// Names with a floor that are no modules.
+fn check_names(tree: &Tree, package: &Package) -> Vec<Finding> {
+    let source = format!("{}/src", package.name);
+    let has = |file: &str| tree.files.contains_key(&format!("{source}/{file}"));
+    if !has("lib.rs") && !has("main.rs") {
+        return Vec::new();
+    }
+    let names = package.floors.iter().flat_map(|floor| floor.iter());
+    let missing = names.filter(|name| !has(&format!("{name}.rs")) && !has(&format!("{name}/mod.rs")));
+    let finding = |name: &&str| Finding {
+        path: "xtask/src/tidy/floors/order.rs".to_owned(),
+        line: 1,
+        rule: RULE,
+        problem: format!("`{}` has no module `{name}`; take the name out", package.name),
+    };
+    missing.map(finding).collect()
 }
 
-/// The modules named right behind `crate::`, with their lines; those of test modules left out.
+/// The modules named right after `crate::`, with their lines; those of items for tests left out.
 fn imports(file: &syn::File) -> Vec<(usize, String)> {
     let mut visitor = Imports { found: Vec::new() };
     visitor.visit_file(file);
@@ -106,9 +118,9 @@ impl Imports {
 }
 
 impl<'ast> Visit<'ast> for Imports {
-    fn visit_item_mod(&mut self, module: &'ast ItemMod) {
-        if !is_for_tests(&module.attrs) {
-            visit_item_mod(self, module);
+    fn visit_item(&mut self, item: &'ast Item) {
+        if !is_for_tests(attributes_of(item)) {
+            visit_item(self, item);
         }
     }
 
@@ -162,10 +174,22 @@ mod tests {
     fn tests_may_know_everything() {
         let text = "#[cfg(test)]\nmod tests {\n use crate::engine::Engine;\n}";
         assert_eq!(problems("engine/src/io/os.rs", text), []);
+        let text = "#[cfg(all(test, loom))]\nmod model {\n use crate::engine::Engine;\n}\n\
+                    #[cfg(test)]\nconst E: u8 = crate::engine::E;";
+        assert_eq!(problems("engine/src/io/os.rs", text), []);
     }
 
     #[test]
     fn a_module_without_a_floor_is_found() {
         assert_eq!(problems("engine/src/attic.rs", ""), [1]);
+    }
+
+    #[test]
+    fn a_name_without_a_module_is_found() {
+        let package = Package { name: "p", floors: &[&["a", "b"], &["attic"]], is_apart: |_| false };
+        let tree = sample(&[("p/src/lib.rs", ""), ("p/src/a.rs", ""), ("p/src/b/mod.rs", "")]);
+        let findings = check_names(&tree, &package);
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].problem.contains("`attic`"));
     }
 }
