@@ -4,9 +4,9 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use tarn_snapshot::SnapshotError;
-use tarn_snapshot::checkpoint::CheckpointError;
-use tarn_snapshot::transaction::TransactionError;
+use tarn_study::SnapshotError;
+use tarn_study::checkpoint::CheckpointError;
+use tarn_study::transaction::TransactionError;
 
 const KILL: i32 = rustix::process::Signal::KILL.as_raw();
 

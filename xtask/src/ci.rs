@@ -164,8 +164,7 @@ fn models(root: &Path, _: &Run) -> Count {
                 .env("RUSTFLAGS", format!("--cfg {checker}")),
         )
     };
-    let loom =
-        check("loom", &["--package", "tarn-snapshot", "--package", "tarn-engine", "--test", "history"]);
+    let loom = check("loom", &["--package", "tarn-study", "--package", "tarn-engine", "--test", "history"]);
     loom.and(check("shuttle", &["--package", "tarn-engine"]))
 }
 
@@ -187,7 +186,7 @@ fn miri(root: &Path, _: &Run) -> Count {
         println!("{} cannot be removed: {error}", target.display());
         return Count::of_one(false);
     }
-    let test = ["test", "--quiet", "--package", "tarn-snapshot", "--lib", "--target-dir"];
+    let test = ["test", "--quiet", "--package", "tarn-study", "--lib", "--target-dir"];
     let filters = ["--", "judge::", "fork::child"];
     tests(command(root, "rustup", &miri).args(test).arg(target).args(filters))
 }

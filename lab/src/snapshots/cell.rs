@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
-use tarn_snapshot::transaction::{Calc, VirtualHourglass, VirtualPiggyback};
-use tarn_snapshot::{CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Zigzag};
+use tarn_study::transaction::{Calc, VirtualHourglass, VirtualPiggyback};
+use tarn_study::{CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Zigzag};
 
 use super::{flood, ticks, transactions};
 use crate::error::{IoContext, LabError, Result};
@@ -331,7 +331,7 @@ impl Cell {
         }
     }
 
-    fn measure_physical<A: tarn_snapshot::Algorithm + 'static>(&self, place: &Place) -> Result<Figures> {
+    fn measure_physical<A: tarn_study::Algorithm + 'static>(&self, place: &Place) -> Result<Figures> {
         match self.task {
             Task::Ticks | Task::Reads => ticks::measure::<A>(self, place),
             Task::Flood => flood::measure::<A>(self, place),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tarn_snapshot::{Algorithm, Array, Client, Shape, SnapshotError};
+use tarn_study::{Algorithm, Array, Client, Shape, SnapshotError};
 
 use super::cell::{Cell, Figures, Place};
 use super::stream::{Stream, Updates};

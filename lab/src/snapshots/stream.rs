@@ -3,7 +3,7 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Zipf};
-use tarn_snapshot::{Algorithm, Turn};
+use tarn_study::{Algorithm, Turn};
 
 /// Accesses that are made at most; the client goes round.
 const ACCESSES: usize = 1 << 24;

@@ -12,8 +12,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tarn_snapshot::checkpoint::CheckpointDir;
-use tarn_snapshot::{Algorithm, Array, Client, Shape, Snapshotter};
+use tarn_study::checkpoint::CheckpointDir;
+use tarn_study::{Algorithm, Array, Client, Shape, Snapshotter};
 
 use super::cell::{Cell, Distribution, Figures, Place, Task};
 use super::counter::CacheMisses;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tarn_snapshot::transaction::{Store, TransactionError, VirtualAlgorithm};
-use tarn_snapshot::{Shape, SnapshotError};
+use tarn_study::transaction::{Store, TransactionError, VirtualAlgorithm};
+use tarn_study::{Shape, SnapshotError};
 
 use super::cell::{Cell, Figures};
 use crate::error::Result;

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   tarn       -> lab, server, analytics, rdb
-//!   lab        -> resp, engine, snapshot
+//!   lab        -> resp, engine, study
 //!   server     -> resp, rdb, engine
 //!   analytics  -> engine
-//!   resp, rdb, snapshot, engine, xtask know nobody
+//!   resp, rdb, study, engine, xtask know nobody
 //! ```
 //!
 //! Nobody sees below the engine's front door: the log and the table are the engine's own.
@@ -18,11 +18,11 @@ use proc_macro2::{TokenStream, TokenTree};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("resp", &[]),
     ("rdb", &[]),
-    ("snapshot", &[]),
+    ("study", &[]),
     ("engine", &[]),
     ("analytics", &["tarn-engine"]),
     ("server", &["tarn-resp", "tarn-rdb", "tarn-engine"]),
-    ("lab", &["tarn-resp", "tarn-engine", "tarn-snapshot"]),
+    ("lab", &["tarn-resp", "tarn-engine", "tarn-study"]),
     ("tarn", &["tarn-lab", "tarn-server", "tarn-engine", "tarn-rdb", "tarn-resp", "tarn-analytics"]),
     ("xtask", &[]),
 ];

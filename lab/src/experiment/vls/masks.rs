@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use rand::Rng;
 use rand::rngs::SmallRng;
-use tarn_snapshot::Shape;
-use tarn_snapshot::vls::{Keep, Mask, Scan, Store, StoreError};
+use tarn_study::Shape;
+use tarn_study::vls::{Keep, Mask, Scan, Store, StoreError};
 
 use super::cell::{Cell, Figures, Measured, Turns, Variant};
 use super::measure::{self, Place, Update};

@@ -10,7 +10,7 @@ mod predict;
 
 use std::path::PathBuf;
 
-use tarn_snapshot::Shape;
+use tarn_study::Shape;
 
 use super::report::data::Study;
 use super::report::scales;

@@ -1,5 +1,5 @@
 //! A model, not a measurement: the cache lines that an update touches, read off the algorithms' files in
-//! `snapshot/src/`, for machines that count no cache misses.
+//! `study/src/`, for machines that count no cache misses.
 //!
 //! A row of `r` bytes begins at a line, and a copy of it has `r / 64` lines. Lines of bits and marks count
 //! one each, though the marks of 64 rows, or the bits of 512, share it: of uniform accesses to much data

@@ -229,9 +229,7 @@ mod tests {
 
     #[test]
     fn the_summary_says_of_each_whether_it_is_full_as_the_algorithm_does() {
-        use tarn_snapshot::{
-            Algorithm as _, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Zigzag,
-        };
+        use tarn_study::{Algorithm as _, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Zigzag};
         let full = [
             Naive::FULL,
             CopyOnUpdate::FULL,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tarn_snapshot::transaction::{
+use tarn_study::transaction::{
     Calc, Counts, Store, TransactionError, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
 };
 

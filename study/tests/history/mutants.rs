@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use tarn_snapshot::transaction::{
+use tarn_study::transaction::{
     Calc, Meeting, Period, Periods, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
 };
-use tarn_snapshot::{Shape, SnapshotError, Visit};
+use tarn_study::{Shape, SnapshotError, Visit};
 
 /// A type that does as the algorithm within, but for its rule of restarts and the period that it takes for
 /// that of the commit.

@@ -1,7 +1,7 @@
 //! Which algorithm fits my array? Runs each of them on this machine, on an array of the size that is asked
 //! for, and says what it costs.
 //!
-//! `cargo run --release -p tarn-snapshot --example choose [rows [bytes of a row [updates a second]]]`; a
+//! `cargo run --release -p tarn-study --example choose [rows [bytes of a row [updates a second]]]`; a
 //! million rows of 64 bytes and a million updates a second unless said otherwise. `tarn lab choose` knows
 //! more: it has measured checkpoints on the disk, too.
 
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tarn_snapshot::{
+use tarn_study::{
     Algorithm, Array, Client, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Shape,
     SnapshotError, Zigzag,
 };

@@ -1,7 +1,7 @@
 //! Histories in which an older and a newer transaction meet, step by step; the algorithms show what they
 //! should, and the mutants are found out.
 
-use tarn_snapshot::transaction::{
+use tarn_study::transaction::{
     Calc, Store, Transaction, TransactionError, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
 };
 

@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tarn_snapshot::checkpoint::{CheckpointDir, CheckpointError, CheckpointReader};
-use tarn_snapshot::transaction::{
+use tarn_study::checkpoint::{CheckpointDir, CheckpointError, CheckpointReader};
+use tarn_study::transaction::{
     Calc, Store, TransactionError, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
 };
-use tarn_snapshot::{Shape, SnapshotError};
+use tarn_study::{Shape, SnapshotError};
 
 /// Several pieces of a megabyte, the last one not whole.
 const ROWS: usize = 150_000;

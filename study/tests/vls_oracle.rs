@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tarn_snapshot::Shape;
-use tarn_snapshot::vls::{Keep, Mask, Store, StoreError};
+use tarn_study::Shape;
+use tarn_study::vls::{Keep, Mask, Store, StoreError};
 
 const FIELDS: usize = 3;
 const INDEXED: usize = 1;

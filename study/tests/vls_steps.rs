@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tarn_snapshot::Shape;
-use tarn_snapshot::vls::{Keep, Mask, Scan, Store, StoreError};
+use tarn_study::Shape;
+use tarn_study::vls::{Keep, Mask, Scan, Store, StoreError};
 
 const FIELDS: usize = 3;
 /// The field that the index is over.

@@ -37,12 +37,12 @@ impl<V: VirtualAlgorithm> Snapshotter<V> {
     /// meanwhile does not compile:
     ///
     /// ```compile_fail,E0499
-    /// # use tarn_snapshot::{Shape, transaction::{Store, VirtualHourglass}};
+    /// # use tarn_study::{Shape, transaction::{Store, VirtualHourglass}};
     /// let (_store, mut snapshotter) = Store::<VirtualHourglass>::new(Shape::new(100, 8)?)?;
     /// let one = snapshotter.take();
     /// let other = snapshotter.take();
     /// drop(one);
-    /// # Ok::<(), tarn_snapshot::SnapshotError>(())
+    /// # Ok::<(), tarn_study::SnapshotError>(())
     /// ```
     pub fn take(&mut self) -> Snapshot<'_, V> {
         self.store.algorithm.take(&self.store.periods);

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tarn_snapshot::transaction::{Snapshot, Transaction, TransactionError, VirtualAlgorithm};
-use tarn_snapshot::{Shape, SnapshotError};
+use tarn_study::transaction::{Snapshot, Transaction, TransactionError, VirtualAlgorithm};
+use tarn_study::{Shape, SnapshotError};
 
 use crate::graph::Record;
 

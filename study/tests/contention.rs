@@ -5,8 +5,8 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use tarn_snapshot::Shape;
-use tarn_snapshot::transaction::{
+use tarn_study::Shape;
+use tarn_study::transaction::{
     Calc, Store, TransactionError, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
 };
 

@@ -11,8 +11,8 @@
 //! | [`VirtualPiggyback`] | began before the trigger | into the copy of its period | all rows |
 //!
 //! ```
-//! use tarn_snapshot::transaction::{Store, TransactionError, VirtualPiggyback};
-//! use tarn_snapshot::{Shape, SnapshotError};
+//! use tarn_study::transaction::{Store, TransactionError, VirtualPiggyback};
+//! use tarn_study::{Shape, SnapshotError};
 //!
 //! let (store, mut snapshotter) = Store::<VirtualPiggyback>::new(Shape::new(1000, 8)?)?;
 //! let pay = |from: usize, to: usize, amount: u64| {

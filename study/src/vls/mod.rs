@@ -20,8 +20,8 @@
 //! `docs/algorithms/vls.md` has the idea, what it costs, and where this departs from it.
 //!
 //! ```
-//! use tarn_snapshot::Shape;
-//! use tarn_snapshot::vls::{Keep, Store, StoreError};
+//! use tarn_study::Shape;
+//! use tarn_study::vls::{Keep, Store, StoreError};
 //!
 //! // About 1000 records of three fields, indexed by the second one; at most 64 scans at once.
 //! let store = Store::<u64>::new(Shape::new(1000, 24)?, Some(1), Keep::Shared)?;

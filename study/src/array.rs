@@ -147,12 +147,12 @@ impl<A: Algorithm> Snapshotter<A> {
     /// meanwhile does not compile:
     ///
     /// ```compile_fail,E0499
-    /// # use tarn_snapshot::{Array, Hourglass, Shape};
+    /// # use tarn_study::{Array, Hourglass, Shape};
     /// let (_clients, mut snapshotter) = Array::<Hourglass>::new(Shape::new(100, 8)?, 1)?;
     /// let one = snapshotter.take()?;
     /// let other = snapshotter.take()?;
     /// drop(one);
-    /// # Ok::<(), tarn_snapshot::SnapshotError>(())
+    /// # Ok::<(), tarn_study::SnapshotError>(())
     /// ```
     pub fn take(&mut self) -> Result<Snapshot<'_, A>, SnapshotError> {
         self.take_and(|| ())

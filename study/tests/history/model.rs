@@ -3,7 +3,7 @@
 use std::sync::Arc as Shared;
 
 use loom::thread;
-use tarn_snapshot::transaction::{
+use tarn_study::transaction::{
     Calc, Store, Transaction, TransactionError, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
 };
 

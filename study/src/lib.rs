@@ -1,4 +1,7 @@
-//! Consistent snapshots of an array of rows while clients go on writing to it.
+//! The comparative study of published snapshot algorithms: consistent snapshots of an array of rows while
+//! clients continue to write to it.
+//!
+//! The server does not use this package. Its snapshots are the views of `tarn-engine` (`engine/src/view/`).
 //!
 //! ```text
 //!   clients      w w w w w w w | w w w w w w w w w w w w w w
@@ -15,7 +18,7 @@
 //!   once or, if that fails, again. Until it is dropped there is no other one.
 //!
 //! ```
-//! use tarn_snapshot::{Array, Hourglass, Shape, SnapshotError};
+//! use tarn_study::{Array, Hourglass, Shape, SnapshotError};
 //!
 //! // A thousand rows of 64 bytes, eight fields each; one client.
 //! let (mut clients, mut snapshotter) = Array::<Hourglass>::new(Shape::new(1000, 64)?, 1)?;
@@ -53,8 +56,8 @@
 //! A checkpoint is a complete file whatever the snapshot shows; [`checkpoint`] says how:
 //!
 //! ```
-//! use tarn_snapshot::checkpoint::{CheckpointDir, CheckpointError, CheckpointReader};
-//! use tarn_snapshot::{Array, Hourglass, Shape};
+//! use tarn_study::checkpoint::{CheckpointDir, CheckpointError, CheckpointReader};
+//! use tarn_study::{Array, Hourglass, Shape};
 //!
 //! # let place = tempfile::tempdir().expect("a directory");
 //! # let path = place.path();

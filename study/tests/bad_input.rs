@@ -5,8 +5,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tarn_snapshot::vls::{self, StoreError};
-use tarn_snapshot::{
+use tarn_study::vls::{self, StoreError};
+use tarn_study::{
     Algorithm, Array, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Shape, SnapshotError, Zigzag,
 };
 

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
-use tarn_snapshot::checkpoint::{CheckpointDir, CheckpointReader};
-use tarn_snapshot::transaction::{Calc, Store, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback};
-use tarn_snapshot::{
+use tarn_study::checkpoint::{CheckpointDir, CheckpointReader};
+use tarn_study::transaction::{Calc, Store, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback};
+use tarn_study::{
     Algorithm, Array, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Shape, SnapshotError, Zigzag,
 };
 

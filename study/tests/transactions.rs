@@ -5,11 +5,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tarn_snapshot::transaction::{
+use tarn_study::transaction::{
     Calc, Counts, Snapshot, Snapshotter, Store, TransactionError, VirtualAlgorithm, VirtualHourglass,
     VirtualPiggyback,
 };
-use tarn_snapshot::{Shape, SnapshotError};
+use tarn_study::{Shape, SnapshotError};
 
 /// Calls a function once for each algorithm.
 macro_rules! each {

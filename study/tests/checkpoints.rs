@@ -8,8 +8,8 @@ use std::path::Path;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tarn_snapshot::checkpoint::{CheckpointDir, CheckpointError, CheckpointReader};
-use tarn_snapshot::{
+use tarn_study::checkpoint::{CheckpointDir, CheckpointError, CheckpointReader};
+use tarn_study::{
     Algorithm, Array, Client, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Shape,
     SnapshotError, Zigzag,
 };
