@@ -1,4 +1,4 @@
-//! `tarn lab list`, `run EXPERIMENT`, `report` and `choose`.
+//! The commands `tarn lab list`, `run EXPERIMENT`, `report` and `choose`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -78,28 +78,28 @@ enum Experiment {
         #[command(flatten)]
         own: recovery::Options,
     },
-    /// What a checkpoint costs those who use the store meanwhile, beside redis-server.
+    /// The cost of a checkpoint to clients of the store, beside redis-server.
     Store {
         #[command(flatten)]
         options: Options,
         #[command(flatten)]
         own: store::Options,
     },
-    /// What a log costs that is its own checkpoint, beside snapshots and a log that is rewritten.
+    /// The cost of a log that is its own checkpoint, beside snapshots and a log that is rewritten.
     Vtc {
         #[command(flatten)]
         options: Options,
         #[command(flatten)]
         own: vtc::Options,
     },
-    /// What consistent queries cost, beside queries that read what they happen to meet.
+    /// The cost of consistent queries, beside queries that read each record as they meet it.
     Vls {
         #[command(flatten)]
         options: Options,
         #[command(flatten)]
         own: vls::Options,
     },
-    /// What each model of persistence costs, and how long a start takes from what it left.
+    /// The cost of each model of persistence, and the time of a start from its files.
     Persistence {
         #[command(flatten)]
         options: Options,
@@ -128,7 +128,7 @@ enum Drawn {
     Vls,
 }
 
-/// What a report is told.
+/// The options of a report.
 #[derive(Debug, Clone, Args)]
 struct ReportOptions {
     /// The experiment.
@@ -140,10 +140,10 @@ struct ReportOptions {
     /// The file to write. By default one beside the default file of results.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// What was measured with `--quick`; by default the scale of the newest result.
+    /// Show what was measured with `--quick`; by default the scale of the newest result.
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// What was measured with `--full`.
+    /// Show what was measured with `--full`.
     #[arg(long)]
     full: bool,
 }
@@ -170,14 +170,14 @@ fn report(own: &ReportOptions) -> Result<()> {
     }
 }
 
-/// What came of an experiment that ran to its end.
+/// The conclusion of an experiment that ran to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conclusion {
     /// Goals that were not met.
     pub goals_missed: usize,
     /// Campaigns and checks in which something was wrong.
     pub broken: usize,
-    /// Whether a missed goal is a failure.
+    /// True if a missed goal is a failure.
     pub strict: bool,
 }
 
@@ -208,7 +208,7 @@ pub fn execute(cli: LabCli) -> Result<Conclusion> {
             Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
         }
         Command::Cell { cell, place } => {
-            snapshots::cell::run(&cell, &place)?;
+            snapshots::measure::run(&cell, &place)?;
             Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
         }
         Command::Report { own } => {

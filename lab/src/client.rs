@@ -1,4 +1,4 @@
-//! A small blocking client: one request after another, for control and for checking, not for load.
+//! A small blocking client: one request after another, for control and for checks, not for load.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -39,7 +39,7 @@ pub struct Client {
     stream: TcpStream,
     requests: Vec<u8>,
     decoder: FrameDecoder,
-    /// What was read and not decoded yet begins at `taken`.
+    /// The bytes that were read; those not decoded yet begin at `taken`.
     received: Vec<u8>,
     taken: usize,
 }

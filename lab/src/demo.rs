@@ -1,5 +1,5 @@
-//! `tarn demo`: one server, a million records, a hard kill, and everything that was acknowledged is there
-//! again.
+//! `tarn demo`: starts one server, loads a million records, kills it hard, and checks that everything
+//! acknowledged is there again.
 //!
 //! The server runs with `appendfsync always`: a reply means that the write is on the disk. Updates increment
 //! a field of a record, so that the number of acknowledged updates of every record can be compared with what
@@ -40,16 +40,16 @@ fn records_allowed() -> clap::builder::RangedU64ValueParser {
     clap::value_parser!(u64).range(1..=100_000_000)
 }
 
-/// What `tarn demo` understands.
+/// The arguments of `tarn demo`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct DemoArgs {
     /// Leave the server running at the end, and say where it listens.
     #[arg(long)]
     pub keep: bool,
-    /// Load so many records.
+    /// Load this many records.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = records_allowed())]
     pub records: u64,
-    /// Update for so many seconds.
+    /// Update for this many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub seconds: f64,
     /// Make the data directory under this one instead of the system's directory for temporary files.

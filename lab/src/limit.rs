@@ -30,8 +30,8 @@ struct Version {
 }
 
 impl MemoryLimit {
-    /// Makes a group that may have so many bytes. Swapping stays allowed, where there is any. `Err` has the
-    /// reason why this machine does not let us.
+    /// Makes a group that may have this many bytes. Swapping stays allowed, where there is any. `Err` has the
+    /// reason why this machine does not permit it.
     pub fn make(bytes: u64) -> std::result::Result<MemoryLimit, String> {
         let version = version().ok_or("no control group for memory is mounted")?;
         let dir = version.own.join(format!("tarn-lab-{}-{:x}", std::process::id(), rand::random::<u32>()));

@@ -1,4 +1,4 @@
-//! The machine that a run took place on, as every JSON line names it.
+//! The description of the machine that a run took place on, as every JSON line contains it.
 
 use std::fs;
 use std::path::Path;

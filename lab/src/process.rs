@@ -1,4 +1,4 @@
-//! What `/proc` knows about a process (memory, processor time), and pinning to cores.
+//! Reads facts about a process from `/proc` (memory, processor time), and pins threads to cores.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -159,7 +159,7 @@ impl Preferred {
         Preferred { granted: schedule(&["--fifo", "--reset-on-fork", "--pid", "1"]) }
     }
 
-    /// Whether it was granted.
+    /// True if it was granted.
     pub fn is_granted(&self) -> bool {
         self.granted
     }
@@ -229,7 +229,7 @@ pub fn written_bytes(pid: u32) -> u64 {
     family.filter_map(own).sum()
 }
 
-/// Lets the highest resident set size of a process (`VmHWM`) begin anew from what it is now.
+/// Resets the highest resident set size of a process (`VmHWM`) to its present size.
 pub fn forget_peak(pid: u32) -> Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
     fs::write(&path, "5").doing(|| path.clone())

@@ -36,19 +36,19 @@ pub struct Results<C, F> {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Line<C, F> {
     experiment: String,
-    /// What was measured.
+    /// The measured cell.
     #[serde(rename = "parameters")]
     pub cell: C,
-    /// What came of it.
+    /// Its results.
     pub figures: F,
     /// The commit that measured it.
     pub commit: String,
     /// The machine.
     pub machine: serde_json::Value,
-    /// What chance began with in the run that measured it; a repeat's cell has another one.
+    /// The seed of the run that measured it; a repeat's cell has another one.
     #[serde(default)]
     pub seed: u64,
-    /// When, in milliseconds since 1970; 0 if the line does not say.
+    /// The time, in milliseconds since 1970; 0 if the line does not have it.
     #[serde(default)]
     pub unix_ms: u64,
 }

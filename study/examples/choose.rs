@@ -1,5 +1,5 @@
-//! Which algorithm fits my array? Runs each of them on this machine, on an array of the size that is asked
-//! for, and says what it costs.
+//! Runs each algorithm on this machine, on an array of a given size, and prints its costs, to help to choose
+//! one.
 //!
 //! `cargo run --release -p tarn-study --example choose [rows [bytes of a row [updates a second]]]`; a
 //! million rows of 64 bytes and a million updates a second unless said otherwise. `tarn lab choose` knows
@@ -22,12 +22,12 @@ const SNAPSHOTS: u32 = 5;
 /// Time between them.
 const BETWEEN: Duration = Duration::from_millis(100);
 
-/// What came of an algorithm.
+/// The result of one algorithm.
 struct Outcome {
     name: &'static str,
     /// Copies of the data, at most.
     copies: usize,
-    /// Whether a snapshot has all rows.
+    /// True if a snapshot has all rows.
     full: bool,
     /// Nanoseconds an update, the time that clients wait for a cut included.
     update_ns: f64,
@@ -99,7 +99,7 @@ fn measure<A: Algorithm>(shape: Shape) -> Result<Outcome, SnapshotError> {
     })
 }
 
-/// Updates until told to stop. Returns the nanoseconds of an update and the longest turn.
+/// Updates until `stop` is set. Returns the nanoseconds of an update and the longest turn.
 fn update<A: Algorithm>(
     client: &mut Client<A>,
     shape: Shape,

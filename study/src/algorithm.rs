@@ -1,10 +1,10 @@
-//! What an algorithm is: how it reads, writes, takes a snapshot and traverses it.
+//! The trait of an algorithm: it reads, writes, takes a snapshot and traverses it.
 
 use std::ops::ControlFlow;
 
 use crate::checkpoint::{CheckpointError, CheckpointWriter};
 use crate::error::SnapshotError;
-use crate::rows::Shape;
+use crate::shape::Shape;
 
 /// Is shown the rows of a snapshot in order, each once: its number and its fields. May break off.
 pub type Visit<'v> = &'v mut dyn FnMut(usize, &[u64]) -> ControlFlow<()>;
@@ -18,8 +18,8 @@ pub type Visit<'v> = &'v mut dyn FnMut(usize, &[u64]) -> ControlFlow<()>;
 pub trait Algorithm: Sized + Send + Sync {
     /// Its name in tables.
     const NAME: &'static str;
-    /// Whether each snapshot has all rows; else each but the first has those that changed since the one
-    /// before.
+    /// True if each snapshot has all rows. Otherwise each snapshot but the first has the rows that changed
+    /// since the one before.
     const FULL: bool;
     /// Copies of the data that it may come to have.
     const COPIES: usize;

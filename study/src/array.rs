@@ -1,4 +1,4 @@
-//! An array with its clients and its snapshotter: who may do what, and when, as types.
+//! An array, its clients and its snapshotter. The types enforce the order of their calls.
 
 use std::ops::{ControlFlow, Range};
 
@@ -8,7 +8,7 @@ use crate::checkpoint::{CheckpointDir, CheckpointError, State};
 use crate::error::SnapshotError;
 use crate::gate::Gate;
 use crate::memory;
-use crate::rows::Shape;
+use crate::shape::Shape;
 use crate::sync::Arc;
 
 /// Rows that clients write and of which snapshots are taken, by algorithm `A`.
@@ -34,7 +34,7 @@ pub struct Turn<'c, A: Algorithm> {
 /// Takes snapshots, one after the other.
 pub struct Snapshotter<A> {
     array: Arc<Array<A>>,
-    /// What the last snapshot that ended well has shown.
+    /// The state that the last complete snapshot has shown.
     shown: State,
 }
 
@@ -43,12 +43,12 @@ pub struct Snapshotter<A> {
 pub struct Snapshot<'s, A: Algorithm> {
     // Until this is dropped, it takes no other.
     snapshotter: &'s mut Snapshotter<A>,
-    /// What the snapshotter has, once this one has been shown whole.
+    /// The state of the snapshotter after this snapshot has been shown completely.
     shown: Option<State>,
 }
 
 impl<A: Algorithm> Array<A> {
-    /// An array of zeros with so many clients, each of which gets about the same number of rows, and its
+    /// An array of zeros with `clients` clients, each of which gets about the same number of rows, and its
     /// snapshotter.
     #[expect(clippy::new_ret_no_self, reason = "an array is used through its clients and its snapshotter")]
     pub fn new(shape: Shape, clients: usize) -> Result<(Vec<Client<A>>, Snapshotter<A>), SnapshotError> {

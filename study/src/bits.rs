@@ -5,7 +5,7 @@
 
 use crate::error::SnapshotError;
 use crate::memory;
-use crate::rows::Shape;
+use crate::shape::Shape;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows whose bits share a word.

@@ -18,7 +18,8 @@ use std::ops::ControlFlow;
 use crate::algorithm::{Algorithm, Visit};
 use crate::bits::Bits;
 use crate::error::SnapshotError;
-use crate::rows::{Rows, Shape};
+use crate::rows::Rows;
+use crate::shape::Shape;
 use crate::sync::atomic::{Ordering, fence};
 use crate::sync::yield_now;
 
@@ -142,14 +143,14 @@ impl Algorithm for CopyOnUpdate {
     }
 
     fn finish(&self) {
-        // Whoever finds a bit of these changes a row only after the traversal has read it.
+        // A thread that finds a bit of these changes a row only after the traversal has read it.
         fence(Ordering::Release);
         // Of a snapshot that was given up some rows are still to be settled: nobody needs them.
         self.settled.fill(u64::MAX);
     }
 }
 
-/// What the judges must reject.
+/// Mutants that the judges must reject.
 #[cfg(test)]
 pub(crate) mod mutants {
     use super::*;
@@ -175,7 +176,7 @@ pub(crate) mod mutants {
     }
 }
 
-/// What loom must reject; on many processors it would not be seen.
+/// Mutants that loom must reject; on many processors their fault would not show.
 #[cfg(all(test, loom))]
 pub(crate) mod relaxed_mutants {
     use super::*;

@@ -1,4 +1,4 @@
-//! What a user of the package may hear.
+//! The errors of this package.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub enum SnapshotError {
         "{clients} clients cannot share {rows} rows: each gets whole groups of 64 rows, and at least one"
     )]
     Clients {
-        /// How many were asked for.
+        /// The number that was asked for.
         clients: usize,
         /// The rows of the array.
         rows: usize,
@@ -35,9 +35,9 @@ pub enum SnapshotError {
     /// failed.
     #[error("cannot {action}: {reason}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// What the operating system says.
+        /// The error of the operating system.
         reason: String,
     },
     /// The row is not the client's.
@@ -61,7 +61,7 @@ pub enum SnapshotError {
     Fields {
         /// Fields of a row.
         fields: usize,
-        /// What was asked for.
+        /// The number that was given.
         given: usize,
     },
 }

@@ -3,7 +3,7 @@
 
 use crate::error::SnapshotError;
 use crate::memory;
-use crate::rows::Shape;
+use crate::shape::Shape;
 use crate::sync::atomic::{AtomicU8, Ordering};
 
 pub(crate) struct Flags {

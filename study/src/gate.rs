@@ -10,8 +10,8 @@
 //! written, and nothing of those after it. A client that comes waits; the snapshotter waits for the turns
 //! that are under way.
 //!
-//! What turns did before the gate closed happens before what is done while it is closed, and that before the
-//! turns that follow.
+//! The work of turns before the gate closed happens before the work done while it is closed, and that happens
+//! before the turns that follow.
 
 use std::sync::PoisonError;
 
@@ -25,7 +25,7 @@ struct Flag(AtomicBool);
 
 pub(crate) struct Gate {
     closed: AtomicBool,
-    /// Whether a client's turn is under way.
+    /// For each client, whether its turn is in progress.
     turns: Box<[Flag]>,
     /// Held while the gate is closed, for clients to wait for.
     opening: Mutex<()>,
@@ -48,8 +48,9 @@ impl Gate {
     pub(crate) fn enter(&self, client: usize) {
         let turn = &self.turns[client].0;
         loop {
-            // The fence pairs with that in `close`: of two who say something and then look at what the other
-            // one has said, one at least sees it. Acquire: pairs with the Release in `Closed::drop`.
+            // The fence pairs with that in `close`: if two threads each store a flag and then load the
+            // other's, at least one of them sees the other's store. Acquire: pairs with the Release in
+            // `Closed::drop`.
             turn.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);
             if !self.closed.load(Ordering::Acquire) {

@@ -1,5 +1,5 @@
-//! Two copies of which one takes what is written in a period, with a mark for each row, while the other one
-//! holds what was written in the period before: what Ping-Pong, Hourglass and its virtual form share.
+//! Two copies that take turns, shared by Ping-Pong, Hourglass and its virtual form. One copy takes the writes
+//! of a period, with a mark for each row, while the other one keeps the writes of the period before.
 //!
 //! - Only clients write to the current copy and set its marks; the other one holds still. In the virtual form
 //!   the transactions of the period before may write to that one until the traversal begins.
@@ -10,7 +10,8 @@ use std::ops::ControlFlow;
 use crate::algorithm::Visit;
 use crate::error::SnapshotError;
 use crate::flags::Flags;
-use crate::rows::{Rows, Shape};
+use crate::rows::Rows;
+use crate::shape::Shape;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub(crate) struct Halves {
@@ -18,7 +19,7 @@ pub(crate) struct Halves {
     copies: [Rows; 2],
     /// The rows that were written while their copy was the current one.
     marks: [Flags; 2],
-    /// Which copy takes the writes. Changed in the taken phase only.
+    /// The copy that takes the writes. Changed in the taken phase only.
     current: AtomicUsize,
     /// No snapshot has been finished yet.
     first: AtomicBool,
@@ -40,7 +41,7 @@ impl Halves {
         &self.copies[half]
     }
 
-    /// Which copy takes the writes.
+    /// The copy that takes the writes.
     #[inline]
     pub(crate) fn current(&self) -> usize {
         self.current.load(Ordering::Relaxed)
@@ -52,7 +53,7 @@ impl Halves {
         self.marks[half].put(row, 1, Ordering::Relaxed);
     }
 
-    /// Whether a row is marked in a copy.
+    /// True if a row is marked in a copy.
     #[inline]
     pub(crate) fn is_marked(&self, half: usize, row: usize) -> bool {
         // Acquire: pairs with the Release in `finish`.
@@ -91,7 +92,7 @@ impl Halves {
         }
     }
 
-    /// Forgets what was shown; `settled` is told each row that was marked, before it no longer is.
+    /// Clears the marks of what was shown. Calls `settled` with each marked row before its mark is cleared.
     pub(crate) fn finish(&self, settled: impl Fn(usize)) {
         self.first.store(false, Ordering::Relaxed);
         let still = self.current() ^ 1;

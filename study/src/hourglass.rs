@@ -22,7 +22,8 @@ use crate::algorithm::{Algorithm, Visit};
 use crate::error::SnapshotError;
 use crate::flags::Flags;
 use crate::halves::Halves;
-use crate::rows::{Rows, Shape};
+use crate::rows::Rows;
+use crate::shape::Shape;
 use crate::sync::atomic::Ordering;
 
 /// Swaps two copies, and shows what has changed.
@@ -34,7 +35,7 @@ pub struct Hourglass {
 }
 
 impl Hourglass {
-    /// Which copy has the newest content.
+    /// The copy with the newest content.
     #[inline]
     fn newest(&self, row: usize) -> usize {
         let upper = self.copies.current();
@@ -109,7 +110,7 @@ impl Algorithm for Hourglass {
     }
 }
 
-/// What the judges must reject.
+/// Mutants that the judges must reject.
 #[cfg(test)]
 pub(crate) mod mutants {
     use super::*;

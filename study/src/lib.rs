@@ -37,8 +37,8 @@
 //! # Ok::<(), SnapshotError>(())
 //! ```
 //!
-//! How the rows of the snapshot are kept from the clients' writes is the business of an [`Algorithm`], the
-//! type parameter of all these. Each has a file, and a page in `docs/algorithms/`:
+//! An [`Algorithm`], the type parameter of all these, keeps the rows of the snapshot from the clients'
+//! writes. Each has a file, and a page in `docs/algorithms/`:
 //!
 //! | algorithm | taking a snapshot | a client's write | copies of the data | a snapshot shows |
 //! | --- | --- | --- | --- | --- |
@@ -100,6 +100,7 @@ mod pair;
 mod piggyback;
 mod ping_pong;
 mod rows;
+mod shape;
 mod sync;
 pub mod transaction;
 pub mod vls;
@@ -115,5 +116,5 @@ pub use hourglass::Hourglass;
 pub use naive::Naive;
 pub use piggyback::Piggyback;
 pub use ping_pong::PingPong;
-pub use rows::Shape;
+pub use shape::Shape;
 pub use zigzag::Zigzag;

@@ -1,21 +1,22 @@
-//! Whether the memory of an array is to be had, asked before it is taken.
+//! Checks whether memory for an array is available, before it is allocated.
 //!
-//! The kernel promises more than it has, and kills who believes it. So what an algorithm needs is compared
-//! with what `/proc/meminfo` calls available, and with what the limits of the process's control groups leave
-//! (version 2; those of version 1 are not looked at). Where nothing can be read nothing is refused.
+//! The kernel promises more memory than it has, and kills a process that uses it all. So the memory that an
+//! algorithm needs is compared with `MemAvailable` of `/proc/meminfo`, and with what the limits of the
+//! process's control groups leave (version 2; groups of version 1 are not read). If nothing can be read,
+//! nothing is refused.
 
 use std::fs::read_to_string;
 use std::path::Path;
 
 use crate::error::SnapshotError;
-use crate::rows::Shape;
+use crate::shape::Shape;
 
-/// Who needs less is not checked: it is not what memory runs out of, and reading the files takes time.
+/// Smaller needs are not checked: they do not exhaust memory, and reading the files takes time.
 const UNCHECKED_BYTES: u128 = 64 << 20;
 /// Where the control groups are.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// That so many copies of the rows are to be had.
+/// Fails if there is no memory for this number of copies of the rows.
 pub(crate) fn check(shape: Shape, copies: usize) -> Result<(), SnapshotError> {
     let need_bytes = need_bytes(shape, copies);
     let have_bytes = (need_bytes >= UNCHECKED_BYTES).then(available_bytes).flatten();
@@ -25,12 +26,12 @@ pub(crate) fn check(shape: Shape, copies: usize) -> Result<(), SnapshotError> {
     }
 }
 
-/// The error of whom the allocator refuses so many copies of the rows.
+/// The error for an allocator that refuses this number of copies of the rows.
 pub(crate) fn refused(shape: Shape, copies: usize) -> SnapshotError {
     SnapshotError::Memory { need_bytes: need_bytes(shape, copies), have_bytes: None }
 }
 
-/// So many zeros for an array of this shape; an error where the allocator has no memory for them.
+/// `count` zeros for an array of this shape; an error if the allocator has no memory for them.
 pub(crate) fn zeros<T: Default>(count: usize, shape: Shape) -> Result<Vec<T>, SnapshotError> {
     let mut zeros = Vec::new();
     zeros.try_reserve_exact(count).map_err(|_| refused(shape, 1))?;
@@ -42,7 +43,7 @@ fn need_bytes(shape: Shape, copies: usize) -> u128 {
     shape.rows as u128 * shape.row_bytes() as u128 * copies as u128
 }
 
-/// What the machine and the control groups leave to this process.
+/// The bytes that the machine and the control groups leave to this process.
 fn available_bytes() -> Option<u64> {
     let of_machine = read_to_string("/proc/meminfo").ok().and_then(|text| available(&text));
     let group = read_to_string("/proc/self/cgroup").ok();
@@ -66,8 +67,8 @@ fn group_of(cgroups: &str) -> Option<&str> {
     cgroups.lines().find_map(|line| line.strip_prefix("0::/"))
 }
 
-/// What a group may still take, by its `memory.max`, `memory.current` and `memory.stat`: cached files count
-/// as taken, but the kernel drops them where memory is needed.
+/// The bytes that a group may still allocate, by its `memory.max`, `memory.current` and `memory.stat`. Cached
+/// files count as used, but the kernel drops them where memory is needed.
 fn left(max: &str, current: &str, stat: &str) -> Option<u64> {
     // "max" where there is no limit.
     let max: u64 = max.trim().parse().ok()?;

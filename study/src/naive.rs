@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 
 use crate::algorithm::{Algorithm, Visit};
 use crate::error::SnapshotError;
-use crate::rows::{Rows, Shape};
+use crate::rows::Rows;
+use crate::shape::Shape;
 
 /// Copies everything at once.
 pub struct Naive {

@@ -1,5 +1,5 @@
-//! Two copies of which one is the upper, with flags that say which has the newest content of a row: what
-//! Piggyback and its virtual form share.
+//! Two copies, an upper and a lower one, with flags that say which has the newest content of a row. Piggyback
+//! and its virtual form share them.
 //!
 //! ```text
 //!   upper  a  b' .  d     takes the writes of this period
@@ -9,11 +9,11 @@
 //! ```
 //!
 //! A copy's flags say what was written to it while it was the upper one. So a swap turns "written" into
-//! "behind" for all rows at once.
+//! "still in the lower copy" for all rows at once. The code calls such a row *behind*.
 //!
-//! - Whoever brings a row across, from the lower to the upper copy, claims it first; the other one waits for
-//!   that copy, never for the pass.
-//! - While no row is behind nobody looks at the lower copy's flags: `behind` says so.
+//! - A thread that brings a row across, from the lower to the upper copy, claims it first. Another thread
+//!   that needs the row waits for that one copy, never for the pass.
+//! - While no row is behind (`behind` is false), nobody reads the lower copy's flags.
 //! - Which copy is the upper one is the caller's to know: 0 or 1.
 
 use std::ops::ControlFlow;
@@ -21,11 +21,12 @@ use std::ops::ControlFlow;
 use crate::algorithm::Visit;
 use crate::error::SnapshotError;
 use crate::flags::Flags;
-use crate::rows::{Rows, Shape};
+use crate::rows::Rows;
+use crate::shape::Shape;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::yield_now;
 
-/// The copies are alike, as far as this flag can tell.
+/// The copies are alike, according to this flag.
 const ALIKE: u8 = 0;
 /// Written while this copy was the upper one.
 const WRITTEN: u8 = 1;
@@ -36,7 +37,7 @@ pub(crate) struct Pair {
     shape: Shape,
     copies: [Rows; 2],
     flags: [Flags; 2],
-    /// Rows may be behind: from a swap until the pass is over.
+    /// True while rows may be behind: from a swap until the pass has ended.
     behind: AtomicBool,
 }
 
@@ -50,7 +51,7 @@ impl Pair {
         })
     }
 
-    /// The copies change places: what was written is behind from now on.
+    /// Swaps the copies: rows that were written are behind from now on.
     pub(crate) fn swapped(&self) {
         // For clients and transactions of the new period the end of the taken phase orders it. Release: pairs
         // with the Acquire in `is_behind` of a transaction of the period before, though it would find the
@@ -58,14 +59,15 @@ impl Pair {
         self.behind.store(true, Ordering::Release);
     }
 
-    /// Whether the row's newest content is in the lower copy still.
+    /// True if the row's newest content is still in the lower copy.
     #[inline]
     fn is_behind(&self, row: usize, upper: usize) -> bool {
-        // Acquire: pairs with the Release of whoever brought the row, or all rows, across.
+        // Acquire: pairs with the Release of the thread that brought the row, or all rows, across.
         self.behind.load(Ordering::Acquire) && self.flags[upper ^ 1].get(row, Ordering::Acquire) != ALIKE
     }
 
-    /// The copy with the newest content. Behind and claimed rows are still whole in the lower copy.
+    /// The copy with the newest content. Rows that are behind or claimed are still complete in the lower
+    /// copy.
     #[inline]
     pub(crate) fn newest(&self, row: usize, upper: usize) -> &Rows {
         &self.copies[upper ^ usize::from(self.is_behind(row, upper))]
@@ -73,8 +75,9 @@ impl Pair {
 
     /// Has `bring` copy the row to the upper copy, unless somebody else has claimed it. Says whether it did.
     ///
-    /// The claim decides who copies, and orders nothing. What is copied was written in the last period, which
-    /// the taken phase has ordered, or in the virtual form the wait for that period's transactions.
+    /// The claim decides which thread copies, and orders nothing. The copied content was written in the last
+    /// period. The taken phase has ordered it; in the virtual form, the wait for that period's transactions
+    /// has.
     fn bring_across(&self, row: usize, upper: usize, bring: impl FnOnce(&Rows)) -> bool {
         let behind = &self.flags[upper ^ 1];
         let claimed = behind.swing(row, WRITTEN, CLAIMED);
@@ -104,8 +107,8 @@ impl Pair {
         write(&self.copies[upper]);
     }
 
-    /// Brings all rows across, and then shows those of the lower copy. One after the other, as to show rows
-    /// may take as long as the disk does, and while rows are behind each write has to look for them.
+    /// Brings all rows across, and then shows those of the lower copy. These are two passes, because showing
+    /// rows may take as long as the disk does, and while rows are behind each write has to check for them.
     pub(crate) fn traverse(&self, upper: usize, visit: Visit<'_>) -> ControlFlow<()> {
         self.finish(upper);
         self.show(upper, visit)
@@ -120,7 +123,7 @@ impl Pair {
         })
     }
 
-    /// Brings all rows across that are behind.
+    /// Brings across all rows that are behind.
     pub(crate) fn finish(&self, upper: usize) {
         if !self.behind.load(Ordering::Relaxed) {
             return;

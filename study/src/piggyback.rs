@@ -6,9 +6,9 @@
 //!   lower  a  b  c  d     the snapshot: whole, and still
 //! ```
 //!
-//! - Who may write and who may copy, the flags of `pair.rs` say.
-//! - A snapshot is taken only when no row is behind: the traversal before has seen to that, in a pass of its
-//!   own ahead of what it shows.
+//! - The flags of `pair.rs` say which thread may write and which may copy.
+//! - A snapshot is taken only when no row is behind: the traversal before has brought all rows across, in a
+//!   pass of its own before it shows rows.
 //!
 //! Several clients. Two copies of the data and two bytes a row; the taken phase is O(1).
 
@@ -17,13 +17,13 @@ use std::ops::ControlFlow;
 use crate::algorithm::{Algorithm, Visit};
 use crate::error::SnapshotError;
 use crate::pair::Pair;
-use crate::rows::Shape;
+use crate::shape::Shape;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Swaps two copies, and shows all rows.
 pub struct Piggyback {
     copies: Pair,
-    /// Which copy takes the writes. Changed in the taken phase only.
+    /// The copy that takes the writes. Changed in the taken phase only.
     upper: AtomicUsize,
 }
 
@@ -78,7 +78,7 @@ impl Algorithm for Piggyback {
     }
 }
 
-/// What the judges must reject.
+/// Mutants that the judges must reject.
 #[cfg(test)]
 pub(crate) mod mutants {
     use super::*;

@@ -18,7 +18,8 @@ use std::ops::ControlFlow;
 use crate::algorithm::{Algorithm, Visit};
 use crate::error::SnapshotError;
 use crate::halves::Halves;
-use crate::rows::{Rows, Shape};
+use crate::rows::Rows;
+use crate::shape::Shape;
 
 /// Writes everything twice.
 pub struct PingPong {

@@ -1,5 +1,5 @@
-//! Atomics, locks and threads: those of the standard library, or those of loom, which tries out in what
-//! orders they may act.
+//! Atomics, locks and threads of the standard library, or those of loom, which tries all orders in which they
+//! may act.
 
 #[cfg(not(loom))]
 pub(crate) use std::{

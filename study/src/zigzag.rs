@@ -16,7 +16,8 @@ use std::ops::ControlFlow;
 use crate::algorithm::{Algorithm, Visit};
 use crate::bits::Bits;
 use crate::error::SnapshotError;
-use crate::rows::{Rows, Shape};
+use crate::rows::Rows;
+use crate::shape::Shape;
 use crate::sync::atomic::Ordering;
 
 /// Alternates row by row between two copies.
@@ -104,7 +105,7 @@ impl Algorithm for Zigzag {
     fn finish(&self) {}
 }
 
-/// What the judges must reject.
+/// Mutants that the judges must reject.
 #[cfg(test)]
 pub(crate) mod mutants {
     use super::*;

@@ -1,5 +1,5 @@
-//! What does not fit is refused by name, and whoever panics leaves an array of which the next snapshot is
-//! right.
+//! Bad input is refused with an error that names it. After a panic of a client or a reader, the next snapshot
+//! of the array is right.
 
 #![allow(clippy::unwrap_used)]
 
@@ -104,7 +104,7 @@ fn panics<A: Algorithm>() {
 }
 
 #[test]
-fn whoever_panics_spoils_no_later_snapshot() {
+fn a_panic_spoils_no_later_snapshot() {
     panics::<Naive>();
     panics::<CopyOnUpdate>();
     panics::<Fork>();

@@ -1,4 +1,4 @@
-//! Transactions that all want the same row come on.
+//! Transactions that all want the same row make progress.
 
 #![allow(clippy::unwrap_used)]
 

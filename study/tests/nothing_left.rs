@@ -1,5 +1,6 @@
-//! Snapshots by the hundred that fail, break off, are given up or panic leave no file, no open one, no
-//! thread, no child process and no memory behind. One test alone, for what it counts belongs to the process.
+//! Hundreds of snapshots that fail, break off, are given up or panic leave no file, no open file, no thread,
+//! no child process and no memory. This is the only test of the file, because it counts what belongs to the
+//! process.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,15 +19,15 @@ use tarn_study::{
     Algorithm, Array, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Shape, SnapshotError, Zigzag,
 };
 
-/// So many of each kind of failure. What each needs is about [`ROWS`] times [`ROW_BYTES`].
+/// The number of failures of each kind. Each needs about [`ROWS`] times [`ROW_BYTES`].
 const TIMES: usize = 12;
 const ROWS: usize = 4096;
 const ROW_BYTES: usize = 256;
-/// Of what is left that is more than before, if one snapshot in five left a copy behind; an allocator keeps
-/// some of what it was given back.
+/// The limit of the bytes that remain. More would remain if one snapshot in five left a copy; an allocator
+/// keeps some of the memory that was freed.
 const LEFT_BYTES_MAX: usize = 6 * TIMES / 5 * ROWS * ROW_BYTES;
 
-/// What a process has.
+/// The files, threads, children and memory of a process.
 #[derive(Debug, PartialEq)]
 struct Belongings {
     open_files: usize,

@@ -61,7 +61,7 @@ fn newest<V: VirtualAlgorithm>(store: &Store<V>) -> Vec<u64> {
     (0..ROWS).map(balance).collect()
 }
 
-/// Tells the payers to stop, also when a checkpoint is wrong.
+/// Stops the payers, also when a checkpoint is wrong.
 struct Stop<'s>(&'s AtomicBool);
 
 impl Drop for Stop<'_> {

@@ -1,5 +1,5 @@
-//! What a user of a store of transactions may rely on: what does not fit is refused by name, and whoever
-//! ends early, by an error or a panic, has changed nothing and holds nothing.
+//! Guarantees to a user of a store of transactions. Bad input is refused with an error that names it. A
+//! transaction that ends early, by an error or a panic, has changed nothing and holds nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -132,7 +132,7 @@ fn early_ends<V: VirtualAlgorithm>() {
 }
 
 #[test]
-fn whoever_ends_early_changes_nothing_and_holds_nothing() {
+fn a_transaction_that_ends_early_changes_nothing_and_holds_nothing() {
     each!(early_ends);
 }
 

@@ -31,10 +31,10 @@ const STEPS_LIMIT: usize = 40_000;
 type Row = [u64; FIELDS];
 type Rows = BTreeMap<u64, Row>;
 
-/// What became of a writer's keys: by key, after which step, and what.
+/// The history of a writer's keys: by key, the step and the new row.
 type History = BTreeMap<u64, Vec<(usize, Option<Row>)>>;
 
-/// What a scan showed.
+/// The rows that a scan showed.
 struct Shown {
     least: u64,
     rows: Rows,
@@ -47,7 +47,7 @@ struct Writer<'t, M: Mask> {
     number: u64,
     rng: StdRng,
     history: History,
-    /// How many steps are complete.
+    /// The number of complete steps.
     complete: &'t AtomicUsize,
 }
 
@@ -180,7 +180,7 @@ fn read<M: Mask>(store: &Store<M>, rng: &mut StdRng, complete: &[AtomicUsize], s
     }
 }
 
-/// The row of a key after so many steps.
+/// The row of a key after `step` steps.
 fn row_at(history: &History, key: u64, step: usize) -> Option<Row> {
     let rows = history.get(&key)?;
     let end = rows.partition_point(|(at, _)| *at <= step);

@@ -31,7 +31,7 @@ struct Steps<'s, M: Mask> {
     rng: StdRng,
     seed: u64,
     keys: u64,
-    /// What the store must have.
+    /// The expected content of the store.
     rows: Rows,
     running: Vec<Running<'s, M>>,
     complete: usize,
@@ -144,7 +144,7 @@ fn check<M: Mask>(keep: Keep, seed: u64) -> usize {
     let keys = rng.random_range(5..200);
     let shape = Shape::new(rng.random_range(1..300), 8 * FIELDS).unwrap();
     let store = Store::<M>::new(shape, Some(INDEXED), keep).unwrap();
-    // Of what is done, so many parts of ten begin scans and read.
+    // The probabilities that a step begins a scan, or else reads a row of one.
     let (begins, reads) = (rng.random_range(0.01..0.2), rng.random_range(0.5..0.95));
     let (rows, running) = (Rows::new(), Vec::new());
     let mut steps = Steps { store: &store, rng, seed, keys, rows, running, complete: 0 };

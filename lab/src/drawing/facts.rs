@@ -1,4 +1,4 @@
-//! What stands above a report, and the goals of an experiment as a table.
+//! The head of a report, and the goals of an experiment as a table.
 
 use super::page::{Page, escape, utc};
 use crate::report::Goal;
@@ -45,7 +45,7 @@ impl Facts {
 pub struct Statement {
     /// The figure or table.
     pub figure: &'static str,
-    /// What it says.
+    /// The statement of the source.
     pub what: &'static str,
     /// The number, in its words.
     pub printed: &'static str,
@@ -100,7 +100,7 @@ impl Page {
     }
 }
 
-/// How much of its bound a figure is; a dash where the bound is nothing.
+/// A figure as a share of its bound; a dash where the bound is zero.
 fn ratio(goal: &Goal) -> String {
     let ratio = goal.figure / goal.bound.value();
     if ratio.is_finite() { format!("{ratio:.2}") } else { "–".to_owned() }

@@ -1,4 +1,4 @@
-//! A page of HTML that needs nothing but itself: no script, nothing from elsewhere.
+//! A page of HTML in one file: no script, no outside resources.
 
 use std::fs;
 use std::path::Path;
@@ -62,8 +62,8 @@ impl Page {
         self.classed("p", "", text);
     }
 
-    /// Begins the section of what an experiment measures, with the words behind `tarn lab run` that do it.
-    /// Returns whether there is anything, and else says so.
+    /// Begins the section of a part of an experiment, with the words after `tarn lab run` that measure it.
+    /// Returns whether there are results, and otherwise writes that there are none.
     pub fn section_of(&mut self, (id, title): (&str, &str), is_there: bool, command: &str) -> bool {
         self.section(id, title);
         if !is_there {
@@ -121,7 +121,7 @@ impl Page {
     }
 }
 
-/// Writes a page to a file, and tells where.
+/// Writes a page to a file, and prints its path.
 pub fn write(out: &Path, page: &str) -> Result<()> {
     if let Some(parent) = out.parent() {
         fs::create_dir_all(parent).doing(|| parent.display().to_string())?;

@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-/// What a kernel writes at once.
+/// The unit in which a kernel writes.
 const PAGE_BYTES: usize = 4096;
 
 /// The number of the top directory.
@@ -34,12 +34,12 @@ pub enum Refusal {
     Unsupported,
 }
 
-/// What survives a loss of power.
+/// The data that survives a loss of power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Survival {
-    /// What was synced, and nothing else.
+    /// The synced data, and nothing else.
     Synced,
-    /// What was synced, and of all else what chance picks.
+    /// The synced data, and random parts of the rest.
     ByChance,
 }
 
@@ -72,7 +72,7 @@ pub struct Files {
     nodes: HashMap<u64, Node>,
     next: u64,
     has_power: bool,
-    /// Whether syncs do what they say.
+    /// True if syncs work.
     syncs: bool,
 }
 
@@ -182,7 +182,7 @@ impl Files {
         Ok(())
     }
 
-    /// Takes a name away. Whoever has the file open goes on with it.
+    /// Removes a name. A process that has the file open keeps using it.
     pub fn remove(&mut self, parent: u64, name: &OsStr, is_directory: bool) -> Result<()> {
         let number = self.find(parent, name)?;
         match (self.node(number)?, is_directory) {

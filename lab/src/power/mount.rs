@@ -17,7 +17,7 @@ use rand::rngs::SmallRng;
 use super::files::{Files, Refusal, Survival};
 use crate::error::{IoContext, Result};
 
-/// The kernel asks again each time, as a loss of power changes what it was told.
+/// The kernel asks again each time, because a loss of power changes the answers.
 const TTL: Duration = Duration::ZERO;
 
 /// Threads that answer the kernel, so that one sync does not wait for another's write.
@@ -28,7 +28,7 @@ const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
 const ZERO_RANGE: i32 = 16;
 
-/// Whether this process may mount such a disk; the reason if it may not.
+/// Checks that this process may mount such a disk; the reason if it may not.
 pub fn is_available() -> std::result::Result<(), String> {
     let device = Path::new("/dev/fuse");
     match std::fs::File::options().read(true).write(true).open(device) {

@@ -1,11 +1,11 @@
-//! What the design promises of the algorithms, held against what was measured.
+//! The goals of the design for the algorithms, compared with the measurements.
 
 use super::cell::{Algorithm, Figures};
 use super::plan::{Figure, Point, Scale, points};
 use super::results::Results;
 use crate::report::{Bound, Goal, Report, Spread};
 
-/// What is shorter than a clock read and two cache misses says nothing about growth, and counts as this.
+/// A time below a clock read and two cache misses says nothing about growth, and counts as this.
 const TAKEN_US_LEAST: f64 = 1.0;
 
 /// Judges what the results have; what was not measured is left out.
@@ -79,8 +79,8 @@ fn updates(results: &Results, scale: Scale, seed: u64, report: &mut Report) {
     }
 }
 
-/// Whether the taken phase grows with the data: by medians over the snapshots, as one that the machine
-/// disturbs takes a thousand times longer; the longest is judged by itself. Medians below
+/// Judges whether the taken phase grows with the data: by medians over the snapshots, because a snapshot that
+/// the machine disturbs takes a thousand times longer; the longest is judged by itself. Medians below
 /// [`TAKEN_US_LEAST`] count as it.
 fn triggers(results: &Results, scale: Scale, seed: u64, report: &mut Report) {
     let points = points(Figure::Trigger, scale, seed);

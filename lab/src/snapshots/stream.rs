@@ -1,4 +1,4 @@
-//! The accesses of a cell, made before the clock runs.
+//! The accesses of a cell, drawn before the clock runs.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -73,7 +73,7 @@ impl Updates {
         }
     }
 
-    /// How many there were.
+    /// The number of updates.
     pub fn count(&self) -> u64 {
         self.value
     }

@@ -1,4 +1,4 @@
-//! Measures the cells of a plan, those that have not been measured yet, and judges them.
+//! Measures the cells of a plan that have not been measured yet, and judges them.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::interrupt;
 use crate::process;
 use crate::report::{Report, Run, number_cell, table};
 
-/// What the study is told.
+/// The options of the study.
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct Options {
@@ -44,7 +44,7 @@ pub struct Options {
     /// The executable of Tarn. By default the one that runs now.
     #[arg(long, value_name = "FILE")]
     pub tarn: Option<PathBuf>,
-    /// What chance begins with.
+    /// The seed of the random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// End with exit code 2 if a goal was missed.
@@ -53,7 +53,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// How large and how long.
+    /// The size and length of the run.
     pub fn scale(&self) -> Scale {
         match (self.quick, self.full) {
             (true, _) => Scale::Quick,
@@ -115,7 +115,7 @@ pub fn run(options: &Options) -> Result<usize> {
     report.finish()
 }
 
-/// Measures cell after cell. What does not fit into memory is told and left out.
+/// Measures cell after cell. Cells that do not fit into memory are reported and left out.
 fn measure(todo: &[&Cell], place: &Place, tarn: &std::path::Path, report: &mut Report) -> Result<()> {
     let seconds = |cell: &Cell| cell.seconds().ceil() as u64;
     let bar = ProgressBar::new(todo.iter().map(|cell| seconds(cell)).sum());
@@ -177,7 +177,7 @@ fn print_defaults(results: &Results, options: &Options) {
     }
 }
 
-/// What goes wrong when the file of results is asked for figures that nobody measured.
+/// The error for a file of results that lacks the requested figures.
 pub fn nothing_measured(path: &std::path::Path) -> LabError {
     LabError::Arguments(format!(
         "{} has no measurements of snapshots; make some with: tarn lab run snapshots --json {}",

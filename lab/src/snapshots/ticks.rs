@@ -23,14 +23,14 @@ use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::process;
 
-/// A sleep may last so much longer than asked for; the rest of the idle stage is spent looking at the clock.
+/// A sleep may last this much longer than asked for; the rest of the idle stage is spent polling the clock.
 const OVERSLEEP: Duration = Duration::from_micros(300);
 
 /// One tick, in microseconds since the start.
 struct Tick {
     intended: f64,
     began: f64,
-    /// What of the update stage was waiting for a cut.
+    /// The part of the update stage that was a wait for a cut.
     waited: f64,
     updated: f64,
     ended: f64,
@@ -76,7 +76,7 @@ pub fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Result<Fig
     Ok(figures)
 }
 
-/// What the client has done.
+/// The ticks of the client.
 struct Ticked {
     ticks: Vec<Tick>,
     cache_misses: Option<u64>,
@@ -132,7 +132,7 @@ fn run_ticks<A: Algorithm>(
     Ok(Ticked { ticks, cache_misses: misses.count() })
 }
 
-/// What is done with a row that is not dumped.
+/// The visitor of rows that are not dumped.
 fn look(_: usize, fields: &[u64]) -> Result<()> {
     std::hint::black_box(fields);
     Ok(())

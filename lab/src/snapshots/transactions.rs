@@ -3,7 +3,6 @@
 //!
 //! A transaction reads and writes [`ROWS`] rows, drawn uniformly.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -60,9 +59,9 @@ pub fn measure<V: VirtualAlgorithm + 'static>(cell: &Cell) -> Result<Figures> {
     })
 }
 
-/// Runs transactions until told to stop. Returns how many.
+/// Runs transactions until `stop` is set. Returns their number.
 fn work<V: VirtualAlgorithm>(
-    store: &Arc<Store<V>>,
+    store: &Store<V>,
     cell: &Cell,
     seed: u64,
     stop: &AtomicBool,

@@ -1,4 +1,4 @@
-//! What whoever writes or reads a checkpoint may hear.
+//! The errors of writing and reading a checkpoint.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::error::SnapshotError;
-use crate::rows::Shape;
+use crate::shape::Shape;
 
 /// Why a checkpoint cannot be written or read.
 #[derive(Debug, Error)]
@@ -17,11 +17,11 @@ pub enum CheckpointError {
     /// The operating system refused. What it refused to write is not there; the checkpoint before is.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A file that is no checkpoint, or not the one that was written.
@@ -31,7 +31,7 @@ pub enum CheckpointError {
         path: PathBuf,
         /// Where it is damaged.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
     /// Rows that the snapshot does not show, and no checkpoint to take them from.

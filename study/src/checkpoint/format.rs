@@ -6,7 +6,7 @@
 //!            a CRC32C for each piece of rows, then the CRC32C of those
 //! ```
 
-use crate::rows::Shape;
+use crate::shape::Shape;
 
 /// Rows begin here: at a page, so that they may be mapped.
 pub(super) const HEADER_BYTES: usize = 4096;
@@ -65,7 +65,7 @@ impl Layout {
         bytes
     }
 
-    /// What a header tells, or the offset at which it is wrong and how.
+    /// The layout that a header describes, or the offset and the kind of its fault.
     pub(super) fn of_header(header: &[u8; HEADER_BYTES]) -> Result<Layout, (u64, &'static str)> {
         let u32_at = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
         let u64_at = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));

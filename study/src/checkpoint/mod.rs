@@ -25,17 +25,17 @@ pub use error::CheckpointError;
 pub use reader::CheckpointReader;
 pub use writer::CheckpointWriter;
 
-use crate::rows::Shape;
+use crate::shape::Shape;
 
 /// A directory with the newest checkpoint of one array.
 pub struct CheckpointDir {
     path: PathBuf,
     shape: Shape,
-    /// What the file there has, if it was written through this value.
+    /// The state that the file there has, if it was written through this value.
     has: Option<State>,
 }
 
-/// What a snapshot has shown whole; each is like no other, of this array or another one.
+/// The state that a snapshot has shown completely. Each state is unique, also among arrays.
 #[derive(Clone, Default)]
 pub(crate) struct State(Arc<()>);
 

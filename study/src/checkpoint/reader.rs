@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::{CheckpointError, io_error};
 use super::format::{HEADER_BYTES, Layout};
-use crate::rows::Shape;
+use crate::shape::Shape;
 
 /// An open checkpoint. Its header and its checksums are whole; the rows are checked when they are read.
 #[derive(Debug)]

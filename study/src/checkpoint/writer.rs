@@ -1,5 +1,5 @@
-//! Writes a checkpoint: rows in order, those that are missing from the checkpoint before, and only when all
-//! is durable under the final name.
+//! Writes a checkpoint. Rows go in order, and missing rows come from the checkpoint before. It gets its final
+//! name only when all is durable.
 //!
 //! While rows are written a thread of its own syncs those before, so that the disk is busy from the start.
 
@@ -15,12 +15,12 @@ use super::error::{CheckpointError, io_error};
 use super::format::Layout;
 use super::reader::CheckpointReader;
 use super::{CheckpointDir, State};
-use crate::rows::Shape;
+use crate::shape::Shape;
 
 /// Bytes after which those written so far are synced.
 const SYNC_BYTES: usize = 32 << 20;
 
-/// A checkpoint on its way. Dropped, it leaves nothing behind, and the checkpoint before stays.
+/// A checkpoint that is being written. Dropped, it removes its file, and the checkpoint before stays.
 pub struct CheckpointWriter<'d> {
     dir: &'d mut CheckpointDir,
     layout: Layout,
@@ -97,8 +97,8 @@ impl<'d> CheckpointWriter<'d> {
         Ok(())
     }
 
-    /// The file on its way, for somebody else to write the rows, and where in it they begin. They are then
-    /// told with [`CheckpointWriter::written_elsewhere`], piece by piece.
+    /// The unfinished file, for another writer of the rows, and the offset at which they begin. The other
+    /// writer's rows are then recorded with [`CheckpointWriter::written_elsewhere`], piece by piece.
     #[cfg(not(loom))]
     pub(crate) fn elsewhere(&self) -> (&Path, u64) {
         (&self.unfinished.path, self.layout.row_offset(0))
@@ -218,7 +218,7 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // Whoever drops it has had an error already, or wants none.
+        // The caller that drops it has had an error already, or wants none.
         let _ = self.sync_no_more();
         if self.path != Path::new("") {
             let _ = fs::remove_file(&self.path);

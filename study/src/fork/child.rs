@@ -28,18 +28,18 @@ use std::sync::atomic::AtomicU64;
 /// Bytes of a path, the zero at its end included.
 const PATH_BYTES: usize = 4096;
 
-/// What the parent asks for: a verb and its arguments.
+/// A request of the parent: a verb and its arguments.
 type Request = [u64; 3];
 /// No more; the child exits.
 const END: u64 = 0;
-/// Rows, from one on so many, through the pipe.
+/// Sends rows through the pipe: the first row and their number.
 const SHOW: u64 = 1;
 /// To open a file, whose path follows; the argument is where in it the rows begin.
 const OPEN: u64 = 2;
-/// To write rows, from one on so many, to the file.
+/// Writes rows to the file: the first row and their number.
 const WRITE: u64 = 3;
 
-/// What the child answers to OPEN and WRITE: an error number, or 0, and a checksum.
+/// The child's answer to OPEN and WRITE: an error number, or 0, and a checksum.
 type Answer = [u64; 2];
 
 // The child writes the rows as they are in memory, and the format is little-endian.
@@ -222,7 +222,7 @@ impl Target {
 /// Some rows as they are in memory.
 struct Piece<'r> {
     bytes: &'r [u8],
-    /// How many bytes behind row 0 they begin.
+    /// The distance in bytes from row 0 to their beginning.
     offset: u64,
 }
 
@@ -231,8 +231,8 @@ impl Memory<'_> {
         let words = |rows: u64| usize::try_from(rows).ok()?.checked_mul(self.row_fields);
         let start = words(first)?;
         let rows = self.words.get(start..start.checked_add(words(count)?)?)?;
-        // SAFETY: the words are initialised, and there are so many bytes of them. The child has one thread
-        // and memory of its own, so nobody changes them.
+        // SAFETY: the words are initialised, and `size_of_val(rows)` bytes long. The child has one thread and
+        // memory of its own, so nobody changes them.
         let bytes = unsafe { std::slice::from_raw_parts(rows.as_ptr().cast(), size_of_val(rows)) };
         Some(Piece { bytes, offset: start as u64 * size_of::<u64>() as u64 })
     }

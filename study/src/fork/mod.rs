@@ -23,7 +23,8 @@ use self::child::{Child, Memory};
 use crate::algorithm::{Algorithm, Visit};
 use crate::checkpoint::{CheckpointError, CheckpointWriter};
 use crate::error::SnapshotError;
-use crate::rows::{Rows, Shape};
+use crate::rows::Rows;
+use crate::shape::Shape;
 
 /// Bytes that the child is asked for at once, unless a row is longer.
 const PIECE_BYTES: usize = 1 << 20;

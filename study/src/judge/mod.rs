@@ -1,5 +1,5 @@
-//! How the algorithms are judged: by an oracle under real threads, and by loom in every order. Both are
-//! judged themselves by mutants, algorithms with a hole that they must reject.
+//! The judges of the algorithms: an oracle under real threads, and loom in every order. Mutants, which are
+//! algorithms with a fault, test the judges themselves: the judges must reject them.
 
 #[cfg(loom)]
 mod model;

@@ -1,4 +1,4 @@
-//! All orders in which a client and the snapshotter may act, tried out by loom on tiny arrays.
+//! Tries all orders in which a client and the snapshotter may act, by loom on tiny arrays.
 //!
 //! ```text
 //!   client       turn 1: write, read   turn 2: write, read   …
@@ -19,16 +19,16 @@ use crate::{
 
 const ROWS: usize = 2;
 const FIELDS: usize = 2;
-/// How often a thread may be interrupted where it need not wait.
+/// The number of times that a thread may be interrupted where it need not wait.
 const PREEMPTIONS: usize = 2;
 
 /// The row and the field that each turn of the client writes.
 type Turns = &'static [(usize, usize)];
 
-/// What client and snapshotter do.
+/// The actions of client and snapshotter.
 struct Plan {
     turns: Turns,
-    /// So many of the turns come before all else, in no other order.
+    /// The number of turns that come before everything else, in a fixed order.
     ahead: usize,
     /// The first of the two snapshots is given up.
     gives_up: bool,

@@ -1,5 +1,5 @@
-//! A mutant is an algorithm of the package that does one thing otherwise: as it was published, or as one
-//! would write it who does not know why it is done.
+//! A mutant: an algorithm of the package with one difference. The difference is the published form, or a form
+//! that is natural to write without knowing the reason for the code.
 //!
 //! ```text
 //!   Mutated<M>  ──►  M, what is done otherwise  ──►  M::Of, the algorithm
@@ -15,9 +15,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::algorithm::{Algorithm, Visit};
 use crate::error::SnapshotError;
-use crate::rows::Shape;
+use crate::shape::Shape;
 
-/// What a mutant does otherwise; what it does not say, it does as the algorithm.
+/// The differences of a mutant. A method that it does not define does the same as the algorithm.
 pub(crate) trait Mutant: Sized + Send + Sync + 'static {
     /// The algorithm that it spoils.
     type Of: Algorithm + 'static;

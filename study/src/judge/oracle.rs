@@ -1,5 +1,5 @@
-//! Every snapshot of every algorithm is the array at its cut: not one write earlier or later, for rows that
-//! are written always, sometimes and never.
+//! Checks that every snapshot of every algorithm is the array at its cut: not one write earlier or later, for
+//! rows that are written always, sometimes and never.
 //!
 //! ```text
 //!   client       write, note, write, note … ──┐ what it noted before the cut
@@ -62,10 +62,10 @@ impl Written {
     }
 }
 
-/// What a client wrote since the last cut.
+/// The writes of a client since the last cut.
 type Notes = Mutex<Vec<Written>>;
 
-/// Which rows of a range are written: many times, a few times; the last third never.
+/// The distribution of writes over a range of rows: many times, a few times; the last third never.
 enum Access {
     /// The first third alike, the second seldom.
     Uniform,
@@ -92,7 +92,7 @@ impl Access {
     }
 }
 
-/// Writes until told to stop; checks that it reads what it has written.
+/// Writes until `stop` is set; checks that it reads what it has written.
 fn write_and_read<A: Algorithm>(
     mut client: Client<A>,
     seed: u64,
@@ -151,7 +151,7 @@ struct Judge<'n, A: Algorithm> {
     model: Vec<Vec<u64>>,
     /// The rows by the snapshots, each laid over those before.
     merged: Vec<Vec<u64>>,
-    /// How many snapshots have been shown whole.
+    /// The number of snapshots that have been shown completely.
     whole: usize,
 }
 
@@ -209,7 +209,7 @@ fn break_off<A: Algorithm>(snapshot: &mut Snapshot<'_, A>, rng: &mut StdRng, sha
     broken.is_err() && rng.random()
 }
 
-/// Tells the clients to stop, also when the judge panics.
+/// Stops the clients, also when the judge panics.
 struct Stop<'s>(&'s AtomicBool);
 
 impl Drop for Stop<'_> {

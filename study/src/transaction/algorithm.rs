@@ -1,14 +1,14 @@
-//! What a virtual algorithm is: how it reads, installs what transactions wrote, and separates those that a
-//! snapshot has from those that it lacks.
+//! The trait of a virtual algorithm: it reads, installs the writes of transactions, and separates the
+//! transactions that a snapshot has from those that it lacks.
 
 use std::ops::ControlFlow;
 
 use crate::algorithm::Visit;
 use crate::error::SnapshotError;
-use crate::rows::Shape;
+use crate::shape::Shape;
 use crate::transaction::periods::{Period, Periods};
 
-/// What a transaction finds at a row which transactions of a later period have accessed before it.
+/// The state of a row that transactions of a later period have accessed before an older transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Meeting {
     /// A transaction of the later period has written the row.
@@ -21,15 +21,15 @@ pub struct Meeting {
 
 /// A virtual algorithm with the rows that it keeps.
 ///
-/// The callers promise, and [`crate::transaction::Store`] sees to it: who reads a row holds its lock, who
-/// writes it holds it alone; a transaction installs what it wrote while it holds all its locks and before its
-/// period is told that it has ended. One thread calls in this order, again and again: [`Self::take`],
+/// The callers guarantee the following, and [`crate::transaction::Store`] ensures it. A reader of a row holds
+/// its lock, a writer holds it exclusively. A transaction installs its writes while it holds all its locks
+/// and before its period is recorded as ended. One thread calls in this order, repeatedly: [`Self::take`],
 /// [`Self::settle`], any number of [`Self::traverse`], [`Self::finish`] or [`Self::abandon`].
 pub trait VirtualAlgorithm: Sized + Send + Sync {
     /// Its name in tables.
     const NAME: &'static str;
-    /// Whether each snapshot has all rows; else each but the first has those that changed since the one
-    /// before.
+    /// True if each snapshot has all rows. Otherwise each snapshot but the first has the rows that changed
+    /// since the one before.
     const FULL: bool;
     /// Copies of the data that it has.
     const COPIES: usize;
@@ -37,7 +37,7 @@ pub trait VirtualAlgorithm: Sized + Send + Sync {
     /// All rows zero.
     fn new(shape: Shape) -> Result<Self, SnapshotError>;
 
-    /// Whether a transaction has to be restarted at such a row, as one of the later period.
+    /// True if a transaction has to be restarted at such a row, as one of the later period.
     ///
     /// A snapshot that has the transactions of the earlier periods must have no transaction that follows one
     /// of the later period: that overwrote or read what it wrote, or overwrote what it read.

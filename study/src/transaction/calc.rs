@@ -29,7 +29,7 @@ use std::ops::ControlFlow;
 use crate::algorithm::{Algorithm, Visit};
 use crate::copy_on_update::CopyOnUpdate;
 use crate::error::SnapshotError;
-use crate::rows::Shape;
+use crate::shape::Shape;
 use crate::transaction::algorithm::{Meeting, VirtualAlgorithm};
 use crate::transaction::periods::{Period, Periods};
 

@@ -24,7 +24,7 @@ use crate::algorithm::Visit;
 use crate::error::SnapshotError;
 use crate::flags::Flags;
 use crate::halves::Halves;
-use crate::rows::Shape;
+use crate::shape::Shape;
 use crate::sync::atomic::Ordering;
 use crate::transaction::algorithm::VirtualAlgorithm;
 use crate::transaction::periods::{Period, Periods};

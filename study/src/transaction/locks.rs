@@ -6,21 +6,21 @@
 //! ```
 //!
 //! A transaction keeps its locks to its end. When it gives a lock back it leaves its period there, in the
-//! same step: so whoever gets the lock knows whether it would follow a transaction of a later period.
+//! same step. So the next holder of the lock knows whether it would follow a transaction of a later period.
 //!
-//! Nobody waits without an end: a transaction that does not get a lock within some tries aborts, gives all
-//! its locks back and is run again (no-wait, with patience). So nobody waits in a circle. One that has read a
-//! row and is to write it has no patience: those that wait so for one row keep each other from it, meet there
-//! again and again, and others join them, until nobody comes on (`tests/contention.rs`). Wait-die would abort
-//! less, and would need in each lock the ages of its holders; a graph of who waits for whom would need a lock
-//! of its own.
+//! No wait is unbounded: a transaction that does not get a lock within some tries aborts, gives all its locks
+//! back and is run again (no-wait, with patience). So there is no circular wait. A transaction that has read
+//! a row and is to write it has no patience. Otherwise those that wait for one row like this would block each
+//! other, collide again and again, and others would join them, until none makes progress
+//! (`tests/contention.rs`). Wait-die would abort less often, but needs the ages of the holders in each lock;
+//! a wait-for graph would need a lock of its own.
 //!
 //! Of a period 24 bits are kept. After 2^24 periods a row that nobody has touched since may be taken for one
 //! of the later period: then a transaction is restarted that need not be, and nothing else.
 
 use crate::error::SnapshotError;
 use crate::memory;
-use crate::rows::Shape;
+use crate::shape::Shape;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::yield_now;
 use crate::transaction::algorithm::Meeting;
@@ -33,15 +33,15 @@ const STAMP: u64 = 0xff_ffff;
 const READ_IN: u32 = 16;
 const WRITTEN_IN: u32 = 40;
 
-/// How often a lock is tried before the transaction gives up. loom knows who can go on only if nobody waits
-/// with a lock.
+/// The number of times that a lock is tried before the transaction gives up. loom knows which thread can
+/// continue only if none waits with a lock.
 const TRIES: usize = if cfg!(loom) { 1 } else { 64 };
 
 pub(crate) struct Locks {
     words: Vec<AtomicU64>,
 }
 
-/// What a transaction is going to do with a row.
+/// The access that a transaction is going to make to a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
     Read,
@@ -82,8 +82,8 @@ impl Locks {
         let word = &self.words[row];
         let later = stamp(period.number() + 1);
         let mut state = word.load(Ordering::Relaxed);
-        // Who holds a lock to read and waits to write keeps all others from writing, who may wait for the
-        // same.
+        // A reader that holds the lock and waits to write keeps all others from writing, which may wait for
+        // the same.
         let tries = if access == Access::WriteAfterRead { 1 } else { TRIES };
         for left in (0..tries).rev() {
             let meeting = Meeting {
@@ -95,7 +95,7 @@ impl Locks {
                 return Err(Refusal::Newer);
             }
             match locked(state, access) {
-                // Acquire: pairs with the Release of whoever gave the lock back.
+                // Acquire: pairs with the Release of the thread that gave the lock back.
                 Some(to) => match word.compare_exchange(state, to, Ordering::Acquire, Ordering::Relaxed) {
                     Ok(_) => return Ok(()),
                     Err(now) => state = now,

@@ -1,4 +1,5 @@
-//! Rows that transactions read and write, and snapshots of them that stop nobody: the virtual algorithms.
+//! The virtual algorithms: rows that transactions read and write, and snapshots of them that stop no
+//! transaction.
 //!
 //! A [`Store`] is shared by any number of threads. Its transactions may touch any rows; strict two-phase
 //! locking gives them an order. A snapshot is what all transactions of a prefix of that order have written.
@@ -41,6 +42,7 @@ mod algorithm;
 mod calc;
 mod hourglass;
 mod locks;
+mod parts;
 mod periods;
 mod piggyback;
 mod snapshotter;
@@ -51,8 +53,9 @@ mod transaction;
 pub use algorithm::{Meeting, VirtualAlgorithm};
 pub use calc::Calc;
 pub use hourglass::VirtualHourglass;
+pub use parts::Counts;
 pub use periods::{Period, Periods};
 pub use piggyback::VirtualPiggyback;
 pub use snapshotter::{Snapshot, Snapshotter};
-pub use store::{Counts, Store};
+pub use store::Store;
 pub use transaction::{Transaction, TransactionError};

@@ -1,4 +1,4 @@
-//! Periods, and how many transactions of each are under way.
+//! Periods, and the number of transactions in progress in each.
 //!
 //! ```text
 //!   period     0        | 1          | 2
@@ -28,14 +28,14 @@ impl Period {
         self.0
     }
 
-    /// Which of two copies is the period's: they take turns.
+    /// The copy of the period: periods alternate between the two.
     pub(crate) const fn half(self) -> usize {
         (self.0 % 2) as usize
     }
 }
 
-/// Periods of which transactions may be under way at a time, and the phases of CALC. A period begins only
-/// after a drain of those so many before it.
+/// The number of periods, and of phases of CALC, of which transactions may be in progress at a time. A period
+/// begins only when the transactions of the one `COUNTERS` before it have ended.
 const COUNTERS: u64 = 5;
 
 /// A counter with a cache line of its own.

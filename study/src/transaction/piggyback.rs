@@ -9,9 +9,9 @@
 //! ```
 //!
 //! - Older transactions are restarted by the same rule as in vHG.
-//! - The pass begins when they have ended, and is over before the next trigger: so an older transaction meets
+//! - The pass begins when they have ended, and is over before the next trigger. So an older transaction meets
 //!   no row that is behind in its copy, and none that is claimed.
-//! - The pass takes no row locks; who may write and who may copy, the flags of `pair.rs` say.
+//! - The pass takes no row locks; the flags of `pair.rs` say which thread may write and which may copy.
 //!
 //! Two copies of the data and two bytes a row; the taken phase is O(1).
 
@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 use crate::algorithm::Visit;
 use crate::error::SnapshotError;
 use crate::pair::Pair;
-use crate::rows::Shape;
+use crate::shape::Shape;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::transaction::algorithm::VirtualAlgorithm;
 use crate::transaction::periods::{Period, Periods};

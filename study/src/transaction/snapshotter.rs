@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use crate::checkpoint::{CheckpointDir, CheckpointError, State};
 use crate::sync::Arc;
 use crate::transaction::algorithm::VirtualAlgorithm;
-use crate::transaction::store::Store;
+use crate::transaction::parts::Parts;
 
 /// Takes snapshots of a store. There is one for each.
 pub struct Snapshotter<V> {
-    store: Arc<Store<V>>,
-    /// What the last snapshot that ended well has shown.
+    parts: Arc<Parts<V>>,
+    /// The state that the last complete snapshot has shown.
     shown: State,
 }
 
@@ -20,13 +20,13 @@ pub struct Snapshot<'s, V: VirtualAlgorithm> {
     // Until this is dropped, it takes no other.
     snapshotter: &'s mut Snapshotter<V>,
     settled: bool,
-    /// What the snapshotter has, once this one has been shown whole.
+    /// The state of the snapshotter after this snapshot has been shown completely.
     shown: Option<State>,
 }
 
 impl<V: VirtualAlgorithm> Snapshotter<V> {
-    pub(crate) fn new(store: Arc<Store<V>>) -> Snapshotter<V> {
-        Snapshotter { store, shown: State::default() }
+    pub(crate) fn new(parts: Arc<Parts<V>>) -> Snapshotter<V> {
+        Snapshotter { parts, shown: State::default() }
     }
 
     /// Takes a snapshot and stops nobody. It has all transactions that committed before this is called and
@@ -45,7 +45,7 @@ impl<V: VirtualAlgorithm> Snapshotter<V> {
     /// # Ok::<(), tarn_study::SnapshotError>(())
     /// ```
     pub fn take(&mut self) -> Snapshot<'_, V> {
-        self.store.algorithm.take(&self.store.periods);
+        self.parts.algorithm.take(&self.parts.periods);
         Snapshot { snapshotter: self, settled: false, shown: None }
     }
 }
@@ -58,7 +58,7 @@ impl<V: VirtualAlgorithm> Snapshot<'_, V> {
         self.settle();
         let mut failed = None;
         let outcome =
-            self.snapshotter.store.algorithm.traverse(&mut |row, fields| match visit(row, fields) {
+            self.snapshotter.parts.algorithm.traverse(&mut |row, fields| match visit(row, fields) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => {
                     failed = Some(error);
@@ -77,7 +77,7 @@ impl<V: VirtualAlgorithm> Snapshot<'_, V> {
     pub fn checkpoint(mut self, dir: &mut CheckpointDir) -> Result<(), CheckpointError> {
         self.shown = None;
         let since = (!V::FULL).then(|| self.snapshotter.shown.clone());
-        let mut writer = dir.begin(self.snapshotter.store.shape, since.as_ref())?;
+        let mut writer = dir.begin(self.snapshotter.parts.shape, since.as_ref())?;
         self.traverse(|row, fields| writer.put(row, fields))?;
         // Not before the file is whole.
         let state = self.shown.take().expect("a traversal without an error has shown all");
@@ -88,8 +88,8 @@ impl<V: VirtualAlgorithm> Snapshot<'_, V> {
 
     fn settle(&mut self) {
         if !self.settled {
-            let store = &self.snapshotter.store;
-            store.algorithm.settle(&store.periods);
+            let parts = &self.snapshotter.parts;
+            parts.algorithm.settle(&parts.periods);
             self.settled = true;
         }
     }
@@ -98,8 +98,8 @@ impl<V: VirtualAlgorithm> Snapshot<'_, V> {
 impl<V: VirtualAlgorithm> Drop for Snapshot<'_, V> {
     fn drop(&mut self) {
         self.settle();
-        let Snapshotter { store, shown } = &mut *self.snapshotter;
-        let Store { algorithm, periods, locks, .. } = &**store;
+        let Snapshotter { parts, shown } = &mut *self.snapshotter;
+        let Parts { algorithm, periods, locks, .. } = &**parts;
         if let Some(state) = self.shown.take() {
             algorithm.finish(periods);
             *shown = state;

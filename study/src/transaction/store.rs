@@ -1,48 +1,29 @@
 //! A store: rows that transactions of any number of threads read and write.
 
 use crate::error::SnapshotError;
-use crate::memory;
-use crate::rows::Shape;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::shape::Shape;
 use crate::sync::{Arc, yield_now};
 use crate::transaction::algorithm::VirtualAlgorithm;
-use crate::transaction::locks::Locks;
-use crate::transaction::periods::Periods;
+use crate::transaction::parts::{Counts, Parts};
 use crate::transaction::snapshotter::Snapshotter;
 use crate::transaction::transaction::{Transaction, TransactionError};
 
-/// Rows of which snapshots are taken by algorithm `V`, while transactions go on.
+/// Rows of which snapshots are taken by algorithm `V`, while transactions continue. Clones share the rows.
 pub struct Store<V> {
-    pub(crate) shape: Shape,
-    pub(crate) algorithm: V,
-    pub(crate) locks: Locks,
-    pub(crate) periods: Periods,
-    conflicts: AtomicU64,
-    restarts: AtomicU64,
+    parts: Arc<Parts<V>>,
 }
 
-/// How often transactions had to be run again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Another transaction held a row.
-    pub conflicts: u64,
-    /// A transaction from before a cut met a row that transactions after the cut had accessed.
-    pub restarts: u64,
+impl<V> Clone for Store<V> {
+    fn clone(&self) -> Store<V> {
+        Store { parts: self.parts.clone() }
+    }
 }
 
 impl<V: VirtualAlgorithm> Store<V> {
     /// A store of zeros, and its snapshotter.
-    pub fn new(shape: Shape) -> Result<(Arc<Store<V>>, Snapshotter<V>), SnapshotError> {
-        memory::check(shape, V::COPIES)?;
-        let store = Arc::new(Store {
-            shape,
-            algorithm: V::new(shape)?,
-            locks: Locks::new(shape)?,
-            periods: Periods::default(),
-            conflicts: AtomicU64::new(0),
-            restarts: AtomicU64::new(0),
-        });
-        Ok((store.clone(), Snapshotter::new(store)))
+    pub fn new(shape: Shape) -> Result<(Store<V>, Snapshotter<V>), SnapshotError> {
+        let parts = Arc::new(Parts::new(shape)?);
+        Ok((Store { parts: parts.clone() }, Snapshotter::new(parts)))
     }
 
     /// Runs `body` as a transaction, again and again until it commits or ends itself with an error of its
@@ -75,28 +56,17 @@ impl<V: VirtualAlgorithm> Store<V> {
     /// Begins a transaction that is the caller's to commit, and to run again. One thread that has several of
     /// them, or one of them and a snapshot, may wait for itself.
     pub fn begin(&self) -> Transaction<'_, V> {
-        Transaction::new(self, self.periods.begin())
+        Transaction::new(&self.parts, self.parts.periods.begin())
     }
 
-    /// How many rows there are, and of what length.
+    /// The number of rows, and their length.
     pub fn shape(&self) -> Shape {
-        self.shape
+        self.parts.shape
     }
 
-    /// How often transactions had to be run again, since the store was made.
+    /// The number of times that transactions had to be run again, since the store was made.
     pub fn counts(&self) -> Counts {
-        Counts {
-            conflicts: self.conflicts.load(Ordering::Relaxed),
-            restarts: self.restarts.load(Ordering::Relaxed),
-        }
-    }
-
-    pub(crate) fn count_conflict(&self) {
-        self.conflicts.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_restart(&self) {
-        self.restarts.fetch_add(1, Ordering::Relaxed);
+        self.parts.counts()
     }
 }
 

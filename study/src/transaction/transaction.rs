@@ -13,12 +13,12 @@ use thiserror::Error;
 use crate::error::SnapshotError;
 use crate::transaction::algorithm::VirtualAlgorithm;
 use crate::transaction::locks::{Access, Refusal};
+use crate::transaction::parts::Parts;
 use crate::transaction::periods::Period;
-use crate::transaction::store::Store;
 
 /// Reads and writes that happen all at once or not at all. Dropped without a commit it has changed nothing.
 pub struct Transaction<'s, V: VirtualAlgorithm> {
-    store: &'s Store<V>,
+    parts: &'s Parts<V>,
     period: Period,
     /// In the order of the rows.
     held: Vec<Held>,
@@ -38,13 +38,13 @@ struct Held {
 /// Why a transaction cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TransactionError {
-    /// The transaction must be run again. [`Store::run`] does so.
+    /// The transaction must be run again. [`Store::run`](crate::transaction::Store::run) does so.
     #[error("row {row} is held by another transaction; run this one again")]
     Held {
         /// The row that was to be locked.
         row: usize,
     },
-    /// The transaction must be run again. [`Store::run`] does so.
+    /// The transaction must be run again. [`Store::run`](crate::transaction::Store::run) does so.
     #[error("row {row} belongs to a later period than the transaction; run it again")]
     Newer {
         /// The row that was to be accessed.
@@ -56,9 +56,9 @@ pub enum TransactionError {
 }
 
 impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
-    pub(crate) fn new(store: &'s Store<V>, period: Period) -> Transaction<'s, V> {
+    pub(crate) fn new(parts: &'s Parts<V>, period: Period) -> Transaction<'s, V> {
         Transaction {
-            store,
+            parts,
             period,
             held: Vec::new(),
             written: Vec::new(),
@@ -85,7 +85,7 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
         };
         match held.written_at {
             Some(at) => fields.copy_from_slice(&self.written[at..][..fields.len()]),
-            None => self.store.algorithm.read(self.period, row, fields),
+            None => self.parts.algorithm.read(self.period, row, fields),
         }
         Ok(())
     }
@@ -110,7 +110,7 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
         };
         self.held[index].written_at = Some(self.written.len());
         self.written.extend_from_slice(fields);
-        self.store.algorithm.before_write(self.period, row);
+        self.parts.algorithm.before_write(self.period, row);
         Ok(())
     }
 
@@ -121,11 +121,11 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
             return Err(error);
         }
         // The commit: all locks are held, and none has been given back.
-        let period = self.store.periods.now();
+        let period = self.parts.periods.now();
         for held in &self.held {
             if let Some(at) = held.written_at {
-                let fields = &self.written[at..][..self.store.shape.fields];
-                self.store.algorithm.install(self.period, period, held.row, fields);
+                let fields = &self.written[at..][..self.parts.shape.fields];
+                self.parts.algorithm.install(self.period, period, held.row, fields);
             }
         }
         self.committed = true;
@@ -145,7 +145,7 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
         if let Some(error) = &self.interrupted {
             return Err(error.clone());
         }
-        let shape = self.store.shape;
+        let shape = self.parts.shape;
         if row >= shape.rows {
             return Err(SnapshotError::NoSuchRow { row, rows: shape.rows }.into());
         }
@@ -156,14 +156,14 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
     }
 
     fn lock(&mut self, row: usize, access: Access) -> Result<(), TransactionError> {
-        let error = match self.store.locks.lock(row, access, self.period, V::must_restart) {
+        let error = match self.parts.locks.lock(row, access, self.period, V::must_restart) {
             Ok(()) => return Ok(()),
             Err(Refusal::Held) => {
-                self.store.count_conflict();
+                self.parts.count_conflict();
                 TransactionError::Held { row }
             }
             Err(Refusal::Newer) => {
-                self.store.count_restart();
+                self.parts.count_restart();
                 TransactionError::Newer { row }
             }
         };
@@ -176,10 +176,10 @@ impl<V: VirtualAlgorithm> Drop for Transaction<'_, V> {
     fn drop(&mut self) {
         for held in &self.held {
             match held.written_at {
-                Some(_) => self.store.locks.unlock_write(held.row, self.period, self.committed),
-                None => self.store.locks.unlock_read(held.row, self.period),
+                Some(_) => self.parts.locks.unlock_write(held.row, self.period, self.committed),
+                None => self.parts.locks.unlock_read(held.row, self.period),
             }
         }
-        self.store.periods.end(self.period);
+        self.parts.periods.end(self.period);
     }
 }

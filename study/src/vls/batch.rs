@@ -4,7 +4,7 @@ use crate::sync::{Arc, MutexGuard};
 
 use super::error::StoreError;
 use super::mask::Mask;
-use super::store::{Change, Parts};
+use super::parts::{Change, Parts};
 use super::table::{Bucket, find};
 
 /// Reads and writes of several keys, of which a scan sees all or nothing. Other writers of these keys wait,
@@ -16,7 +16,7 @@ pub struct Batch<'s, M: Mask> {
     keys: Box<[u64]>,
     /// Those of the keys, latched, by number.
     buckets: Vec<(usize, MutexGuard<'s, Bucket<M>>)>,
-    /// What the keys are to be; `None` removes.
+    /// The new rows of the keys; `None` removes.
     changes: Vec<(u64, Option<Box<[u64]>>)>,
 }
 

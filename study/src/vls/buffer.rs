@@ -4,7 +4,7 @@
 pub(crate) struct Buffer {
     keys: Vec<u64>,
     words: Vec<u64>,
-    /// How many have been shown.
+    /// The number of rows that have been shown.
     shown: usize,
 }
 
@@ -25,7 +25,7 @@ impl Buffer {
         self.shown = 0;
     }
 
-    /// The next. REQUIRES: it is not empty, and rows have so many fields.
+    /// The next row. REQUIRES: it is not empty, and rows have `fields` fields.
     pub(crate) fn show(&mut self, fields: usize) -> (u64, &[u64]) {
         let at = self.shown;
         self.shown += 1;

@@ -1,4 +1,4 @@
-//! What a user of the store may hear.
+//! The errors of the store.
 
 use thiserror::Error;
 
@@ -18,7 +18,7 @@ pub enum StoreError {
     Fields {
         /// Fields of a row.
         fields: usize,
-        /// What was asked for.
+        /// The number that was given.
         given: usize,
     },
     /// The store was made without an index.
@@ -33,7 +33,7 @@ pub enum StoreError {
     /// The memory for the rows that are expected is not to be had.
     #[error(transparent)]
     Memory(#[from] SnapshotError),
-    /// A table has at most so many buckets as a part of a key's hash can tell apart.
+    /// A table has at most as many buckets as a part of a key's hash can distinguish.
     #[error("no table is for {rows} rows; make it smaller")]
     Rows {
         /// The rows that were expected.
@@ -42,7 +42,7 @@ pub enum StoreError {
     /// The operating system refuses the thread that resets bits.
     #[error("cannot start the thread that resets bits: {reason}")]
     Thread {
-        /// What the operating system says.
+        /// The error of the operating system.
         reason: String,
     },
 }

@@ -22,7 +22,7 @@ use super::mask::Mask;
 use super::view::View;
 use crate::sync::{Mutex, MutexGuard};
 
-/// So many pointers are looked at under one latch.
+/// The number of pointers that a scan reads under one latch.
 pub(crate) const POINTERS_PER_LATCH: usize = 64;
 
 pub(crate) struct Pointer<M> {
@@ -37,7 +37,7 @@ pub(crate) type Place = (u64, u64);
 
 pub(crate) struct Pointers<M> {
     pub(crate) tree: BTreeMap<Place, Pointer<M>>,
-    /// How many of them are to be removed.
+    /// The number of pointers that are still to be removed.
     pub(crate) postponed: usize,
 }
 

@@ -18,7 +18,7 @@ pub trait Mask:
     + BitXor<Output = Self>
     + Not<Output = Self>
 {
-    /// How many bits it has: the paper's N.
+    /// The number of its bits: the paper's N.
     const BITS: usize;
     /// No bit.
     const ZEROS: Self;

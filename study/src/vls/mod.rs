@@ -9,12 +9,12 @@
 //!                          4      0 0    …   unread
 //! ```
 //!
-//! Each scan owns a bit of every mask; as many scans run at once as a mask has bits. A record's `status` says
-//! for each scan whether the record is *stable*: unchanged since the scan began, and not read by it yet. A
-//! writer that meets a record that is stable for some scan puts the old version into the *remset*, once for
-//! all scans that need it, and whoever reads it last frees it. A scan reads the stable records, then its
-//! versions. What value of its bit means *stable* is then turned round, so that a record's bits need not be
-//! reset.
+//! Each scan owns a bit of every mask, so as many scans run at once as a mask has bits. A record's `status`
+//! says for each scan whether the record is *stable*: unchanged since the scan began, and not read by it yet.
+//! A writer that meets a record that is stable for some scan puts the old version into the *remset*, once for
+//! all scans that need it. The scan that reads the version last frees it. A scan reads the stable records,
+//! then its versions. At its end the value of its bit that means *stable* is inverted, so that the bits of
+//! records need not be reset.
 //!
 //! The algorithm is from the paper *Virtual Lightweight Snapshots for Consistent Analytics in NoSQL Stores*;
 //! `docs/algorithms/vls.md` has the idea, what it costs, and where this departs from it.
@@ -49,9 +49,11 @@ mod batch;
 mod buffer;
 mod error;
 mod index;
+mod keep;
 mod mask;
 #[cfg(all(test, loom))]
 mod model;
+mod parts;
 mod remset;
 mod reset;
 mod scan;
@@ -62,7 +64,8 @@ mod view;
 
 pub use batch::Batch;
 pub use error::StoreError;
+pub use keep::Keep;
 pub use mask::Mask;
 pub use remset::RemsetSize;
 pub use scan::Scan;
-pub use store::{Keep, Store};
+pub use store::Store;

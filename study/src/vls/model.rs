@@ -1,5 +1,5 @@
-//! All orders in which a writer and scans of virtual lightweight snapshots may act, tried out by loom on
-//! stores of two records.
+//! Tries all orders in which a writer and scans of virtual lightweight snapshots may act, by loom on stores
+//! of two records.
 //!
 //! `cargo xtask ci models` runs them. What a scan shows must be the state after some number of the writer's
 //! steps: no fewer than were complete when it began.
@@ -19,7 +19,7 @@ const FIELDS: usize = 2;
 
 type Rows = BTreeMap<u64, [u64; FIELDS]>;
 
-/// What a writer does: a key with its new row, or none. Those of one step are one batch.
+/// A step of a writer: keys, each with its new row or none. A step is one batch.
 type Step = &'static [(u64, Option<[u64; FIELDS]>)];
 
 fn states(steps: &[Step]) -> Vec<Rows> {
@@ -67,7 +67,7 @@ fn shown<M: Mask>(mut scan: Scan<'_, M>) -> Rows {
     rows
 }
 
-/// How the scans of a model read.
+/// The way in which the scans of a model read.
 #[derive(Clone, Copy)]
 enum By {
     Table,
@@ -82,8 +82,8 @@ fn begin<M: Mask>(store: &Store<M>, by: By) -> Scan<'_, M> {
     }
 }
 
-/// A writer takes its steps; meanwhile one scan after the other, each with the bit of the one before; of the
-/// first, if it is to break off, so many rows are looked at.
+/// A writer takes its steps. Meanwhile scans run one after another, each with the bit of the one before.
+/// `breaks_off` is the number of rows after which the first scan breaks off, if it is to.
 fn check<M: Mask>(steps: &'static [Step], scans: &'static [By], breaks_off: Option<usize>) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
@@ -150,7 +150,7 @@ fn batches_are_seen_whole_or_not_at_all() {
     check::<u64>(SWAP, INDEX_THEN_TABLE, None);
 }
 
-/// What is published is read whole, wide masks too.
+/// A published view is read as a whole, also with wide masks.
 fn check_view<M: Mask>() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);

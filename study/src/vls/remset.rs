@@ -6,23 +6,23 @@
 //!                                    by the last, which the scan has met already
 //! ```
 //!
-//! Whoever needs a version last frees it. Two other ways are there for comparison: a remset for each scan,
-//! and one that is shared but frees a version only when the scans that read it have ended.
+//! The last scan that needs a version frees it. Two other ways exist for comparison: a remset for each scan,
+//! and a shared one that frees a version only when the scans that read it have ended.
 
 use std::mem::size_of;
 use std::sync::PoisonError;
 
+use super::keep::Keep;
 use super::mask::Mask;
-use super::store::Keep;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 
-/// So many latches has a remset, so that writers seldom meet.
+/// The number of latches of a remset: enough that writers seldom meet.
 const SHARDS: usize = if cfg!(loom) { 1 } else { 64 };
-/// So many versions a scan looks at under one latch.
+/// The number of versions that a scan reads under one latch.
 const VERSIONS_PER_LATCH: usize = 64;
 
-/// How much is being kept for scans.
+/// The memory that is kept for scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemsetSize {
     /// Old versions of records.
@@ -48,11 +48,11 @@ pub(crate) struct Remset<M> {
     sets: Vec<Box<[Shard<M>]>>,
     versions: AtomicUsize,
     version_bytes: usize,
-    /// Whether who reads a version lets go of it.
+    /// True if a scan releases a version when it has read it.
     early: bool,
 }
 
-/// How far a scan has come in its set.
+/// The progress of a scan through its set.
 pub(crate) struct Place {
     shard: usize,
     /// All from here on upwards have been met.

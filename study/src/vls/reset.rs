@@ -11,7 +11,7 @@
 //! there, for the next scan with that bit to take as its own.
 
 use super::mask::Mask;
-use super::store::Parts;
+use super::parts::Parts;
 
 impl<M: Mask> Parts<M> {
     /// Makes these bits ready, whose values that mean stable are given.
@@ -39,7 +39,7 @@ mod thread {
     use crate::sync::Arc;
     use crate::vls::error::StoreError;
     use crate::vls::mask::Mask;
-    use crate::vls::store::Parts;
+    use crate::vls::parts::Parts;
 
     /// Runs until it is dropped.
     pub(crate) struct Resetter<M: Mask> {

@@ -7,18 +7,19 @@
 //!                                Remset ── versions kept for it ──▶ Done ◀────────┘
 //! ```
 //!
-//! Rows are copied under a latch and shown without one, so that whoever looks at them may take as long as it
-//! likes, write to the store, or panic. A scan that is dropped early leaves as one that is complete, lets go
-//! of the versions that it has not read, and has its bit reset in the records that it has not reached.
+//! Rows are copied under a latch and shown without one. So the consumer of the rows may take as long as it
+//! likes, write to the store, or panic. A scan that is dropped early leaves as one that is complete, releases
+//! the versions that it has not read, and has its bit reset in the records that it has not reached.
 
 use std::collections::HashSet;
 
 use super::buffer::Buffer;
 use super::error::StoreError;
 use super::index::{self, POINTERS_PER_LATCH};
+use super::keep::Keep;
 use super::mask::Mask;
+use super::parts::Parts;
 use super::remset;
-use super::store::{Keep, Parts};
 use super::table::{Record, find};
 
 /// Shows the records of a snapshot, each once, in no order that means anything.
@@ -26,7 +27,7 @@ pub struct Scan<'s, M: Mask> {
     parts: &'s Parts<M>,
     /// The paper's *scan mask*. No bit if no versions are kept.
     bit: M,
-    /// What the bit is in the status of a record that is stable for it.
+    /// The value of the bit in the status of a record that is stable for the scan.
     stable: M,
     at: At,
     buffer: Buffer,

@@ -1,4 +1,4 @@
-//! Which scans run: who has which bit, and which bits are being made ready for their next owners.
+//! The running scans: the owner of each bit, and the bits that are being made ready for their next owners.
 //!
 //! ```text
 //!             begin                 leave                  give_back (all records read)
@@ -24,7 +24,7 @@ pub(crate) struct Scans<M: Mask> {
 }
 
 struct Bits<M> {
-    /// What is published; changed only here.
+    /// The published view; changed only here.
     view: View<M>,
     /// 1: free. The paper's global *active mask*.
     active: M,
@@ -104,7 +104,8 @@ impl<M: Mask> Scans<M> {
         self.changed.notify_all();
     }
 
-    /// The bits that want a pass, and which values of them mean stable. Waits for one unless told to stop.
+    /// The bits that need a pass, and the values of them that mean stable. Waits for one bit, unless the
+    /// resetter is to stop.
     #[cfg(not(loom))]
     pub(crate) fn wait_for_ended(&self) -> Option<(M, M)> {
         let mut bits = self.lock();

@@ -1,22 +1,22 @@
 //! The records, in buckets by their keys; each bucket has a latch.
 //!
-//! The number of buckets never changes, so that a scan that goes from bucket to bucket meets every record,
-//! and a latch stands for a key whether or not there is a record. A bucket holds about four records if the
-//! store was told right how many to expect.
+//! The number of buckets never changes. So a scan that goes from bucket to bucket meets every record, and a
+//! latch stands for a key whether or not there is a record. A bucket holds about four records if the expected
+//! number of rows was right.
 
 use std::sync::PoisonError;
 
 use super::error::StoreError;
 use super::mask::Mask;
 use crate::memory;
-use crate::rows::Shape;
+use crate::shape::Shape;
 use crate::sync::{Mutex, MutexGuard};
 
 const RECORDS_PER_BUCKET: usize = 4;
 
 pub(crate) struct Record<M> {
     pub(crate) key: u64,
-    /// What it is to each scan, by the bit's current meaning: stable, or else changed or read.
+    /// Its state for each scan, by the bit's current meaning: stable, or else changed or read.
     pub(crate) status: M,
     pub(crate) row: Box<[u64]>,
 }
@@ -52,7 +52,7 @@ impl<M: Mask> Table<M> {
     }
 
     pub(crate) fn latch(&self, bucket: usize) -> MutexGuard<'_, Bucket<M>> {
-        // Who panics with a latch held, in a batch, has not changed anything yet.
+        // A thread that panics with a latch held, in a batch, has not changed anything yet.
         self.buckets[bucket].lock().unwrap_or_else(PoisonError::into_inner)
     }
 

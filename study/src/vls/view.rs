@@ -23,7 +23,8 @@ use crate::sync::yield_now;
 pub(crate) struct View<M> {
     /// 1: no scan with this bit wants versions from writers. The paper's *local active mask*.
     pub(crate) active: M,
-    /// Which value of the bit in a record's status means: unchanged since the scan began, and unread by it.
+    /// The value of the bit in a record's status that means: unchanged since the scan began, and not read by
+    /// it.
     pub(crate) stable: M,
     /// 1: no index scan with this bit reads the index.
     pub(crate) index_active: M,
@@ -85,7 +86,8 @@ impl<M: Mask> Published<M> {
     pub(crate) fn write(&self, view: View<M>) {
         let turn = self.turn.load(Ordering::Relaxed);
         self.turn.store(turn + 1, Ordering::Relaxed);
-        // Pairs with the fence in `read`: who sees one of the words below sees the odd turn as well.
+        // Pairs with the fence in `read`: a reader that sees one of the words below sees the odd turn as
+        // well.
         fence(Ordering::Release);
         view.active.store(&self.active);
         view.stable.store(&self.stable);

@@ -1,8 +1,8 @@
 //! A history, and the search for a cycle in it.
 //!
-//! Every row carries the number of the transaction that wrote it last, its version, and whoever writes a row
-//! reads it first. So the reads tell the whole order. An edge leads from what must come before to what must
-//! come after:
+//! Every row carries the number of the transaction that wrote it last, its version, and a transaction reads a
+//! row before it writes it. So the reads determine the whole order. An edge leads from the earlier to the
+//! later of two:
 //!
 //! ```text
 //!   writer of v -> reader of v               wr
@@ -33,7 +33,7 @@ pub(crate) struct Cut {
     pub(crate) returned: u64,
 }
 
-/// What is wrong with a history, if something is.
+/// The fault of a history, if it has one.
 pub(crate) fn check(records: &[Record], cuts: &[Cut]) -> Result<(), String> {
     let mut graph = Graph::new(records, cuts)?;
     for (node, record) in records.iter().enumerate() {
@@ -61,7 +61,7 @@ struct Graph {
     names: Vec<String>,
     /// The node of the transaction with this number.
     writers: HashMap<u64, usize>,
-    /// Who overwrote a version of a row.
+    /// The transaction that overwrote a version of a row.
     overwriters: HashMap<(usize, u64), usize>,
     edges: Vec<Vec<usize>>,
 }

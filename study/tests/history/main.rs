@@ -1,4 +1,4 @@
-//! What the virtual algorithms show is what a prefix of the transactions has written, in the order that
+//! Snapshots of the virtual algorithms show the writes of a prefix of the transactions, in the order that
 //! two-phase locking gave them.
 //!
 //! `graph.rs` judges a history of transactions and snapshots; `recorder.rs` writes one down; `random.rs`

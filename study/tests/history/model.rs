@@ -12,15 +12,15 @@ use crate::recorder::{Clock, Merged, Notes, shape};
 
 const ROWS: usize = 2;
 
-/// What a transaction does with a row.
+/// The access of a transaction to a row.
 #[derive(Clone, Copy)]
 enum Step {
     Read(usize),
     Add(usize),
 }
 
-/// Two clients run a transaction each, while so many snapshots are taken. A thread may be interrupted so
-/// often where it need not wait.
+/// Two clients run a transaction each, while `snapshots` snapshots are taken. A thread may be interrupted
+/// `preemptions` times where it need not wait.
 fn model<V: VirtualAlgorithm + 'static>(plans: [&'static [Step]; 2], snapshots: usize, preemptions: usize) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
@@ -87,9 +87,9 @@ fn locks() {
     model::<VirtualHourglass>([&[Step::Add(0)], &[Step::Read(0), Step::Add(0)]], 0, 2);
 }
 
-/// With one preemption: the five phases wait in so many places that a second one takes loom beyond minutes.
-/// One alone does not bring a transaction across the point of consistency: a copy that is not kept,
-/// `stepped.rs` finds and this does not.
+/// With one preemption: the five phases wait in so many places that with a second one loom takes longer than
+/// minutes. One alone does not bring a transaction across the point of consistency: `stepped.rs` finds a copy
+/// that is not kept, and this test does not.
 #[test]
 fn calc() {
     model::<Calc>(CROSSED, 1, 1);

@@ -27,7 +27,7 @@ impl From<TransactionError> for Stop {
     }
 }
 
-/// What a transaction does with a row: adds to it, or reads it.
+/// The access of a transaction to a row: it adds to the row, or reads it.
 struct Step {
     row: usize,
     add: Option<u64>,

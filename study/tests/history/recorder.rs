@@ -1,4 +1,4 @@
-//! Transactions that note what they read and write, and snapshots that note what they show.
+//! Transactions that record their reads and writes, and snapshots that record the rows that they show.
 //!
 //! A row has a balance and its version. The sum of the balances is 0, always and in every snapshot.
 
@@ -24,7 +24,7 @@ impl Clock {
     }
 }
 
-/// What a transaction has read and written so far.
+/// The reads and writes of a transaction so far.
 #[derive(Default)]
 pub(crate) struct Notes {
     read: BTreeMap<usize, u64>,

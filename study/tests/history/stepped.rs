@@ -1,5 +1,5 @@
-//! Histories in which an older and a newer transaction meet, step by step; the algorithms show what they
-//! should, and the mutants are found out.
+//! Histories in which an older and a newer transaction meet, step by step. The algorithms show the right
+//! rows, and the mutants are detected.
 
 use tarn_study::transaction::{
     Calc, Store, Transaction, TransactionError, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
@@ -15,7 +15,7 @@ const NEWER: u64 = 2;
 /// A transaction's reads and writes.
 type Body<'b, V> = &'b dyn Fn(&mut Notes, &mut Transaction<'_, V>) -> Result<(), TransactionError>;
 
-/// What the newer and the older transaction do. Rows 0 and 1 are written by the newer one at most.
+/// The actions of the newer and the older transaction. The newer one writes rows 0 and 1 at most.
 struct Story<'b, V: VirtualAlgorithm> {
     newer: Body<'b, V>,
     older: Body<'b, V>,

@@ -1,4 +1,4 @@
-//! A campaign: write, kill, restart, compare, and on with what survived, many times over the same data.
+//! A campaign: write, kill, restart, compare, and continue with the surviving data, many times over.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use crate::power::{PowerDisk, Survival};
 use crate::server::{Plan, Server};
 use crate::setting::progress;
 
-/// How a campaign is fought.
+/// The parameters of a campaign.
 #[derive(Debug, Clone)]
 pub struct Orders {
     /// The server.
@@ -40,10 +40,10 @@ pub struct Orders {
 /// The disk of the server, if it is one that loses power.
 pub type Power<'a> = Option<&'a mut PowerDisk>;
 
-/// How it went.
+/// The outcome of a campaign.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Outcome {
-    /// The server's version, as it tells it.
+    /// The server's version, as it reports it.
     #[serde(skip)]
     pub version: String,
     /// Hard kills while writing.
@@ -54,7 +54,7 @@ pub struct Outcome {
     pub acknowledged: u64,
     /// Of these, those that were gone after a restart.
     pub lost: u64,
-    /// How long before a kill the oldest lost one was acknowledged.
+    /// For the oldest lost write, the time from its acknowledgement to the kill.
     pub lost_age_ms_max: f64,
     /// Writes that survived though unacknowledged, which is allowed.
     pub unacknowledged_survived: u64,
@@ -64,7 +64,7 @@ pub struct Outcome {
     pub restart_ms_p50: f64,
     /// The longest.
     pub restart_ms_max: f64,
-    /// What was wrong, in words.
+    /// The violations, in words.
     pub violations: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ const KILLED_RESTARTS: u32 = 6;
 /// Fights a campaign. It ends early when something is wrong, because then nobody knows what to expect further
 /// on.
 ///
-/// With a disk that loses power, every kill comes behind a cut: what was not synced is gone.
+/// With a disk that loses power, every kill comes after a cut: what was not synced is gone.
 pub fn fight(orders: &Orders, mut power: Power<'_>, what: &str) -> Result<Outcome> {
     let mut rng = SmallRng::seed_from_u64(orders.seed);
     let mut models: Vec<Model> = (0..orders.writers).map(|writer| Model::new(writer, orders.seed)).collect();

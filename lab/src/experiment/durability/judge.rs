@@ -1,4 +1,4 @@
-//! Decides whether what a restarted server holds is what its acknowledgements promised.
+//! Decides whether the content of a restarted server keeps the promises of its acknowledgements.
 //!
 //! ```text
 //! writes of one writer    1 2 3 4 5 6 7 8 9 10 11
@@ -18,23 +18,23 @@ use std::time::{Duration, Instant};
 
 use super::model::{Keys, Model, difference};
 
-/// What a writer did between a start of the server and its end.
+/// The writes of a writer between a start of the server and its end.
 #[derive(Debug, Clone)]
 pub struct History {
     /// The highest value of this writer's counter that a reader was shown.
     pub seen: i64,
     /// Its keys before.
     pub before: Model,
-    /// When each write was sent, the first after `before` first.
+    /// The time when each write was sent, the first after `before` first.
     pub sent: Vec<Instant>,
-    /// When each was acknowledged: as many as were, from the first.
+    /// The time when each write was acknowledged, from the first on; unacknowledged ones have none.
     pub acknowledged: Vec<Instant>,
 }
 
-/// What is wrong.
+/// The kinds of violations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
-    /// What is found is not the state after any prefix of the writer's writes.
+    /// The content is not the state after any prefix of the writer's writes.
     Altered(String),
     /// Acknowledged writes are gone that should not be.
     Lost(String),
@@ -44,16 +44,16 @@ pub enum Violation {
     Shown(String),
 }
 
-/// What was found.
+/// The judgement of what was found.
 #[derive(Debug, Clone, Default)]
 pub struct Verdict {
-    /// What is wrong; empty if all is well.
+    /// The violations; empty if all is well.
     pub violations: Vec<Violation>,
     /// Each writer's keys as found, for it to go on from. Whole only if nothing was altered.
     pub survivors: Vec<Model>,
     /// Acknowledged writes that are gone.
     pub lost: u64,
-    /// How long before the end the oldest of them was acknowledged.
+    /// For the oldest of them, the time from its acknowledgement to the end.
     pub lost_age: Duration,
     /// Writes that survived without having been acknowledged.
     pub unacknowledged_survived: u64,
@@ -61,10 +61,10 @@ pub struct Verdict {
 
 /// The writes of one writer that survived.
 struct Survival {
-    /// Surely so many, counted from the beginning of the history: a write that changed nothing may or may not
-    /// be there.
+    /// The least number of surviving writes, counted from the beginning of the history: a write that changed
+    /// nothing may or may not be there.
     at_least: usize,
-    /// At most so many.
+    /// The largest number.
     at_most: usize,
     /// The state.
     model: Model,
@@ -136,7 +136,7 @@ fn find_holes(histories: &[History], survivals: &[Survival], verdict: &mut Verdi
     }
 }
 
-/// Which prefix of the history was found, if any.
+/// The prefix of the history that was found, if any.
 fn survival(history: &History, found: &Keys) -> Option<Survival> {
     let mut model = history.before.clone();
     let mut survival: Option<Survival> = None;

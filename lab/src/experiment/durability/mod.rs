@@ -27,7 +27,7 @@ use crate::server::{Persistence, Plan, Product};
 use crate::setting::Setting;
 use campaign::{Orders, Outcome};
 
-/// What `tarn lab list` says.
+/// The question, for `tarn lab list`.
 pub const QUESTION: &str = "Do acknowledged writes survive kill -9, and is what comes back always a prefix?";
 
 /// Under `everysec`, acknowledged writes may be lost if they are younger than this at the kill.
@@ -60,7 +60,7 @@ pub struct Options {
     /// Makes syncs of that disk do nothing: shows that the experiment notices.
     #[arg(long, requires = "power")]
     pub without_syncs: bool,
-    /// What is added to the second of `everysec`: the clocks of two processes on a busy machine.
+    /// An allowance on top of the second of `everysec`, for the clocks of two processes on a busy machine.
     #[arg(long, value_name = "MS", default_value_t = 250)]
     pub slack_ms: u64,
 }
@@ -147,7 +147,7 @@ fn campaign(
     plan.cores = Vec::new();
     plan.threads = 2;
     if product == Product::Tarn {
-        // Small files, compacted as soon as some of their records are needless.
+        // Small files, compacted as soon as some of their records are obsolete.
         plan.compacts = true;
         let directives = [("log-file-size", "65536"), ("log-compaction-min-size", "0")];
         plan.directives.extend(directives.map(|(name, value)| (name, value.to_owned())));
@@ -209,7 +209,7 @@ fn mount(plan: &mut Plan, options: &Options, seed: u64) -> Result<PowerDisk> {
     let disk = PowerDisk::mount(&place, !options.without_syncs, seed)?;
     plan.dir = place.join("data");
     make(&plan.dir)?;
-    // Whoever installs a server makes its directory long before; the server makes all that is in it.
+    // An installation makes the server's directory long before; the server makes everything inside it.
     disk.keep_all();
     Ok(disk)
 }

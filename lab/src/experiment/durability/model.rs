@@ -1,4 +1,4 @@
-//! What a writer does, and what its keys must hold after any number of its writes.
+//! The writes of a writer, and the expected content of its keys after any number of them.
 //!
 //! Everything follows from the seed, the writer's number and the number of writes: so the state after write
 //! `n` can be computed again and compared with what a restarted server holds. Nearly every write carries its
@@ -44,7 +44,7 @@ pub type Keys = BTreeMap<String, Content>;
 pub struct Write {
     /// The request; of a transaction all of them, from `MULTI` to `EXEC`.
     pub requests: Vec<Vec<String>>,
-    /// What an integer reply must be, where the model knows.
+    /// The expected integer reply, where the model knows it.
     pub integer: Option<i64>,
 }
 
@@ -59,7 +59,7 @@ impl Write {
 pub struct Model {
     writer: usize,
     seed: u64,
-    /// How many writes this is the state after.
+    /// The number of writes after which this is the state.
     pub done: u64,
     /// The keys.
     pub keys: Keys,
@@ -80,7 +80,7 @@ impl Model {
         self.key("counter")
     }
 
-    /// What the counter is in a state of this writer's keys; 0 if it is not there.
+    /// The counter in a state of this writer's keys; 0 if it is not there.
     pub fn counter_in(&self, keys: &Keys) -> i64 {
         match keys.get(&self.counter_key()) {
             Some(Content::Text(text)) => text.parse().unwrap_or(0),

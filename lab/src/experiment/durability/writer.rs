@@ -1,5 +1,5 @@
-//! A writer: one connection that sends the writes of a model until the server dies under it. A reader looks
-//! on.
+//! A writer: one connection that sends the writes of a model until the server dies. A reader checks
+//! meanwhile.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::client::{self, Client};
 use crate::error::{LabError, Result};
 use tarn_resp::Frame;
 
-/// A server that does not answer for so long is broken.
+/// A server that does not answer for this time is broken.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Writes, `pipeline` at once, until the connection breaks or `stop` is set. Fails if a reply is wrong, or if

@@ -1,4 +1,4 @@
-//! What the design promises of the models and of a start, held against what was measured.
+//! The goals of the design for the models and for a start, compared with the measurements.
 
 use super::Results;
 use super::cell::{Cell, Figures, Memory, Part};

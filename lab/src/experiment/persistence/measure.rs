@@ -19,7 +19,7 @@ use crate::ycsb;
 /// Each field of each record is updated so often on average before a start from a log.
 const TURNS: u64 = 1;
 
-/// How long and how often.
+/// The durations and numbers of repeats.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
     /// Records are loaded no longer than this.
@@ -124,7 +124,7 @@ fn load_and_update(setting: &Setting, times: &Times, trial: &mut Trial, cell: &C
     note_errors(&mut figures, &loaded);
     let is_whole = figures.loaded >= cell.records;
     if !is_whole && began.elapsed() < times.load {
-        // Who presses Ctrl-C ends the server too.
+        // Ctrl-C ends the server too.
         interrupt::check()?;
         figures.ended =
             Some(trial.server.ended().map_or("it broke the connections".to_owned(), |status| {

@@ -1,4 +1,4 @@
-//! Which cells there are.
+//! The cells of the experiment.
 
 use super::Options;
 use super::cell::{Cell, Memory, Model, Part};
@@ -7,7 +7,7 @@ use crate::setting::Setting;
 
 /// Records of the study, in millions: 1, 4 and 8 GB of raw data.
 const SIZES_M: [f64; 3] = [1.0, 4.0, 8.0];
-/// Without `--full`, so much of that.
+/// The share of that without `--full`.
 const SHARE: f64 = 0.04;
 /// Client threads of the study.
 const THREADS: [u32; 2] = [1, 16];

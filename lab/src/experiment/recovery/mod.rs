@@ -29,13 +29,13 @@ use kinds::{Kind, kinds};
 
 pub use kinds::Part;
 
-/// What `tarn lab list` says.
+/// The question, for `tarn lab list`.
 pub const QUESTION: &str =
     "How long after a start does a server with a log answer again? (warm cache, cold disk)";
 
 /// The longest that a restart or a rewriting may take.
 const PATIENCE: Duration = Duration::from_secs(1800);
-/// How long between two questions to a server that rewrites its log.
+/// The interval between two questions to a server that rewrites its log.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// Keys that are looked at after each restart.
 const SAMPLES: u64 = 1000;
@@ -55,7 +55,7 @@ pub struct Options {
     pub only: Vec<Part>,
 }
 
-/// What a server has its data in.
+/// The form in which a server has its data on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Data {
     Log,
@@ -192,7 +192,7 @@ fn fill(setting: &Setting, kind: &Kind, product: Product, data: Data) -> Result<
     Ok(trial)
 }
 
-/// Has a server write its log anew, as short as it can, and waits for it.
+/// Makes a server rewrite its log as short as it can, and waits for it.
 fn rewrite_log(server: &Server) -> Result<()> {
     server.client()?.call(&["BGREWRITEAOF"])?;
     let begun = Instant::now();

@@ -24,7 +24,7 @@ const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// Requests in a batch where records are overwritten.
 const OVERWRITE_PIPELINE: u32 = 16;
 
-/// How long and how often.
+/// The durations and numbers of repeats.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
     /// Left out at the beginning of a load.

@@ -1,4 +1,4 @@
-//! Which cells there are.
+//! The cells of the experiment.
 
 use super::Options;
 use super::cell::{Cell, Data, Kind, Pace, Part, Variant};
@@ -6,7 +6,7 @@ use crate::setting::Setting;
 
 /// Records of the paper, in millions.
 const SIZES_M: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
-/// Without `--full`, so much of that.
+/// The share of that without `--full`.
 const SHARE: f64 = 0.25;
 /// Updates among the requests, where nothing else is said.
 const UPDATES: u32 = 50;

@@ -1,4 +1,4 @@
-//! What fills a store, and what the clients of each part ask it.
+//! The requests that fill a store, and those of the clients of each part.
 
 use super::cell::{Data, Kind};
 use crate::client::Client;

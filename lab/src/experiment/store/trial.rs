@@ -1,4 +1,4 @@
-//! A server on trial: started, filled, asked, started again.
+//! A server on trial: started, filled, asked for checkpoints, started again.
 
 use tempfile::TempDir;
 
@@ -18,7 +18,7 @@ use crate::setting::Setting;
 pub struct Trial {
     /// Whose checkpoints.
     pub variant: Variant,
-    /// What it holds.
+    /// The content of the store.
     pub data: Data,
     /// Its version.
     pub version: String,
@@ -27,7 +27,7 @@ pub struct Trial {
     dir: TempDir,
 }
 
-/// Whether the variant is there: an older Tarn may refuse an algorithm. Returns its words if it does.
+/// Checks that the variant exists: an older Tarn may refuse an algorithm. Returns its words if it does.
 pub fn refusal(setting: &Setting, variant: Variant) -> Result<Option<String>> {
     if variant.product() == Product::RedisServer {
         return Ok(None);

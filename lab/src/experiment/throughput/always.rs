@@ -1,4 +1,4 @@
-//! A reply only when the write is durable: writers alone, and readers who should not notice the writers.
+//! Replies only when the write is durable: writers alone, and readers that should not notice the writers.
 
 use std::time::Duration;
 

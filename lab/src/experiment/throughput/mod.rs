@@ -20,7 +20,7 @@ use crate::report::Report;
 use crate::server::Product;
 use crate::setting::Setting;
 
-/// What `tarn lab list` says.
+/// The question, for `tarn lab list`.
 pub const QUESTION: &str = "How many requests a second does one worker answer, and what does the log cost? \
     (parts: plain, structures, everysec, always, workers)";
 

@@ -1,4 +1,4 @@
-//! What the design promises of consistent queries, held against what was measured.
+//! The goals of the design for consistent queries, compared with the measurements.
 
 use super::Results;
 use super::cell::{Cell, FULL, Figures, Measured, Part, Variant};
@@ -90,7 +90,7 @@ fn updates(cell: &Cell, figures: &Figures, goals: &mut Vec<Goal>) {
     });
 }
 
-/// What it was without a query, where that was measured.
+/// The figure without a query, where that was measured.
 fn without(figures: &Figures, figure: impl Fn(Variant) -> String) -> String {
     let is_measured = figures.variants.iter().any(|own| own.variant == Variant::None);
     if is_measured { format!("; without a query {}", figure(Variant::None)) } else { String::new() }

@@ -34,11 +34,11 @@ pub struct Place {
     pub writer_core: usize,
     /// The core of the queries.
     pub query_core: usize,
-    /// How long a turn is, after a warm-up of a fifth of it.
+    /// The length of a turn, after a warm-up of a fifth of it.
     pub measured: Duration,
     /// Turns of each variant.
     pub repeats: u32,
-    /// What chance begins with.
+    /// The seed of the random choices.
     pub seed: u64,
 }
 
@@ -58,7 +58,7 @@ fn by_turns(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
     }
     let _pinned = Pinned::to(&[place.query_core])?;
     let preferred = process::prefer_thread();
-    // So many turns as fit into the time of those of other parts, of which there are few.
+    // As many turns as fit into the time of those of other parts, of which there are few.
     let began = Instant::now();
     let until = began + place.measured * place.repeats;
     let mut turns: Vec<Turns> =
@@ -114,7 +114,7 @@ pub fn beside_updates(store: &Store, place: &Place, cell: &Cell) -> Result<Figur
     Ok(Figures { variants: turns, preferred, ..Figures::default() })
 }
 
-/// What threads of a turn share.
+/// The state that the threads of a turn share.
 struct Turn<'s> {
     store: &'s Store,
     place: &'s Place,
@@ -127,13 +127,13 @@ struct Turn<'s> {
     rows: AtomicU64,
 }
 
-/// What the writer of a turn came to.
+/// The figures of the writer of a turn.
 pub struct Written {
     /// Updates a second.
     pub updates_per_s: f64,
-    /// How long each took from its intended start, in microseconds; in an open loop.
+    /// The time of each update from its intended start, in microseconds; in an open loop.
     pub latencies_us: Vec<f64>,
-    /// Whether it came before others on its core.
+    /// True if it had priority on its core.
     pub preferred: bool,
 }
 
@@ -195,8 +195,8 @@ impl Turn<'_> {
         Ok((figures, written.preferred))
     }
 
-    /// So many queries by turns, and a new one for each that ends. Returns how long those took that began and
-    /// ended while it counts.
+    /// Runs the queries of the cell at the same time, and starts a new one for each that ends. Returns the
+    /// durations of those that began and ended within the measured time.
     fn ask(&self) -> Result<Vec<f64>> {
         let pinned = Pinned::to(&[self.place.query_core]);
         process::prefer_thread();
@@ -240,7 +240,7 @@ pub fn p95(times_us: &[f64]) -> f64 {
     if times.is_empty() { 0.0 } else { *times.select_nth_unstable_by(at, f64::total_cmp).1 }
 }
 
-/// Who can update a record.
+/// A writer that can update a record.
 pub trait Update {
     /// Writes a field of a record.
     fn update(&mut self, number: u64, rng: &mut SmallRng) -> Result<()>;
@@ -255,8 +255,8 @@ impl Update for Writer<'_> {
 /// Updates of which there is room to note how long they took.
 const LATENCIES: usize = 1 << 20;
 
-/// Updates records, as often as it can or at the rate of the cell, until it is told to stop. What is done
-/// before it counts is left out.
+/// Updates records, as often as it can or at the rate of the cell, until the turn ends. Updates before the
+/// measured time are left out.
 pub fn write(
     writer: &mut impl Update,
     cell: &Cell,
@@ -294,7 +294,7 @@ pub fn write(
         }
         intended += gap;
     }
-    // Who waited for a latch all the time has done none.
+    // A thread that waited for a latch all the time has done none.
     let updates_per_s = from.map_or(0.0, |from| done as f64 / from.elapsed().as_secs_f64());
     Ok(Written { updates_per_s, latencies_us, preferred })
 }

@@ -40,7 +40,7 @@ use crate::report::{Report, Run, number_cell, table, thousands};
 use crate::results;
 use crate::setting::Setting;
 
-/// What `tarn lab list` says.
+/// The question, for `tarn lab list`.
 pub const QUESTION: &str = "What do consistent queries cost, beside those that read what they happen to \
     meet? (parts: alone, updates, latency, remset, masks, opening, references)";
 
@@ -68,7 +68,7 @@ pub struct Options {
     /// These sizes instead, in millions of records.
     #[arg(long, value_name = "MILLIONS", value_delimiter = ',')]
     pub sizes: Vec<f64>,
-    /// So many queries at the same time; by default 1, 8 and 64.
+    /// This many queries at the same time; by default 1, 8 and 64.
     #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = queries)]
     pub queries: Vec<usize>,
     /// Measure also what the file of results has already.
@@ -169,7 +169,7 @@ fn measure(
     }
 }
 
-/// What was measured, as tables.
+/// Prints the measurements as tables.
 fn print(results: &Results, quick: bool) {
     let heads =
         ["cell", "variant", "M rows/s", "query ms", "updates/s", "p50 µs", "p95", "p99.9", "max", "kept"];

@@ -1,4 +1,5 @@
-//! How long a view takes to open while writers write, and whether it sees what was acknowledged before.
+//! Measures how long a view takes to open while writers write, and checks that it sees what was acknowledged
+//! before.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -87,7 +88,7 @@ fn open_view(engine: &Engine, options: ViewOptions) -> Result<View> {
     engine.open_view(options).map_err(|error| LabError::Arguments(error.to_string()))
 }
 
-/// Whether a view sees what was acknowledged before it was opened.
+/// True if a view sees what was acknowledged before it was opened.
 fn is_fresh(engine: &Engine, acknowledged: &AtomicU64) -> Result<bool> {
     let least = acknowledged.load(Ordering::Acquire);
     let view = open_view(engine, ViewOptions::pinned("lab"))?;

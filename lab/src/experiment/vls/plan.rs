@@ -1,4 +1,4 @@
-//! Which cells there are.
+//! The cells of the experiment.
 
 use super::Options;
 use super::cell::{Cell, FULL, Part};
@@ -12,7 +12,7 @@ const SIZE_FULL_M: f64 = 10.0;
 const QUERIES: [usize; 3] = [1, 8, 64];
 /// Queries that begin together, of which what is kept is looked at.
 const QUERIES_TOGETHER: [usize; 4] = [1, 8, 16, 64];
-/// What index scans read, in percent.
+/// The shares of the records that index scans read, in percent.
 const SHARES: [u32; 3] = [5, 10, 25];
 /// Attempted updates a second in an open loop: the paper's default, and the most of the paper.
 const RATES: [u32; 2] = [10_000, 100_000];

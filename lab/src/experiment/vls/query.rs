@@ -13,10 +13,10 @@ use crate::error::{IoContext, LabError, Result};
 
 /// Pointers of an index that are followed in a part: about as many records as a part of a full scan has.
 const POINTERS_AT_ONCE: usize = 128;
-/// How often a child process is looked after.
+/// The interval between two checks of a child process.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// What a query has read.
+/// The result of a query.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Records.
@@ -45,7 +45,7 @@ enum Source {
 /// A query that runs.
 pub struct Query {
     source: Source,
-    /// What it has read.
+    /// The result of the query.
     pub counted: Counted,
 }
 

@@ -1,4 +1,4 @@
-//! Figure 11: what is kept while some queries run that began at the same instant.
+//! Figure 11: the old versions kept while some queries run that began at the same instant.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -28,8 +28,7 @@ pub fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
     Ok(Figures { remset, preferred, ..Figures::default() })
 }
 
-/// What was kept by time, what was left at the end, updates a second, and whether the threads came before
-/// others.
+/// The kept versions by time, those left at the end, updates a second, and whether the threads had priority.
 fn wave(store: &Store, place: &Place, cell: &Cell, keeps: bool) -> Result<(Vec<Moment>, u64, f64, bool)> {
     let options = match keeps {
         true => ViewOptions::pinned("lab"),

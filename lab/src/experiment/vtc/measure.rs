@@ -27,16 +27,16 @@ const WRITES_PIPELINE: u32 = 16;
 const ALONE_REPEATS: u32 = 5;
 /// Each field of each record is updated so often on average, so that the log turns over.
 const TURNS: u64 = 4;
-/// How often the length of the log is looked at.
+/// The interval between two readings of the log's length.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The log is quiet when nothing was written for so long.
+/// The log is quiet when nothing was written for this time.
 const QUIET: Duration = Duration::from_millis(1500);
 /// No longer is waited for that.
 const QUIET_PATIENCE: Duration = Duration::from_secs(60);
 /// Requests between the load and the measurement of files, in the thesis.
 const RUN: Duration = Duration::from_secs(60);
 
-/// How long and how often.
+/// The durations and numbers of repeats.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     stretch: Duration,
@@ -122,13 +122,13 @@ fn closed(setting: &Setting, trial: &Trial, cell: &Cell, time: Duration) -> Resu
     Ok(load.run(|_| ())?.check()?.rate())
 }
 
-/// How many checkpoints are taken of a server that has nothing else to do.
+/// The number of checkpoints of a server that has nothing else to do.
 fn times_alone(setting: &Setting) -> u32 {
     setting.options.repeats.unwrap_or(if setting.options.quick { 1 } else { ALONE_REPEATS }).max(1)
 }
 
-/// Checkpoints of a server that has nothing else to do. Before each as many records are written as there are,
-/// any of them, so that about half of a log is needless.
+/// Checkpoints of a server that has nothing else to do. Before each checkpoint random records are written, as
+/// many as there are, so that about half of a log is obsolete.
 fn alone(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Course> {
     let mut course = Course::default();
     for number in 0..times_alone(setting) {
@@ -161,7 +161,7 @@ fn files(setting: &Setting, trial: &mut Trial, cell: &Cell, times: &Times) -> Re
     Ok(files)
 }
 
-/// What one look at a log says: bytes of the log, bytes needed, bytes read and written by compaction.
+/// One reading of a log: bytes of the log, bytes needed, bytes read and written by compaction.
 fn look(trial: &Trial, client: &mut crate::client::Client) -> Result<[u64; 4]> {
     match trial.variant.traits().product {
         Product::Tarn => {
@@ -171,8 +171,8 @@ fn look(trial: &Trial, client: &mut crate::client::Client) -> Result<[u64; 4]> {
                 "log_compaction_read_bytes",
                 "log_compaction_written_bytes",
             ];
-            let [closed, needless, read, written] = Trial::numbers(client, "persistence", names)?;
-            Ok([closed, closed.saturating_sub(needless), read, written])
+            let [closed, obsolete, read, written] = Trial::numbers(client, "persistence", names)?;
+            Ok([closed, closed.saturating_sub(obsolete), read, written])
         }
         Product::RedisServer => {
             let [all, base] = Trial::numbers(client, "persistence", ["aof_current_size", "aof_base_size"])?;

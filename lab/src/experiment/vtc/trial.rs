@@ -1,4 +1,4 @@
-//! A server on trial: started with its log in three directories, filled, looked at, started again.
+//! A server on trial: started with its log in three directories, filled, checked, started again.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ pub fn log_file_bytes(records: u64) -> u64 {
 /// A server with its records.
 #[derive(Debug)]
 pub struct Trial {
-    /// Which.
+    /// The variant.
     pub variant: Variant,
     /// Its version.
     pub version: String,

@@ -1,4 +1,4 @@
-//! What was measured of one parameter, and what lies between.
+//! The measurements of one parameter, and the values between them.
 
 use crate::report::Spread;
 
@@ -51,7 +51,7 @@ impl Curve {
         Some((self.between(end)? + self.slope() * (x - end)).max(0.0))
     }
 
-    /// How steep the straight line is that comes nearest to all points; 0 if it falls.
+    /// The slope of the straight line that fits all points best; 0 if it falls.
     fn slope(&self) -> f64 {
         let count = self.points.len() as f64;
         let mean_x = self.points.iter().map(|point| point.0).sum::<f64>() / count;

@@ -34,10 +34,10 @@ pub struct Options {
     /// Updates a second, of whole rows that are chosen uniformly.
     #[arg(long, value_name = "COUNT")]
     pub updates_per_s: u64,
-    /// There is so much memory, such as 4gb.
+    /// Available memory, such as 4gb.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory: Option<u64>,
-    /// A client may wait for so long when a snapshot is taken.
+    /// The longest time that a client may wait when a snapshot is taken.
     #[arg(long, value_name = "MICROSECONDS")]
     pub latency_us_max: Option<u64>,
     /// Each snapshot must have all rows, and not only what has changed.
@@ -54,7 +54,7 @@ pub struct Options {
     pub full: bool,
 }
 
-/// What is asked of a snapshot algorithm.
+/// The requirements on a snapshot algorithm.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Workload {
     pub rows: usize,

@@ -1,4 +1,4 @@
-//! How the lines of algorithms look, and their traces.
+//! The looks of the algorithms' lines, and their traces.
 
 use plotters::style::RGBColor;
 
@@ -53,7 +53,7 @@ pub fn traces(runs: &[(Algorithm, &Figures)]) -> Vec<(String, String)> {
     panels.collect()
 }
 
-/// When ticks began and how long they took, in milliseconds.
+/// The start and the duration of each tick, in milliseconds.
 fn ticks(figures: &Figures) -> Vec<(f64, f64)> {
     figures
         .trace

@@ -22,7 +22,7 @@ pub struct Lines {
     /// Of those of the first: the lines that must have come from memory before it can go on. What is only
     /// stored need not.
     pub awaited: usize,
-    /// What they are.
+    /// The words for these lines.
     pub what: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! How far measurements of one thing lie apart: the noise of a run.
+//! The noise of a run: the spread of measurements of one thing.
 //!
 //! ```text
 //!   repeats of A     |------a------|           a = longest / shortest, as a factor
@@ -17,7 +17,8 @@ use super::data::Study;
 /// Values that lie no further apart than this count as equal, noise or not.
 pub const ALIKE: f64 = 1.05;
 
-/// Of each algorithm the longest repeat by the shortest. Who was not repeated has no noise that is known.
+/// For each algorithm, the longest repeat divided by the shortest. The noise of an algorithm without repeats
+/// is not known.
 #[derive(Debug, Clone, Default)]
 pub struct Noise(Vec<(Algorithm, f64)>);
 
@@ -35,12 +36,12 @@ impl Noise {
         self.0.iter().find(|own| own.0 == algorithm).map_or(1.0, |own| own.1)
     }
 
-    /// Values of two algorithms are told apart if one is more than so many times the other.
+    /// Values of two algorithms differ if one is more than this many times the other.
     pub fn of_pair(&self, one: Algorithm, other: Algorithm) -> f64 {
         (self.spread(one) * self.spread(other)).sqrt()
     }
 
-    /// Says that values of these algorithms cannot be told apart.
+    /// Says that values of these algorithms cannot be distinguished.
     pub fn text(&self, of: &[Algorithm]) -> String {
         let most = of.iter().map(|algorithm| self.spread(*algorithm)).fold(1.0, f64::max);
         let percent = (most - 1.0) * 100.0;

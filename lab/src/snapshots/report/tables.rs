@@ -2,16 +2,15 @@
 
 use super::super::cell::{Algorithm, Cell, Distribution, Figures};
 use super::super::plan::Figure;
-use super::data::{Study, exponent};
-use super::orders::TAKEN_US_SHORT;
+use super::data::{Study, TAKEN_US_SHORT, exponent};
 use super::{model, published};
 use crate::drawing::{Page, short};
 use crate::report::Spread;
 
-/// What stands where nothing was measured.
+/// The text where nothing was measured.
 const NONE: &str = "–";
 
-/// Whether each checkpoint has all rows of itself, or must be merged with those before.
+/// True if each checkpoint has all rows by itself, and need not be merged with those before.
 pub fn is_full(algorithm: Algorithm) -> bool {
     !matches!(algorithm, Algorithm::PingPong | Algorithm::Hourglass | Algorithm::VirtualHourglass)
 }
@@ -24,7 +23,7 @@ pub fn memory_ratio(cell: &Cell, figures: &Figures) -> f64 {
     figures.resident_bytes_max as f64 / cell.data_bytes() as f64
 }
 
-/// How a taken phase grows, as an order.
+/// The growth of a taken phase, as an order.
 pub fn complexity(exponent: Option<f64>) -> String {
     match exponent {
         None => NONE.to_owned(),
@@ -169,7 +168,7 @@ pub fn cache(study: &Study<'_>, page: &mut Page) {
     page.table("table-4", &heads, &rows);
 }
 
-/// What figure 12 does not draw.
+/// The figures of transactions that figure 12 does not draw.
 pub fn transactions(study: &Study<'_>, page: &mut Page) {
     let heads = heads(&["algorithm", "threads", "transactions/s", "conflicts", "restarts"]);
     let rows: Vec<Vec<String>> = study

@@ -1,4 +1,4 @@
-//! `tarn lab report persistence`: draws what was measured, beside what the study printed, and says which
+//! `tarn lab report persistence`: draws the measurements beside the numbers of the study, and says which
 //! goals are met.
 
 mod looks;

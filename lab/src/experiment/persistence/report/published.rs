@@ -1,4 +1,4 @@
-//! What the study printed in numbers, and what of ours it is held against.
+//! The numbers that the study printed, and the measurements that they are compared with.
 
 use super::super::Results;
 use super::super::cell::{Cell, Figures, Memory, Model, Part};

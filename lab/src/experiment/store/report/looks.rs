@@ -1,4 +1,4 @@
-//! How the lines of variants look.
+//! The looks of the lines of variants.
 
 use plotters::style::RGBColor;
 

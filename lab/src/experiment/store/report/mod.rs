@@ -1,4 +1,4 @@
-//! `tarn lab report store`: draws what was measured, beside what the study printed, and says which goals are
+//! `tarn lab report store`: draws the measurements beside the numbers of the study, and says which goals are
 //! met.
 
 mod looks;

@@ -19,11 +19,11 @@ use crate::interrupt;
 use crate::server::free_port;
 use crate::setting::{Setting, on_path};
 
-/// How it is called in tables and lines.
+/// The name in tables and lines.
 const NAME: &str = "postgresql, psql";
 /// Where Debian has its programs, by version.
 const DEBIAN: &str = "/usr/lib/postgresql";
-/// Who root may be instead.
+/// The users that root may run it as.
 const USERS: [&str; 2] = ["postgres", "nobody"];
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -80,7 +80,7 @@ fn programs() -> Option<PathBuf> {
         .find(|dir| ["initdb", "postgres", "psql"].iter().all(|name| dir.join(name).is_file()))
 }
 
-/// The numbers of a user and its group that may run it; `None`: who runs the laboratory.
+/// The numbers of a user and its group that may run it; `None` for the user of the laboratory.
 fn user() -> std::result::Result<Option<(u32, u32)>, Missing> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);

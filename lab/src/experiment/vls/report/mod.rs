@@ -1,4 +1,4 @@
-//! `tarn lab report vls`: draws what was measured, beside what the paper printed, and says which goals are
+//! `tarn lab report vls`: draws the measurements beside the numbers of the paper, and says which goals are
 //! met.
 
 mod published;

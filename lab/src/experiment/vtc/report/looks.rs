@@ -1,4 +1,4 @@
-//! How variants look, and the lines of a figure.
+//! The looks of variants, and the lines of a figure.
 
 use plotters::style::RGBColor;
 

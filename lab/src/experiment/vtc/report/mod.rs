@@ -1,4 +1,4 @@
-//! `tarn lab report vtc`: draws what was measured, beside what the thesis printed, and says which goals are
+//! `tarn lab report vtc`: draws the measurements beside the numbers of the thesis, and says which goals are
 //! met.
 
 mod looks;
