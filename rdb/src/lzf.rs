@@ -6,13 +6,13 @@
 //!   111ooooo llllllll oooooooo            l + 9 bytes that stand o + 1 bytes back
 //! ```
 //!
-//! What is copied may overlap what is being made: one byte back repeats a byte.
+//! A copy may overlap the text that it makes: one byte back repeats a byte.
 
 /// The most that one byte can become.
 pub(crate) const EXPANSION_MAX: u64 = 88;
 
-/// Makes `len` bytes of `packed`, behind what is in `out`. `None` if it does not become exactly that; then
-/// `out` holds any part of it.
+/// Unpacks `len` bytes of `packed`, and appends them to `out`. `None` if the result is not exactly that long;
+/// then `out` has any part of it.
 ///
 /// `out` grows as bytes are made, never by what `len` says alone.
 pub(crate) fn decompress(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Option<()> {

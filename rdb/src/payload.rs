@@ -1,4 +1,4 @@
-//! A value by itself, as `DUMP` answers with it and `RESTORE` takes it.
+//! A value by itself, in the form of `DUMP` and `RESTORE`.
 //!
 //! ```text
 //!   | type | value | version, u16 little-endian | checksum of all before, u64 little-endian |

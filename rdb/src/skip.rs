@@ -1,4 +1,4 @@
-//! Passing over what Tarn does not hold: streams, and what modules and functions left.
+//! Skips the values that Tarn cannot hold: streams, and the data of modules and functions.
 
 use crate::error::{Damage, ReadError};
 use crate::format::module_op;

@@ -1,5 +1,5 @@
-//! Bytes from anywhere through a buffer of bounded size, with their place and their checksum; and what every
-//! part of a file is made of: lengths and strings.
+//! Reads bytes through a buffer of bounded size, with their place and their checksum; and the elements of a
+//! file: lengths and strings.
 //!
 //! ```text
 //!   buffer  |#########|===========|...............|
@@ -15,13 +15,13 @@ use crate::format::STRING_BYTES_MAX;
 use crate::lzf;
 use std::io::{ErrorKind, Read};
 
-/// How much is read at once.
+/// The number of bytes that are read at once.
 pub(crate) const BUFFER_BYTES: usize = 64 << 10;
 
 /// Memory for a string that is kept for the next one.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// What a length, or what stands in its place, says.
+/// A length, or the special encoding in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     /// A number.
@@ -51,7 +51,7 @@ impl<R: Read> Source<R> {
         Source { input, buffer, hashed: 0, start: 0, end: 0, base: 0, crc: Crc::new(), packed: Vec::new() }
     }
 
-    /// How many bytes have been read.
+    /// The number of bytes that were read.
     pub(crate) fn offset(&self) -> u64 {
         self.base + self.start as u64
     }
@@ -63,7 +63,7 @@ impl<R: Read> Source<R> {
         self.crc.value()
     }
 
-    /// Whether nothing follows.
+    /// True if nothing follows.
     pub(crate) fn is_at_end(&mut self) -> Result<bool, ReadError> {
         Ok(self.start == self.end && self.fill()? == 0)
     }
@@ -178,7 +178,7 @@ impl<R: Read> Source<R> {
         if let Some(too_long) = [packed_len, len].into_iter().find(|len| *len > STRING_BYTES_MAX) {
             return Err(damaged(offset, Damage::StringTooLong(too_long)));
         }
-        // So little cannot become so much: said before it is tried.
+        // So few packed bytes cannot become that many: refused before unpacking.
         if len > packed_len * lzf::EXPANSION_MAX {
             return Err(damaged(offset, Damage::Compressed(len)));
         }

@@ -1,4 +1,4 @@
-//! Reading a value: from the encoding that its type names to what a visitor takes.
+//! Reads a value: from the encoding that its type names to a visitor.
 //!
 //! ```text
 //!   plain      count, then strings                                  ──┐
@@ -25,7 +25,7 @@ pub(crate) struct Scratch {
     names: Names,
 }
 
-/// What has been read of a collection, and who takes it.
+/// The elements of a collection that were read, and the visitor that takes them.
 struct Elements<'v> {
     visitor: &'v mut dyn Visitor,
     names: &'v mut Names,
@@ -142,7 +142,7 @@ fn read_zset<R: Read>(
     Ok(())
 }
 
-/// A score in decimal digits, behind the number of its bytes; three numbers stand for what has no digits.
+/// A score in decimal digits, after the number of its bytes. Three numbers stand for values without digits.
 fn ascii_score<R: Read>(source: &mut Source<R>) -> Result<f64, ReadError> {
     const PART: &str = "a score";
     let offset = source.offset();

@@ -1,4 +1,4 @@
-//! Who takes the values that are read.
+//! The visitor of values: a reader hands each value to it, element by element.
 
 use crate::format::Kind;
 
@@ -7,7 +7,7 @@ use crate::format::Kind;
 /// Members of sets and sorted sets and fields of hashes come once each, scores are numbers. When reading ends
 /// with an error, what came before is not the value.
 pub trait Visitor {
-    /// What follows is of this kind. Comes first, once for each value.
+    /// A value of this kind follows. Called first, once for each value.
     fn begin(&mut self, kind: Kind) {
         let _ = kind;
     }

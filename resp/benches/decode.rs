@@ -1,4 +1,4 @@
-//! What decoding and encoding cost, in nanoseconds an operation, on one thread and in the cache.
+//! The costs of decoding and encoding, in nanoseconds an operation, on one thread and in the cache.
 //!
 //! `cargo bench -p tarn-resp` measures; `cargo test -p tarn-resp` runs each once, so that they stay alive.
 //! The server's whole budget for a pipelined command is about 100 ns. `-- SET` measures only what has `SET`

@@ -1,5 +1,4 @@
-//! The few forms that all of RESP is written in: a type byte and a number, a line of text, a blob of counted
-//! bytes.
+//! The few forms of RESP: a type byte and a number, a line of text, a blob of counted bytes.
 
 /// Bytes that a header can have: a type, twenty digits or digits and a sign, a line end.
 pub(crate) const HEADER_BYTES_MAX: usize = 23;

@@ -19,15 +19,15 @@ use tarn_resp::Frame;
 ///
 ///   CREATE EXTERNAL TABLE user (id TEXT, name TEXT, age INT) STORED AS HASH LOCATION 'user:*'
 ///
-/// or proposed, from what keys hold: tarn sql --infer 'user:*'. Each statement sees the store as of one
-/// instant. Values that could not be read as the type of their column are told on standard error. Exits with
-/// 0 if the server answered, 1 if it refused, 2 if there was no server or it went away.
+/// or proposed, from the content of keys: tarn sql --infer 'user:*'. Each statement sees the store as of one
+/// instant. Values that could not be read as the type of their column are reported on standard error. Exits
+/// with 0 if the server answered, 1 if it refused, 2 if there was no server or it went away.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct SqlArgs {
     #[command(flatten)]
     remote: RemoteArgs,
-    /// How rows are printed.
+    /// Format of the rows.
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     format: Format,
     /// A file to print to, in place of standard output; needed for Parquet.
@@ -44,7 +44,7 @@ pub struct SqlArgs {
     statement: Option<String>,
 }
 
-/// How rows are printed.
+/// The format of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// For people.
@@ -90,7 +90,7 @@ fn print(args: &SqlArgs) -> Result<(), Trouble> {
         }
     };
     match written {
-        // Who reads only the first lines has what he wants.
+        // A reader that closes the pipe after the first lines has what it wants.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(cannot_print(args.output.as_deref(), error)),
         Ok(()) => Ok(()),

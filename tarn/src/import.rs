@@ -1,4 +1,4 @@
-//! `tarn import`: an RDB file of Redis becomes the data of a server.
+//! `tarn import`: makes an RDB file of Redis the data of a server.
 
 use crate::transfer::{PlaceArgs, ended, rate};
 use clap::Args;
@@ -16,7 +16,7 @@ use tarn_server::transfer::{self, Imported};
 pub struct ImportArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Leave streams and values of modules out, which Tarn cannot hold, and tell how many they were; without,
+    /// Leave out streams and values of modules, which Tarn cannot hold, and report their number. Without it,
     /// the first one ends the import.
     #[arg(long)]
     skip_unsupported: bool,

@@ -40,13 +40,13 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Show it: a million records, updates, a hard kill, and everything is there again.
+    /// Show that data survives: a million records, updates, a hard kill, and a start that has them all.
     Demo(tarn_lab::demo::DemoArgs),
     /// Check and repair the log of a server that does not run.
     Log(log::LogCli),
     /// Have a running server back up its log into a directory.
     Backup(backup::BackupArgs),
-    /// Make a data directory of a backup and its increments.
+    /// Make a data directory from a backup and its increments.
     Restore(restore::RestoreArgs),
     /// Read an RDB file of Redis into the data directory of a server that does not run.
     Import(import::ImportArgs),
@@ -116,7 +116,7 @@ fn serve(args: Vec<OsString>) -> ExitCode {
         queries = Some(sql.start(server));
     });
     if let Some(queries) = queries {
-        // Who is in the middle of a query is not waited for.
+        // Queries in progress are not waited for.
         queries.shutdown_background();
     }
     match served {
@@ -125,7 +125,7 @@ fn serve(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Tells which directives the server would not obey, and that it would start.
+/// Prints the directives that the server would not obey, and that it would start.
 fn tell_of(loaded: &Loaded) -> ExitCode {
     for warning in loaded.warnings.iter().cloned().chain(loaded.disobeyed_line()) {
         println!("{warning}");

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 pub struct Seeker {
     /// Where the threads are.
     pub handle: Handle,
-    /// What knows the indexes.
+    /// The owner of the indexes.
     pub analytics: Arc<Analytics>,
 }
 

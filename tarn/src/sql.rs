@@ -27,7 +27,7 @@ const CALLERS_MAX: usize = 64;
 /// Why SQL cannot be served.
 #[derive(Debug, Error)]
 pub enum SqlError {
-    /// What has been declared cannot be read.
+    /// The declarations cannot be read.
     #[error(transparent)]
     Declarations(#[from] QueryError),
     /// There is nowhere to write files to.
@@ -49,7 +49,7 @@ pub enum SqlError {
     System(#[from] std::io::Error),
 }
 
-/// What serves SQL, before the server is there.
+/// The parts that serve SQL, made before the server exists.
 pub struct Sql {
     runtime: tokio::runtime::Runtime,
     analytics: Arc<Analytics>,
@@ -118,7 +118,7 @@ impl Sql {
     }
 }
 
-/// What the configuration says at the moment.
+/// The current values of the configuration.
 struct Settings(Arc<Shared>);
 
 impl Rules for Settings {

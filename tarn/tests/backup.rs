@@ -1,5 +1,5 @@
-//! `tarn backup` and `tarn restore` with the real program: what comes back is what was there, and what is
-//! not a whole backup is refused.
+//! `tarn backup` and `tarn restore` with the real program: a restore has the data of the backup, and an
+//! incomplete backup is refused.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use running::{Connection, Folder, Running, digest, eventually, field, number};
 
-/// Small files, compacted as soon as some of their records are needless.
+/// Small files, compacted as soon as some of their records are obsolete.
 const EAGER: [&str; 6] =
     ["--log-file-size", "65536", "--log-compaction-min-size", "0", "--log-compaction-file-percentage", "30"];
 
-/// What the program says and its exit code; standard output and standard error in one.
+/// The output and the exit code of the program; standard output and standard error in one.
 fn tarn(args: &[&str]) -> (i32, String) {
     let Output { status, stdout, stderr } =
         Command::new(env!("CARGO_BIN_EXE_tarn")).args(args).output().unwrap();
@@ -218,7 +218,7 @@ fn what_was_declared_comes_back_as_it_was_at_the_end_of_each_backup() {
     assert_eq!(restore(&running.folder, &["full"], "spoilt").0, 0, "nothing is left of what was refused");
 }
 
-/// What the writer of a test had done.
+/// The progress of the writer of a test.
 #[derive(Debug)]
 struct Found {
     counter: u64,
@@ -305,7 +305,8 @@ fn a_set_that_is_damaged_incomplete_or_mixed_is_refused_by_name() {
     // A file of the same name from another backup.
     let last_of_other = log_files(&other.folder.path("third")).pop().unwrap();
     std::fs::copy(last_of_other, &set.log_file).unwrap();
-    // Two files that are a header alone have the same CRC, as a header ends with its own; then the log tells.
+    // Two files that are a header alone have the same CRC, because a header ends with its own; then the log
+    // shows the difference.
     refused(&all, name.trim_start_matches("0-"));
     std::fs::write(&set.log_file, &content).unwrap();
 

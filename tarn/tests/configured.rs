@@ -1,5 +1,5 @@
-//! What a configuration says is what the program does, or it is told: files of other servers, supervisors,
-//! the background, passwords, and what a Redis has left in the data directory.
+//! The program obeys its configuration, or reports where it does not: files of other servers, supervisors,
+//! the background, passwords, and files of a Redis in the data directory.
 
 #![allow(clippy::unwrap_used)]
 

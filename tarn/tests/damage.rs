@@ -1,5 +1,5 @@
-//! Damage of files that lie on the disk, with the real program: a running server finds it and makes it good
-//! from memory, and a start goes on where the checkpoint has what was there.
+//! Damage to files on the disk, with the real program: a running server finds it and repairs it from memory.
+//! A start continues where the checkpoint has the damaged records too.
 
 #![allow(clippy::unwrap_used)]
 

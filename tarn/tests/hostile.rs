@@ -139,7 +139,7 @@ fn who_closes_its_sending_side_is_answered_first() {
         waits.shutdown(Shutdown::Write).unwrap();
         assert_eq!(read_to_end(&waits), b"+OK\r\n", "{mode}");
 
-        // Behind what others do, too.
+        // After the others' commands, too.
         for (requests, replies) in [
             ("FT._LIST\r\n", "*0\r\n"),
             ("SET b c\r\nSAVE\r\nGET b\r\n", "+OK\r\n+OK\r\n$1\r\nc\r\n"),

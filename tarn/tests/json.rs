@@ -16,7 +16,7 @@ use rand::{Rng, SeedableRng};
 use running::{Connection, Folder, Running, digest, eventually, field, number};
 use serde_json::{Map, Value, json};
 
-/// Small files, compacted as soon as some of their records are needless.
+/// Small files, compacted as soon as some of their records are obsolete.
 const EAGER: [&str; 8] = [
     "--appendfsync",
     "always",
@@ -55,7 +55,7 @@ enum Segment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Member(String),
-    /// Of an array with so many.
+    /// An element of an array of this length.
     Element(usize, usize),
 }
 

@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use running::{Client, Folder, free_port};
 
-/// What `tarn log` says and its exit code; standard output and standard error in one.
+/// The output and the exit code of `tarn log`; standard output and standard error in one.
 fn tarn_log(args: &[&str]) -> (i32, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tarn"));
     let Output { status, stdout, stderr } = command.arg("log").args(args).output().unwrap();

@@ -60,7 +60,7 @@ fn a_log_that_is_switched_on_has_everything() {
     }
 }
 
-/// Under `always`, nothing that is written behind `CONFIG SET` is acknowledged before a start would find it.
+/// Under `always`, nothing that is written after `CONFIG SET` is acknowledged before a start would find it.
 #[test]
 fn what_is_written_while_the_log_is_switched_on_is_acknowledged_when_it_is_kept() {
     let without = ["--appendfsync", "always", "--appendonly", "no", "--snapshot-algorithm", "piggyback"];
@@ -80,7 +80,7 @@ fn what_is_written_while_the_log_is_switched_on_is_acknowledged_when_it_is_kept(
         let mut writer = running.connect();
         writer.send("HSET new field value");
         eventually(|| calls(&mut client, "hset"));
-        // A checkpoint has failed that began behind the write.
+        // A checkpoint has failed that began after the write.
         let failed = |client: &mut Connection| field(client, "rdb_last_bgsave_status").unwrap() == "err";
         eventually(|| failed(&mut client).then_some(()));
         assert_eq!(field(&mut client, "aof_rewrite_in_progress").unwrap(), "1");

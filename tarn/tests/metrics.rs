@@ -1,5 +1,5 @@
-//! `metrics-port` with the real program: what it tells is well formed, true and written down, and whoever
-//! asks in whatever way does no harm.
+//! `metrics-port` with the real program: its text is well formed, true and documented, and no client does
+//! harm, in whatever way it asks.
 
 #![allow(clippy::unwrap_used)]
 
@@ -183,7 +183,7 @@ fn the_page_of_metrics_lists_what_a_server_tells() {
         std::fs::write(&path, &page).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(written, page, "write it anew with TARN_WRITE_DOCS=1");
+    assert_eq!(written, page, "write it again with TARN_WRITE_DOCS=1");
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn open_files(running: &Running) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
 }
 
-/// Whether the server has closed the connection.
+/// True if the server has closed the connection.
 fn is_closed(stream: &mut TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let mut bytes = [0; 4096];

@@ -117,8 +117,8 @@ fn set_encodings(client: &mut Client, settings: &[(&str, &str)]) {
     }
 }
 
-/// Bytes of one of the forms that encodings tell apart: numbers of all widths, texts that can be compressed
-/// and others, nothing.
+/// Bytes of each form that encodings distinguish: numbers of all widths, texts that can be compressed and
+/// others, nothing.
 fn bytes(random: &mut SmallRng) -> Vec<u8> {
     match random.random_range(0..8) {
         0 => Vec::new(),
@@ -213,7 +213,7 @@ fn pairs(words: Vec<Vec<u8>>) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
     std::iter::from_fn(move || Some((words.next()?, words.next()?)))
 }
 
-/// What the server says that a key of the selected database is.
+/// The value of a key of the selected database, as the server reports it.
 fn get(client: &mut Client, database: u64, name: &[u8]) -> Key {
     let Reply::Simple(kind) = ask(client, &[b"TYPE", name]) else { panic!("TYPE answers otherwise") };
     let all = [&b"0"[..], b"-1", b"WITHSCORES"];

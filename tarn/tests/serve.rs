@@ -1,4 +1,5 @@
-//! The program as an operator meets it: where it listens, what it refuses, and what it leaves behind.
+//! The program from an operator's view: the addresses at which it listens, its refusals, and the files that
+//! it leaves.
 
 #![allow(clippy::unwrap_used)]
 

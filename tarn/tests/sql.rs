@@ -150,7 +150,7 @@ fn values_that_cannot_be_read_are_told_before_the_end() {
 #[test]
 fn a_statement_is_stopped_from_another_connection() {
     let port = free_port();
-    // Another thread, so that who connects need not wait for the statement to give way.
+    // Another thread, so that a new client need not wait for the statement to give way.
     let running = Running::start(&["--sql-port", &port.to_string(), "--analytics-threads", "2"]);
     let endless = "SELECT count(*) FROM generate_series(1, 1000000000000)";
     let stopped = std::thread::spawn(move || psql(port, "", &[endless]));

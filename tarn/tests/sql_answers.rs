@@ -1,5 +1,5 @@
-//! Statements that the libraries answer otherwise than PostgreSQL, with PostgreSQL's answers; and what tools
-//! ask of the catalog.
+//! Statements that the libraries answer otherwise than PostgreSQL, with PostgreSQL's answers; and the
+//! questions of tools about the catalog.
 
 #![allow(clippy::unwrap_used)]
 

@@ -83,7 +83,7 @@ fn fill(
     }
 }
 
-/// What became of the statements.
+/// The results of the statements.
 #[derive(Default)]
 struct Tally {
     equal: usize,

@@ -1,7 +1,7 @@
-//! What clients of PostgreSQL ask when they connect and when they look at tables, asked again.
+//! The questions of PostgreSQL's clients when they connect and when they list tables, asked again.
 //!
-//! `clients/*.jsonl` hold what was recorded of the real clients, by `clients/record.py`, which says how; what
-//! each was told to do stands in `clients/README.md`.
+//! `clients/*.jsonl` hold recordings of the real clients, made by `clients/record.py`, which says how;
+//! `clients/README.md` has the instructions for each.
 
 #![allow(clippy::unwrap_used)]
 
@@ -77,7 +77,7 @@ fn replay(client: &str) -> Vec<Answer> {
     answers
 }
 
-/// Whether some row of some answer has all these values.
+/// True if some row of some answer has all these values.
 fn some_row_has(answers: &[Answer], values: &[&str]) -> bool {
     let has = |row: &Vec<Option<String>>, value: &str| row.iter().flatten().any(|found| found == value);
     let rows = answers.iter().flat_map(|answer| &answer.rows);

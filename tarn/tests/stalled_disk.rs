@@ -1,8 +1,8 @@
-//! The whole program on a disk whose syncs do not end: nobody is shown, by SQL or by a search, what a loss of
-//! power would take back, and all is when the disk goes on.
+//! The whole program on a disk whose syncs do not end. SQL and search show nothing that a loss of power would
+//! take back, and show everything when the disk continues.
 //!
-//! Of all other commands `server/tests/durable_before_visible` tells the same. Where no such disk can be
-//! mounted, that is said.
+//! `server/tests/durable_before_visible` tests the same for all other commands. Where no such disk can be
+//! mounted, the test says so.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 /// Time for a reply that must not come.
 const A_WHILE: Duration = Duration::from_millis(300);
 
-/// What changes in the tests is this.
+/// The value that the tests change.
 const BEFORE: &str = "old";
 const AFTER: &str = "new";
 

@@ -1,5 +1,4 @@
-//! What each port does about strangers, and about those who are silent, many, or wrong: the same at all of
-//! them.
+//! The treatment of strangers, and of clients that are silent, many, or wrong: the same at all ports.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +11,7 @@ use std::process::Command;
 use running::postgres::{Postgres, message, start};
 use running::{Client, Connection, Folder, LIMIT, Running, eventually, free_port, number};
 
-/// An address of this machine that is not a loopback: who connects by it looks like a stranger.
+/// An address of this machine that is not a loopback: a client that connects to it looks like a stranger.
 fn outer_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     // Sends nothing: it only finds out by which address one would.
@@ -70,7 +69,7 @@ fn without_a_password_strangers_are_turned_away_at_every_port() {
     let sql = said(ip, ports.sql, &begin());
     assert!(sql.starts_with('E') && sql.contains("SFATAL\0") && sql.contains("C28000\0"), "{sql:?}");
     assert!(sql.contains("MTarn runs in protected mode"), "{sql:?}");
-    // Who asks for encryption is told the same.
+    // A client that asks for encryption gets the same error.
     let wish = [&8_u32.to_be_bytes()[..], &80_877_103_u32.to_be_bytes(), &begin()].concat();
     let sql = said(ip, ports.sql, &wish);
     assert!(sql.starts_with("NE") && sql.contains("MTarn runs in protected mode"), "{sql:?}");
@@ -83,7 +82,7 @@ fn without_a_password_strangers_are_turned_away_at_every_port() {
     assert_eq!(Postgres::connect_to(ip, ports.sql).ask("SELECT 1").text(), "1");
 }
 
-/// Whether nobody listens there.
+/// True if no server listens there.
 fn is_closed(ip: &str, port: u16) -> bool {
     TcpStream::connect((ip, port)).is_err()
 }
@@ -181,7 +180,7 @@ fn clients_of_sql_that_do_nothing_for_long_are_told_and_closed() {
     let running = Running::start(&["--sql-port", &sql.to_string()]);
     let (mut idle, mut in_block) = (Postgres::connect(sql), Postgres::connect(sql));
     assert_eq!(in_block.ask("BEGIN").status, b'T');
-    // Reaches who is idle already.
+    // It reaches clients that are idle already.
     assert_eq!(running.connect().ask("CONFIG SET timeout 1"), "+OK");
     let answer = idle.answer();
     assert_eq!((answer.code(), answer.status), ("57P05", 0), "{answer:?}");
@@ -207,13 +206,13 @@ fn who_does_not_say_the_password_in_time_is_closed() {
     let sasl = said(ip, sql, &begin());
     assert!(sasl.starts_with('R') && sasl.contains("SCRAM-SHA-256"), "{sasl:?}");
     assert_eq!(said(ip, sql, &begin()[..9]), "");
-    // Who has said it stays, until RESET takes that back.
+    // A client that has authenticated stays so, until RESET.
     assert_eq!(client.ask("PING"), "+PONG");
     assert_eq!(client.ask("RESET"), "+RESET");
     assert_eq!(client.try_reply(), None);
 }
 
-/// Tries a wrong password at the port for SQL, with more behind it; the error's code and words.
+/// Tries a wrong password at the port for SQL, with `behind` after it; the error's code and words.
 fn wrong_at_sql(port: u16, behind: &[u8]) -> (String, String) {
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
@@ -282,7 +281,7 @@ fn wrong_passwords_are_counted_and_told_and_many_of_them_cost_their_connections_
     for _ in 0..50 {
         let mut client = Client::tcp("127.0.0.1", port);
         assert_eq!(client.ask("HELLO 3 AUTH default wrong-one"), wrong);
-        // Who knows the password comes in at once, from the same address.
+        // A client with the right password comes in at once, from the same address.
         assert_eq!(Client::tcp("127.0.0.1", port).ask("AUTH right-one"), "+OK");
     }
     let mut client = Client::tcp("127.0.0.1", port);
@@ -340,7 +339,7 @@ fn as_many_clients_as_may_be_at_every_port_leave_the_log_its_files() {
     let server = running::Server::new(command.stderr(messages).spawn().unwrap());
     let mut client = Client::tcp("127.0.0.1", port);
     assert_eq!(client.ask("PING"), "+PONG");
-    // Strangers who say nothing, at both ports, and clients of SQL.
+    // Strangers that send nothing, at both ports, and clients of SQL.
     let silent: Vec<TcpStream> =
         (0..300).filter_map(|_| TcpStream::connect(("127.0.0.1", sql)).ok()).collect();
     let full: Vec<Postgres> = (0..sql_max).map(|_| Postgres::connect(sql)).collect();

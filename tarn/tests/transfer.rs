@@ -1,4 +1,5 @@
-//! `tarn import` and `tarn export` against the real `redis-server`, key by key, and what they refuse.
+//! `tarn import` and `tarn export` against the real `redis-server`, key by key, and the input that they
+//! refuse.
 //!
 //! ```text
 //!   redis-server ──SAVE──> dump.rdb ──tarn import──> tarn serve   =   redis-server
@@ -154,7 +155,8 @@ fn word(random: &mut SmallRng) -> Vec<u8> {
     }
 }
 
-/// How a key is made: most are small, some have many elements, a third expires, in an hour or later.
+/// The commands that make a key: most are small, some have many elements, a third expires, in an hour or
+/// later.
 fn make(number: u64, random: &mut SmallRng, now_ms: u64) -> Vec<Vec<Vec<u8>>> {
     let key = key(number);
     let len = match random.random_range(0..1000) {
@@ -335,7 +337,7 @@ fn a_spoilt_file_is_refused_and_the_directory_is_as_before() {
         ("goes on behind its end, at byte ".into(), [&whole[..], b"*1\r\n"].concat()),
     ];
     spoilt.extend((9..whole.len()).map(|len| (format!("ends at byte {len}, "), whole[..len].to_vec())));
-    // Every byte behind the version, wrong: of some nobody but the checksum knows.
+    // Every byte after the version, wrong: only the checksum finds some of these.
     for at in 9..whole.len() {
         let mut file = whole.clone();
         file[at] ^= 1;

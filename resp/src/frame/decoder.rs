@@ -17,7 +17,7 @@ use super::types::Frame;
 /// Elements for which room is made before any of them has arrived.
 const RESERVED_MAX: u64 = 64;
 
-/// How much a server may make a client keep.
+/// Limits on the memory that a server may make a client keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLimits {
     /// Aggregates within aggregates (32). Frames are shown and dropped by recursion: a thousand is safe, a
@@ -74,7 +74,7 @@ impl FrameDecoder {
         Self { limits, ..Self::default() }
     }
 
-    /// Decodes the reply that goes on at `buf[*pos]` and moves `pos` behind what has been used.
+    /// Decodes the reply that continues at `buf[*pos]` and moves `pos` past the bytes that it has used.
     ///
     /// `None` means that more bytes are needed; the bytes before `pos` are never needed again, those from
     /// `pos` on must still be there at the next call.
@@ -93,7 +93,7 @@ impl FrameDecoder {
                 self.blob = None;
                 self.end_of_blob(kind, body.strip_suffix(b"\r\n").ok_or(FrameError::LineEnd)?)?
             } else {
-                // A wrong type is told at once, not when its line ends.
+                // A wrong type is reported at once, not when its line ends.
                 rest.first().map_or(Ok(()), |&kind| known(kind))?;
                 let Some(line) = self.lines.find(rest)? else {
                     return Ok(None);

@@ -19,7 +19,7 @@ impl Display for Frame {
     }
 }
 
-/// Shows a frame whose first line begins behind `margin`, in the place where its further lines begin with it.
+/// Shows a frame whose first line comes after `margin`, where its further lines begin with that margin.
 fn show(frame: &Frame, margin: &str, f: &mut Formatter<'_>) -> fmt::Result {
     match frame {
         Frame::Simple(text) | Frame::Verbatim(_, text) => lossy(text, f),

@@ -1,5 +1,5 @@
-//! Counts replies without keeping them: for load generators, which read millions a second and only ask
-//! whether an answer was an error.
+//! Counts replies without keeping them: for load generators, which read millions a second and need only the
+//! number of errors.
 //!
 //! No tree is built and no depth is limited, because elements that are still to come add up in one number.
 //! Blobs are passed over as they arrive, so the buffer never has to hold more than one incomplete line.
@@ -12,7 +12,7 @@ use crate::number::short_count;
 /// Streamed aggregates within each other: what no server sends is not given unlimited memory.
 const STREAM_DEPTH_MAX: usize = 32;
 
-/// What a reply was, by its first line.
+/// The kind of a reply, by its first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyKind {
     /// Anything but what follows.
@@ -25,7 +25,7 @@ pub enum ReplyKind {
     Push,
 }
 
-/// What a buffer held.
+/// The content of a buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skimmed {
     /// Bytes that are done with.
@@ -42,14 +42,14 @@ pub struct Skimmed {
 #[derive(Debug, Default)]
 pub struct ReplySkimmer {
     lines: LineFinder,
-    /// What the present reply is, once its first line after any attributes has been read.
+    /// The kind of the present reply, once its first line after any attributes has been read.
     kind: Option<ReplyKind>,
     /// Bytes of a blob that are still to come, its line end included.
     blob_bytes_left: u64,
     /// Frames that the present reply still misses, itself included; `u64::MAX` inside a stream, until that
     /// ends.
     missing: u64,
-    /// What the aggregates around the present streamed one miss.
+    /// For each aggregate around the present streamed one, the number of elements still missing.
     around: Vec<u64>,
 }
 
@@ -74,8 +74,8 @@ impl ReplySkimmer {
         Ok(skimmed)
     }
 
-    /// Passes over one reply, from `buf[*pos]` on; moves `pos` behind what is done with, which may be part of
-    /// a reply that is not whole yet (`None`).
+    /// Skips one reply, from `buf[*pos]` on. Moves `pos` past the bytes that are done with, which may be part
+    /// of a reply that is not complete yet (`None`).
     ///
     /// # Errors
     ///
@@ -187,7 +187,7 @@ impl ReplySkimmer {
     }
 }
 
-/// What a reply is that begins with this line.
+/// The kind of the reply that begins with this line.
 fn kind(line: &Line<'_>) -> ReplyKind {
     match (line.kind, line.text) {
         (b'-' | b'!', _) => ReplyKind::Error,

@@ -68,12 +68,12 @@ impl Frame {
         }
     }
 
-    /// Whether this is an absent value, in any of the three ways to say so.
+    /// True for an absent value, in any of its three encodings.
     pub fn is_null(&self) -> bool {
         matches!(self.without_attributes(), Self::Null | Self::NullBulk | Self::NullArray)
     }
 
-    /// Whether this is an error.
+    /// True for an error.
     pub fn is_error(&self) -> bool {
         self.as_error().is_some()
     }

@@ -32,7 +32,7 @@ pub enum Protocol {
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
     protocol: Protocol,
-    /// Past so many bytes in `out` nothing is appended any more.
+    /// Once `out` is longer than this, nothing more is appended.
     limit: usize,
     /// Something was left out for that.
     over: bool,
@@ -61,13 +61,13 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// Whether the output buffer has passed its limit.
+    /// True if the output buffer has passed its limit.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.over || self.out.len() > self.limit
     }
 
-    /// Whether there is room for more; else it is noted that something is left out.
+    /// True if there is room for more; else records that something is left out.
     #[inline]
     fn has_room(&mut self) -> bool {
         let has_room = self.out.len() <= self.limit;
@@ -100,7 +100,7 @@ impl<'a> Writer<'a> {
         self.out.len()
     }
 
-    /// Whether the output buffer is empty.
+    /// True if the output buffer is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.out.is_empty()
@@ -137,8 +137,8 @@ impl<'a> Writer<'a> {
         self.line(b'-', trim_line_ends(text.as_ref()));
     }
 
-    /// What a client is told before it is disconnected for breaking the protocol; nothing where Redis says
-    /// nothing.
+    /// The error that a client gets before it is disconnected for breaking the protocol; nothing where Redis
+    /// sends nothing.
     pub fn protocol_error(&mut self, error: &ProtocolError) {
         match error {
             ProtocolError::QueryBufferLimit => {}

@@ -7,9 +7,9 @@
 //! ranges (8,3) (17,3)              missing 1              bulk_len 5
 //! ```
 //!
-//! What has been parsed of an incomplete request is kept as offsets from its first byte, so the caller may
-//! append to its buffer, move it or compact it between two calls, and no byte is searched twice. Payload is
-//! never looked at at all.
+//! The parsed part of an incomplete request is kept as offsets from its first byte. So the caller may append
+//! to its buffer, move it or compact it between two calls, and no byte is searched twice. Payload is never
+//! searched.
 //!
 //! Invariants between two calls, `request` being the bytes from `pos` on: `cursor <= request.len()` unless a
 //! `bulk_len` is known; `missing > 0` exactly if the `*` line has been read; `bulk_len` is known only if
@@ -55,7 +55,7 @@ pub struct RequestDecoder {
     pub(super) examined: usize,
 }
 
-/// What the bytes from `pos` on are.
+/// The part of a request that begins at `pos`.
 enum Step {
     /// A command in multibulk form, of this many bytes.
     Multibulk(usize),
@@ -95,8 +95,8 @@ impl RequestDecoder {
         self.limits = limits;
     }
 
-    /// Whether the client may send more than a handshake needs. Tightens or lifts the limits on a client that
-    /// has yet to authenticate, from the next length that is read on.
+    /// Sets whether the client may send more than a handshake needs. Tightens or lifts the limits on a client
+    /// that has yet to authenticate, from the next length that is read on.
     pub fn set_authenticated(&mut self, authenticated: bool) {
         self.authenticated = authenticated;
     }
@@ -108,7 +108,7 @@ impl RequestDecoder {
         self.bytes_needed
     }
 
-    /// Whether part of a request has been parsed: the bytes before the end of the buffer are not between two
+    /// True if part of a request has been parsed: the bytes before the end of the buffer are not between two
     /// requests.
     pub fn is_inside_request(&self) -> bool {
         self.missing > 0 || self.scanned > 0
@@ -121,7 +121,7 @@ impl RequestDecoder {
         self.bytes_needed = 0;
     }
 
-    /// Decodes the request that begins at `buf[*pos]` and moves `pos` behind it.
+    /// Decodes the request that begins at `buf[*pos]` and moves `pos` past it.
     ///
     /// `None` means that more bytes are needed: call again with the same bytes and more appended. What says
     /// nothing (`*0`, empty lines) is skipped, so `pos` may have moved then, too. The bytes before `pos` are
@@ -253,7 +253,7 @@ impl RequestDecoder {
         Ok(true)
     }
 
-    /// Reads the `*` line: the number of arguments, zero for the negative ones, and the offset behind the
+    /// Reads the `*` line: the number of arguments, zero for the negative ones, and the offset after the
     /// line.
     #[inline]
     fn arg_count(&mut self, request: &[u8]) -> Result<Option<(u32, usize)>, ProtocolError> {
@@ -295,8 +295,8 @@ impl RequestDecoder {
         Ok(Some((len as usize, start)))
     }
 
-    /// Finds the end of the line that starts at `start`: its text without the end, and the offset behind the
-    /// end. An end is a carriage return and one more byte, whichever, as in Redis.
+    /// Finds the end of the line that starts at `start`: its text without the end, and the offset after the
+    /// end. An end is a carriage return and any one more byte, as in Redis.
     #[cold]
     fn line<'r>(
         &mut self,
@@ -371,8 +371,8 @@ impl RequestDecoder {
     }
 }
 
-/// Reads a whole `$` line with up to four digits at `at`: the number and the offset behind the line. `None`
-/// says nothing about the line but that the careful way must be taken.
+/// Reads a whole `$` line with up to four digits at `at`: the number and the offset after the line. `None`
+/// says nothing about the line; it must be read the careful way.
 ///
 /// Six bytes are always there if an argument is: `$0` with its line end, and the argument's own.
 #[inline(always)]

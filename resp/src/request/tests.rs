@@ -1,4 +1,4 @@
-//! How often the decoder looks at a byte: counted, because it must not depend on how the bytes arrive.
+//! Counts the times that the decoder reads a byte: the count must not depend on how the bytes arrive.
 #![allow(clippy::unwrap_used)]
 
 use super::{Limits, RequestDecoder};

@@ -77,7 +77,7 @@ pub fn value(rng: &mut StdRng, of: Of) -> Option<String> {
 /// A statement.
 pub struct Made {
     text: String,
-    /// Whether the order of its rows is told.
+    /// True if the order of its rows is defined.
     pub is_ordered: bool,
 }
 
@@ -126,7 +126,7 @@ struct Maker<'r> {
     reach: Vec<(String, bool)>,
     /// Names that have been given.
     names: usize,
-    /// How many subqueries one may still be within.
+    /// The number of further levels of subqueries that it may have.
     subqueries: usize,
 }
 

@@ -25,7 +25,7 @@ fn assert_works_again(client: &mut Connection) {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_anew_says_so() {
+fn a_log_that_cannot_be_rewritten_says_so() {
     let running = Running::start(&["--log-compaction", "rewrite", "--save", ""]);
     let mut client = running.connect();
     fill(&mut client, 1);

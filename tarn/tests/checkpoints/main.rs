@@ -18,7 +18,7 @@ mod waiting;
 
 use running::{Connection, Folder, Running, digest, eventually, field, number};
 
-/// So many keys that taking a checkpoint of them takes a while.
+/// Enough keys that a checkpoint of them takes a while.
 const MANY_KEYS: usize = 30_000;
 
 /// Waits until no checkpoint is being taken and none is wanted.
@@ -73,7 +73,7 @@ fn assert_one_checkpoint(folder: &Folder) {
     assert!(checkpoint.starts_with("checkpoint-") && checkpoint.ends_with(".tarn"), "{names:?}");
 }
 
-/// How a server ends.
+/// The way in which a server ends.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     Kill,

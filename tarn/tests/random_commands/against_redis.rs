@@ -68,7 +68,7 @@ fn parts(frame: &Frame) -> Vec<String> {
     }
 }
 
-/// Whether two replies say the same, or differ as they may.
+/// True if two replies are the same, or differ only as they may.
 fn equal(words: &Words, ours: &Frame, theirs: &Frame) -> bool {
     let name = String::from_utf8_lossy(&words[0]).to_ascii_lowercase();
     // Each server lists its own subcommands, and finds keys of its own commands.

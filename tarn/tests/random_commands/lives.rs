@@ -15,14 +15,14 @@ use crate::commands_of;
 use crate::running::{Running, eventually};
 use crate::words::{BEGINNING, Known, Words, encode, request, show};
 
-/// What each client sends in a life of the server.
+/// The number of pipelines that each client sends in a life of the server.
 const PIPELINES: usize = 30;
 
 /// Commands that end a server or wait for ever. What an operator sends is not left to chance.
 const LEFT_OUT: &[&str] =
     &["shutdown", "debug", "debug|panic", "debug|sleep", "debug|set-active-expire", "config|set", "backup"];
 
-/// One client: its requests, and those of the last pipelines for who has to find a fault.
+/// One client: its requests, and those of the last pipelines, for a person who has to find a fault.
 struct Disturber<'l> {
     port: u16,
     rng: SmallRng,
@@ -105,7 +105,8 @@ impl Disturber<'_> {
     }
 }
 
-/// What an operator does meanwhile. How often each kind of it was taken is counted by who reads the replies.
+/// An operator's commands meanwhile. The reader of the replies counts how often each kind of them was
+/// accepted.
 fn operate(port: u16, seed: u64, switches: bool, told: &mut Vec<String>) -> Result<(), String> {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut open: Option<Client> = None;

@@ -8,7 +8,7 @@ use tarn_resp::frame::encode_command;
 /// A request, word by word.
 pub type Words = Vec<Vec<u8>>;
 
-/// What a command may take somewhere.
+/// The options that a command may take somewhere.
 const OPTIONS: &str = "NX XX GT LT CH INCR GET SET EX PX EXAT PXAT KEEPTTL PERSIST LIMIT WITHSCORES \
     WITHVALUES WITHSCORE BY ASC DESC ALPHA STORE COUNT MATCH TYPE REV BYSCORE BYLEX \
     WEIGHTS AGGREGATE SUM MIN MAX LEFT RIGHT BEFORE AFTER RANK MAXLEN IDX LEN \
@@ -71,11 +71,11 @@ fn word(rng: &mut SmallRng) -> Vec<u8> {
     if rng.random_ratio(1, 20) { word.to_ascii_lowercase() } else { word }
 }
 
-/// What the server tells of a command.
+/// The server's description of a command.
 #[derive(Debug, Clone)]
 pub struct Known {
     pub name: String,
-    /// The number of words, negative for at least so many.
+    /// The number of words, negative for a minimum.
     pub arity: i64,
     /// The place of the first key, 0 if there is none that has a place.
     pub first_key: i64,

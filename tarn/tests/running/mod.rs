@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// What has not happened by then will not happen.
+/// The longest time to wait for an event.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// A folder for data, sockets and the messages of the servers that run in it one after another.

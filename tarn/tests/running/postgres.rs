@@ -1,4 +1,4 @@
-//! A client of PostgreSQL's protocol that sends what it is told, also what no library would send.
+//! A client of PostgreSQL's protocol that sends any bytes, also those that no library would send.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -12,13 +12,13 @@ pub struct Postgres {
     pub key: Vec<u8>,
 }
 
-/// What a statement was answered.
+/// The answer to a statement.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// Names and types of columns.
     pub columns: Vec<(String, u32)>,
     pub rows: Vec<Vec<Option<String>>>,
-    /// What was done, of each statement.
+    /// The command tag of each statement.
     pub tags: Vec<String>,
     /// The code and the words of an error.
     pub error: Option<(String, String)>,

@@ -18,11 +18,11 @@ pub struct Script {
     pub paragraphs: Vec<Paragraph>,
 }
 
-/// What stands between two blank lines.
+/// The text between two blank lines.
 pub struct Paragraph {
     /// Comments, directives and commands as written, up to the `---`.
     pub head: Vec<String>,
-    /// What to do, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
     /// The written replies; `None` without a `---`, as in a script that is still to be recorded.
     pub replies: Option<Vec<WrittenReply>>,
@@ -44,7 +44,7 @@ pub struct Step {
     pub line_number: usize,
     /// As it stands.
     pub text: String,
-    /// What it asks for.
+    /// The action of the step.
     pub action: Action,
     /// `@on b`: the connection.
     pub connection: String,
@@ -60,7 +60,7 @@ pub struct Step {
     pub save: Option<String>,
 }
 
-/// What a step does.
+/// The kinds of steps.
 pub enum Action {
     /// Sends a command and reads its reply.
     Command(String),
@@ -72,14 +72,14 @@ pub enum Action {
     Await,
     /// `@resp3`: speaks RESP3 until the end of the paragraph.
     Resp3,
-    /// `@sleep 20`: lets so many milliseconds pass.
+    /// `@sleep 20`: waits for this number of milliseconds.
     Sleep(Duration),
     /// `@close b`: closes connection `b` from this side.
     Close,
 }
 
 impl Step {
-    /// Whether a reply is written for it.
+    /// True if a reply is written for it.
     pub fn has_reply(&self) -> bool {
         matches!(self.action, Action::Command(_) | Action::Raw(_) | Action::Await)
     }

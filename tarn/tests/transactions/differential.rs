@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// How many random sequences are tried, unless `TARN_SEEDS` says so.
+/// The number of random sequences that are tried, unless `TARN_SEEDS` says otherwise.
 fn seed_count() -> u64 {
     tarn_engine::io::seed_count(300)
 }
@@ -74,7 +74,7 @@ impl Drop for Redis {
     }
 }
 
-/// What a connection does next. Outside of a transaction it also watches.
+/// The next command of a connection. Outside of a transaction it also watches.
 fn next(rng: &mut SmallRng, in_transaction: bool) -> String {
     match (rng.random_range(0..100), in_transaction) {
         (0..15, false) => "MULTI".to_owned(),

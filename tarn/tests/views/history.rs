@@ -1,5 +1,5 @@
-//! Random commands of every kind, one after the other, while up to eight views are open: each view must have
-//! what the store had when it was opened, by a digest.
+//! Random commands of every kind, one after the other, while up to eight views are open. Each view must have
+//! the store of the moment when it was opened, by a digest.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

@@ -143,7 +143,7 @@ fn transfer(client: &mut Connection, rng: &mut SmallRng, teller: usize) {
     }
 }
 
-/// What all of a store holds: money, tokens in lists, coins in sets.
+/// The sum of a store: money, tokens in lists, coins in sets.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wealth {
     money: i64,
