@@ -1,4 +1,4 @@
-//! Who imports whom inside the engine: only lower floors, so that each can be read, tested and replaced
+//! Floors of the engine: a module imports only lower floors, so that each can be read, tested and replaced
 //! without those above.
 //!
 //! ```text
@@ -78,7 +78,7 @@ fn floor_of(module: &str) -> Option<usize> {
     FLOORS.iter().position(|floor| floor.contains(&module))
 }
 
-/// The modules named right behind `crate::`, with their lines; those of test modules left out.
+/// The modules named directly after `crate::`, with their lines; without those of test modules.
 fn imports(file: &syn::File) -> Vec<(usize, String)> {
     let mut visitor = Imports { found: Vec::new() };
     visitor.visit_file(file);

@@ -1,4 +1,4 @@
-//! Which package may know which, and what of it: the floors of the house.
+//! Floors of the packages: the packages that each may import, and the parts that stay private.
 //!
 //! ```text
 //!   tarn       -> lab, server, analytics, rdb
@@ -30,7 +30,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 /// Modules of the engine that only the engine names.
 const BEHIND_THE_DOOR: &[&str] = &["table", "log"];
 
-/// Dependencies that are not allowed, and names from behind the engine's front door.
+/// Dependencies that are not allowed, and names of modules that only the engine may name.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (package, allowed) in ALLOWED {

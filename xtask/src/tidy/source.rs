@@ -91,7 +91,7 @@ impl Tree {
     }
 }
 
-/// Whether an item is compiled for tests alone.
+/// True if an item is compiled for tests alone.
 pub fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) => list.path.is_ident("cfg") && list.tokens.to_string() == "test",
