@@ -33,12 +33,12 @@ enum Command {
         /// Where to measure, as JSON.
         place: String,
     },
-    /// Draws what was measured, beside what the study printed, as one file of HTML.
+    /// Draws the measurements beside the printed numbers of the study, as one file of HTML.
     Report {
         #[command(flatten)]
         own: ReportOptions,
     },
-    /// Says which snapshot algorithm fits a workload, by what was measured.
+    /// Recommends a snapshot algorithm for a workload, by the measurements.
     Choose {
         #[command(flatten)]
         own: snapshots::choose::Options,
@@ -59,7 +59,7 @@ enum Experiment {
         #[command(flatten)]
         own: throughput::Options,
     },
-    /// Hard kills at random moments: what was acknowledged must be there.
+    /// Hard kills at random moments: acknowledged writes must survive.
     Durability {
         #[command(flatten)]
         options: Options,
@@ -200,7 +200,7 @@ pub fn run(cli: LabCli) -> ExitCode {
     }
 }
 
-/// Runs the laboratory's command line without deciding what its end means.
+/// Runs the laboratory's command line, and leaves the exit status to the caller.
 pub fn execute(cli: LabCli) -> Result<Conclusion> {
     match cli.command {
         Command::List => {
@@ -305,7 +305,7 @@ fn prepare(name: &'static str, options: Options) -> Result<(Setting, Report)> {
     Ok((setting, report))
 }
 
-/// Prepares an experiment that measures cells, whose results are a file that it goes on with.
+/// Prepares an experiment that measures cells, and continues its file of results.
 fn prepare_cells(
     name: &'static str,
     mut options: Options,

@@ -11,12 +11,12 @@ use crate::error::{IoContext, LabError, Result};
 /// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 
-/// The integer in a reply, or an error that shows what came instead.
+/// The integer in a reply, or an error that shows the reply.
 pub fn integer(reply: &Frame) -> Result<i64> {
     reply.as_integer().ok_or_else(|| LabError::Reply(reply.to_string()))
 }
 
-/// The text of a string reply, or an error that shows what came instead.
+/// The text of a string reply, or an error that shows the reply.
 pub fn text(reply: &Frame) -> Result<String> {
     let bytes = reply.as_bytes().ok_or_else(|| LabError::Reply(reply.to_string()))?;
     Ok(String::from_utf8_lossy(bytes).into_owned())
@@ -27,7 +27,7 @@ pub fn texts(reply: &Frame) -> Result<Vec<String>> {
     elements(reply)?.iter().map(text).collect()
 }
 
-/// The elements of an array, or an error that shows what came instead.
+/// The elements of an array, or an error that shows the reply.
 pub fn elements(reply: &Frame) -> Result<&[Frame]> {
     reply.as_array().ok_or_else(|| LabError::Reply(reply.to_string()))
 }

@@ -2,8 +2,8 @@
 //! acknowledged is there again.
 //!
 //! The server runs with `appendfsync always`: a reply means that the write is on the disk. Updates increment
-//! a field of a record, so that the number of acknowledged updates of every record can be compared with what
-//! came back.
+//! a field of a record, so that the number of acknowledged updates of every record can be compared with the
+//! restored value.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ use crate::{device, machine, process};
 
 /// Connections of the load.
 const CLIENTS: usize = 50;
-/// The latency is measured at this share of what the server can do.
+/// The latency is measured at this share of the server's throughput.
 const OPEN_SHARE: f64 = 0.5;
 /// Bytes of a record's text.
 const TEXT_BYTES: usize = 64;

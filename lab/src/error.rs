@@ -27,7 +27,7 @@ pub enum LabError {
         server: String,
         /// The expected event that did not happen.
         what: String,
-        /// The last lines of what it printed, each on a line of its own, or nothing.
+        /// The last lines that it printed, each on a line of its own, or nothing.
         log: String,
     },
     /// A server ended by itself while it was measured; the cell is left out.
@@ -80,9 +80,9 @@ impl From<SnapshotError> for LabError {
 /// The result of anything in the laboratory.
 pub type Result<T> = std::result::Result<T, LabError>;
 
-/// Says what was being done when an operating system call failed.
+/// Names the action during which an operating system call failed.
 pub trait IoContext<T> {
-    /// Turns the error into a [`LabError::Io`] that names what was being done.
+    /// Turns the error into a [`LabError::Io`] that names the action.
     fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 

@@ -19,7 +19,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at the machine that this runs on.
+    /// Describes the machine that this runs on.
     pub fn look() -> Machine {
         let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let processor =

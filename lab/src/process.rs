@@ -71,8 +71,8 @@ pub fn available_bytes() -> Result<u64> {
         .ok_or_else(|| LabError::Reply(format!("{path} is not as expected")))
 }
 
-/// The processor time that all processes of the machine have used so far, without what interrupts took. Its
-/// grain is 10 ms a core.
+/// The processor time that all processes of the machine have used so far, without interrupts. Its grain is 10
+/// ms a core.
 pub fn machine_cpu_time() -> Result<Duration> {
     let path = "/proc/stat";
     let stat = fs::read_to_string(path).doing(|| path.to_owned())?;
@@ -83,8 +83,8 @@ pub fn machine_cpu_time() -> Result<Duration> {
     Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
-/// The processor time that the host gave to others while this machine wanted it, over all cores; nothing
-/// where nobody counts it. Its grain is 10 ms.
+/// The processor time that the host gave to others while this machine wanted it, over all cores; zero where
+/// it is not counted. Its grain is 10 ms.
 pub fn stolen_time() -> Duration {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = stat.lines().next().unwrap_or_default();
@@ -208,7 +208,7 @@ pub fn family_bytes(pid: u32) -> u64 {
     family.filter_map(|pid| memory(pid).ok()).map(|own| own.proportional_bytes).sum()
 }
 
-/// The resident size of a process, without a look at its page tables.
+/// The resident size of a process, without reading its page tables.
 pub fn resident_bytes(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/statm");
     let text = fs::read_to_string(&path).doing(|| path.clone())?;
@@ -217,8 +217,8 @@ pub fn resident_bytes(pid: u32) -> Result<u64> {
     Ok(pages * rustix::param::page_size() as u64)
 }
 
-/// Bytes that a process and its children have had written to the device, those of children that have ended
-/// too; 0 where nobody counts them.
+/// Bytes that a process and its children have had written to the device, those of ended children too; 0 where
+/// they are not counted.
 pub fn written_bytes(pid: u32) -> u64 {
     let family = children(pid).into_iter().chain([pid]);
     let own = |pid: u32| {

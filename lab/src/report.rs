@@ -81,7 +81,7 @@ impl Bound {
     }
 }
 
-/// A figure that the design promises, and what it came to.
+/// A figure that the design promises, and the measured figure.
 #[derive(Debug, Clone, Serialize)]
 pub struct Goal {
     /// The compared quantity, such as `GET pipeline 16, tarn / redis-server`.
@@ -206,7 +206,7 @@ pub fn table(heads: &[&str]) -> Table {
     table
 }
 
-/// A cell whose text stands at the right.
+/// A cell whose text is aligned right.
 pub fn number_cell(text: impl ToString) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
@@ -236,7 +236,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Summarises figures, of which there is at least one.
+    /// Summarises figures, at least one.
     pub fn of(figures: impl IntoIterator<Item = f64>) -> Spread {
         let mut figures: Vec<f64> = figures.into_iter().collect();
         assert!(!figures.is_empty(), "a median needs a figure");

@@ -1,5 +1,5 @@
-//! The file of results: a line of JSON for each cell that was measured, so that a run can go on where it was
-//! stopped, and a report be drawn without measuring again.
+//! The file of results: a line of JSON for each measured cell. So a run can continue where it was stopped,
+//! and a report can be drawn without measuring again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ impl<C, F> Line<C, F> {
 }
 
 impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
-    /// Reads what a file has of an experiment; one that is not there has nothing.
+    /// Reads the results of an experiment from a file; a missing file has none.
     pub fn read(path: &Path, experiment: &str) -> Result<Results<C, F>> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
@@ -123,7 +123,7 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
 
 #[cfg(test)]
 impl<C: Serialize + DeserializeOwned, F: Serialize + DeserializeOwned> Results<C, F> {
-    /// Results that nobody measured.
+    /// Made-up results.
     #[expect(clippy::unwrap_used, reason = "for tests")]
     pub fn invented(experiment: &str, measured: &[(C, F)]) -> Results<C, F> {
         let machine = serde_json::json!({

@@ -328,8 +328,8 @@ impl Server {
         Err(self.complaint("did not end after SIGTERM".to_owned()))
     }
 
-    /// Kills it with `SIGKILL` and waits until it is gone. Returns the moment just before the signal, and
-    /// how it ended.
+    /// Kills it with `SIGKILL` and waits for its end. Returns the moment just before the signal, and its exit
+    /// status.
     pub fn kill(&mut self) -> Result<(Instant, ExitStatus)> {
         let moment = Instant::now();
         self.signal(Signal::KILL)?;
@@ -375,7 +375,7 @@ impl Server {
         LabError::Server { server: self.plan.product.name().to_owned(), what, log }
     }
 
-    /// Takes the process out of the laboratory's hands: it goes on when the laboratory ends.
+    /// Releases the process from the laboratory: it continues when the laboratory ends.
     pub fn release(self) -> u32 {
         let pid = self.pid();
         // Forgetting leaks a few hundred bytes once, at the end of a process.

@@ -66,7 +66,7 @@ pub struct Contender {
     pub label: String,
     /// Its version, as it reports it.
     pub version: String,
-    /// The server. Declared before the directory: it must be gone before its files are.
+    /// The server. Declared before the directory, because it must end before its files are removed.
     pub server: Server,
     /// Its data.
     pub dir: TempDir,

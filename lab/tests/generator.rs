@@ -104,7 +104,7 @@ fn stalled(pace: Pace, wanted: usize, least: Duration) -> (LoadResult, u64) {
     (result.unwrap(), stall.ns.load(Relaxed))
 }
 
-/// A stall that nobody but a test makes.
+/// The length of a stall that only a test causes.
 const LEAST: Duration = Duration::from_millis(400);
 
 /// Latencies of at least half the stall.

@@ -30,15 +30,16 @@ pub enum ReadError {
     /// It makes no sense.
     #[error("is damaged at byte {offset}: {damage}")]
     Damaged {
-        /// Where what makes no sense begins; for a whole collection in one string, where the string does.
+        /// Where the damaged part begins; for a whole collection in one string, where the string does.
         offset: u64,
         /// The damage.
         damage: Damage,
     },
-    /// It holds what Tarn does not, and the caller did not ask to leave that out, or it cannot be left out.
+    /// It holds something that Tarn cannot hold, and the caller did not ask to leave that out, or it cannot
+    /// be left out.
     #[error("holds {what} at byte {offset} (type {number}), key \"{key}\", which Tarn cannot hold; {remedy}")]
     Unsupported {
-        /// Where its type stands.
+        /// The place of its type.
         offset: u64,
         /// Its key, escaped and cut where it is long; empty for a value by itself.
         key: String,
@@ -49,12 +50,12 @@ pub enum ReadError {
         /// The remedy.
         remedy: &'static str,
     },
-    /// All of it makes sense, but it is not what was written.
+    /// All of it can be read, but it is not the content that was written.
     #[error(
         "is damaged somewhere before byte {offset}: its checksum is {computed:#018x}, not {stored:#018x}"
     )]
     Checksum {
-        /// Where the checksum stands.
+        /// The place of the checksum.
         offset: u64,
         /// The checksum in the file.
         stored: u64,
@@ -75,7 +76,7 @@ pub enum Damage {
     /// A length begins with another byte.
     #[error("no length begins with {0:#04x}")]
     Length(u8),
-    /// Where a count or a number has to stand there is a mark for strings in another form.
+    /// In the place of a count or a number there is a mark for strings in another form.
     #[error("{0:#04x} stands for a string, not for a number")]
     NoNumber(u8),
     /// A string has another form.
@@ -84,7 +85,7 @@ pub enum Damage {
     /// A string is longer than a key can hold.
     #[error("a string of {0} bytes is longer than 512 MiB")]
     StringTooLong(u64),
-    /// A compressed string does not become what it should.
+    /// A compressed string does not unpack to the right length.
     #[error("a compressed string does not become the {0} bytes that it says")]
     Compressed(u64),
     /// There is no such type, nor such an opcode.

@@ -48,7 +48,7 @@ pub(crate) fn file(version: u16, body: &[u8]) -> Vec<u8> {
     file
 }
 
-/// A string as it stands in a file.
+/// A string as in a file.
 pub(crate) fn string(bytes: &[u8]) -> Vec<u8> {
     match bytes.len() {
         len @ 0..=63 => [&[len as u8], bytes].concat(),
@@ -226,7 +226,7 @@ fn empty_collections_are_left_out_and_counted() {
     assert_eq!((keys.len(), skipped), (14, Skipped { empty: 14, ..Skipped::default() }));
 }
 
-/// A key of a string, with what stands before it.
+/// A key of a string, with the bytes before it.
 fn key(before: &[u8], name: &str) -> Vec<u8> {
     [before, &[0], &string(name.as_bytes()), &string(b"v")].concat()
 }

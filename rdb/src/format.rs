@@ -10,10 +10,10 @@ pub(crate) const VERSIONS: RangeInclusive<u16> = 1..=VERSION_READ_MAX;
 pub const VERSION_READ_MAX: u16 = 11;
 /// The version that is written: every Redis since 5 loads it, as do Valkey, KeyDB and Dragonfly.
 pub const VERSION_WRITTEN: u16 = 9;
-/// From this version on a checksum stands at the end.
+/// From this version on a checksum is at the end.
 pub(crate) const VERSION_WITH_CHECKSUM: u16 = 5;
 
-/// Longest string, decompressed: what a Tarn key can hold.
+/// Longest string, decompressed: the limit of a Tarn key.
 pub const STRING_BYTES_MAX: u64 = 512 << 20;
 
 /// Opcodes: they come before a key, or instead of one.
@@ -91,9 +91,9 @@ pub(crate) enum Encoding {
     ZSetBinary,
     /// One string that holds the whole collection in the form that it has in Redis's memory.
     Blob(Kind, Form),
-    /// A count, then strings each of which is a ziplist.
+    /// A count, then strings, each of which is a ziplist.
     Quicklist,
-    /// A count, then nodes: a number that says what, then a string that is an element or a listpack.
+    /// A count, then nodes: a number for the kind, then a string that is an element or a listpack.
     Quicklist2,
     /// The number of RedisJSON's type; then, as the parts of a module's data, one string and the end.
     Json,
@@ -115,7 +115,7 @@ pub(crate) enum Foreign {
     Stream(u8),
     /// A value of a module that only the module can read.
     Module,
-    /// A value of a module, of the type with this number, whose parts say what they are.
+    /// A value of a module, of the type with this number, whose parts name their kinds.
     Module2(u64),
 }
 
@@ -123,7 +123,7 @@ pub(crate) enum Foreign {
 pub(crate) enum Type {
     Held(Encoding),
     Foreign(Foreign),
-    /// A value of a module whose parts say what they are; the number of its type comes first.
+    /// A value of a module whose parts name their kinds; the number of its type comes first.
     Module2,
 }
 

@@ -14,7 +14,7 @@ pub(crate) const EXPANSION_MAX: u64 = 88;
 /// Unpacks `len` bytes of `packed`, and appends them to `out`. `None` if the result is not exactly that long;
 /// then `out` has any part of it.
 ///
-/// `out` grows as bytes are made, never by what `len` says alone.
+/// `out` grows as bytes are made, never by `len` alone.
 pub(crate) fn decompress(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Option<()> {
     let start = out.len();
     let mut rest = packed;
@@ -47,7 +47,7 @@ pub(crate) fn decompress(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Option
     (out.len() - start == len).then_some(())
 }
 
-/// Appends `count` bytes, each the one that stands `back` bytes before it.
+/// Appends `count` bytes, each a copy of the one that is `back` bytes before it.
 fn repeat(out: &mut Vec<u8>, back: usize, count: usize) {
     let from = out.len() - back;
     let mut left = count;

@@ -5,7 +5,7 @@
 //!   └───────────────── next_key ────────────────────────────┘ └ read_value
 //! ```
 //!
-//! The checksum comes last: until `next_key` has answered `None`, what was read may be damaged all the same.
+//! The checksum comes last: until `next_key` has returned `None`, the data may still be damaged.
 
 use crate::error::{Damage, ReadError};
 use crate::format::{Encoding, Foreign, Kind, MAGIC, Type, VERSION_WITH_CHECKSUM, VERSIONS, module_name, op};
@@ -115,8 +115,8 @@ impl<R: Read> Reader<R> {
         &self.key
     }
 
-    /// Goes on to the next key; `None` when all have been there and the checksum is right. A value that
-    /// nobody has read is passed over.
+    /// Continues with the next key; `None` after the last one, if the checksum is right. A value that was not
+    /// read is skipped.
     pub fn next_key(&mut self) -> Result<Option<Head>, ReadError> {
         if self.unread.is_some() {
             self.read_value(&mut ())?;
@@ -204,7 +204,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// A field about the file. None changes what the keys mean.
+    /// A field about the file. None changes the meaning of keys.
     fn read_field(&mut self) -> Result<(), ReadError> {
         self.source.string(&mut self.key)?;
         if self.key != b"redis-ver" {
@@ -259,7 +259,7 @@ fn read_version<R: Read>(source: &mut Source<R>) -> Result<u16, ReadError> {
     if VERSIONS.contains(&version) { Ok(version) } else { Err(ReadError::Version(version)) }
 }
 
-/// The error for what is not held, of which the type and the key have been read.
+/// The error for a value that Tarn cannot hold, after its type and key have been read.
 pub(crate) fn refuse<R: Read>(
     source: &mut Source<R>,
     foreign: Foreign,

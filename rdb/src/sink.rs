@@ -139,7 +139,7 @@ impl<'w, W: Write> ValueWriter<'w, W> {
 
     /// As `element`, of `len` bytes that come in pieces.
     ///
-    /// Panics if there are not more than some bytes: what may be a number must be looked at in one piece.
+    /// Panics if there are no more than some bytes: an element that may be a number must be in one piece.
     pub fn long_element<'p>(&mut self, len: usize, pieces: impl Iterator<Item = &'p [u8]>) -> io::Result<()> {
         self.count(self.kind.is_string() || matches!(self.kind, Kind::List | Kind::Set));
         self.sink.long_string(len, pieces)?;
@@ -167,7 +167,7 @@ impl<'w, W: Write> ValueWriter<'w, W> {
 
     /// Ends the value.
     ///
-    /// Panics if it has fewer elements than it was begun with: what follows would be read as its elements.
+    /// Panics if it has fewer elements than it was begun with: the next bytes would be read as its elements.
     pub fn finish(self) {
         assert_eq!(self.left, 0, "a value has as many elements as it was begun with");
     }

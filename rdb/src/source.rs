@@ -37,7 +37,7 @@ pub(crate) struct Source<R> {
     hashed: usize,
     start: usize,
     end: usize,
-    /// Where the buffer's first byte stands in the stream.
+    /// The place of the buffer's first byte in the stream.
     base: u64,
     crc: Crc,
     /// A compressed string, before it is decompressed.
@@ -56,7 +56,7 @@ impl<R: Read> Source<R> {
         self.base + self.start as u64
     }
 
-    /// The checksum of what has been read.
+    /// The checksum of the bytes that were read.
     pub(crate) fn crc(&mut self) -> u64 {
         self.crc.update(&self.buffer[self.hashed..self.start]);
         self.hashed = self.start;
@@ -129,7 +129,7 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// A length, or what stands in its place.
+    /// A length, or the special encoding in its place.
     pub(crate) fn length(&mut self) -> Result<Length, ReadError> {
         const PART: &str = "a length";
         let offset = self.offset();
@@ -153,7 +153,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Replaces what is in `out` by the next string.
+    /// Replaces the content of `out` by the next string.
     pub(crate) fn string(&mut self, out: &mut Vec<u8>) -> Result<(), ReadError> {
         out.clear();
         out.shrink_to(KEPT_BYTES);
@@ -191,7 +191,7 @@ impl<R: Read> Source<R> {
         made.ok_or_else(|| damaged(offset, Damage::Compressed(len)))
     }
 
-    /// Passes over a string, however long, without a look at what it says.
+    /// Skips a string, however long, without reading it.
     pub(crate) fn skip_string(&mut self) -> Result<(), ReadError> {
         const PART: &str = "a string";
         let offset = self.offset();
@@ -209,7 +209,7 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// The error for what makes no sense at `offset`.
+/// The error for damage at `offset`.
 pub(crate) fn damaged(offset: u64, damage: Damage) -> ReadError {
     ReadError::Damaged { offset, damage }
 }

@@ -32,8 +32,8 @@ struct Elements<'v> {
     count: u64,
 }
 
-/// Says how a value of this type stands, or that Tarn does not hold it; reads the number of a module's type
-/// for that.
+/// Returns the encoding of a value of this type, or that Tarn cannot hold it; reads the number of a module's
+/// type for that.
 pub(crate) fn held<R: Read>(
     found: Type,
     source: &mut Source<R>,
@@ -92,7 +92,7 @@ pub(crate) fn read<R: Read>(
     Ok(elements.count)
 }
 
-/// Reads what kind of part of a module's data follows, which has to be this one.
+/// Reads the kind of the next part of a module's data, which has to be `expected`.
 fn expect_part<R: Read>(source: &mut Source<R>, expected: u64) -> Result<(), ReadError> {
     let offset = source.offset();
     match source.number()? {

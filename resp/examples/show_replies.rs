@@ -1,4 +1,4 @@
-//! Shows the replies in a stream of bytes as redis-cli would, for instance what a server says to netcat:
+//! Shows the replies in a stream of bytes as redis-cli would, for instance the replies of a server to netcat:
 //!
 //! ```sh
 //! printf 'hello 3\r\nhgetall key\r\n' | nc -q 1 127.0.0.1 6379 |

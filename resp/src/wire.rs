@@ -34,7 +34,7 @@ pub(crate) fn blob(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A type, a length and that many bytes, which stand in several places.
+/// A type, a length and that many bytes, in several pieces.
 pub(crate) fn blob_of_pieces<'p>(
     out: &mut Vec<u8>,
     kind: u8,

@@ -31,7 +31,7 @@ struct Outcome {
     full: bool,
     /// Nanoseconds an update, the time that clients wait for a cut included.
     update_ns: f64,
-    /// The longest turn: what a client may have to wait.
+    /// The longest turn, which is the longest that a client may have to wait.
     turn_max: Duration,
     /// From the trigger of a snapshot to its last row, on average.
     snapshot: Duration,

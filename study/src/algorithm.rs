@@ -11,10 +11,10 @@ pub type Visit<'v> = &'v mut dyn FnMut(usize, &[u64]) -> ControlFlow<()>;
 
 /// An algorithm with the rows that it keeps.
 ///
-/// The callers promise, and [`crate::Array`] sees to it: a row has one client, which is the only one to read
-/// or write it; reading and writing happen in turns; [`Algorithm::take`] while no turn is under way; then one
-/// thread traverses, once or, if that broke off, several times; then [`Algorithm::finish`] or
-/// [`Algorithm::abandon`], before the next is taken.
+/// REQUIRES, and [`crate::Array`] ensures: a row has one client, and no other reads or writes it. Reads and
+/// writes happen in turns. [`Algorithm::take`] is called while no turn is in progress. Then one thread
+/// traverses, once or, if that broke off, several times. Then it calls [`Algorithm::finish`] or
+/// [`Algorithm::abandon`], before the next snapshot is taken.
 pub trait Algorithm: Sized + Send + Sync {
     /// Its name in tables.
     const NAME: &'static str;
@@ -39,10 +39,10 @@ pub trait Algorithm: Sized + Send + Sync {
     /// Writes a field; the others stay.
     fn write_field(&self, row: usize, field: usize, value: u64);
 
-    /// The taken phase: from here on the snapshot is what the rows are now.
+    /// The taken phase: from now on the snapshot has the present content of the rows.
     fn take(&self) -> Result<(), SnapshotError>;
 
-    /// The access phase: shows the rows of the snapshot, while clients go on.
+    /// The access phase: shows the rows of the snapshot, while clients continue.
     fn traverse(&self, visit: Visit<'_>) -> Result<ControlFlow<()>, SnapshotError>;
 
     /// The access phase into a file: writes the rows of the snapshot.
@@ -59,11 +59,11 @@ pub trait Algorithm: Sized + Send + Sync {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Ends the snapshot, all of which was shown.
+    /// Ends a snapshot that was shown completely.
     fn finish(&self);
 
-    /// Ends the snapshot though not all of it was shown: what it has that no other one has is in the next
-    /// one. REQUIRES: no turn is under way.
+    /// Ends a snapshot that was not shown completely: changes that only this snapshot has go to the next one.
+    /// REQUIRES: no turn is in progress.
     fn abandon(&self) {
         self.finish();
     }

@@ -11,7 +11,7 @@ use crate::memory;
 use crate::shape::Shape;
 use crate::sync::Arc;
 
-/// Rows that clients write and of which snapshots are taken, by algorithm `A`.
+/// Rows that clients write, and the snapshots of them by algorithm `A`.
 pub struct Array<A> {
     shape: Shape,
     algorithm: A,
@@ -38,8 +38,8 @@ pub struct Snapshotter<A> {
     shown: State,
 }
 
-/// A snapshot that has been taken. It may be traversed again if that failed. Given up, dropped without a
-/// whole traversal, it leaves what it has to the next one.
+/// A snapshot that has been taken. It may be traversed again if that failed. If it is abandoned, which is to
+/// drop it without a complete traversal, the next one gets its changes.
 pub struct Snapshot<'s, A: Algorithm> {
     // Until this is dropped, it takes no other.
     snapshotter: &'s mut Snapshotter<A>,
@@ -140,8 +140,8 @@ impl<A: Algorithm> Drop for Turn<'_, A> {
 }
 
 impl<A: Algorithm> Snapshotter<A> {
-    /// Takes a snapshot: waits for the turns under way and then is done at once, or after copying, as the
-    /// algorithm has it.
+    /// Takes a snapshot: waits for the turns in progress. Then it returns at once, or after copying,
+    /// depending on the algorithm.
     ///
     /// There is one snapshot at a time: it borrows the snapshotter until it is dropped. To take another one
     /// meanwhile does not compile:
@@ -191,8 +191,8 @@ impl<A: Algorithm> Snapshot<'_, A> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Ends the snapshot as a checkpoint in `dir`: complete and durable, or the one before stays and this
-    /// snapshot is given up, even if it was traversed before.
+    /// Writes the snapshot as a checkpoint into `dir`. It is complete and durable, or the one before stays
+    /// and this snapshot is abandoned, even if it was traversed before.
     pub fn checkpoint(mut self, dir: &mut CheckpointDir) -> Result<(), CheckpointError> {
         self.shown = None;
         let Snapshotter { array, shown } = &*self.snapshotter;

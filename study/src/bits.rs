@@ -26,7 +26,7 @@ impl Bits {
         self.words[row / ROWS_PER_WORD].load(order) & mask(row) != 0
     }
 
-    /// Sets or clears a bit of a word that nobody else changes meanwhile.
+    /// Sets or clears a bit of a word that no other thread changes meanwhile.
     #[inline]
     pub(crate) fn put_alone(&self, row: usize, bit: bool) {
         let word = &self.words[row / ROWS_PER_WORD];

@@ -34,12 +34,12 @@ pub struct CopyOnUpdate {
 }
 
 impl CopyOnUpdate {
-    /// Sees to it that the row has been copied aside.
+    /// Ensures that the row has been copied aside.
     ///
-    /// The first look takes no lock, so the lock does not order it: the bit itself must. Of the two things
-    /// that this is for, loom sees one: the traversal reads in `aside` what the client put there, which the
-    /// model shows to fail as soon as either half is relaxed. The other one is that the client's write comes
-    /// after the traversal's reading of `now`; loom lets no load return what is stored later.
+    /// The first check takes no lock, so the lock does not order it: the bit itself must. This order is for
+    /// two things, and loom sees one of them: the traversal reads in `aside` what the client put there. The
+    /// model fails as soon as either half is relaxed. The other one is that the client's write comes after
+    /// the traversal's reading of `now`; loom lets no load return what is stored later.
     fn settle(&self, row: usize) {
         // Acquire: pairs with the Release below, and with the fence in `finish`.
         if self.settled.get(row, Ordering::Acquire) {
@@ -69,13 +69,13 @@ impl CopyOnUpdate {
         })
     }
 
-    /// Writes a row without a look at the snapshot. For CALC, which knows that the write belongs to it.
+    /// Writes a row without checking the snapshot. For CALC, which knows that the write belongs to it.
     pub(crate) fn write_through(&self, row: usize, fields: &[u64]) {
         self.now.write(row, fields);
     }
 
     /// Copies a row aside, if it has not been; [`CopyOnUpdate::keep`] settles it, or another copy replaces
-    /// this one. REQUIRES: nobody else writes the row, nor settles it.
+    /// this one. REQUIRES: no other thread writes or settles the row.
     pub(crate) fn copy_aside(&self, row: usize) {
         if !self.settled.get(row, Ordering::Acquire) {
             self.aside.copy_row(row, &self.now);
@@ -182,7 +182,7 @@ pub(crate) mod relaxed_mutants {
     use super::*;
     use crate::judge::Mutant;
 
-    /// Orders only one half of the look at a bit without the lock: the look, or else the setting.
+    /// Orders only one half of the check of a bit without the lock: the load, or else the store.
     pub(crate) struct OrdersOneHalf<const LOOK: bool>;
 
     impl<const LOOK: bool> OrdersOneHalf<LOOK> {

@@ -31,8 +31,7 @@ pub enum SnapshotError {
         /// Bytes that can be had, unless it is the allocator that refuses.
         have_bytes: Option<u64>,
     },
-    /// The operating system refused what the algorithm needs of it, or the process that it was given has
-    /// failed.
+    /// The operating system refused a request of the algorithm, or the algorithm's child process has failed.
     #[error("cannot {action}: {reason}")]
     System {
         /// The attempted action.

@@ -6,9 +6,8 @@
 //!   snapshotter          |closed|
 //! ```
 //!
-//! While the gate is closed no turn is under way: what a snapshot holds is what all turns before it have
-//! written, and nothing of those after it. A client that comes waits; the snapshotter waits for the turns
-//! that are under way.
+//! While the gate is closed no turn is in progress: a snapshot has the writes of all turns before it, and
+//! none of those after it. A client that arrives waits; the snapshotter waits for the turns in progress.
 //!
 //! The work of turns before the gate closed happens before the work done while it is closed, and that happens
 //! before the turns that follow.
@@ -73,7 +72,7 @@ impl Gate {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the gate and waits for the turns that are under way.
+    /// Closes the gate and waits for the turns in progress.
     pub(crate) fn close(&self) -> Closed<'_> {
         let opening = self.lock();
         self.closed.store(true, Ordering::Relaxed);

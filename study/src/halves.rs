@@ -66,8 +66,9 @@ impl Halves {
     }
 
     /// Forgets which rows had changed, but not that a first snapshot has all rows. REQUIRES: each of the rows
-    /// is marked in the current copy, and no client looks at marks meanwhile: no turn is under way or, as in
-    /// the virtual form, only the snapshotter ever looks at those of the copy that holds still.
+    /// is marked in the current copy, and no client reads marks meanwhile. That holds if no turn is in
+    /// progress or if, as in the virtual form, only the snapshotter reads the marks of the copy that does not
+    /// change.
     pub(crate) fn forget(&self) {
         self.marks[self.current() ^ 1].clear();
     }
@@ -103,7 +104,7 @@ impl Halves {
         }
     }
 
-    /// Adds what was not shown to what the next snapshot shows. REQUIRES: no turn is under way.
+    /// Adds the rows that were not shown to those of the next snapshot. REQUIRES: no turn is in progress.
     pub(crate) fn abandon(&self) {
         let current = self.current();
         let still = current ^ 1;

@@ -9,12 +9,12 @@
 //!
 //! - The first write of a period to a field brings the rest of the row across first, if the upper copy is not
 //!   the newest.
-//! - A row that was not written in a period stays where it is, marked by nobody; so after a swap the newest
-//!   content may be in either copy. When the snapshotter takes a row's mark away, it notes where that is.
+//! - A row that was not written in a period stays in its copy, without a mark. So after a swap the newest
+//!   content may be in either copy. When the snapshotter removes a row's mark, it records which copy that is.
 //! - The first snapshot shows all rows.
 //!
-//! Several clients. Two copies of the data and three bytes a row; the taken phase is O(1); a snapshot has
-//! what has changed.
+//! Several clients. Two copies of the data and three bytes a row; the taken phase is O(1); a snapshot has the
+//! changed rows.
 
 use std::ops::ControlFlow;
 
@@ -26,7 +26,7 @@ use crate::rows::Rows;
 use crate::shape::Shape;
 use crate::sync::atomic::Ordering;
 
-/// Swaps two copies, and shows what has changed.
+/// Swaps two copies, and shows the changed rows.
 pub struct Hourglass {
     /// The current copy is the upper one.
     copies: Halves,
@@ -45,8 +45,8 @@ impl Hourglass {
         }
     }
 
-    /// The copy to write to, with `whole` or all of the row's newest content in it. A whole row is written
-    /// without a look at anything, so without waiting for memory.
+    /// The copy to write to, with `whole` or all of the row's newest content in it. To write a whole row it
+    /// reads nothing, so it does not wait for memory.
     #[inline]
     fn target(&self, row: usize, whole: bool) -> &Rows {
         let upper = self.copies.current();

@@ -11,10 +11,10 @@
 //!
 //! [`Array::new`] makes an array of a [`Shape`], all zeros, and gives it out as its parts:
 //!
-//! - [`Client`]s, of which each owns a range of rows ([`Client::rows`]) and may go to a thread of its own. It
+//! - [`Client`]s, each of which owns a range of rows ([`Client::rows`]) and may go to a thread of its own. It
 //!   reads and writes in turns ([`Client::turn`]); the cut falls between turns, so keep them short.
 //! - One [`Snapshotter`], for one more thread. [`Snapshotter::take`] gives a [`Snapshot`], the rows as they
-//!   were at the cut, to look at ([`Snapshot::traverse`]) or to write into a file ([`Snapshot::checkpoint`]),
+//!   were at the cut, to read ([`Snapshot::traverse`]) or to write into a file ([`Snapshot::checkpoint`]),
 //!   once or, if that fails, again. Until it is dropped there is no other one.
 //!
 //! ```
@@ -50,8 +50,8 @@
 //! | [`Hourglass`] | swaps two pointers | as Zigzag | 2 | what has changed |
 //! | [`Piggyback`] | swaps two pointers | as Zigzag | 2 | all rows |
 //!
-//! "What has changed" is what was written since the snapshot before; the first one shows all rows. A snapshot
-//! that is given up, as it is dropped without a whole traversal, leaves what it has to the next one.
+//! "What has changed" is what was written since the snapshot before; the first one shows all rows. If a
+//! snapshot is abandoned, which is to drop it without a complete traversal, the next one gets its changes.
 //!
 //! A checkpoint is a complete file whatever the snapshot shows; [`checkpoint`] says how:
 //!
@@ -76,9 +76,9 @@
 //!
 //! Two more families, of types of their own:
 //!
-//! - [`transaction`]: rows that transactions of any number of threads read and write, any of them; CALC and
-//!   the virtual algorithms vHG and vPB take snapshots between transactions, and stop nobody.
-//! - [`vls`]: a store of keyed records, many scans of which run at once, each over a snapshot of its own.
+//! - [`transaction`]: transactions of any number of threads, each of which may read and write any rows. CALC
+//!   and the virtual algorithms vHG and vPB take snapshots between transactions, and stop none.
+//! - [`vls`]: a store of keyed records with many scans at once, each over a snapshot of its own.
 
 mod algorithm;
 mod array;

@@ -143,8 +143,8 @@ impl Pair {
 
 #[cfg(test)]
 impl Pair {
-    /// The pass as it was published: it tests the flag, clears it and then copies. What a client writes after
-    /// the clearing is lost under the copy. For a mutant.
+    /// The published pass: it tests the flag, clears it and then copies. The copy overwrites what a client
+    /// writes after the clearing. For a mutant.
     pub(crate) fn traverse_as_published(&self, upper: usize, visit: Visit<'_>) -> ControlFlow<()> {
         let mut fields = vec![0; self.shape.fields];
         (0..self.shape.rows).try_for_each(|row| {

@@ -10,8 +10,8 @@
 //! - A marked row of a collecting copy is whole: the first write of a period copies the row, not the field.
 //! - The first snapshot shows all rows.
 //!
-//! Several clients. Three copies of the data and two bytes a row; the taken phase is O(1); a snapshot has
-//! what has changed.
+//! Several clients. Three copies of the data and two bytes a row; the taken phase is O(1); a snapshot has the
+//! changed rows.
 
 use std::ops::ControlFlow;
 

@@ -1,9 +1,9 @@
 //! Rows of 8-byte fields in one allocation, each field an atomic word.
 //!
-//! Atomics, because the snapshotter may look at a word that a client is writing: the algorithms see to it
-//! that it then does not use what it saw, but even the look would be undefined behaviour with plain words.
-//! Loads and stores are relaxed, which costs nothing on the processors of today; what orders them is said in
-//! each algorithm.
+//! The fields are atomic because the snapshotter may read a word that a client is writing. The algorithms
+//! ensure that it then does not use the value, but with plain words even the read would be undefined
+//! behaviour. Loads and stores are relaxed, which costs nothing on present processors; each algorithm says
+//! what orders them.
 
 use crate::error::SnapshotError;
 use crate::memory;
@@ -56,14 +56,14 @@ impl Rows {
         self.row(row)[field].store(value, Ordering::Relaxed);
     }
 
-    /// Makes a row what it is in `other`.
+    /// Copies a row from `other`.
     pub(crate) fn copy_row(&self, row: usize, other: &Rows) {
         for (to, from) in self.row(row).iter().zip(other.row(row)) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 
-    /// Makes all rows what they are in `other`.
+    /// Copies all rows from `other`.
     pub(crate) fn copy_all(&self, other: &Rows) {
         for (to, from) in self.words.iter().zip(&other.words) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -72,7 +72,7 @@ fn foreign_rows_and_fields_that_do_not_exist_are_refused() {
     }
 }
 
-/// A client, a visit and a cut that panic, one after the other; then a snapshot of what was written.
+/// A client, a visit and a cut that panic, one after the other; then a snapshot of the written rows.
 fn panics<A: Algorithm>() {
     let (mut clients, mut snapshotter) = Array::<A>::new(Shape::new(100, 16).unwrap(), 1).unwrap();
     let panicked = catch_unwind(AssertUnwindSafe(|| {

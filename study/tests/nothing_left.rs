@@ -1,4 +1,4 @@
-//! Hundreds of snapshots that fail, break off, are given up or panic leave no file, no open file, no thread,
+//! Hundreds of snapshots that fail, break off, are abandoned or panic leave no file, no open file, no thread,
 //! no child process and no memory. This is the only test of the file, because it counts what belongs to the
 //! process.
 

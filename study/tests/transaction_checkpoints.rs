@@ -1,5 +1,5 @@
-//! Checkpoints of the virtual algorithms, taken while transactions go on: complete, what their snapshot
-//! shows, and either whole under their name or not there.
+//! Checkpoints of the virtual algorithms, taken while transactions continue: complete, equal to their
+//! snapshot, and either whole under their name or not there.
 //!
 //! ```text
 //!   transactions    ── payments between rows: the sum of all rows is 0 ──────────►

@@ -2,8 +2,8 @@
 //! writer's steps, no fewer than were complete when it began and no more than were begun, and money that only
 //! moves must be all there.
 //!
-//! A writer has keys of its own and logs what it does; in some steps, batches, it notes in its clock, which
-//! is a record as well, how many steps it has taken. So a scan says itself which instant it shows, and scans
+//! A writer has keys of its own and logs its writes. In some steps, batches, it records in its clock, which
+//! is a record as well, the number of its steps. So a scan says itself which instant it shows, and scans
 //! begin while writers are in the midst of writing.
 
 #![cfg(not(loom))]
@@ -19,7 +19,7 @@ use tarn_study::vls::{Keep, Mask, Store, StoreError};
 
 const FIELDS: usize = 3;
 const INDEXED: usize = 1;
-/// Values of the indexed field of what writers have for themselves.
+/// Values of the indexed field of the records that writers own.
 const VALUES: u64 = 100;
 const KEYS_PER_WRITER: u64 = 60;
 const CLOCKS: u64 = 1 << 32;

@@ -1,6 +1,6 @@
-//! One thread does everything in turns: writes, and a row of one of many scans, each of which must show
-//! exactly what a copy taken when it began has. What happens in a run is its seed's; only the thread that
-//! resets bits is on its own.
+//! One thread does everything in turns: it writes, and it reads a row of one of many scans. Each scan must
+//! show exactly the copy that was taken when it began. The seed decides everything in a run; only the thread
+//! that resets bits runs by itself.
 
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
@@ -19,7 +19,7 @@ const VALUES: u64 = 20;
 
 type Rows = BTreeMap<u64, [u64; FIELDS]>;
 
-/// A scan, what it has still to show, and how many rows it shows before it is dropped.
+/// A scan, the rows that it has still to show, and the number of rows that it shows before it is dropped.
 struct Running<'s, M: Mask> {
     scan: Scan<'s, M>,
     left: Rows,

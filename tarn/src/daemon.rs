@@ -54,7 +54,7 @@ pub fn start() -> ExitCode {
     }
 }
 
-/// Passes on what the child says, to its end; whether it is ready then.
+/// Passes on the output of the child, to its end; returns whether it is ready then.
 fn pass_on(mut said: impl Read) -> io::Result<bool> {
     let mut buffer = [0; 4096];
     loop {

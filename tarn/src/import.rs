@@ -9,9 +9,9 @@ use tarn_server::transfer::{self, Imported};
 /// Reads an RDB file of Redis, Valkey or KeyDB into the data directory of a server that does not run.
 ///
 /// The whole file is read and checked; then it becomes a checkpoint, which the next `tarn serve` loads. The
-/// directory must hold neither a checkpoint nor a log. Keys that have expired are left out, as Redis leaves
-/// them out when it loads a file. Exits with 0 if the data is there, 1 if the file or the directory is
-/// refused, 2 if the disk failed; then the directory holds what it held before.
+/// directory must have neither a checkpoint nor a log. Expired keys are left out, as Redis leaves them out
+/// when it loads a file. Exits with 0 if the data is there, 1 if the file or the directory is refused, 2 if
+/// the disk failed; then the directory is as it was before.
 #[derive(Args)]
 pub struct ImportArgs {
     #[command(flatten)]

@@ -19,9 +19,9 @@ const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
 /// Makes a data directory from a backup and its increments, for the next `tarn serve --dir`.
 ///
-/// Every file is checked against the backup's own list, and what is restored is read as a start reads it; a
-/// set that is mixed, incomplete or damaged is refused. Exits with 0 if all is there and on disk, 1 if the
-/// backups or the directory are refused, 2 if the disk failed; then no server takes the directory.
+/// Every file is checked against the backup's own list, and the restored data is read as a start reads it; a
+/// set that is mixed, incomplete or damaged is refused. Exits with 0 if all data is there and on disk, 1 if
+/// the backups or the directory are refused, 2 if the disk failed; then no server takes the directory.
 #[derive(Args)]
 pub struct RestoreArgs {
     /// The data directory: an empty one, or one that does not exist yet.

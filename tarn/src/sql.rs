@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Connections that may wait until somebody looks at them.
+/// Connections that may wait until the SQL thread takes them.
 const CALLERS_MAX: usize = 64;
 
 /// Why SQL cannot be served.
@@ -36,7 +36,7 @@ pub enum SqlError {
     /// One file is of no use without the other.
     #[error("tls-cert-file and tls-key-file are needed both, or none of them")]
     HalfTls,
-    /// Nobody could connect.
+    /// No client could connect.
     #[error(
         "sql-tls required needs a certificate: name it, and its key, with tls-cert-file and tls-key-file"
     )]
@@ -58,7 +58,7 @@ pub struct Sql {
 }
 
 impl Sql {
-    /// Makes ready what is configured.
+    /// Prepares SQL as configured.
     pub fn prepare(config: &Config) -> Result<Sql, SqlError> {
         let export_directory = config.sql_export_path();
         if let Some(path) = export_directory.as_ref().filter(|path| !path.is_dir()) {
@@ -91,7 +91,7 @@ impl Sql {
         Ok(Sql { runtime, analytics, tls, needs_encryption })
     }
 
-    /// Serves as long as what is returned is there. The data may be loaded later.
+    /// Serves for as long as the returned runtime exists. The data may be loaded later.
     pub fn start(self, server: &Arc<Shared>) -> tokio::runtime::Runtime {
         let (callers, incoming) = mpsc::channel(CALLERS_MAX);
         server.set_sql(Arc::new(Asker {

@@ -40,7 +40,7 @@ fn restore(folder: &Folder, backups: &[&str], to: &str) -> (i32, String) {
     tarn(&args)
 }
 
-/// The data of a server that runs on what was restored.
+/// The data of a server that runs on a restored directory.
 fn digest_of(path: PathBuf, directories: usize) -> String {
     let port = running::free_port().to_string();
     let dir = path.to_str().unwrap().to_owned();

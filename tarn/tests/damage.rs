@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use running::scrape::Scrape;
 use running::{Connection, Running, digest, eventually, field, free_port, number};
 
-/// Small files, which nothing but damage has compacted.
+/// Small files, which are compacted only because of damage.
 const ARGS: [&str; 8] = [
     "--log-file-size",
     "65536",
@@ -22,7 +22,7 @@ const ARGS: [&str; 8] = [
     "everysec",
 ];
 
-/// Fills some files, and takes away again half of what is in them.
+/// Fills some files, and removes half of their content again.
 fn fill(client: &mut Connection, round: usize) {
     let value = "v".repeat(300);
     for number in 0..800 {

@@ -1,5 +1,5 @@
-//! Clients that mean harm or know no better: too many, silent, half gone, never reading, and senseless.
-//! Whatever they do, memory stays bounded and the others are served.
+//! Hostile and faulty clients: too many, silent, half closed, never reading, and senseless. Whatever they do,
+//! memory stays bounded and the others are served.
 
 #![allow(clippy::unwrap_used)]
 
@@ -49,13 +49,13 @@ impl Scene {
         count.parse().unwrap()
     }
 
-    /// Waits until nobody but the witness and `others` is connected.
+    /// Waits until only the witness and `others` are connected.
     fn wait_for_clients(&mut self, others: usize) {
         eventually(|| (self.clients() == 1 + others).then_some(()));
     }
 }
 
-/// All that comes until the server closes the connection, in whichever way.
+/// All bytes that come until the server closes the connection, in any way.
 fn read_to_end(mut stream: &TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     match stream.read_to_end(&mut all) {

@@ -150,7 +150,7 @@ fn any_value(random: &mut SmallRng, depth: usize) -> Value {
     }
 }
 
-/// A reply with what several values gave, in any order.
+/// A reply with the results of several values, in any order.
 fn sorted(mut all: Vec<String>) -> Vec<String> {
     all.sort();
     all
@@ -161,7 +161,7 @@ struct Model {
 }
 
 impl Model {
-    /// Does one thing to the server and to the model, and compares what they say.
+    /// Sends one command to the server and to the model, and compares the replies.
     fn step(&mut self, client: &mut Connection, random: &mut SmallRng) {
         let key = format!("doc{}", random.random_range(0..KEYS));
         let path = segments(random);

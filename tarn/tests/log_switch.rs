@@ -1,5 +1,5 @@
-//! `CONFIG SET appendonly` with the real program: what a start finds before, while and after the log is
-//! switched.
+//! `CONFIG SET appendonly` with the real program: the data that a start finds before, while and after the log
+//! is switched.
 
 #![allow(clippy::unwrap_used)]
 
@@ -177,7 +177,7 @@ fn what_is_older_than_the_switched_log_or_the_file_beside_it_is_refused() {
     assert_eq!(running.connect().ask("GET key"), "last");
 }
 
-/// More directories join as they are; fewer are a log of their own, which goes on from a checkpoint.
+/// More directories are added unchanged; fewer are a log of their own, which continues from a checkpoint.
 #[test]
 fn a_log_moves_to_more_directories_and_to_fewer() {
     let mut running = Running::start(&["--log-dir", "a", "b", "c"]);

@@ -1,4 +1,4 @@
-//! The program on a disk that loses power: what was acknowledged is there after every cut, and a disk that
+//! The program on a disk that loses power: acknowledged writes are there after every cut, and a disk that
 //! does not sync is noticed.
 
 #![allow(clippy::unwrap_used)]

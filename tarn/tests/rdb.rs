@@ -141,7 +141,7 @@ fn score(random: &mut SmallRng) -> f64 {
     }
 }
 
-/// A value of any kind; `len` elements are drawn for collections, of which some may fall together.
+/// A value of any kind; `len` elements are drawn for collections, some of which may be equal.
 fn value(random: &mut SmallRng, len: usize) -> Value {
     let mut words: Vec<Vec<u8>> = (0..len).map(|_| bytes(random)).collect();
     match random.random_range(0..6) {
@@ -246,7 +246,7 @@ fn get_all(client: &mut Client) -> BTreeMap<(u64, Vec<u8>), Key> {
     all
 }
 
-/// All keys of a file, and what was left out.
+/// All keys of a file, and the parts that were left out.
 fn read(file: &[u8], unsupported: Unsupported) -> (BTreeMap<(u64, Vec<u8>), Key>, Skipped) {
     let mut reader = Reader::new(file, unsupported).unwrap();
     let mut all = BTreeMap::new();

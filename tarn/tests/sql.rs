@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Output};
 
-/// Asks by psql; what it prints, without alignment.
+/// Asks by psql; its output, without alignment.
 fn psql(port: u16, password: &str, statements: &[&str]) -> Output {
     let mut command = Command::new("psql");
     command.env("PGPASSWORD", password).env("PGCONNECT_TIMEOUT", "10");

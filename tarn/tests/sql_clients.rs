@@ -57,7 +57,7 @@ fn ask(postgres: &mut Postgres, line: &Value, flight: &str) -> Answer {
     postgres.answer()
 }
 
-/// Asks all that a client asked; returns what was answered.
+/// Asks everything that a client asked; returns the answers.
 fn replay(client: &str) -> Vec<Answer> {
     let (_running, port) = server();
     let mut postgres = Postgres::connect(port);

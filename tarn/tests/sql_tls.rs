@@ -15,14 +15,14 @@ use running::{Folder, Running, eventually, free_port};
 /// The request for encryption.
 const ASKED: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
-/// Writes a certificate for `localhost`, which nobody but itself signed, and its key.
+/// Writes a certificate for `localhost`, signed only by itself, and its key.
 fn issue(folder: &Path) {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(folder.join("key.pem"), signing_key.serialize_pem()).unwrap();
     std::fs::write(folder.join("certificate.pem"), cert.pem()).unwrap();
 }
 
-/// Asks for 1 by psql; what it prints, answers and errors.
+/// Asks for 1 by psql; its output, answers and errors.
 fn psql(port: u16, options: &str) -> String {
     let place = format!("host=localhost hostaddr=127.0.0.1 port={port} user=default dbname=tarn {options}");
     let mut command = Command::new("psql");

@@ -42,7 +42,7 @@ fn open_to_all(args: &[&str]) -> (Running, Ports) {
     (running, Ports { redis, metrics, sql })
 }
 
-/// All that a port says to these bytes until it hangs up.
+/// All bytes that a port sends after these bytes until it hangs up.
 fn said(ip: IpAddr, port: u16, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect((ip, port)).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();

@@ -12,7 +12,7 @@ fn tarn(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tarn")).args(words).output().unwrap()
 }
 
-/// Runs a part of the study. Returns what it says.
+/// Runs a part of the study. Returns its output.
 fn study(results: &Path, more: &[&str]) -> String {
     let dir = results.parent().unwrap().to_str().unwrap();
     let mut words = vec!["lab", "run", "snapshots", "--quick", "--dir", dir, "--json"];

@@ -35,7 +35,7 @@ const DATABASES: [u64; 3] = [0, 1, 15];
 /// Commands that are sent together.
 const AT_ONCE: usize = 500;
 
-/// Runs `tarn`; its exit code, and what it says on both outputs.
+/// Runs `tarn`; its exit code, and both of its outputs.
 fn tarn(words: &[&str]) -> (i32, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tarn"));
     let Output { status, stdout, stderr } = command.args(words).output().unwrap();

@@ -151,7 +151,7 @@ fn test(root: &Path, _: &Run) -> Count {
 }
 
 /// Model checking: the tests in modules called `model`, by loom in all orders, by shuttle in many. Their
-/// types stand in for locks and atomics in all that is compiled so, which therefore has places of its own.
+/// types replace locks and atomics in everything that is compiled, so each has a target directory of its own.
 fn models(root: &Path, _: &Run) -> Count {
     let check = |checker: &str, what: &[&str]| {
         let target = target(root).join(if checker == "loom" { "models" } else { checker });

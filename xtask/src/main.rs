@@ -37,7 +37,7 @@ enum Task {
     },
     /// Play the behaviour scripts against Tarn and redis-server, or record them.
     Scripts(scripts::Scripts),
-    /// Write THIRD-PARTY.md: the licences of what is linked.
+    /// Write THIRD-PARTY.md: the licences of the linked libraries.
     Licences,
     /// Do all that a change has to pass.
     Ci(ci::Ci),

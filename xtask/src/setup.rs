@@ -1,7 +1,8 @@
 //! The tools that the checks need besides Rust and a C compiler. They are installed where that is allowed.
 //! Elsewhere one line says how to install them, and each part of the checks that is left out says so.
 //!
-//! - Debian's packages: installed by root. Nobody else's machine is changed: they get one `apt-get` line.
+//! - Debian's packages: installed by root. The machine of any other user is not changed: the user gets one
+//!   `apt-get` line.
 //! - Python's packages: in an environment of their own in the user's cache folder;
 //! - `cargo-deny`: built once for each version, to the same folder.
 
@@ -61,7 +62,7 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Looks for all of it and installs what is missing, as far as that is allowed.
+    /// Finds all tools and installs missing ones, as far as that is allowed.
     pub fn set_up(root: &Path) -> Tools {
         install_packages(root);
         for (tool, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {

@@ -5,9 +5,9 @@
 //!   phase   0 warm-up | 1 without | 2 checkpoint | 3 without | 4 checkpoint | 5 without
 //! ```
 //!
-//! It looks at what costs the server little (`LASTSAVE`; of a log that is rewritten or compacted, a section
-//! of `INFO`), and asks for more only when a checkpoint has ended, so that asking is hardly a part of what is
-//! measured.
+//! It polls commands that cost the server little (`LASTSAVE`; for a log that is rewritten or compacted, a
+//! section of `INFO`). It asks for more only when a checkpoint has ended, so that the questions are hardly a
+//! part of the measurement.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

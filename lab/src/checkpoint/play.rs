@@ -26,7 +26,7 @@ pub struct Course {
     pub without_all: Stretch,
     /// All with one together.
     pub during_all: Stretch,
-    /// All of it, but for the warm-up.
+    /// The whole load, without the warm-up.
     pub all: Stretch,
     /// The checkpoints.
     pub taken: Vec<Taken>,

@@ -1,4 +1,4 @@
-//! Charts as SVG: lines with points, bars, and traces. What is not a number is left out.
+//! Charts as SVG: lines with points, bars, and traces. Values that are not numbers are left out.
 //!
 //! Black becomes the colour of the page's text, so that a chart can be read on light and dark.
 
@@ -12,7 +12,7 @@ pub(super) type Drawn = Result<(), Box<dyn Error>>;
 
 pub(super) const SIZE: (u32, u32) = (460, 300);
 const TRACE_SIZE: (u32, u32) = (460, 150);
-/// Room for the values beside an axis, and for what they are.
+/// Room for the values beside an axis, and for their unit.
 pub(super) const VALUES_WIDTH: u32 = 68;
 /// The most points of a drawn trace.
 const TRACE_POINTS: usize = 800;
@@ -112,7 +112,7 @@ fn trimmed(text: String) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Lines with points; the values of `x` stand at equal distances, as the study's do.
+/// Lines with points; the values of `x` are at equal distances, as in the study.
 pub fn lines<C: Curve>(words: Words<'_>, axis: Axis, series: &[C]) -> Option<String> {
     let mut xs: Vec<f64> = series.iter().flat_map(Curve::points).map(|point| point.0).collect();
     xs.sort_by(f64::total_cmp);

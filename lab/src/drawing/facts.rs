@@ -4,14 +4,14 @@ use super::page::{Page, escape, utc};
 use crate::report::Goal;
 use crate::results::Line;
 
-/// Names and what is to be said of them.
+/// Names and facts about them.
 #[derive(Debug, Default)]
 pub struct Facts {
     rows: String,
 }
 
 impl Facts {
-    /// Where, when and from what some lines were measured.
+    /// The place, time and subject of some measured lines.
     pub fn of<C, F>(lines: &[&Line<C, F>]) -> Facts {
         let mut facts = Facts::default();
         let distinct = |mut texts: Vec<String>| {
@@ -66,7 +66,7 @@ pub fn change(share: f64) -> String {
 }
 
 impl Page {
-    /// Adds what a paper says in numbers, beside ours.
+    /// Adds the numbers of a paper, beside ours.
     pub fn statements(&mut self, statements: &[Statement]) {
         let row = |own: &Statement| {
             let texts = [own.figure, own.what, own.printed, &own.measured, own.remark];
@@ -77,7 +77,7 @@ impl Page {
         self.table("printed-table", &heads, &rows);
     }
 
-    /// Adds a section with goals: what was measured, the bound, whether it is met.
+    /// Adds a section with goals: the figure, the bound, whether it is met.
     pub fn goals(&mut self, goals: &[Goal]) {
         self.section("goals", "What the design promises");
         let met = goals.iter().filter(|goal| goal.is_met()).count();

@@ -51,7 +51,7 @@ impl Page {
         self.body.push_str(&format!("<h2 id=\"{id}\">{title}</h2>\n"));
     }
 
-    /// Adds what is HTML already.
+    /// Adds text that is HTML already.
     pub fn html(&mut self, html: &str) {
         self.body.push_str(html);
         self.body.push('\n');
@@ -82,7 +82,7 @@ impl Page {
         self.body.push_str(&format!("<{element} class=\"{class}\">{}</{element}>\n", escape(text)));
     }
 
-    /// Adds charts side by side, each with what stands above it.
+    /// Adds charts side by side, each with its caption.
     pub fn charts(&mut self, charts: &[(String, String)]) {
         self.html("<div class=\"charts\">");
         for (caption, svg) in charts {
@@ -91,7 +91,7 @@ impl Page {
         self.html("</div>");
     }
 
-    /// Adds a table. Cells that begin with a letter stand at the left.
+    /// Adds a table. Cells that begin with a letter are aligned left.
     pub fn table(&mut self, id: &str, heads: &[String], rows: &[Vec<String>]) {
         let mut text = format!("<div class=\"wide\"><table id=\"{id}\">\n<thead><tr>");
         heads.iter().for_each(|head| text.push_str(&format!("<th>{}</th>", escape(head))));
@@ -108,7 +108,7 @@ impl Page {
         self.html(&text);
     }
 
-    /// The whole page. `head` is HTML that stands above the contents.
+    /// The whole page. `head` is HTML above the contents.
     pub fn finish(self, title: &str, head: &str) -> String {
         let title = escape(title);
         format!(

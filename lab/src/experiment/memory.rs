@@ -151,8 +151,8 @@ fn measure(
     Ok((empty, full))
 }
 
-/// Writes over as many strings as there are, at random, and judges what it takes to know which records of the
-/// log are needed, when it is most.
+/// Overwrites random strings, as many as there are, and judges the memory that records which records of the
+/// log are needed, at its largest.
 fn overwrite(setting: &Setting, report: &mut Report, kind: &Kind, contender: &Contender) -> Result<()> {
     let mut most = 0;
     for look in 0..LOOKS {

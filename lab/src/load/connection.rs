@@ -1,5 +1,5 @@
-//! One connection of the generator: what it still has to write, what it waits for, and when that was meant to
-//! begin.
+//! One connection of the generator: the bytes to write, the replies to wait for, and the intended starts of
+//! their requests.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -29,11 +29,11 @@ pub(super) struct Connection {
     pub(super) awaited: u32,
     /// The intended starts of the requests that are not answered yet, oldest first.
     pub(super) begun: VecDeque<Begun>,
-    /// The keys of the requests not answered yet, oldest first, if a tally is kept; `None` for what it leaves
-    /// out.
+    /// The keys of the requests not answered yet, oldest first, if a tally is kept; `None` for keys outside
+    /// of the tally.
     pub(super) named: VecDeque<Option<u32>>,
     pub(super) replies: Replies,
-    /// Requests; the first `written` bytes are gone.
+    /// Requests; the first `written` bytes have been sent.
     pub(super) out: Vec<u8>,
     written: usize,
     /// True if the poller watches for room to write.

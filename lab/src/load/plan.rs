@@ -88,7 +88,7 @@ impl Load {
         Load { address, groups, until, seed, watched_pid: None, tallied_keys: 0, cue: None, killed: None }
     }
 
-    /// True if the server may be gone.
+    /// True if the server may be killed.
     pub(super) fn is_killed(&self) -> bool {
         self.killed.as_ref().is_some_and(|killed| killed.load(Ordering::SeqCst))
     }

@@ -5,7 +5,7 @@
 //!                          key ^^^^^^^^^^^^        value ^^^^^^
 //! ```
 //!
-//! So appending a request is one copy and a few digits, far less than what a server spends to read it.
+//! So appending a request is one copy and a few digits, far less than the work of a server to read it.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -13,8 +13,8 @@ use tarn_resp::encode_command;
 
 use super::keys::{Keys, below, scatter};
 
-/// Values are windows into a pool of this many random letters: enough that what compresses a server's log
-/// finds few of them twice, and little enough to stay in the processor's cache.
+/// Values are windows into a pool of this many random letters. It is large enough that a compressed log of a
+/// server finds few of them twice, and small enough to stay in the processor's cache.
 const POOL_BYTES: usize = 256 << 10;
 
 /// One argument of a request.

@@ -215,7 +215,7 @@ impl Runner {
             && self.connections.iter().all(|connection| connection.awaited == 0)
     }
 
-    /// Sends what is due, waits a little, and takes the replies. Returns how many.
+    /// Sends due requests, waits a little, and takes the replies. Returns their number.
     fn turn(&mut self, events: &mut Vec<Event>, now: Duration) -> Result<u32> {
         self.send_due()?;
         let next = self.workers.iter().min_by(|a, b| a.due_ns().total_cmp(&b.due_ns()));

@@ -20,7 +20,7 @@ impl Tally {
         self.sent.is_empty()
     }
 
-    /// Adds what another load counted.
+    /// Adds the counts of another load.
     pub fn add(&mut self, other: &Tally) {
         let pairs = [(&mut self.sent, &other.sent), (&mut self.acknowledged, &other.acknowledged)];
         for (own, other) in pairs {

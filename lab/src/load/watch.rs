@@ -86,7 +86,7 @@ impl Watch {
         Watch { cue, at: 0, since_ns: 0, stolen: process::stolen_time(), watched }
     }
 
-    /// Looks at the cue. Returns whether the load is to end.
+    /// Reads the cue. Returns whether the load is to end.
     pub(super) fn look(&mut self, now_ns: u64) -> bool {
         let phase = self.cue.phase();
         if phase != self.at {
@@ -114,7 +114,7 @@ impl Watch {
         moment.late_ns_max = moment.late_ns_max.max(late);
     }
 
-    /// Notes `requests` replies that came together, one of which was due and sent at these times.
+    /// Records `requests` replies that came together, one of which was due and sent at these times.
     pub(super) fn answered(&mut self, now_ns: u64, due_ns: u64, sent_ns: u64, requests: u32) {
         let latency = now_ns.saturating_sub(due_ns);
         let phase = &mut self.watched.phases[self.at];

@@ -1,4 +1,4 @@
-//! The files: what they are now, and what of them is durable.
+//! The files: their current content, and the durable part of it.
 //!
 //! Invariants: a page of a file that is not among its `dirty` ones is the same now and on the device; a name
 //! of a directory that no operation in `pending` touches is the same in `now` and `durable`.
@@ -30,7 +30,7 @@ pub enum Refusal {
     IsDirectory,
     /// A directory with something in it.
     NotEmpty,
-    /// Nobody here needs that.
+    /// No program needs that here.
     Unsupported,
 }
 
@@ -43,7 +43,7 @@ pub enum Survival {
     ByChance,
 }
 
-/// One change of a directory: names with the file that they stand for from then on.
+/// One change of a directory: names, each with the file that it refers to from then on.
 type NameChange = Vec<(OsString, Option<u64>)>;
 
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ impl Files {
         self.has_power = false;
     }
 
-    /// Power is back; what survived is what there is.
+    /// Power is back: only the surviving data is there.
     pub fn restore(&mut self, survival: Survival, rng: &mut SmallRng) {
         for node in self.nodes.values_mut() {
             match node {
@@ -102,7 +102,7 @@ impl Files {
         self.forget_nameless();
     }
 
-    /// Nobody has a file open across a loss of power, so what has no name is gone.
+    /// No file is open across a loss of power, so files without a name are removed.
     fn forget_nameless(&mut self) {
         let mut named = BTreeSet::from([ROOT]);
         let mut new = vec![ROOT];
@@ -322,7 +322,7 @@ impl File {
     }
 }
 
-/// Copies what both have of a page.
+/// Copies the bytes of a page that both have.
 fn copy_page(from: &[u8], to: &mut [u8], page: usize) {
     let (start, end) = (page * PAGE_BYTES, ((page + 1) * PAGE_BYTES).min(from.len()).min(to.len()));
     if start < end {

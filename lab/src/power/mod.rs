@@ -1,4 +1,4 @@
-//! A disk that loses power: a file system in memory, mounted by FUSE, that forgets what was not synced.
+//! A disk that loses power: a file system in memory, mounted by FUSE, that forgets unsynced data.
 //!
 //! ```text
 //!   server ── write, create, rename ──> now          what everybody sees while there is power

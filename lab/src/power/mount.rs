@@ -37,7 +37,7 @@ pub fn is_available() -> std::result::Result<(), String> {
     }
 }
 
-/// Syncs that are not answered, as the disk hangs; `None` while it does not.
+/// Unanswered syncs, while the disk hangs; `None` while it does not.
 type Held = Arc<Mutex<Option<Vec<(u64, ReplyEmpty)>>>>;
 
 /// A mounted disk; dropping it unmounts it.
@@ -74,7 +74,7 @@ impl PowerDisk {
         lock(&self.files).keep_all();
     }
 
-    /// Lets no sync end from now on; all else goes on.
+    /// Lets no sync end from now on; everything else continues.
     pub fn hold_syncs(&self) {
         lock(&self.held).get_or_insert_default();
     }
@@ -86,14 +86,14 @@ impl PowerDisk {
         }
     }
 
-    /// Power is gone: every call fails.
+    /// Power is lost: every call fails.
     pub fn cut(&self) {
         lock(&self.files).cut();
     }
 
     /// Power is back.
     ///
-    /// REQUIRES: nobody has a file of it open.
+    /// REQUIRES: no file of it is open.
     pub fn restore(&mut self, survival: Survival) {
         lock(&self.files).restore(survival, &mut self.rng);
     }

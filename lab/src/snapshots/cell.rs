@@ -160,7 +160,7 @@ pub struct Place {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// Update stages of ticks while no snapshot was under way.
+    /// Update stages of ticks while no snapshot was in progress.
     pub quiet: Distribution,
     /// Update stages of ticks while one was being taken, traversed or dumped.
     pub during: Distribution,
@@ -186,7 +186,7 @@ pub struct Figures {
     pub restarts: u64,
     /// Resident memory once the rows are there.
     pub resident_bytes: u64,
-    /// The most of it, with what a forked child had for itself.
+    /// The most of it, with a forked child's own memory.
     pub resident_bytes_max: u64,
     /// Cache misses of the client while it updated; `None` where the machine does not count them.
     pub cache_misses: Option<u64>,
@@ -239,7 +239,7 @@ impl Figures {
         (quiet + during) / (self.quiet.count + self.during.count).max(1) as f64
     }
 
-    /// The same without what ticks waited at triggers: of each snapshot, the tick that waited longest.
+    /// The same without the waits at triggers: of each snapshot, those of the tick that waited longest.
     pub fn mean_unwaited_us(&self) -> f64 {
         let waited: f64 = self.waits_us.iter().sum();
         self.mean_us() - waited / (self.quiet.count + self.during.count).max(1) as f64
@@ -250,7 +250,7 @@ impl Figures {
         self.taken_us.iter().copied().fold(0.0, f64::max)
     }
 
-    /// The median taken phase: what it takes where the machine does not disturb it.
+    /// The median taken phase, as on a machine without disturbances.
     pub fn taken_us_median(&self) -> f64 {
         if self.taken_us.is_empty() { 0.0 } else { Spread::of(self.taken_us.clone()).median }
     }

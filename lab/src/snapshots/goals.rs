@@ -8,7 +8,7 @@ use crate::report::{Bound, Goal, Report, Spread};
 /// A time below a clock read and two cache misses says nothing about growth, and counts as this.
 const TAKEN_US_LEAST: f64 = 1.0;
 
-/// Judges what the results have; what was not measured is left out.
+/// Judges the results; unmeasured goals are left out.
 pub fn judge(results: &Results, scale: Scale, seed: u64, report: &mut Report) {
     updates(results, scale, seed, report);
     triggers(results, scale, seed, report);

@@ -11,7 +11,7 @@ use crate::process;
 /// The interval between two readings of the children's memory.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Looks at the memory of this process's children again and again.
+/// Reads the memory of this process's children repeatedly.
 pub struct ChildMemory {
     stop: Arc<AtomicBool>,
     watching: JoinHandle<u64>,

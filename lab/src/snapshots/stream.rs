@@ -41,7 +41,7 @@ impl Stream {
     }
 }
 
-/// Writes to an array what accesses say.
+/// Applies accesses to an array.
 pub struct Updates {
     whole: Vec<u64>,
     field: Option<usize>,

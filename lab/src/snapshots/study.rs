@@ -32,10 +32,10 @@ pub struct Options {
     /// Only these algorithms.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub algorithms: Vec<Algorithm>,
-    /// Append results to this file; what it has already is not measured again.
+    /// Append results to this file; cells that it already has are not measured again.
     #[arg(long, value_name = "FILE", default_value = super::RESULTS)]
     pub json: PathBuf,
-    /// Measure also what the file has already.
+    /// Measure cells again that the file already has.
     #[arg(long)]
     pub again: bool,
     /// Write checkpoints under this directory; it should be on the disk that is to be measured.

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The update stage begins when the tick should begin, or when the one before has ended if that was later;
-//! what the client waits for the cut is part of it. A tick counts as one during a snapshot if it overlaps
-//! with the time from its trigger until the checkpoint is durable.
+//! the client's wait for the cut is part of it. A tick counts as one during a snapshot if it overlaps with
+//! the time from its trigger until the checkpoint is durable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -138,7 +138,7 @@ fn look(_: usize, fields: &[u64]) -> Result<()> {
     Ok(())
 }
 
-/// Sleeps, and looks at the clock for the last moment.
+/// Sleeps, and polls the clock for the last moment.
 fn wait_until(time: Instant) {
     if let Some(rest) = time.checked_duration_since(Instant::now())
         && rest > OVERSLEEP

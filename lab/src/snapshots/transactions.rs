@@ -16,7 +16,7 @@ use crate::error::Result;
 
 /// Rows that a transaction reads and writes.
 const ROWS: usize = 10;
-/// Transactions between two looks at whether to stop.
+/// Transactions between two checks for the end.
 const BATCH: usize = 64;
 
 /// Measures the cell with algorithm `V`.

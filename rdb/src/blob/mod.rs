@@ -15,7 +15,7 @@ use crate::format::Form;
 /// An element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item<'a> {
-    /// A number that stands for its decimal digits.
+    /// A number in place of its decimal digits.
     Int(i64),
     /// A string.
     Bytes(&'a [u8]),
@@ -120,7 +120,7 @@ impl<'a> Cursor<'a> {
 pub(crate) mod tests {
     use super::*;
 
-    /// The elements of a blob as text, or what is wrong with it.
+    /// The elements of a blob as text, or its fault.
     pub(crate) fn elements(form: Form, blob: &[u8]) -> Result<Vec<String>, Damage> {
         let mut elements = Vec::new();
         walk(form, blob, &mut |item| {

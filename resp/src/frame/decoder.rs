@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Every finished line and blob is taken out of the buffer at once and kept in `open`, the aggregates that
-//! are still being read, outermost first; so nothing is read twice and the buffer need hold no more than one
-//! blob. Invariants between two calls: every aggregate in `open` misses an element, and `open.len() <=
+//! are still being read, outermost first. So nothing is read twice, and the buffer needs to hold no more than
+//! one blob. Invariants between two calls: every aggregate in `open` misses an element, and `open.len() <=
 //! depth_max`.
 
 use super::error::FrameError;
@@ -109,7 +109,7 @@ impl FrameDecoder {
         }
     }
 
-    /// Reads a line: a frame if it is one by itself, or else what follows is remembered.
+    /// Reads a line: returns a frame if the line is one by itself, and otherwise remembers what follows.
     fn read(&mut self, line: Line<'_>) -> Result<Option<Frame>, FrameError> {
         self.check_place(line)?;
         let text = line.text;
@@ -132,7 +132,7 @@ impl FrameDecoder {
         }))
     }
 
-    /// Checks that a line of this type may stand here: parts belong into a streamed string and nothing else
+    /// Checks that a line of this type may come here: parts belong into a streamed string and nothing else
     /// does.
     fn check_place(&self, line: Line<'_>) -> Result<(), FrameError> {
         match self.open.last() {

@@ -90,8 +90,7 @@ fn map(
     Ok(())
 }
 
-/// Begins the line of an element. The first one's margin is there already: it is what the outer element has
-/// written.
+/// Begins the line of an element. The outer element has already written the first one's margin.
 fn number(index: usize, width: usize, mark: char, margin: &str, f: &mut Formatter<'_>) -> fmt::Result {
     if index > 0 {
         write!(f, "\n{margin}")?;

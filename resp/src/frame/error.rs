@@ -12,7 +12,7 @@ pub enum FrameError {
     /// A carriage return or a line feed without the other, or a blob that both do not follow.
     #[error("a line end is missing or broken")]
     LineEnd,
-    /// A line of this type whose text is not what it should be.
+    /// A line of this type with a wrong text.
     #[error("the text of a line of type '{}' is not valid", char::from(*.0))]
     Text(u8),
     /// A line that does not end within the limit.

@@ -15,7 +15,7 @@ pub(super) struct Line<'a> {
     pub(super) kind: u8,
     /// The text between the type and the end.
     pub(super) text: &'a [u8],
-    /// Bytes of all of it.
+    /// Bytes of the whole line.
     pub(super) len: usize,
 }
 

@@ -9,13 +9,13 @@ use super::error::FrameError;
 use super::line::{Length, Line, LineFinder};
 use crate::number::short_count;
 
-/// Streamed aggregates within each other: what no server sends is not given unlimited memory.
+/// The limit of nested streamed aggregates: no server sends them, so they do not get unlimited memory.
 const STREAM_DEPTH_MAX: usize = 32;
 
 /// The kind of a reply, by its first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyKind {
-    /// Anything but what follows.
+    /// Any other reply.
     Value,
     /// An absent value.
     Null,
@@ -133,7 +133,7 @@ impl ReplySkimmer {
         }
     }
 
-    /// Takes a line for what it adds to or takes from what is missing.
+    /// Subtracts a line from the missing elements, and adds the elements that it announces.
     fn pass(&mut self, line: Line<'_>) -> Result<(), FrameError> {
         match line.kind {
             b'+' | b'-' | b':' | b',' | b'(' | b'#' | b'_' => self.miss(1, 0),

@@ -1,7 +1,7 @@
 //! The reply encoder: appends replies to an output buffer in the protocol that the client has chosen.
 //!
-//! Commands say what they mean (a map, a double, a null); a client that speaks RESP2 gets the older form that
-//! Redis 7.0 sends it:
+//! Commands give the type that they mean (a map, a double, a null); a client that speaks RESP2 gets the older
+//! form that Redis 7.0 sends it:
 //!
 //! | meant | RESP3 | RESP2 |
 //! | --- | --- | --- |
@@ -53,8 +53,8 @@ impl<'a> Writer<'a> {
         Self { out, protocol, limit: usize::MAX, over: false }
     }
 
-    /// Lets the output buffer not grow by more than one reply past `bytes`: what comes then is left out, and
-    /// [`is_over`](Self::is_over) says that what was written is of no use.
+    /// Stops the output buffer from growing by more than one reply past `bytes`. Later replies are left out,
+    /// and [`is_over`](Self::is_over) says that the written ones are of no use.
     #[inline]
     pub fn limited(mut self, bytes: usize) -> Self {
         self.limit = bytes;
@@ -106,7 +106,8 @@ impl<'a> Writer<'a> {
         self.out.is_empty()
     }
 
-    /// Takes back what was written after the buffer had `len` bytes, as [`len`](Self::len) said then.
+    /// Removes everything that was written after the buffer had `len` bytes, as [`len`](Self::len) reported
+    /// then.
     pub fn truncate(&mut self, len: usize) {
         self.out.truncate(len);
         self.over &= self.out.len() > self.limit;
@@ -170,7 +171,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A bulk string of `len` bytes that stand in several places.
+    /// A bulk string of `len` bytes in several pieces.
     pub fn bulk_of_pieces<'p>(&mut self, len: usize, pieces: impl Iterator<Item = &'p [u8]>) {
         if self.has_room() {
             wire::blob_of_pieces(self.out, b'$', len, pieces);
@@ -271,7 +272,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Text to be shown as it stands; `format` is `txt` or `mkd`.
+    /// Text to be shown unchanged; `format` is `txt` or `mkd`.
     pub fn verbatim(&mut self, format: [u8; 3], text: &[u8]) {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text),
@@ -287,9 +288,9 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Leaves room for a header whose count is known only after what follows it has been written. `guess` is
-    /// the likely count: if the true one has as many digits, nothing has to be moved later. Of headers left
-    /// out within each other, the inner one is finished first.
+    /// Leaves room for a header whose count is known only after its elements have been written. `guess` is
+    /// the likely count: if the true one has as many digits, nothing has to be moved later. Of nested
+    /// deferred headers, the inner one is finished first.
     pub fn defer(&mut self, guess: usize) -> Deferred {
         let at = self.out.len();
         self.header(b'*', guess as u64);

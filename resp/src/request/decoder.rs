@@ -23,13 +23,13 @@ use super::inline;
 use super::limits::{INLINE_BYTES_MAX, Limits, UNAUTHENTICATED_ARGS_MAX, UNAUTHENTICATED_BULK_BYTES_MAX};
 use crate::number::parse_i64;
 
-/// Ranges kept from one request to the next. What a longer one has allocated goes back.
+/// Ranges kept from one request to the next. Memory of a longer request is freed.
 const KEPT_ARGS_MAX: usize = 4096;
 
 /// Bytes of unescaped inline text kept from one request to the next.
 const KEPT_TEXT_BYTES_MAX: usize = 1024;
 
-/// Bytes that the quick way looks at for one argument.
+/// Bytes that the quick way reads for one argument.
 const QUICK_HEADER_BYTES: usize = 6;
 
 /// Decodes the requests of one connection. Allocates nothing a request, once it has seen a few.
@@ -50,7 +50,7 @@ pub struct RequestDecoder {
     ranges: Vec<ArgRange>,
     /// The unescaped arguments of an inline command.
     text: Vec<u8>,
-    /// Bytes looked at so far: the tests prove with it that none is looked at again and again.
+    /// Bytes examined so far: the tests prove with it that none is examined repeatedly.
     #[cfg(test)]
     pub(super) examined: usize,
 }
@@ -101,9 +101,9 @@ impl RequestDecoder {
         self.authenticated = authenticated;
     }
 
-    /// Bytes that must be appended at least before the incomplete request can go on; 0 when that is not
-    /// known. Of use after [`decode`](Self::decode) has returned `None`, for sizing the read buffer when a
-    /// large argument is on its way.
+    /// The least number of bytes that must be appended before the incomplete request can continue; 0 when
+    /// that is not known. Useful after [`decode`](Self::decode) has returned `None`, for sizing the read
+    /// buffer when a large argument is on its way.
     pub fn bytes_needed_hint(&self) -> usize {
         self.bytes_needed
     }
@@ -123,17 +123,17 @@ impl RequestDecoder {
 
     /// Decodes the request that begins at `buf[*pos]` and moves `pos` past it.
     ///
-    /// `None` means that more bytes are needed: call again with the same bytes and more appended. What says
-    /// nothing (`*0`, empty lines) is skipped, so `pos` may have moved then, too. The bytes before `pos` are
-    /// never needed again; those from `pos` on must still be there at the next call, at whatever address and
-    /// whatever `pos`.
+    /// `None` means that more bytes are needed: call again with the same bytes and more appended. Empty
+    /// requests (`*0`, empty lines) are skipped, so `pos` may have moved then, too. The bytes before `pos`
+    /// are never needed again; those from `pos` on must still be there at the next call, at any address and
+    /// any `pos`.
     ///
     /// The arguments borrow the buffer and the decoder: use them or copy them ([`Args::to_owned`]) before the
     /// next call.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolError`] leaves `pos` where it is. The connection must be closed; there is no way to go on.
+    /// A [`ProtocolError`] leaves `pos` where it is. The connection must be closed; decoding cannot continue.
     #[inline]
     pub fn decode<'a>(
         &'a mut self,
@@ -165,10 +165,10 @@ impl RequestDecoder {
         }
     }
 
-    /// Goes on with a request that begins with `*`.
+    /// Continues a request that begins with `*`.
     ///
-    /// The usual arguments, short and wholly there, are taken in a tight loop; `argument` takes those that
-    /// are not, one at a time, and finds the words for what is wrong.
+    /// The usual arguments, short and complete, are taken in a tight loop. `argument` takes the others, one
+    /// at a time, and finds the words for errors.
     #[inline]
     fn multibulk(&mut self, request: &[u8]) -> Result<Step, ProtocolError> {
         if self.missing == 0 {
@@ -310,7 +310,7 @@ impl RequestDecoder {
         }
     }
 
-    /// Goes on with a request that does not begin with `*`: a line.
+    /// Continues a request that does not begin with `*`: a line.
     #[cold]
     fn inline(&mut self, request: &[u8]) -> Result<Step, ProtocolError> {
         let Some(end) = self.find(b'\n', request, 0, ProtocolError::InlineTooBig)? else {
@@ -323,7 +323,8 @@ impl RequestDecoder {
         Ok(if self.ranges.is_empty() { Step::Nothing(end + 1) } else { Step::Inline(end + 1) })
     }
 
-    /// Finds the `end` of the line that starts at `start`, and remembers how far it has looked in vain.
+    /// Finds the `end` of the line that starts at `start`, and remembers the bytes that it has searched in
+    /// vain.
     fn find(
         &mut self,
         end: u8,

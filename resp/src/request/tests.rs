@@ -3,7 +3,7 @@
 
 use super::{Limits, RequestDecoder};
 
-/// Feeds `input` in pieces of `piece` bytes; returns the requests and how many bytes were looked at.
+/// Feeds `input` in pieces of `piece` bytes; returns the requests and the number of examined bytes.
 fn examined(input: &[u8], piece: usize) -> (usize, usize) {
     let mut decoder = RequestDecoder::new(Limits::default());
     let (mut pos, mut end, mut requests) = (0, 0, 0);

@@ -14,7 +14,8 @@ pub enum CheckpointError {
     /// The snapshot cannot be traversed.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// The operating system refused. What it refused to write is not there; the checkpoint before is.
+    /// The operating system refused. The data that it refused to write is not there; the checkpoint before
+    /// is.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
         /// The attempted action.
@@ -62,7 +63,7 @@ pub enum CheckpointError {
     },
 }
 
-/// Adds to the operating system's error what was tried with which file.
+/// Adds the attempted action and the file to an error of the operating system.
 pub(super) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CheckpointError {
     let path = path.to_owned();
     move |source| CheckpointError::Io { action, path, source }

@@ -6,12 +6,11 @@
 //!   unfinished a  b' c  d'       rows.unfinished; synced, then renamed to rows.checkpoint
 //! ```
 //!
-//! Until the new file is whole and durable the old one stands under its name; what fails leaves it there, and
-//! the snapshot's changes to the next one.
+//! The old file keeps its name until the new one is complete and durable. After a failure the old file stays,
+//! and the snapshot's changes go to the next one.
 //!
-//! Changes are laid over the state that they begin with and over no other: of a snapshot that shows what has
-//! changed, the base is the checkpoint of the snapshot before, or there is none. `docs/format/rows.md` has
-//! the bytes.
+//! Changes apply only to the state that they begin with. If a snapshot shows only changes, its base is the
+//! checkpoint of the snapshot before, or there is none. `docs/format/rows.md` has the bytes.
 
 mod error;
 mod format;
@@ -46,10 +45,10 @@ impl State {
 }
 
 impl CheckpointDir {
-    /// Checkpoints of an array of this shape go to the directory `path`, which exists. The first must be
-    /// of a snapshot that shows all rows, as the first of every array does; it replaces what is there. Where
-    /// snapshots show what has changed, each one that ends well must go here: after one that was traversed
-    /// only, or went elsewhere, there is nothing that the next one's changes could be laid over.
+    /// Checkpoints of an array of this shape go to the directory `path`, which exists. The first must be of a
+    /// snapshot that shows all rows, as the first of every array does; it replaces the file that is there. If
+    /// snapshots show only changes, each complete one must be written here. After a snapshot that was only
+    /// traversed, or went elsewhere, the next one's changes have no base.
     pub fn new(path: impl Into<PathBuf>, shape: Shape) -> CheckpointDir {
         CheckpointDir { path: path.into(), shape, has: None }
     }
@@ -59,8 +58,8 @@ impl CheckpointDir {
         self.path.join("rows.checkpoint")
     }
 
-    /// Begins the next checkpoint, of an array of this shape; rows that it is not given are as in `since`,
-    /// where the snapshot shows what has changed since then.
+    /// Begins the next checkpoint, of an array of this shape. If the snapshot shows only the changes since
+    /// `since`, rows that are not put have that state.
     pub(crate) fn begin(
         &mut self,
         shape: Shape,

@@ -41,7 +41,7 @@ impl CheckpointReader {
         Ok(CheckpointReader { path: path.to_owned(), file, layout, sums })
     }
 
-    /// Of what shape the array was.
+    /// The shape of the array.
     pub fn shape(&self) -> Shape {
         self.layout.shape
     }

@@ -59,12 +59,12 @@ impl<'d> CheckpointWriter<'d> {
         Ok(writer)
     }
 
-    /// Of what shape the array is.
+    /// The shape of the array.
     pub fn shape(&self) -> Shape {
         self.layout.shape
     }
 
-    /// Takes a row. Rows come in order; those between are what they were in the checkpoint before.
+    /// Takes a row. Rows come in order; rows between them are the same as in the checkpoint before.
     #[inline]
     pub fn put(&mut self, row: usize, fields: &[u64]) -> Result<(), CheckpointError> {
         if row < self.next || row >= self.shape().rows || fields.len() != self.shape().fields {
@@ -192,7 +192,7 @@ impl Unfinished {
         self.file.write_all_at(bytes, offset).map_err(io_error("write", &self.path))
     }
 
-    /// Has what was written synced in the background; `false` if there is enough to sync already.
+    /// Requests a sync of the written bytes in the background; `false` if there is enough to sync already.
     fn sync_soon(&self) -> bool {
         self.requests.as_ref().is_some_and(|requests| requests.try_send(()).is_ok())
     }

@@ -147,7 +147,7 @@ impl Ends {
         unsafe { libc::_exit(0) }
     }
 
-    /// Answers requests until it hears [`END`] or the parent is gone.
+    /// Answers requests until it receives [`END`] or the parent has ended.
     fn answer_all(&self, memory: &Memory<'_>) {
         let mut file = Target { fd: -1, offset: 0 };
         let mut request = [[0; 8]; 3];
@@ -167,7 +167,7 @@ impl Ends {
         }
     }
 
-    /// Fills `bytes`; `false` if the parent is gone.
+    /// Fills `bytes`; `false` if the parent has ended.
     fn read(&self, bytes: &mut [u8]) -> bool {
         let mut filled = 0;
         while filled < bytes.len() {

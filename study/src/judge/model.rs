@@ -30,7 +30,7 @@ struct Plan {
     turns: Turns,
     /// The number of turns that come before everything else, in a fixed order.
     ahead: usize,
-    /// The first of the two snapshots is given up.
+    /// The first of the two snapshots is abandoned.
     gives_up: bool,
 }
 
@@ -42,7 +42,7 @@ const PLANS: &[Plan] = &[
 ];
 
 /// A client writes one field a turn, each with the number of the turn, and reads the row back; meanwhile two
-/// snapshots are taken. What they show must be the state after as many turns as the cut saw.
+/// snapshots are taken. Each must show the state after as many turns as the cut saw.
 fn check<A: Algorithm + 'static>(plan: &'static Plan) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(PREEMPTIONS);

@@ -7,7 +7,7 @@
 //!        └──────────────── all the rest ─────────────────┘
 //! ```
 //!
-//! Each stands at the end of the file of its algorithm, in a module `mutants`.
+//! Each is at the end of the file of its algorithm, in a module `mutants`.
 
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
@@ -41,7 +41,7 @@ pub(crate) trait Mutant: Sized + Send + Sync + 'static {
     }
 }
 
-/// Does nothing otherwise: what the judges must let pass, or they would reject the mutants for being mutants.
+/// Has no difference. The judges must accept it; else they would reject mutants only for being mutants.
 pub(super) struct Faithful<A>(PhantomData<A>);
 
 impl<A: Algorithm + 'static> Mutant for Faithful<A> {
@@ -94,7 +94,7 @@ impl<M: Mutant> Algorithm for Mutated<M> {
     }
 }
 
-/// That `check` ends with the complaint of a judge: that `name` shows or reads what it should not.
+/// Checks that `check` ends with the complaint of a judge: `name` shows or reads a wrong row.
 pub(super) fn rejects(name: &str, check: impl FnOnce()) {
     let complaint = catch_unwind(AssertUnwindSafe(check)).expect_err("the mutant passes");
     let complaint = complaint.downcast::<String>().expect("the complaint is a text");

@@ -7,9 +7,9 @@
 //!                             traversal ────────► the rows ── the same? ── the model
 //! ```
 //!
-//! Clients write values that rise and note what they wrote; they read too, and must see what they wrote last.
-//! A seed decides on the array and on what everybody does in it; what is left to chance is how the threads
-//! take turns. All seeds together take 10,000 snapshots; `TARN_SEED=7` tries one alone.
+//! Clients write rising values and record them; they read too, and must see their last writes. A seed decides
+//! on the array and on all actions; only the interleaving of the threads is left to chance. All seeds
+//! together take 10,000 snapshots; `TARN_SEED=7` tries one alone.
 
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -140,7 +140,7 @@ fn write_and_read<A: Algorithm>(
     }
 }
 
-/// Takes snapshots and compares them with what the clients noted.
+/// Takes snapshots and compares them with the clients' records.
 struct Judge<'n, A: Algorithm> {
     snapshotter: Snapshotter<A>,
     shape: Shape,
@@ -199,7 +199,7 @@ impl<A: Algorithm> Judge<'_, A> {
     }
 }
 
-/// Breaks a traversal off somewhere; whether the snapshot is to be given up.
+/// Breaks a traversal off somewhere. Returns whether the snapshot is to be abandoned.
 fn break_off<A: Algorithm>(snapshot: &mut Snapshot<'_, A>, rng: &mut StdRng, shape: Shape) -> bool {
     let mut left = rng.random_range(0..shape.rows);
     let broken = snapshot.traverse(|_, _| {

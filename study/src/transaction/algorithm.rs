@@ -39,8 +39,9 @@ pub trait VirtualAlgorithm: Sized + Send + Sync {
 
     /// True if a transaction has to be restarted at such a row, as one of the later period.
     ///
-    /// A snapshot that has the transactions of the earlier periods must have no transaction that follows one
-    /// of the later period: that overwrote or read what it wrote, or overwrote what it read.
+    /// A snapshot that has the transactions of the earlier
+    /// periods must have no transaction that follows one of the later period: one that overwrote or read what
+    /// it wrote, or overwrote what it read.
     fn must_restart(meeting: Meeting) -> bool {
         meeting.written || meeting.read && meeting.to_write
     }
@@ -62,14 +63,14 @@ pub trait VirtualAlgorithm: Sized + Send + Sync {
     /// Waits until all that the snapshot has is installed.
     fn settle(&self, periods: &Periods);
 
-    /// The access phase: shows the rows of the snapshot, while transactions go on.
+    /// The access phase: shows the rows of the snapshot, while transactions continue.
     fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()>;
 
-    /// Ends the snapshot, all of which was shown.
+    /// Ends a snapshot that was shown completely.
     fn finish(&self, periods: &Periods);
 
-    /// Ends the snapshot though not all of it was shown: what it has that no other one has is in the next
-    /// one. `hold` locks a row for as long as what it returns lives.
+    /// Ends a snapshot that was not shown completely: changes that only this snapshot has go to the next one.
+    /// `hold` locks a row for as long as its result lives.
     fn abandon<G>(&self, periods: &Periods, hold: impl Fn(usize) -> G) {
         let _ = hold;
         self.finish(periods);

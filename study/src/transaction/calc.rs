@@ -21,8 +21,8 @@
 //!   is nothing to do: only a settled row has a copy that counts.
 //! - A transaction of the phase rest copies nothing, and so must have ended before the point of consistency.
 //!
-//! Rows, copies and the bits that say which are settled are those of Copy-on-Update. Two copies of the data
-//! and two bits a row. The trigger waits for the transactions under way, and stops nobody.
+//! The rows, the copies and the bits of settled rows are those of Copy-on-Update. Two copies of the data and
+//! two bits a row. The trigger waits for the transactions in progress, and stops none.
 
 use std::ops::ControlFlow;
 
@@ -54,7 +54,7 @@ impl Phase {
             [(period.number() % 5) as usize]
     }
 
-    /// Goes on to the next phase, which is `to`.
+    /// Enters the next phase, which is `to`.
     fn enter(to: Phase, periods: &Periods) {
         periods.advance();
         debug_assert_eq!(Phase::of(periods.now()), to, "one phase follows the other");

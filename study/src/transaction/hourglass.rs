@@ -1,5 +1,5 @@
-//! vHG, the virtual form of Hourglass: the copies swap their parts at the trigger, and each transaction goes
-//! on writing to the copy that was the upper one when it began.
+//! vHG, the virtual form of Hourglass. The copies swap their parts at the trigger, and each transaction
+//! continues to write to the copy that was the upper one when it began.
 //!
 //! ```text
 //!   period 4        | 5  trigger: from now on transactions begin in period 5
@@ -15,7 +15,7 @@
 //! - A copy is written to by transactions of its period alone, and so holds still when they have ended.
 //! - Marks and the bit that says which copy is newest are a row's, and changed under its lock.
 //!
-//! Two copies of the data and three bytes a row; the taken phase is O(1); a snapshot has what has changed,
+//! Two copies of the data and three bytes a row; the taken phase is O(1); a snapshot has the changed rows,
 //! the first one all rows.
 
 use std::ops::ControlFlow;
@@ -29,7 +29,7 @@ use crate::sync::atomic::Ordering;
 use crate::transaction::algorithm::VirtualAlgorithm;
 use crate::transaction::periods::{Period, Periods};
 
-/// Swaps two copies between transactions, and shows what has changed.
+/// Swaps two copies between transactions, and shows the changed rows.
 pub struct VirtualHourglass {
     /// The current copy is that of the period that is now.
     copies: Halves,

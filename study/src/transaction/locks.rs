@@ -15,8 +15,8 @@
 //! (`tests/contention.rs`). Wait-die would abort less often, but needs the ages of the holders in each lock;
 //! a wait-for graph would need a lock of its own.
 //!
-//! Of a period 24 bits are kept. After 2^24 periods a row that nobody has touched since may be taken for one
-//! of the later period: then a transaction is restarted that need not be, and nothing else.
+//! 24 bits of a period are kept. After 2^24 periods a row that no transaction has accessed since may be taken
+//! for one of the later period. The only effect is that a transaction is restarted without need.
 
 use crate::error::SnapshotError;
 use crate::memory;
@@ -69,8 +69,8 @@ impl Locks {
         Ok(Locks { words: memory::zeros(shape.rows, shape)? })
     }
 
-    /// Locks a row for a transaction that began in `period`, or says why not; `must_restart` judges what it
-    /// finds there of a later period.
+    /// Locks a row for a transaction that began in `period`, or gives the reason why not; `must_restart`
+    /// judges the accesses of a later period.
     #[inline]
     pub(crate) fn lock(
         &self,

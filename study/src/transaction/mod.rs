@@ -1,9 +1,9 @@
 //! The virtual algorithms: rows that transactions read and write, and snapshots of them that stop no
 //! transaction.
 //!
-//! A [`Store`] is shared by any number of threads. Its transactions may touch any rows; strict two-phase
-//! locking gives them an order. A snapshot is what all transactions of a prefix of that order have written.
-//! Which prefix, and how its rows are kept, is the business of a [`VirtualAlgorithm`], a file each:
+//! A [`Store`] is shared by any number of threads. Its transactions may access any rows; strict two-phase
+//! locking gives them an order. A snapshot has the writes of all transactions of a prefix of that order. A
+//! [`VirtualAlgorithm`] decides which prefix, and how its rows are kept; each has a file:
 //!
 //! | algorithm | a snapshot has the transactions that | a write | a snapshot shows |
 //! | --- | --- | --- | --- |

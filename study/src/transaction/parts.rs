@@ -8,7 +8,7 @@ use crate::transaction::algorithm::VirtualAlgorithm;
 use crate::transaction::locks::Locks;
 use crate::transaction::periods::Periods;
 
-/// Rows, in the form that algorithm `V` gives them, and what orders the transactions on them.
+/// Rows, in the form that algorithm `V` gives them, with the locks and periods that order the transactions.
 pub(crate) struct Parts<V> {
     pub(crate) shape: Shape,
     pub(crate) algorithm: V,

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! - A transaction belongs to the period in which it began, to its end.
-//! - What is done before an advance happens before the transactions of the later period; what transactions
-//!   have done happens before the drain that waits for them returns.
+//! - Work done before an advance happens before the transactions of the later period. The work of
+//!   transactions happens before the drain that waits for them returns.
 //!
 //! All transactions count in the same few words. Counters for each thread would share less, and would need a
 //! handle for each thread.
@@ -43,7 +43,7 @@ const COUNTERS: u64 = 5;
 #[derive(Default)]
 struct Counter(AtomicUsize);
 
-/// The period that is now, and the transactions under way.
+/// The current period, and the transactions in progress.
 #[derive(Default)]
 pub struct Periods {
     now: AtomicU64,
@@ -75,7 +75,7 @@ impl Periods {
         }
     }
 
-    /// Ends a transaction, of which everything has been installed.
+    /// Ends a transaction whose writes have all been installed.
     #[inline]
     pub(crate) fn end(&self, period: Period) {
         // Release: pairs with the Acquire in `drain`.

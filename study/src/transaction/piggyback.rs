@@ -1,5 +1,5 @@
-//! vPB, the virtual form of Piggyback: the copies swap their parts at the trigger, each transaction goes on
-//! writing to the copy that was the upper one when it began, and the traversal brings rows across.
+//! vPB, the virtual form of Piggyback. The copies swap their parts at the trigger, each transaction continues
+//! to write to the copy that was the upper one when it began, and the traversal brings rows across.
 //!
 //! ```text
 //!   period 4        | 5  trigger

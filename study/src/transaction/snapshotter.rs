@@ -14,8 +14,9 @@ pub struct Snapshotter<V> {
     shown: State,
 }
 
-/// A snapshot that has been taken. It may be traversed again if that failed. Given up, dropped without a
-/// whole traversal, it leaves what it has to the next one. Dropping it may wait for transactions under way.
+/// A snapshot that has been taken. It may be traversed again if that failed. If it is abandoned, which is to
+/// drop it without a complete traversal, the next one gets its changes. Dropping it may wait for transactions
+/// in progress.
 pub struct Snapshot<'s, V: VirtualAlgorithm> {
     // Until this is dropped, it takes no other.
     snapshotter: &'s mut Snapshotter<V>,
@@ -29,9 +30,9 @@ impl<V: VirtualAlgorithm> Snapshotter<V> {
         Snapshotter { parts, shown: State::default() }
     }
 
-    /// Takes a snapshot and stops nobody. It has all transactions that committed before this is called and
-    /// none that begin when it has returned. vHG and vPB return at once; CALC waits for the transactions
-    /// under way, for its point of consistency.
+    /// Takes a snapshot and stops no transaction. It has all transactions that committed before this is
+    /// called and none that begin when it has returned. vHG and vPB return at once; CALC waits for the
+    /// transactions in progress, for its point of consistency.
     ///
     /// There is one snapshot at a time: it borrows the snapshotter until it is dropped. To take another one
     /// meanwhile does not compile:
@@ -71,9 +72,9 @@ impl<V: VirtualAlgorithm> Snapshot<'_, V> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Ends the snapshot as a checkpoint in `dir`: complete and durable, or the one before stays and this
-    /// snapshot is given up, even if it was traversed before. Transactions go on meanwhile; those that began
-    /// before the cut are waited for.
+    /// Writes the snapshot as a checkpoint into `dir`. It is complete and durable, or the one before stays
+    /// and this snapshot is abandoned, even if it was traversed before. Transactions continue meanwhile; this
+    /// waits for those that began before the cut.
     pub fn checkpoint(mut self, dir: &mut CheckpointDir) -> Result<(), CheckpointError> {
         self.shown = None;
         let since = (!V::FULL).then(|| self.snapshotter.shown.clone());

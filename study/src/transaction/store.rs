@@ -8,7 +8,7 @@ use crate::transaction::parts::{Counts, Parts};
 use crate::transaction::snapshotter::Snapshotter;
 use crate::transaction::transaction::{Transaction, TransactionError};
 
-/// Rows of which snapshots are taken by algorithm `V`, while transactions continue. Clones share the rows.
+/// Rows that transactions read and write, and the snapshots of them by algorithm `V`. Clones share the rows.
 pub struct Store<V> {
     parts: Arc<Parts<V>>,
 }
@@ -29,9 +29,9 @@ impl<V: VirtualAlgorithm> Store<V> {
     /// Runs `body` as a transaction, again and again until it commits or ends itself with an error of its
     /// own. With an error, or if it panics, nothing is changed.
     ///
-    /// `body` passes on the errors of its reads and writes; it may be run several times, so what it does
-    /// besides must bear that. Keep it short: others that need its rows abort meanwhile. One that needs rows
-    /// which many others write may have to be run often.
+    /// `body` passes on the errors of its reads and writes. It may be run several times, so its other effects
+    /// must permit that. Keep it short: other transactions that need its rows abort meanwhile. A transaction
+    /// that needs rows which many others write may have to be run often.
     pub fn run<T, E>(&self, mut body: impl FnMut(&mut Transaction<'_, V>) -> Result<T, E>) -> Result<T, E> {
         let mut conflicts = 0;
         loop {
@@ -70,7 +70,7 @@ impl<V: VirtualAlgorithm> Store<V> {
     }
 }
 
-/// Lets others go on, the longer the more often the transaction has met them.
+/// Yields to other threads, for longer the more conflicts the transaction has had.
 fn back_off(conflicts: u32) {
     let times = if cfg!(loom) { 1 } else { 1 << conflicts.min(9) };
     for _ in 0..times {

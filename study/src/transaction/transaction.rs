@@ -6,7 +6,7 @@
 //! ```
 //!
 //! - A lock is taken at the first access and kept to the end.
-//! - What is written stays in the transaction until it commits: to abort is to give the locks back.
+//! - Writes stay in the transaction until it commits: to abort is only to give the locks back.
 
 use thiserror::Error;
 
@@ -35,7 +35,7 @@ struct Held {
     written_at: Option<usize>,
 }
 
-/// Why a transaction cannot go on.
+/// The reasons why a transaction cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TransactionError {
     /// The transaction must be run again. [`Store::run`](crate::transaction::Store::run) does so.
@@ -50,7 +50,7 @@ pub enum TransactionError {
         /// The row that was to be accessed.
         row: usize,
     },
-    /// The access cannot be. The transaction may go on.
+    /// The access is not possible. The transaction may continue.
     #[error(transparent)]
     Access(#[from] SnapshotError),
 }
@@ -72,7 +72,7 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
         self.period
     }
 
-    /// Reads a row into `fields`: what this transaction has written, or the newest content.
+    /// Reads a row into `fields`: the transaction's own write, or the newest content.
     pub fn read(&mut self, row: usize, fields: &mut [u64]) -> Result<(), TransactionError> {
         self.check(row, fields.len())?;
         let held = match self.find(row) {
@@ -114,8 +114,8 @@ impl<'s, V: VirtualAlgorithm> Transaction<'s, V> {
         Ok(())
     }
 
-    /// Installs what was written and gives the locks back; or fails, if a read or a write has failed so that
-    /// the transaction must be run again.
+    /// Installs the writes and gives the locks back. Fails if a read or a write has failed so that the
+    /// transaction must be run again.
     pub fn commit(mut self) -> Result<(), TransactionError> {
         if let Some(error) = self.interrupted.take() {
             return Err(error);

@@ -8,7 +8,7 @@ use super::parts::{Change, Parts};
 use super::table::{Bucket, find};
 
 /// Reads and writes of several keys, of which a scan sees all or nothing. Other writers of these keys wait,
-/// and so do scans that come to them: keep it short. Dropped without [`Batch::commit`] it has changed
+/// and so do scans that reach them: keep it short. If it is dropped without [`Batch::commit`], it has changed
 /// nothing.
 pub struct Batch<'s, M: Mask> {
     parts: &'s Parts<M>,

@@ -11,9 +11,9 @@
 //! began; the bit of any other is 0 if and only if the pointer is there now. A pointer whose bits are all 1
 //! is of no use to anyone and goes.
 //!
-//! One latch is over all of it. Writers take it only if a record comes, goes or changes the indexed field;
-//! then they hold it from before they read the masks until they are done (see `store.rs`). Scans hold it for
-//! some pointers at a time.
+//! One latch covers the whole index. Writers take it only if a record is inserted or removed, or changes the
+//! indexed field. Then they hold it from before they read the masks until they have finished (see
+//! `store.rs`). Scans hold it for some pointers at a time.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -57,8 +57,8 @@ impl<M: Mask> Index<M> {
         self.pointers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// After index scans have left: makes their bits what those of scans to come must be, and removes what
-    /// was kept for them.
+    /// After index scans have left: sets their bits for the scans to come, and removes the pointers that were
+    /// kept for them.
     pub(crate) fn reclaim(&self, bits: M) {
         let mut from = Some((0, 0));
         while let Some(start) = from {

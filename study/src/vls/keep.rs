@@ -9,7 +9,7 @@ pub enum Keep {
     SharedToTheEnd,
     /// In a remset for each scan, each with copies of its own.
     PerScan,
-    /// None: scans show each record as it is when they meet it, some twice, some not at all. What the others
-    /// are measured against.
+    /// None: scans show each record as it is when they meet it, some twice, some not at all. The others are
+    /// measured against this.
     Nothing,
 }

@@ -24,8 +24,8 @@ pub trait Mask:
     const ZEROS: Self;
     /// Every bit.
     const ONES: Self;
-    /// One that threads share. A wide one consists of several words and is read at once only by means of
-    /// what goes round it.
+    /// A mask that threads share. A wide one consists of several words, and only the view's turn counter
+    /// makes a read of it atomic.
     type Cell: Default + Send + Sync;
 
     /// The lowest of its bits alone; no bit if it has none.

@@ -1,5 +1,5 @@
 //! Virtual lightweight snapshots (VLS): scans of a keyed store, each of which shows the records as they were
-//! when it began, while any number of threads go on writing.
+//! when it began, while any number of threads continue to write.
 //!
 //! ```text
 //!   scan at bit 1       record  status  row           remset: old version   unread   (0: to be read by)
@@ -17,7 +17,7 @@
 //! records need not be reset.
 //!
 //! The algorithm is from the paper *Virtual Lightweight Snapshots for Consistent Analytics in NoSQL Stores*;
-//! `docs/algorithms/vls.md` has the idea, what it costs, and where this departs from it.
+//! `docs/algorithms/vls.md` has the idea, its costs, and the differences of this implementation.
 //!
 //! ```
 //! use tarn_study::Shape;

@@ -1,8 +1,8 @@
 //! Tries all orders in which a writer and scans of virtual lightweight snapshots may act, by loom on stores
 //! of two records.
 //!
-//! `cargo xtask ci models` runs them. What a scan shows must be the state after some number of the writer's
-//! steps: no fewer than were complete when it began.
+//! `cargo xtask ci models` runs them. A scan must show the state after some number of the writer's steps: no
+//! fewer than were complete when it began.
 
 use std::collections::BTreeMap;
 

@@ -27,7 +27,7 @@ const VERSIONS_PER_LATCH: usize = 64;
 pub struct RemsetSize {
     /// Old versions of records.
     pub versions: usize,
-    /// Bytes of their rows and of what is noted with each, without the allocator's share.
+    /// Bytes of their rows and of the metadata of each, without the allocator's share.
     pub bytes: usize,
 }
 
@@ -116,7 +116,7 @@ impl<M: Mask> Remset<M> {
         })
     }
 
-    /// Lets go of what these scans have left, read or not.
+    /// Releases the versions of scans that have left, read or not.
     pub(crate) fn release(&self, bits: M) {
         if self.versions.load(Ordering::Relaxed) == 0 {
             return;

@@ -1,14 +1,15 @@
 //! The thread that makes the bits of ended scans ready for their next owners.
 //!
 //! A scan that has not read all records leaves its bit in some of them as it was when the scan began. A pass
-//! over all records sets it to what means *stable* now, whichever scans ended meanwhile sharing the pass.
+//! over all records sets it to the value that means *stable* now. All scans that have ended by then share the
+//! pass.
 //!
 //! The paper's pass flips the bits that are *stable* by a mask that has been flipped itself by then, which
 //! are those of the records that were read. This one sets them all to the value of the flipped mask.
 //!
-//! The pass takes every latch once. So when it is over, no writer goes by masks from before the scans left,
-//! and what such a writer kept for them after they had read the remset is let go of: the paper leaves it
-//! there, for the next scan with that bit to take as its own.
+//! The pass takes every latch once. So when it is over, no writer uses masks from before the scans left. The
+//! versions that such a writer kept for them after they had read the remset are released: the paper leaves
+//! them there, and the next scan with that bit would take them as its own.
 
 use super::mask::Mask;
 use super::parts::Parts;

@@ -30,7 +30,7 @@ struct Bits<M> {
     active: M,
     /// 1: its scan has ended with records left unread.
     ended: M,
-    /// 1: the pass for it is under way.
+    /// 1: the pass for it is in progress.
     resetting: M,
     /// No more passes are wanted.
     #[cfg_attr(loom, allow(dead_code))]
@@ -44,8 +44,8 @@ impl<M: Mask> Scans<M> {
         Scans { published: Published::new(), bits: Mutex::new(bits), changed: Condvar::new() }
     }
 
-    /// The masks of this moment. What a writer does by them it does with all latches held that it needs, and
-    /// latched before it reads them: see `store.rs`.
+    /// The masks of this moment. A writer that uses them holds all latches that it needs, and has taken them
+    /// before it reads the masks: see `store.rs`.
     #[inline]
     pub(crate) fn view(&self) -> View<M> {
         self.published.read()

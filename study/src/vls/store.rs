@@ -6,17 +6,18 @@
 //!   scan     begin ┈ latch one bucket or the index, for some records ┈ … ┈ latch one shard of the remset ┈ …
 //! ```
 //!
-//! **The cut.** A scan sees what those writers did that had read the masks before it began. Since a writer
-//! reads the masks once, with all its latches held, a scan sees all of a write or batch or nothing:
+//! **The cut.** A scan sees the writes of those writers that had read the masks before it began. A writer
+//! reads the masks once, with all its latches held. So a scan sees all of a write or batch or nothing:
 //!
 //! - A writer whose masks lack the scan had its latches when the scan began. The scan waits for them wherever
 //!   it meets them, and then finds the new content as the stable one, in records and in the index.
-//! - A writer whose masks have the scan keeps for it what it changes.
-//! - Of two writers that touch the same record the later reads the masks after the earlier. So what a scan
-//!   sees is a prefix of the order in which writers met.
+//! - A writer whose masks have the scan keeps the versions that it replaces for the scan.
+//! - Of two writers that access the same record the later reads the masks after the earlier. So a scan sees a
+//!   prefix of the order in which writers met.
 //!
 //! **Order of latches.** Buckets, by number; the index; one shard of the remset. The lock of the scans' bits
-//! is taken with no latch held. A scan holds one latch at a time and calls nobody while it does.
+//! is taken with no latch held. A scan holds one latch at a time, and calls no code of its user while it
+//! does.
 
 use super::batch::Batch;
 use super::error::StoreError;
@@ -105,7 +106,7 @@ impl<M: Mask> Store<M> {
         self.parts.scans.wait_until_reset();
     }
 
-    /// Does what otherwise a thread of its own does, which models do without.
+    /// Does the work of the resetter's thread, which models do not have.
     #[cfg(loom)]
     pub fn reset_ended(&self) {
         let (bits, stable) = self.parts.scans.take_ended();

@@ -1,4 +1,4 @@
-//! The masks that say which scans run and what their bits mean, read as one.
+//! The masks of the running scans and of the meaning of their bits, read as one.
 //!
 //! ```text
 //!   scans begin and end, one at a time        writers, latches held
@@ -34,7 +34,7 @@ impl<M: Mask> View<M> {
     /// No scan runs, and 0 means stable.
     pub(crate) const IDLE: View<M> = View { active: M::ONES, stable: M::ZEROS, index_active: M::ONES };
 
-    /// `REMSET_MASK_INS`: 0 for each scan that still needs what the record now is.
+    /// `REMSET_MASK_INS`: 0 for each scan that still needs the present version of the record.
     pub(crate) fn remset_mask_ins(&self, status: M) -> M {
         (self.stable ^ status) | self.active
     }

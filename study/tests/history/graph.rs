@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 /// A transaction that has committed. Times are ticks of one clock.
 pub(crate) struct Record {
-    /// Not 0, which is the version of a row that nobody has written.
+    /// Not 0, which is the version of a row that no transaction has written.
     pub(crate) number: u64,
     /// Rows and the versions that were read, of those that were written too.
     pub(crate) read: Vec<(usize, u64)>,
@@ -98,7 +98,7 @@ impl Graph {
         Ok(())
     }
 
-    /// An edge between two of which one had ended when the other one began.
+    /// An edge between two, one of which had ended when the other one began.
     fn in_time(&mut self, one: usize, (from, to): (u64, u64), other: usize, (began, ended): (u64, u64)) {
         if ended < from {
             self.edges[other].push(one);
@@ -107,7 +107,7 @@ impl Graph {
         }
     }
 
-    /// Takes away, again and again, a node to which no edge leads. What is left has a cycle.
+    /// Repeatedly removes a node to which no edge leads. If nodes remain, they have a cycle.
     fn acyclic(&self) -> Result<(), String> {
         let mut before = vec![0; self.names.len()];
         self.edges.iter().flatten().for_each(|to| before[*to] += 1);

@@ -80,7 +80,7 @@ mutant! {
 }
 
 mutant! {
-    /// An older transaction may read what a newer one has written.
+    /// An older transaction may read the writes of a newer one.
     WritersOnly(VirtualPiggyback),
     restarts: |meeting| meeting.to_write && (meeting.written || meeting.read),
     committed: |_, committed| committed

@@ -33,7 +33,7 @@ struct Step {
     add: Option<u64>,
 }
 
-/// Payments between rows and looks at others. Of the rows a third is written always, a third seldom, the rest
+/// Payments between rows and reads of others. A third of the rows is written always, a third seldom, the rest
 /// never.
 fn plan(rng: &mut StdRng, rows: usize) -> Vec<Step> {
     let third = rows.div_ceil(3);
@@ -90,7 +90,7 @@ fn client<V: VirtualAlgorithm>(
     records
 }
 
-/// Takes snapshots while clients run; some are given up, some only after they were shown in part.
+/// Takes snapshots while clients run; some are abandoned, some only after they were shown in part.
 fn history<V: VirtualAlgorithm>(seed: u64, snapshots: usize) -> (Vec<Record>, Vec<Cut>, Counts) {
     let mut rng = StdRng::seed_from_u64(seed);
     let rows = rng.random_range(2..=16);

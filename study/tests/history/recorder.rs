@@ -79,7 +79,7 @@ impl Merged {
         Merged { rows: vec![[0; 2]; rows], first: true }
     }
 
-    /// Adds what a snapshot shows, and gives the versions.
+    /// Adds the rows of a snapshot, and returns the versions.
     pub(crate) fn add<V: VirtualAlgorithm>(&mut self, snapshot: &mut Snapshot<'_, V>) -> Vec<u64> {
         let mut shown = vec![false; self.rows.len()];
         let visit = |row: usize, fields: &[u64]| {

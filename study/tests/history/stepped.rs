@@ -55,7 +55,7 @@ fn tell<V: VirtualAlgorithm>(story: &Story<'_, V>) -> (Result<(), String>, u64) 
     (check(&records, &[Cut { versions, called, returned }]), store.counts().restarts)
 }
 
-/// The older one writes what the newer one has written.
+/// The older one writes a row that the newer one has written.
 fn writes_after_a_write<V: VirtualAlgorithm>() -> (Result<(), String>, u64) {
     tell::<V>(&Story {
         newer: &|notes, newer| {
@@ -66,7 +66,7 @@ fn writes_after_a_write<V: VirtualAlgorithm>() -> (Result<(), String>, u64) {
     })
 }
 
-/// The older one reads what the newer one has written, and writes elsewhere.
+/// The older one reads a row that the newer one has written, and writes elsewhere.
 fn reads_after_a_write<V: VirtualAlgorithm>() -> (Result<(), String>, u64) {
     tell::<V>(&Story {
         newer: &|notes, newer| notes.add(newer, NEWER, 0, 1),
@@ -77,7 +77,7 @@ fn reads_after_a_write<V: VirtualAlgorithm>() -> (Result<(), String>, u64) {
     })
 }
 
-/// The older one writes what the newer one has read, which has written elsewhere.
+/// The older one writes a row that the newer one has read. The newer one has written elsewhere.
 fn writes_after_a_read<V: VirtualAlgorithm>() -> (Result<(), String>, u64) {
     tell::<V>(&Story {
         newer: &|notes, newer| {
@@ -124,8 +124,8 @@ fn reads_after_a_read<V: VirtualAlgorithm>() -> (Result<(), String>, u64) {
     })
 }
 
-/// A transaction writes in the phase prepare. After the point of consistency it reads what a newer one has
-/// written, and commits.
+/// A transaction writes in the phase prepare. After the point of consistency it reads a row that a newer one
+/// has written, and commits.
 fn commits_on_the_other_side<V: VirtualAlgorithm>() -> Result<(), String> {
     let (store, mut snapshotter) = Store::<V>::new(shape(2)).unwrap();
     let (mut merged, clock) = (Merged::new(2), Clock::default());

@@ -1,7 +1,7 @@
 //! Rows and statements by chance, of the constructs that `docs/sql.md` names.
 //!
 //! A statement is made with marks: `{t}` and `{u}` stand for tables, `⟦INT:5⟧` for a constant, which is
-//! written where it stands or given as a parameter.
+//! written in its place or given as a parameter.
 
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -21,7 +21,7 @@ pub enum Of {
 
 const ALL: [Of; 7] = [Of::Int, Of::Float, Of::Numeric, Of::Text, Of::Truth, Of::Day, Of::Moment];
 
-/// The columns of both tables: names, types in a declaration, and what they are.
+/// The columns of both tables: names, types in a declaration, and kinds.
 pub const T: [(&str, &str, Of); 9] = [
     ("id", "INT", Of::Int),
     ("a", "INT", Of::Int),
@@ -82,7 +82,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// The text with tables of these names, with constants where they stand.
+    /// The text with tables of these names, with constants in their places.
     pub fn plain(&self, t: &str, u: &str) -> String {
         self.with(t, u, |kind, value, _| literal(kind, value)).0
     }

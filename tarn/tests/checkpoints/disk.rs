@@ -3,7 +3,7 @@
 use super::running::{Connection, Folder, Running, SmallDisk, eventually, free_port};
 use super::{assert_one_checkpoint, digest, field, fill, number, wait_until_saved};
 
-/// A checkpoint fails for this reason, and only that: clients go on, and the last one stands.
+/// A checkpoint fails for this reason, and only that: clients continue, and the last one stays valid.
 fn assert_fails(client: &mut Connection, reason: &str) {
     let (saves, last) = (number(client, "rdb_saves"), client.ask("LASTSAVE"));
     assert_eq!(client.ask("BGSAVE"), "+Background saving started");

@@ -28,7 +28,7 @@ const LEFT_OUT: &str = "object|encoding shutdown debug config config|set config|
 /// Commands by which a key gets a time to live.
 const EXPIRING: &[&str] = &["set", "getex", "setex", "psetex", "expire", "pexpire", "expireat", "pexpireat"];
 
-/// Replies in an order that nobody promises.
+/// Commands whose replies have no defined order.
 const UNORDERED: &[&str] =
     &["keys", "smembers", "sunion", "sinter", "sdiff", "hgetall", "hkeys", "hvals", "config|get"];
 
@@ -105,7 +105,7 @@ fn forget(words: &Words, ours: &mut Client, theirs: &mut Client) {
     }
 }
 
-/// An error without what differs by design.
+/// An error without the parts that differ by design.
 fn essence(text: &[u8]) -> Vec<u8> {
     // Bytes that are no UTF-8 are shown as such.
     String::from_utf8_lossy(text).into_owned().into_bytes()

@@ -18,7 +18,7 @@ use crate::words::{BEGINNING, Known, Words, encode, request, show};
 /// The number of pipelines that each client sends in a life of the server.
 const PIPELINES: usize = 30;
 
-/// Commands that end a server or wait for ever. What an operator sends is not left to chance.
+/// Commands that end a server or wait for ever. The commands of an operator are not random.
 const LEFT_OUT: &[&str] =
     &["shutdown", "debug", "debug|panic", "debug|sleep", "debug|set-active-expire", "config|set", "backup"];
 
@@ -155,7 +155,7 @@ fn operate(port: u16, seed: u64, switches: bool, told: &mut Vec<String>) -> Resu
     Ok(())
 }
 
-/// Deletes what is going to expire soon, so that what is held depends on no clock.
+/// Deletes keys that are going to expire soon, so that the content depends on no clock.
 fn settle(client: &mut Client) {
     for db in 0..16 {
         client.ask(&["SELECT", &db.to_string()]);

@@ -16,7 +16,7 @@ const OPTIONS: &str = "NX XX GT LT CH INCR GET SET EX PX EXAT PXAT KEEPTTL PERSI
     i16 REPLACE ABSTTL IDLETIME FREQ DB ASYNC SYNC HELP ENCODING REFCOUNT USAGE SAMPLES \
     - + [a (b (1 +inf -inf inf nan FIELDS PATH";
 
-/// Numbers at the edges of what is one.
+/// Numbers at the limits of valid ones.
 const NUMBERS: &[&str] = &[
     "0",
     "1",
@@ -101,7 +101,7 @@ pub fn request(rng: &mut SmallRng, commands: &[Known]) -> Words {
     words
 }
 
-/// A name that is no command is quoted in the error; what is not printable there is another matter.
+/// The error quotes a name that is no command; unprintable bytes in it are another matter.
 fn printable(word: Vec<u8>) -> Vec<u8> {
     let mut word: Vec<u8> =
         word.into_iter().map(|byte| if byte.is_ascii_graphic() { byte } else { b'_' }).collect();

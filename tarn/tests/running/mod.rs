@@ -42,7 +42,7 @@ impl Folder {
         command
     }
 
-    /// Starts a server that has to refuse; returns its exit status and what it says.
+    /// Starts a server that has to refuse; returns its exit status and its output.
     pub fn refusal(&self, args: &[&str]) -> String {
         let child = self.command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut server = Server { child };
@@ -211,13 +211,13 @@ impl<S: Read + Write> Client<S> {
         self.reply()
     }
 
-    /// As `whole`; `None` if the server has gone.
+    /// As `whole`; `None` if the server has closed the connection.
     pub fn try_ask(&mut self, command: &str) -> Option<String> {
         self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).ok()?;
         self.try_reply()
     }
 
-    /// As `reply`, of one that is a line; `None` if the server has gone.
+    /// As `reply`, of one that is a line; `None` if the server has closed the connection.
     pub fn try_reply(&mut self) -> Option<String> {
         let mut line = String::new();
         self.0.read_line(&mut line).ok()?;

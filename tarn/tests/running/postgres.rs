@@ -103,7 +103,7 @@ impl Postgres {
         postgres
     }
 
-    /// The next message of the server; `None` if it has gone.
+    /// The next message of the server; `None` if it has closed the connection.
     pub fn receive(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut head = [0; 5];
         self.stream.read_exact(&mut head).ok()?;
@@ -113,7 +113,7 @@ impl Postgres {
         Some((head[0], body))
     }
 
-    /// All until the server is ready, or has gone.
+    /// All messages until the server is ready, or has closed the connection.
     pub fn answer(&mut self) -> Answer {
         let mut answer = Answer::default();
         while let Some((kind, body)) = self.receive() {

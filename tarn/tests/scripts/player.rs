@@ -157,7 +157,7 @@ impl Player {
         }
     }
 
-    /// Plays a paragraph, giving each reply and what is written in its place to `check`.
+    /// Plays a paragraph, giving each reply and the written one to `check`.
     fn play(
         &mut self,
         paragraph: &Paragraph,

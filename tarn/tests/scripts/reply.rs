@@ -154,7 +154,7 @@ impl Reply {
         self.elements().is_some_and(|(_, values, _)| !values.is_empty())
     }
 
-    /// Opening bracket, elements and closing bracket of what holds other replies.
+    /// Opening bracket, elements and closing bracket of a reply with other replies inside.
     fn elements(&self) -> Option<(&'static str, &[Reply], &'static str)> {
         match self {
             Reply::Array(values) => Some(("[", values, "]")),

@@ -30,7 +30,7 @@ pub struct Paragraph {
     pub differs: Option<String>,
 }
 
-/// A reply as it stands in the file.
+/// A reply as it is in the file.
 pub struct WrittenReply {
     /// Its lines.
     pub lines: Vec<String>,
@@ -40,9 +40,9 @@ pub struct WrittenReply {
 
 /// One line of the upper part of a paragraph.
 pub struct Step {
-    /// Where it stands.
+    /// Its line.
     pub line_number: usize,
-    /// As it stands.
+    /// Its text, unchanged.
     pub text: String,
     /// The action of the step.
     pub action: Action,
@@ -66,7 +66,7 @@ pub enum Action {
     Command(String),
     /// `@raw "PING\r\n"`: sends these bytes and reads a reply.
     Raw(Vec<u8>),
-    /// `@async b BLPOP l 0`: sends a command on connection `b` and goes on when the server holds it.
+    /// `@async b BLPOP l 0`: sends a command on connection `b` and continues when the server holds it.
     Async(String),
     /// `@await b`: reads the next reply of connection `b`.
     Await,
@@ -231,7 +231,7 @@ fn parse_last(word: &str, after: &str, connection: &mut String) -> Result<Action
     }
 }
 
-/// Groups reply lines: a reply goes on until its brackets are closed.
+/// Groups reply lines: a reply continues until its brackets are closed.
 fn parse_replies(lines: &[&str], first_line: usize) -> Result<Vec<WrittenReply>, (usize, String)> {
     let mut replies: Vec<WrittenReply> = Vec::new();
     let mut depth = 0;

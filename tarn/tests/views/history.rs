@@ -11,7 +11,7 @@ use super::Server;
 use super::commands::{any, large};
 use super::running::{Connection, eventually};
 
-/// An open view, what it must come to, and what has been read so far.
+/// An open view, its expected content, and the content read so far.
 struct Watched {
     view: View,
     expected: String,
@@ -20,7 +20,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Opens one; nobody writes meanwhile.
+    /// Opens one; there are no writes meanwhile.
     fn open(server: &Server, client: &mut Connection, rng: &mut SmallRng) -> Watched {
         let expected = client.whole("DEBUG DIGEST");
         let pinned = rng.random_bool(0.3);

@@ -22,7 +22,7 @@ const RULE: &str = "cycles";
 /// up, and a package that is not listed has no cycle.
 const LARGEST: &[(&str, usize)] = &[("analytics", 52), ("engine", 9), ("server", 65)];
 
-/// The packages with a cycle that is larger, or smaller, than what is written down.
+/// The packages whose largest cycle is larger, or smaller, than the number that is written down.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in packages(tree) {
@@ -130,7 +130,7 @@ impl Graph {
         self.edges = edges;
     }
 
-    /// The module that defines what a path names, as it stands in module `at`; `None` for what is of another
+    /// The module that defines the name of a path, as written in module `at`; `None` for names of another
     /// package, or a module itself.
     fn resolve(&self, at: &Name, path: &[String], depth: usize) -> Option<Name> {
         // Two globs may name each other.
@@ -175,8 +175,8 @@ impl Graph {
         })
     }
 
-    /// Groups of files each of which imports every other, be it through others; the largest first. A module
-    /// with some of its own children is none.
+    /// Groups of files, each of which imports every other, directly or through others; the largest first. A
+    /// module with some of its own children is none.
     fn cycles(&self) -> Vec<Vec<String>> {
         let reached: BTreeMap<&String, BTreeSet<&String>> =
             self.edges.keys().map(|file| (file, self.reach(file))).collect();
@@ -268,7 +268,7 @@ fn module_name(inside: &str) -> Name {
     name
 }
 
-/// Gathers what a file defines and uses. Modules within it count as the file itself.
+/// Gathers the definitions and uses of a file. Modules within it count as the file itself.
 struct Collector {
     module: Module,
 }
@@ -299,7 +299,7 @@ impl Collector {
         self.module.imports.insert(name, path);
     }
 
-    /// Paths that begin with `crate` or `super` in what a macro is given.
+    /// Paths that begin with `crate` or `super` in the arguments of a macro.
     fn tokens(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;

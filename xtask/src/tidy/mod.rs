@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: rules of the source that no compiler checks.
 //!
-//! Each file of this folder holds rules of one kind, and says at its head which and why. What a rule finds is
-//! printed as `file:line: [rule] what is wrong; what to do`.
+//! Each file of this folder has rules of one kind, and names them and their reasons at its head. A finding is
+//! printed as `file:line: [rule] fault; remedy`.
 
 mod cycles;
 mod floors;
@@ -65,7 +65,7 @@ pub fn cycles(root: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Prints what breaks the rules.
+/// Prints the findings.
 pub fn run(root: &Path) -> ExitCode {
     if is_tidy(root) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

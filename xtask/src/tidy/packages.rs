@@ -8,7 +8,7 @@
 //!   resp, rdb, study, engine, xtask know nobody
 //! ```
 //!
-//! Nobody sees below the engine's front door: the log and the table are the engine's own.
+//! No other package sees the private modules of the engine: the log and the table.
 
 use super::Finding;
 use super::source::Tree;

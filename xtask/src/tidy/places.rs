@@ -7,7 +7,7 @@ use std::path::Path;
 /// Folders that would hold whatever found no better place.
 const FORBIDDEN_FOLDERS: &[&str] = &["common", "util", "utils", "misc", "core", "helpers"];
 
-/// Folders at the root that hold what exists on somebody's machine only.
+/// Folders at the root that exist on one machine only.
 const HOMES: &[&str] = &["home", "root", "Users"];
 
 /// All findings of this kind.

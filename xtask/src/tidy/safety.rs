@@ -2,7 +2,7 @@
 //! sound.
 //!
 //! ARCHITECTURE.md names them as items (`- \`engine/src/x.rs\`: why`) under a heading with the word "unsafe".
-//! `// SAFETY:` stands on one of the three lines above.
+//! `// SAFETY:` is on one of the three lines above.
 
 use super::Finding;
 use super::source::Tree;

@@ -17,7 +17,7 @@ pub struct Tree {
 
 /// One text file.
 pub struct Text {
-    /// All of it.
+    /// The whole text.
     pub text: String,
     /// Parsed, if it is Rust.
     pub rust: Option<Rust>,

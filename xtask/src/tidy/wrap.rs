@@ -61,7 +61,7 @@ fn push_wrapped(out: &mut Vec<String>, line: String, columns_max: usize) -> Opti
     Some((format!("{sign}{}", " ".repeat(hanging)), line[at..].trim().to_owned()))
 }
 
-/// Indentation and sign of a comment that is alone on its line, and what it says.
+/// Indentation and sign of a comment that is alone on its line, and its words.
 fn split_comment(line: &str) -> Option<(&str, &str)> {
     let start = line.len() - line.trim_start().len();
     let length = ["//!", "///", "//"].iter().find(|sign| line[start..].starts_with(**sign))?.len();

@@ -52,7 +52,7 @@ pub struct Outcome {
     pub kills_while_starting: u32,
     /// Acknowledged writes.
     pub acknowledged: u64,
-    /// Of these, those that were gone after a restart.
+    /// Of these, those that were missing after a restart.
     pub lost: u64,
     /// For the oldest lost write, the time from its acknowledgement to the kill.
     pub lost_age_ms_max: f64,
@@ -73,10 +73,9 @@ const LONG_STRETCHES: u32 = 8;
 /// One restart in this many is killed too.
 const KILLED_RESTARTS: u32 = 6;
 
-/// Fights a campaign. It ends early when something is wrong, because then nobody knows what to expect further
-/// on.
+/// Runs a campaign. It ends early after a violation, because then the expected content is not known any more.
 ///
-/// With a disk that loses power, every kill comes after a cut: what was not synced is gone.
+/// With a disk that loses power, every kill comes after a cut: unsynced data is lost.
 pub fn fight(orders: &Orders, mut power: Power<'_>, what: &str) -> Result<Outcome> {
     let mut rng = SmallRng::seed_from_u64(orders.seed);
     let mut models: Vec<Model> = (0..orders.writers).map(|writer| Model::new(writer, orders.seed)).collect();
@@ -120,14 +119,14 @@ pub fn fight(orders: &Orders, mut power: Power<'_>, what: &str) -> Result<Outcom
     Ok(outcome)
 }
 
-/// Forgets what was not synced: all of it, or what chance picks.
+/// Forgets unsynced data: all of it, or a random part.
 fn lose_power(power: &mut Power<'_>, rng: &mut SmallRng) {
     if let Some(disk) = power {
         disk.restore(if rng.random() { Survival::Synced } else { Survival::ByChance });
     }
 }
 
-/// Has the server take checkpoints and backups, and compact its log, until it is gone.
+/// Makes the server take checkpoints and backups, and compact its log, until it is killed.
 fn keep_busy(address: SocketAddr, killed: &AtomicBool) {
     let Ok(mut client) = Client::connect(address, Duration::from_secs(30)) else { return };
     for round in 0.. {
@@ -143,8 +142,8 @@ fn keep_busy(address: SocketAddr, killed: &AtomicBool) {
     }
 }
 
-/// Lets the writers write for a while and kills the server under them. Returns what they did, the moment, and
-/// the compactions.
+/// Lets the writers write for a while and kills the server meanwhile. Returns their histories, the moment,
+/// and the compactions.
 fn write_and_kill(
     orders: &Orders,
     server: &mut Server,
@@ -192,7 +191,7 @@ fn write_and_kill(
     })
 }
 
-/// Reads what the server holds and judges it. Returns each writer's keys to go on from.
+/// Reads the content of the server and judges it. Returns each writer's keys to continue from.
 fn compare(
     orders: &Orders,
     server: &Server,

@@ -7,10 +7,10 @@
 //! found after restart     ─────────▶               (5)    6, 7, 8 are lost
 //! ```
 //!
-//! - *Never altered:* what is found is the state after some number of the writer's writes: a prefix.
-//! - *No loss too large:* the first lost acknowledgement is within what the mode allows (nothing, or the last
-//!   second).
-//! - *Nothing shown too early:* where no loss is allowed, what a reader was shown is there too.
+//! - *Never altered:* the content is the state after some number of the writer's writes: a prefix.
+//! - *No loss too large:* the first lost acknowledgement is within the limit of the mode (nothing, or the
+//!   last second).
+//! - *Nothing shown too early:* where no loss is allowed, all writes that a reader has seen are there too.
 //! - *Never a hole:* if a write survived, so did every write of any writer that was acknowledged before that
 //!   one was sent.
 
@@ -36,22 +36,22 @@ pub struct History {
 pub enum Violation {
     /// The content is not the state after any prefix of the writer's writes.
     Altered(String),
-    /// Acknowledged writes are gone that should not be.
+    /// Acknowledged writes are missing that should not be.
     Lost(String),
     /// A later write survived an earlier, acknowledged one.
     Hole(String),
-    /// A reader was shown a write that is gone, in a mode in which replies show only what is durable.
+    /// A reader has seen a write that is missing, in a mode in which replies show only durable writes.
     Shown(String),
 }
 
-/// The judgement of what was found.
+/// The judgement of the content.
 #[derive(Debug, Clone, Default)]
 pub struct Verdict {
     /// The violations; empty if all is well.
     pub violations: Vec<Violation>,
-    /// Each writer's keys as found, for it to go on from. Whole only if nothing was altered.
+    /// Each writer's keys as found, for it to continue from. Complete only if nothing was altered.
     pub survivors: Vec<Model>,
-    /// Acknowledged writes that are gone.
+    /// Acknowledged writes that are missing.
     pub lost: u64,
     /// For the oldest of them, the time from its acknowledgement to the end.
     pub lost_age: Duration,
@@ -70,8 +70,8 @@ struct Survival {
     model: Model,
 }
 
-/// Compares histories with what was found, writer by writer. `allowed` is the age that lost acknowledgements
-/// may have at the moment of the end; `None` if none may be lost.
+/// Compares histories with the content, writer by writer. `allowed` is the age that lost acknowledgements may
+/// have at the moment of the end; `None` if none may be lost.
 pub fn judge(histories: &[History], found: &[Keys], ended: Instant, allowed: Option<Duration>) -> Verdict {
     let mut verdict = Verdict::default();
     let mut survivals = Vec::new();

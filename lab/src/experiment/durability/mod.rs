@@ -1,14 +1,14 @@
-//! Question: do acknowledged writes survive `kill -9`, and is what comes back always a prefix?
+//! Question: do acknowledged writes survive `kill -9`, and is the restored state always a prefix?
 //!
 //! Variables: mode of the log, number of directories. Several connections write strings, counters, hashes,
-//! lists, sets and sorted sets, one by one and pipelined, some in transactions; the server is killed at
-//! random moments, also while it starts, and goes on with the same data each time. Expected: no loss under
-//! `always`; under `everysec` only what was acknowledged within the last second; never a hole; never half a
-//! write of several keys. Tarn compacts its log all the while, in small files.
+//! lists, sets and sorted sets, one by one and pipelined, some in transactions. The server is killed at
+//! random moments, also while it starts, and continues with the same data each time. Expected: no loss under
+//! `always`; under `everysec` only writes that were acknowledged within the last second; never a hole; never
+//! half a write of several keys. Tarn compacts its log all the while, in small files.
 //!
-//! A killed process loses what it had not handed to the operating system; a machine that loses power loses
-//! more. With `--power` the data lie on a disk that does ([`crate::power`]): with each kill all is gone that
-//! was not synced, or all but what chance picks, while checkpoints and backups are taken.
+//! A killed process loses the data that it had not handed to the operating system; a machine that loses power
+//! loses more. With `--power` the data is on a disk that loses power ([`crate::power`]). Each kill loses all
+//! unsynced data, or all of it but a random part, while checkpoints and backups are taken.
 
 mod campaign;
 mod judge;
@@ -53,8 +53,8 @@ pub struct Options {
     /// one.
     #[arg(long, value_name = "COUNT", value_delimiter = ',')]
     pub dirs: Vec<usize>,
-    /// Cuts power: whatever was not synced is gone. Needs /dev/fuse. By default 1,000 cuts in all
-    /// modes and numbers of directories together, with --quick 3 in each.
+    /// Cuts power: all unsynced data is lost. Needs /dev/fuse. By default 1,000 cuts in all modes and numbers
+    /// of directories together, with --quick 3 in each.
     #[arg(long)]
     pub power: bool,
     /// Makes syncs of that disk do nothing: shows that the experiment notices.

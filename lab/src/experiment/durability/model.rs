@@ -1,8 +1,8 @@
 //! The writes of a writer, and the expected content of its keys after any number of them.
 //!
-//! Everything follows from the seed, the writer's number and the number of writes: so the state after write
-//! `n` can be computed again and compared with what a restarted server holds. Nearly every write carries its
-//! number in what it writes, so that two different prefixes rarely leave the same state.
+//! Everything follows from the seed, the writer's number and the number of writes. So the state after write
+//! `n` can be computed again and compared with the content of a restarted server. Nearly every write contains
+//! its number, so that two different prefixes rarely leave the same state.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -284,7 +284,7 @@ impl Model {
         Write::of(words(&["RENAME", &key, &to]), None)
     }
 
-    /// Reads what the server holds of this writer's keys.
+    /// Reads the server's content of this writer's keys.
     pub fn read_found(&self, client: &mut Client) -> Result<Keys> {
         let mut keys = Keys::new();
         let mut texts: Vec<String> = (0..SLOTS).map(|slot| self.key(&format!("text{slot}"))).collect();

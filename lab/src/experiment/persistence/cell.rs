@@ -140,7 +140,7 @@ impl Cell {
         (self.memory == Memory::Short).then(|| self.raw_bytes() * 3 / 4 + (16 << 20))
     }
 
-    /// The model, with what becomes of the log.
+    /// The model, with the treatment of its log.
     pub fn model_name(&self) -> String {
         let what = match (self.is_tarn, self.shortens) {
             (_, false) => "",
@@ -214,6 +214,6 @@ pub struct Figures {
     pub cores_busy: f64,
     /// By time: seconds at the end of an interval, and requests a second in it.
     pub throughput: Vec<(f32, f32)>,
-    /// By time: what was used.
+    /// The use of the machine by time.
     pub usage: Vec<Usage>,
 }

@@ -10,7 +10,7 @@ const LOADED_SHORT: f64 = 1.0;
 /// Of all cores: the rest of a start is one thread's.
 const CORES_BUSY: f64 = 0.75;
 
-/// Judges what the results have of Tarn; what was not measured is left out.
+/// Judges the results of Tarn; unmeasured goals are left out.
 pub fn judge(results: &Results, quick: bool) -> Vec<Goal> {
     let cells = results.of(|cell: &Cell| cell.quick == quick && cell.is_tarn);
     let mut goals = Vec::new();

@@ -1,5 +1,5 @@
-//! Question: what does each model of persistence cost while data come in, and how long does a start take from
-//! what it left?
+//! Question: what does each model of persistence cost while data comes in, and how long does a start take
+//! from its files?
 //!
 //! Variables: the model (nothing, snapshots by rules, a log that is flushed when the system likes, each
 //! second, before each reply), the server (Tarn, redis-server), client threads, records, memory (ample, or
@@ -66,7 +66,7 @@ pub struct Options {
     /// four times a second, and records are loaded for ten seconds at most.
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
-    /// Measure also what the file of results has already.
+    /// Measure cells again that the file of results already has.
     #[arg(long)]
     pub again: bool,
 }

@@ -62,7 +62,7 @@ pub struct Trial {
     pub cell: Cell,
     /// Its version.
     pub version: String,
-    /// The server. Declared before what it needs: it must be gone before its files are, and its limit.
+    /// The server. Declared before its files and its limit, because it must end before they are removed.
     pub server: Server,
     limit: Option<MemoryLimit>,
     dir: TempDir,

@@ -37,7 +37,7 @@ pub const QUESTION: &str =
 const PATIENCE: Duration = Duration::from_secs(1800);
 /// The interval between two questions to a server that rewrites its log.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
-/// Keys that are looked at after each restart.
+/// Keys that are read after each restart.
 const SAMPLES: u64 = 1000;
 /// Other processes busier than this disturbed the measurement. The one that asks whether the server is ready
 /// is one.

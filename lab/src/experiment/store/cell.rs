@@ -166,8 +166,8 @@ impl Data {
             }
     }
 
-    /// Memory that a server may need for it, with what is around the values, before any checkpoint: on the
-    /// safe side.
+    /// An upper estimate of the memory that a server needs for it, with the overhead of the values, before
+    /// any checkpoint.
     pub const fn need_bytes(self) -> u64 {
         let around = match self.kind {
             // redis-server's allocator has classes of 1,280 and 1,536 bytes.
@@ -247,7 +247,7 @@ pub struct Figures {
     pub without_all: Stretch,
     /// All with one together.
     pub during_all: Stretch,
-    /// All of it, but for the warm-up.
+    /// The whole load, without the warm-up.
     pub all: Stretch,
     /// In a closed loop: requests a second without a checkpoint, stretch by stretch.
     pub rates_without: Vec<f64>,

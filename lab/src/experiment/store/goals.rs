@@ -49,7 +49,7 @@ impl<'r> Measured<'r> {
     }
 }
 
-/// Judges what the results have; what was not measured is left out.
+/// Judges the results; unmeasured goals are left out.
 pub fn judge(results: &Results, quick: bool) -> Vec<Goal> {
     let measured = Measured::new(results, quick);
     let mut goals = Vec::new();
@@ -63,7 +63,7 @@ pub fn judge(results: &Results, quick: bool) -> Vec<Goal> {
     goals
 }
 
-/// The median of what `of` says of some stretches.
+/// The median of `of` over some stretches.
 pub(super) fn median(stretches: &[Stretch], of: impl Fn(&Stretch) -> f64) -> f64 {
     report::median(stretches.iter().map(of))
 }
@@ -203,7 +203,7 @@ fn paper(measured: &Measured<'_>, goals: &mut Vec<Goal>) {
     }
 }
 
-/// Memory beyond what the store had before.
+/// Memory beyond that of the store before.
 pub(super) fn extra(figures: &Figures) -> f64 {
     figures.peak.most.saturating_sub(figures.peak.before) as f64
 }

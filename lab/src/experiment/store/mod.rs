@@ -1,4 +1,4 @@
-//! Question: what does a checkpoint of the store cost those who use it meanwhile?
+//! Question: what does a checkpoint of the store cost its clients meanwhile?
 //!
 //! Variables: the variant (Tarn by fork, Hourglass and Piggyback, redis-server), the pace, the size of the
 //! store, the share of updates, giant collections. Expected: latency, throughput and memory of Tarn hardly
@@ -67,7 +67,7 @@ pub struct Options {
     /// Measure stores with these only: records, or which giants.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub kinds: Vec<Kind>,
-    /// Measure also what the file of results has already.
+    /// Measure cells again that the file of results already has.
     #[arg(long)]
     pub again: bool,
 }

@@ -58,7 +58,7 @@ fn paces(part: Part, variant: Variant) -> &'static [Pace] {
     }
 }
 
-/// The cells of some data, by part and then by variant, so that what disturbs the machine disturbs all
+/// The cells of some data, by part and then by variant, so that disturbances of the machine affect all
 /// variants alike.
 pub fn cells(
     setting: &Setting,

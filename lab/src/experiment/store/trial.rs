@@ -22,7 +22,7 @@ pub struct Trial {
     pub data: Data,
     /// Its version.
     pub version: String,
-    /// The server. Declared before the directory: it must be gone before its files are.
+    /// The server. Declared before the directory, because it must end before its files are removed.
     pub server: Server,
     dir: TempDir,
 }

@@ -1,4 +1,4 @@
-//! The same load on several running servers, by turns, so that what disturbs the machine disturbs all alike.
+//! The same load on several running servers, in turns, so that disturbances of the machine affect all alike.
 
 use std::time::Instant;
 

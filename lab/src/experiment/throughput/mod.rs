@@ -33,7 +33,7 @@ pub enum Part {
     Structures,
     /// A log flushed every second, against none.
     Everysec,
-    /// Replies only for what is durable: writers alone, then readers beside writers.
+    /// Replies only for durable writes: writers alone, then readers beside writers.
     Always,
     /// Two workers against one.
     Workers,

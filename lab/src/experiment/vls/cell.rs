@@ -66,7 +66,7 @@ pub enum Part {
     Updates,
     /// Figures 8b and 10: queries beside updates in an open loop.
     Latency,
-    /// Figure 11: what is kept, by time.
+    /// Figure 11: the kept versions, by time.
     Remset,
     /// The text on masks of 64 and of 128 bits.
     Masks,
@@ -277,13 +277,13 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The median of what `of` says of a variant's turns; `NaN` without one.
+    /// The median of `of` over a variant's turns; `NaN` without one.
     pub fn of(&self, variant: Variant, of: impl Fn(&Measured) -> f64) -> f64 {
         let turns = self.variants.iter().filter(|own| own.variant == variant).flat_map(|own| &own.turns);
         median(turns.map(of))
     }
 
-    /// A variant by another one: the median over the turns of what `of` says of the one by the other.
+    /// One variant divided by another: the median of the ratios of `of` over the turns.
     pub fn by(&self, one: Variant, other: Variant, of: impl Fn(&Measured) -> f64) -> f64 {
         let turns = |variant| {
             self.variants.iter().filter(move |own| own.variant == variant).flat_map(|own| &own.turns)

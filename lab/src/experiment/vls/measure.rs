@@ -20,7 +20,7 @@ use crate::load::{KeyChoice, Keys};
 use crate::process::{self, Pinned};
 use crate::snapshots::cell::Distribution;
 
-/// Updates between two looks at whether it goes on, in a closed loop.
+/// Updates between two checks for the end, in a closed loop.
 const UPDATES_AT_ONCE: u64 = 32;
 /// Parts that a query reads before it is the turn of the next: about a batch of 8,192 records.
 pub const PARTS_AT_ONCE: usize = 64;
@@ -252,7 +252,7 @@ impl Update for Writer<'_> {
     }
 }
 
-/// Updates of which there is room to note how long they took.
+/// The number of updates whose durations can be recorded.
 const LATENCIES: usize = 1 << 20;
 
 /// Updates records, as often as it can or at the rate of the cell, until the turn ends. Updates before the

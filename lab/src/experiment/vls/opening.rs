@@ -20,7 +20,7 @@ use crate::snapshots::cell::Distribution;
 /// Openings of each kind.
 const OPENINGS: u64 = 10_000;
 const OPENINGS_QUICK: u64 = 200;
-/// The key that is written and looked at; no record, so no index has it.
+/// The key that is written and read; it is no record, so no index has it.
 const KEY: &[u8] = b"fresh";
 const FIELD: &[u8] = b"number";
 

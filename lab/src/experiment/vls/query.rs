@@ -1,6 +1,6 @@
-//! A query, as the paper has it: how many records there are, of all or of a range of the index. The bytes of
-//! the keys are summed as well, so that each record is looked at. It reads part by part, so that one thread
-//! can run many by turns, as the one that answers SQL does.
+//! A query as in the paper: it counts the records, all or those of a range of the index. It sums the bytes of
+//! the keys as well, so that it reads each record. It reads part by part, so that one thread can run many
+//! queries in turns, as the SQL thread does.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use crate::report::{median, thousands};
 use crate::server::{Persistence, Product};
 use crate::ycsb;
 
-/// Whose checkpoint, or what stands for one.
+/// The owner and the kind of a checkpoint, or of its equivalent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
@@ -23,7 +23,7 @@ pub enum Variant {
     Vtc,
     /// The same without a bound.
     VtcFast,
-    /// Tarn with a log of which is dropped what a checkpoint has.
+    /// Tarn with a log from which a checkpoint removes the records that it has.
     Rewrite,
     /// Tarn without a log, with snapshots.
     Snapshot,

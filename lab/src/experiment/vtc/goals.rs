@@ -20,7 +20,7 @@ const FASTER_THAN_REDIS: f64 = 1.0;
 /// Ours whose log is compacted.
 const OURS: [Variant; 2] = [Variant::Vtc, Variant::VtcFast];
 
-/// Judges what the results have; what was not measured is left out.
+/// Judges the results; unmeasured goals are left out.
 pub fn judge(results: &Results, quick: bool) -> Vec<Goal> {
     let part = |part: Part| {
         let cells = results.of(move |cell: &Cell| cell.quick == quick && cell.part == part);
@@ -49,7 +49,7 @@ fn name(cell: &Cell) -> String {
     text.split_once(": ").map(|(_, rest)| rest.to_owned()).unwrap_or(text)
 }
 
-/// The median of what `of` says of some stretches.
+/// The median of `of` over some stretches.
 pub(super) fn of_stretches(stretches: &[Stretch], of: impl Fn(&Stretch) -> f64) -> f64 {
     median(stretches.iter().map(of))
 }

@@ -19,9 +19,9 @@ use crate::ycsb;
 const CONNECTIONS: usize = 128;
 /// Requests of an open loop that are due within this are sent together.
 const BEAT: Duration = Duration::from_micros(200);
-/// The open loop runs at this share of what the closed one reached.
+/// The open loop runs at this share of the closed loop's throughput.
 const OPEN_SHARE: f64 = 0.5;
-/// Requests in a batch where nothing but bytes is counted.
+/// Requests in a batch where only bytes are counted.
 const WRITES_PIPELINE: u32 = 16;
 /// Checkpoints of a server that has nothing else to do, unless said otherwise.
 const ALONE_REPEATS: u32 = 5;
@@ -181,7 +181,7 @@ fn look(trial: &Trial, client: &mut crate::client::Client) -> Result<[u64; 4]> {
     }
 }
 
-/// Updates fields until the log has turned over, and counts what was written.
+/// Updates fields until the log has turned over, and counts the written bytes.
 fn writes(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Writes> {
     let updates = cell.records * ycsb::FIELDS * if cell.quick { 2 } else { TURNS };
     wait_until_quiet(trial)?;

@@ -64,7 +64,7 @@ pub struct Options {
     /// Put the log's files there, once for each device. By default three directories below that of the data.
     #[arg(long = "log-dir", value_name = "DIR")]
     pub log_dirs: Vec<PathBuf>,
-    /// Measure also what the file of results has already.
+    /// Measure cells again that the file of results already has.
     #[arg(long)]
     pub again: bool,
 }
@@ -113,7 +113,8 @@ fn ended(trial: &mut Trial) -> Option<LabError> {
     trial.server.ended().map(|status| LabError::Ended { status })
 }
 
-/// Appends a cell's time series to the table of all: memory and the log's length where they were looked at.
+/// Appends a cell's time series to the table of all: memory and the log's length at the times of the
+/// readings.
 fn write_series(path: &Path, cell: &Cell, figures: &Figures) -> Result<()> {
     let heads = "part,variant,records,update_percent,access,ms,what,value";
     let Cell { part, variant, records, update_percent, access, .. } = cell;

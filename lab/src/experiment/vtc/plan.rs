@@ -32,7 +32,7 @@ pub fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
     sizes
 }
 
-/// The cells, by part and size and then by variant, so that what disturbs the machine disturbs all alike.
+/// The cells, by part and size and then by variant, so that disturbances of the machine affect all alike.
 pub fn cells(setting: &Setting, own: &Options, variants: &[Variant]) -> Vec<Cell> {
     let parts = if own.only.is_empty() { Part::ALL.to_vec() } else { own.only.clone() };
     let sizes = sizes(setting, own);

@@ -40,7 +40,7 @@ pub struct Trial {
     pub variant: Variant,
     /// Its version.
     pub version: String,
-    /// The server. Declared before the directories: it must be gone before its files are.
+    /// The server. Declared before the directories, because it must end before its files are removed.
     pub server: Server,
     dir: TempDir,
     log_dirs: Vec<TempDir>,
@@ -104,7 +104,7 @@ impl Trial {
         restart::after_kill(&mut self.server, &dirs.iter().map(|dir| &**dir).collect::<Vec<_>>())
     }
 
-    /// Numbers that a section of `INFO` has; 0 for what it has not.
+    /// Numbers of a section of `INFO`; 0 for those that are missing.
     pub fn numbers<const N: usize>(client: &mut Client, section: &str, names: [&str; N]) -> Result<[u64; N]> {
         let info = client::text(&client.call(&["INFO", section])?)?;
         let number = |name: &str| {

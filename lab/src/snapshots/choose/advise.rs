@@ -8,7 +8,7 @@ use super::predict::{Measured, Prediction};
 
 /// Among those whose updates cost no more than this times the least, the shortest spike decides.
 const COSTS_ALIKE: f64 = 1.25;
-/// Spikes that are shorter are short, whichever is shortest.
+/// Shorter spikes are short, whichever algorithm has the shortest.
 const SPIKE_US_SHORT: f64 = 100.0;
 
 /// The advice for a workload.

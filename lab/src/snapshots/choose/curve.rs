@@ -43,8 +43,8 @@ impl Curve {
         self.between(x.clamp(least, greatest))
     }
 
-    /// On the line between the nearest points; beyond the ends it goes on as steeply as the straight line
-    /// through all points does, if that rises.
+    /// Interpolates between the nearest points. Beyond the ends the line continues with the slope of the
+    /// straight line through all points, if that rises.
     pub fn linear(&self, x: f64) -> Option<f64> {
         let (least, greatest) = self.ends()?;
         let end = x.clamp(least, greatest);

@@ -88,8 +88,8 @@ impl<'s> Measured<'s> {
         })
     }
 
-    /// The taken phase, and whether it grows. What turns bits grows with the rows, what copies with the
-    /// bytes.
+    /// The taken phase, and whether it grows. For algorithms that invert bits it grows with the rows, for
+    /// those that copy with the bytes.
     fn spike(&self, workload: &Workload) -> Option<(f64, bool)> {
         let (_, Cell { algorithm, .. }, _) = self.cells.first()?;
         let by_rows = matches!(algorithm, Algorithm::CopyOnUpdate | Algorithm::Zigzag);

@@ -15,7 +15,7 @@ const LINEAR: std::ops::RangeInclusive<f64> = 0.7..=1.3;
 /// Checkpoints take about the same time if the longest takes no more than this times the shortest.
 const OVERHEADS_ALIKE: f64 = 1.5;
 
-/// Of each algorithm what its checkpoints take by size, in milliseconds.
+/// For each algorithm the times of its checkpoints by size, in milliseconds.
 struct Overheads {
     shortest: Vec<Series>,
     median: Vec<Series>,

@@ -4,7 +4,7 @@ use super::super::cell::{Algorithm, Cell, Figures};
 use super::super::plan::{Figure, Point, Scale, points};
 use super::super::results::Results;
 
-/// Nobody can see whether a taken phase that is shorter than this grows.
+/// The growth of a taken phase that is shorter than this cannot be seen.
 pub const TAKEN_US_SHORT: f64 = 10.0;
 
 /// The results of one scale and seed.
@@ -18,11 +18,11 @@ pub struct Study<'r> {
 #[derive(Debug, Clone)]
 pub struct Series {
     pub algorithm: Algorithm,
-    /// Its name, with what sets it apart from another line of the same algorithm.
+    /// Its name, with the difference from another line of the same algorithm.
     pub name: String,
     /// True if its points are hollow and its line thin.
     pub second: bool,
-    /// In the order of `x`. What was not measured is not there, nor what is not a number.
+    /// In the order of `x`. Unmeasured points are missing, and so are values that are not numbers.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -61,7 +61,7 @@ impl<'r> Study<'r> {
         (self.measured(figure).len(), points(figure, self.scale, self.seed).len())
     }
 
-    /// Of each algorithm what `y` says of its cells, where that is a number.
+    /// For each algorithm, `y` of its cells, where that is a number.
     pub fn series(&self, figure: Figure, y: impl Fn(&Cell, &Figures) -> f64) -> Vec<Series> {
         let mut all: Vec<Series> = Vec::new();
         for (point, figures) in self.measured(figure) {

@@ -69,7 +69,7 @@ impl Draw<'_, '_> {
         measured > 0
     }
 
-    /// Says how ours compares with what was printed.
+    /// Compares our results with the printed ones.
     fn verdicts(&mut self, figure: Figure) {
         let own: Vec<Verdict> = self.verdicts.iter().filter(|own| own.figure == figure).cloned().collect();
         own.iter().for_each(|verdict| self.verdict(verdict));

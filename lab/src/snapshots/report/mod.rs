@@ -38,9 +38,9 @@ pub struct Options {
     pub json: PathBuf,
     /// The file to write.
     pub out: PathBuf,
-    /// Show what was measured with `--quick`; by default the scale of the newest result.
+    /// Show the results of `--quick`; by default the scale of the newest result.
     pub quick: bool,
-    /// Show what was measured with `--full`.
+    /// Show the results of `--full`.
     pub full: bool,
 }
 

@@ -19,8 +19,8 @@ pub struct Lines {
     pub first: usize,
     /// Of each later one.
     pub later: usize,
-    /// Of those of the first: the lines that must have come from memory before it can go on. What is only
-    /// stored need not.
+    /// Of those of the first: the lines that must have come from memory before the update can continue. Lines
+    /// that are only stored need not.
     pub awaited: usize,
     /// The words for these lines.
     pub what: &'static str,

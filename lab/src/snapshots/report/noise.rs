@@ -7,9 +7,9 @@
 //!                                   told apart: the values' intervals do not meet, A / B > √(a·b)
 //! ```
 //!
-//! The default parameters are measured several times, with different seeds. How far these repeats of an
-//! algorithm lie apart, as a factor, is the noise of its values everywhere, half of it to each side. Three
-//! repeats cannot say more, and whether other parameters have the same noise nobody has measured.
+//! The default parameters are measured several times, with different seeds. The spread of these repeats of an
+//! algorithm, as a factor, is the noise of its values everywhere, half of it to each side. Three repeats
+//! cannot say more, and the noise at other parameters was not measured.
 
 use super::super::cell::{Algorithm, Cell, Figures};
 use super::data::Study;
@@ -23,7 +23,7 @@ pub const ALIKE: f64 = 1.05;
 pub struct Noise(Vec<(Algorithm, f64)>);
 
 impl Noise {
-    /// The noise of what `of` says of a cell.
+    /// The noise of `of` over the repeats of a cell.
     pub fn of(study: &Study<'_>, of: impl Fn(&Cell, &Figures) -> f64) -> Noise {
         let spread = |algorithm: Algorithm| {
             let repeats = study.defaults_of(algorithm);
@@ -56,7 +56,7 @@ impl Noise {
     }
 }
 
-/// The largest by the smallest; `None` for fewer than two, or what has no such ratio.
+/// The largest divided by the smallest; `None` for fewer than two values, or for values without such a ratio.
 fn spread(values: impl Iterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.filter(|value| value.is_finite() && *value > 0.0).collect();
     let (min, max) =

@@ -14,7 +14,7 @@ use Algorithm::{Fork, Hourglass, Piggyback};
 /// Values that grow with a smaller exponent do not grow.
 const GROWS: f64 = 0.3;
 
-/// All that can be judged of what was measured.
+/// All verdicts that the measurements permit.
 pub fn judge(study: &Study<'_>) -> Vec<Verdict> {
     let mut all = Vec::new();
     spikes::judge(study, &mut all);
@@ -95,7 +95,7 @@ fn above(series: &[Series], one: Algorithm, other: Algorithm) -> Option<Vec<(f64
     (!both.is_empty()).then(|| both.into_iter().filter(|(_, times)| *times > ALIKE).collect())
 }
 
-/// Lines about the algorithms whose values grow, or do not, against what was printed.
+/// Lines about the algorithms whose values grow, or do not, contrary to the printed results.
 fn growth(series: &[Series], of: &[Algorithm], what: &str, odd: impl Fn(f64) -> bool) -> Option<Vec<String>> {
     let own = series.iter().filter(|series| of.contains(&series.algorithm));
     let exponents: Vec<_> = own.filter_map(|own| Some((own.algorithm, exponent(&own.points)?))).collect();

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A reason is given only where a measurement or the model shows it. A difference within the noise needs
-//! none, so that this is looked at first. Something makes a difference if without it less than half of the
+//! none, so noise is checked first. A circumstance makes a difference if without it less than half of the
 //! difference is left, and that is within the noise.
 
 use super::super::cell::{Algorithm, Cell, Figures};

@@ -99,7 +99,7 @@ pub fn longest_wait(figures: &Figures) -> f64 {
     figures.waits_us.iter().copied().fold(f64::NAN, f64::max)
 }
 
-/// Table 2: each cell what was measured, and in brackets what was printed.
+/// Table 2: each cell has our value, and in brackets the printed one.
 pub fn summary(study: &Study<'_>, page: &mut Page) {
     let taken = study.series(Figure::Dataset, |_, figures| figures.taken_us_median().max(TAKEN_US_SHORT));
     let flood = study.series(Figure::Flood, |_, figures| figures.updates_per_s / 1e6);
@@ -187,7 +187,7 @@ pub fn transactions(study: &Study<'_>, page: &mut Page) {
     page.table("transactions", &heads, &rows);
 }
 
-/// A table of two figures of which the study has none: reads, or updates of fields.
+/// A table of two figures that the study does not have: reads, or updates of fields.
 pub fn beside(study: &Study<'_>, figure: Figure, page: &mut Page) {
     let reads = figure == Figure::Reads;
     let heads =

@@ -12,7 +12,7 @@ fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
     report::median(figures.into_iter().filter(|figure| figure.is_finite()))
 }
 
-/// All that the study says in numbers, beside what was measured of redis-server and of Tarn.
+/// All numbers of the study, beside the measurements of redis-server and of Tarn.
 pub fn statements(results: &Results, quick: bool) -> Vec<Statement> {
     let starts = |is_tarn: bool, model: Model, shortens: bool| {
         results.of(move |cell: &Cell| {

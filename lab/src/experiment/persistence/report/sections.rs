@@ -19,7 +19,7 @@ struct Draw<'r> {
     page: Page,
 }
 
-/// A line of a trace: its name, its look, and what it shows.
+/// A line of a trace: its name, its look, and its value.
 type Shown<'s> = (&'s str, crate::drawing::Look, &'s dyn Fn(&Usage) -> f64);
 
 /// The page.

@@ -1,5 +1,5 @@
 //! PostgreSQL with the same records, where it is installed: a cluster in a directory of its own, which is
-//! gone afterwards. It does not run as root, so root runs it as another user.
+//! removed afterwards. It does not run as root, so root runs it as another user.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -102,7 +102,7 @@ struct Cluster {
     child: Child,
     port: u16,
     user: Option<(u32, u32)>,
-    /// Declared last: it must be gone before its files are.
+    /// Declared last: the server must end before its files are removed.
     dir: TempDir,
 }
 
@@ -138,7 +138,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Runs statements one after the other; what `psql` prints.
+    /// Runs statements one after the other; returns the output of `psql`.
     fn ask(&self, statements: &[&str]) -> Result<String> {
         let mut psql = as_user(&self.programs.join("psql"), self.user, self.dir.path());
         psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-U", "lab"]);

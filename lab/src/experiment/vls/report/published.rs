@@ -42,7 +42,7 @@ impl Own<'_> {
     }
 }
 
-/// All that the paper says in numbers, beside what was measured.
+/// All numbers of the paper, beside the measurements.
 pub fn statements(results: &Results, quick: bool) -> Vec<Statement> {
     let own = Own { results, quick };
     let mut all = Vec::new();

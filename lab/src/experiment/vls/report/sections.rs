@@ -108,7 +108,7 @@ impl<'r> Draw<'r> {
         self.page.section_of((id, title), is_there, &format!("vls --only {}", part.name()))
     }
 
-    /// A line for each variant: what `y` says by what `x` says.
+    /// A line for each variant: `y` by `x`.
     fn series(
         cells: &[(&Cell, &Figures)],
         x: impl Fn(&Cell) -> f64,

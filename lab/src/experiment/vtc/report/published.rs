@@ -29,7 +29,7 @@ impl Own<'_> {
         median(cells.into_iter().map(|(_, figures)| of(figures)))
     }
 
-    /// The same by what another variant came to.
+    /// The ratio to another variant.
     fn by(&self, part: Part, ours: Variant, theirs: Variant, of: impl Fn(&Figures) -> f64) -> f64 {
         let cells = self.results.of(|cell| self.is_wanted(cell, part, ours));
         let ratio = |(cell, figures): (&Cell, &Figures)| {
@@ -45,7 +45,7 @@ impl Own<'_> {
     }
 }
 
-/// All that the thesis says in numbers, beside what was measured.
+/// All numbers of the thesis, beside the measurements.
 pub fn statements(results: &Results, quick: bool) -> Vec<Statement> {
     let own = Own { results, quick };
     let mut all = Vec::new();
