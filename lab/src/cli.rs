@@ -314,7 +314,7 @@ fn prepare_cells(
     let path = results::path_of(options.json.as_ref(), results)?;
     options.json = Some(path.clone());
     if options.server_cores.is_empty() {
-        // What takes the checkpoint must find a core, even while the worker has one.
+        // The thread that takes the checkpoint must find a core, even while the worker has one.
         options.server_cores = process::cores_allowed();
     }
     let (setting, report) = prepare(name, options)?;

@@ -177,7 +177,7 @@ fn work_and_kill(server: &mut Server, args: &DemoArgs, seed: u64) -> Result<Tall
     );
 
     let rate = (busy.rate() * OPEN_SHARE).max(1.0);
-    // The load would go on for ever; the kill ends it.
+    // The load would continue for ever; the kill ends it.
     let until = Until::Time { warmup: half / 10, measured: PATIENCE };
     let mut load = Load::new(server.address(), vec![group(Pace::Open { rate })], until, seed.wrapping_add(1));
     load.tallied_keys = args.records;

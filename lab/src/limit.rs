@@ -58,7 +58,7 @@ impl Drop for MemoryLimit {
         for _ in 0..REMOVALS {
             match fs::remove_dir(&self.dir) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => sleep(REMOVAL_PAUSE),
-                // It is gone, or was never there.
+                // It has been removed, or was never there.
                 _ => return,
             }
         }

@@ -24,7 +24,7 @@ pub fn memory(pid: u32) -> Result<Memory> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).doing(|| path.clone())?;
     let path = format!("/proc/{pid}/smaps_rollup");
-    // Not every kernel or container shows this file: the resident set stands in for it.
+    // Not every kernel or container has this file: the resident set replaces it.
     let rollup = fs::read_to_string(&path).unwrap_or_default();
     let resident_bytes = kilobytes(&status, "VmRSS:")
         .ok_or_else(|| LabError::Reply(format!("/proc/{pid}/status has no VmRSS: the process has ended")))?;
@@ -138,7 +138,8 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // Going back to what was allowed before cannot fail, unless the machine lost a core meanwhile.
+        // Returning to the cores that were allowed before cannot fail, unless the machine lost a core
+        // meanwhile.
         let _ = pin_thread(&self.before);
     }
 }
@@ -204,7 +205,7 @@ pub fn children(pid: u32) -> Vec<u32> {
 /// The proportional sizes of a process and of its children together.
 pub fn family_bytes(pid: u32) -> u64 {
     let family = children(pid).into_iter().chain([pid]);
-    // A child may end while it is looked at.
+    // A child may end while its memory is read.
     family.filter_map(|pid| memory(pid).ok()).map(|own| own.proportional_bytes).sum()
 }
 

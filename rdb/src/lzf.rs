@@ -52,7 +52,7 @@ fn repeat(out: &mut Vec<u8>, back: usize, count: usize) {
     let from = out.len() - back;
     let mut left = count;
     while left > 0 {
-        // What has been copied can be copied from: the piece doubles each time.
+        // Copied bytes can be copied from: the piece doubles each time.
         let piece = left.min(out.len() - from);
         out.extend_from_within(from..from + piece);
         left -= piece;

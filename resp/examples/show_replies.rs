@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         while let Some(reply) = decoder.decode(&buf, &mut pos)? {
             println!("{reply}");
         }
-        // What is left is the beginning of a reply: more is appended to it.
+        // The rest is the beginning of a reply: more is appended to it.
         buf.drain(..pos);
         if received == 0 {
             return Ok(());

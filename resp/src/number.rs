@@ -38,7 +38,7 @@ pub(crate) fn short_count(request: &[u8], at: usize) -> Option<(u16, usize)> {
             let ends = digits > 0 && byte == b'\r' && at + digits + 1 < request.len();
             return ends.then_some((count, at + digits + 2));
         }
-        // A zero may only stand alone.
+        // A zero must be the only digit.
         if digits > 0 && count == 0 || digits == 4 {
             return None;
         }

@@ -145,7 +145,7 @@ impl Algorithm for CopyOnUpdate {
     fn finish(&self) {
         // A thread that finds a bit of these changes a row only after the traversal has read it.
         fence(Ordering::Release);
-        // Of a snapshot that was given up some rows are still to be settled: nobody needs them.
+        // Some rows of an abandoned snapshot are still to be settled; no snapshot needs them.
         self.settled.fill(u64::MAX);
     }
 }

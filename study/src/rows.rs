@@ -20,7 +20,7 @@ impl Rows {
     /// All zeros.
     pub(crate) fn new(shape: Shape) -> Result<Rows, SnapshotError> {
         let Shape { rows, fields } = shape;
-        // Also for a copy that nobody has counted with others.
+        // Also for a copy that was not counted with others.
         memory::check(shape, 1)?;
         let count = rows.checked_mul(fields).ok_or_else(|| memory::refused(shape, 1))?;
         Ok(Rows { words: memory::zeros(count, shape)?, fields })

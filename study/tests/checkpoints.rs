@@ -186,7 +186,7 @@ fn a_directory_that_cannot_be_written_is_told_and_the_next_checkpoint_works() {
     let (mut clients, mut snapshotter) = Array::<Hourglass>::new(shape, 1).unwrap();
     clients[0].turn().write_field(5, 1, 7).unwrap();
     let place = tempfile::tempdir().unwrap();
-    // The last one lets nobody create a file, not even root.
+    // The last one lets no process create a file, not even root.
     for nowhere in [place.path().join("missing"), "/dev/null".into(), "/sys".into()] {
         let error = snapshotter.take().unwrap().checkpoint(&mut CheckpointDir::new(&nowhere, shape));
         let told = format!("cannot create {}: ", nowhere.join("rows.unfinished").display());

@@ -172,7 +172,7 @@ fn of_store<V: VirtualAlgorithm>() {
 
 #[test]
 fn snapshots_that_fail_leave_nothing_behind() {
-    // Of hundreds of panics on purpose nobody wants to read.
+    // The messages of hundreds of intended panics are of no use.
     std::panic::set_hook(Box::new(|panic| {
         if panic.payload_as_str() != Some("on purpose") {
             eprintln!("{panic}");

@@ -161,7 +161,7 @@ fn who_does_not_get_a_lock_aborts_and_is_counted() {
 fn later_periods<V: VirtualAlgorithm>() {
     let (store, mut snapshotter): (_, Snapshotter<V>) = Store::new(shape()).unwrap();
     let (mut rows, mut model) = (vec![[0; 2]; 100], vec![[0; 2]; 100]);
-    // Row 0 always, row 1 every other period, row 2 every third, row 3 once; some snapshots are given up.
+    // Row 0 always, row 1 every other period, row 2 every third, row 3 once; some snapshots are abandoned.
     for period in 1..60_u64 {
         for row in (0..3).filter(|row| period % (row + 1) == 0).chain((period == 5).then_some(3)) {
             model[row as usize] = [period, row];

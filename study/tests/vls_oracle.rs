@@ -200,7 +200,7 @@ fn verify(shown: &Shown, histories: &[History], seed: u64) {
                 shown.rows.get(&key).copied() == should
             })
         };
-        // One step may have been under way.
+        // One step may have been in progress.
         assert!(clock <= after + 1, "seed {seed}: step {clock} is shown, {after} were complete");
         assert!(
             (clock.max(before)..=after + 1).any(is_after),

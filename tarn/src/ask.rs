@@ -67,7 +67,7 @@ pub fn run(args: &SqlArgs) -> ExitCode {
 
 fn print(args: &SqlArgs) -> Result<(), Trouble> {
     let mut client = args.remote.connect(Duration::from_secs(args.timeout.max(1)))?;
-    // Numbers and truth values come as what they are.
+    // Numbers and truth values keep their types.
     ask(&mut client, &["HELLO", "3"])?;
     let statement = match (&args.infer, &args.statement) {
         (Some(pattern), _) => format!("SELECT * FROM infer('{}')", pattern.replace('\'', "''")),
@@ -177,7 +177,7 @@ fn print_json(out: &mut impl Write, names: &[String], rows: &[&[Frame]]) -> io::
             Frame::Null | Frame::NullBulk => Value::Null,
             Frame::Integer(number) => Value::from(*number),
             Frame::Boolean(truth) => Value::from(*truth),
-            // What is no number of JSON, such as infinity, stays text.
+            // A value that is no number of JSON, such as infinity, stays text.
             Frame::Double(_) => {
                 let text = plain(value);
                 text.parse::<f64>()

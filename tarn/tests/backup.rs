@@ -328,7 +328,7 @@ fn a_set_that_is_damaged_incomplete_or_mixed_is_refused_by_name() {
     assert!(said.contains("occupied is not empty: name another directory"), "{said}");
     assert_eq!(std::fs::read_dir(folder.path("occupied")).unwrap().count(), 1);
 
-    // What was refused has left nothing that stands in the way.
+    // A refused restore has left nothing that prevents the next one.
     let (code, said) = restore(folder, &all, "restored");
     assert_eq!(code, 0, "{said}");
     assert!(digest_of(folder.path("restored"), 1).len() > 40);
@@ -424,7 +424,7 @@ fn backups_go_where_the_configuration_lets_them_and_no_further() {
     let running = Running::start(&["--backup-dir", &allowed, "--backup-max", "3"]);
     let mut client = running.connect();
     client.ask("SET key value");
-    // From the machine itself, as from anywhere: a proxy may stand for somebody else.
+    // From the machine itself, as from anywhere: a proxy may act for another client.
     for path in [format!("{other}full"), "../full".to_owned(), format!("{allowed}../full"), "/".to_owned()] {
         let said = client.ask(&format!("BACKUP {path}"));
         assert!(

@@ -124,7 +124,7 @@ fn a_log_that_is_shorter_than_a_file_is_shortened_when_that_is_asked_for() {
         let bytes = log_bytes(&running.folder, &directories);
         assert!(bytes > 1_500_000, "{bytes} bytes");
         let before = digest(&mut client);
-        // Nobody writes any more.
+        // There are no more writes.
         rewrite_log(&mut client);
         let bytes = log_bytes(&running.folder, &directories);
         assert!(bytes < 300_000, "{directories:?}: {bytes} bytes");
@@ -143,7 +143,7 @@ fn a_log_that_is_shorter_than_a_file_is_shortened_when_that_is_asked_for() {
         // Each directory may have made its next file ready in the meantime.
         let kept = log_files(&running.folder, &directories);
         assert!(kept.len() <= files + directories.len(), "there is nothing to leave: {kept:?}");
-        // What is left with little in it becomes one.
+        // Files with little left in them become one.
         for number in 0..12 {
             client.ask(&format!("SET string:{} again", number % 3));
             assert_eq!(client.whole("WAITAOF 1 0 0"), "*[:1 :0]");
@@ -294,7 +294,7 @@ fn a_log_that_is_rewritten_needs_its_checkpoint_and_has_everything_with_it() {
         assert_eq!(client.ask("BGREWRITEAOF"), "+Background append only file rewriting started");
         churn(&mut client, 100..101);
         eventually(|| (field(&mut client, "aof_rewrite_in_progress")? == "0").then_some(()));
-        // Three megabytes went in before; what was written since the checkpoint is there.
+        // Three megabytes were written before; the writes since the checkpoint are there.
         let bytes = log_bytes(&running.folder, &["log"]);
         assert!(bytes < 2_000_000, "stage {stage}: {bytes} bytes");
         let before = digest(&mut client);

@@ -309,7 +309,7 @@ fn the_rdb_file_of_a_redis_is_taken_over_and_stays() {
         let server = folder.serve(&args);
         let mut client = Client::tcp("127.0.0.1", port);
         assert_eq!(client.ask("GET from"), "redis", "{args:?}: {}", folder.messages());
-        // Killed at once, it is there again, and so is what was written since and kept.
+        // After an immediate kill it is there again, and so are the writes since, which were kept.
         assert_eq!(client.ask("SET own tarn"), "+OK");
         assert_eq!(client.ask("SAVE"), "+OK");
         server.kill();

@@ -121,7 +121,7 @@ fn a_start_goes_on_where_the_checkpoint_has_what_was_damaged() {
     assert_eq!(digest(&mut client), before);
     assert!(number(&mut client, "log_damage_passed_at_start") > 0);
     assert!(running.folder.messages().contains("Damage in the log was passed over"));
-    // What was the end of its file the start has cut off; else a compaction leaves it out.
+    // The start has cut off damage at the end of its file; else a compaction leaves it out.
     eventually(|| (number(&mut client, "log_damaged_files") == 0).then_some(()));
     running.restart();
     let mut client = running.connect();

@@ -159,7 +159,7 @@ fn the_second_sigint_ends_the_server_at_once() {
     assert_eq!(ending.connect().ask("SET k 1"), "+OK");
     ending.signal(Signal::INT);
     ending.wait_until_told("Taking a last checkpoint", 1);
-    // What looks after a process may ask as often as it likes.
+    // A supervisor may ask as often as it likes.
     for count in 2..4 {
         ending.signal(Signal::TERM);
         ending.wait_until_told("Received SIG", count);

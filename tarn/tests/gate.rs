@@ -51,7 +51,7 @@ fn figures_and_indexes_that_come_and_go_do_not_wait_for_each_other() {
             for statement in ["CREATE INDEX dests ON flight (dest)", "DROP INDEX dests"] {
                 let reply = ddl.try_ask(&format!("SQL \"{statement}\""));
                 if reply.as_deref() != Some("+OK") {
-                    // Else the others would go on for ever.
+                    // Else the others would continue for ever.
                     over.store(true, Ordering::Relaxed);
                     panic!("{statement} of round {round}: {reply:?}");
                 }

@@ -217,8 +217,8 @@ fn who_pauses_within_a_large_reply_is_served_on() {
 #[test]
 fn who_exceeds_the_limit_of_unread_output_is_closed_and_told_of() {
     let mut scene = Scene::new(&["--client-output-buffer-limit", "normal 100kb 0 0"]);
-    // Each reply is within the limit; all of them are more than the system takes for a client. What is left
-    // then of those that leave together, up to 256 KB, depends on their length.
+    // Each reply is within the limit; all of them are more than the system takes for a client. The rest of
+    // the replies that leave together, up to 256 KB, depends on their length.
     assert_eq!(scene.witness.ask("SETRANGE k 99999 x"), ":100000");
     let idle = (0..16).map(|number| {
         let (stream, end) = (scene.connect(), 50_000 + number * 3_001);
@@ -254,7 +254,7 @@ fn what_makes_no_sense_is_answered_with_redis_s_error_and_the_end() {
         (&half_a_million, ""),
     ] {
         let stream = scene.connect();
-        // The server may be gone before it has read everything.
+        // The server may have closed the connection before it has read everything.
         let _ = (&stream).write_all(request.as_bytes());
         let shown: String = request.chars().take(60).collect();
         assert_eq!(String::from_utf8(read_to_end(&stream)).unwrap(), reply, "{shown}");

@@ -334,7 +334,7 @@ fn commands_agree_with_a_model_and_a_restart_finds_the_same_documents() {
         let mut client = running.connect();
         (0..500).for_each(|_| model.step(&mut client, &mut random));
         model.check(&mut client);
-        // So that what is kept of a document is older than what is said of the key.
+        // So that the stored document is older than the changes of the key.
         ask(&mut client, &["EXPIRE", "doc0", "100000"]);
         match round % 3 {
             0 => rewrite_log(&mut client),

@@ -73,7 +73,7 @@ fn what_is_written_while_the_log_is_switched_on_is_acknowledged_when_it_is_kept(
         stats.contains(&format!("cmdstat_{command}:")).then_some(())
     };
     for lets_it_count in [false, true] {
-        // What the next checkpoints would be called until they are whole is taken.
+        // The temporary names of the next checkpoints are taken.
         let taken = |number: u32| running.folder.path(&format!("checkpoints/checkpoint-{number}.tarn.new"));
         (1..100).for_each(|number| std::fs::create_dir_all(taken(number)).unwrap());
         assert_eq!(client.ask("CONFIG SET appendonly yes"), "+OK");
@@ -84,7 +84,7 @@ fn what_is_written_while_the_log_is_switched_on_is_acknowledged_when_it_is_kept(
         let failed = |client: &mut Connection| field(client, "rdb_last_bgsave_status").unwrap() == "err";
         eventually(|| failed(&mut client).then_some(()));
         assert_eq!(field(&mut client, "aof_rewrite_in_progress").unwrap(), "1");
-        // What was there before can be read all the while.
+        // The old data can be read all the while.
         assert_eq!(client.ask("GET old"), "before");
         let mut reader = running.connect();
         reader.send("HGET new field");

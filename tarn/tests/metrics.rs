@@ -93,7 +93,7 @@ fn records_that_are_not_durable_are_told_with_their_age() {
     for key in ["a", "b", "c"] {
         client.ask(&format!("SET {key} x"));
     }
-    // Nobody syncs.
+    // There is no sync.
     assert_eq!(number(&mut client, "log_lag_records"), 3);
     let age_ms = eventually(|| Some(number(&mut client, "log_lag_ms")).filter(|age_ms| *age_ms > 0));
     eventually(|| (number(&mut client, "log_lag_ms") > age_ms).then_some(()));

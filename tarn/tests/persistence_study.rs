@@ -112,7 +112,7 @@ fn short_memory_is_measured_or_said_to_be_impossible() {
         assert!(std::fs::read_to_string(&results).unwrap().contains("\"note\""));
         return;
     }
-    // Two loads and two starts. What is so small may fit.
+    // Two loads and two starts. Data this small may fit.
     assert_eq!(lines.len(), 4, "{told}");
     for line in &lines {
         let figures = &line["figures"];

@@ -113,7 +113,7 @@ fn psql_asks_as_it_asks_postgresql() {
     }
     assert!(ask(&["\\dt"]).contains("flight"));
     assert!(ask(&["\\d flight"]).contains("distance"));
-    // It is declared still, and nothing is kept of what was read.
+    // It is still declared, and nothing that was read is kept.
     running.restart();
     eventually(|| (said(&psql(port, "", &["SELECT count(*) FROM flight"])) == "3\n").then_some(()));
     assert!(running.connect().whole("INFO views").contains("views_retained_bytes:0"));

@@ -156,7 +156,7 @@ fn blocks_fail_and_go_on_from_a_savepoint() {
     let mut postgres = Postgres::connect(port);
     let mut expect = |sql: &str, code: &str, status: u8| {
         for extended in [false, true] {
-            // What ends a block or makes a savepoint is asked once.
+            // A statement that ends a block or makes a savepoint is asked once.
             if extended && sql != "SELECT 1" && !sql.starts_with("ROLLBACK TO") {
                 continue;
             }
@@ -167,7 +167,7 @@ fn blocks_fail_and_go_on_from_a_savepoint() {
     expect("SAVEPOINT a", "25P01", b'I');
     expect("RELEASE a", "25P01", b'I');
     expect("ROLLBACK TO a", "25P01", b'I');
-    // What began before a fault stands.
+    // Work that began before a fault stays valid.
     expect("BEGIN; SAVEPOINT a; SELECT * FROM nothing", "42P01", b'E');
     expect("SELECT 1", "25P02", b'E');
     expect("ROLLBACK TO b", "3B001", b'E');

@@ -18,7 +18,7 @@ fn outer_address() -> Option<IpAddr> {
     let found = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr());
     let found = found.ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback());
     if found.is_none() {
-        // Nobody shall think that this was tested.
+        // The reader must not believe that this was tested.
         let _ = writeln!(std::io::stderr(), "SKIPPED: this machine has no address but the loopback's");
     }
     found
@@ -242,7 +242,7 @@ fn a_statement_behind_a_wrong_password_does_not_run() {
     let declare = "CREATE EXTERNAL TABLE sneaked (id TEXT) STORED AS HASH LOCATION 's:*'\0";
     let (code, _) = wrong_at_sql(sql, &message(b'Q', declare.as_bytes()));
     assert_eq!(code, "28P01");
-    // One thread serves the port, so what was sent there before has been looked at when this is answered.
+    // One thread serves the port, so it has handled earlier bytes when it answers this.
     for _ in 0..20 {
         wrong_at_sql(sql, b"");
         let tables = client.whole("SQL \"SHOW TABLES\"");
@@ -351,7 +351,7 @@ fn as_many_clients_as_may_be_at_every_port_leave_the_log_its_files() {
     let mut refused = String::new();
     BufReader::new(one_more).read_to_string(&mut refused).unwrap();
     assert!(refused.contains("C53300\0"), "{refused:?}");
-    // The log goes on from file to file.
+    // The log continues from file to file.
     let value = "x".repeat(4000);
     for number in 0..200 {
         assert_eq!(client.ask(&format!("SET key:{number} {value}")), "+OK");

@@ -260,7 +260,7 @@ fn all_that_redis_has_goes_to_tarn_and_back() {
     assert_eq!(code, 0);
     assert!(said.starts_with(&format!("imported {keys} keys in ")) && !said.contains("left out"), "{said}");
 
-    // With a log, which goes on from what was imported.
+    // With a log, which continues from the imported data.
     let port = free_port().to_string();
     let args = ["--port", &port, "--enable-debug-command", "yes", "--save", ""];
     let server = folder.serve(&args);
@@ -423,7 +423,7 @@ fn an_export_replaces_a_file_when_the_new_one_is_whole() {
     assert!(code == 1 && said.contains("start with --databases 4 or more"), "{said}");
     assert_eq!(export(&folder, &out, &[]).0, 0);
     assert_eq!(files(&given.path("")).len(), 2);
-    // What was exported is read again, and is the same.
+    // The exported file is read again, and is the same.
     let second = Folder::new();
     assert_eq!(import(&second, &out, &[]).0, 0);
     let digests = [&folder, &second].map(|folder| {
@@ -479,7 +479,7 @@ fn what_save_writes_as_an_rdb_file_redis_loads_and_so_does_the_next_start() {
         assert_same(&mut redis.client, &mut client, keys);
         server.kill();
     }
-    // What the end writes, too.
+    // The writes of the end, too.
     let (server, port) = serve_rdb(&folder, &[&NO_LOG[..], &["--save", "3600 1"]].concat());
     let mut client = connected(&port);
     assert_eq!(ask(&mut client, "SET added at-the-end"), "OK");

@@ -209,7 +209,7 @@ pub fn set_up_deny(root: &Path) -> Option<PathBuf> {
         return Some(program);
     }
     println!("building cargo-deny {DENY_VERSION}");
-    // Not what it says is wanted fast, but it itself: a release build takes three times as long.
+    // Its build must be fast, not its run: a release build takes three times as long.
     let install = ["install", "--quiet", "--locked", "--profile", "dev", "cargo-deny", "--version"];
     let built = check(
         command(root, "cargo", &install)

@@ -152,7 +152,7 @@ mod tests {
         };
         let note = "0.4 µs, 0.2 µs; less than 1 µs counts as that".to_owned();
         assert_eq!(judged(0.2, 0.4), (1.0, true, note));
-        // It grows from what can be seen, and to it.
+        // Growth is counted from the least visible value, and to it.
         assert_eq!(judged(0.2, 1.5).0, 1.5);
         assert!(!judged(0.2, 1.5).1 && !judged(2.0, 3.0).1 && judged(2.0, 2.2).1);
         assert_eq!(judged(2.0, 3.0).0, 1.5);

@@ -52,7 +52,7 @@ pub fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Result<Fig
     let client = clients.remove(0);
     let mut dir = CheckpointDir::new(&place.dir, shape);
     let stream = Stream::new(cell.rows, cell.skew, cell.seed);
-    // Of those that show what has changed, the first snapshot has all rows, and is the base of the next.
+    // If snapshots show only changes, the first one has all rows, and is the base of the next.
     match (cell.dump, A::FULL) {
         (true, false) => snapshotter.take()?.checkpoint(&mut dir)?,
         (true, true) => {}
@@ -170,7 +170,7 @@ fn run_checkpoints<A: Algorithm>(
         let mut cut = triggered;
         let mut snapshot = snapshotter.take_and(|| cut = Instant::now())?;
         let taken = Instant::now();
-        // The last one only: to look at the child's memory takes time of its own.
+        // The last one only: to read the child's memory takes time of its own.
         let last = number + 1 == cell.checkpoints;
         let watched = last.then(|| ChildMemory::watch(place.snapshotter_core));
         let dumped = if cell.dump {

@@ -155,7 +155,7 @@ impl ReplySkimmer {
                 Length::Known(len) => {
                     let each = if matches!(line.kind, b'%' | b'|') { 2 } else { 1 };
                     let elements = len.checked_mul(each).ok_or(FrameError::TooLong(len))?;
-                    // Attributes do not stand for the reply that they are about.
+                    // Attributes are not the reply that they are about.
                     self.miss(u64::from(line.kind != b'|'), elements)
                 }
             },

@@ -185,7 +185,7 @@ impl RequestDecoder {
         } else if self.bulk_len.is_some() && !self.argument(request)? {
             return Ok(Step::Incomplete);
         }
-        // What ends beyond this is too long for the quick way: its offsets might not fit.
+        // An argument that ends beyond this is too long for the quick way: its offsets might not fit.
         let window = &request[..request.len().min(self.limits.request_bytes_max())];
         let len_max = self.bulk_bytes_max();
         loop {
@@ -239,7 +239,7 @@ impl RequestDecoder {
                 None => return Ok(false),
             },
         };
-        // The two bytes after an argument are counted and not looked at, as in Redis.
+        // The two bytes after an argument are counted and not checked, as in Redis.
         let end = self.cursor + len + 2;
         if request.len() < end {
             self.bytes_needed = end - request.len();

@@ -53,7 +53,7 @@ fn many_arguments_in_many_pieces_are_found_once() {
         let (requests, examined) = examined(&input, piece);
         let calls = input.len().div_ceil(piece);
         assert_eq!(requests, 1);
-        // A call may look at the line at which the bytes end, in vain; never at more.
+        // A call may examine in vain the line at which the bytes end; never more.
         assert!(
             examined <= at_once + 10 * args + 6 * calls,
             "{examined} bytes looked at in pieces of {piece}"

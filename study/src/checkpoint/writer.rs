@@ -90,7 +90,7 @@ impl<'d> CheckpointWriter<'d> {
             self.skip_to(rows)?;
         }
         self.unfinished.write(&Layout::trailer(&self.sums), self.layout.row_offset(rows))?;
-        // Last, so that what is on its way is no checkpoint.
+        // Last, so that an unfinished file is no checkpoint.
         self.unfinished.write(&self.layout.header(), 0)?;
         self.unfinished.rename(&self.dir.file(), self.dir.path())?;
         self.dir.has = Some(state.clone());

@@ -63,16 +63,16 @@ impl Child {
     pub(super) fn fork(memory: &Memory<'_>) -> io::Result<Child> {
         let (their_requests, requests) = io::pipe()?;
         let (answers, their_answers) = io::pipe()?;
-        // Whatever this looks up, such as what the processor can do, it has looked up before the fork.
+        // Lookups that this makes, such as the features of the processor, were made before the fork.
         crc32c::crc32c(&[0]);
         let ends = Ends { requests: their_requests.as_raw_fd(), answers: their_answers.as_raw_fd() };
         let ours = [requests.as_raw_fd(), answers.as_raw_fd()];
-        // SAFETY: the child calls nothing but what may be called there, and never returns.
+        // SAFETY: the child calls only functions that may be called after a fork, and never returns.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
-                // The child would keep the pipe to itself open, and never see that the parent is gone.
-                // SAFETY: in this process nobody else uses them.
+                // The child would keep its own end of the pipe open, and never see that the parent has ended.
+                // SAFETY: no other thread of this process uses them.
                 ours.iter().for_each(|end| unsafe { _ = libc::close(*end) });
                 ends.serve(memory)
             }
@@ -120,10 +120,10 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // If the child is gone this fails, which changes nothing.
+        // If the child has ended this fails, which changes nothing.
         let _ = self.ask([END, 0, 0]);
         loop {
-            // SAFETY: the pid is that of a child of ours that nobody else waits for; a null pointer means
+            // SAFETY: the pid is that of a child of ours that no other thread waits for; a null pointer means
             // that the status is not wanted.
             let reaped = unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
             if reaped >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
@@ -160,7 +160,7 @@ impl Ends {
                 WRITE => rows().is_some_and(|rows| self.answer(file.write(&rows))),
                 _ => false,
             };
-            // A request for what is not there is answered by leaving, which the parent sees.
+            // The child answers a request for missing rows by ending, which the parent sees.
             if !understood {
                 break;
             }
@@ -232,7 +232,7 @@ impl Memory<'_> {
         let start = words(first)?;
         let rows = self.words.get(start..start.checked_add(words(count)?)?)?;
         // SAFETY: the words are initialised, and `size_of_val(rows)` bytes long. The child has one thread and
-        // memory of its own, so nobody changes them.
+        // memory of its own, so no other thread changes them.
         let bytes = unsafe { std::slice::from_raw_parts(rows.as_ptr().cast(), size_of_val(rows)) };
         Some(Piece { bytes, offset: start as u64 * size_of::<u64>() as u64 })
     }

@@ -175,7 +175,7 @@ impl<A: Algorithm> Judge<'_, A> {
         let mut snapshot = self.snapshotter.take_and(cut).expect("a snapshot is taken");
         written.iter().for_each(|written| written.play(&mut self.model));
         if self.rng.random_ratio(1, 4) && break_off(&mut snapshot, &mut self.rng, self.shape) {
-            // Given up: the next one makes up for it.
+            // Abandoned: the next one shows its changes too.
             return;
         }
         let mut shown = vec![false; self.shape.rows];

@@ -56,8 +56,8 @@ impl VirtualAlgorithm for VirtualHourglass {
 
     fn read(&self, began: Period, row: usize, fields: &mut [u64]) {
         let half = began.half();
-        // A branch and no computed copy: the processor goes on with the one that it expects, and does not
-        // wait for the flag first.
+        // A branch and no computed copy: the processor continues speculatively with the expected copy, and
+        // does not wait for the flag first.
         if usize::from(self.newest.get(row, Ordering::Relaxed)) == half {
             self.copies.copy(half).read(row, fields);
         } else {

@@ -122,7 +122,7 @@ impl Locks {
     #[inline]
     pub(crate) fn unlock_write(&self, row: usize, period: Period, written: bool) {
         let word = &self.words[row];
-        // Nobody else changes the word of a row that is held to write.
+        // No other thread changes the word of a row that is held to write.
         let state = read_in(word.load(Ordering::Relaxed), period) & !HOLDERS;
         let state = if written { with_stamp(state, WRITTEN_IN, period) } else { state };
         word.store(state, Ordering::Release);

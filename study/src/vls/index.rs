@@ -92,7 +92,7 @@ impl<M: Mask> Pointers<M> {
         let new = Pointer { status: view.idx_status_mask_ins(), removed: false };
         let pointer = self.tree.entry(place).or_insert(new);
         if pointer.removed {
-            // It comes back before its removal was done: older scans had it and go on having it.
+            // It comes back before its removal was done: older scans had it and must keep it.
             pointer.removed = false;
             pointer.status = view.idx_status_mask_again(pointer.status);
             self.postponed -= 1;

@@ -136,7 +136,7 @@ impl<M: Mask> Parts<M> {
             record.status = view.status_mask_upd();
         }
         match change {
-            // What was kept was replaced above.
+            // A row that was kept has been replaced above.
             Change::Row(row) if unread == M::ONES => record.row.copy_from_slice(row),
             Change::Field(field, value) => record.row[*field] = *value,
             _ => {}

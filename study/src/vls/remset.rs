@@ -95,7 +95,7 @@ impl<M: Mask> Remset<M> {
     }
 
     fn push(&self, set: usize, version: Version<M>) {
-        // Before it is there, so that the number never falls below what is there.
+        // Before it is there, so that the number is never below the number of versions.
         self.versions.fetch_add(1, Ordering::Relaxed);
         let shard = version.key as usize % SHARDS;
         lock(&self.sets[set][shard]).push(version);

@@ -29,7 +29,7 @@ pub(crate) struct Table<M> {
 
 impl<M: Mask> Table<M> {
     pub(crate) fn new(shape: Shape) -> Result<Table<M>, StoreError> {
-        // Of the rows; what comes on top of each is for the allocator to refuse.
+        // Of the rows; the allocator refuses the overhead of each if it must.
         memory::check(shape, 1)?;
         // Loom's models have a bucket for each record.
         let per_bucket = if cfg!(loom) { 1 } else { RECORDS_PER_BUCKET };

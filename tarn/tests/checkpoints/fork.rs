@@ -33,7 +33,7 @@ fn children(parent: u32) -> Vec<Pid> {
 }
 
 fn exists(pid: Pid) -> bool {
-    // A process that nobody reaped, as the first process of a container may, is none.
+    // A zombie does not count: the first process of a container may not reap it.
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }

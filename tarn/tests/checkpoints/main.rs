@@ -88,7 +88,7 @@ const RULES: &str = "3600 1000000";
 
 #[test]
 fn without_a_log_a_restart_finds_what_was_saved_last() {
-    // The rules of `save`; what is asked before the end; the end; whether the changes are kept.
+    // The rules of `save`; the command before the end; the end; whether the changes are kept.
     for (rules, command, end, is_kept) in [
         (RULES, "SAVE", End::Kill, true),
         ("", "BGSAVE", End::Kill, true),

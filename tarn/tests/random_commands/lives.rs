@@ -231,7 +231,7 @@ fn live(seed: u64) {
     client.ask(&["CLIENT", "UNPAUSE"]);
     settle(&mut client);
     let before = held(&mut client);
-    // A checkpoint that was taken while the log was off is not gone on from by the log.
+    // The log does not continue from a checkpoint that was taken while the log was off.
     let Frame::Array(said) = client.ask(&["CONFIG", "GET", "appendonly"]) else { panic!("an array") };
     server.args.extend(["--appendonly".to_owned(), said[1].to_string().replace('"', "")]);
     let is_killed = !switches && mode[1] == "yes" && seed.is_multiple_of(2);

@@ -154,7 +154,7 @@ impl SmallDisk {
         if mounted.is_ok_and(|status| status.success()) {
             return Some(SmallDisk(path));
         }
-        // Nobody shall think that this was tested.
+        // The reader must not believe that this was tested.
         let _ = writeln!(std::io::stderr(), "SKIPPED: no file system can be mounted here");
         None
     }

@@ -11,7 +11,7 @@
 //! - `TARN_SCRIPTS_SERVER=host:port` plays them one after the other against a server that runs already, whose
 //!   data is lost.
 
-// Output to the terminal is what this program is for, and a test may fail by panicking.
+// This program is meant to print to the terminal, and a test may fail by panicking.
 #![allow(clippy::unwrap_used)]
 
 mod client;

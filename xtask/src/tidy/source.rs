@@ -43,7 +43,7 @@ impl Tree {
             return Err(format!("git ls-files: {}", String::from_utf8_lossy(&output.stderr)));
         }
         let listed = String::from_utf8_lossy(&output.stdout).into_owned();
-        // What is no UTF-8 is no text, and what was deleted but not committed is not there.
+        // A file that is not UTF-8 is no text; a file that was deleted but not committed is not there.
         let read = |path: &str| Some((path.to_owned(), std::fs::read_to_string(root.join(path)).ok()?));
         let texts = listed.split('\0').filter(|path| !path.is_empty()).filter_map(read);
         Tree::of(root.display().to_string(), texts.collect())

@@ -7,7 +7,7 @@
 /// The text, with comments of at most `columns_max` columns.
 pub fn wrap_comments(text: &str, columns_max: usize) -> String {
     let mut out: Vec<String> = Vec::new();
-    // What did not fit on the line before: its comment sign with indentation, and the words.
+    // The rest of the line before: its comment sign with indentation, and the words.
     let mut carried: Option<(String, String)> = None;
     let mut is_fenced = false;
     for line in text.lines() {

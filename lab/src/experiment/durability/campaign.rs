@@ -133,7 +133,7 @@ fn keep_busy(address: SocketAddr, killed: &AtomicBool) {
         let backup = format!("backup-{round}");
         let chores: [&[&str]; 3] = [&["BGSAVE"], &["BACKUP", &backup], &["BGREWRITEAOF"]];
         for chore in chores {
-            // One that is refused, as another is under way, is tried again in the next round.
+            // A command that is refused because another is in progress is tried again in the next round.
             if killed.load(Ordering::SeqCst) || client.ask(chore).is_err() {
                 return;
             }

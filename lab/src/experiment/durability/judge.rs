@@ -242,7 +242,8 @@ mod tests {
             };
             let verdict =
                 judge(std::slice::from_ref(&history), &[found], begin + Duration::from_secs(9), None);
-            // Missing at the very end is a loss; before that nothing but a prefix can explain the state.
+            // A write that is missing at the very end is a loss; before that only a prefix can explain the
+            // state.
             assert!(!verdict.violations.is_empty(), "seed {SEED}, write {missing} of {key}");
         }
     }

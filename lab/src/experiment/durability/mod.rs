@@ -97,7 +97,7 @@ pub fn run(setting: &Setting, options: &Options, report: &mut Report) -> Result<
         "wrong",
     ]);
     let mut broken = 0;
-    // Ours alone unless others are named: theirs is not what this project promises.
+    // Ours alone unless others are named: this project does not promise theirs.
     let named = !setting.options.servers.is_empty();
     let servers = setting.servers.iter().filter(|(product, _)| named || *product == Product::Tarn);
     let dirs: &[usize] = match (&options.dirs[..], options.power) {

@@ -57,7 +57,7 @@ pub fn write_until_the_end(
                 }
                 None => reply.as_bytes() == Some(b"OK"),
             };
-            // A server whose disk is gone refuses writes until it is killed.
+            // A server whose disk has failed refuses writes until it is killed.
             if !is_right && killed.load(Ordering::SeqCst) {
                 return Ok(history);
             }

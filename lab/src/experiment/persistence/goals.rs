@@ -18,7 +18,7 @@ pub fn judge(results: &Results, quick: bool) -> Vec<Goal> {
     let largest = starts().map(|(cell, _)| cell.records).max();
     for (cell, figures) in starts().filter(|(cell, _)| cell.memory == Memory::Ample) {
         if Some(cell.records) != largest {
-            // What a server has without any data weighs too much.
+            // The memory of a server without any data weighs too much.
             continue;
         }
         if cell.model.logs() && !cell.shortens {

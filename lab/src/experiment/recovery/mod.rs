@@ -245,7 +245,7 @@ fn restart(plan: &Plan, kind: &Kind, files: &[PathBuf]) -> Result<Restart> {
     if kind.is_cold() {
         device_bytes_per_s = bytes as f64 / time.as_secs_f64();
         forgotten = Some(device::forget(files)?);
-        // Forgetting may have reached the executable, which is not what is measured.
+        // Forgetting may have affected the executable, which is not to be measured.
         device::read_through(std::slice::from_ref(&plan.binary))?;
     }
     let machine_before = process::machine_cpu_time()?;

@@ -71,7 +71,7 @@ pub fn cells(
     let of_this = |part: &&Part| (**part == Part::Giants) == (data.kind != Kind::Records);
     for &part in parts.iter().filter(of_this) {
         for &variant in variants {
-            // Of a store that nobody changes, an incremental checkpoint has nothing to write.
+            // Of a store without changes, an incremental checkpoint has nothing to write.
             if part == Part::Time && variant == Variant::Hourglass {
                 continue;
             }

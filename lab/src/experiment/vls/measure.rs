@@ -44,7 +44,7 @@ pub struct Place {
 
 /// Figure 7a: a query by turns without a view and through one, and nothing else.
 pub fn alone(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
-    // On a thread of its own, as what it is granted cannot always be given back.
+    // On a thread of its own, because a granted priority cannot always be given back.
     std::thread::scope(|scope| {
         let measured = scope.spawn(|| by_turns(store, place, cell));
         measured.join().expect("a query does not panic")
@@ -224,7 +224,7 @@ impl Turn<'_> {
                     continue;
                 }
                 times.extend(began.map(|began| began.elapsed().as_secs_f64() * 1e6));
-                // The old one gives back what it has before the new one begins.
+                // The old one gives back its versions before the new one begins.
                 *place = None;
                 *place = Some(begin()?);
             }
@@ -267,7 +267,8 @@ pub fn write(
 ) -> Result<Written> {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut keys = Keys::new(KeyChoice::Zipfian, cell.records);
-    // What is noted has its memory from the start, and was written to: to wait for it would be noted, too.
+    // The memory of the recorded durations is there from the start, and was written to: a wait for it would
+    // be recorded, too.
     let mut latencies_us = vec![1.0; LATENCIES * usize::from(cell.rate != 0)];
     latencies_us.clear();
     let (mut from, mut done) = (None, 0);

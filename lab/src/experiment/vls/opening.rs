@@ -51,7 +51,7 @@ pub fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
         while acknowledged.load(Ordering::Acquire) == 0 && !writer.is_finished() {
             std::thread::yield_now();
         }
-        // On a thread of its own, as what it is granted cannot always be given back.
+        // On a thread of its own, because a granted priority cannot always be given back.
         let opener = scope.spawn(|| {
             let pinned = Pinned::to(&[place.query_core]);
             process::prefer_thread();

@@ -217,7 +217,7 @@ fn writes(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Writes> {
         updates,
         seconds: began.elapsed().as_secs_f64(),
         device_bytes,
-        // What is closed is what was appended, without what compaction took away.
+        // The closed bytes are those that were appended, without those that compaction removed.
         appended_bytes: is_tarn.then_some((closed + read - compacted).max(0) as u64),
         compacted_bytes: is_tarn.then_some(compacted.max(0) as u64),
         log: log?,

@@ -32,7 +32,7 @@ pub fn lines(algorithm: Algorithm, row_bytes: usize) -> Option<Lines> {
     let lines = |first, later, awaited, what| Some(Lines { first, later, awaited, what });
     match algorithm {
         Algorithm::Naive => lines(row, row, 0, "the row"),
-        // copy_on_update.rs: `settle` looks at the bit, locks, copies the row; then the row is stored.
+        // copy_on_update.rs: `settle` tests the bit, locks, copies the row; then the row is stored.
         Algorithm::CopyOnUpdate => {
             let what = "the row, its bit; first: read before it is written, a lock bit, a copy aside";
             lines(2 * row + 2, row + 1, row + 2, what)
@@ -41,13 +41,13 @@ pub fn lines(algorithm: Algorithm, row_bytes: usize) -> Option<Lines> {
             let page = 2 * PAGE_BYTES / LINE_BYTES;
             lines(page, row, page / 2, "the row; first of a page: the kernel reads and writes 4 KiB")
         }
-        // zigzag.rs: `target` looks at both bits.
+        // zigzag.rs: `target` tests both bits.
         Algorithm::Zigzag => lines(row + 2, row + 2, 2, "the row in one of two copies, two bits"),
         // ping_pong.rs: `write` stores both, and marks.
         Algorithm::PingPong => lines(2 * row + 1, 2 * row + 1, 0, "the row in two copies, a mark"),
         // hourglass.rs: `target` of a whole row only marks.
         Algorithm::Hourglass => lines(row + 1, row + 1, 0, "the row in one of two copies, a mark"),
-        // pair.rs: `change` looks at, and swings, the lower copy's flag until the pass is over.
+        // pair.rs: `change` tests and inverts the lower copy's flag until the pass is over.
         Algorithm::Piggyback => {
             let what = "the row in one of two copies, a mark; while the pass runs: another mark";
             lines(row + 2, row + 1, 1, what)

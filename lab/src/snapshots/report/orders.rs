@@ -236,7 +236,7 @@ mod tests {
         assert!(line.starts_with("ZZ is above PP at 2: an update writes a whole row"), "{line}");
         let unknown = differences(&[(Hourglass, &[(1.0, 5.0)]), (Zigzag, &[(1.0, 2.0)])]);
         assert_eq!(unknown, Some(vec![format!("HG is above ZZ: {UNKNOWN}")]));
-        // What was not measured at the same place is not compared.
+        // Values that were not measured at the same place are not compared.
         assert_eq!(differences(&[(Naive, &[(1.0, 9.0)]), (PingPong, &[(2.0, 3.0)])]), None);
     }
 

@@ -22,7 +22,7 @@ pub fn statements(results: &Results, quick: bool) -> Vec<Statement> {
     };
     let both =
         |of: &dyn Fn(bool) -> f64| format!("redis-server {}, tarn {}", factor(of(false)), factor(of(true)));
-    // How much longer a start takes where memory is short, or that nobody lived to see its end.
+    // The factor by which a start is longer where memory is short, or that it never ended.
     let slower = |model: Model, shortens: bool| {
         let of = |is_tarn| {
             let cells = starts(is_tarn, model, shortens);

@@ -150,7 +150,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // At once, and its children with it: nobody needs its files.
+        // At once, and its children with it: its files are not needed.
         let pid = Pid::from_child(&self.child);
         let _ = kill_process(pid, Signal::QUIT);
         let _ = self.child.wait();
