@@ -1,10 +1,11 @@
-//! The commands `tarn lab list`, `run EXPERIMENT`, `report` and `choose`.
+//! The command line of `tarn-lab`: `demo`, `list`, `run EXPERIMENT`, `report` and `choose`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::demo::{self, DemoArgs};
 use crate::error::Result;
 use crate::experiment::{durability, memory, persistence, recovery, store, throughput, vls, vtc};
 use crate::interrupt;
@@ -14,8 +15,9 @@ use crate::results;
 use crate::setting::{Options, Setting};
 use crate::snapshots;
 
-/// The laboratory: measures servers, ours and redis-server, side by side.
-#[derive(Debug, Args)]
+/// The laboratory of Tarn: a demonstration, and experiments that compare Tarn with redis-server.
+#[derive(Debug, Parser)]
+#[command(name = "tarn-lab", version, arg_required_else_help = true)]
 pub struct LabCli {
     #[command(subcommand)]
     command: Command,
@@ -23,9 +25,11 @@ pub struct LabCli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Says which experiments there are.
+    /// Load a million records, update them, kill the server, and check that all of it comes back.
+    Demo(DemoArgs),
+    /// List the experiments.
     List,
-    /// Measures one cell of the study of snapshots in this process, and prints its figures.
+    /// Measure one cell of the study of snapshots in this process, and print its figures.
     #[command(hide = true)]
     Cell {
         /// Its parameters, as JSON.
@@ -33,17 +37,17 @@ enum Command {
         /// Where to measure, as JSON.
         place: String,
     },
-    /// Draws the measurements beside the printed numbers of the study, as one file of HTML.
+    /// Draw the results, beside what the study printed, as one file of HTML.
     Report {
         #[command(flatten)]
         own: ReportOptions,
     },
-    /// Recommends a snapshot algorithm for a workload, by the measurements.
+    /// Name the snapshot algorithm that fits a workload, from the results.
     Choose {
         #[command(flatten)]
         own: snapshots::choose::Options,
     },
-    /// Runs an experiment.
+    /// Run an experiment.
     Run {
         #[command(subcommand)]
         experiment: Box<Experiment>,
@@ -184,6 +188,9 @@ pub struct Conclusion {
 /// Runs the laboratory's command line. The exit code is 0 if the experiment ran and found nothing broken, 1
 /// if it did not, 2 if a goal was missed and `--strict` asked to say so, 130 after Ctrl-C.
 pub fn run(cli: LabCli) -> ExitCode {
+    if let Command::Demo(args) = &cli.command {
+        return demo::run(args);
+    }
     interrupt::listen();
     match execute(cli) {
         Ok(conclusion) if conclusion.broken > 0 => ExitCode::FAILURE,
@@ -200,9 +207,13 @@ pub fn run(cli: LabCli) -> ExitCode {
     }
 }
 
-/// Runs the laboratory's command line, and leaves the exit status to the caller.
+/// Runs an experiment, a report or a list; the caller decides on the exit code.
 pub fn execute(cli: LabCli) -> Result<Conclusion> {
     match cli.command {
+        Command::Demo(args) => {
+            demo::show(&args)?;
+            Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
+        }
         Command::List => {
             list();
             Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
@@ -327,22 +338,15 @@ fn finish(setting: &Setting, report: Report, broken: usize) -> Result<Conclusion
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory, Parser};
+    use clap::CommandFactory;
 
     use super::*;
 
-    #[derive(Parser)]
-    struct Tarn {
-        #[command(flatten)]
-        lab: LabCli,
-    }
-
     #[test]
     fn the_command_line_is_consistent() {
-        Tarn::command().debug_assert();
-        assert!(
-            Tarn::try_parse_from(["lab", "run", "throughput", "--quick", "--only", "plain,always"]).is_ok()
-        );
-        let Command::List = Tarn::parse_from(["lab", "list"]).lab.command else { panic!("list is list") };
+        LabCli::command().debug_assert();
+        let words = ["tarn-lab", "run", "throughput", "--quick", "--only", "plain,always"];
+        assert!(LabCli::try_parse_from(words).is_ok());
+        let Command::List = LabCli::parse_from(["tarn-lab", "list"]).command else { panic!("list is list") };
     }
 }

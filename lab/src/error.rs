@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+use tarn_resp::client::ClientError;
 use tarn_study::SnapshotError;
 use tarn_study::checkpoint::CheckpointError;
 use tarn_study::transaction::TransactionError;
@@ -47,6 +48,9 @@ pub enum LabError {
         /// The operating system's reason.
         source: io::Error,
     },
+    /// A request by the small client failed, or its reply is not the one that was expected.
+    #[error(transparent)]
+    Client(#[from] ClientError),
     /// A cell of the study ended without figures.
     #[error("{what}: {status}{}{words}", if words.is_empty() { "" } else { ", " })]
     Cell {

@@ -16,10 +16,10 @@ use rand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
-use crate::client::{self, Client};
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
 use crate::process::{self, Memory, Pinned};
+use tarn_resp::client::{self, Client};
 
 /// The longest that a server may take for anything before an experiment gives up.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -248,7 +248,7 @@ impl Server {
 
     /// A new connection to it.
     pub fn client(&self) -> Result<Client> {
-        Client::connect(self.address, PATIENCE)
+        Ok(Client::connect(self.address, PATIENCE)?)
     }
 
     /// Waits until `PING` is answered with `PONG`, which it is not while data are being loaded. Returns the

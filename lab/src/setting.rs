@@ -30,7 +30,7 @@ pub struct Options {
     /// Compare these servers. By default ours, and redis-server if it is installed.
     #[arg(long, value_name = "SERVER", value_delimiter = ',')]
     pub servers: Vec<Product>,
-    /// The executable of Tarn. By default the one that runs now.
+    /// The server to measure. By default `tarn` in the directory of this program.
     #[arg(long, value_name = "FILE")]
     pub tarn: Option<PathBuf>,
     /// The executable of redis-server. By default the one on the PATH.
@@ -220,7 +220,7 @@ fn find_servers(options: &Options) -> Result<Vec<(Product, PathBuf)>> {
     if asked(Product::Tarn) {
         let binary = match &options.tarn {
             Some(path) => path.clone(),
-            None => std::env::current_exe().doing(|| "find the own executable".to_owned())?,
+            None => program_beside("tarn")?,
         };
         servers.push((Product::Tarn, binary));
     }
@@ -234,6 +234,19 @@ fn find_servers(options: &Options) -> Result<Vec<(Product, PathBuf)>> {
         }
     }
     Ok(servers)
+}
+
+/// A program in the directory of this one.
+pub fn program_beside(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().doing(|| "find the directory of this program".to_owned())?;
+    let program = own.with_file_name(name);
+    if program.is_file() {
+        return Ok(program);
+    }
+    let missing = program.display();
+    Err(LabError::Arguments(format!(
+        "{missing} is missing: build it with cargo build --release, or use --{name}"
+    )))
 }
 
 /// An executable on the PATH.

@@ -1,6 +1,7 @@
 //! `tarn sql`: asks a running server, and prints what it answers.
 
 use crate::remote::{RemoteArgs, Trouble, ask};
+use crate::sql::parquet_of;
 use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Map, Value};
@@ -9,9 +10,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use tarn_analytics::parquet_of;
-use tarn_lab::client::{Client, elements};
 use tarn_resp::Frame;
+use tarn_resp::client::{Client, elements};
 
 /// Asks a running server in SQL, and prints the answer.
 ///

@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
-use tarn_lab::client::{Client, text};
+use tarn_resp::client::{Client, text};
 
 /// The time that the server may take for a reply.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -7,11 +7,14 @@ mod backup;
 mod daemon;
 mod export;
 mod import;
+mod lab;
 mod log;
 mod remote;
 mod restore;
+#[cfg(feature = "sql")]
 mod search;
 mod secrets;
+#[cfg_attr(not(feature = "sql"), path = "no_sql.rs")]
 mod sql;
 mod transfer;
 
@@ -40,8 +43,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Show that data survives: a million records, updates, a hard kill, and a start that has them all.
-    Demo(tarn_lab::demo::DemoArgs),
+    /// Show it: a million records, updates, a hard kill, and everything is there again.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Demo {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Check and repair the log of a server that does not run.
     Log(log::LogCli),
     /// Have a running server back up its log into a directory.
@@ -55,20 +62,24 @@ enum Command {
     /// Ask a running server in SQL.
     Sql(ask::SqlArgs),
     /// Measure Tarn and redis-server side by side.
-    Lab(tarn_lab::LabCli),
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Lab {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve { args } => serve(args),
-        Command::Demo(args) => tarn_lab::demo::run(&args),
+        Command::Demo { args } => lab::run(std::iter::once(OsString::from("demo")).chain(args)),
         Command::Log(cli) => log::run(cli),
         Command::Backup(args) => backup::run(args),
         Command::Restore(args) => restore::run(args),
         Command::Import(args) => import::run(args),
         Command::Export(args) => export::run(args),
         Command::Sql(args) => ask::run(&args),
-        Command::Lab(cli) => tarn_lab::run(cli),
+        Command::Lab { args } => lab::run(args),
     }
 }
 
@@ -104,20 +115,19 @@ fn serve(args: Vec<OsString>) -> ExitCode {
         loaded.listening = daemon::ready;
     }
     secrets::forget();
-    tarn_server::panics::end_the_process(tarn_analytics::runs_apart);
+    tarn_server::panics::end_the_process(sql::runs_apart);
     let sql = match sql::Sql::prepare(&loaded.config) {
         Ok(sql) => sql,
         Err(error) => return refuse(&error),
     };
     let mut queries = None;
-    let declarations = tarn_analytics::DECLARATION_FILES.map(|name| loaded.config.dir.join(name));
+    let declarations = sql::DECLARATION_FILES.map(|name| loaded.config.dir.join(name));
     let served = tarn_server::serve::serve_beside(loaded, |server| {
         server.backups.take_along(declarations.to_vec());
         queries = Some(sql.start(server));
     });
     if let Some(queries) = queries {
-        // Queries in progress are not waited for.
-        queries.shutdown_background();
+        queries.end();
     }
     match served {
         Ok(()) => ExitCode::SUCCESS,

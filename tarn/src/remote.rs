@@ -4,8 +4,7 @@ use clap::Args;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::Duration;
-use tarn_lab::client::Client;
-use tarn_lab::error::LabError;
+use tarn_resp::client::{Client, ClientError};
 
 const REFUSED: u8 = 1;
 const FAILED: u8 = 2;
@@ -36,8 +35,8 @@ pub enum Trouble {
     Away(String),
 }
 
-impl From<LabError> for Trouble {
-    fn from(error: LabError) -> Trouble {
+impl From<ClientError> for Trouble {
+    fn from(error: ClientError) -> Trouble {
         Trouble::Away(error.to_string())
     }
 }

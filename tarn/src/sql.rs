@@ -10,6 +10,7 @@ use futures::FutureExt;
 use tarn_analytics::{
     Analytics, AnalyticsOptions, Caller, QueryError, Rules, Tls, TlsError, Value, WireOptions, sqlstate,
 };
+pub use tarn_analytics::{DECLARATION_FILES, parquet_of, runs_apart};
 use tarn_server::accept;
 use tarn_server::address::Address;
 use tarn_server::config::{Config, SqlTls};
@@ -91,8 +92,8 @@ impl Sql {
         Ok(Sql { runtime, analytics, tls, needs_encryption })
     }
 
-    /// Serves for as long as the returned runtime exists. The data may be loaded later.
-    pub fn start(self, server: &Arc<Shared>) -> tokio::runtime::Runtime {
+    /// Starts the threads of SQL. The data may be loaded later.
+    pub fn start(self, server: &Arc<Shared>) -> Running {
         let (callers, incoming) = mpsc::channel(CALLERS_MAX);
         server.set_sql(Arc::new(Asker {
             handle: self.runtime.handle().clone(),
@@ -114,7 +115,17 @@ impl Sql {
             needs_encryption: self.needs_encryption,
         };
         self.runtime.spawn(tarn_analytics::serve(self.analytics, incoming, options));
-        self.runtime
+        Running(self.runtime)
+    }
+}
+
+/// The threads of SQL.
+pub struct Running(tokio::runtime::Runtime);
+
+impl Running {
+    /// Ends them, without waiting for statements that run.
+    pub fn end(self) {
+        self.0.shutdown_background();
     }
 }
 

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::client::{self, Client};
 use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::load::Cue;
 use crate::server::Server;
+use tarn_resp::client::{self, Client};
 
 /// The interval between two checks whether a checkpoint has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -205,7 +205,7 @@ impl<S: Subject> Conductor<'_, S> {
 }
 
 fn last_save(client: &mut Client) -> Result<i64> {
-    client::integer(&client.call(&["LASTSAVE"])?)
+    Ok(client::integer(&client.call(&["LASTSAVE"])?)?)
 }
 
 /// Waits until the second of the last checkpoint is over, so that the next one shows. Returns that second.

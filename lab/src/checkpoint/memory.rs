@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::conduct::Subject;
-use crate::client;
 use crate::error::Result;
 use crate::process;
+use tarn_resp::client;
 
 /// The least time between two samples.
 const EVERY: Duration = Duration::from_millis(50);

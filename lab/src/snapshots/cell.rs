@@ -2,7 +2,7 @@
 //! own, so that no cell depends on what another has left.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
@@ -303,14 +303,15 @@ impl Cell {
         self.data_bytes() * self.algorithm.copies() + (512 << 20)
     }
 
-    /// Measures it in a process of its own, which `tarn` is the program of.
-    pub fn measure_apart(&self, place: &Place, tarn: &Path) -> Result<Figures> {
+    /// Measures it in another process of this program.
+    pub fn measure_apart(&self, place: &Place) -> Result<Figures> {
         let plain = "parameters are plain data";
-        let output = Command::new(tarn)
-            .args(["lab", "cell"])
+        let own = std::env::current_exe().doing(|| "find this program".to_owned())?;
+        let output = Command::new(&own)
+            .arg("cell")
             .args([serde_json::to_string(self).expect(plain), serde_json::to_string(place).expect(plain)])
             .output()
-            .doing(|| format!("start {}", tarn.display()))?;
+            .doing(|| format!("start {}", own.display()))?;
         if !output.status.success() {
             let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             return Err(LabError::Cell { what: self.to_string(), status: output.status, words });

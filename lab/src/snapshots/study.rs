@@ -41,9 +41,6 @@ pub struct Options {
     /// Write checkpoints under this directory; it should be on the disk that is to be measured.
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// The executable of Tarn. By default the one that runs now.
-    #[arg(long, value_name = "FILE")]
-    pub tarn: Option<PathBuf>,
     /// The seed of the random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -75,10 +72,6 @@ impl Options {
 /// Runs the study. Returns how many goals were missed.
 pub fn run(options: &Options) -> Result<usize> {
     let points = options.points();
-    let tarn = match &options.tarn {
-        Some(tarn) => tarn.clone(),
-        None => std::env::current_exe().doing(|| "find this program".to_owned())?,
-    };
     let cores = process::cores_allowed();
     let parent = options.dir.clone().unwrap_or_else(std::env::temp_dir);
     let dir = TempDir::with_prefix_in("tarn-snapshots-", &parent).doing(|| parent.display().to_string())?;
@@ -107,7 +100,7 @@ pub fn run(options: &Options) -> Result<usize> {
         crate::machine::file_system(&place.dir),
         options.json.display()
     );
-    measure(&todo, &place, &tarn, &mut report)?;
+    measure(&todo, &place, &mut report)?;
     results = Results::read(&options.json, EXPERIMENT)?;
     print_defaults(&results, options);
     goals::judge(&results, options.scale(), options.seed, &mut report);
@@ -116,7 +109,7 @@ pub fn run(options: &Options) -> Result<usize> {
 }
 
 /// Measures cell after cell. Cells that do not fit into memory are reported and left out.
-fn measure(todo: &[&Cell], place: &Place, tarn: &std::path::Path, report: &mut Report) -> Result<()> {
+fn measure(todo: &[&Cell], place: &Place, report: &mut Report) -> Result<()> {
     let seconds = |cell: &Cell| cell.seconds().ceil() as u64;
     let bar = ProgressBar::new(todo.iter().map(|cell| seconds(cell)).sum());
     let style = ProgressStyle::with_template("{bar:30} {percent:>3} %, {eta} left: {msg}");
@@ -134,7 +127,7 @@ fn measure(todo: &[&Cell], place: &Place, tarn: &std::path::Path, report: &mut R
                 );
             });
         } else {
-            let figures = cell.measure_apart(place, tarn)?;
+            let figures = cell.measure_apart(place)?;
             tell(report, cell, &figures)?;
         }
         bar.inc(seconds(cell));

@@ -1,16 +1,15 @@
 //! Single requests, whose replies a real `redis-server` knows.
 
 use std::collections::BTreeMap;
-use std::process::{Child, Command, Stdio};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_resp::frame::Frame;
-use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::commands_of;
-use crate::running::{Running, free_port};
+use crate::running::Running;
+use crate::running::redis::Redis;
 use crate::words::{BEGINNING, Words, request, show};
 
 /// Commands that chance, the clock or the server itself answers, or that wait, or that end something.
@@ -31,32 +30,6 @@ const EXPIRING: &[&str] = &["set", "getex", "setex", "psetex", "expire", "pexpir
 /// Commands whose replies have no defined order.
 const UNORDERED: &[&str] =
     &["keys", "smembers", "sunion", "sinter", "sdiff", "hgetall", "hkeys", "hvals", "config|get"];
-
-struct Redis {
-    child: Child,
-    port: u16,
-    _folder: TempDir,
-}
-
-impl Redis {
-    fn start() -> Option<Redis> {
-        let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
-        let mut command = Command::new("redis-server");
-        command.args(["--port", &port.to_string(), "--save", "", "--enable-debug-command", "yes", "--dir"]);
-        command.arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().ok()?;
-        let redis = Redis { child, port, _folder: folder };
-        Client::connect(port);
-        Some(redis)
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn parts(frame: &Frame) -> Vec<String> {
     match frame {

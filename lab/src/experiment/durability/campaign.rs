@@ -11,12 +11,12 @@ use serde::Serialize;
 use super::judge::{History, Violation, judge};
 use super::model::Model;
 use super::writer::{read_until_the_end, write_until_the_end};
-use crate::client::Client;
 use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::power::{PowerDisk, Survival};
 use crate::server::{Plan, Server};
 use crate::setting::progress;
+use tarn_resp::client::Client;
 
 /// The parameters of a campaign.
 #[derive(Debug, Clone)]

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tarn_resp::Frame;
 
-use crate::client::{Client, elements, integer, text, texts as strings};
 use crate::error::{LabError, Result};
 use crate::load::scatter;
+use tarn_resp::client::{Client, elements, integer, text, texts as strings};
 
 /// Fields, members and plain keys of each writer.
 const SLOTS: u64 = 12;

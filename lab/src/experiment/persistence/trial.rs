@@ -4,13 +4,13 @@ use tempfile::TempDir;
 
 use super::cell::{Cell, Model, Part};
 use crate::checkpoint::{Ask, Subject, Taken};
-use crate::client::Client;
 use crate::error::Result;
 use crate::limit::MemoryLimit;
 use crate::process;
 use crate::restart;
 use crate::server::{Product, Server};
 use crate::setting::Setting;
+use tarn_resp::client::Client;
 
 /// The rule by which the study takes a checkpoint: after 60 s with 1000 changes …
 const SAVE_S: u64 = 60;

@@ -15,7 +15,6 @@ use comfy_table::Cell;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::client;
 use crate::device::{self, Forgetting};
 use crate::error::{LabError, Result};
 use crate::interrupt;
@@ -26,6 +25,7 @@ use crate::restart;
 use crate::server::{Persistence, Plan, Product, Server};
 use crate::setting::Setting;
 use kinds::{Kind, kinds};
+use tarn_resp::client;
 
 pub use kinds::Part;
 

@@ -5,13 +5,13 @@ use tempfile::TempDir;
 use super::cell::{Data, Kind, Pace, Variant};
 use super::requests;
 use crate::checkpoint::{Ask, Subject, Taken};
-use crate::client::{self, Client};
 use crate::device;
 use crate::error::Result;
 use crate::load::{Group, Load, Pace as LoadPace, Until};
 use crate::restart;
 use crate::server::{Persistence, Product, Server};
 use crate::setting::Setting;
+use tarn_resp::client::{self, Client};
 
 /// A server with its data.
 #[derive(Debug)]

@@ -162,7 +162,7 @@ fn files(setting: &Setting, trial: &mut Trial, cell: &Cell, times: &Times) -> Re
 }
 
 /// One reading of a log: bytes of the log, bytes needed, bytes read and written by compaction.
-fn look(trial: &Trial, client: &mut crate::client::Client) -> Result<[u64; 4]> {
+fn look(trial: &Trial, client: &mut tarn_resp::client::Client) -> Result<[u64; 4]> {
     match trial.variant.traits().product {
         Product::Tarn => {
             let names = [

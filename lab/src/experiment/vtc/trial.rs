@@ -7,13 +7,13 @@ use tempfile::TempDir;
 use super::Options;
 use super::cell::{Cell, Part, Variant};
 use crate::checkpoint::{Ask, Subject, Taken};
-use crate::client::{self, Client};
 use crate::error::{IoContext, Result};
 use crate::load::{Group, KeyChoice, Keys, Load, Mix, Pace, Until};
 use crate::restart;
 use crate::server::{Persistence, Product, Server};
 use crate::setting::Setting;
 use crate::ycsb;
+use tarn_resp::client::{self, Client};
 
 /// Directories of the log.
 const LOG_DIRS: usize = 3;

@@ -10,13 +10,13 @@ mod postgres;
 
 use super::cell::{Cell, Figures, Reference};
 use super::store;
-use crate::client::{self, Client};
 use crate::error::{IoContext, LabError, Result};
 use crate::report::Report;
 use crate::server::{self, Persistence, Product, Server};
 use crate::setting::Setting;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use tarn_resp::client::{self, Client};
 
 /// Ours.
 pub const TARN: &str = "tarn, SQL";

@@ -1,35 +1,64 @@
-//! A small blocking client: one request after another, for control and for checks, not for load.
+//! A small blocking client with one connection: for tools and tests, not for load. The only file of the
+//! package that opens a socket; feature `client`.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use tarn_resp::{Frame, FrameDecoder, FrameLimits, encode_command};
-
-use crate::error::{IoContext, LabError, Result};
+use crate::{Frame, FrameDecoder, FrameLimits, encode_command};
 
 /// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 
-/// The integer in a reply, or an error that shows the reply.
-pub fn integer(reply: &Frame) -> Result<i64> {
-    reply.as_integer().ok_or_else(|| LabError::Reply(reply.to_string()))
+/// Why a request has no reply, or not the one that was expected.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The server answered with an error, with another type, or with bytes that are not the protocol.
+    #[error("unexpected reply: {0}")]
+    Reply(String),
+    /// The operating system refused to connect, read or write.
+    #[error("{what}: {source}")]
+    Io {
+        /// The attempt, with the server's address.
+        what: String,
+        /// The operating system's reason.
+        source: io::Error,
+    },
 }
 
-/// The text of a string reply, or an error that shows the reply.
+/// The result of a request.
+pub type Result<T> = std::result::Result<T, ClientError>;
+
+/// The integer in a reply. Any other reply is an error that shows it.
+pub fn integer(reply: &Frame) -> Result<i64> {
+    reply.as_integer().ok_or_else(|| ClientError::Reply(reply.to_string()))
+}
+
+/// The text of a string reply. Any other reply is an error that shows it.
 pub fn text(reply: &Frame) -> Result<String> {
-    let bytes = reply.as_bytes().ok_or_else(|| LabError::Reply(reply.to_string()))?;
+    let bytes = reply.as_bytes().ok_or_else(|| ClientError::Reply(reply.to_string()))?;
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// The texts in an array of strings.
+/// The texts of an array of strings.
 pub fn texts(reply: &Frame) -> Result<Vec<String>> {
     elements(reply)?.iter().map(text).collect()
 }
 
-/// The elements of an array, or an error that shows the reply.
+/// The elements of an array. Any other reply is an error that shows it.
 pub fn elements(reply: &Frame) -> Result<&[Frame]> {
-    reply.as_array().ok_or_else(|| LabError::Reply(reply.to_string()))
+    reply.as_array().ok_or_else(|| ClientError::Reply(reply.to_string()))
+}
+
+/// Names the attempt when a call of the operating system failed.
+trait Attempt<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T> Attempt<T> for io::Result<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|source| ClientError::Io { what: what(), source })
+    }
 }
 
 /// A connection that waits for its replies.
@@ -39,7 +68,7 @@ pub struct Client {
     stream: TcpStream,
     requests: Vec<u8>,
     decoder: FrameDecoder,
-    /// The bytes that were read; those not decoded yet begin at `taken`.
+    /// Bytes that were read; those from `taken` on are not decoded yet.
     received: Vec<u8>,
     taken: usize,
 }
@@ -68,7 +97,7 @@ impl Client {
         let reply = self.ask(arguments)?;
         if reply.is_error() {
             let command = String::from_utf8_lossy(arguments[0].as_ref()).into_owned();
-            return Err(LabError::Reply(format!("{command}: {reply}")));
+            return Err(ClientError::Reply(format!("{command}: {reply}")));
         }
         Ok(reply)
     }
@@ -90,7 +119,7 @@ impl Client {
         loop {
             let decoded = self.decoder.decode(&self.received, &mut self.taken);
             if let Some(reply) =
-                decoded.map_err(|error| LabError::Reply(format!("not the protocol: {error}")))?
+                decoded.map_err(|error| ClientError::Reply(format!("not the protocol: {error}")))?
             {
                 return Ok(reply);
             }
