@@ -4,7 +4,7 @@
 //! requests equal its.
 //!
 //! The build of the tests checks that a command looks at no key that it has not declared
-//! (`engine/src/session.rs`): one that does panics, and so a life ends here.
+//! (`engine/src/session/latched.rs`): one that does panics, and so a life ends here.
 //!
 //! `TARN_SEEDS` says how many seeds are tried, `TARN_FIRST_SEED` with which to begin; a failure names its
 //! seed and shows the last requests.

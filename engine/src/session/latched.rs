@@ -1,99 +1,17 @@
-//! How a thread gets at the keys: through the gate, then by latching the segments of the keys it names.
-//!
-//! ```text
-//!   enter(worker) ──> Session ──latch(keys)──> Latched ──commit(batch)──> appended, applied, unlatched
-//!   close_gate()  ──> Exclusive: every worker is out; databases may be flushed and swapped
-//! ```
-//!
-//! The gate is one reader-writer lock a worker, so that entering costs no shared cache line; whoever needs
-//! the store alone takes them all, in order. Order of everything that is locked: gate, segments by (database,
-//! index), the log's appender.
+//! Latched segments: what one command sees and changes.
 
-use crate::engine::{CommitError, Engine};
-use crate::index::{self, Indexes};
-use crate::lock::{RwLockReadGuard, RwLockWriteGuard, rank};
-use crate::log::{Appender, Group};
+use super::superseded::Superseded;
+use crate::index;
+use crate::log::Group;
 use crate::overlay::Overlay;
 use crate::record::{Batch, Change, Lsn, UnixMs, Write};
+use crate::store::{CommitError, Databases, Store};
 use crate::table::latch::{ReadLatch, WriteLatch};
 use crate::table::{Entry, KeyHash, Readers, Retired, Segment, Table};
 use smallvec::SmallVec;
-use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 #[cfg(debug_assertions)]
 use std::collections::HashSet;
-use std::sync::Arc;
-
-mod databases;
-mod emptied;
-mod transaction;
-
-/// What the gate protects: which table is which database, and the log they are written to.
-#[derive(Clone, Default)]
-pub struct World {
-    /// The table of each logical database.
-    pub(crate) tables: Vec<Arc<Table>>,
-    /// The indexes of each logical database.
-    pub(crate) indexes: Vec<Indexes>,
-    /// How often each logical database has changed places with another.
-    pub(crate) swaps: Vec<u64>,
-    /// The newest flush or swap of each logical database: every look at it reveals that.
-    pub(crate) floors: Vec<Lsn>,
-    /// Where commits go; `None` while nothing is logged.
-    pub(crate) log: Option<Appender>,
-}
-
-/// Records that were replaced, kept until there are some: marking them together is faster.
-#[derive(Default)]
-struct Outdated(RefCell<SmallVec<[Lsn; OUTDATED]>>);
-
-/// Records kept in a session before they are marked.
-const OUTDATED: usize = 16;
-
-impl Outdated {
-    fn extend(&self, lsns: &[Lsn], engine: &Engine) {
-        let mut kept = self.0.borrow_mut();
-        kept.extend_from_slice(lsns);
-        if kept.len() >= OUTDATED {
-            engine.validity().invalidate(&kept);
-            kept.clear();
-        }
-    }
-}
-
-/// A worker inside the gate.
-pub struct Session<'e> {
-    engine: &'e Engine,
-    world: RwLockReadGuard<'e, World, rank::Gate>,
-    outdated: Outdated,
-    /// Whether what it commits is sent off at its end.
-    departs: bool,
-}
-
-impl<'e> Session<'e> {
-    pub(crate) fn new(
-        engine: &'e Engine,
-        world: RwLockReadGuard<'e, World, rank::Gate>,
-        departs: bool,
-    ) -> Session<'e> {
-        Session { engine, world, outdated: Outdated::default(), departs }
-    }
-}
-
-impl Drop for Session<'_> {
-    fn drop(&mut self) {
-        self.engine.validity().invalidate(&self.outdated.0.borrow());
-        if let (true, Some(log)) = (self.departs, &self.world.log) {
-            log.depart();
-        }
-    }
-}
-
-/// A thread that has the store for itself.
-pub struct Exclusive<'e> {
-    pub(crate) engine: &'e Engine,
-    pub(crate) worlds: Vec<RwLockWriteGuard<'e, World, rank::Gate>>,
-}
 
 /// Whether latched keys are only looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,14 +22,14 @@ pub enum Access {
     Write,
 }
 
-enum Latch<'s> {
+pub(super) enum Latch<'s> {
     Read(ReadLatch<'s>),
     Write(WriteLatch<'s>),
 }
 
 impl Latch<'_> {
     #[inline]
-    fn segment(&self) -> &Segment {
+    pub(super) fn segment(&self) -> &Segment {
         match self {
             Latch::Read(segment) => segment,
             Latch::Write(segment) => segment,
@@ -119,14 +37,14 @@ impl Latch<'_> {
     }
 }
 
-struct Held<'s> {
+pub(super) struct Held<'s> {
     db: u8,
     index: usize,
-    latch: Latch<'s>,
+    pub(super) latch: Latch<'s>,
 }
 
 /// The latches of one command by place. Not a `SmallVec`, which would tie commands to one exact lifetime.
-enum Holding<'s> {
+pub(super) enum Holding<'s> {
     None,
     One(Held<'s>),
     Many(Vec<Held<'s>>),
@@ -134,7 +52,7 @@ enum Holding<'s> {
 
 impl<'s> Holding<'s> {
     #[inline]
-    fn as_slice(&self) -> &[Held<'s>] {
+    pub(super) fn as_slice(&self) -> &[Held<'s>] {
         match self {
             Holding::None => &[],
             Holding::One(held) => std::slice::from_ref(held),
@@ -154,45 +72,54 @@ impl<'s> Holding<'s> {
 
 /// Latched segments: what one command may see and change.
 pub struct Latched<'s> {
-    engine: &'s Engine,
-    world: &'s World,
-    held: Holding<'s>,
-    now: UnixMs,
+    pub(super) store: &'s Store,
+    pub(super) databases: &'s Databases,
+    pub(super) held: Holding<'s>,
+    pub(super) now: UnixMs,
     seen: Cell<Lsn>,
     met_expired: Cell<bool>,
     /// Look-ups that found a live entry, and that did not.
     lookups: Cell<(u64, u64)>,
     /// Where replaced records are kept for a while; `None`: they are marked at once.
-    outdated: Option<&'s Outdated>,
+    pub(super) superseded: Option<&'s Superseded>,
     /// What the transaction that runs has changed so far.
-    overlay: Option<Box<Overlay>>,
+    pub(super) overlay: Option<Box<Overlay>>,
     /// The keys that the segments were latched for, where builds check it: a segment has many keys, so most
     /// that a command forgets to declare would be found there. `None`: a segment was latched for itself.
     #[cfg(debug_assertions)]
     declared: Option<HashSet<(u8, u64)>>,
 }
 
-impl World {
-    pub(crate) fn latch<'s>(
-        &'s self,
-        engine: &'s Engine,
+#[inline]
+fn lock(table: &Table, index: usize, access: Access) -> Latch<'_> {
+    match access {
+        Access::Read => Latch::Read(table.read(index)),
+        Access::Write => Latch::Write(table.write(index)),
+    }
+}
+
+impl<'s> Latched<'s> {
+    /// Latches the segments of `keys`, of which `databases` has the tables.
+    pub(crate) fn new(
+        store: &'s Store,
+        databases: &'s Databases,
         keys: &[(u8, KeyHash)],
         access: Access,
         now: UnixMs,
     ) -> Latched<'s> {
         let floor = match keys {
-            [(db, _)] => self.floors[*db as usize],
-            _ => keys.iter().map(|(db, _)| self.floors[*db as usize]).max().unwrap_or(Lsn::ZERO),
+            [(db, _)] => databases.floors[*db as usize],
+            _ => keys.iter().map(|(db, _)| databases.floors[*db as usize]).max().unwrap_or(Lsn::ZERO),
         };
         let mut latched = Latched {
-            engine,
-            world: self,
+            store,
+            databases,
             held: Holding::None,
             now,
             seen: Cell::new(floor),
             met_expired: Cell::new(false),
             lookups: Cell::default(),
-            outdated: None,
+            superseded: None,
             overlay: None,
             #[cfg(debug_assertions)]
             declared: Some(keys.iter().map(|(db, hash)| (*db, hash.0)).collect()),
@@ -200,7 +127,7 @@ impl World {
         match keys {
             [] => {}
             [(db, hash)] => {
-                let table = &self.tables[*db as usize];
+                let table = &databases.tables[*db as usize];
                 let (index, latch) = match access {
                     Access::Read => {
                         let (index, segment) = table.read_of(*hash);
@@ -217,138 +144,17 @@ impl World {
         }
         latched
     }
-}
 
-#[inline]
-fn lock(table: &Table, index: usize, access: Access) -> Latch<'_> {
-    match access {
-        Access::Read => Latch::Read(table.read(index)),
-        Access::Write => Latch::Write(table.write(index)),
-    }
-}
-
-impl<'e> Session<'e> {
-    /// Latches the segments of `keys`. With `Access::Write`, keys among them that are expired are deleted
-    /// first.
-    pub fn latch<'s>(&'s self, keys: &[(u8, KeyHash)], access: Access, now: UnixMs) -> Latched<'s> {
-        let latched = self.world.latch(self.engine, keys, access, now);
-        Latched { outdated: Some(&self.outdated), ..latched }
-    }
-}
-
-impl Session<'_> {
-    /// Number of keys of a database.
-    pub fn keys(&self, db: u8) -> usize {
-        self.world.tables[db as usize].len()
-    }
-
-    /// Brings the entries of keys with these hashes into the processor's cache.
-    pub fn fetch(&self, db: u8, hashes: impl Iterator<Item = KeyHash>) {
-        self.world.tables[db as usize].fetch(hashes);
-    }
-}
-
-impl<'e> Exclusive<'e> {
-    /// What the gate protects; each thread has a copy.
-    pub(crate) fn world(&self) -> &World {
-        &self.worlds[0]
-    }
-
-    /// As `Session::latch`; nobody else holds any latch.
-    pub fn latch<'s>(&'s self, keys: &[(u8, KeyHash)], access: Access, now: UnixMs) -> Latched<'s> {
-        self.worlds[0].latch(self.engine, keys, access, now)
-    }
-
-    /// Appends `batch` to the log as one atomic group and applies it, whatever it writes. Returns the `Lsn`
-    /// of its last write. On an error nothing has changed. The memory of flushed databases is freed in the
-    /// background.
-    pub fn commit(&mut self, batch: &Batch<'_>, group: &mut Group) -> Result<Lsn, CommitError> {
-        let is_key = |write: &Write<'_>| matches!(write, Write::Key { .. });
-        let batch = match batch.iter().all(is_key) {
-            true => self.latch(&[], Access::Write, self.engine.now()).with_deletes(batch),
-            // A transaction, which has them, or a command that takes no element away.
-            false => Cow::Borrowed(batch),
-        };
-        let (mut lsn, readers) = self.engine.append(&self.worlds[0], &batch, group, false)?;
-        for run in batch.chunk_by(|a, b| is_key(a) && is_key(b)) {
-            match &run[0] {
-                Write::Flush { db } => {
-                    self.engine.validity().note_upheaval(lsn, &run[0]);
-                    self.flush(*db, lsn);
-                }
-                Write::Swap { a, b } => {
-                    self.engine.validity().note_upheaval(lsn, &run[0]);
-                    self.swap(*a, *b, lsn);
-                }
-                Write::Key { .. } => self.apply(run, lsn, readers),
-            }
-            lsn = lsn.after(run.len() as u64);
-        }
-        Ok(Lsn(lsn.0 - 1))
-    }
-
-    /// Applies changes of keys. Those who come in see all of them or none, as the gate is closed.
-    fn apply(&self, writes: &[Write<'_>], first: Lsn, readers: Readers<'_>) {
-        let place = |write: &Write<'_>| match write {
-            Write::Key { db, key, .. } => Some((*db, KeyHash::of(key))),
-            _ => None,
-        };
-        let keys: Vec<_> = writes.iter().filter_map(place).collect();
-        let mut latched = self.latch(&keys, Access::Write, self.engine.now());
-        latched.apply(writes, first, readers);
-        latched.release();
-    }
-
-    fn swap(&mut self, a: u8, b: u8, lsn: Lsn) {
-        let (tables, now) = (&self.worlds[0].tables, self.engine.now());
-        self.engine.watches().mark_those(|db, key| {
-            let other = if db == a { b } else { a };
-            let hash = KeyHash::of(key);
-            let moves = db == a || db == b;
-            moves && {
-                let (_, segment) = tables[other as usize].read_of(hash);
-                segment.find(hash, key).is_some_and(|entry| !entry.is_expired(now))
-            }
-        });
-        for world in &mut self.worlds {
-            world.tables.swap(a as usize, b as usize);
-            world.swaps[a as usize] += 1;
-            world.swaps[b as usize] += 1;
-            world.floors[a as usize] = lsn;
-            world.floors[b as usize] = lsn;
-        }
-        if a != b {
-            [a, b].into_iter().for_each(|db| self.rebuild_indexes(db));
-        }
-    }
-
-    fn flush(&mut self, db: Option<u8>, lsn: Lsn) {
-        let all = 0..self.worlds[0].tables.len();
-        let which = db.map_or(all, |db| db as usize..db as usize + 1);
-        for index in which {
-            let fresh = Arc::new(Table::default());
-            let mut old = None;
-            for world in &mut self.worlds {
-                old = Some(std::mem::replace(&mut world.tables[index], fresh.clone()));
-                world.floors[index] = lsn;
-            }
-            if let Some(table) = old {
-                self.engine.discard_table(table);
-            }
-            self.empty_indexes(index as u8);
-        }
-    }
-}
-
-impl<'s> Latched<'s> {
     fn try_latch_all(&mut self, keys: &[(u8, KeyHash)], access: Access) -> bool {
-        let mut places: SmallVec<[(u8, usize); 8]> =
-            keys.iter().map(|(db, hash)| (*db, self.world.tables[*db as usize].index_of(*hash))).collect();
+        let mut places: SmallVec<[(u8, usize); 8]> = keys
+            .iter()
+            .map(|(db, hash)| (*db, self.databases.tables[*db as usize].index_of(*hash)))
+            .collect();
         places.sort_unstable();
         places.dedup();
-        let world = self.world;
+        let databases = self.databases;
         let latch = |(db, index): (u8, usize)| {
-            let latch = lock(&world.tables[db as usize], index, access);
+            let latch = lock(&databases.tables[db as usize], index, access);
             Held { db, index, latch }
         };
         self.held = Holding::Many(places.into_iter().map(latch).collect());
@@ -360,8 +166,8 @@ impl<'s> Latched<'s> {
     }
 
     #[inline]
-    fn position(&self, db: u8, hash: KeyHash) -> Option<usize> {
-        let index = self.world.tables[db as usize].index_of(hash);
+    pub(super) fn position(&self, db: u8, hash: KeyHash) -> Option<usize> {
+        let index = self.databases.tables[db as usize].index_of(hash);
         match self.held.as_slice() {
             [held] => (held.index == index && held.db == db).then_some(0),
             held => held.binary_search_by(|held| (held.db, held.index).cmp(&(db, index))).ok(),
@@ -380,7 +186,7 @@ impl<'s> Latched<'s> {
 
     /// Number of logical databases.
     pub fn databases(&self) -> usize {
-        self.world.tables.len()
+        self.databases.tables.len()
     }
 
     /// Says that the command looked at many keys.
@@ -390,12 +196,12 @@ impl<'s> Latched<'s> {
 
     /// The newest change of the store.
     pub fn newest(&self) -> Lsn {
-        self.engine.last_lsn(self.world)
+        self.store.last_lsn(self.databases)
     }
 
     /// The store.
-    pub fn engine(&self) -> &'s Engine {
-        self.engine
+    pub fn store(&self) -> &'s Store {
+        self.store
     }
 
     /// The time that this command takes for now.
@@ -411,7 +217,7 @@ impl<'s> Latched<'s> {
     /// Whether a key was looked for that is expired and still takes room: readers leave that to somebody who
     /// may write. `false` while such keys are left where they are.
     pub fn met_expired(&self) -> bool {
-        self.met_expired.get() && !self.engine().holds_expiry()
+        self.met_expired.get() && !self.store.expiry().is_held()
     }
 
     /// Says that the command looked at more than its latched keys.
@@ -484,7 +290,7 @@ impl<'s> Latched<'s> {
         }
         self.with_segment(below, hash, |segment| {
             let entry = segment.find(hash, key);
-            self.see(entry.map_or(segment.removed(), Entry::lsn).max(self.world.floors[below as usize]));
+            self.see(entry.map_or(segment.removed(), Entry::lsn).max(self.databases.floors[below as usize]));
             look(entry.filter(|entry| !entry.is_expired(self.now)))
         })
     }
@@ -508,7 +314,7 @@ impl<'s> Latched<'s> {
             return Ok(0);
         }
         self.commit(&batch, group)?;
-        self.engine.note_expired(batch.len());
+        self.store.expiry().note_expired(batch.len());
         Ok(batch.len())
     }
 
@@ -517,14 +323,13 @@ impl<'s> Latched<'s> {
     /// REQUIRES: the keys are latched for writing. On an error nothing has changed.
     pub fn commit(&mut self, batch: &Batch<'_>, group: &mut Group) -> Result<Lsn, CommitError> {
         let batch = self.with_deletes(batch);
-        let engine = self.engine;
-        let (first, readers) = engine.append(self.world, &batch, group, self.outdated.is_some())?;
+        let (first, readers) = self.store.append(self.databases, &batch, group, self.superseded.is_some())?;
         Ok(self.apply(&batch, first, readers))
     }
 
     /// Applies changes of keys that the log has taken, the first of them as `first`, and keeps what
     /// `readers` still need. Returns the `Lsn` of the last.
-    fn apply(&mut self, writes: &[Write<'_>], first: Lsn, readers: Readers<'_>) -> Lsn {
+    pub(super) fn apply(&mut self, writes: &[Write<'_>], first: Lsn, readers: Readers<'_>) -> Lsn {
         let mut retired = Retired::default();
         let mut lsn = first;
         for write in writes {
@@ -539,9 +344,9 @@ impl<'s> Latched<'s> {
             let Latch::Write(segment) = &mut held.latch else {
                 panic!("a command that writes latches for writing");
             };
-            let table = &self.world.tables[*db as usize];
+            let table = &self.databases.tables[*db as usize];
             let waiting = table.waiting(readers, hash);
-            let indexes = &self.world.indexes[*db as usize];
+            let indexes = &self.databases.indexes[*db as usize];
             let (effect, fits) = if !indexes.is_empty() {
                 let apply =
                     |segment: &mut Segment| segment.apply(hash, key, change, lsn, waiting, &mut retired);
@@ -553,23 +358,23 @@ impl<'s> Latched<'s> {
             };
             debug_assert!(fits, "a command checks the kind before it changes an entry: {change:?}");
             table.note(held.index, effect.keys, effect.expiry);
-            if self.engine.frontier().concerns(hash) {
+            if self.store.rewrite_cursor().concerns(hash) {
                 let base = segment.find(hash, key).and_then(Entry::renewable_base);
-                self.engine.frontier().follow(base, change);
+                self.store.rewrite_cursor().follow(base, change);
             }
             if effect.keys > 0 {
-                self.engine.watches().note_created(*db, key);
+                self.store.watches().note_created(*db, key);
             }
             lsn = lsn.after(1);
         }
-        if self.world.log.is_some() {
-            match self.outdated {
-                Some(outdated) => outdated.extend(&retired.lsns, self.engine),
-                None => self.engine.validity().invalidate(&retired.lsns),
+        if self.databases.log.is_some() {
+            match self.superseded {
+                Some(superseded) => superseded.extend(&retired.lsns, self.store.validity()),
+                None => self.store.validity().invalidate(&retired.lsns),
             }
         }
-        self.engine.views().note_kept(retired.kept);
-        self.engine.discard_values(retired.garbage);
+        self.store.views().note_kept(retired.kept);
+        self.store.discard_values(retired.garbage);
         let last = Lsn(lsn.0 - 1);
         self.see(last);
         last
@@ -578,29 +383,29 @@ impl<'s> Latched<'s> {
     /// Tells when the next entry of the one latched segment is due. Used by the expirer.
     pub(crate) fn set_due(&mut self, due: Option<UnixMs>) {
         if let [held] = self.held.as_slice() {
-            self.world.tables[held.db as usize].set_due(held.index, due);
+            self.databases.tables[held.db as usize].set_due(held.index, due);
         }
     }
 
     /// Latches one segment by its place, for the expirer.
     pub(crate) fn of_segment(
-        engine: &'s Engine,
-        world: &'s World,
+        store: &'s Store,
+        databases: &'s Databases,
         db: u8,
         index: usize,
         now: UnixMs,
     ) -> Self {
-        let latch = lock(&world.tables[db as usize], index, Access::Write);
+        let latch = lock(&databases.tables[db as usize], index, Access::Write);
         let held = Holding::One(Held { db, index, latch });
         Latched {
-            engine,
-            world,
+            store,
+            databases,
             held,
             now,
             seen: Cell::new(Lsn::ZERO),
             met_expired: Cell::new(false),
             lookups: Cell::default(),
-            outdated: None,
+            superseded: None,
             overlay: None,
             #[cfg(debug_assertions)]
             declared: None,
@@ -615,7 +420,7 @@ impl<'s> Latched<'s> {
     /// Unlatches, then makes tables larger that the latched segments show to be crowded.
     pub fn release(self) {
         let crowded = self.held.as_slice().iter().find_map(|held| {
-            let table = &self.world.tables[held.db as usize];
+            let table = &self.databases.tables[held.db as usize];
             table.is_crowded(held.latch.segment().len()).then_some(table)
         });
         drop(self.held);

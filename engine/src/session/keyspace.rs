@@ -13,13 +13,13 @@ impl<'s> Latched<'s> {
     /// REQUIRES: this command has latched no key, or the store is its own.
     pub fn table(&self, db: u8) -> &'s Table {
         let below = self.overlay.as_ref().and_then(|overlay| overlay.below(db));
-        &self.world.tables[below.unwrap_or(db) as usize]
+        &self.databases.tables[below.unwrap_or(db) as usize]
     }
 
     /// Number of keys of a database, expired ones included.
     pub fn keys(&self, db: u8) -> usize {
         let Some(overlay) = &self.overlay else { return self.table(db).len() };
-        let below = overlay.below(db).map_or(0, |below| self.world.tables[below as usize].len());
+        let below = overlay.below(db).map_or(0, |below| self.databases.tables[below as usize].len());
         below.saturating_add_signed(overlay.keys_more(db) as isize)
     }
 
@@ -45,7 +45,7 @@ impl<'s> Latched<'s> {
             });
         };
         let next = overlay.below(db).map_or(0, |below| {
-            self.world.tables[below as usize].scan(cursor, budget, |entry| {
+            self.databases.tables[below as usize].scan(cursor, budget, |entry| {
                 if overlay.find(db, KeyHash::of(entry.key()), entry.key()).is_none() {
                     visit(entry);
                 }
@@ -72,7 +72,7 @@ impl<'s> Latched<'s> {
         }
         let draw_below =
             |entry: &Entry| draw(entry).filter(|key| overlay.find(db, KeyHash::of(key), key).is_none());
-        let below = overlay.below(db).map(|below| &self.world.tables[below as usize]);
+        let below = overlay.below(db).map(|below| &self.databases.tables[below as usize]);
         let drawn = below.and_then(|table| table.sample(&mut random, draw_below));
         drawn.or_else(|| changed.first().map(|entry| entry.key().to_vec()))
     }
