@@ -270,7 +270,10 @@ fn reading_changes_nothing() {
         loading.ask(request);
     }
     assert_eq!(loading.engine.keyspace(), before);
-    assert_eq!(loading.engine.expiry().expired_keys() + loading.server.empty_store.expired_keys(), 0);
+    assert_eq!(
+        loading.engine.expiry().expired_keys() + loading.server.empty_store.expiry().expired_keys(),
+        0
+    );
     let totals = loading.server.stats.totals();
     assert_eq!((totals.hits, totals.misses), (0, 0), "what is missing is not known");
     assert_eq!(loading.server.stats.workers[0].changes.load(Ordering::Relaxed), 0);

@@ -11,16 +11,17 @@
 //! are so many buffers and no more; a buffer comes back when the last block in it has been replayed, and the
 //! reading waits for that.
 
-use std::fmt;
-use std::ops::{Deref, Range};
+use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
-use crate::io::{Disk, DiskError, DiskResult, SCAN_ALIGN_BYTES};
+use crate::io::{Disk, DiskError, DiskFile, DiskResult, SCAN_ALIGN_BYTES};
 
+use super::chunk::{Buffer, Chunk};
+use super::file::FileHeader;
 use super::sizes::Sizes;
-use super::stream::StreamFile;
 
 /// Buffers of a directory. Some are being read, some are looked at, the others are replayed.
 const BUFFERS: usize = 5;
@@ -30,49 +31,17 @@ pub(super) const FAILURES_MAX: usize = 16;
 /// Pieces that wait to be looked at, at most.
 const PIECES_AHEAD: usize = 2;
 
-/// Memory that goes back to where it came from.
-struct Buffer {
-    bytes: Vec<u8>,
-    home: Option<Sender<Vec<u8>>>,
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        if let Some(home) = &self.home {
-            // Nobody is there any more when the opening was given up.
-            let _ = home.send(std::mem::take(&mut self.bytes));
-        }
-    }
-}
-
-/// Part of a file in memory. Cheap to clone: the bytes are shared.
-#[derive(Clone, Default)]
-pub(super) struct Chunk {
-    buffer: Option<Arc<Buffer>>,
-    range: Range<usize>,
-}
-
-impl Chunk {
-    /// Part of it.
-    pub(super) fn part(&self, range: Range<usize>) -> Chunk {
-        let (start, end) = (self.range.start + range.start, self.range.start + range.end);
-        debug_assert!(start <= end && end <= self.range.end, "the part lies within the chunk");
-        Chunk { buffer: self.buffer.clone(), range: start..end }
-    }
-}
-
-impl Deref for Chunk {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.buffer.as_ref().map_or(&[], |buffer| &buffer.bytes[self.range.clone()])
-    }
-}
-
-impl fmt::Debug for Chunk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes", self.len())
-    }
+/// A file to read.
+#[derive(Clone, Debug)]
+pub(super) struct StreamFile {
+    pub(super) path: Arc<PathBuf>,
+    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) header: FileHeader,
+    /// Which of its directory's files, from 0.
+    pub(super) index: usize,
+    pub(super) bytes: u64,
+    /// Blocks above this are void: a later epoch began after it.
+    pub(super) sequence_limit: u64,
 }
 
 /// What the disk gave in one go.

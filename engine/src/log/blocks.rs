@@ -3,8 +3,7 @@
 use super::ahead::FAILURES_MAX;
 use super::block::BlockHeader;
 use super::closed::ClosedFile;
-use super::compaction::CompactionError;
-use super::error::Damage;
+use super::error::{CompactionError, Damage};
 use super::format::{
     BLOCK_ALIGN_BYTES, BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES, FormatError,
 };

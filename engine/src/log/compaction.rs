@@ -29,38 +29,13 @@ use super::appender::Appender;
 use super::blocks::{Blocks, not_understood};
 use super::closed::{ClosedFile, Contents, places_of};
 use super::condensed::{Condenser, Part, Table};
-use super::error::{Damage, LogError};
+use super::error::{CompactionError, Damage, LogError};
 use super::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
 use super::format::FILE_HEADER_BYTES;
 use super::identity::remove_if_there;
 use super::voids::Void;
-use crate::io::{Disk, DiskError, DiskResult, Outgoing};
+use crate::io::{Disk, DiskResult, Outgoing};
 use crate::record::{Lsn, Write};
-
-/// Why a compaction was given up. The log is as it was.
-#[derive(Debug, thiserror::Error)]
-pub enum CompactionError {
-    /// The disk refused.
-    #[error(transparent)]
-    Disk(#[from] DiskError),
-    /// The log takes no records now, or could not make durable what it has.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// A file is not as it was written.
-    #[error(transparent)]
-    Damaged(#[from] Damage),
-    /// A file is not as it was written, and no checkpoint has all that was there.
-    #[error("{damage}")]
-    Uncovered {
-        /// What is wrong.
-        damage: Damage,
-        /// A checkpoint that has all up to here has what was there.
-        up_to: Lsn,
-    },
-    /// It was told to stop.
-    #[error("the compaction was stopped")]
-    Stopped,
-}
 
 /// How a compaction went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

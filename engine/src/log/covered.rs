@@ -18,14 +18,9 @@
 //!   if all blocks that count of their epoch are.
 //! - Without the checkpoint, or with one that is older, the log is damaged as it always was.
 
-use std::path::Path;
-
 use super::error::{Damage, OpenError};
 use super::reader::Reader;
-use super::source::Source;
 use super::stream::Unread;
-use super::truncation::free_name;
-use crate::io::{Disk, DiskResult};
 use crate::record::Lsn;
 
 impl Reader {
@@ -120,25 +115,4 @@ impl Unread {
             error => Damage::new(self.path.to_path_buf(), self.offset, error.to_string()),
         }
     }
-}
-
-/// Moves files whose header cannot be read, and of which nothing counts, to a folder `damaged-1` or so.
-pub(super) fn put_headless_away(disk: &dyn Disk, sources: &[Source]) -> DiskResult<()> {
-    let directories: Vec<_> = sources.iter().map(|source| source.directory.clone()).collect();
-    let name = if sources.iter().any(|source| !source.passed.is_empty()) {
-        free_name(disk, &directories)?
-    } else {
-        return Ok(());
-    };
-    for source in sources.iter().filter(|source| !source.passed.is_empty()) {
-        let folder = source.directory.join(&name);
-        disk.create_dir_all(&folder)?;
-        disk.sync_dir(&source.directory)?;
-        for file in &source.passed {
-            disk.rename(&source.directory.join(Path::new(file)), &folder.join(file))?;
-        }
-        disk.sync_dir(&folder)?;
-        disk.sync_dir(&source.directory)?;
-    }
-    Ok(())
 }

@@ -13,7 +13,6 @@ use super::file::{Era, FileHeader, FileTemplate, LogFile, Preparation};
 use super::flusher::Flight;
 use super::format::{BLOCK_CLOSED, FILE_HEADER_BYTES};
 use super::identity::{remove_if_there, remove_pending, write_pending};
-use super::keeper::preparation;
 use super::options::{LogOptions, SyncMode};
 use super::pipeline::{Active, Lane, Pipeline, State};
 use super::reader::{Finished, Reader, Recovered};
@@ -269,7 +268,7 @@ fn first_file(
     template: FileTemplate,
     mode: SyncMode,
 ) -> DiskResult<LogFile> {
-    let preparation = preparation(mode);
+    let preparation = Preparation::of(mode);
     let file_bytes = match preparation {
         Preparation::Zero => template.file_bytes.min(FIRST_FILE_BYTES),
         Preparation::Reserve => template.file_bytes,

@@ -63,7 +63,7 @@ impl Pipeline {
             active.lanes[lane].preparing = true;
             (active.next_header(lane, self.template.log_id, file_id), active.lanes[lane].directory.clone())
         };
-        let preparation = preparation(self.mode());
+        let preparation = Preparation::of(self.mode());
         let create =
             || LogFile::create(&*self.disk, &directory, header, self.template, preparation, |_| Ok(()));
         let closed = self.closer.closed();
@@ -257,9 +257,4 @@ impl Active {
             compaction: None,
         }
     }
-}
-
-/// How a file is made ready for a mode.
-pub(super) fn preparation(mode: SyncMode) -> Preparation {
-    if mode == SyncMode::Always { Preparation::Zero } else { Preparation::Reserve }
 }

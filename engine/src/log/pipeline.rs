@@ -18,13 +18,13 @@ use std::time::Duration;
 
 use super::block::padded_length;
 use super::closed::{ClosedFile, Contents};
+use super::counters::Counters;
 use super::durable::{Durable, Pending, Progress, Released, Standing, Waker};
 use super::error::LogError;
 use super::file::{Era, FileTemplate, LogFile};
 use super::format::{BLOCK_ALIGN_BYTES, BLOCK_CLAIM, BLOCK_HEADER_BYTES, FILE_HEADER_BYTES};
 use super::options::{LogOptions, SyncMode};
 use super::sizes::Sizes;
-use super::status::Counters;
 use super::threads::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use super::voids::Voids;
 use crate::io::{Clock, Closer, Disk, DiskError};

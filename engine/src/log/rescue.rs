@@ -25,9 +25,8 @@ use std::sync::Arc;
 use super::block::{BlockHeader, reseal};
 use super::closed::{ClosedFile, Contents};
 use super::durable::{Pending, Standing};
-use super::file::{FileHeader, LogFile};
+use super::file::{FileHeader, LogFile, Preparation};
 use super::format::FILE_HEADER_BYTES;
-use super::keeper::preparation;
 use super::pipeline::{Leaving, Pipeline, SECTOR_BYTES, State};
 use crate::io::{DiskError, DiskFile, DiskResult};
 
@@ -90,7 +89,7 @@ impl Pipeline {
             (header, active.lanes[lane].directory.clone())
         };
         let mut offset = FILE_HEADER_BYTES as u64;
-        let preparation = preparation(self.mode());
+        let preparation = Preparation::of(self.mode());
         let fill = |file: &dyn DiskFile| {
             for block in &from.pending {
                 let mut bytes = block_bytes(block)?;

@@ -3,9 +3,8 @@
 use super::appender::Appender;
 use super::blocks::Blocks;
 use super::closed::ClosedFile;
-use super::compaction::CompactionError;
 use super::condensed::Table;
-use super::error::{Damage, OpenError};
+use super::error::{CompactionError, Damage, OpenError};
 use super::file::FileHeader;
 use super::format::FILE_HEADER_BYTES;
 use crate::io::{DiskError, Verified};

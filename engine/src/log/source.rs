@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 
+use super::ahead::StreamFile;
 use super::block::Block;
 use super::closed::Contents;
 use super::condensed::Told;
@@ -15,8 +16,7 @@ use super::error::{Damage, OpenError};
 use super::file::{Era, FileHeader, file_name, file_number};
 use super::format::FILE_HEADER_BYTES;
 use super::identity::Directories;
-use super::stream::{Fault, Found, Message, StreamFile, Unread};
-use super::survey::Lost;
+use super::stream::{Fault, Found, Message, Unread};
 use super::voids::{Teller, Void};
 use crate::io::Disk;
 use crate::record::Lsn;
@@ -88,6 +88,17 @@ impl Head<'_> {
             Head::Void(told) => Some(*told),
         }
     }
+}
+
+/// What a start or a repair cuts off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Whole blocks.
+    pub blocks: u64,
+    /// The records in them.
+    pub records: u64,
+    /// Bytes, those that are no whole block too.
+    pub bytes: u64,
 }
 
 /// A file's blocks, those that are kept and those that come too late.

@@ -95,32 +95,6 @@ pub struct DirectoryStatus {
     pub trouble: Option<String>,
 }
 
-/// What has been done so far in one directory.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    blocks: AtomicU64,
-    bytes: AtomicU64,
-    syncs: AtomicU64,
-    sync_nanos: AtomicU64,
-    sync_nanos_max: AtomicU64,
-    failures: AtomicU64,
-}
-
-impl Counters {
-    /// Counts a block of `bytes` bytes.
-    pub(super) fn note_block(&self, bytes: u64) {
-        self.blocks.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    fn note_sync(&self, took: Duration) {
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.syncs.fetch_add(1, Ordering::Relaxed);
-        self.sync_nanos.fetch_add(nanos, Ordering::Relaxed);
-        self.sync_nanos_max.fetch_max(nanos, Ordering::Relaxed);
-    }
-}
-
 impl Pipeline {
     /// Syncs a file through one of its handles, and counts that.
     pub(super) fn sync_file(&self, file: &LogFile, handle: usize) -> DiskResult<()> {

@@ -8,30 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use super::ahead::{Ahead, Chunk};
+use super::ahead::{Ahead, StreamFile};
 use super::block::{Block, BlockFault, BlockHeader};
+use super::chunk::Chunk;
 use super::condensed::{Table, Told};
 use super::error::{Damage, OpenError};
-use super::file::FileHeader;
 use super::format::{BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES};
 use super::sizes::Sizes;
-use crate::io::{Disk, DiskError, DiskFile};
+use crate::io::{Disk, DiskError};
 
 /// Messages that wait to be merged, at most. They hold buffers, which bound them better.
 const MESSAGES_AHEAD: usize = 8;
-
-/// A file to read.
-#[derive(Clone, Debug)]
-pub(super) struct StreamFile {
-    pub(super) path: Arc<PathBuf>,
-    pub(super) file: Arc<dyn DiskFile>,
-    pub(super) header: FileHeader,
-    /// Which of its directory's files, from 0.
-    pub(super) index: usize,
-    pub(super) bytes: u64,
-    /// Blocks above this are void: a later epoch began after it.
-    pub(super) sequence_limit: u64,
-}
 
 /// What stands in a file, in order.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use super::handle::Log;
 use super::identity::{Directories, belongs_to_log};
 use super::options::LogOptions;
 use super::reader::{Reader, Recovered};
+use super::source::Lost;
 use crate::io::{Disk, DiskResult};
 use crate::record::Lsn;
 
@@ -28,17 +29,6 @@ pub struct Survey {
     pub is_under_repair: bool,
     /// Whether compacted files that are kept relied on what is not: older records of its keys are gone.
     pub lacks_older: bool,
-}
-
-/// What a start or a repair cuts off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
-    /// Whole blocks.
-    pub blocks: u64,
-    /// The records in them.
-    pub records: u64,
-    /// Bytes, those that are no whole block too.
-    pub bytes: u64,
 }
 
 /// What was found in one file.

@@ -17,14 +17,15 @@
 
 use std::path::{Path, PathBuf};
 
+use super::ahead::StreamFile;
 use super::condensed::Condenser;
 use super::error::OpenError;
 use super::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
 use super::identity::{IDENTITY_FILE, end_repair};
+use super::put_away::free_name;
 use super::reader::Reader;
 use super::sizes::Sizes;
 use super::source::Source;
-use super::stream::StreamFile;
 use super::voids::Voids;
 use crate::io::{Disk, DiskFile, DiskResult};
 use crate::record::Lsn;
@@ -143,26 +144,6 @@ fn tell_voids(disk: &dyn Disk, source: &mut Source) -> DiskResult<()> {
     (tally.kept_bytes, tally.is_gone) = (offset, false);
     (file.file, file.bytes) = (disk.open(&file.path)?, offset);
     Ok(())
-}
-
-/// The first of `damaged-1`, `damaged-2` … that is in none of the directories.
-pub(super) fn free_name(disk: &dyn Disk, directories: &[PathBuf]) -> DiskResult<String> {
-    let mut number = 1;
-    loop {
-        let name = format!("damaged-{number}");
-        let mut is_free = true;
-        for directory in directories {
-            match disk.list(&directory.join(&name)) {
-                Ok(inside) => is_free &= inside.is_empty(),
-                Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
-        }
-        if is_free {
-            return Ok(name);
-        }
-        number += 1;
-    }
 }
 
 /// Saves what a directory loses; `false` if that is nothing.

@@ -207,7 +207,7 @@ impl Store {
     pub fn open_views(&self, options: &[ViewOptions]) -> Result<Vec<View>, ViewError> {
         let databases = self.background();
         let (tables, indexes) = (&databases.tables, &databases.indexes);
-        let views = self.views.open(options, (tables, indexes), || self.last_lsn(&databases))?;
+        let views = View::open(&self.views, options, (tables, indexes), || self.last_lsn(&databases))?;
         drop(databases);
         if options.iter().any(|options| options.indexed) {
             // A thread that has got an `Lsn` up to the cut may still be about to apply its change. A table is

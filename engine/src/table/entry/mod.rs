@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 mod renewed;
 
-use super::remset::Retained;
+use super::readers::Retained;
 use crate::record::{BYTES_MAX, Change, Kind, Lsn, Side, UnixMs};
 use crate::value::block::Header;
 use crate::value::body::Body;
