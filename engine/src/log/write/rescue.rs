@@ -22,17 +22,17 @@
 
 use std::sync::Arc;
 
-use super::block::{BlockHeader, reseal};
-use super::closed::{ClosedFile, Contents};
 use super::durable::{Pending, Standing};
-use super::file::{FileHeader, LogFile, Preparation};
-use super::format::FILE_HEADER_BYTES;
 use super::pipeline::{Leaving, Pipeline, SECTOR_BYTES, State};
 use crate::io::{DiskError, DiskFile, DiskResult};
+use crate::log::block::{BlockHeader, reseal};
+use crate::log::closed::{ClosedFile, Contents};
+use crate::log::file::{FileHeader, LogFile, Preparation};
+use crate::log::format::FILE_HEADER_BYTES;
 
 /// How an attempt went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rescue {
+pub(in crate::log) enum Rescue {
     /// The log works again.
     Done,
     /// Flights are still under way.
@@ -43,7 +43,7 @@ pub(super) enum Rescue {
 
 impl Pipeline {
     /// Tries to move everything that is not durable into a new epoch.
-    pub(super) fn rescue(&self) -> Rescue {
+    pub(in crate::log) fn rescue(&self) -> Rescue {
         let lanes = {
             let active = self.active.lock();
             if !matches!(active.state, State::Failed(..)) {

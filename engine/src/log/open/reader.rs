@@ -27,20 +27,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ahead::StreamFile;
-use super::block::Block;
-use super::closed::ClosedFile;
-use super::condensed::Told;
-use super::error::{Damage, OpenError};
-use super::file::{Compaction, Era, FileHeader, LSN_END, NUMBERS_END};
-use super::format::BLOCK_CLOSED;
 use super::identity::{Directories, remove_pending};
-use super::options::LogOptions;
 use super::put_away::put_headless_away;
-use super::sizes::Sizes;
 use super::source::{Head, Source};
 use super::stream::{Fault, Found, read_ahead};
-use super::voids::{Void, Voids};
 use crate::io::{Disk, DiskLock, DiskResult};
+use crate::log::block::Block;
+use crate::log::closed::ClosedFile;
+use crate::log::condensed::Told;
+use crate::log::error::{Damage, OpenError};
+use crate::log::file::{Compaction, Era, FileHeader, LSN_END, NUMBERS_END};
+use crate::log::format::BLOCK_CLOSED;
+use crate::log::options::LogOptions;
+use crate::log::sizes::Sizes;
+use crate::log::voids::{Void, Voids};
 use crate::record::Lsn;
 
 /// A log is gone on with only if its newest record is before this one. None that was written by appending
@@ -49,18 +49,18 @@ const LSNS_GONE_ON_FROM: Lsn = Lsn(LSN_END - (1 << 33));
 
 /// A log that is being opened: its blocks in order.
 pub struct Reader {
-    pub(super) disk: Arc<dyn Disk>,
-    pub(super) options: LogOptions,
-    pub(super) directories: Directories,
-    pub(super) sources: Vec<Source>,
+    pub(in crate::log) disk: Arc<dyn Disk>,
+    pub(in crate::log) options: LogOptions,
+    pub(in crate::log) directories: Directories,
+    pub(in crate::log) sources: Vec<Source>,
     progress: OpenProgress,
-    pub(super) state: Merged,
+    pub(in crate::log) state: Merged,
     /// Damage ends the reading as a torn tail does, and is told by [`Reader::survey`].
-    pub(super) examines: bool,
+    pub(in crate::log) examines: bool,
     /// No block from this one on is kept, for this reason.
-    pub(super) stop: Option<(u64, Damage)>,
+    pub(in crate::log) stop: Option<(u64, Damage)>,
     /// A checkpoint that the start builds on has all up to here; 0 for none.
-    pub(super) covered: Lsn,
+    pub(in crate::log) covered: Lsn,
 }
 
 /// How much of a log has been read. Cheap to clone; for another thread to look at.
@@ -111,10 +111,10 @@ struct Unsure {
 
 /// How far the merge has come.
 #[derive(Default)]
-pub(super) struct Merged {
+pub(in crate::log) struct Merged {
     /// The last block kept.
-    pub(super) sequence: u64,
-    pub(super) last: Lsn,
+    pub(in crate::log) sequence: u64,
+    pub(in crate::log) last: Lsn,
     /// Bytes of the blocks kept.
     bytes: u64,
     /// D so far.
@@ -125,24 +125,24 @@ pub(super) struct Merged {
     begins: Lsn,
     checkpoint_wanted: Lsn,
     /// The blocks of which nothing is left.
-    pub(super) voids: Voids,
+    pub(in crate::log) voids: Voids,
     /// Kept blocks above D.
     unsure: VecDeque<Unsure>,
     ended: bool,
-    pub(super) recovered: Recovered,
+    pub(in crate::log) recovered: Recovered,
     /// Why the reading ended before the end; only an examination gets as far as having it.
-    pub(super) damage: Option<Damage>,
+    pub(in crate::log) damage: Option<Damage>,
 }
 
 impl Reader {
     /// Locks the directories and looks at all files.
-    pub(super) fn open(disk: Arc<dyn Disk>, options: LogOptions) -> Result<Reader, OpenError> {
+    pub(in crate::log) fn open(disk: Arc<dyn Disk>, options: LogOptions) -> Result<Reader, OpenError> {
         let directories = Directories::open(&*disk, &options.directories)?;
         Reader::begin(disk, options, directories, false)
     }
 
     /// Looks at all files and starts to read them.
-    pub(super) fn begin(
+    pub(in crate::log) fn begin(
         disk: Arc<dyn Disk>,
         options: LogOptions,
         directories: Directories,
@@ -299,7 +299,7 @@ impl Reader {
 
     /// D, as far as it is known by now.
     #[cfg(test)]
-    pub(super) fn durable_sequence(&self) -> u64 {
+    pub(in crate::log) fn durable_sequence(&self) -> u64 {
         self.state.durable
     }
 
@@ -418,7 +418,7 @@ impl Reader {
     }
 
     /// Refuses numbers that no log reaches by counting: going on from there would come to their end.
-    pub(super) fn refuse_forged_numbers(&self) -> Result<(), OpenError> {
+    pub(in crate::log) fn refuse_forged_numbers(&self) -> Result<(), OpenError> {
         let numbers = self.sources.iter().filter_map(|source| source.files.last());
         let numbers = numbers.map(|file| file.header.number).chain([self.state.sequence, self.state.epoch]);
         if numbers.max() >= Some(NUMBERS_END / 2) || self.state.last >= LSNS_GONE_ON_FROM {
@@ -429,7 +429,7 @@ impl Reader {
     }
 
     /// Reads what was not read, cuts off what is not kept, and makes durable what is.
-    pub(super) fn finish(mut self) -> Result<Finished, OpenError> {
+    pub(in crate::log) fn finish(mut self) -> Result<Finished, OpenError> {
         while self.next_block()?.is_some() {}
         self.refuse_forged_numbers()?;
         put_headless_away(&*self.disk, &self.sources)?;
@@ -492,12 +492,12 @@ impl Reader {
 
 impl Merged {
     /// Whether a compaction relies on more than what is kept.
-    pub(super) fn is_beyond(&self, compaction: &Compaction) -> bool {
+    pub(in crate::log) fn is_beyond(&self, compaction: &Compaction) -> bool {
         compaction.durable > self.sequence || compaction.timestamp > self.last
     }
 
     /// The last block kept.
-    pub(super) fn sequence(&self) -> u64 {
+    pub(in crate::log) fn sequence(&self) -> u64 {
         self.sequence
     }
 
@@ -545,26 +545,26 @@ impl Merged {
 }
 
 /// What is known when everything old is read and settled.
-pub(super) struct Finished {
-    pub(super) disk: Arc<dyn Disk>,
-    pub(super) options: LogOptions,
-    pub(super) log_id: u128,
-    pub(super) paths: Vec<PathBuf>,
-    pub(super) locks: Vec<Box<dyn DiskLock>>,
-    pub(super) next_numbers: Vec<u64>,
+pub(in crate::log) struct Finished {
+    pub(in crate::log) disk: Arc<dyn Disk>,
+    pub(in crate::log) options: LogOptions,
+    pub(in crate::log) log_id: u128,
+    pub(in crate::log) paths: Vec<PathBuf>,
+    pub(in crate::log) locks: Vec<Box<dyn DiskLock>>,
+    pub(in crate::log) next_numbers: Vec<u64>,
     /// The last block kept.
-    pub(super) sequence: u64,
+    pub(in crate::log) sequence: u64,
     /// The epoch to begin.
-    pub(super) epoch: u64,
+    pub(in crate::log) epoch: u64,
     /// The era that it belongs to.
-    pub(super) era: Era,
+    pub(in crate::log) era: Era,
     /// The log goes on from this record.
-    pub(super) begins: Lsn,
-    pub(super) recovered: Recovered,
+    pub(in crate::log) begins: Lsn,
+    pub(in crate::log) recovered: Recovered,
     /// The files that have something.
-    pub(super) closed: Vec<ClosedFile>,
+    pub(in crate::log) closed: Vec<ClosedFile>,
     /// The blocks of which nothing is left.
-    pub(super) voids: Voids,
+    pub(in crate::log) voids: Voids,
 }
 
 /// Sets aside all files but those of the newest era that counts, and returns that. The one behind `pending`

@@ -18,9 +18,9 @@
 //!   if all blocks that count of their epoch are.
 //! - Without the checkpoint, or with one that is older, the log is damaged as it always was.
 
-use super::error::{Damage, OpenError};
 use super::reader::Reader;
 use super::stream::Unread;
+use crate::log::error::{Damage, OpenError};
 use crate::record::Lsn;
 
 impl Reader {
@@ -37,7 +37,7 @@ impl Reader {
 
     /// The next block is nowhere: goes on with the first one that is somewhere, if no record in between is
     /// needed; says whether.
-    pub(super) fn pass_covered(&mut self) -> Result<bool, OpenError> {
+    pub(in crate::log) fn pass_covered(&mut self) -> Result<bool, OpenError> {
         if self.covered == Lsn::ZERO {
             return Ok(false);
         }
@@ -79,7 +79,7 @@ impl Reader {
     }
 
     /// A block of a directory is kept: whatever could not be read before it holds no other that counts.
-    pub(super) fn pass_unread(&mut self, index: usize) {
+    pub(in crate::log) fn pass_unread(&mut self, index: usize) {
         let source = &mut self.sources[index];
         let Some(number) = source.number_of_head() else { return };
         while let Some((_, file)) = source.headless.pop_if(|(its, _)| *its < number) {
@@ -91,7 +91,7 @@ impl Reader {
     }
 
     /// What could not be read and may hold a block that counts.
-    pub(super) fn unread_that_counts(&mut self) -> Option<OpenError> {
+    pub(in crate::log) fn unread_that_counts(&mut self) -> Option<OpenError> {
         for source in &mut self.sources {
             for unread in std::mem::take(&mut source.unread) {
                 let file = source.files.iter().find(|file| file.path == unread.path);

@@ -1,9 +1,9 @@
 //! Which files of the log are written to, and which no more, and the records that are in each.
 
 use super::appender::Appender;
-use super::closed::{ClosedFile, Contents, Extent};
-use super::file::FileHeader;
 use super::pipeline::{Active, Pipeline};
+use crate::log::closed::{ClosedFile, Contents, Extent};
+use crate::log::file::FileHeader;
 use crate::record::Lsn;
 
 impl Appender {
@@ -29,7 +29,7 @@ impl Appender {
     }
 
     /// No record that a closed file tells of is behind this one, whatever is left of the file.
-    pub(super) fn end_of(&self, file: &ClosedFile) -> Lsn {
+    pub(in crate::log) fn end_of(&self, file: &ClosedFile) -> Lsn {
         let active = self.pipeline.active.lock();
         let is_behind =
             |header: &FileHeader| header.stream == file.header.stream && header.number > file.header.number;
@@ -52,14 +52,14 @@ impl Appender {
 
 impl Pipeline {
     /// Adds a file, behind those of its directory with lower numbers.
-    pub(super) fn note_closed(&self, file: ClosedFile) {
+    pub(in crate::log) fn note_closed(&self, file: ClosedFile) {
         let mut closed = self.closed.lock();
         let at = closed.partition_point(|other| other.place() < file.place());
         closed.insert(at, file);
     }
 
     /// Notes that a later epoch has blocks from behind `opened_after` on.
-    pub(super) fn void_closed(&self, opened_after: u64) {
+    pub(in crate::log) fn void_closed(&self, opened_after: u64) {
         for file in self.closed.lock().iter_mut() {
             *file = file.clone().voided(opened_after);
         }
@@ -68,7 +68,7 @@ impl Pipeline {
 
 impl Active {
     /// The first record that may be in a file that is not closed.
-    pub(super) fn first_open(&self) -> Lsn {
+    pub(in crate::log) fn first_open(&self) -> Lsn {
         let leaving = self.leaving.iter().map(|leaving| &leaving.contents);
         let contents = self.lanes.iter().map(|lane| &lane.contents).chain(leaving);
         contents.filter_map(Contents::lsns).map(|(first, _)| first).min().unwrap_or(self.next)

@@ -5,24 +5,24 @@ use std::time::Duration;
 
 /// What has been done so far in one directory.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) blocks: AtomicU64,
-    pub(super) bytes: AtomicU64,
-    pub(super) syncs: AtomicU64,
-    pub(super) sync_nanos: AtomicU64,
-    pub(super) sync_nanos_max: AtomicU64,
-    pub(super) failures: AtomicU64,
+pub(in crate::log) struct Counters {
+    pub(in crate::log) blocks: AtomicU64,
+    pub(in crate::log) bytes: AtomicU64,
+    pub(in crate::log) syncs: AtomicU64,
+    pub(in crate::log) sync_nanos: AtomicU64,
+    pub(in crate::log) sync_nanos_max: AtomicU64,
+    pub(in crate::log) failures: AtomicU64,
 }
 
 impl Counters {
     /// Counts a block of `bytes` bytes.
-    pub(super) fn note_block(&self, bytes: u64) {
+    pub(in crate::log) fn note_block(&self, bytes: u64) {
         self.blocks.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Counts a sync.
-    pub(super) fn note_sync(&self, took: Duration) {
+    pub(in crate::log) fn note_sync(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.sync_nanos.fetch_add(nanos, Ordering::Relaxed);

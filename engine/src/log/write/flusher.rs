@@ -9,12 +9,12 @@
 
 use std::time::Duration;
 
-use super::block::{BlockHeader, seal};
 use super::durable::Progress;
-use super::file::LogFile;
-use super::format::BLOCK_HEADER_BYTES;
 use super::pipeline::{Active, BATCH_BYTES, Pipeline, State, Taken};
 use crate::lock::{MutexGuard, rank};
+use crate::log::block::{BlockHeader, seal};
+use crate::log::file::LogFile;
+use crate::log::format::BLOCK_HEADER_BYTES;
 use crate::record::Lsn;
 
 /// How long records may gather before they are written, when nobody waits for the disk.
@@ -22,20 +22,20 @@ const COLLECT: Duration = Duration::from_millis(4);
 
 /// One thread's way of writing blocks to one directory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Flight {
-    pub(super) lane: usize,
+pub(in crate::log) struct Flight {
+    pub(in crate::log) lane: usize,
     /// Which of a file's handles it uses.
-    pub(super) handle: usize,
+    pub(in crate::log) handle: usize,
 }
 
 impl Flight {
     /// The flight of whoever writes beside the flights.
-    pub(super) fn of_keeper(file: &LogFile) -> Flight {
+    pub(in crate::log) fn of_keeper(file: &LogFile) -> Flight {
         Flight { lane: file.lane(), handle: file.handles.len() - 1 }
     }
 
     /// Works until the log is closed.
-    pub(super) fn run(self, pipeline: &Pipeline) {
+    pub(in crate::log) fn run(self, pipeline: &Pipeline) {
         let mut carried = 0;
         while let Some(taken) = pipeline.wait_for_work(self.lane, carried) {
             let (file, first) = (taken.file.clone(), taken.first);
@@ -47,7 +47,7 @@ impl Flight {
     }
 
     /// Writes a block; says whether the operating system has it now.
-    pub(super) fn write(self, pipeline: &Pipeline, taken: Taken) -> bool {
+    pub(in crate::log) fn write(self, pipeline: &Pipeline, taken: Taken) -> bool {
         let Taken { mut bytes, file, offset, sequence, first, count, durable, length, flags } = taken;
         let body_bytes = (bytes.len() - BLOCK_HEADER_BYTES) as u64;
         let file_id = file.header.file_id;
@@ -73,14 +73,14 @@ impl Flight {
     }
 
     /// Makes what was written to a file durable.
-    pub(super) fn sync(self, pipeline: &Pipeline, file: &LogFile) {
+    pub(in crate::log) fn sync(self, pipeline: &Pipeline, file: &LogFile) {
         // Listed before the call: only what was written before it is durable after it.
         let sequences = pipeline.durable.written_in(file);
         self.sync_listed(pipeline, file, &sequences);
     }
 
     /// Syncs a file and notes that the blocks listed before are durable.
-    pub(super) fn sync_listed(self, pipeline: &Pipeline, file: &LogFile, sequences: &[u64]) {
+    pub(in crate::log) fn sync_listed(self, pipeline: &Pipeline, file: &LogFile, sequences: &[u64]) {
         match pipeline.sync_file(file, self.handle) {
             Ok(()) => pipeline.settle(sequences),
             Err(error) => pipeline.fail(error),

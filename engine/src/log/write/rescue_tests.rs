@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use super::durable::Progress;
 use super::flusher::Flight;
-use super::handle::begin;
 use super::pipeline::{Pipeline, Taken};
-use super::reader::Reader;
 use super::rescue::Rescue;
-use super::{Appender, Group, Keeper, LogError, LogOptions, OpenError, Sizes, SyncMode};
 use crate::io::{Crash, Fault, SimDisk, SimOptions};
+use crate::log::handle::begin;
+use crate::log::open::reader::Reader;
+use crate::log::{Appender, Group, Keeper, LogError, LogOptions, OpenError, Sizes, SyncMode};
 use crate::record::{Change, Lsn, Write};
 
 const KEPT_BYTES_MAX: usize = Sizes::SMALL.kept_bytes;

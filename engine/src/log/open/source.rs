@@ -9,62 +9,62 @@ use std::sync::Arc;
 use crossbeam_channel::Receiver;
 
 use super::ahead::StreamFile;
-use super::block::Block;
-use super::closed::Contents;
-use super::condensed::Told;
-use super::error::{Damage, OpenError};
-use super::file::{Era, FileHeader, file_name, file_number};
-use super::format::FILE_HEADER_BYTES;
 use super::identity::Directories;
 use super::stream::{Fault, Found, Message, Unread};
-use super::voids::{Teller, Void};
 use crate::io::Disk;
+use crate::log::block::Block;
+use crate::log::closed::Contents;
+use crate::log::condensed::Told;
+use crate::log::error::{Damage, OpenError};
+use crate::log::file::{Era, FileHeader, file_name, file_number};
+use crate::log::format::FILE_HEADER_BYTES;
+use crate::log::voids::{Teller, Void};
 use crate::record::Lsn;
 
 /// One directory's blocks on their way.
-pub(super) struct Source {
-    pub(super) directory: PathBuf,
-    pub(super) files: Vec<StreamFile>,
+pub(in crate::log) struct Source {
+    pub(in crate::log) directory: PathBuf,
+    pub(in crate::log) files: Vec<StreamFile>,
     /// What has been found in each file.
-    pub(super) tallies: Vec<Tally>,
+    pub(in crate::log) tallies: Vec<Tally>,
     /// What a compaction that was ended before its end left of the files that it had replaced, and the files
     /// of eras that do not count.
-    pub(super) superseded: Vec<PathBuf>,
+    pub(in crate::log) superseded: Vec<PathBuf>,
     /// Files whose blocks cannot be read; only an examination gets as far as having any.
-    pub(super) unreadable: Vec<Unreadable>,
+    pub(in crate::log) unreadable: Vec<Unreadable>,
     /// What is read of its files, until all is.
-    pub(super) incoming: Option<Receiver<Message>>,
+    pub(in crate::log) incoming: Option<Receiver<Message>>,
     /// What has come and was not looked at.
-    pub(super) found: VecDeque<Found>,
+    pub(in crate::log) found: VecDeque<Found>,
     /// The voids that are kept since the last kept block, if the log is examined.
-    pub(super) untold: Vec<Void>,
+    pub(in crate::log) untold: Vec<Void>,
     /// The file of the first block that is not kept.
-    pub(super) teller: Option<usize>,
+    pub(in crate::log) teller: Option<usize>,
     /// The spoilt stretches since the last kept block.
-    pub(super) faults: Vec<Fault>,
+    pub(in crate::log) faults: Vec<Fault>,
     /// Whole blocks behind higher ones of their file, since a block was kept that is higher still: see
     /// [`Source::set_aside_misplaced`].
-    pub(super) misplaced: Vec<Fault>,
+    pub(in crate::log) misplaced: Vec<Fault>,
     /// The file and the number of the highest block that was kept.
     highest: (usize, u64),
     /// What could not be read since the last kept block.
-    pub(super) unread: Vec<Unread>,
+    pub(in crate::log) unread: Vec<Unread>,
     /// Files whose header cannot be read, with their numbers, the newest first, as far as none behind them
     /// has been come to. An examination has none.
-    pub(super) headless: Vec<(u64, Unread)>,
+    pub(in crate::log) headless: Vec<(u64, Unread)>,
     /// The names of those that were passed over.
-    pub(super) passed: Vec<String>,
+    pub(in crate::log) passed: Vec<String>,
 }
 
 /// What comes next of a directory.
-pub(super) enum Head<'s> {
+pub(in crate::log) enum Head<'s> {
     Block(&'s Block),
     Void(Told),
 }
 
 impl Head<'_> {
     /// The first of the sequences that it stands for.
-    pub(super) fn from(&self) -> u64 {
+    pub(in crate::log) fn from(&self) -> u64 {
         match self {
             Head::Block(block) => block.own.from,
             Head::Void(told) => told.blocks.from,
@@ -72,7 +72,7 @@ impl Head<'_> {
     }
 
     /// The first of their records, if it is known.
-    pub(super) fn first(&self) -> Option<Lsn> {
+    pub(in crate::log) fn first(&self) -> Option<Lsn> {
         match self {
             Head::Block(block) => Some(block.first()),
             Head::Void(told) => told.first,
@@ -80,7 +80,7 @@ impl Head<'_> {
     }
 
     /// What it tells, if nothing is left of them.
-    pub(super) fn told(&self) -> Option<Told> {
+    pub(in crate::log) fn told(&self) -> Option<Told> {
         match self {
             Head::Block(block) => {
                 block.is_void.then(|| Told { blocks: block.own, first: Some(block.first()) })
@@ -103,22 +103,22 @@ pub struct Lost {
 
 /// A file's blocks, those that are kept and those that come too late.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tally {
+pub(in crate::log) struct Tally {
     /// How far the file is kept.
-    pub(super) kept_bytes: u64,
-    pub(super) blocks: u64,
-    pub(super) contents: Contents,
-    pub(super) lost: Lost,
+    pub(in crate::log) kept_bytes: u64,
+    pub(in crate::log) blocks: u64,
+    pub(in crate::log) contents: Contents,
+    pub(in crate::log) lost: Lost,
     /// A repair has put the file away.
-    pub(super) is_gone: bool,
+    pub(in crate::log) is_gone: bool,
 }
 
 /// A file that has a spoilt header or a wrong name.
 #[derive(Clone, Debug)]
-pub(super) struct Unreadable {
-    pub(super) name: String,
-    pub(super) bytes: u64,
-    pub(super) damage: Damage,
+pub(in crate::log) struct Unreadable {
+    pub(in crate::log) name: String,
+    pub(in crate::log) bytes: u64,
+    pub(in crate::log) damage: Damage,
 }
 
 impl Tally {
@@ -133,7 +133,7 @@ impl Tally {
     }
 
     /// Notes a block that is kept.
-    pub(super) fn keep(&mut self, block: &Block) {
+    pub(in crate::log) fn keep(&mut self, block: &Block) {
         self.kept_bytes = block.offset + block.header.length;
         self.blocks += 1;
         self.contents.add(block.own.from, block.first(), block.last());
@@ -142,14 +142,14 @@ impl Tally {
     }
 
     /// Whether nothing in the file counts.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::log) fn is_empty(&self) -> bool {
         self.kept_bytes == FILE_HEADER_BYTES as u64
     }
 }
 
 impl Source {
     /// Looks at the headers of a directory's files. With `examines` the unreadable ones are set aside.
-    pub(super) fn new(
+    pub(in crate::log) fn new(
         disk: &dyn Disk,
         directories: &Directories,
         index: usize,
@@ -221,7 +221,7 @@ impl Source {
     }
 
     /// Sets the files aside whose era does not count.
-    pub(super) fn set_aside(&mut self, counts: impl Fn(Era) -> bool) {
+    pub(in crate::log) fn set_aside(&mut self, counts: impl Fn(Era) -> bool) {
         let superseded = &mut self.superseded;
         self.files.retain(|file| {
             let counts = counts(file.header.era);
@@ -233,7 +233,7 @@ impl Source {
     }
 
     /// The next whole block or void, if there is one.
-    pub(super) fn head(&mut self) -> Result<Option<Head<'_>>, OpenError> {
+    pub(in crate::log) fn head(&mut self) -> Result<Option<Head<'_>>, OpenError> {
         loop {
             match self.found.front() {
                 Some(Found::Block { .. } | Found::Void { .. }) => break,
@@ -257,7 +257,7 @@ impl Source {
     }
 
     /// The number of the file that has what [`Source::head`] showed.
-    pub(super) fn number_of_head(&self) -> Option<u64> {
+    pub(in crate::log) fn number_of_head(&self) -> Option<u64> {
         match self.found.front()? {
             Found::Block { file, .. } | Found::Void { file, .. } => Some(self.files[*file].header.number),
             Found::Fault(_) | Found::Unread(_) => None,
@@ -265,7 +265,7 @@ impl Source {
     }
 
     /// What [`Source::head`] showed, if nothing is left of those blocks, and its file.
-    pub(super) fn told(&self) -> Option<(Told, Teller)> {
+    pub(in crate::log) fn told(&self) -> Option<(Told, Teller)> {
         let (file, head) = match self.found.front()? {
             Found::Block { file, block } => (*file, Head::Block(block)),
             Found::Void { file, told } => (*file, Head::Void(*told)),
@@ -276,7 +276,7 @@ impl Source {
     }
 
     /// Takes what [`Source::head`] showed; `None` for a void.
-    pub(super) fn take(&mut self) -> Option<(usize, Block)> {
+    pub(in crate::log) fn take(&mut self) -> Option<(usize, Block)> {
         self.faults.clear();
         match self.found.pop_front() {
             Some(Found::Block { file, block }) => {
@@ -290,7 +290,7 @@ impl Source {
     /// Sets the block that comes next aside, with the voids that it tells, if a higher one of its file was
     /// kept: a device has put a copy of that one or of this one in place of another. Says whether. Blocks of
     /// other files are left alone: they may be of another history.
-    pub(super) fn set_aside_misplaced(&mut self) -> bool {
+    pub(in crate::log) fn set_aside_misplaced(&mut self) -> bool {
         let block = self.found.iter().enumerate().find_map(|(at, found)| match found {
             Found::Block { file, block } => Some((at, *file, block)),
             _ => None,
@@ -308,7 +308,7 @@ impl Source {
 
     /// Notes that a block was kept. If it is higher than all before, nothing before it is missing that was
     /// not passed over: gives the blocks that were set aside since the last such one.
-    pub(super) fn rise_to(&mut self, file: usize, sequence: u64) -> Vec<Fault> {
+    pub(in crate::log) fn rise_to(&mut self, file: usize, sequence: u64) -> Vec<Fault> {
         if (file, sequence) <= self.highest {
             return Vec::new();
         }
@@ -317,7 +317,7 @@ impl Source {
     }
 
     /// Notes what is not kept.
-    pub(super) fn lose(&mut self, found: &Found) {
+    pub(in crate::log) fn lose(&mut self, found: &Found) {
         match found {
             Found::Block { file, block } => {
                 let lost = &mut self.tallies[*file].lost;
@@ -335,7 +335,7 @@ impl Source {
     }
 
     /// Whatever comes, kept or not; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Found>, OpenError> {
+    pub(in crate::log) fn next(&mut self) -> Result<Option<Found>, OpenError> {
         while self.found.is_empty() {
             if !self.receive()? {
                 return Ok(None);

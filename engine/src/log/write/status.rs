@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::error::LogError;
-use super::file::LogFile;
-use super::options::SyncMode;
 use super::pipeline::{Active, Pipeline, State};
 use crate::io::{DiskError, DiskResult};
+use crate::log::error::LogError;
+use crate::log::file::LogFile;
+use crate::log::options::SyncMode;
 use crate::record::{Lsn, UnixMs};
 
 /// How a log is doing.
@@ -97,7 +97,7 @@ pub struct DirectoryStatus {
 
 impl Pipeline {
     /// Syncs a file through one of its handles, and counts that.
-    pub(super) fn sync_file(&self, file: &LogFile, handle: usize) -> DiskResult<()> {
+    pub(in crate::log) fn sync_file(&self, file: &LogFile, handle: usize) -> DiskResult<()> {
         let lane = file.lane();
         let began = self.clock.monotonic();
         let outcome = file.sync(handle);
@@ -109,12 +109,12 @@ impl Pipeline {
     }
 
     /// Notes that the disk of a directory refused something.
-    pub(super) fn note_error(&self, lane: usize, error: &DiskError) {
+    pub(in crate::log) fn note_error(&self, lane: usize, error: &DiskError) {
         self.counters[lane].failures.fetch_add(1, Ordering::Relaxed);
         *self.last_error.lock() = Some((self.clock.unix_ms(), error.to_string()));
     }
 
-    pub(super) fn status(&self) -> LogStatus {
+    pub(in crate::log) fn status(&self) -> LogStatus {
         let last_error = self.last_error.lock().clone();
         let mut status = self.status_of(&self.active.lock(), last_error);
         // Without the lock of those who append: there may be thousands.
@@ -186,9 +186,9 @@ mod tests {
 
     use std::sync::Arc;
 
-    use super::super::{Group, Log, LogOptions};
     use super::*;
     use crate::io::{Disk, Fault, ManualClock, SimDisk, SimOptions};
+    use crate::log::{Group, Log, LogOptions};
     use crate::record::{Change, Write};
 
     fn open(sim: &SimDisk, mode: SyncMode, directories: usize) -> (Log, Arc<ManualClock>) {

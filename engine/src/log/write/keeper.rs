@@ -8,15 +8,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::closed::ClosedFile;
-use super::file::{FileHeader, LogFile, Preparation};
 use super::flusher::Flight;
-use super::format::BLOCK_CLAIM;
-use super::options::SyncMode;
 use super::pipeline::{Active, Leaving, Pipeline, State, Taken};
 use super::rescue::Rescue;
-use super::threads::Ordering;
 use crate::io::DiskError;
+use crate::log::closed::ClosedFile;
+use crate::log::file::{FileHeader, LogFile, Preparation};
+use crate::log::format::BLOCK_CLAIM;
+use crate::log::options::SyncMode;
+use crate::log::threads::Ordering;
 use crate::record::Lsn;
 
 /// Pause between two syncs under `EverySec`. A record is durable after at most a pause, the sync that was
@@ -29,7 +29,7 @@ const A_MOMENT: Duration = Duration::from_millis(5);
 
 impl Pipeline {
     /// Makes a directory's files ready before they are needed, until the log is closed.
-    pub(super) fn run_preparer(&self, lane: usize) {
+    pub(in crate::log) fn run_preparer(&self, lane: usize) {
         let mut retry_at = Duration::ZERO;
         loop {
             let mut active = self.active.lock();
@@ -56,7 +56,7 @@ impl Pipeline {
     }
 
     /// Makes the next file of a directory; says whether that went well.
-    pub(super) fn prepare(&self, lane: usize) -> bool {
+    pub(in crate::log) fn prepare(&self, lane: usize) -> bool {
         let file_id = self.disk.random();
         let (header, directory) = {
             let mut active = self.active.lock();
@@ -92,7 +92,7 @@ impl Pipeline {
     }
 
     /// Why no directory can take the records that wait, if that is so for want of files.
-    pub(super) fn stuck(&self, active: &Active) -> Option<Arc<DiskError>> {
+    pub(in crate::log) fn stuck(&self, active: &Active) -> Option<Arc<DiskError>> {
         if active.count == 0
             || self.can_take(active, false)
             || active.lanes.iter().any(|lane| lane.preparing)
@@ -105,7 +105,7 @@ impl Pipeline {
     }
 
     /// Syncs and cuts files, until the log is closed.
-    pub(super) fn run_syncer(&self) {
+    pub(in crate::log) fn run_syncer(&self) {
         let mut hurry = 0;
         loop {
             let hurried = {
@@ -156,14 +156,14 @@ impl Pipeline {
     }
 
     /// Syncs every file that holds blocks that were written and may not be durable.
-    pub(super) fn sync_all(&self) {
+    pub(in crate::log) fn sync_all(&self) {
         for file in self.durable.files_written() {
             Flight::of_keeper(&file).sync(self, &file);
         }
     }
 
     /// Cuts full files to their length and syncs them, once all their blocks are written.
-    pub(super) fn leave_files(&self) {
+    pub(in crate::log) fn leave_files(&self) {
         let leaving = self.active.lock().leaving.clone();
         for Leaving { file, length, contents } in leaving {
             if self.failed() || self.durable.writes_in(&file) {
@@ -187,7 +187,7 @@ impl Pipeline {
 
     /// Has the files that hold records up to `lsn` left, so that they can be compacted; to be called until it
     /// says that there is nothing to wait for. Waits for nothing itself, and nobody who writes waits for it.
-    pub(super) fn begin_to_leave(&self, lsn: Lsn) -> bool {
+    pub(in crate::log) fn begin_to_leave(&self, lsn: Lsn) -> bool {
         let mut active = self.active.lock();
         // What a log holds that has failed is written once more, to other files.
         let is_done = !matches!(active.state, State::Running) || active.leave_records(lsn);
@@ -196,7 +196,7 @@ impl Pipeline {
     }
 
     /// Cuts and syncs the files that are written to, too. REQUIRES: nobody writes any more.
-    pub(super) fn leave_all_files(&self) {
+    pub(in crate::log) fn leave_all_files(&self) {
         {
             let mut guard = self.active.lock();
             let active = &mut *guard;
@@ -211,7 +211,7 @@ impl Pipeline {
 
     /// Writes an empty block that says what is durable, if no block says so yet and none is on its way: so
     /// that damage to the last blocks before a pause is told from a torn tail.
-    pub(super) fn claim(&self) {
+    pub(in crate::log) fn claim(&self) {
         let taken = {
             let mut active = self.active.lock();
             let durable = self.durable.sequence();
@@ -227,7 +227,7 @@ impl Pipeline {
     }
 
     /// Writes and syncs a block on the thread of the caller.
-    pub(super) fn write_alone(&self, taken: Taken) {
+    pub(in crate::log) fn write_alone(&self, taken: Taken) {
         let file = taken.file.clone();
         let flight = Flight::of_keeper(&file);
         if flight.write(self, taken) {
@@ -235,14 +235,14 @@ impl Pipeline {
         }
     }
 
-    pub(super) fn failed(&self) -> bool {
+    pub(in crate::log) fn failed(&self) -> bool {
         matches!(self.active.lock().state, State::Failed(..))
     }
 }
 
 impl Active {
     /// The header of the next new file of a directory, whose number is used up.
-    pub(super) fn next_header(&mut self, lane: usize, log_id: u128, file_id: u64) -> FileHeader {
+    pub(in crate::log) fn next_header(&mut self, lane: usize, log_id: u128, file_id: u64) -> FileHeader {
         let number = self.lanes[lane].next_number;
         self.lanes[lane].next_number += 1;
         FileHeader {

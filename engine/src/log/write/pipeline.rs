@@ -16,25 +16,25 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::block::padded_length;
-use super::closed::{ClosedFile, Contents};
 use super::counters::Counters;
 use super::durable::{Durable, Pending, Progress, Released, Standing, Waker};
-use super::error::LogError;
-use super::file::{Era, FileTemplate, LogFile};
-use super::format::{BLOCK_ALIGN_BYTES, BLOCK_CLAIM, BLOCK_HEADER_BYTES, FILE_HEADER_BYTES};
-use super::options::{LogOptions, SyncMode};
-use super::sizes::Sizes;
-use super::threads::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use super::voids::Voids;
 use crate::io::{Clock, Closer, Disk, DiskError};
 use crate::lock::{Condvar, Mutex, RwLock, rank};
+use crate::log::block::padded_length;
+use crate::log::closed::{ClosedFile, Contents};
+use crate::log::error::LogError;
+use crate::log::file::{Era, FileTemplate, LogFile};
+use crate::log::format::{BLOCK_ALIGN_BYTES, BLOCK_CLAIM, BLOCK_HEADER_BYTES, FILE_HEADER_BYTES};
+use crate::log::options::{LogOptions, SyncMode};
+use crate::log::sizes::Sizes;
+use crate::log::threads::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use crate::log::voids::Voids;
 use crate::record::{Lsn, UnixMs};
 
 /// Bytes in the active buffer that are written without waiting for more, when nobody waits for the disk.
-pub(super) const BATCH_BYTES: usize = 256 << 10;
+pub(in crate::log) const BATCH_BYTES: usize = 256 << 10;
 /// Blocks of `Always` begin at sectors, so that no write touches a sector that holds durable bytes.
-pub(super) const SECTOR_BYTES: usize = 512;
+pub(in crate::log) const SECTOR_BYTES: usize = 512;
 /// Buffers that are kept for use again, how large all of them may be, and the capacity above which one is not
 /// kept.
 const SPARES_MAX: usize = 256;
@@ -42,24 +42,24 @@ const SPARES_BYTES_MAX: usize = 32 << 20;
 const SPARE_BYTES_MAX: usize = 4 << 20;
 
 /// The state that appenders, flights and the keeper share.
-pub(super) struct Pipeline {
-    pub(super) disk: Arc<dyn Disk>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) durable: Durable,
-    pub(super) active: Mutex<Active, rank::Appender>,
+pub(in crate::log) struct Pipeline {
+    pub(in crate::log) disk: Arc<dyn Disk>,
+    pub(in crate::log) clock: Arc<dyn Clock>,
+    pub(in crate::log) durable: Durable,
+    pub(in crate::log) active: Mutex<Active, rank::Appender>,
     /// A flight may have something to do.
-    pub(super) work: Condvar,
+    pub(in crate::log) work: Condvar,
     /// The collecting flight need not wait for more.
-    pub(super) full: Condvar,
+    pub(in crate::log) full: Condvar,
     /// The keeper may have something to do; used with `active`.
-    pub(super) chores: Condvar,
+    pub(in crate::log) chores: Condvar,
     mode: AtomicU8,
     /// Somebody waits, whatever the mode, until all up to this `Lsn` is durable.
     demanded: AtomicU64,
     /// Somebody wants what is there to be synced within a second, whatever the mode.
-    pub(super) wants_sync: AtomicBool,
-    pub(super) template: FileTemplate,
-    pub(super) sizes: Sizes,
+    pub(in crate::log) wants_sync: AtomicBool,
+    pub(in crate::log) template: FileTemplate,
+    pub(in crate::log) sizes: Sizes,
     backlog_bytes_limit: usize,
     bytes_accepted: AtomicU64,
     bytes_written: AtomicU64,
@@ -67,94 +67,94 @@ pub(super) struct Pipeline {
     congested: AtomicBool,
     room: RwLock<Vec<Waker>>,
     /// What was done, by directory.
-    pub(super) counters: Box<[Counters]>,
+    pub(in crate::log) counters: Box<[Counters]>,
     /// How often the log has failed.
-    pub(super) failures: AtomicU64,
+    pub(in crate::log) failures: AtomicU64,
     /// What a disk refused last, and when.
-    pub(super) last_error: Mutex<Option<(UnixMs, String)>>,
+    pub(in crate::log) last_error: Mutex<Option<(UnixMs, String)>>,
     /// The files that are written to no more, by directory and number.
-    pub(super) closed: Mutex<Vec<ClosedFile>>,
+    pub(in crate::log) closed: Mutex<Vec<ClosedFile>>,
     /// Where compactions met bytes that the disk did not give: the ids of files that are written to no more,
     /// and offsets in them.
-    pub(super) unread: Mutex<BTreeSet<(u64, u64)>>,
+    pub(in crate::log) unread: Mutex<BTreeSet<(u64, u64)>>,
     /// What the files say of blocks of which nothing is left. Locked for as long as a compaction takes.
-    pub(super) voids: Mutex<Voids, rank::GoneBlocks>,
+    pub(in crate::log) voids: Mutex<Voids, rank::GoneBlocks>,
     /// The log begins behind this record.
-    pub(super) base: Lsn,
+    pub(in crate::log) base: Lsn,
     /// Closes the files that compacted ones have replaced.
-    pub(super) closer: Closer,
+    pub(in crate::log) closer: Closer,
     /// The epoch in which the log was opened.
-    pub(super) opened_in: u64,
+    pub(in crate::log) opened_in: u64,
 }
 
 /// What the lock of the appenders covers.
-pub(super) struct Active {
+pub(in crate::log) struct Active {
     /// Room for a block's header, and the records that no flight has taken yet.
-    pub(super) buffer: Vec<u8>,
-    pub(super) count: u32,
-    pub(super) next: Lsn,
-    pub(super) next_sequence: u64,
-    pub(super) lanes: Vec<Lane>,
-    pub(super) state: State,
+    pub(in crate::log) buffer: Vec<u8>,
+    pub(in crate::log) count: u32,
+    pub(in crate::log) next: Lsn,
+    pub(in crate::log) next_sequence: u64,
+    pub(in crate::log) lanes: Vec<Lane>,
+    pub(in crate::log) state: State,
     /// A flight waits for more records to come.
-    pub(super) collecting: bool,
+    pub(in crate::log) collecting: bool,
     /// Records that flights carry.
-    pub(super) in_air: u64,
+    pub(in crate::log) in_air: u64,
     /// A flight has been woken for what is in the buffer, and has not taken it yet.
-    pub(super) called: bool,
+    pub(in crate::log) called: bool,
     /// Somebody wants everything written and synced now; counts such wishes.
-    pub(super) hurry: u64,
+    pub(in crate::log) hurry: u64,
     /// Flights that wait for work.
-    pub(super) idle: usize,
+    pub(in crate::log) idle: usize,
     /// Files that are full and not yet cut and synced.
-    pub(super) leaving: Vec<Leaving>,
+    pub(in crate::log) leaving: Vec<Leaving>,
     /// The last block is empty and says that all before it are durable, or will be.
-    pub(super) claimed: bool,
+    pub(in crate::log) claimed: bool,
     /// Since when no directory could take what is in the buffer.
-    pub(super) kept_back_since: Option<Duration>,
-    pub(super) epoch: u64,
+    pub(in crate::log) kept_back_since: Option<Duration>,
+    pub(in crate::log) epoch: u64,
     /// The highest epoch that any file may have.
-    pub(super) epoch_tried: u64,
-    pub(super) opened_after: u64,
-    pub(super) epoch_first: Lsn,
-    pub(super) era: Era,
+    pub(in crate::log) epoch_tried: u64,
+    pub(in crate::log) opened_after: u64,
+    pub(in crate::log) epoch_first: Lsn,
+    pub(in crate::log) era: Era,
     spares: Vec<Vec<u8>>,
     /// Their capacity.
     spares_bytes: usize,
     /// Where a rescue began whose file may have got its name, although the attempt failed: all that follow
     /// begin there too.
-    pub(super) rescued_from: Option<Standing>,
+    pub(in crate::log) rescued_from: Option<Standing>,
 }
 
 /// A directory and where in it the next block goes.
-pub(super) struct Lane {
-    pub(super) directory: PathBuf,
+pub(in crate::log) struct Lane {
+    pub(in crate::log) directory: PathBuf,
     /// `None` from the start of an epoch until the first file of it is ready.
-    pub(super) current: Option<Arc<LogFile>>,
-    pub(super) offset: u64,
+    pub(in crate::log) current: Option<Arc<LogFile>>,
+    pub(in crate::log) offset: u64,
     /// What is in the current file, or on its way there.
-    pub(super) contents: Contents,
-    pub(super) next: Option<Arc<LogFile>>,
-    pub(super) next_number: u64,
+    pub(in crate::log) contents: Contents,
+    pub(in crate::log) next: Option<Arc<LogFile>>,
+    pub(in crate::log) next_number: u64,
     /// Why the next file could not be made ready when it was tried last.
-    pub(super) trouble: Option<Arc<DiskError>>,
+    pub(in crate::log) trouble: Option<Arc<DiskError>>,
     /// It is being made ready.
-    pub(super) preparing: bool,
+    pub(in crate::log) preparing: bool,
     /// Flights of this directory that wait for work.
-    pub(super) idle: usize,
+    pub(in crate::log) idle: usize,
 }
 
 /// A file that is written to no more.
 #[derive(Clone, Debug)]
-pub(super) struct Leaving {
-    pub(super) file: Arc<LogFile>,
-    pub(super) length: u64,
-    pub(super) contents: Contents,
+pub(in crate::log) struct Leaving {
+    pub(in crate::log) file: Arc<LogFile>,
+    pub(in crate::log) length: u64,
+    pub(in crate::log) contents: Contents,
 }
 
 /// Whether the log takes records.
 #[derive(Clone, Debug)]
-pub(super) enum State {
+pub(in crate::log) enum State {
     /// There is no disk: records get their numbers and nothing else.
     Unlogged,
     Running,
@@ -167,20 +167,20 @@ pub(super) enum State {
 
 /// A block to write: taken from the active buffer, with its number and its place.
 #[derive(Debug)]
-pub(super) struct Taken {
-    pub(super) bytes: Vec<u8>,
-    pub(super) file: Arc<LogFile>,
-    pub(super) offset: u64,
-    pub(super) sequence: u64,
-    pub(super) first: Lsn,
-    pub(super) count: u32,
-    pub(super) durable: u64,
-    pub(super) length: u64,
-    pub(super) flags: u32,
+pub(in crate::log) struct Taken {
+    pub(in crate::log) bytes: Vec<u8>,
+    pub(in crate::log) file: Arc<LogFile>,
+    pub(in crate::log) offset: u64,
+    pub(in crate::log) sequence: u64,
+    pub(in crate::log) first: Lsn,
+    pub(in crate::log) count: u32,
+    pub(in crate::log) durable: u64,
+    pub(in crate::log) length: u64,
+    pub(in crate::log) flags: u32,
 }
 
 impl Pipeline {
-    pub(super) fn new(
+    pub(in crate::log) fn new(
         disk: Arc<dyn Disk>,
         durable: Durable,
         active: Active,
@@ -219,11 +219,11 @@ impl Pipeline {
         }
     }
 
-    pub(super) fn mode(&self) -> SyncMode {
+    pub(in crate::log) fn mode(&self) -> SyncMode {
         SyncMode::from_u8(self.mode.load(Ordering::SeqCst))
     }
 
-    pub(super) fn set_mode(&self, mode: SyncMode) {
+    pub(in crate::log) fn set_mode(&self, mode: SyncMode) {
         self.mode.store(mode as u8, Ordering::SeqCst);
         // What was written under the old mode is synced by the keeper; a flight that finishes now looks at
         // the mode again.
@@ -231,7 +231,7 @@ impl Pipeline {
     }
 
     /// Has everything up to `lsn` made durable as under `Always`.
-    pub(super) fn demand(&self, lsn: Lsn) {
+    pub(in crate::log) fn demand(&self, lsn: Lsn) {
         // Before the look of a flight that has just written the record, or the sync that is called for here
         // finds it written.
         if self.demanded.fetch_max(lsn.0, Ordering::SeqCst) < lsn.0 && self.durable.lsn() < lsn {
@@ -240,12 +240,12 @@ impl Pipeline {
     }
 
     /// Whether a flight syncs a block that begins with this record itself.
-    pub(super) fn syncs_at_once(&self, first: Lsn) -> bool {
+    pub(in crate::log) fn syncs_at_once(&self, first: Lsn) -> bool {
         self.mode() == SyncMode::Always || self.demanded.load(Ordering::SeqCst) >= first.0
     }
 
     /// Has everything written and synced soon, whatever the mode.
-    pub(super) fn hurry(&self) {
+    pub(in crate::log) fn hurry(&self) {
         let mut active = self.active.lock();
         active.hurry += 1;
         self.full.notify_all();
@@ -253,24 +253,24 @@ impl Pipeline {
         self.chores.notify_all();
     }
 
-    pub(super) fn backlog_bytes(&self) -> u64 {
+    pub(in crate::log) fn backlog_bytes(&self) -> u64 {
         // Written is read first: it never passes accepted.
         let written = self.bytes_written.load(Ordering::SeqCst);
         self.bytes_accepted.load(Ordering::Acquire).saturating_sub(written)
     }
 
     /// Whether the backlog is not beyond its limit, or has come down to half of it since it was.
-    pub(super) fn has_room(&self) -> bool {
+    pub(in crate::log) fn has_room(&self) -> bool {
         !self.congested.load(Ordering::Relaxed)
     }
 
-    pub(super) fn subscribe_room(&self, waker: Waker) {
+    pub(in crate::log) fn subscribe_room(&self, waker: Waker) {
         self.room.write().push(waker);
     }
 
     /// Whether a group of `bytes` is taken: unless twice the limit waits already. REQUIRES: `active` is
     /// locked, and the log has not failed.
-    pub(super) fn admits(&self, bytes: usize) -> bool {
+    pub(in crate::log) fn admits(&self, bytes: usize) -> bool {
         let (backlog, limit) = (self.backlog_bytes(), self.backlog_bytes_limit as u64);
         if backlog + bytes as u64 <= limit {
             return true;
@@ -284,14 +284,14 @@ impl Pipeline {
     /// Whether a flight should take what is in the active buffer. When replies wait for the disk, what has
     /// gathered leaves beside other flights only if it is half as much as they carry: else it is faster to
     /// let more gather, as each flight costs processor time and a turn of the device.
-    pub(super) fn may_leave(&self, active: &Active) -> bool {
+    pub(in crate::log) fn may_leave(&self, active: &Active) -> bool {
         let gathered = u64::from(active.count);
         let crowded = self.mode() == SyncMode::Always && matches!(active.state, State::Running);
         gathered > 0 && !(crowded && gathered * 2 < active.in_air)
     }
 
     /// Wakes a flight that has nothing to do for what is in the active buffer.
-    pub(super) fn call_flight(&self, active: &mut Active) {
+    pub(in crate::log) fn call_flight(&self, active: &mut Active) {
         if active.idle > 0 && !active.called && !active.collecting && self.may_leave(active) {
             active.called = true;
             self.work.notify_one();
@@ -299,19 +299,19 @@ impl Pipeline {
     }
 
     /// Counts bytes that came into the active buffer. REQUIRES: `active` is locked, so nobody else adds.
-    pub(super) fn accepted(&self, bytes: usize) {
+    pub(in crate::log) fn accepted(&self, bytes: usize) {
         let accepted = self.bytes_accepted.load(Ordering::Relaxed);
         self.bytes_accepted.store(accepted + bytes as u64, Ordering::Release);
     }
 
     /// Counts records that have left memory, and tells those who wait for room.
-    pub(super) fn written(&self, bytes: u64) {
+    pub(in crate::log) fn written(&self, bytes: u64) {
         self.bytes_written.fetch_add(bytes, Ordering::SeqCst);
         self.note_room();
     }
 
     /// Bytes of records taken since the log was opened.
-    pub(super) fn bytes_accepted(&self) -> u64 {
+    pub(in crate::log) fn bytes_accepted(&self) -> u64 {
         self.bytes_accepted.load(Ordering::Acquire)
     }
 
@@ -331,7 +331,7 @@ impl Pipeline {
 
     /// Takes the whole active buffer as the next block of a directory. `None` if there is nothing to take,
     /// the log has failed, or the directory has no file to go on in yet.
-    pub(super) fn take(&self, active: &mut Active, lane: usize, flags: u32) -> Option<Taken> {
+    pub(in crate::log) fn take(&self, active: &mut Active, lane: usize, flags: u32) -> Option<Taken> {
         let takes = matches!(active.state, State::Running | State::Closing);
         if active.count == 0 && flags == 0 || !takes {
             return None;
@@ -369,7 +369,7 @@ impl Pipeline {
     }
 
     /// Whether a directory could take the active buffer, of those with an idle flight or of all.
-    pub(super) fn can_take(&self, active: &Active, with_idle_flight: bool) -> bool {
+    pub(in crate::log) fn can_take(&self, active: &Active, with_idle_flight: bool) -> bool {
         let (bytes, align) = (active.buffer.len(), self.align());
         active.lanes.iter().any(|lane| {
             (lane.idle > 0 || !with_idle_flight) && (lane.next.is_some() || !lane.is_full_for(bytes, align))
@@ -381,7 +381,7 @@ impl Pipeline {
     }
 
     /// Refuses records from now on. Only the first cause is kept.
-    pub(super) fn fail(&self, error: impl Into<Arc<DiskError>>) {
+    pub(in crate::log) fn fail(&self, error: impl Into<Arc<DiskError>>) {
         let mut active = self.active.lock();
         let error = LogError::Failed(error.into());
         active.state = match active.state {
@@ -401,7 +401,7 @@ impl Pipeline {
     }
 
     /// Notes that the operating system has a block, and keeps its bytes until the device has it.
-    pub(super) fn keep_until_settled(&self, sequence: u64, first: Lsn, bytes: Vec<u8>) {
+    pub(in crate::log) fn keep_until_settled(&self, sequence: u64, first: Lsn, bytes: Vec<u8>) {
         if self.syncs_at_once(first) {
             // They are few: a flight stays with its block until it is durable.
             let (released, _) = self.durable.note(sequence, Progress::Written, bytes, usize::MAX);
@@ -420,7 +420,7 @@ impl Pipeline {
     }
 
     /// Notes that these blocks are durable.
-    pub(super) fn settle(&self, sequences: &[u64]) {
+    pub(in crate::log) fn settle(&self, sequences: &[u64]) {
         let released = self.durable.settle(sequences, self.sizes.kept_bytes);
         self.give_back(released);
     }
@@ -447,7 +447,7 @@ impl Pipeline {
 }
 
 impl Active {
-    pub(super) fn new(next: Lsn, next_sequence: u64, lanes: Vec<Lane>, state: State) -> Active {
+    pub(in crate::log) fn new(next: Lsn, next_sequence: u64, lanes: Vec<Lane>, state: State) -> Active {
         Active {
             buffer: vec![0; BLOCK_HEADER_BYTES],
             count: 0,
@@ -475,7 +475,7 @@ impl Active {
     }
 
     /// Whether nothing will be written any more by flights.
-    pub(super) fn is_over(&self) -> bool {
+    pub(in crate::log) fn is_over(&self) -> bool {
         match self.state {
             State::Closing => self.count == 0,
             State::Closed | State::Unlogged => true,
@@ -497,7 +497,7 @@ impl Active {
 
     /// Leaves the files that hold records up to `lsn` for the next ones. Says whether there is nothing to
     /// wait for: all of them are cut and synced. A directory that gets no next file keeps its own.
-    pub(super) fn leave_records(&mut self, lsn: Lsn) -> bool {
+    pub(in crate::log) fn leave_records(&mut self, lsn: Lsn) -> bool {
         let has_some = |contents: &Contents| contents.lsns().is_some_and(|(first, _)| first <= lsn);
         let mut waits = false;
         for lane in 0..self.lanes.len() {

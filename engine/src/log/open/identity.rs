@@ -11,15 +11,15 @@
 
 use std::path::{Path, PathBuf};
 
-use super::error::{Damage, OpenError, Remedy};
-use super::file::{FileHeader, UNFINISHED, file_number, write_atomically};
-use super::format::FORMAT_VERSION;
 use crate::io::{Disk, DiskLock, DiskResult};
+use crate::log::error::{Damage, OpenError, Remedy};
+use crate::log::file::{FileHeader, UNFINISHED, file_number, write_atomically};
+use crate::log::format::FORMAT_VERSION;
 use crate::record::Lsn;
 
 const MAGIC: [u8; 8] = *b"TARNLID\n";
 const IDENTITY_BYTES: usize = 44;
-pub(super) const IDENTITY_FILE: &str = "tarnlog.id";
+pub(in crate::log) const IDENTITY_FILE: &str = "tarnlog.id";
 const LOCK_FILE: &str = "tarnlog.lock";
 /// Stands in each directory while a repair is under way.
 const REPAIR_FILE: &str = "tarnlog.repair";
@@ -38,18 +38,18 @@ struct Identity {
 
 /// The directories of one log, locked, in the order of their indexes.
 #[derive(Debug)]
-pub(super) struct Directories {
-    pub(super) log_id: u128,
-    pub(super) paths: Vec<PathBuf>,
+pub(in crate::log) struct Directories {
+    pub(in crate::log) log_id: u128,
+    pub(in crate::log) paths: Vec<PathBuf>,
     /// The names of the log files of each directory.
-    pub(super) files: Vec<Vec<String>>,
-    pub(super) locks: Vec<Box<dyn DiskLock>>,
+    pub(in crate::log) files: Vec<Vec<String>>,
+    pub(in crate::log) locks: Vec<Box<dyn DiskLock>>,
     /// Directories whose identity is spoilt or missing; only an examination gets as far as having any.
-    pub(super) lost_identities: Vec<(usize, Damage)>,
+    pub(in crate::log) lost_identities: Vec<(usize, Damage)>,
     /// Whether a repair has begun and not ended.
-    pub(super) is_under_repair: bool,
+    pub(in crate::log) is_under_repair: bool,
     /// The era behind this record counts only if a checkpoint has all up to there.
-    pub(super) pending: Option<Lsn>,
+    pub(in crate::log) pending: Option<Lsn>,
 }
 
 /// A directory of a log.
@@ -63,7 +63,7 @@ struct Member {
 
 impl Directories {
     /// Locks the directories, checks that they are all of one log, and makes new members of empty ones.
-    pub(super) fn open(disk: &dyn Disk, given: &[PathBuf]) -> Result<Directories, OpenError> {
+    pub(in crate::log) fn open(disk: &dyn Disk, given: &[PathBuf]) -> Result<Directories, OpenError> {
         let mut locks = Vec::new();
         let mut members = Vec::new();
         let mut newcomers = Vec::new();
@@ -94,7 +94,7 @@ impl Directories {
     }
 
     /// Looks at the directories of a log and changes nothing. Their locks are kept if `keeps_locks`.
-    pub(super) fn look(
+    pub(in crate::log) fn look(
         disk: &dyn Disk,
         given: &[PathBuf],
         keeps_locks: bool,
@@ -139,12 +139,12 @@ impl Directories {
     }
 
     /// Fails if somebody has the log open.
-    pub(super) fn assert_unused(&self, disk: &dyn Disk) -> Result<(), OpenError> {
+    pub(in crate::log) fn assert_unused(&self, disk: &dyn Disk) -> Result<(), OpenError> {
         self.paths.iter().try_for_each(|path| lock(disk, path).map(drop))
     }
 
     /// Lets nobody but a repair open the log from now on.
-    pub(super) fn begin_repair(&self, disk: &dyn Disk) -> Result<(), OpenError> {
+    pub(in crate::log) fn begin_repair(&self, disk: &dyn Disk) -> Result<(), OpenError> {
         for path in &self.paths {
             write_atomically(disk, &path.join(REPAIR_FILE), &[])?;
         }
@@ -152,7 +152,7 @@ impl Directories {
     }
 
     /// Writes identities in place of those that are lost.
-    pub(super) fn restore_identities(&self, disk: &dyn Disk) -> Result<(), OpenError> {
+    pub(in crate::log) fn restore_identities(&self, disk: &dyn Disk) -> Result<(), OpenError> {
         for (index, _) in &self.lost_identities {
             let (index, count) = (*index as u32, self.paths.len() as u32);
             Identity { log_id: self.log_id, index, count }.write(disk, &self.paths[index as usize])?;
@@ -203,20 +203,20 @@ impl Directories {
 
 /// Says durably that the era behind `behind` counts only if a checkpoint has all up to there. REQUIRES: the
 /// directories of the log are locked, and this is the first.
-pub(super) fn write_pending(disk: &dyn Disk, directory: &Path, behind: Lsn) -> DiskResult<()> {
+pub(in crate::log) fn write_pending(disk: &dyn Disk, directory: &Path, behind: Lsn) -> DiskResult<()> {
     let mut bytes = behind.0.to_le_bytes().to_vec();
     bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
     write_atomically(disk, &directory.join(PENDING_FILE), &bytes)
 }
 
 /// Takes back what [`write_pending`] said: the era counts, or is there no more.
-pub(super) fn remove_pending(disk: &dyn Disk, directory: &Path) -> DiskResult<()> {
+pub(in crate::log) fn remove_pending(disk: &dyn Disk, directory: &Path) -> DiskResult<()> {
     remove_if_there(disk, &directory.join(PENDING_FILE))?;
     disk.sync_dir(directory)
 }
 
 /// Removes a file that an earlier attempt, or somebody else, may have removed.
-pub(super) fn remove_if_there(disk: &dyn Disk, path: &Path) -> DiskResult<()> {
+pub(in crate::log) fn remove_if_there(disk: &dyn Disk, path: &Path) -> DiskResult<()> {
     match disk.remove(path) {
         Err(error) if error.source.kind() == std::io::ErrorKind::NotFound => Ok(()),
         answer => answer,
@@ -249,7 +249,7 @@ pub(crate) fn give_identity(
 }
 
 /// Allows the repaired log to be opened again. REQUIRES: the caller has the directories locked.
-pub(super) fn end_repair(disk: &dyn Disk, directories: &[PathBuf]) -> Result<(), OpenError> {
+pub(in crate::log) fn end_repair(disk: &dyn Disk, directories: &[PathBuf]) -> Result<(), OpenError> {
     for path in directories {
         // A repair that was killed here before may have removed it.
         if disk.list(path)?.iter().any(|name| name == REPAIR_FILE) {
@@ -265,7 +265,7 @@ fn lock(disk: &dyn Disk, path: &Path) -> Result<Box<dyn DiskLock>, OpenError> {
 }
 
 /// Locks one more directory of those that are locked already.
-pub(super) fn lock_with(
+pub(in crate::log) fn lock_with(
     disk: &dyn Disk,
     path: &Path,
     locks: &mut Vec<Box<dyn DiskLock>>,
@@ -287,12 +287,12 @@ fn log_files(names: &[String]) -> Vec<String> {
 }
 
 /// Whether a file of this name says that its directory is one of a log.
-pub(super) fn belongs_to_log(name: &str) -> bool {
+pub(in crate::log) fn belongs_to_log(name: &str) -> bool {
     name == IDENTITY_FILE || name == REPAIR_FILE || file_number(name).is_some()
 }
 
 /// Whether a file of this name says that a log was being switched on.
-pub(super) fn is_pending_mark(name: &str) -> bool {
+pub(in crate::log) fn is_pending_mark(name: &str) -> bool {
     name == PENDING_FILE
 }
 

@@ -25,16 +25,16 @@
 
 use std::sync::Arc;
 
-use super::appender::Appender;
 use super::blocks::{Blocks, not_understood};
-use super::closed::{ClosedFile, Contents, places_of};
-use super::condensed::{Condenser, Part, Table};
-use super::error::{CompactionError, Damage, LogError};
-use super::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
-use super::format::FILE_HEADER_BYTES;
-use super::identity::remove_if_there;
-use super::voids::Void;
 use crate::io::{Disk, DiskResult, Outgoing};
+use crate::log::closed::{ClosedFile, Contents, places_of};
+use crate::log::condensed::{Condenser, Part, Table};
+use crate::log::error::{CompactionError, Damage, LogError};
+use crate::log::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
+use crate::log::format::FILE_HEADER_BYTES;
+use crate::log::open::identity::remove_if_there;
+use crate::log::voids::Void;
+use crate::log::write::appender::Appender;
 use crate::record::{Lsn, Write};
 
 /// How a compaction went.

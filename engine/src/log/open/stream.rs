@@ -9,20 +9,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::ahead::{Ahead, StreamFile};
-use super::block::{Block, BlockFault, BlockHeader};
-use super::chunk::Chunk;
-use super::condensed::{Table, Told};
-use super::error::{Damage, OpenError};
-use super::format::{BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES};
-use super::sizes::Sizes;
 use crate::io::{Disk, DiskError};
+use crate::log::block::{Block, BlockFault, BlockHeader};
+use crate::log::chunk::Chunk;
+use crate::log::condensed::{Table, Told};
+use crate::log::error::{Damage, OpenError};
+use crate::log::format::{BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES};
+use crate::log::sizes::Sizes;
 
 /// Messages that wait to be merged, at most. They hold buffers, which bound them better.
 const MESSAGES_AHEAD: usize = 8;
 
 /// What stands in a file, in order.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(in crate::log) enum Found {
     /// A whole block.
     Block { file: usize, block: Block },
     /// Blocks of which a compaction has left nothing.
@@ -35,10 +35,10 @@ pub(super) enum Found {
 
 /// A place from which on a file could not be read, or not all of it.
 #[derive(Debug)]
-pub(super) struct Unread {
-    pub(super) path: Arc<PathBuf>,
-    pub(super) offset: u64,
-    pub(super) error: OpenError,
+pub(in crate::log) struct Unread {
+    pub(in crate::log) path: Arc<PathBuf>,
+    pub(in crate::log) offset: u64,
+    pub(in crate::log) error: OpenError,
 }
 
 impl Found {
@@ -56,26 +56,26 @@ impl Found {
 
 /// A stretch of a file that holds no whole block, and not zeros alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
-    pub(super) path: Arc<PathBuf>,
-    pub(super) offset: u64,
+pub(in crate::log) struct Fault {
+    pub(in crate::log) path: Arc<PathBuf>,
+    pub(in crate::log) offset: u64,
     /// Up to the last byte that is not zero.
-    pub(super) bytes: u64,
-    pub(super) what: &'static str,
+    pub(in crate::log) bytes: u64,
+    pub(in crate::log) what: &'static str,
 }
 
 impl Fault {
-    pub(super) fn to_damage(&self) -> Damage {
+    pub(in crate::log) fn to_damage(&self) -> Damage {
         Damage::new(self.path.to_path_buf(), self.offset, self.what.to_string())
     }
 }
 
 /// What a part of a directory's files holds; `None` behind the last part, which the sender says so that its
 /// death is not taken for the end of the log.
-pub(super) type Message = Result<Option<Vec<Found>>, OpenError>;
+pub(in crate::log) type Message = Result<Option<Vec<Found>>, OpenError>;
 
 /// Starts to read a directory's files, in order.
-pub(super) fn read_ahead(
+pub(in crate::log) fn read_ahead(
     disk: Arc<dyn Disk>,
     files: Vec<StreamFile>,
     bytes_read: Arc<AtomicU64>,

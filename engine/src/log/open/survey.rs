@@ -5,13 +5,13 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::error::{Damage, OpenError, Remedy};
-use super::handle::Log;
 use super::identity::{Directories, belongs_to_log};
-use super::options::LogOptions;
 use super::reader::{Reader, Recovered};
 use super::source::Lost;
 use crate::io::{Disk, DiskResult};
+use crate::log::error::{Damage, OpenError, Remedy};
+use crate::log::handle::Log;
+use crate::log::options::LogOptions;
 use crate::record::Lsn;
 
 /// What was found in a log that was examined.

@@ -19,29 +19,29 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use crate::io::{Disk, DiskError, DiskFile, DiskResult, SCAN_ALIGN_BYTES};
 
-use super::chunk::{Buffer, Chunk};
-use super::file::FileHeader;
-use super::sizes::Sizes;
+use crate::log::chunk::{Buffer, Chunk};
+use crate::log::file::FileHeader;
+use crate::log::sizes::Sizes;
 
 /// Buffers of a directory. Some are being read, some are looked at, the others are replayed.
 const BUFFERS: usize = 5;
 /// After so many failures the rest of a file is not tried: each try at a device that is gone may take
 /// seconds.
-pub(super) const FAILURES_MAX: usize = 16;
+pub(in crate::log) const FAILURES_MAX: usize = 16;
 /// Pieces that wait to be looked at, at most.
 const PIECES_AHEAD: usize = 2;
 
 /// A file to read.
 #[derive(Clone, Debug)]
-pub(super) struct StreamFile {
-    pub(super) path: Arc<PathBuf>,
-    pub(super) file: Arc<dyn DiskFile>,
-    pub(super) header: FileHeader,
+pub(in crate::log) struct StreamFile {
+    pub(in crate::log) path: Arc<PathBuf>,
+    pub(in crate::log) file: Arc<dyn DiskFile>,
+    pub(in crate::log) header: FileHeader,
     /// Which of its directory's files, from 0.
-    pub(super) index: usize,
-    pub(super) bytes: u64,
+    pub(in crate::log) index: usize,
+    pub(in crate::log) bytes: u64,
     /// Blocks above this are void: a later epoch began after it.
-    pub(super) sequence_limit: u64,
+    pub(in crate::log) sequence_limit: u64,
 }
 
 /// What the disk gave in one go.
@@ -55,7 +55,7 @@ struct Piece {
 }
 
 /// The files of a directory, one after the other.
-pub(super) struct Ahead {
+pub(in crate::log) struct Ahead {
     pieces: Receiver<DiskResult<Piece>>,
     /// Whether all pieces of the file that is being looked at have been taken.
     file_ended: bool,
@@ -65,7 +65,7 @@ pub(super) struct Ahead {
 
 impl Ahead {
     /// Starts to read.
-    pub(super) fn start(disk: Arc<dyn Disk>, files: Vec<StreamFile>, sizes: Sizes) -> Ahead {
+    pub(in crate::log) fn start(disk: Arc<dyn Disk>, files: Vec<StreamFile>, sizes: Sizes) -> Ahead {
         let (sender, pieces) = bounded(PIECES_AHEAD);
         std::thread::Builder::new()
             .name("tarn-log-read".to_string())
@@ -87,25 +87,25 @@ impl Ahead {
     }
 
     /// The front of the next file.
-    pub(super) fn next_file(&mut self) -> DiskResult<Chunk> {
+    pub(in crate::log) fn next_file(&mut self) -> DiskResult<Chunk> {
         debug_assert!(self.file_ended, "a file is read to its end");
         self.file_ended = false;
         self.more(&Chunk::default(), 1)
     }
 
     /// Where the disk gave nothing of what has been given since this was called last: zeros stand there.
-    pub(super) fn take_unread(&mut self) -> Vec<(u64, DiskError)> {
+    pub(in crate::log) fn take_unread(&mut self) -> Vec<(u64, DiskError)> {
         std::mem::take(&mut self.unread)
     }
 
     /// Whether the chunk that was given last reaches to the end of the file.
-    pub(super) fn file_ended(&self) -> bool {
+    pub(in crate::log) fn file_ended(&self) -> bool {
         self.file_ended
     }
 
     /// Goes on behind `rest`: a chunk that begins with the same bytes and has at least `wanted`, or all that
     /// the file still has.
-    pub(super) fn more(&mut self, rest: &Chunk, wanted: usize) -> DiskResult<Chunk> {
+    pub(in crate::log) fn more(&mut self, rest: &Chunk, wanted: usize) -> DiskResult<Chunk> {
         let Some(mut piece) = self.next_piece()? else { return Ok(rest.clone()) };
         let have = rest.len() + piece.range.len();
         if rest.len() <= piece.range.start && (have >= wanted || self.file_ended) {

@@ -15,10 +15,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::error::LogError;
-use super::file::LogFile;
-use super::threads::{AtomicU64, Ordering};
 use crate::lock::{Condvar, Mutex, RwLock};
+use crate::log::error::LogError;
+use crate::log::file::LogFile;
+use crate::log::threads::{AtomicU64, Ordering};
 use crate::record::Lsn;
 
 /// How long somebody in a hurry waits before pushing again.
@@ -44,7 +44,7 @@ struct DurableShared {
 
 /// How far a block has come.
 #[derive(Clone, Debug)]
-pub(super) enum Progress {
+pub(in crate::log) enum Progress {
     /// A flight has it.
     Writing,
     /// The operating system has it.
@@ -57,20 +57,20 @@ pub(super) enum Progress {
 
 /// A block that is not below the watermark yet.
 #[derive(Clone, Debug)]
-pub(super) struct Pending {
-    pub(super) sequence: u64,
-    pub(super) first: Lsn,
-    pub(super) last: Lsn,
-    pub(super) file: Arc<LogFile>,
-    pub(super) offset: u64,
-    pub(super) length: u64,
-    pub(super) progress: Progress,
+pub(in crate::log) struct Pending {
+    pub(in crate::log) sequence: u64,
+    pub(in crate::log) first: Lsn,
+    pub(in crate::log) last: Lsn,
+    pub(in crate::log) file: Arc<LogFile>,
+    pub(in crate::log) offset: u64,
+    pub(in crate::log) length: u64,
+    pub(in crate::log) progress: Progress,
     /// What was written, or was meant to be: who writes it once more need not rely on reading it back, as a
     /// file system may drop what a failed sync was to make durable. `None` while a flight has it, and where
     /// too much would have to be kept.
-    pub(super) bytes: Option<Arc<Vec<u8>>>,
+    pub(in crate::log) bytes: Option<Arc<Vec<u8>>>,
     /// When its records were taken from the buffer, on the log's clock.
-    pub(super) taken_at: Duration,
+    pub(in crate::log) taken_at: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -87,21 +87,21 @@ struct Ledger {
 
 /// What is known of the blocks at one instant.
 #[derive(Clone, Debug)]
-pub(super) struct Standing {
+pub(in crate::log) struct Standing {
     /// The highest block such that it and all before it are durable.
-    pub(super) sequence: u64,
+    pub(in crate::log) sequence: u64,
     /// Its last record.
-    pub(super) lsn: Lsn,
+    pub(in crate::log) lsn: Lsn,
     /// The blocks behind it, in order.
-    pub(super) pending: Vec<Pending>,
+    pub(in crate::log) pending: Vec<Pending>,
 }
 
 /// Buffers whose bytes nobody needs any more.
-pub(super) type Released = Vec<Arc<Vec<u8>>>;
+pub(in crate::log) type Released = Vec<Arc<Vec<u8>>>;
 
 impl Durable {
     /// A watermark at the block `sequence`, whose last record is `lsn`.
-    pub(super) fn new(sequence: u64, lsn: Lsn) -> Durable {
+    pub(in crate::log) fn new(sequence: u64, lsn: Lsn) -> Durable {
         let ledger = Mutex::new(Ledger { durable: sequence, ..Ledger::default() });
         let shared = DurableShared {
             lsn: AtomicU64::new(lsn.0),
@@ -139,7 +139,7 @@ impl Durable {
     }
 
     /// Like [`Durable::wait_for`], but gives up after a moment without saying so.
-    pub(super) fn wait_a_while_for(&self, lsn: Lsn) -> Result<(), LogError> {
+    pub(in crate::log) fn wait_a_while_for(&self, lsn: Lsn) -> Result<(), LogError> {
         let mut ledger = self.shared.ledger.lock();
         if self.lsn() < lsn {
             if let Some(error) = &ledger.stop {
@@ -151,12 +151,12 @@ impl Durable {
     }
 
     /// The highest block such that it and all before it are durable.
-    pub(super) fn sequence(&self) -> u64 {
+    pub(in crate::log) fn sequence(&self) -> u64 {
         self.shared.ledger.lock().durable
     }
 
     /// Enters a block that a flight is about to write; says what is durable.
-    pub(super) fn enter(&self, pending: Pending) -> u64 {
+    pub(in crate::log) fn enter(&self, pending: Pending) -> u64 {
         let mut ledger = self.shared.ledger.lock();
         debug_assert_eq!(pending.sequence, ledger.durable + ledger.pending.len() as u64 + 1);
         ledger.pending.push_back(pending);
@@ -166,7 +166,7 @@ impl Durable {
     /// Notes how far a block has come that a flight has let go, and keeps its bytes until it is settled. If
     /// with them more than `keep_max` are kept, the oldest are not. Returns what is not kept, and how many
     /// bytes are.
-    pub(super) fn note(
+    pub(in crate::log) fn note(
         &self,
         sequence: u64,
         progress: Progress,
@@ -192,7 +192,7 @@ impl Durable {
     }
 
     /// The blocks of a file that the operating system has and the device may not have.
-    pub(super) fn written_in(&self, file: &LogFile) -> Vec<u64> {
+    pub(in crate::log) fn written_in(&self, file: &LogFile) -> Vec<u64> {
         let ledger = self.shared.ledger.lock();
         let written = |pending: &&Pending| {
             pending.file.header.file_id == file.header.file_id
@@ -202,7 +202,7 @@ impl Durable {
     }
 
     /// The files that [`Durable::written_in`] would find blocks in.
-    pub(super) fn files_written(&self) -> Vec<Arc<LogFile>> {
+    pub(in crate::log) fn files_written(&self) -> Vec<Arc<LogFile>> {
         let ledger = self.shared.ledger.lock();
         let mut files: Vec<Arc<LogFile>> = Vec::new();
         for pending in ledger.pending.iter().filter(|pending| matches!(pending.progress, Progress::Written)) {
@@ -214,7 +214,7 @@ impl Durable {
     }
 
     /// Whether a flight is still writing to the file, or failed to.
-    pub(super) fn writes_in(&self, file: &LogFile) -> bool {
+    pub(in crate::log) fn writes_in(&self, file: &LogFile) -> bool {
         let ledger = self.shared.ledger.lock();
         ledger.pending.iter().any(|pending| {
             pending.file.header.file_id == file.header.file_id
@@ -225,7 +225,7 @@ impl Durable {
     /// Notes that these blocks are durable, moves the watermark as far as it goes, and wakes. If more than
     /// `keep_max` bytes are kept, those of blocks above the watermark are not: they can be read back. Returns
     /// what is not kept.
-    pub(super) fn settle(&self, sequences: &[u64], keep_max: usize) -> Released {
+    pub(in crate::log) fn settle(&self, sequences: &[u64], keep_max: usize) -> Released {
         let mut ledger = self.shared.ledger.lock();
         let (mut last, mut released) = (None, Vec::new());
         for sequence in sequences {
@@ -257,37 +257,37 @@ impl Durable {
     ///
     /// Whoever changes the state of the log says so here before he unlocks it: who comes between would have
     /// the last word about a state that is not the last.
-    pub(super) fn set_stop(&self, stop: Option<LogError>) {
+    pub(in crate::log) fn set_stop(&self, stop: Option<LogError>) {
         self.shared.ledger.lock().stop = stop;
     }
 
     /// What [`Durable::set_stop`] said last.
-    pub(super) fn stopped(&self) -> Option<LogError> {
+    pub(in crate::log) fn stopped(&self) -> Option<LogError> {
         self.shared.ledger.lock().stop.clone()
     }
 
     /// What is durable and what is pending, in one look: a flight that syncs may move blocks from one to the
     /// other at any time.
-    pub(super) fn standing(&self) -> Standing {
+    pub(in crate::log) fn standing(&self) -> Standing {
         let ledger = self.shared.ledger.lock();
         let pending = ledger.pending.iter().cloned().collect();
         Standing { sequence: ledger.durable, lsn: self.lsn(), pending }
     }
 
     /// When the oldest block that is not durable was taken from the buffer.
-    pub(super) fn oldest_taken_at(&self) -> Option<Duration> {
+    pub(in crate::log) fn oldest_taken_at(&self) -> Option<Duration> {
         let ledger = self.shared.ledger.lock();
         ledger.pending.front().map(|pending| pending.taken_at)
     }
 
     /// How many blocks flights have now.
-    pub(super) fn writing(&self) -> usize {
+    pub(in crate::log) fn writing(&self) -> usize {
         let ledger = self.shared.ledger.lock();
         ledger.pending.iter().filter(|pending| matches!(pending.progress, Progress::Writing)).count()
     }
 
     /// Wakes all who wait. REQUIRES: the log is not locked.
-    pub(super) fn wake(&self) {
+    pub(in crate::log) fn wake(&self) {
         self.shared.moved.notify_all();
         for waker in self.shared.wakers.read().iter() {
             waker();

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::handle::begin;
-use super::pipeline::Pipeline;
-use super::*;
 use crate::io::{Disk, SimDisk, SimOptions};
+use crate::log::handle::begin;
+use crate::log::write::pipeline::Pipeline;
+use crate::log::*;
 use crate::record::{Change, Lsn, Write};
 
 const FILE_BYTES: u64 = 16 << 10;

@@ -7,7 +7,7 @@
 //! A record says neither its `Lsn` nor its length: the first is one more than that of the record before, the
 //! second follows from the fields. So a group is copied into the block as it stands, whatever `Lsn` it gets.
 
-use super::format::{FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, FLAG_STICKY, kind, put_varint};
+use crate::log::format::{FLAG_DB, FLAG_EXPIRY, FLAG_GROUP, FLAG_STICKY, kind, put_varint};
 use crate::record::{Change, Kind, Lsn, Side, UnixMs, Write};
 
 /// Bytes of capacity that a cleared group keeps at most, so that one giant command does not hold memory for
@@ -64,7 +64,7 @@ impl Group {
     }
 
     /// Copies the group to the end of a block's body. REQUIRES: it is not empty.
-    pub(super) fn copy_to(&self, body: &mut Vec<u8>) {
+    pub(in crate::log) fn copy_to(&self, body: &mut Vec<u8>) {
         if self.count == 1 {
             body.extend_from_slice(&self.bytes);
             return;

@@ -5,19 +5,19 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::durable::{Durable, Waker};
-use super::error::LogError;
-use super::file::FileTemplate;
 use super::group::Group;
-use super::options::LogOptions;
 use super::pipeline::{Active, BATCH_BYTES, Pipeline, State};
-use super::threads::Ordering;
 use crate::io::OsDisk;
+use crate::log::error::LogError;
+use crate::log::file::FileTemplate;
+use crate::log::options::LogOptions;
+use crate::log::threads::Ordering;
 use crate::record::Lsn;
 
 /// The way into the log. Cheap to clone; every worker has one.
 #[derive(Clone)]
 pub struct Appender {
-    pub(super) pipeline: Arc<Pipeline>,
+    pub(in crate::log) pipeline: Arc<Pipeline>,
 }
 
 impl Appender {

@@ -1,13 +1,13 @@
 //! Whether a file that is written to no more is still what was written, as the device has it.
 
-use super::appender::Appender;
 use super::blocks::Blocks;
-use super::closed::ClosedFile;
-use super::condensed::Table;
-use super::error::{CompactionError, Damage, OpenError};
-use super::file::FileHeader;
-use super::format::FILE_HEADER_BYTES;
 use crate::io::{DiskError, Verified};
+use crate::log::closed::ClosedFile;
+use crate::log::condensed::Table;
+use crate::log::error::{CompactionError, Damage, OpenError};
+use crate::log::file::FileHeader;
+use crate::log::format::FILE_HEADER_BYTES;
+use crate::log::write::appender::Appender;
 use crate::record::Lsn;
 
 /// Damage of a file, and up to which record what was there may have gone.

@@ -5,11 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::handle::begin;
-use super::pipeline::Pipeline;
 use super::reader::Reader;
-use super::{Appender, Group, Log, LogOptions, OpenError, SyncMode};
 use crate::io::{Crash, Disk, SimDisk, SimOptions};
+use crate::log::handle::begin;
+use crate::log::write::pipeline::Pipeline;
+use crate::log::{Appender, Group, Log, LogOptions, OpenError, SyncMode};
 use crate::record::{Change, Lsn, Write};
 
 fn options() -> LogOptions {

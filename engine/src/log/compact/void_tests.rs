@@ -11,22 +11,22 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 
-use super::block::{BlockHeader, seal};
 use super::blocks::Blocks;
-use super::condensed::Table;
-use super::format::{
+use crate::io::{Disk, DiskError, DiskFile, DiskResult, SimDisk, SimOptions};
+use crate::log::block::{BlockHeader, seal};
+use crate::log::condensed::Table;
+use crate::log::format::{
     BLOCK_ALIGN_BYTES, BLOCK_CONDENSED, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES,
     put_varint,
 };
-use super::handle::begin;
-use super::pipeline::Pipeline;
-use super::reader::Reader;
-use super::voids::Voids;
-use super::{
+use crate::log::handle::begin;
+use crate::log::open::reader::Reader;
+use crate::log::voids::Voids;
+use crate::log::write::pipeline::Pipeline;
+use crate::log::{
     Appender, ClosedFile, CompactionError, Group, Keeper, Log, LogError, LogOptions, OpenError, Sizes,
     SyncMode,
 };
-use crate::io::{Disk, DiskError, DiskFile, DiskResult, SimDisk, SimOptions};
 use crate::record::{Change, Lsn, Write};
 
 const DIRECTORIES: usize = 4;

@@ -1,26 +1,26 @@
 //! The blocks of a file that is written to no more, one after the other.
 
-use super::ahead::FAILURES_MAX;
-use super::block::BlockHeader;
-use super::closed::ClosedFile;
-use super::error::{CompactionError, Damage};
-use super::format::{
+use crate::io::{DiskFile, DiskResult};
+use crate::log::block::BlockHeader;
+use crate::log::closed::ClosedFile;
+use crate::log::error::{CompactionError, Damage};
+use crate::log::format::{
     BLOCK_ALIGN_BYTES, BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES, FormatError,
 };
-use super::pipeline::SECTOR_BYTES;
-use super::sizes::Sizes;
-use crate::io::{DiskFile, DiskResult};
+use crate::log::open::ahead::FAILURES_MAX;
+use crate::log::sizes::Sizes;
+use crate::log::write::pipeline::SECTOR_BYTES;
 use crate::record::Lsn;
 
 /// The blocks of a file that is written to no more, or of the part of one that is not.
-pub(super) struct Blocks<'f> {
+pub(in crate::log) struct Blocks<'f> {
     file: &'f dyn DiskFile,
     closed: &'f ClosedFile,
     /// What was read and not looked at, and where that begins.
     buffer: Vec<u8>,
     at: usize,
     /// Where the next one begins, or what lies before it.
-    pub(super) offset: u64,
+    pub(in crate::log) offset: u64,
     /// Zeros that were passed since the last block.
     zeros: u64,
     /// Records of the blocks that were given, and the last of those.
@@ -41,7 +41,7 @@ pub(super) struct Blocks<'f> {
 }
 
 impl<'f> Blocks<'f> {
-    pub(super) fn new(file: &'f dyn DiskFile, closed: &'f ClosedFile) -> Blocks<'f> {
+    pub(in crate::log) fn new(file: &'f dyn DiskFile, closed: &'f ClosedFile) -> Blocks<'f> {
         let offset = FILE_HEADER_BYTES as u64;
         let (zeros, records, sequence, is_damaged) = (0, 0, 0, false);
         let Sizes { read_bytes, skipped_bytes, .. } = Sizes::default();
@@ -64,12 +64,12 @@ impl<'f> Blocks<'f> {
     }
 
     /// Reads so much at a time.
-    pub(super) fn sized(self, sizes: &Sizes) -> Blocks<'f> {
+    pub(in crate::log) fn sized(self, sizes: &Sizes) -> Blocks<'f> {
         Blocks { read_bytes: sizes.read_bytes, skipped_bytes: sizes.skipped_bytes as u64, ..self }
     }
 
     /// The next block that counts: its header and its body.
-    pub(super) fn next(&mut self) -> Result<Option<(BlockHeader, &[u8])>, CompactionError> {
+    pub(in crate::log) fn next(&mut self) -> Result<Option<(BlockHeader, &[u8])>, CompactionError> {
         loop {
             if !self.fill(BLOCK_HEADER_BYTES)? {
                 return self.end();
@@ -125,7 +125,7 @@ impl<'f> Blocks<'f> {
 
     /// Whether there were as many records as the file has, and its last block; to be asked at its end. Behind
     /// damage nobody knows how many there should have been, so no zeros may have been between blocks.
-    pub(super) fn assert_complete(&self) -> Result<(), CompactionError> {
+    pub(in crate::log) fn assert_complete(&self) -> Result<(), CompactionError> {
         let contents = &self.closed.contents;
         let is_whole = (self.records, self.sequence) == (contents.records, contents.last_sequence);
         let ends_well = !self.has_zeros && self.sequence == contents.last_sequence;
@@ -179,7 +179,7 @@ impl<'f> Blocks<'f> {
     /// Goes on behind damage that [`Blocks::next`] has come to, if no record up to `covered` is needed, and
     /// none of those that were there is behind it; else gives back the error. Says up to which record they
     /// may have gone; those of the file do up to `ends`.
-    pub(super) fn pass(
+    pub(in crate::log) fn pass(
         &mut self,
         error: CompactionError,
         covered: Lsn,
@@ -197,7 +197,7 @@ impl<'f> Blocks<'f> {
 
     /// Goes on behind damage that [`Blocks::next`] has come to. Says up to which record those that were there
     /// may have gone.
-    pub(super) fn pass_any(&mut self, error: CompactionError, ends: Lsn) -> (Damage, Lsn) {
+    pub(in crate::log) fn pass_any(&mut self, error: CompactionError, ends: Lsn) -> (Damage, Lsn) {
         let damage = match error {
             CompactionError::Damaged(damage) => damage,
             error => Damage::new(self.closed.path.to_path_buf(), self.offset, error.to_string()),
@@ -271,6 +271,6 @@ impl<'f> Blocks<'f> {
     }
 }
 
-pub(super) fn not_understood(file: &ClosedFile, error: &FormatError) -> CompactionError {
+pub(in crate::log) fn not_understood(file: &ClosedFile, error: &FormatError) -> CompactionError {
     Damage::new(file.path.to_path_buf(), 0, error.to_string()).into()
 }

@@ -16,18 +16,18 @@
 
 use std::path::Path;
 
-use super::appender::Appender;
 use super::blocks::{Blocks, not_understood};
-use super::closed::{ClosedFile, Contents};
-use super::condensed::Table;
-use super::durable::Pending;
-use super::durable::Standing;
-use super::error::CompactionError;
-use super::error::{Damage, LogError, OpenError};
-use super::file::FileHeader;
-use super::format::{BLOCK_END, FILE_HEADER_BYTES};
-use super::pipeline::State;
 use crate::io::Disk;
+use crate::log::closed::{ClosedFile, Contents};
+use crate::log::condensed::Table;
+use crate::log::error::CompactionError;
+use crate::log::error::{Damage, LogError, OpenError};
+use crate::log::file::FileHeader;
+use crate::log::format::{BLOCK_END, FILE_HEADER_BYTES};
+use crate::log::write::appender::Appender;
+use crate::log::write::durable::Pending;
+use crate::log::write::durable::Standing;
+use crate::log::write::pipeline::State;
 use crate::record::Lsn;
 
 /// A log as it was at one instant.

@@ -6,7 +6,7 @@ use super::source::Source;
 use crate::io::{Disk, DiskResult};
 
 /// Moves files whose header cannot be read, and of which nothing counts, to a folder `damaged-1` or so.
-pub(super) fn put_headless_away(disk: &dyn Disk, sources: &[Source]) -> DiskResult<()> {
+pub(in crate::log) fn put_headless_away(disk: &dyn Disk, sources: &[Source]) -> DiskResult<()> {
     let directories: Vec<_> = sources.iter().map(|source| source.directory.clone()).collect();
     let name = if sources.iter().any(|source| !source.passed.is_empty()) {
         free_name(disk, &directories)?
@@ -27,7 +27,7 @@ pub(super) fn put_headless_away(disk: &dyn Disk, sources: &[Source]) -> DiskResu
 }
 
 /// The first of `damaged-1`, `damaged-2` … that is in none of the directories.
-pub(super) fn free_name(disk: &dyn Disk, directories: &[PathBuf]) -> DiskResult<String> {
+pub(in crate::log) fn free_name(disk: &dyn Disk, directories: &[PathBuf]) -> DiskResult<String> {
     let mut number = 1;
     loop {
         let name = format!("damaged-{number}");

@@ -18,16 +18,16 @@
 use std::path::{Path, PathBuf};
 
 use super::ahead::StreamFile;
-use super::condensed::Condenser;
-use super::error::OpenError;
-use super::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
 use super::identity::{IDENTITY_FILE, end_repair};
 use super::put_away::free_name;
 use super::reader::Reader;
-use super::sizes::Sizes;
 use super::source::Source;
-use super::voids::Voids;
 use crate::io::{Disk, DiskFile, DiskResult};
+use crate::log::condensed::Condenser;
+use crate::log::error::OpenError;
+use crate::log::file::{Compaction, FileHeader, create_over, publish, unfinished_path};
+use crate::log::sizes::Sizes;
+use crate::log::voids::Voids;
 use crate::record::Lsn;
 
 /// What is read and written in one go.

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use super::handle::begin;
-use super::pipeline::Pipeline;
-use super::reader::Reader;
-use super::{Appender, CompactionError, Group, Keeper, LogError, LogOptions, Sizes, SyncMode};
 use crate::io::{Fault, SimDisk, SimOptions};
+use crate::log::handle::begin;
+use crate::log::open::reader::Reader;
+use crate::log::write::pipeline::Pipeline;
+use crate::log::{Appender, CompactionError, Group, Keeper, LogError, LogOptions, Sizes, SyncMode};
 use crate::record::{Change, Lsn, Write};
 
 /// Needs nothing that is not newer.
