@@ -8,9 +8,13 @@
 //!   Engine::enter ──> Session::latch ──> Latched::get … ──> Latched::commit ──> Latched::release
 //! ```
 //!
-//! Floors, from the ground up: `lock`, `record`, `upheaval`, `io`, `value`, `table`, `log`, `index`, `view`,
-//! `checkpoint`,
-//! `overlay` and `watch`, then `session`, `recovery`, `compactor` and `engine`, where they meet.
+//! Floors, from the ground up (`ARCHITECTURE.md`; `xtask/src/tidy/floors.rs` checks them):
+//!
+//! ```text
+//!   record lock ── io upheaval ── value ── table | log ── index gate declared
+//!     ── view overlay watch rewrite_cursor ── checkpoint ── store ── session
+//!     ── early renewal compactor indexer expirer ── backup scrub recovery repair ── engine
+//! ```
 
 // Tests damage files and wait as they like; the product goes through `io`.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
@@ -21,6 +25,7 @@ pub mod compactor;
 pub mod declared;
 pub mod early;
 pub mod engine;
+mod expirer;
 mod gate;
 pub mod index;
 mod indexer;
@@ -32,8 +37,10 @@ pub mod record;
 pub mod recovery;
 pub mod renewal;
 pub mod repair;
+mod rewrite_cursor;
 pub mod scrub;
 pub mod session;
+pub mod store;
 pub mod table;
 mod upheaval;
 pub mod value;

@@ -62,7 +62,7 @@ struct Store {
 
 fn store() -> Store {
     let (engine, background) = Engine::unlogged(DATABASES, 2, Arc::new(ManualClock::new(1_000)));
-    engine.set_active_expire(false);
+    engine.expiry().set_active(false);
     Store { engine, _background: background }
 }
 

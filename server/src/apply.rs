@@ -92,7 +92,7 @@ pub fn open_doors(server: &Shared, store: Store) {
 }
 
 fn set_expiry_cycle(store: &Store, hz: u32) {
-    store.engine.set_expiry_cycle(Duration::from_secs(1) / hz);
+    store.engine.expiry().set_cycle(Duration::from_secs(1) / hz);
 }
 
 fn set_view_limits(store: &Store, config: &Config) {

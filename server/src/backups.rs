@@ -113,8 +113,8 @@ impl Backups {
         let (engine, checkpoints) = (engine.clone(), checkpoints.clone());
         let run = move || {
             let outcome = places.check(&request.directory).map_err(Failed::from);
-            let outcome =
-                outcome.and_then(|()| Ok(backup::take(&engine, &checkpoints, &request, &progress)?));
+            let take = || backup::take(engine.store(), engine.compactor(), &checkpoints, &request, &progress);
+            let outcome = outcome.and_then(|()| Ok(take()?));
             drop(engine);
             backups.end(request.directory, clock.unix_ms() / 1000, outcome);
         };

@@ -32,7 +32,7 @@ impl Executor<'_> {
         }
         let keys = command.declared_keys(client.db, server.databases, args);
         let early = &server.loading.early;
-        let Some(session) = early.enter(&server.empty_store).filter(|_| !keys.is_empty()) else {
+        let Some(session) = early.enter(server.empty_store.store()).filter(|_| !keys.is_empty()) else {
             return Err(self.loading());
         };
         let hashed = places(&keys);

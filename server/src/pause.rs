@@ -78,7 +78,7 @@ impl Pause {
 /// Lets expired keys lie as long as there is a pause, and no longer.
 pub fn hold_expiry(server: &Shared) {
     if let Some(engine) = server.engine() {
-        engine.hold_expiry(server.pause.is_on(server.clock.unix_ms()));
+        engine.expiry().hold(server.pause.is_on(server.clock.unix_ms()));
     }
 }
 

@@ -33,6 +33,7 @@ use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Disk, OsDisk};
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery;
+use tarn_engine::scrub::Scrubbed;
 use tarn_engine::{Log, LogError, OpenError, Recovered};
 use thiserror::Error;
 use tokio::sync::mpsc;
@@ -256,7 +257,9 @@ fn look_after(server: &Shared, store: &Store) {
     std::thread::scope(|scope| {
         let scrub = || {
             let tell = |what: &str| tracing::error!("Damage on the disk: {what}");
-            server.scrubber.run(&store.engine, &store.checkpoints, tell);
+            let (engine, checkpoints) = (&store.engine, &*store.checkpoints);
+            let scrubbed = Scrubbed { store: engine.store(), compactor: engine.compactor(), checkpoints };
+            server.scrubber.run(scrubbed, tell);
         };
         if let Err(error) =
             std::thread::Builder::new().name("tarn-scrub".to_owned()).spawn_scoped(scope, scrub)

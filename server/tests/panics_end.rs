@@ -105,7 +105,7 @@ fn of_a_flight_of_the_log() {
 
 #[test]
 fn of_the_engine_where_a_statement_called_it() {
-    assert_ends("the engine, below a statement", "session.rs");
+    assert_ends("the engine, below a statement", "session/mod.rs");
 }
 
 #[test]

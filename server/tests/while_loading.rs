@@ -38,7 +38,7 @@ impl Loading {
         let databases = server.databases;
         let (engine, _background) = Engine::unlogged(databases, 1, Arc::new(ManualClock::new(NOW)));
         // Else expired keys would go in the background.
-        engine.set_active_expire(false);
+        engine.expiry().set_active(false);
         let put = |value: &'static str, expiry| Change::Put { value: value.as_bytes().into(), expiry };
         let bytes = |text: &'static str| text.as_bytes().into();
         let push = |text| Change::ListPush { side: Side::Back, element: bytes(text) };
@@ -270,7 +270,10 @@ fn reading_changes_nothing() {
         loading.ask(request);
     }
     assert_eq!(loading.engine.keyspace(), before);
-    assert_eq!(loading.engine.expired_keys() + loading.server.empty_store.expired_keys(), 0);
+    assert_eq!(
+        loading.engine.expiry().expired_keys() + loading.server.empty_store.expiry().expired_keys(),
+        0
+    );
     let totals = loading.server.stats.totals();
     assert_eq!((totals.hits, totals.misses), (0, 0), "what is missing is not known");
     assert_eq!(loading.server.stats.workers[0].changes.load(Ordering::Relaxed), 0);

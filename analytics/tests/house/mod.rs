@@ -44,7 +44,7 @@ impl House {
     pub async fn with(options: AnalyticsOptions) -> House {
         let clock = Arc::new(ManualClock::new(BEGIN_MS));
         let (engine, background) = Engine::unlogged(options.databases, 4, clock.clone());
-        engine.set_active_expire(false);
+        engine.expiry().set_active(false);
         let analytics = Analytics::open(options).await.unwrap();
         let read = engine.clone();
         analytics.read_from(move || Some(read.clone()));

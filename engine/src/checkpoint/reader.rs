@@ -8,7 +8,7 @@ use super::format::{
     BLOCK_HEADER_BYTES, BlockHeader, CONTINUES, FILE_HEADER_BYTES, FileHeader, HeaderError, LAST, tag, u64_at,
 };
 use crate::io::{Disk, DiskFile};
-use crate::value::stored::checked_run;
+use crate::value::run::checked_run;
 
 /// A block as it was read: see [`Block::check`].
 pub(super) struct Block {

@@ -14,6 +14,7 @@ use super::body::Body;
 use super::chunks::Chunks;
 use super::nodes::Nodes;
 use super::packed::{self, LIST, Layout, ZSET, layout_of};
+use super::run::checked_run;
 use super::string::WHOLE_BYTES_MAX;
 use crate::record::{BYTES_MAX, Kind};
 
@@ -91,21 +92,6 @@ impl Nodes {
 /// The key of a stored block; `None` if it is none.
 pub(crate) fn key_of(bytes: &[u8]) -> Option<&[u8]> {
     Block::key_of(bytes)
-}
-
-/// A run of bytes behind its length, at `at`, and where it ends; `None` if there is none.
-pub(crate) fn checked_run(bytes: &[u8], mut at: usize) -> Option<(&[u8], usize)> {
-    let mut len = 0;
-    for shift in (0..35).step_by(7) {
-        let byte = *bytes.get(at)?;
-        at += 1;
-        len |= usize::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            let run = bytes.get(at..)?.get(..len)?;
-            return Some((run, at + len));
-        }
-    }
-    None
 }
 
 /// How many elements `bytes` consists of; `None` if it does not consist of elements.

@@ -46,12 +46,10 @@ const NO_LOG: CommandError = CommandError::text("ERR There is no log: the server
 const BUSY: CommandError = CommandError::text("ERR Background save already in progress");
 
 fn bgrewriteaof<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    if cx.server.store().is_none_or(|store| store.log.load().is_none()) {
-        return Err(NO_LOG);
-    }
+    let store = cx.server.store().filter(|store| store.log.load().is_some()).ok_or(NO_LOG)?;
     match cx.server.config.snapshot().log_compaction {
         LogCompaction::Rewrite => cx.server.saver.rewrite_log(),
-        LogCompaction::Vtc | LogCompaction::None => cx.keys.engine().compactor().ask(Scope::All),
+        LogCompaction::Vtc | LogCompaction::None => store.engine.compactor().ask(Scope::All),
     }
     cx.reply.simple("Background append only file rewriting started");
     Ok(())

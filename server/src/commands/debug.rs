@@ -72,7 +72,7 @@ fn sleep<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
 }
 
 fn set_active_expire<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    cx.keys.engine().set_active_expire(args.at(2) != b"0");
+    cx.keys.store().expiry().set_active(args.at(2) != b"0");
     cx.reply.ok();
     Ok(())
 }

@@ -177,8 +177,8 @@ fn memory(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("mem_aof_buffer", backlog_bytes(cx.server));
     report.line("mem_allocator", allocator_name());
     report.line("active_defrag_running", 0);
-    report.line("lazyfree_pending_objects", cx.keys.engine().pending_frees());
-    report.line("lazyfreed_objects", cx.keys.engine().freed());
+    report.line("lazyfree_pending_objects", cx.keys.store().pending_frees());
+    report.line("lazyfreed_objects", cx.keys.store().freed());
 }
 
 fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
@@ -312,7 +312,7 @@ fn log_files(report: &mut Report, cx: &Context<'_, '_>) {
     let Some(store) = cx.server.store() else { return };
     let Some(log) = store.log.load_full() else { return };
     let engine = &store.engine;
-    let (files, count) = engine.compactor().files(engine, &log.appender, FILES_MAX);
+    let (files, count) = engine.compactor().files(engine.store(), &log.appender, FILES_MAX);
     report.line("log_files", count);
     for (number, file) in files.iter().enumerate() {
         let FileStatus { path, records, bytes, live_bytes, is_compacted } = file;
@@ -401,7 +401,7 @@ fn backups(report: &mut Report, server: &Shared) {
 }
 
 fn views(report: &mut Report, cx: &Context<'_, '_>) {
-    let status = cx.keys.engine().views().status();
+    let status = cx.keys.store().views().status();
     report.line("views_open", status.open.len());
     report.line("views_opened", status.opened);
     report.line("views_cancelled", status.cancelled);
@@ -454,7 +454,7 @@ fn stats(report: &mut Report, cx: &Context<'_, '_>) {
     let wrong: u64 = Service::ALL.iter().map(|service| cx.server.attempts.wrong(*service)).sum();
     report.line("wrong_passwords", wrong);
     report.line("refused_passwords", cx.server.attempts.excessive());
-    report.line("expired_keys", cx.keys.engine().expired_keys());
+    report.line("expired_keys", cx.keys.store().expiry().expired_keys());
     report.line("evicted_keys", 0);
     report.line("keyspace_hits", hits);
     report.line("keyspace_misses", misses);

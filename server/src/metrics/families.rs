@@ -158,7 +158,7 @@ fn keyspace(page: &mut Page, server: &Shared) {
     page.counter(
         "tarn_expired_keys_total",
         "Keys that were deleted as they were due.",
-        engine.expired_keys(),
+        engine.expiry().expired_keys(),
     );
     let databases: Vec<(String, usize, usize)> = server
         .keyspace()

@@ -100,7 +100,7 @@ fn write(
     let keys_total = loaded.keys;
     let (engine, _background) = Engine::loaded(loaded, 1, clock.clone());
     // The counts that stand before the keys of a database are to be right.
-    engine.set_active_expire(false);
+    engine.expiry().set_active(false);
     let view = engine.open_view(ViewOptions::once("export"))?;
     rdb_file::write(view, clock.unix_ms(), file, &mut |keys, _| {
         report(Stage::Writing { keys, keys_total });

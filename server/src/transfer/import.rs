@@ -65,7 +65,7 @@ pub fn import(
     let began = clock.monotonic();
     let (engine, _background) = Engine::unlogged(place.databases, 1, clock.clone());
     // A checkpoint may hold keys that expire while it is written: who loads it deletes them.
-    engine.set_active_expire(false);
+    engine.expiry().set_active(false);
     let mut import = Import {
         path,
         bytes_total,

@@ -192,7 +192,7 @@ impl Scene {
         let (engine, background) =
             Engine::new(opened.tables, workers, appender, opened.validity, clock.clone());
         // What expires is to be found by those who look.
-        engine.set_active_expire(false);
+        engine.expiry().set_active(false);
         let log = OpenLog::new(opened.log, mode == SyncMode::Always, Lsn::ZERO, &server.wakers);
         server.note_loaded(&engine);
         server.set_store(Store::new(engine, Some(log), Arc::new(checkpoints)));

@@ -2,8 +2,8 @@
 //! declarations, backups and changes of the configuration. Whatever clients send, no server panics or hangs,
 //! and a start has its data. Where a `redis-server` is installed, replies of single requests equal its.
 //!
-//! The build of the tests checks that a command reads no key that it has not declared
-//! (`engine/src/session.rs`): a command that does panics, and so a life ends here.
+//! The build of the tests checks that a command looks at no key that it has not declared
+//! (`engine/src/session/latched.rs`): one that does panics, and so a life ends here.
 //!
 //! `TARN_SEEDS` says how many seeds are tried, `TARN_FIRST_SEED` with which to begin; a failure names its
 //! seed and shows the last requests.
