@@ -2,20 +2,19 @@
 //! stops.
 
 use crate::address::Address;
-use crate::client::ClientHandle;
-use crate::config::Config;
-use crate::listen::{ListenError, Listeners, Service};
+use crate::caller::{Caller, PROTECTED};
+use crate::handle::ClientHandle;
+use crate::listen::{Listeners, Service};
 use crate::metrics::MetricsServer;
+use crate::moves::Move;
 use crate::rounds::{self, Rounds};
-use crate::shared::Shared;
+use crate::services::Services;
 use crate::signals::{self, Caught, Signals};
 use crate::stream::{Detached, Stream};
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -23,42 +22,9 @@ use tokio::time::MissedTickBehavior;
 /// A worker's end for new connections.
 pub type Incoming = mpsc::UnboundedSender<(Detached, Arc<ClientHandle>)>;
 
-/// Asks the acceptor to listen elsewhere.
-#[derive(Debug)]
-pub struct Move {
-    /// The configuration in force.
-    old: Config,
-    /// The configuration with the new ports and addresses.
-    config: Config,
-    /// Where the outcome is awaited.
-    outcome: SyncSender<Result<(), ListenError>>,
-}
-
-/// How others reach the acceptor.
-#[derive(Debug, Clone)]
-pub struct AcceptorHandle(mpsc::UnboundedSender<Move>);
-
-impl AcceptorHandle {
-    /// A handle, and where the acceptor finds what is asked of it.
-    pub fn new() -> (AcceptorHandle, mpsc::UnboundedReceiver<Move>) {
-        let (sender, moves) = mpsc::unbounded_channel();
-        (AcceptorHandle(sender), moves)
-    }
-
-    /// Listens where `config` says, and nowhere else; where `old` says until now. On an error everything is
-    /// as it was; `None` stands for a server that stops.
-    ///
-    /// REQUIRES: not the acceptor's own thread.
-    pub fn listen_as(&self, old: &Config, config: &Config) -> Result<(), Option<ListenError>> {
-        let (outcome, awaited) = sync_channel(1);
-        self.0.send(Move { old: old.clone(), config: config.clone(), outcome }).map_err(|_| None)?;
-        awaited.recv().map_err(|_| None)?.map_err(Some)
-    }
-}
-
 /// Accepts connections.
 pub struct Acceptor {
-    server: Arc<Shared>,
+    server: Arc<Services>,
     listeners: Listeners,
     moves: mpsc::UnboundedReceiver<Move>,
     signals: Signals,
@@ -71,7 +37,7 @@ pub struct Acceptor {
 impl Acceptor {
     /// Deals what connects to `listeners` out to these workers in turn, to SQL, and to metrics.
     pub fn new(
-        server: Arc<Shared>,
+        server: Arc<Services>,
         listeners: Listeners,
         moves: mpsc::UnboundedReceiver<Move>,
         signals: Signals,
@@ -81,7 +47,7 @@ impl Acceptor {
         Acceptor { server, listeners, moves, signals, incoming, metrics, next: 0 }
     }
 
-    /// Accepts until [`Shared::shut_down`], then closes the listeners. Returns the signals, which may still
+    /// Accepts until [`Shared::shut_down`](crate::shared::Shared::shut_down), then closes the listeners. Returns the signals, which may still
     /// come.
     pub async fn run(mut self) -> io::Result<Signals> {
         let server = self.server.clone();
@@ -105,7 +71,7 @@ impl Acceptor {
                             if running.is_some() && self.signals.is_second(ending, running) {
                                 self.signals.end_now(ending);
                             }
-                            let attempt = server.shutdown.begin_by_signal(&server);
+                            let attempt = server.shutdown.begin_by_signal(&server, &server.saver);
                             self.signals.note(ending, Some(attempt));
                         }
                     }
@@ -193,20 +159,5 @@ impl Acceptor {
     }
 }
 
-/// A connection to another port than that of Redis' protocol, on its way to who serves it.
-#[derive(Debug)]
-pub struct Caller {
-    /// The connection, which does not block.
-    pub stream: std::net::TcpStream,
-    /// The other end.
-    pub peer: SocketAddr,
-    /// Why it is turned away, if it is.
-    pub refusal: Option<&'static str>,
-}
-
 /// What one client too many is told.
 const FULL: &str = "-ERR max number of clients reached\r\n";
-
-/// What a stranger is told while there is no password, at each port.
-pub const PROTECTED: &str = "Tarn runs in protected mode: no password is set, so it serves only clients on \
-its own machine. Set requirepass, or protected-mode no where no stranger can reach this port.";

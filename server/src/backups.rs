@@ -2,7 +2,8 @@
 
 use crate::backup_place::{Misplaced, Places};
 use crate::log_switch;
-use crate::shared::{Shared, Store};
+use crate::shared::Shared;
+use crate::store::Store;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

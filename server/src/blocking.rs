@@ -2,17 +2,16 @@
 //! (`WAIT`), of which there are none yet, or for the disk (`WAITAOF`).
 //!
 //! A blocking command that finds nothing asks its connection to wait. The connection registers a [`Waiter`]
-//! in a queue for each key. Whoever commits a write that may give one of these keys something runs the
-//! command of the first waiter in its stead, with the same function, right behind its own command, and hands
-//! it the reply. So clients are served in the order in which they came.
+//! in a queue for each key. A worker that commits a write which may give one of these keys something runs the
+//! command of the first waiter in its stead, with the same function, right after its own command, and hands
+//! it the reply (`executor/waiters.rs`). So clients are served in the order in which they came.
 //!
 //! Order of locks: the gate, a waiter's outcome, the keys that its command latches; the queues are locked
 //! last and for a moment. So a command that holds latches must not touch an outcome.
 
-use crate::client::{After, Client, ClientHandle};
-use crate::dispatch::Executor;
-use crate::shared::{Kept, Shared};
-use smallvec::SmallVec;
+use crate::handle::ClientHandle;
+use crate::shared::Shared;
+use crate::store::Kept;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -81,13 +80,13 @@ pub enum Outcome {
 /// A client that waits.
 #[derive(Debug)]
 pub struct Waiter {
-    client: Arc<ClientHandle>,
-    db: u8,
-    protocol: Protocol,
-    request: Box<BlockRequest>,
+    pub(crate) client: Arc<ClientHandle>,
+    pub(crate) db: u8,
+    pub(crate) protocol: Protocol,
+    pub(crate) request: Box<BlockRequest>,
     /// The newest `Lsn` that looks which found nothing have revealed.
-    seen: AtomicU64,
-    outcome: Mutex<Option<Outcome>, rank::Outcome>,
+    pub(crate) seen: AtomicU64,
+    pub(crate) outcome: Mutex<Option<Outcome>, rank::Outcome>,
 }
 
 impl Waiter {
@@ -103,7 +102,8 @@ impl Waiter {
     }
 }
 
-type Place = (u8, Box<[u8]>);
+/// A database and a key.
+pub(crate) type Place = (u8, Box<[u8]>);
 
 /// All clients that wait, by key, first come first.
 #[derive(Debug, Default)]
@@ -135,12 +135,18 @@ impl Blocking {
         ids.len() + self.keyless.lock().iter().filter(for_a_time).count()
     }
 
-    /// Puts `client` at the end of the queues of the request's keys.
-    pub fn register(&self, client: &Client, request: Box<BlockRequest>) -> Arc<Waiter> {
+    /// Puts `client` at the end of the queues of the request's keys, which are of database `db`.
+    pub fn register(
+        &self,
+        client: Arc<ClientHandle>,
+        db: u8,
+        protocol: Protocol,
+        request: Box<BlockRequest>,
+    ) -> Arc<Waiter> {
         let waiter = Arc::new(Waiter {
-            client: client.handle.clone(),
-            db: client.db,
-            protocol: client.protocol,
+            client,
+            db,
+            protocol,
             seen: AtomicU64::new(request.seen.0),
             request,
             outcome: Mutex::new(None),
@@ -150,7 +156,7 @@ impl Blocking {
             return waiter;
         }
         let mut queues = self.queues.lock();
-        // SeqCst with the load in `serve_ready`: either the pusher sees this waiter, or the waiter's second
+        // SeqCst with the load in `collect_ready`: either the pusher sees this waiter, or the waiter's second
         // look sees the push.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         for key in &waiter.request.keys {
@@ -203,8 +209,8 @@ impl Blocking {
         waited
     }
 
-    /// The first that waits for this key, those passed over who wait for a kind of which there is no more.
-    fn first(&self, place: &Place, exhausted: &[Kind]) -> Option<Arc<Waiter>> {
+    /// The first client that waits for this key. Skips those that wait for a kind in `exhausted`.
+    pub(crate) fn first(&self, place: &Place, exhausted: &[Kind]) -> Option<Arc<Waiter>> {
         let queues = self.queues.lock();
         queues
             .get(place)?
@@ -244,43 +250,40 @@ impl Blocking {
         !self.postponed.lock().is_empty()
     }
 
+    /// Adds the keys to `ready` that `batch` may have given something. `false` if no client waits for keys.
+    pub(crate) fn collect_ready(&self, batch: &Batch<'_>, ready: &mut VecDeque<Place>) -> bool {
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            return false;
+        }
+        for write in batch {
+            match write {
+                Write::Key { db, key, change } if may_serve(change) => {
+                    ready.push_back((*db, key.as_ref().into()));
+                }
+                Write::Swap { a, b } => {
+                    for db in [*a, *b] {
+                        ready.extend(self.places_of(db));
+                    }
+                }
+                _ => {}
+            }
+        }
+        true
+    }
+
+    /// Notes a key whose waiters could not be served for want of room in the log.
+    pub(crate) fn postpone(&self, place: Place) {
+        self.postponed.lock().push(place);
+    }
+
+    /// Takes the keys whose waiters could not be served for want of room in the log.
+    pub(crate) fn take_postponed(&self) -> Vec<Place> {
+        std::mem::take(&mut *self.postponed.lock())
+    }
+
     fn places_of(&self, db: u8) -> Vec<Place> {
         self.queues.lock().keys().filter(|place| place.0 == db).cloned().collect()
     }
-}
-
-/// Serves clients that wait for keys which `batch` may have given something. Called behind each command that
-/// wrote.
-pub fn serve_ready(executor: &mut Executor<'_>, batch: &Batch<'_>) {
-    if executor.server.blocking.waiting.load(Ordering::SeqCst) == 0 {
-        return;
-    }
-    for write in batch {
-        match write {
-            Write::Key { db, key, change } if may_serve(change) => {
-                executor.ready.push_back((*db, key.as_ref().into()));
-            }
-            Write::Swap { a, b } => {
-                for db in [*a, *b] {
-                    executor.ready.extend(executor.server.blocking.places_of(db));
-                }
-            }
-            _ => {}
-        }
-    }
-    serve_queued(executor);
-}
-
-/// Looks once more for something to take, for a waiter that has just been registered.
-pub fn serve_waiter(executor: &mut Executor<'_>, waiter: &Waiter) {
-    executor.ready.extend(waiter.request.keys.iter().map(|key| (waiter.db, key.clone())));
-    serve_queued(executor);
-}
-
-/// Serves clients that could not be served for want of room in the log, now that there is some.
-pub fn serve_postponed(executor: &mut Executor<'_>) {
-    executor.ready.extend(std::mem::take(&mut *executor.server.blocking.postponed.lock()));
-    serve_queued(executor);
 }
 
 const fn may_serve(change: &Change<'_>) -> bool {
@@ -291,73 +294,6 @@ const fn may_serve(change: &Change<'_>) -> bool {
             | Change::ZSetPut { .. }
             | Change::Image { kind: Kind::List | Kind::ZSet, .. }
     )
-}
-
-/// A command that serves a waiter may push in its turn (`BLMOVE`); its keys join the queue instead of the
-/// stack.
-fn serve_queued(executor: &mut Executor<'_>) {
-    if executor.serving {
-        return;
-    }
-    executor.serving = true;
-    // The commands that run here are timed by themselves, and not taken off the time of the one that served
-    // them.
-    let stopwatch = &executor.server.stats.workers[executor.worker].stopwatch;
-    let mark = stopwatch.mark();
-    while let Some(place) = executor.ready.pop_front() {
-        let mut exhausted = SmallVec::<[Kind; 2]>::new();
-        while let Some(waiter) = executor.server.blocking.first(&place, &exhausted) {
-            match serve(executor, &waiter) {
-                Served::Done => {}
-                Served::FoundNothing => exhausted.extend(waiter.request.kind),
-                Served::NoRoom => {
-                    executor.server.blocking.postponed.lock().push(place.clone());
-                    exhausted.extend(waiter.request.kind);
-                }
-            }
-        }
-    }
-    stopwatch.go_back_to(mark);
-    executor.serving = false;
-}
-
-/// What running a waiter's command came to.
-enum Served {
-    /// The waiter is done, by this or by something else.
-    Done,
-    /// There is nothing for it.
-    FoundNothing,
-    /// The log has no room for it. It keeps its place in the queues.
-    NoRoom,
-}
-
-/// Runs the command of `waiter`.
-fn serve(executor: &mut Executor<'_>, waiter: &Arc<Waiter>) -> Served {
-    let server = executor.server;
-    // Whoever holds an outcome must not wait for the gate: a worker inside may be waiting for this outcome.
-    executor.enter_gate();
-    let mut outcome = waiter.outcome.lock();
-    if outcome.is_none() && !waiter.client.is_killed() {
-        let mut stand_in = Client::new(waiter.client.clone(), true);
-        stand_in.db = waiter.db;
-        stand_in.protocol = waiter.protocol;
-        stand_in.waits = true;
-        let mut reply = Vec::new();
-        let lsn = executor.run(&mut stand_in, waiter.request.args.as_args(), &mut reply);
-        match stand_in.after {
-            After::Block(_) => {
-                waiter.seen.fetch_max(lsn.0, Ordering::Relaxed);
-                return Served::FoundNothing;
-            }
-            After::Postpone => return Served::NoRoom,
-            After::GoOn | After::Close => {}
-        }
-        *outcome = Some(Outcome::Served(reply, lsn));
-    }
-    drop(outcome);
-    server.blocking.remove(waiter);
-    waiter.client.wake();
-    Served::Done
 }
 
 /// Ends the waiting of a connection that gives up, unless it has been served in this very moment. The outcome

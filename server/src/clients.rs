@@ -1,6 +1,6 @@
 //! The register of connected clients.
 
-use crate::client::ClientHandle;
+use crate::handle::ClientHandle;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -11,12 +11,13 @@
 //! connection holds no buffer.
 
 use crate::blocking::{self, BlockRequest, Waiter};
-use crate::client::{After, Client, ClientHandle};
+use crate::client::{After, Client};
 use crate::config::AppendFsync;
-use crate::dispatch::Executor;
+use crate::counter;
+use crate::executor::Executor;
+use crate::handle::ClientHandle;
 use crate::outbox::Outbox;
 use crate::output::Output;
-use crate::stats;
 use crate::stream::Stream;
 use crate::worker::Worker;
 use std::future::{Future, poll_fn};
@@ -65,7 +66,7 @@ pub struct Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.worker.abandon(&self.output);
+        self.worker.outputs.abandon(&self.output);
     }
 }
 
@@ -165,7 +166,7 @@ impl Connection {
                     self.worker.send_at_end_of_turn(&self.output);
                     break;
                 }
-                self.output.send(&self.worker)?;
+                self.output.send(&self.worker.outputs)?;
                 if self.is_over_limit() {
                     return Ok(End::OutputLimit);
                 }
@@ -224,7 +225,7 @@ impl Connection {
             }
             return self.output.poll_room(cx).map_ok(|()| Event::GoOn);
         }
-        if self.output.is_forgotten(&self.worker) {
+        if self.output.is_forgotten(&self.worker.outputs) {
             return Poll::Ready(Ok(Event::GoOn));
         }
         if self.closing && self.output.waiting_bytes() == 0 {
@@ -249,8 +250,8 @@ impl Connection {
         let mut scratch = self.worker.scratch.borrow_mut();
         let mut buf = ReadBuf::new(&mut scratch);
         self.output.poll_read(cx, &mut buf).map_ok(|()| {
-            stats::add(&self.worker.stats().input_bytes, buf.filled().len() as u64);
-            stats::add(&self.worker.stats().reads, 1);
+            counter::add(&self.worker.stats().input_bytes, buf.filled().len() as u64);
+            counter::add(&self.worker.stats().reads, 1);
             buf.filled().len()
         })
     }
@@ -396,14 +397,18 @@ impl Connection {
         let lsn = executor.run(&mut self.client, args, outbox.buffer());
         self.client.seen = self.client.seen.max(lsn);
         match self.client.handle.durability() {
-            None if lsn <= executor.revealable => {}
+            None if lsn <= executor.revealable() => {}
             Some(AppendFsync::No) => {}
-            Some(AppendFsync::EverySec) => executor.wants_sync |= lsn > Lsn::ZERO,
+            Some(AppendFsync::EverySec) => {
+                if lsn > Lsn::ZERO {
+                    executor.want_sync();
+                }
+            }
             None => outbox.hold(start, lsn),
             Some(AppendFsync::Always) => {
                 if lsn > self.worker.server.durable() {
                     outbox.hold(start, lsn);
-                    executor.demanded = executor.demanded.max(lsn);
+                    executor.demand(lsn);
                 }
             }
         }
@@ -433,7 +438,7 @@ impl Connection {
             if self.output.is_stuck() && self.output.poll_room(cx)?.is_pending() {
                 return Ok(());
             }
-            self.output.send(&self.worker)?;
+            self.output.send(&self.worker.outputs)?;
             if !self.output.is_stuck() {
                 break;
             }
@@ -445,9 +450,12 @@ impl Connection {
     /// reply.
     async fn wait_for_key(&mut self, request: Box<BlockRequest>) -> io::Result<bool> {
         let worker = self.worker.clone();
-        let waiter = worker.server.blocking.register(&self.client, request);
+        let waiter = {
+            let Client { handle, db, protocol, .. } = &self.client;
+            worker.server.blocking.register(handle.clone(), *db, *protocol, request)
+        };
         self.client.handle.info.lock().blocked = true;
-        worker.execute(|executor| blocking::serve_waiter(executor, &waiter));
+        worker.execute(|executor| executor.serve_waiter(&waiter));
         let alive = self.wait_for_outcome(&waiter).await;
         blocking::give_up(&worker.server.blocking, &waiter);
         self.client.handle.info.lock().blocked = false;
@@ -462,7 +470,7 @@ impl Connection {
         self.client.drop_unwanted(outbox.buffer(), start);
         if self.client.handle.durability() == Some(AppendFsync::EverySec) {
             worker.server.have_synced(Lsn::ZERO, true);
-        } else if lsn > self.output.revealable(&worker) {
+        } else if lsn > self.output.revealable(&worker.outputs) {
             outbox.hold(start, lsn);
             if self.client.handle.durability() == Some(AppendFsync::Always) {
                 worker.server.have_synced(lsn, false);

@@ -4,7 +4,7 @@ use crate::blocking::{AwaitedLog, BlockRequest, acknowledge};
 use crate::client::{After, Client};
 use crate::config::AppendFsync;
 use crate::error::CommandError;
-use crate::shared::Shared;
+use crate::services::Services;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub struct Context<'c, 'a> {
     /// Whose request it is.
     pub client: &'c mut Client,
     /// The server.
-    pub server: &'c Shared,
+    pub server: &'c Services,
     /// The selected database.
     pub db: u8,
 }

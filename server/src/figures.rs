@@ -5,10 +5,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::client::ClientHandle;
+use crate::handle::ClientHandle;
 use crate::process::{self, Heap};
 use crate::saver;
-use crate::shared::{OpenLog, Shared, Store};
+use crate::services::Services;
+use crate::shared::Shared;
+use crate::store::{OpenLog, Store};
 use tarn_engine::compactor::CompactionStatus;
 use tarn_engine::scrub::ScrubStatus;
 use tarn_engine::{DirectoryStatus, LogStatus};
@@ -90,7 +92,7 @@ pub struct Persistence {
 
 impl Persistence {
     /// That of a server.
-    pub fn of(server: &Shared) -> Persistence {
+    pub fn of(server: &Services) -> Persistence {
         let store = server.store();
         let checkpoints = server.saver.status();
         let loading = &server.loading;

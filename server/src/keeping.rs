@@ -1,8 +1,10 @@
 //! Whether a restart finds what clients write, and saying it loudly where it does not.
 
 use crate::config::Config;
-use crate::saver;
-use crate::shared::{Shared, Store};
+use crate::saver::{self, Saver};
+use crate::shared::Shared;
+use crate::shutdown::Shutdown;
+use crate::store::Store;
 
 /// Tells, at the start and when it comes to be so, that nothing is kept.
 pub fn warn_if_nothing_is_kept(config: &Config) {
@@ -16,11 +18,11 @@ pub fn warn_if_nothing_is_kept(config: &Config) {
 }
 
 /// Tells, at the end, what is lost. REQUIRES: no client is served any longer.
-pub fn warn_of_losses(server: &Shared, store: &Store) {
-    if store.log.load().is_some() || server.shutdown.saves() {
+pub fn warn_of_losses(server: &Shared, store: &Store, saver: &Saver, shutdown: &Shutdown) {
+    if store.log.load().is_some() || shutdown.saves() {
         return;
     }
-    let lost = saver::changes(server).saturating_sub(server.saver.status().changes_saved);
+    let lost = saver::changes(server).saturating_sub(saver.status().changes_saved);
     if lost > 0 {
         tracing::warn!(
             "NOT SAVED: {lost} changes since the last checkpoint are lost, as there is no log and no \

@@ -3,7 +3,7 @@
 //! A bucket is an eighth of a power of two wide, so a percentile is right to one part in eight. Fast commands
 //! are noted by sample (`dispatch`), so that the histogram costs them nothing more than their timing does.
 
-use crate::stats;
+use crate::counter;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,7 +23,7 @@ impl Histogram {
     /// Counts `calls` calls that took `nanos` each.
     pub fn note(&self, nanos: u64, calls: u64) {
         let buckets = self.0.get_or_init(|| (0..BUCKETS).map(|_| AtomicU64::new(0)).collect());
-        stats::add(&buckets[bucket_of(nanos)], calls);
+        counter::add(&buckets[bucket_of(nanos)], calls);
     }
 
     /// Adds these calls to `counts`.

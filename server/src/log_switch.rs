@@ -13,9 +13,9 @@
 //! leave when the log counts, or when `appendonly` or `appendfsync` says otherwise. If the log cannot be
 //! switched on, they wait for the next attempt.
 
-use crate::apply;
 use crate::config::{AppendFsync, Config};
-use crate::shared::{OpenLog, Shared, Store};
+use crate::shared::Shared;
+use crate::store::{OpenLog, Store};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ use tarn_engine::backup;
 use tarn_engine::checkpoint::Source;
 use tarn_engine::io::{DiskError, OsDisk};
 use tarn_engine::record::Lsn;
-use tarn_engine::{Log, LogError, LogOptions, OpenError};
+use tarn_engine::{Log, LogError, LogOptions, OpenError, SyncMode};
 use thiserror::Error;
 
 /// Why the log could not be switched on, or was not closed in order.
@@ -40,11 +40,29 @@ pub enum SwitchError {
 /// The options of a log.
 pub fn options(config: &Config) -> LogOptions {
     let mut options = LogOptions::new(config.log_dirs());
-    options.mode = apply::sync_mode(config.appendfsync);
+    options.mode = sync_mode(config.appendfsync);
     options.flushes_in_flight = config.log_flushes_in_flight;
     options.backlog_bytes_limit = config.log_backlog_limit_bytes;
     options.file_bytes = config.log_file_bytes as u64;
     options
+}
+
+/// The mode of the log for a value of `appendfsync`.
+fn sync_mode(appendfsync: AppendFsync) -> SyncMode {
+    match appendfsync {
+        AppendFsync::Always => SyncMode::Always,
+        AppendFsync::EverySec => SyncMode::EverySec,
+        AppendFsync::No => SyncMode::No,
+    }
+}
+
+/// Brings `appendfsync` into force.
+pub fn set_sync_mode(store: &Store, appendfsync: AppendFsync) {
+    let Some(open) = &*store.log.load() else { return };
+    if let Some(log) = open.log.lock().as_ref() {
+        log.set_mode(sync_mode(appendfsync));
+    }
+    open.always.store(appendfsync == AppendFsync::Always, Ordering::Relaxed);
 }
 
 /// Whether there is a log that was switched on and waits for its checkpoint.
@@ -128,7 +146,7 @@ fn switch_on(server: &Shared, store: &Store, config: &Config) -> Result<(), Swit
         // now.
         server.config.apply_current(|config| {
             store.log.store(Some(open.clone()));
-            apply::set_sync_mode(store, config.appendfsync);
+            set_sync_mode(store, config.appendfsync);
         });
         if store.engine.start_logging(&appender) {
             return Ok(());

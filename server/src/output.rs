@@ -9,11 +9,14 @@
 //!   turn:  run A  run B  run C  │  write A  write B  write C  │  wait for sockets
 //! ```
 
-use crate::client::ClientHandle;
+use crate::counter;
+use crate::handle::ClientHandle;
 use crate::outbox::Outbox;
+use crate::services::Services;
+use crate::stats::WorkerStats;
 use crate::stream::Stream;
-use crate::worker::Worker;
 use std::cell::{Cell, RefCell, RefMut};
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -94,13 +97,13 @@ impl Output {
     }
 
     /// Whether something may leave that nobody is about to send.
-    pub fn is_forgotten(&self, worker: &Worker) -> bool {
-        !self.queued.get() && !self.outbox().sendable(self.revealable(worker)).is_empty()
+    pub fn is_forgotten(&self, outputs: &Outputs) -> bool {
+        !self.queued.get() && !self.outbox().sendable(self.revealable(outputs)).is_empty()
     }
 
     /// Up to where changes may be revealed to the client.
-    pub fn revealable(&self, worker: &Worker) -> Lsn {
-        self.handle.revealable(&worker.server, || worker.revealable())
+    pub fn revealable(&self, outputs: &Outputs) -> Lsn {
+        self.handle.revealable(|| outputs.server.durable(), || outputs.server.revealable())
     }
 
     /// Wakes the connection's task when something has left behind its back.
@@ -125,9 +128,9 @@ impl Output {
 
     /// Sends what may leave at once. What the socket does not take stays; what is held leaves when it is
     /// durable.
-    pub fn send(self: &Rc<Self>, worker: &Worker) -> io::Result<()> {
+    pub fn send(self: &Rc<Self>, outputs: &Outputs) -> io::Result<()> {
         let (mut outbox, stream) = (self.outbox(), self.stream.borrow());
-        let revealable = self.revealable(worker);
+        let revealable = self.revealable(outputs);
         loop {
             let bytes = outbox.sendable(revealable);
             if bytes.is_empty() {
@@ -135,8 +138,8 @@ impl Output {
             }
             match stream.try_write(bytes) {
                 Ok(len) => {
-                    crate::stats::add(&worker.stats().output_bytes, len as u64);
-                    crate::stats::add(&worker.stats().writes, 1);
+                    counter::add(&outputs.stats().output_bytes, len as u64);
+                    counter::add(&outputs.stats().writes, 1);
                     outbox.sent(len);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -147,22 +150,56 @@ impl Output {
             }
         }
         if let Some(lsn) = outbox.held_until() {
-            worker.send_when_durable(lsn, self);
+            outputs.send_when_durable(lsn, self);
         }
-        worker.outputs.give_back(&mut outbox);
+        outputs.give_back(&mut outbox);
         self.handle.output_bytes.store(outbox.len(), Ordering::Relaxed);
         Ok(())
     }
 }
 
-/// The outputs of one worker: which are to be sent at the end of the turn, and buffers for all of them.
-#[derive(Default)]
+/// The outputs of one worker: those to send at the end of the turn, those that hold replies, and buffers for
+/// all of them.
 pub struct Outputs {
+    server: Arc<Services>,
+    /// Number of the worker.
+    worker: usize,
+    /// Outputs that hold replies until an `Lsn` is durable.
+    waiting: RefCell<BTreeMap<(Lsn, u64), Rc<Output>>>,
     queue: RefCell<Vec<Rc<Output>>>,
     spares: RefCell<Vec<Vec<u8>>>,
 }
 
 impl Outputs {
+    /// The outputs of `worker`, which has none yet.
+    pub fn new(server: Arc<Services>, worker: usize) -> Outputs {
+        let (waiting, queue, spares) = Default::default();
+        Outputs { server, worker, waiting, queue, spares }
+    }
+
+    fn stats(&self) -> &WorkerStats {
+        &self.server.stats.workers[self.worker]
+    }
+
+    /// Sends the replies that `output` holds when `lsn` is durable.
+    fn send_when_durable(&self, lsn: Lsn, output: &Rc<Output>) {
+        self.waiting.borrow_mut().insert((lsn, output.client()), output.clone());
+    }
+
+    /// Forgets the replies that `output` holds: its client is gone, and its socket shall close now.
+    pub fn abandon(&self, output: &Output) {
+        if let Some(lsn) = output.held_until() {
+            self.waiting.borrow_mut().remove(&(lsn, output.client()));
+        }
+    }
+
+    /// Takes an output that holds replies which reveal no change after `revealable`.
+    pub fn next_revealable(&self, revealable: Lsn) -> Option<Rc<Output>> {
+        let mut waiting = self.waiting.borrow_mut();
+        let first = waiting.first_entry().filter(|first| first.key().0 <= revealable)?;
+        Some(first.remove())
+    }
+
     /// Gives an empty outbox a warm buffer.
     pub fn lend(&self, outbox: &mut Outbox) {
         let spare = || self.spares.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES));
@@ -188,14 +225,14 @@ impl Outputs {
     }
 
     /// Sends what was queued. What goes wrong, the connections' tasks are woken for.
-    pub fn send_all(&self, worker: &Worker) {
+    pub fn send_all(&self) {
         let mut queue = self.queue.take();
         for output in queue.drain(..) {
             output.queued.set(false);
             if output.stuck.get() {
                 continue;
             }
-            if let Err(error) = output.send(worker) {
+            if let Err(error) = output.send(self) {
                 output.failed.set(Some(error));
                 output.handle.wake();
             } else if output.stuck.get() || output.awaited.take() {

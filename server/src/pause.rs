@@ -1,7 +1,6 @@
 //! `CLIENT PAUSE`, and the pause of writes before the server ends: which commands are held back, and until
 //! when. Expired keys are not deleted meanwhile.
 
-use crate::shared::Shared;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_engine::record::UnixMs;
 
@@ -72,13 +71,6 @@ impl Pause {
             return ending;
         }
         ending || writes || state & 1 == 1
-    }
-}
-
-/// Lets expired keys lie as long as there is a pause, and no longer.
-pub fn hold_expiry(server: &Shared) {
-    if let Some(engine) = server.engine() {
-        engine.hold_expiry(server.pause.is_on(server.clock.unix_ms()));
     }
 }
 

@@ -4,9 +4,9 @@
 //!   view ──part, copied under its latch──> tarn_rdb::Writer ──> dump.rdb.tmp ──sync, rename──> dump.rdb
 //! ```
 
-use crate::commands::connection::REDIS_VERSION;
 use crate::process::Heap;
 use crate::rdb::{rdb_kind, value_len, write_value};
+use crate::version::REDIS_VERSION;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};

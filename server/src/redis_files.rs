@@ -8,7 +8,7 @@
 
 use crate::config::{CheckpointFormat, Config};
 use crate::log_switch;
-use crate::serve::ServeError;
+use crate::serve_error::ServeError;
 use crate::shared::Shared;
 use crate::transfer::{self, Imported, Place, Stage};
 use std::io::ErrorKind;

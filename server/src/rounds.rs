@@ -2,10 +2,10 @@
 //! records; and once a second the file of messages, which may have been moved away.
 
 use crate::logging;
-use crate::pause;
 use crate::process;
 use crate::rates::Look;
-use crate::shared::{Shared, Store};
+use crate::services::Services;
+use crate::store::Store;
 use std::time::{Duration, Instant};
 
 /// How often a round is made.
@@ -30,7 +30,7 @@ pub struct Rounds {
 
 impl Rounds {
     /// Makes a round.
-    pub fn make(&mut self, server: &Shared) {
+    pub fn make(&mut self, server: &Services) {
         let stats = &server.stats;
         server.rates.note(Look {
             at: Instant::now(),
@@ -39,7 +39,7 @@ impl Rounds {
             output_bytes: stats.sum(|worker| &worker.output_bytes),
         });
         stats.note_memory(process::Heap::now().allocated);
-        pause::hold_expiry(server);
+        server.hold_expiry();
         self.look_at_log_file();
         self.look_at_log(server);
         self.look_at_compactions(server);
@@ -55,7 +55,7 @@ impl Rounds {
     }
 
     /// Tells when the log fails and when it works again, and the same of each of its directories.
-    fn look_at_log(&mut self, server: &Shared) {
+    fn look_at_log(&mut self, server: &Services) {
         let Some(status) = server.store().and_then(Store::log_status) else { return };
         match &status.failed {
             Some((_, error)) if !self.log_failed => {
@@ -88,7 +88,7 @@ impl Rounds {
     }
 
     /// Tells when the log cannot be compacted and when it can again, and of each round over the whole log.
-    fn look_at_compactions(&mut self, server: &Shared) {
+    fn look_at_compactions(&mut self, server: &Services) {
         let Some(store) = server.store() else { return };
         let status = store.engine.compactor().status();
         if status.error != self.compaction_error {

@@ -148,8 +148,8 @@ impl Saver {
         self.failing.load(Ordering::Relaxed)
     }
 
-    /// Has [`Shutdown::save_and_end`](crate::shutdown::Shutdown::save_and_end) called as soon as possible; a
-    /// checkpoint that is being taken is given up.
+    /// Makes [`run`](Self::run) call its `end` as soon as possible; a checkpoint that is being taken is given
+    /// up.
     pub fn end(&self, server: &Shared) {
         let mut state = self.state.lock();
         state.ending = true;
@@ -232,8 +232,9 @@ impl Saver {
         self.state.lock().status.loaded_keys = [keys, expired];
     }
 
-    /// Takes checkpoints until the server stops.
-    pub fn run(&self, server: &Shared, engine: &Engine, checkpoints: &Checkpoints) {
+    /// Takes checkpoints until the server stops. Calls `end` after each call of [`end`](Self::end): it takes
+    /// the last checkpoint and ends the server, or lets it go on.
+    pub fn run(&self, server: &Shared, engine: &Engine, checkpoints: &Checkpoints, end: impl Fn()) {
         let mut state = self.state.lock();
         loop {
             if state.stopping {
@@ -241,7 +242,7 @@ impl Saver {
             }
             if std::mem::take(&mut state.ending) {
                 drop(state);
-                server.shutdown.save_and_end(server);
+                end();
                 state = self.state.lock();
                 continue;
             }

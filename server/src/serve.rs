@@ -6,148 +6,40 @@
 //!   workers:              └─ LOADING … ───────────┴─ serve ─────────────────────────────── close connections
 //! ```
 
-use crate::accept::{Acceptor, AcceptorHandle};
+use crate::accept::Acceptor;
 use crate::apply;
-use crate::config::{AppendFsync, Config, ConfigStore, Loaded};
+use crate::commands;
+use crate::config::{Config, ConfigStore, Loaded};
+use crate::event_loop;
 use crate::keeping;
-use crate::listen::{ListenError, Listeners, Service};
-use crate::log_switch;
+use crate::listen::{Listeners, Service};
+use crate::load::load;
 use crate::logging;
 use crate::metrics::MetricsServer;
+use crate::moves::AcceptorHandle;
 use crate::pidfile::PidFile;
 use crate::process;
-use crate::redis_files;
-use crate::shared::{OpenLog, Shared, Store};
+use crate::serve_error::ServeError;
+use crate::services::Services;
 use crate::signals::Signals;
+use crate::store::{OpenLog, Store};
 use crate::supervisor::Supervisor;
-use crate::transfer::{self, Stage, TransferError};
-use crate::worker;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Instant, UNIX_EPOCH};
 use tarn_engine::backup;
-use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
-use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Disk, OsDisk};
-use tarn_engine::record::Lsn;
-use tarn_engine::recovery;
-use tarn_engine::{Log, LogError, OpenError, Recovered};
-use thiserror::Error;
 use tokio::sync::mpsc;
-
-/// Why the server did not start, or had to stop. One line, which says what to do.
-#[derive(Debug, Error)]
-pub enum ServeError {
-    /// The data directory is missing or cannot be used.
-    #[error("cannot use data directory {}: {source}; create it, or name another with --dir", path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A directory of the log cannot be made or used; most often a file of that name is in its place.
-    #[error(
-        "cannot use log directory {}: {source}; {}name others with --log-dir",
-        path.display(), first_try(source)
-    )]
-    LogDirectory {
-        /// The directory.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The file for messages cannot be written.
-    #[error("cannot write messages to {}: {source}; name another file with --logfile", path.display())]
-    LogFile {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Nobody could connect.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// The log could not be opened.
-    #[error(transparent)]
-    Log(#[from] OpenError),
-    /// The checkpoint could not be opened.
-    #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-    /// The last checkpoint was not taken.
-    #[error("the last checkpoint was not taken: {0}; what changed since the one before is lost")]
-    LastCheckpoint(CheckpointError),
-    /// A list of cores has none that this process may use.
-    #[error("none of the cores of '{directive}' is one that this process may run on; name others, or none")]
-    Cores {
-        /// The directive that lists them.
-        directive: &'static str,
-    },
-    /// The RDB file could not be loaded.
-    #[error("{0}; or move the file away to start without it")]
-    Rdb(#[from] TransferError),
-    /// The append-only file of a Redis is there, and nothing of Tarn.
-    #[error(
-        "{} is the append-only file of a Redis, which Tarn does not read: have redis-server load it and \
-         SAVE, then move it away, and the RDB file is loaded; or move it away to start without its data",
-        path.display()
-    )]
-    Aof {
-        /// The directory, or the file.
-        path: PathBuf,
-    },
-    /// A checkpoint is there, and an RDB file that was written later.
-    #[error(
-        "the checkpoint in {} is older than {}: move away the one that is not wanted",
-        checkpoints.display(), rdb.display()
-    )]
-    NewerRdb {
-        /// Where the checkpoint is.
-        checkpoints: PathBuf,
-        /// The file.
-        rdb: PathBuf,
-    },
-    /// The log could not be closed: what was written last may be lost.
-    #[error(
-        "the log was not closed in order: {source}; its newest {lost} records are not on disk: what was \
-         acknowledged of them is lost"
-    )]
-    Close {
-        /// Records that did not become durable.
-        lost: u64,
-        /// Why they did not.
-        source: LogError,
-    },
-    /// The system refused something that a server cannot do without.
-    #[error("{what}: {source}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-/// What may be done about a directory instead of taking another.
-fn first_try(refusal: &io::Error) -> &'static str {
-    match refusal.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room for it, or ",
-        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => "move away what is in its place, or ",
-        io::ErrorKind::PermissionDenied => "let this user write there, or ",
-        _ => "",
-    }
-}
 
 /// Serves until a signal or `SHUTDOWN`. `Ok`: everything that was acknowledged is on disk.
 pub fn serve(loaded: Loaded) -> Result<(), ServeError> {
     serve_beside(loaded, |_| {})
 }
 
-/// As [`serve`], for those who work on the store in the same process: `tell` gets what the threads share,
-/// before anything is loaded.
-pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(), ServeError> {
+/// As [`serve`], for callers that work on the store in the same process: `tell` gets the services before
+/// anything is loaded.
+pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Services>)) -> Result<(), ServeError> {
     let config = &loaded.config;
     prepare_directories(config)?;
     logging::init(config).map_err(|(path, source)| ServeError::LogFile { path, source })?;
@@ -165,10 +57,10 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
         Signals::catch().map_err(not_accepting)?
     };
     refuse_missing_cores(config)?;
-    let threads = config.threads();
+    let (threads, table) = (config.threads(), commands::table());
     let store = ConfigStore::new(loaded.config.clone(), loaded.file.clone());
     let (acceptor, moves) = AcceptorHandle::new();
-    let server = Arc::new(Shared::new(Arc::new(store), acceptor));
+    let server = Arc::new(Services::new(Arc::new(store), acceptor, table.slots()));
     tell(&server);
     let mut services = vec![Service::Redis, Service::Metrics];
     services.extend(server.sql().map(|_| Service::Sql));
@@ -192,7 +84,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
         let cores = config.server_cores.clone();
         let run = move || {
             cores.confine()?;
-            worker::run(index, server, waker, receiver)
+            event_loop::run(index, server, table, waker, receiver)
         };
         workers.push(spawn(format!("tarn-worker-{index}"), run)?);
     }
@@ -215,7 +107,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
         })?
     };
 
-    let metrics = MetricsServer::new(server.clone());
+    let metrics = MetricsServer::new(server.clone(), table);
     let acceptor = Acceptor::new(server.clone(), listeners, moves, signals, incoming, metrics);
     let signals = runtime.block_on(acceptor.run()).map_err(not_accepting)?;
     signals.watch(runtime, server.shutdown.attempt());
@@ -235,7 +127,7 @@ pub fn serve_beside(loaded: Loaded, tell: impl FnOnce(&Arc<Shared>)) -> Result<(
     let background = join(loader)?;
     drop(background);
     let Some(store) = server.store() else { return Ok(()) };
-    keeping::warn_of_losses(&server, store);
+    keeping::warn_of_losses(&server, store, &server.saver, &server.shutdown);
     let saved = server.shutdown.save_rest(&server, store).map_err(ServeError::LastCheckpoint);
     if let Some(open) = &*store.log.load() {
         close_log(open)?;
@@ -252,7 +144,7 @@ fn refuse_missing_cores(config: &Config) -> Result<(), ServeError> {
 }
 
 /// Takes checkpoints, and looks for damage, until the server stops.
-fn look_after(server: &Shared, store: &Store) {
+fn look_after(server: &Services, store: &Store) {
     std::thread::scope(|scope| {
         let scrub = || {
             let tell = |what: &str| tracing::error!("Damage on the disk: {what}");
@@ -263,7 +155,7 @@ fn look_after(server: &Shared, store: &Store) {
         {
             tracing::error!("Nobody looks for damage on the disk: no thread can be started: {error}");
         }
-        server.saver.run(server, &store.engine, &store.checkpoints);
+        server.saver.run(server, &store.engine, &store.checkpoints, || server.shutdown.save_and_end(server));
         server.scrubber.stop();
     });
 }
@@ -288,7 +180,7 @@ fn not_accepting(source: io::Error) -> ServeError {
 
 /// Lowers `maxclients`, and `sql-max-clients` where few fit, to what the limit of open files allows, if that
 /// cannot be raised.
-fn fit_clients(server: &Shared, config: &Config) {
+fn fit_clients(server: &Services, config: &Config) {
     let Some((redis, sql)) = process::fitting_clients(config) else { return };
     tracing::warn!(
         "only {redis} clients, and {sql} of SQL, fit the limit of open files, not {} and {}: see ulimit -n",
@@ -322,132 +214,6 @@ fn prepare_directories(config: &Config) -> Result<(), ServeError> {
         }
     }
     Ok(())
-}
-
-/// Opens the log, replays it and opens the doors.
-fn load(server: &Shared, config: &Config) -> Result<Option<Background>, ServeError> {
-    let began = Instant::now();
-    let (checkpoints, rdb_file) = redis_files::open_checkpoints(server, config)?;
-    let checkpoints = Arc::new(checkpoints);
-    if let Some(checkpoint) = checkpoints.current() {
-        server.saver.note_loaded(checkpoint.unix_ms);
-    }
-    if !config.appendonly {
-        let (engine, background) = match load_unlogged(server, config, &checkpoints)? {
-            Some(loaded) => {
-                let seconds = began.elapsed().as_secs_f64();
-                tracing::info!("Loaded {} keys in {seconds:.3} s", loaded.keys);
-                server.saver.note_keys_loaded(loaded.keys, 0);
-                Engine::loaded(loaded, config.threads(), server.clock.clone())
-            }
-            None => {
-                let new = Engine::unlogged(config.databases, config.threads(), server.clock.clone());
-                if let Some(path) = rdb_file {
-                    load_rdb(server, config, &new.0, &path)?;
-                }
-                new
-            }
-        };
-        open_doors(server, Store::new(engine, None, checkpoints));
-        return Ok(Some(background));
-    }
-    let options = log_switch::options(config);
-    let (databases, threads) = (config.databases, config.threads());
-    let opened =
-        recovery::open(Arc::new(OsDisk), options, Some(&checkpoints), databases, threads, &server.loading)?;
-    let seconds = began.elapsed().as_secs_f64();
-    tracing::info!("Loaded {} records in {seconds:.3} s", opened.replayed.records);
-    server.saver.note_keys_loaded(opened.tables.iter().map(|table| table.len() as u64).sum(), 0);
-    let torn = opened.replayed.torn.len();
-    if torn > 0 {
-        tracing::warn!(
-            "A repair of the log had cut off the last records of keys whose older ones were compacted away: \
-             wrote {torn} of them anew as they are now, which may be less than they were"
-        );
-    }
-    let (engine, background) = Engine::new(
-        opened.tables,
-        config.threads(),
-        Some(opened.log.appender()),
-        opened.validity,
-        server.clock.clone(),
-    );
-    engine.compactor().checkpoint_ended(checkpoints.current().map(|checkpoint| checkpoint.cut));
-    tell_recovered(&opened.recovered);
-    engine.compactor().note_covered(&opened.log.appender(), &opened.recovered.covered);
-    let always = config.appendfsync == AppendFsync::Always;
-    let log = OpenLog::new(opened.log, always, Lsn::ZERO, &server.wakers);
-    open_doors(server, Store::new(engine, Some(log), checkpoints));
-    Ok(Some(background))
-}
-
-/// Logs what the log lost: its torn tail, and damage that a checkpoint makes good.
-fn tell_recovered(recovered: &Recovered) {
-    if let Some((path, offset)) = &recovered.cut {
-        tracing::warn!(
-            "The log ended in the middle of a write: {} bytes after record {}, from byte {offset} of {} on, \
-             were cut off",
-            recovered.bytes_cut,
-            recovered.last,
-            path.display()
-        );
-    }
-    for damage in &recovered.covered {
-        tracing::error!(
-            "Damage in the log was passed over, as the checkpoint has all that was there: {} at byte {}: {}",
-            damage.path.display(),
-            damage.offset,
-            damage.what
-        );
-    }
-}
-
-/// Loads, for a server that logs nothing, the checkpoint and what a log goes on with from it, if there are
-/// any.
-fn load_unlogged(
-    server: &Shared,
-    config: &Config,
-    checkpoints: &Checkpoints,
-) -> Result<Option<tarn_engine::checkpoint::Loaded>, ServeError> {
-    let mut directories = Vec::new();
-    for directory in config.log_dirs() {
-        if Log::is_in(&OsDisk, std::slice::from_ref(&directory)).map_err(CheckpointError::from)? {
-            directories.push(directory);
-        }
-    }
-    if directories.is_empty() {
-        let note = |read, bytes| server.loading.note(read, bytes);
-        let tables = recovery::empty(config.databases);
-        server.loading.early.begin(&tables, Lsn(u64::MAX));
-        return Ok(checkpoints.load(tables, config.threads(), &note)?);
-    }
-    let (disk, databases, threads) = (Arc::new(OsDisk), config.databases, config.threads());
-    let loaded = recovery::read(disk, directories, checkpoints, databases, threads, &server.loading)?;
-    Ok(Some(loaded))
-}
-
-/// Loads the RDB file into an empty store.
-fn load_rdb(server: &Shared, config: &Config, engine: &Engine, path: &Path) -> Result<(), ServeError> {
-    let (began, now) = (Instant::now(), server.clock.unix_ms());
-    engine.show_early(&server.loading.early);
-    let (keys, expired) = transfer::load(engine, path, config.databases, now, &mut |stage| {
-        if let Stage::Reading { bytes, bytes_total, .. } = stage {
-            server.loading.note(bytes, bytes_total);
-        }
-    })?;
-    let saved = path.metadata().and_then(|metadata| metadata.modified()).ok();
-    if let Some(age) = saved.and_then(|saved| saved.duration_since(UNIX_EPOCH).ok()) {
-        server.saver.note_loaded(age.as_millis() as u64);
-    }
-    server.saver.note_keys_loaded(keys, expired);
-    let seconds = began.elapsed().as_secs_f64();
-    tracing::info!("Loaded {keys} keys of {} in {seconds:.3} s, {expired} had expired", path.display());
-    Ok(())
-}
-
-fn open_doors(server: &Shared, store: Store) {
-    apply::open_doors(server, store);
-    tracing::info!("Ready to accept connections");
 }
 
 fn spawn<T: Send + 'static>(

@@ -11,9 +11,9 @@
 
 use crate::config::CheckpointFormat;
 use crate::log_switch;
-use crate::pause;
-use crate::saver::{self, Urgency};
-use crate::shared::{Shared, Store};
+use crate::saver::{self, Saver, Urgency};
+use crate::shared::Shared;
+use crate::store::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tarn_engine::checkpoint::{CheckpointError, Progress, Source};
 use tarn_engine::lock::{Mutex, rank};
@@ -124,7 +124,7 @@ pub struct Shutdown {
 
 impl Shutdown {
     /// Asks for the end. Returns at once; the server ends when the checkpoint has been taken.
-    pub fn begin(&self, server: &Shared, how: How) -> Attempt {
+    pub fn begin(&self, server: &Shared, saver: &Saver, how: How) -> Attempt {
         let mut state = self.state.lock();
         let (attempt, is_new) = state.ask(how);
         if !is_new {
@@ -144,13 +144,13 @@ impl Shutdown {
         // Under the lock, so that an attempt that ends in this moment does not let writes go on.
         stop_writes(server, true);
         drop(state);
-        server.saver.end(server);
+        saver.end(server);
         attempt
     }
 
     /// As [`begin`](Self::begin), for a signal: as `save` says.
-    pub fn begin_by_signal(&self, server: &Shared) -> Attempt {
-        self.begin(server, How { saves: server.saves_by_rule(), ..How::default() })
+    pub fn begin_by_signal(&self, server: &Shared, saver: &Saver) -> Attempt {
+        self.begin(server, saver, How { saves: server.saves_by_rule(), ..How::default() })
     }
 
     /// The attempt that is under way.
@@ -255,7 +255,7 @@ impl Shutdown {
 /// Holds writes back, and keys that are due, or lets them go on.
 fn stop_writes(server: &Shared, stop: bool) {
     server.pause.stop_writes(stop);
-    pause::hold_expiry(server);
+    server.hold_expiry();
 }
 
 /// Takes a checkpoint if `how` wants one and the last is not as of now. Returns up to where a start finds

@@ -132,7 +132,8 @@ pub fn look_around() {
 mod tests {
     use super::*;
     use crate::config::{Config, ConfigStore};
-    use crate::shared::Shared;
+    use crate::moves::AcceptorHandle;
+    use crate::services::Services;
     use crate::shutdown::How;
     use std::sync::Arc;
 
@@ -145,19 +146,19 @@ mod tests {
             Signals::catch().expect("signals can be caught")
         };
         let store = Arc::new(ConfigStore::new(Config::default(), None));
-        let server = || Shared::new(store.clone(), crate::accept::AcceptorHandle::new().0);
+        let server = || Services::new(store.clone(), AcceptorHandle::new().0, 0);
         let (interrupt, terminate) = (Ending::Interrupt, Ending::Terminate);
         let asked = server();
-        let first = asked.shutdown.begin(&asked, How::default());
+        let first = asked.shutdown.begin(&asked, &asked.saver, How::default());
         assert!(!signals.is_second(interrupt, Some(first)));
         signals.note(interrupt, Some(first));
         assert!(signals.is_second(interrupt, Some(first)) && !signals.is_second(terminate, Some(first)));
         // That end was refused; somebody else asks for another.
         assert!(!signals.is_second(interrupt, None));
         let other = server();
-        other.shutdown.begin(&other, How::default());
+        other.shutdown.begin(&other, &other.saver, How::default());
         other.shutdown.forget_for_test();
-        let second = other.shutdown.begin(&other, How::default());
+        let second = other.shutdown.begin(&other, &other.saver, How::default());
         assert_ne!(first, second);
         assert!(!signals.is_second(interrupt, Some(second)), "it is the first one for this end");
     }

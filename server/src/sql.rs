@@ -1,7 +1,7 @@
 //! SQL, as the server sees it: something that is asked, and answers later. The program puts it there, so that
 //! the server knows nothing of planners.
 
-use crate::accept::Caller;
+use crate::caller::Caller;
 use std::fmt;
 
 /// Who answers statements of SQL.

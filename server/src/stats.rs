@@ -103,12 +103,6 @@ pub struct CommandTotals {
     pub failed: u64,
 }
 
-/// Adds to a counter that only this thread writes: a load and a store, no locked instruction.
-#[inline]
-pub fn add(counter: &AtomicU64, count: u64) {
-    counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
-}
-
 impl Stats {
     /// Zeros for `workers` workers and `slots` commands.
     pub fn new(workers: usize, slots: usize) -> Stats {

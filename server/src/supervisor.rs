@@ -7,7 +7,7 @@
 //! ```
 
 use crate::config::{Config, Supervised};
-use crate::shared::Shared;
+use crate::services::Services;
 use sd_notify::NotifyState;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -65,7 +65,7 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// Tells how `server` is doing, if the configuration wants that and somebody supervises it.
-    pub fn tell(server: &Arc<Shared>, config: &Config) -> Supervisor {
+    pub fn tell(server: &Arc<Services>, config: &Config) -> Supervisor {
         let phase = Arc::new((Mutex::new(Phase::Serving), Condvar::new()));
         let kind = kind(config.supervised, |name| std::env::var_os(name).is_some());
         if kind.is_none() && matches!(config.supervised, Supervised::Systemd | Supervised::Upstart) {
@@ -105,7 +105,7 @@ impl Drop for Supervisor {
     }
 }
 
-fn tell(server: &Shared, kind: Kind, phase: &(Mutex<Phase>, Condvar)) {
+fn tell(server: &Services, kind: Kind, phase: &(Mutex<Phase>, Condvar)) {
     let mut teller = Teller::default();
     loop {
         // Before the phase is locked, which is a leaf.
@@ -193,7 +193,7 @@ impl Teller {
     }
 }
 
-fn loading(server: &Shared) -> String {
+fn loading(server: &Services) -> String {
     let read = server.loading.bytes_read.load(Ordering::Relaxed);
     let bytes = server.loading.bytes.load(Ordering::Relaxed);
     format!("Loading: {} %", (100 * u128::from(read)).checked_div(u128::from(bytes)).unwrap_or(0).min(100))

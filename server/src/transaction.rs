@@ -1,8 +1,9 @@
 //! What a client remembers of its transaction: the requests that `MULTI` has queued, and the keys that it
 //! watches.
 
-use crate::command::{Command, Flags};
-use crate::commands::connection::selected;
+use crate::error::CommandError;
+use crate::parse;
+use crate::spec::{Flags, Spec};
 use std::fmt;
 use tarn_engine::Watch;
 use tarn_engine::session::Latched;
@@ -11,7 +12,7 @@ use tarn_resp::request::{Args, OwnedArgs};
 /// A request that waits for `EXEC`. It was checked as far as it can be without the keys.
 pub struct Queued {
     /// The command.
-    pub command: &'static Command,
+    pub spec: &'static Spec,
     /// The slot of its counters.
     pub slot: usize,
     /// The request.
@@ -20,7 +21,7 @@ pub struct Queued {
 
 impl fmt::Debug for Queued {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Queued").field(&self.command.name).field(&self.args).finish()
+        f.debug_tuple("Queued").field(&self.spec.name).field(&self.args).finish()
     }
 }
 
@@ -39,13 +40,12 @@ pub struct Transaction {
 
 impl Transaction {
     /// Adds a request.
-    pub fn push(&mut self, command: &'static Command, slot: usize, args: Args<'_>) {
-        let queued = Queued { command, slot, args: args.to_owned() };
+    pub fn push(&mut self, spec: &'static Spec, slot: usize, args: Args<'_>) {
+        let queued = Queued { spec, slot, args: args.to_owned() };
         self.bytes += size_of::<Queued>() + queued.args.memory_bytes();
-        self.writes |= command.flags.has(Flags::WRITE);
-        self.sweeps |= command.flags.has(Flags::ALONE_IN_EXEC);
-        self.alone |=
-            command.flags.has(Flags::EXCLUSIVE) || command.alone_if.is_some_and(|needs| needs(args));
+        self.writes |= spec.flags.has(Flags::WRITE);
+        self.sweeps |= spec.flags.has(Flags::ALONE_IN_EXEC);
+        self.alone |= spec.flags.has(Flags::EXCLUSIVE) || spec.alone_if.is_some_and(|needs| needs(args));
         self.queue.push(queued);
     }
 
@@ -74,15 +74,22 @@ impl Transaction {
     /// behind it.
     pub fn keys(&self, mut db: u8, databases: usize) -> Vec<(u8, &[u8])> {
         let mut keys = Vec::with_capacity(self.queue.len());
-        for Queued { command, args, .. } in &self.queue {
+        for Queued { spec, args, .. } in &self.queue {
             let args = args.as_args();
-            keys.extend(command.declared_keys(db, databases, args));
-            if command.name == "select" {
+            keys.extend(spec.declared_keys(db, databases, args));
+            if spec.name == "select" {
                 db = selected(args, databases).unwrap_or(db);
             }
         }
         keys
     }
+}
+
+/// The database that a `SELECT` selects, among `databases`.
+pub fn selected(args: Args<'_>, databases: usize) -> Result<u8, CommandError> {
+    let db = parse::int(args.at(1))?;
+    let db = usize::try_from(db).ok().filter(|db| *db < databases).ok_or(CommandError::DbOutOfRange)?;
+    Ok(db as u8)
 }
 
 /// The keys that a client watches.

@@ -10,11 +10,11 @@ use futures::FutureExt;
 use tarn_analytics::{
     Analytics, AnalyticsOptions, Caller, QueryError, Rules, Tls, TlsError, Value, WireOptions, sqlstate,
 };
-use tarn_server::accept;
 use tarn_server::address::Address;
+use tarn_server::caller;
 use tarn_server::config::{Config, SqlTls};
 use tarn_server::listen::Service;
-use tarn_server::shared::Shared;
+use tarn_server::services::Services;
 use tarn_server::sql::{Answer, Asked, Cell};
 use thiserror::Error;
 use tokio::runtime::Handle;
@@ -92,7 +92,7 @@ impl Sql {
     }
 
     /// Serves as long as what is returned is there. The data may be loaded later.
-    pub fn start(self, server: &Arc<Shared>) -> tokio::runtime::Runtime {
+    pub fn start(self, server: &Arc<Services>) -> tokio::runtime::Runtime {
         let (callers, incoming) = mpsc::channel(CALLERS_MAX);
         server.set_sql(Arc::new(Asker {
             handle: self.runtime.handle().clone(),
@@ -119,7 +119,7 @@ impl Sql {
 }
 
 /// What the configuration says at the moment.
-struct Settings(Arc<Shared>);
+struct Settings(Arc<Services>);
 
 impl Rules for Settings {
     fn password(&self) -> Option<Vec<u8>> {
@@ -157,8 +157,8 @@ struct Asker {
 }
 
 impl tarn_server::sql::Sql for Asker {
-    fn talk_to(&self, caller: accept::Caller) {
-        let accept::Caller { stream, refusal, .. } = caller;
+    fn talk_to(&self, caller: caller::Caller) {
+        let caller::Caller { stream, refusal, .. } = caller;
         // The acceptor has seen that there is room.
         let _ = self.callers.try_send(Caller { stream, refusal });
     }

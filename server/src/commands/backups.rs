@@ -1,10 +1,11 @@
 //! `BACKUP`.
 
 use crate::backup_place::Places;
-use crate::command::{Command, Flags, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse::integer;
+use crate::spec::Flags;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -5,10 +5,11 @@
 //! whole for one counter in it.
 
 use super::bits::bit_offset;
-use crate::command::{Command, Flags, KeySpec, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
+use crate::spec::{Flags, KeySpec};
 use std::collections::BTreeMap;
 use tarn_engine::record::Change;
 use tarn_engine::value::StringRef;

@@ -2,10 +2,11 @@
 //! `bitfield.rs`.
 
 use super::ranges;
-use crate::command::{Command, Flags, KeySpec, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
+use crate::spec::{Flags, KeySpec};
 use std::ops::Range;
 use tarn_engine::record::{BYTES_MAX, Change};
 use tarn_engine::value::StringRef;

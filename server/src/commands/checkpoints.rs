@@ -1,11 +1,12 @@
 //! `SAVE`, `BGSAVE`, `LASTSAVE` and `BGREWRITEAOF`.
 
 use crate::client::After;
-use crate::command::{Command, Flags, row};
+use crate::command::{Command, row};
 use crate::config::LogCompaction;
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::saver::Urgency;
+use crate::spec::Flags;
 use tarn_engine::compactor::Scope;
 use tarn_resp::request::Args;
 

@@ -2,14 +2,16 @@
 
 use crate::address::Address;
 use crate::blocking::Outcome;
-use crate::client::{After, ClientHandle, ReplyMode};
-use crate::command::{Command, Flags, row};
+use crate::client::{After, ReplyMode};
+use crate::command::{Command, row};
 use crate::commands::connection::check_name;
-use crate::commands::unknown_container;
+use crate::commands::help::unknown_container;
 use crate::config::AppendFsync;
 use crate::context::Context;
 use crate::error::{CommandError, printable};
-use crate::pause::{PauseMode, hold_expiry};
+use crate::handle::ClientHandle;
+use crate::pause::PauseMode;
+use crate::spec::Flags;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use tarn_resp::request::Args;
@@ -173,7 +175,9 @@ fn describe(client: &ClientHandle) -> String {
         client.query_free_bytes.load(Ordering::Relaxed),
         client.memory_bytes(),
         if output_bytes > 0 { "rw" } else { "r" },
-        crate::commands::name_of_slot(client.last_slot.load(Ordering::Relaxed)).unwrap_or("NULL".into()),
+        crate::commands::table()
+            .name_of_slot(client.last_slot.load(Ordering::Relaxed))
+            .unwrap_or("NULL".into()),
         info.protocol,
     );
     line
@@ -369,14 +373,14 @@ fn pause<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
         .map_err(|_| CommandError::text("ERR timeout is not an integer or out of range"))?;
     let timeout = u64::try_from(timeout).map_err(|_| CommandError::text("ERR timeout is negative"))?;
     cx.server.pause.begin(mode, cx.now().saturating_add(timeout));
-    hold_expiry(cx.server);
+    cx.server.hold_expiry();
     cx.reply.ok();
     Ok(())
 }
 
 fn unpause<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     cx.server.pause.end();
-    hold_expiry(cx.server);
+    cx.server.hold_expiry();
     cx.server.clients.all().iter().for_each(|client| client.wake());
     cx.reply.ok();
     Ok(())
@@ -435,6 +439,6 @@ fn unblock<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
 }
 
 fn help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    crate::commands::help(cx, "CLIENT");
+    crate::commands::help::help(cx, "CLIENT");
     Ok(())
 }

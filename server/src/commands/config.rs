@@ -2,9 +2,10 @@
 
 use crate::apply::apply;
 use crate::client::After;
-use crate::command::{Command, Flags, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
+use crate::spec::Flags;
 use tarn_resp::request::Args;
 
 const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);

@@ -1,9 +1,10 @@
 //! Whole databases: emptied, exchanged. These commands have the store for themselves.
 
-use crate::command::{Command, Flags, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
+use crate::spec::Flags;
 use tarn_engine::record::Write;
 use tarn_resp::request::Args;
 

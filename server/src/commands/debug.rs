@@ -1,10 +1,11 @@
 //! `DEBUG SLEEP|SET-ACTIVE-EXPIRE|OBJECT|DIGEST|DIGEST-VALUE|PANIC`.
 
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::commands::unknown_container;
+use crate::command::{Command, row};
+use crate::commands::help::unknown_container;
 use crate::context::Context;
 use crate::digest::{Digest, of_entry};
 use crate::error::CommandError;
+use crate::spec::{Flags, KeySpec};
 use std::time::Duration;
 use tarn_engine::ScanBudget;
 use tarn_resp::request::Args;
@@ -118,6 +119,6 @@ fn digest_value<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comm
 }
 
 fn help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    crate::commands::help(cx, "DEBUG");
+    crate::commands::help::help(cx, "DEBUG");
     Ok(())
 }

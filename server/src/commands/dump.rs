@@ -1,10 +1,11 @@
 //! `DUMP` and `RESTORE`: a value as bytes that any Redis understands, and back.
 
-use crate::command::{Command, Flags, KeySpec, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse::{self, ExpiryForm};
 use crate::rdb::{ChangeBuilder, rdb_kind, value_len, write_value};
+use crate::spec::{Flags, KeySpec};
 use tarn_engine::record::{Change, UnixMs};
 use tarn_rdb::ReadError;
 use tarn_rdb::payload::{self, PayloadError};

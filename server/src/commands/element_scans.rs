@@ -1,8 +1,9 @@
 //! `HSCAN`, `SSCAN` and `ZSCAN`: the elements of one collection, a few at a time.
 
-use crate::command::{Command, Flags, KeySpec, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
+use crate::spec::{Flags, KeySpec};
 use crate::{glob, parse};
 use tarn_resp::request::Args;
 

@@ -1,10 +1,11 @@
 //! `FT.*`: RediSearch's commands over the live keyspace, each answered as of one instant.
 
 use crate::client::After;
-use crate::command::{Command, Flags, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::search::Tree;
+use crate::spec::Flags;
 use tarn_resp::Protocol;
 use tarn_resp::reply::Writer;
 use tarn_resp::request::Args;

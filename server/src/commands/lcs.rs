@@ -8,10 +8,11 @@
 //!   b  0 0 1 2
 //! ```
 
-use crate::command::{Command, Flags, KeySpec, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
+use crate::spec::{Flags, KeySpec};
 use tarn_engine::value::{StringRef, ValueRef};
 use tarn_resp::request::Args;
 

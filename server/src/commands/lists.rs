@@ -2,10 +2,11 @@
 //! in
 //! `lists_moving` and `lists_blocking`.
 
-use crate::command::{Command, Flags, KeySpec, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
+use crate::spec::{Flags, KeySpec};
 use std::ops::Range;
 use tarn_engine::record::{Change, Side};
 use tarn_engine::value::ListRef;

@@ -2,9 +2,10 @@
 
 use super::lists::{end_of, pop_many};
 use super::multi_pop::MultiPop;
-use crate::command::{Command, Flags, KeySpec, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
+use crate::spec::{Flags, KeySpec};
 use tarn_engine::record::{Change, Side};
 use tarn_resp::request::Args;
 

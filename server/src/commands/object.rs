@@ -1,9 +1,10 @@
 //! `OBJECT`: how a value is kept. The encodings are those that Redis would have; there are no access times or
 //! counts.
 
-use crate::command::{Command, Flags, KeySpec, Run, row};
+use crate::command::{Command, Run, row};
 use crate::context::Context;
 use crate::error::CommandError;
+use crate::spec::{Flags, KeySpec};
 use tarn_engine::Entry;
 use tarn_engine::value::ValueRef;
 use tarn_resp::request::Args;
@@ -12,7 +13,7 @@ const KEY: &[KeySpec] = &[KeySpec::range(2, 0, 1, &["RO"])];
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] =
-    &[row("object", -2, Flags::NONE, "2.2.3", "Tells how values are kept.", super::unknown_container)
+    &[row("object", -2, Flags::NONE, "2.2.3", "Tells how values are kept.", super::help::unknown_container)
         .complexity("depends on the subcommand")
         .subcommands(&[
             of_key("encoding", "2.2.3", "Returns the name of the encoding that a value has.", encoding),
@@ -32,7 +33,7 @@ const SHARED_INTEGERS: i64 = 10_000;
 const SHARED_REFERENCES: i64 = i32::MAX as i64;
 
 fn help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    super::help(cx, "OBJECT");
+    super::help::help(cx, "OBJECT");
     Ok(())
 }
 

@@ -1,9 +1,10 @@
 //! Parts of strings: appending, overwriting, cutting out.
 
-use crate::command::{Command, Flags, KeySpec, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
+use crate::spec::{Flags, KeySpec};
 use std::ops::Range;
 use tarn_engine::record::Change;
 use tarn_resp::request::Args;

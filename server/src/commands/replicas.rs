@@ -1,11 +1,12 @@
 //! Commands that wait until others have what was written: the disk; and replicas, of which there are none.
 
 use crate::blocking::{AwaitedLog, LOG_IS_OFF};
-use crate::command::{Command, Flags, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
-use crate::shared::Kept;
+use crate::spec::Flags;
+use crate::store::Kept;
 use std::time::Duration;
 use tarn_resp::request::Args;
 

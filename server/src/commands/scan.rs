@@ -1,9 +1,10 @@
 //! The keys of a database that nobody named: counted, listed, scanned, drawn by chance. One segment is
 //! latched at a time.
 
-use crate::command::{Command, Flags, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
+use crate::spec::Flags;
 use crate::{glob, parse};
 use tarn_engine::{Entry, ScanBudget};
 use tarn_resp::reply::Writer;

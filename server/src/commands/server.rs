@@ -1,12 +1,14 @@
 //! Commands about the server: `TIME`, `SHUTDOWN`, `SLOWLOG`, `MEMORY`.
 
 use crate::client::After;
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::commands::unknown_container;
+use crate::command::{Command, row};
+use crate::commands::help::unknown_container;
 use crate::context::Context;
 use crate::error::CommandError;
-use crate::shared::{Shared, Store};
+use crate::shared::Shared;
 use crate::shutdown::How;
+use crate::spec::{Flags, KeySpec};
+use crate::store::Store;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tarn_resp::request::Args;
 
@@ -91,7 +93,8 @@ fn shutdown<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     }
     let saves = save || !nosave && cx.server.saves_by_rule();
     // Until the connection is closed, or the end has come to nothing.
-    cx.client.ending = Some(ending.begin(cx.server, How { saves, gives_up: nosave, forced: force }));
+    cx.client.ending =
+        Some(ending.begin(cx.server, &cx.server.saver, How { saves, gives_up: nosave, forced: force }));
     cx.client.after = After::Postpone;
     Ok(())
 }
@@ -147,7 +150,7 @@ fn slowlog_reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), Comman
 }
 
 fn slowlog_help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    crate::commands::help(cx, "SLOWLOG");
+    crate::commands::help::help(cx, "SLOWLOG");
     Ok(())
 }
 
@@ -173,6 +176,6 @@ fn memory_usage<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comm
 }
 
 fn memory_help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    crate::commands::help(cx, "MEMORY");
+    crate::commands::help::help(cx, "MEMORY");
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! Commands that combine sets: intersection, union, difference.
 
-use crate::command::{Command, Flags, KeySpec, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
+use crate::spec::{Flags, KeySpec};
 use hashbrown::HashSet;
 use smallvec::SmallVec;
 use tarn_engine::record::{Change, Kind};

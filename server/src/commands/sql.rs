@@ -1,9 +1,10 @@
 //! `SQL`: a statement over the live keyspace, answered as of one instant.
 
 use crate::client::After;
-use crate::command::{Command, Flags, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
+use crate::spec::Flags;
 use crate::sql::{Answer, Cell};
 use tarn_resp::request::Args;
 

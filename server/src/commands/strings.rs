@@ -1,10 +1,11 @@
 //! Strings as whole values and as counters. Parts of strings are in `ranges.rs`, bits in `bits.rs`.
 
-use crate::command::{Command, Flags, KeySpec, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::extended::Extended;
 use crate::parse::{self, ExpiryForm};
+use crate::spec::{Flags, KeySpec};
 use tarn_engine::record::{Change, UnixMs};
 use tarn_engine::value::ValueRef;
 use tarn_resp::request::Args;

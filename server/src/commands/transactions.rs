@@ -1,8 +1,9 @@
 //! `MULTI` and what belongs to it. Queueing and running is done in `exec`.
 
-use crate::command::{Command, Flags, KeySpec, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
+use crate::spec::{Flags, KeySpec};
 use crate::transaction::Transaction;
 use std::sync::atomic::Ordering;
 use tarn_resp::request::Args;

@@ -3,10 +3,11 @@
 use super::lists_moving::MULTI_POP;
 use super::multi_pop::MultiPop;
 use super::zset_ranges::remove_range;
-use crate::command::{Command, Flags, KeySpec, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
+use crate::spec::{Flags, KeySpec};
 use std::ops::Range;
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::ZSetRef;

@@ -3,10 +3,11 @@
 use super::set_algebra::store_image;
 use super::zset_bounds::{Bounds, By};
 use super::zsets::write_members;
-use crate::command::{Command, Flags, KeySpec, row};
+use crate::command::{Command, row};
 use crate::context::Context;
 use crate::error::CommandError;
 use crate::parse;
+use crate::spec::{Flags, KeySpec};
 use std::ops::Range;
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::{ImageBuilder, ZSetRef};

@@ -1,12 +1,13 @@
 //! Sorted-set commands that name members. Ranges are in `zset_ranges`, what takes members out in order in
 //! `zset_pops`, combinations in `zset_algebra`, random members in `random`, `ZSCAN` in `element_scans`.
 
-use crate::command::{Command, Flags, KeySpec, row};
+use crate::command::{Command, row};
 use crate::commands::removals;
 use crate::context::Context;
 use crate::decided::Decided;
 use crate::error::CommandError;
 use crate::parse;
+use crate::spec::{Flags, KeySpec};
 use smallvec::SmallVec;
 use tarn_engine::record::Change;
 use tarn_resp::reply::Protocol;

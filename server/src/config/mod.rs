@@ -4,6 +4,7 @@
 mod args;
 mod cli;
 mod cores;
+mod directive;
 mod directives;
 mod error;
 mod file;
@@ -19,7 +20,8 @@ mod table;
 
 pub use args::{join_args, quote_arg, split_args};
 pub use cli::{Invocation, Loaded, Secrets, help_text, parse_serve_args, parse_with_secrets, take_secrets};
-pub use directives::{Directive, directives, find_directive, nearest_name};
+pub use directive::Directive;
+pub use directives::{directives, find_directive, nearest_name};
 pub use error::{LoadError, RewriteError, SetError, Source, ValueError};
 pub use file::read_config;
 pub use kinds::{

@@ -31,12 +31,13 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use crate::accept::Caller;
 use crate::address::Address;
-use crate::commands::connection::same_secret;
+use crate::attempts::same_secret;
+use crate::caller::Caller;
 use crate::config::MetricsAuth;
 use crate::listen::Service;
-use crate::shared::Shared;
+use crate::services::Services;
+use crate::table::Table;
 
 /// Connections at a time; one more ends the oldest.
 const CONNECTIONS_MAX: usize = 32;
@@ -49,7 +50,9 @@ const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Who answers, on a thread that is there from the first request on. Dropped, it ends.
 pub struct MetricsServer {
-    server: Arc<Shared>,
+    server: Arc<Services>,
+    /// All commands, for the names of their counters.
+    table: &'static Table,
     answering: Option<Answering>,
 }
 
@@ -61,8 +64,8 @@ struct Answering {
 
 impl MetricsServer {
     /// Nobody asks yet.
-    pub fn new(server: Arc<Shared>) -> MetricsServer {
-        MetricsServer { server, answering: None }
+    pub fn new(server: Arc<Services>, table: &'static Table) -> MetricsServer {
+        MetricsServer { server, table, answering: None }
     }
 
     /// Whether one more caller can be answered soon.
@@ -73,7 +76,7 @@ impl MetricsServer {
     /// Answers a caller soon.
     pub fn answer(&mut self, caller: Caller) {
         if self.answering.is_none() {
-            match start(self.server.clone()) {
+            match start(self.server.clone(), self.table) {
                 Ok(answering) => self.answering = Some(answering),
                 Err(error) => return tracing::warn!("cannot serve metrics: {error}"),
             }
@@ -95,15 +98,15 @@ impl Drop for MetricsServer {
     }
 }
 
-fn start(server: Arc<Shared>) -> io::Result<Answering> {
+fn start(server: Arc<Services>, table: &'static Table) -> io::Result<Answering> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (callers, incoming) = mpsc::channel(CONNECTIONS_MAX);
-    let run = move || runtime.block_on(serve(server, incoming));
+    let run = move || runtime.block_on(serve(server, table, incoming));
     let thread = std::thread::Builder::new().name("tarn-metrics".to_owned()).spawn(run)?;
     Ok(Answering { callers, thread })
 }
 
-async fn serve(server: Arc<Shared>, mut incoming: mpsc::Receiver<Caller>) {
+async fn serve(server: Arc<Services>, table: &'static Table, mut incoming: mpsc::Receiver<Caller>) {
     let mut open = VecDeque::new();
     while let Some(caller) = incoming.recv().await {
         open.retain(|task: &tokio::task::JoinHandle<()>| !task.is_finished());
@@ -112,17 +115,17 @@ async fn serve(server: Arc<Shared>, mut incoming: mpsc::Receiver<Caller>) {
         {
             oldest.abort();
         }
-        open.push_back(tokio::spawn(answer(server.clone(), caller)));
+        open.push_back(tokio::spawn(answer(server.clone(), table, caller)));
         // Lets it run before others can push it out.
         tokio::task::yield_now().await;
     }
 }
 
 /// Answers the one request of a connection.
-async fn answer(server: Arc<Shared>, caller: Caller) {
+async fn answer(server: Arc<Services>, table: &'static Table, caller: Caller) {
     let Ok(stream) = TcpStream::from_std(caller.stream) else { return };
     let service = service_fn(|request| {
-        let response = respond(&server, &request, caller.refusal, &caller.peer);
+        let response = respond(&server, table, &request, caller.refusal, &caller.peer);
         async { Ok::<_, Infallible>(response) }
     });
     let mut http = http1::Builder::new();
@@ -133,7 +136,8 @@ async fn answer(server: Arc<Shared>, caller: Caller) {
 }
 
 fn respond(
-    server: &Shared,
+    server: &Services,
+    table: &Table,
     request: &Request<Incoming>,
     refusal: Option<&'static str>,
     peer: &SocketAddr,
@@ -153,7 +157,7 @@ fn respond(
     }
     match (request.method(), request.uri().path()) {
         (&Method::GET | &Method::HEAD, "/metrics") => {
-            let mut response = text(StatusCode::OK, &families::page(server));
+            let mut response = text(StatusCode::OK, &families::page(server, table));
             response.headers_mut().insert(CONTENT_TYPE, const { header(TEXT_FORMAT) });
             response
         }
@@ -170,7 +174,7 @@ const NO_PASSWORD: &str =
     "These metrics take the user default and the password of requirepass, by HTTP's basic scheme\n";
 
 /// Whether whoever asks has given the password, or needs none.
-fn may_read(server: &Shared, request: &Request<Incoming>, peer: &Address) -> bool {
+fn may_read(server: &Services, request: &Request<Incoming>, peer: &Address) -> bool {
     let config = server.config.snapshot();
     let asks = match config.metrics_auth {
         MetricsAuth::No => false,

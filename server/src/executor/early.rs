@@ -1,15 +1,17 @@
 //! Reads that are answered while the data is being loaded: `serve-while-loading`, `docs/design/0020`.
 
+use super::Executor;
+use super::latched::run_in;
 use crate::client::Client;
-use crate::command::{Command, Flags, places};
-use crate::dispatch::{Executor, run_in};
+use crate::command::Command;
 use crate::error::CommandError;
+use crate::spec::{Flags, places};
 use std::sync::atomic::Ordering;
 use tarn_engine::record::{Batch, Lsn};
 use tarn_engine::session::Access;
 use tarn_resp::request::Args;
 
-/// What a command must not be beside one that only reads its keys.
+/// Flags that keep a command from running while the data is being loaded.
 const NEVER: Flags = Flags::WRITE.with(Flags::BLOCKING).with(Flags::EXCLUSIVE);
 
 impl Executor<'_> {
@@ -18,7 +20,7 @@ impl Executor<'_> {
     /// nothing: expired keys are left, tables do not grow, and look-ups are not counted. The reply tells
     /// nothing that is not durable.
     #[cold]
-    pub(crate) fn run_early(
+    pub(super) fn run_early(
         &self,
         command: &'static Command,
         client: &mut Client,

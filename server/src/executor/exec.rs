@@ -10,11 +10,13 @@
 //! If a request needs the store for itself, the gate is closed instead. Then what one request flushed or
 //! swapped is what the next one finds, too.
 
+use super::Executor;
+use super::latched::{close_gate, run_in};
 use crate::call::Call;
 use crate::client::{After, Client};
-use crate::command::{Command, Flags, places};
-use crate::dispatch::{Executor, close_gate, run_in};
+use crate::command::Command;
 use crate::error::CommandError;
+use crate::spec::{Flags, places};
 use crate::transaction::{Queued, Transaction};
 use std::sync::atomic::Ordering;
 use tarn_engine::KeyHash;
@@ -33,7 +35,7 @@ enum Prepare {
 impl Executor<'_> {
     /// Why a request is not queued.
     #[cold]
-    pub(crate) fn refuse_to_queue(&self, command: &Command) -> Option<CommandError> {
+    pub(super) fn refuse_to_queue(&self, command: &Command) -> Option<CommandError> {
         if command.flags.has(Flags::NO_MULTI) {
             return Some(CommandError::text("ERR Command not allowed inside a transaction"));
         }
@@ -42,7 +44,7 @@ impl Executor<'_> {
     }
 
     /// Queues a request.
-    pub(crate) fn queue(
+    pub(super) fn queue(
         &mut self,
         command: &'static Command,
         slot: usize,
@@ -52,7 +54,7 @@ impl Executor<'_> {
     ) {
         let Some(transaction) = &mut client.transaction else { return };
         client.handle.last_slot.store(slot, Ordering::Relaxed);
-        transaction.push(command, slot, args);
+        transaction.push(&command.spec, slot, args);
         client.handle.queued.store(transaction.queue().len() as i64, Ordering::Relaxed);
         if client.note_queued_bytes() > self.server.live.query_buffer_limit_bytes() {
             client.close_for("its transaction is longer than client-query-buffer-limit");
@@ -63,7 +65,7 @@ impl Executor<'_> {
 
     /// Runs the queued requests. The client forgets them, and the keys that it watches, unless the log has no
     /// room, or somebody keeps the gate open: then `EXEC` is to be run again.
-    pub(crate) fn exec(&mut self, client: &mut Client, out: &mut Vec<u8>) -> Result<Lsn, CommandError> {
+    pub(super) fn exec(&mut self, client: &mut Client, out: &mut Vec<u8>) -> Result<Lsn, CommandError> {
         let Some(transaction) = client.transaction.take() else {
             return Err(CommandError::text("ERR EXEC without MULTI"));
         };
@@ -187,16 +189,17 @@ impl Executor<'_> {
         let server = self.server;
         let mut staged = Batch::new();
         Writer::new(out, client.protocol).array(transaction.queue().len());
-        for Queued { command, slot, args } in transaction.queue() {
+        for Queued { slot, args, .. } in transaction.queue() {
+            let command = self.table.at(*slot).expect("a queued request names a command of the table");
             let args = args.as_args();
             if prepare == Prepare::Each {
                 latched.prepare(&command.declared_keys(client.db, server.databases, args));
             }
             let (start, lookups) = (out.len(), latched.lookups());
             let mut batch = Batch::new();
-            let call = Call { server, worker: self.worker, now: self.now, command, slot: *slot };
-            let result = call
-                .run(client, args, |client| run_in(command, latched, &mut batch, client, server, args, out));
+            let call = Call::begin(server, self.worker, command, *slot, args);
+            let result = run_in(command, latched, &mut batch, client, server, args, out);
+            call.finish(client, args, self.now, &result);
             match result {
                 Ok(()) => latched.stage(batch, &mut staged),
                 Err(error) => {
