@@ -1,12 +1,12 @@
 //! Bringing a configuration into force: at the start, and after each `CONFIG SET`.
 
 use crate::config::{Config, LogCompaction};
-use crate::keeping;
-use crate::listen::{ListenError, Service};
-use crate::log_switch;
-use crate::logging;
-use crate::process;
-use crate::services::Services;
+use crate::execute::services::Services;
+use crate::net::listen::{ListenError, Service};
+use crate::observe::logging;
+use crate::observe::process;
+use crate::persist::keeping;
+use crate::persist::log_switch;
 use crate::store::Store;
 use std::time::Duration;
 use tarn_engine::compactor::CompactionOptions;
@@ -151,11 +151,11 @@ fn too_many_clients(fit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::caller::Caller;
+    use crate::analytics::sql::{Asked, Sql};
     use crate::commands;
     use crate::config::ConfigStore;
-    use crate::moves::AcceptorHandle;
-    use crate::sql::{Asked, Sql};
+    use crate::net::caller::Caller;
+    use crate::net::moves::AcceptorHandle;
     use std::sync::{Arc, mpsc};
     use tarn_engine::checkpoint::Checkpoints;
     use tarn_engine::engine::Engine;

@@ -1,16 +1,16 @@
 //! The state that all threads of a server share: configuration, counters, clients, and the store. It has no
-//! behaviour of its own and knows no service; the parts that act are in [`Services`](crate::services::Services).
+//! behaviour of its own and knows no service; the parts that act are in [`Services`](crate::execute::services::Services).
 
-use crate::attempts::Attempts;
-use crate::clients::Clients;
 use crate::config::ConfigStore;
-use crate::keyspace::{Counts, Keyspace};
-use crate::live::Live;
-use crate::pause::Pause;
-use crate::process::Heap;
-use crate::rates::Rates;
-use crate::slowlog::SlowLog;
-use crate::stats::Stats;
+use crate::config::live::Live;
+use crate::net::attempts::Attempts;
+use crate::net::clients::Clients;
+use crate::net::pause::Pause;
+use crate::observe::keyspace::{Counts, Keyspace};
+use crate::observe::process::Heap;
+use crate::observe::rates::Rates;
+use crate::observe::slowlog::SlowLog;
+use crate::observe::stats::Stats;
 use crate::store::{Kept, Store};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -201,7 +201,7 @@ impl Shared {
     }
 
     /// Stops the server at once: connections are closed, then the log. To save the changes first, call
-    /// [`Shutdown::begin`](crate::shutdown::Shutdown::begin) instead.
+    /// [`Shutdown::begin`](crate::persist::shutdown::Shutdown::begin) instead.
     pub fn shut_down(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         self.stop.notify_one();

@@ -10,12 +10,12 @@ use futures::FutureExt;
 use tarn_analytics::{
     Analytics, AnalyticsOptions, Caller, QueryError, Rules, Tls, TlsError, Value, WireOptions, sqlstate,
 };
-use tarn_server::address::Address;
-use tarn_server::caller;
+use tarn_server::net::address::Address;
+use tarn_server::net::caller;
 use tarn_server::config::{Config, SqlTls};
-use tarn_server::listen::Service;
-use tarn_server::services::Services;
-use tarn_server::sql::{Answer, Asked, Cell};
+use tarn_server::net::listen::Service;
+use tarn_server::execute::services::Services;
+use tarn_server::analytics::sql::{Answer, Asked, Cell};
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -156,7 +156,7 @@ struct Asker {
     callers: mpsc::Sender<Caller>,
 }
 
-impl tarn_server::sql::Sql for Asker {
+impl tarn_server::analytics::sql::Sql for Asker {
     fn talk_to(&self, caller: caller::Caller) {
         let caller::Caller { stream, refusal, .. } = caller;
         // The acceptor has seen that there is room.

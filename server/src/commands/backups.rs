@@ -1,11 +1,11 @@
 //! `BACKUP`.
 
-use crate::backup_place::Places;
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::parse::integer;
-use crate::spec::Flags;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse::integer;
+use crate::execute::spec::Flags;
+use crate::persist::backup_place::Places;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

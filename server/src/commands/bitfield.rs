@@ -5,11 +5,11 @@
 //! whole for one counter in it.
 
 use super::bits::bit_offset;
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::parse;
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 use std::collections::BTreeMap;
 use tarn_engine::record::Change;
 use tarn_engine::value::StringRef;

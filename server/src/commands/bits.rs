@@ -2,11 +2,11 @@
 //! `bitfield.rs`.
 
 use super::ranges;
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::parse;
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 use std::ops::Range;
 use tarn_engine::record::{BYTES_MAX, Change};
 use tarn_engine::value::StringRef;

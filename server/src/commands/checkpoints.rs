@@ -1,12 +1,12 @@
 //! `SAVE`, `BGSAVE`, `LASTSAVE` and `BGREWRITEAOF`.
 
-use crate::client::After;
-use crate::command::{Command, row};
 use crate::config::LogCompaction;
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::saver::Urgency;
-use crate::spec::Flags;
+use crate::execute::client::After;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::Flags;
+use crate::persist::saver::Urgency;
 use tarn_engine::compactor::Scope;
 use tarn_resp::request::Args;
 

@@ -1,12 +1,12 @@
 //! `COMMAND` and its subcommands: the table, told to clients.
 
-use crate::command::{Command, row};
 use crate::commands;
-use crate::context::Context;
 use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::{Begin, Find, Flags, KeySpec};
+use crate::execute::table::Found;
 use crate::glob;
-use crate::spec::{Begin, Find, Flags, KeySpec};
-use crate::table::Found;
 use tarn_resp::Writer;
 use tarn_resp::request::Args;
 
@@ -17,7 +17,7 @@ const fn sub(
     arity: i32,
     since: &'static str,
     summary: &'static str,
-    run: crate::command::Run,
+    run: crate::execute::command::Run,
 ) -> Command {
     row(name, arity, ANY_TIME, since, summary, run).categories(&["@connection"])
 }

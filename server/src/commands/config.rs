@@ -1,11 +1,11 @@
 //! `CONFIG`: the configuration in force, shown, changed and written back.
 
 use crate::apply::apply;
-use crate::client::After;
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::spec::Flags;
+use crate::execute::client::After;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::Flags;
 use tarn_resp::request::Args;
 
 const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);

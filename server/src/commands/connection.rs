@@ -1,13 +1,13 @@
 //! Commands about the connection itself.
 
-use crate::attempts::same_secret;
-use crate::client::{After, ReplyMode};
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::{CommandError, printable};
-use crate::listen::Service;
-use crate::spec::Flags;
-use crate::transaction::selected;
+use crate::execute::client::{After, ReplyMode};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::Flags;
+use crate::execute::transaction::selected;
+use crate::net::attempts::same_secret;
+use crate::net::listen::Service;
 use crate::version::REDIS_VERSION;
 use tarn_resp::Protocol;
 use tarn_resp::request::Args;
@@ -114,7 +114,7 @@ pub fn check_name(name: &[u8]) -> Result<String, CommandError> {
 fn hello<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let mut protocol = cx.client.protocol;
     if let Some(version) = args.get(1) {
-        let version = crate::parse::integer(version)
+        let version = crate::execute::parse::integer(version)
             .map_err(|_| CommandError::text("ERR Protocol version is not an integer or out of range"))?;
         protocol = match version {
             2 => Protocol::Resp2,

@@ -1,10 +1,10 @@
 //! Whole databases: emptied, exchanged. These commands have the store for themselves.
 
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::parse;
-use crate::spec::Flags;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::Flags;
 use tarn_engine::record::Write;
 use tarn_resp::request::Args;
 
@@ -14,7 +14,7 @@ const fn alone(
     flags: Flags,
     since: &'static str,
     summary: &'static str,
-    run: crate::command::Run,
+    run: crate::execute::command::Run,
 ) -> Command {
     row(name, arity, flags.with(Flags::EXCLUSIVE), since, summary, run)
         .categories(&["@keyspace", "@dangerous"])

@@ -1,11 +1,11 @@
 //! `DEBUG SLEEP|SET-ACTIVE-EXPIRE|OBJECT|DIGEST|DIGEST-VALUE|PANIC`.
 
-use crate::command::{Command, row};
+use crate::commands::digest::{Digest, of_entry};
 use crate::commands::help::unknown_container;
-use crate::context::Context;
-use crate::digest::{Digest, of_entry};
 use crate::error::CommandError;
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::{Flags, KeySpec};
 use std::time::Duration;
 use tarn_engine::ScanBudget;
 use tarn_resp::request::Args;
@@ -13,7 +13,12 @@ use tarn_resp::request::Args;
 const FLAGS: Flags =
     Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::ALONE_IN_EXEC);
 
-const fn sub(name: &'static str, arity: i32, summary: &'static str, run: crate::command::Run) -> Command {
+const fn sub(
+    name: &'static str,
+    arity: i32,
+    summary: &'static str,
+    run: crate::execute::command::Run,
+) -> Command {
     row(name, arity, FLAGS, "1.0.0", summary, run)
 }
 

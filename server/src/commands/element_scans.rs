@@ -1,10 +1,11 @@
 //! `HSCAN`, `SSCAN` and `ZSCAN`: the elements of one collection, a few at a time.
 
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::spec::{Flags, KeySpec};
-use crate::{glob, parse};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
+use crate::glob;
 use tarn_resp::request::Args;
 
 const ACCESS: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];

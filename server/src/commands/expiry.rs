@@ -1,10 +1,10 @@
 //! When keys expire: setting it, asking for it, taking it away.
 
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::{CommandError, printable};
-use crate::parse::{self, ExpiryForm};
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse::{self, ExpiryForm};
+use crate::execute::spec::{Flags, KeySpec};
 use tarn_engine::record::{Change, UnixMs};
 use tarn_resp::request::Args;
 

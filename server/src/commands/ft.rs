@@ -1,11 +1,11 @@
 //! `FT.*`: RediSearch's commands over the live keyspace, each answered as of one instant.
 
-use crate::client::After;
-use crate::command::{Command, row};
-use crate::context::Context;
+use crate::analytics::search::Tree;
 use crate::error::CommandError;
-use crate::search::Tree;
-use crate::spec::Flags;
+use crate::execute::client::After;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::Flags;
 use tarn_resp::Protocol;
 use tarn_resp::reply::Writer;
 use tarn_resp::request::Args;

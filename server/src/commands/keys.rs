@@ -1,11 +1,11 @@
 //! Keys as such, whatever they hold: deleting, looking whether they are there, renaming, copying.
 
-use crate::command::{Command, row};
-use crate::context::Context;
-use crate::decided::Decided;
+use crate::commands::decided::Decided;
 use crate::error::CommandError;
-use crate::parse;
-use crate::spec::{Flags, KeySpec, Keys};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec, Keys};
 use tarn_engine::Entry;
 use tarn_engine::record::Change;
 use tarn_engine::value::{ValueRef, elements_of};

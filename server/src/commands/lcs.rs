@@ -8,11 +8,11 @@
 //!   b  0 0 1 2
 //! ```
 
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::parse;
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 use tarn_engine::value::{StringRef, ValueRef};
 use tarn_resp::request::Args;
 

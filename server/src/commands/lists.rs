@@ -2,11 +2,11 @@
 //! in
 //! `lists_moving` and `lists_blocking`.
 
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::parse;
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 use std::ops::Range;
 use tarn_engine::record::{Change, Side};
 use tarn_engine::value::ListRef;

@@ -3,11 +3,11 @@
 use super::lists::write_end;
 use super::lists_moving::{MOVE_KEYS, MULTI_POP, Move, pop_from_first, side};
 use super::multi_pop::MultiPop;
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::parse;
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 use tarn_engine::record::{Change, Kind, Side};
 use tarn_resp::request::Args;
 

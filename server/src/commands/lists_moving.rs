@@ -2,10 +2,10 @@
 
 use super::lists::{end_of, pop_many};
 use super::multi_pop::MultiPop;
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::{Flags, KeySpec};
 use tarn_engine::record::{Change, Side};
 use tarn_resp::request::Args;
 

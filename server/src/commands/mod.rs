@@ -1,4 +1,7 @@
 //! The commands, by family. A file has the rows of its family, and the functions of its commands.
+//!
+//! A function sees its arguments and an `execute::context::Context`; never a socket, a thread or a file. May
+//! import `execute`, `metrics`, `apply` and the folders below them.
 
 mod absent;
 mod backups;
@@ -6,11 +9,13 @@ mod bitfield;
 mod bits;
 mod checkpoints;
 mod client;
-pub mod command;
+mod command;
 mod config;
-pub mod connection;
+mod connection;
 mod databases;
 mod debug;
+mod decided;
+pub mod digest;
 mod dump;
 mod element_scans;
 mod expiry;
@@ -44,7 +49,7 @@ mod zset_pops;
 mod zset_ranges;
 mod zsets;
 
-use crate::table::{Family, Table};
+use crate::execute::table::{Family, Table};
 use std::sync::OnceLock;
 
 /// All families, each with its group for `COMMAND DOCS`.
@@ -103,7 +108,7 @@ pub fn table() -> &'static Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Found;
+    use crate::execute::table::Found;
     use proptest::collection::vec;
     use proptest::prelude::*;
     use std::collections::HashSet;

@@ -1,10 +1,10 @@
 //! `OBJECT`: how a value is kept. The encodings are those that Redis would have; there are no access times or
 //! counts.
 
-use crate::command::{Command, Run, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, Run, row};
+use crate::execute::context::Context;
+use crate::execute::spec::{Flags, KeySpec};
 use tarn_engine::Entry;
 use tarn_engine::value::ValueRef;
 use tarn_resp::request::Args;
@@ -79,7 +79,7 @@ fn refcount<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     with_entry(cx, args, |cx, entry| {
         let is_shared = match entry.value() {
             ValueRef::String(value) if entry.encoding() == "int" => {
-                let number = value.whole().and_then(|text| crate::parse::integer(text).ok());
+                let number = value.whole().and_then(|text| crate::execute::parse::integer(text).ok());
                 number.is_some_and(|number| (0..SHARED_INTEGERS).contains(&number))
             }
             _ => false,

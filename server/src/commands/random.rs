@@ -1,12 +1,12 @@
 //! Commands that draw elements by chance: `HRANDFIELD`, `SRANDMEMBER`, `ZRANDMEMBER`, and `SPOP`, which also
 //! takes them out.
 
-use crate::command::{Command, row};
-use crate::context::Context;
-use crate::decided::Decided;
+use crate::commands::decided::Decided;
 use crate::error::CommandError;
-use crate::parse;
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 use tarn_engine::record::Change;
 use tarn_resp::reply::Protocol;
 use tarn_resp::request::Args;

@@ -1,8 +1,8 @@
 //! `HDEL`, `SREM` and `ZREM`: elements taken out by their names, each of which may come twice.
 
-use crate::context::Context;
-use crate::decided::Decided;
+use crate::commands::decided::Decided;
 use crate::error::CommandError;
+use crate::execute::context::Context;
 use tarn_engine::record::Change;
 use tarn_resp::request::Args;
 

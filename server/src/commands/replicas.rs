@@ -1,11 +1,11 @@
 //! Commands that wait until others have what was written: the disk; and replicas, of which there are none.
 
-use crate::blocking::{AwaitedLog, LOG_IS_OFF};
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::parse;
-use crate::spec::Flags;
+use crate::execute::blocking::{AwaitedLog, LOG_IS_OFF};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::Flags;
 use crate::store::Kept;
 use std::time::Duration;
 use tarn_resp::request::Args;

@@ -1,11 +1,12 @@
 //! The keys of a database that nobody named: counted, listed, scanned, drawn by chance. One segment is
 //! latched at a time.
 
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::spec::Flags;
-use crate::{glob, parse};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::Flags;
+use crate::glob;
 use tarn_engine::{Entry, ScanBudget};
 use tarn_resp::reply::Writer;
 use tarn_resp::request::Args;

@@ -1,13 +1,13 @@
 //! Commands about the server: `TIME`, `SHUTDOWN`, `SLOWLOG`, `MEMORY`.
 
-use crate::client::After;
-use crate::command::{Command, row};
 use crate::commands::help::unknown_container;
-use crate::context::Context;
 use crate::error::CommandError;
+use crate::execute::client::After;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::{Flags, KeySpec};
+use crate::persist::shutdown::How;
 use crate::shared::Shared;
-use crate::shutdown::How;
-use crate::spec::{Flags, KeySpec};
 use crate::store::Store;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tarn_resp::request::Args;
@@ -119,7 +119,7 @@ fn slowlog_get<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comma
     let count = match args.get(2) {
         None => 10,
         Some(count) => {
-            let count = crate::parse::integer(count).ok().filter(|count| *count >= -1);
+            let count = crate::execute::parse::integer(count).ok().filter(|count| *count >= -1);
             count.ok_or(CommandError::text("ERR count should be greater than or equal to -1"))?
         }
     };
@@ -158,7 +158,7 @@ fn memory_usage<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comm
     match args.len() {
         3 => {}
         5 if args.at(3).eq_ignore_ascii_case(b"samples") => {
-            let samples = crate::parse::integer(args.at(4))?;
+            let samples = crate::execute::parse::integer(args.at(4))?;
             if samples < 0 {
                 return Err(CommandError::Syntax);
             }

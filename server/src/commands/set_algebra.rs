@@ -1,10 +1,10 @@
 //! Commands that combine sets: intersection, union, difference.
 
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::parse;
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 use hashbrown::HashSet;
 use smallvec::SmallVec;
 use tarn_engine::record::{Change, Kind};

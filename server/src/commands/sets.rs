@@ -2,12 +2,12 @@
 //! combines sets is in
 //! `set_algebra`.
 
-use crate::command::{Command, row};
+use crate::commands::decided::Decided;
 use crate::commands::removals;
-use crate::context::Context;
-use crate::decided::Decided;
 use crate::error::CommandError;
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::{Flags, KeySpec};
 use tarn_engine::record::Change;
 use tarn_engine::value::SetRef;
 use tarn_resp::request::Args;

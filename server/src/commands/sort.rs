@@ -7,11 +7,11 @@
 //!
 //! Keys that come of patterns cannot be declared, so a request with such patterns has the store for itself.
 
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::parse;
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use tarn_engine::record::{Change, Kind};

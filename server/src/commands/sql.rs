@@ -1,11 +1,11 @@
 //! `SQL`: a statement over the live keyspace, answered as of one instant.
 
-use crate::client::After;
-use crate::command::{Command, row};
-use crate::context::Context;
+use crate::analytics::sql::{Answer, Cell};
 use crate::error::CommandError;
-use crate::spec::Flags;
-use crate::sql::{Answer, Cell};
+use crate::execute::client::After;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::Flags;
 use tarn_resp::request::Args;
 
 /// The rows of this family.

@@ -1,11 +1,11 @@
 //! Strings as whole values and as counters. Parts of strings are in `ranges.rs`, bits in `bits.rs`.
 
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::extended::Extended;
-use crate::parse::{self, ExpiryForm};
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::extended::Extended;
+use crate::execute::parse::{self, ExpiryForm};
+use crate::execute::spec::{Flags, KeySpec};
 use tarn_engine::record::{Change, UnixMs};
 use tarn_engine::value::ValueRef;
 use tarn_resp::request::Args;

@@ -1,10 +1,10 @@
 //! `MULTI` and what belongs to it. Queueing and running is done in `exec`.
 
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::spec::{Flags, KeySpec};
-use crate::transaction::Transaction;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::{Flags, KeySpec};
+use crate::execute::transaction::Transaction;
 use std::sync::atomic::Ordering;
 use tarn_resp::request::Args;
 

@@ -3,12 +3,12 @@
 
 use super::set_algebra::store_image;
 use super::zsets::{stored, write_members};
-use crate::command::{Command, row};
-use crate::context::Context;
-use crate::decided::Decided;
+use crate::commands::decided::Decided;
 use crate::error::CommandError;
-use crate::parse;
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 use smallvec::SmallVec;
 use tarn_engine::Entry;
 use tarn_engine::record::Kind;

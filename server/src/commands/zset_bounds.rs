@@ -1,7 +1,7 @@
 //! Bounds of ranges in sorted sets, by index, score or bytes, and the indices that they mean.
 
 use crate::error::CommandError;
-use crate::parse;
+use crate::execute::parse;
 use std::ops::Range;
 use tarn_engine::value::ZSetRef;
 

@@ -3,11 +3,11 @@
 use super::lists_moving::MULTI_POP;
 use super::multi_pop::MultiPop;
 use super::zset_ranges::remove_range;
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::parse;
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 use std::ops::Range;
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::ZSetRef;

@@ -3,11 +3,11 @@
 use super::set_algebra::store_image;
 use super::zset_bounds::{Bounds, By};
 use super::zsets::write_members;
-use crate::command::{Command, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::parse;
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 use std::ops::Range;
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::{ImageBuilder, ZSetRef};

@@ -1,13 +1,13 @@
 //! Sorted-set commands that name members. Ranges are in `zset_ranges`, what takes members out in order in
 //! `zset_pops`, combinations in `zset_algebra`, random members in `random`, `ZSCAN` in `element_scans`.
 
-use crate::command::{Command, row};
+use crate::commands::decided::Decided;
 use crate::commands::removals;
-use crate::context::Context;
-use crate::decided::Decided;
 use crate::error::CommandError;
-use crate::parse;
-use crate::spec::{Flags, KeySpec};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 use smallvec::SmallVec;
 use tarn_engine::record::Change;
 use tarn_resp::reply::Protocol;

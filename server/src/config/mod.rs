@@ -1,5 +1,8 @@
 //! Configuration: one table of directives, the file and the command line that set them, and the store that
 //! `CONFIG GET|SET|REWRITE` work on.
+//!
+//! `live` has the settings that each request reads; `rewriter` writes the file on a thread of its own. The
+//! ground of the package: may import `glob` alone. `apply` brings a changed configuration into force.
 
 mod args;
 mod cli;
@@ -11,7 +14,9 @@ mod file;
 mod foreign;
 mod kinds;
 mod later;
+pub(crate) mod live;
 mod rewrite;
+pub(crate) mod rewriter;
 mod secrets;
 mod settings;
 mod shape;

@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::page::Page;
-use crate::figures::{Clients, LogDirectory, Memory, Persistence};
-use crate::latency;
-use crate::listen::Service;
-use crate::process;
-use crate::services::Services;
-use crate::stats::CommandTotals;
-use crate::table::Table;
+use crate::execute::services::Services;
+use crate::execute::table::Table;
+use crate::metrics::figures::{Clients, LogDirectory, Memory, Persistence};
+use crate::net::listen::Service;
+use crate::observe::latency;
+use crate::observe::process;
+use crate::observe::stats::CommandTotals;
 use tarn_engine::checkpoint::Progress;
 use tarn_engine::record::UnixMs;
 
@@ -37,8 +37,8 @@ pub(super) fn page(server: &Services, table: &Table) -> String {
 
 fn about(page: &mut Page, server: &Services) {
     let config = server.config.snapshot();
-    let mode = crate::figures::setting(server, "appendfsync");
-    let algorithm = crate::figures::setting(server, "snapshot-algorithm");
+    let mode = crate::metrics::figures::setting(server, "appendfsync");
+    let algorithm = crate::metrics::figures::setting(server, "snapshot-algorithm");
     let labels =
         [("version", env!("CARGO_PKG_VERSION")), ("appendfsync", &mode), ("snapshot_algorithm", &algorithm)];
     page.gauges("tarn_build_info", "Always 1; the labels say what runs, and how it was set.")

@@ -15,7 +15,7 @@ use samples::{OF_ANALYTICS, OF_THE_PROCESS, PRELUDE, READS, WATCHED, WRITES, Wri
 use scene::{Peer, Scene, eventually};
 use tarn_engine::SyncMode;
 use tarn_server::commands;
-use tarn_server::spec::Flags;
+use tarn_server::execute::spec::Flags;
 
 /// How long it takes until what is written expires, and a little longer.
 const PASSED_MS: u64 = 10_000;

@@ -14,16 +14,16 @@ use tarn_engine::io::{Disk, DiskFile, DiskLock, DiskResult, ManualClock, SimDisk
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::{LogOptions, SyncMode};
-use tarn_server::accept::Incoming;
-use tarn_server::address::Address;
 use tarn_server::commands;
 use tarn_server::config::{Config, ConfigStore, DebugAccess};
-use tarn_server::event_loop;
-use tarn_server::handle::ClientHandle;
-use tarn_server::moves::AcceptorHandle;
-use tarn_server::services::Services;
+use tarn_server::execute::services::Services;
+use tarn_server::net::address::Address;
+use tarn_server::net::handle::ClientHandle;
+use tarn_server::net::moves::AcceptorHandle;
+use tarn_server::net::stream::Detached;
+use tarn_server::serve::accept::Incoming;
+use tarn_server::serve::event_loop;
 use tarn_server::store::{OpenLog, Store};
-use tarn_server::stream::Detached;
 
 /// What has not happened by then will not happen.
 pub const LIMIT: Duration = Duration::from_secs(60);

@@ -29,7 +29,7 @@ use tarn_engine::value::ValueRef;
 use tarn_engine::view::{View, ViewOptions};
 use tarn_server::config::{Invocation, parse_serve_args};
 use tarn_server::serve::{ServeError, serve_beside};
-use tarn_server::services::Services;
+use tarn_server::execute::services::Services;
 
 /// A server in this process.
 struct Server {
