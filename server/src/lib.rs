@@ -6,10 +6,10 @@
 //!                                  └── outbox <── reply ────┘── batch of writes ──> engine
 //! ```
 //!
-//! The folders are layers. A file imports only its own folder and lower layers, from the ground up: `config`;
-//! `net`; `analytics` and `observe`; `store`; `shared`, the state of all threads; `persist`; `execute`, which
-//! runs requests; `metrics` and `apply`; `commands`; and `serve`, the threads. `error`, `glob`, `json` and
-//! `version` import nothing. `cargo xtask tidy` checks it.
+//! The folders are layers. A file imports only its own folder and lower layers, from the ground up: `error`,
+//! `glob` and `version`; `config` and `json`; `net`; `analytics` and `observe`; `store`; `shared`, the state
+//! of all threads; `persist`; `execute`, which runs requests; `metrics` and `apply`; `commands`; and `serve`,
+//! the threads. `cargo xtask tidy` checks it.
 
 pub mod analytics;
 mod apply;

@@ -1,5 +1,6 @@
 //! The state that all threads of a server share: configuration, counters, clients, and the store. It has no
-//! behaviour of its own and knows no service; the parts that act are in [`Services`](crate::execute::services::Services).
+//! behaviour of its own and knows no service; the parts that act are in
+//! [`Services`](crate::execute::services::Services).
 
 use crate::config::ConfigStore;
 use crate::config::live::Live;

@@ -18,8 +18,8 @@ pub struct Store {
     pub log: ArcSwapOption<OpenLog>,
     /// Its checkpoints.
     pub checkpoints: Arc<Checkpoints>,
-    /// While the log is about to be switched on, replies that reveal changes after this `Lsn` wait for it: the
-    /// newest `Lsn` when the switch was requested. `u64::MAX`: no reply waits.
+    /// While the log is about to be switched on, replies that reveal changes after this `Lsn` wait for it:
+    /// the newest `Lsn` when the switch was requested. `u64::MAX`: no reply waits.
     pub held_from: AtomicU64,
 }
 
@@ -86,8 +86,8 @@ impl OpenLog {
         if self.pending.load(Ordering::Acquire) { self.held_from } else { self.durable.lsn() }
     }
 
-    /// Notes that a start finds the records of the log, and lets the replies leave that waited for it. Returns
-    /// whether the log was pending.
+    /// Notes that a start finds the records of the log, and lets the replies leave that waited for it.
+    /// Returns whether the log was pending.
     pub fn counts(&self) -> bool {
         let waited = self.pending.swap(false, Ordering::Release);
         if waited {

@@ -10,12 +10,12 @@ use futures::FutureExt;
 use tarn_analytics::{
     Analytics, AnalyticsOptions, Caller, QueryError, Rules, Tls, TlsError, Value, WireOptions, sqlstate,
 };
+use tarn_server::analytics::sql::{Answer, Asked, Cell};
+use tarn_server::config::{Config, SqlTls};
+use tarn_server::execute::services::Services;
 use tarn_server::net::address::Address;
 use tarn_server::net::caller;
-use tarn_server::config::{Config, SqlTls};
 use tarn_server::net::listen::Service;
-use tarn_server::execute::services::Services;
-use tarn_server::analytics::sql::{Answer, Asked, Cell};
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;

@@ -23,12 +23,6 @@ impl<V> Default for Decided<'_, V> {
 }
 
 impl<'a, V> Decided<'a, V> {
-    /// What was decided about `name`, if anything was.
-    pub fn get(&self, name: &[u8]) -> Option<&V> {
-        let place = self.place(name)?;
-        Some(&self.items[place].1)
-    }
-
     /// What was decided about `name`, or else what `decide` says.
     pub fn entry(&mut self, name: &'a [u8], decide: impl FnOnce() -> V) -> &mut V {
         let place = match self.place(name) {
@@ -98,6 +92,6 @@ mod tests {
                 *decided.entry(name.as_bytes(), || 0) += 1;
             }
         }
-        assert_eq!((decided.get(b"7"), decided.get(b"x")), (Some(&3), None));
+        assert_eq!((*decided.entry(b"7", || 0), *decided.entry(b"x", || 0)), (3, 0));
     }
 }

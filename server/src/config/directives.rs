@@ -1,8 +1,8 @@
 //! All directives, finding one by name, and the defaults of the configuration.
 //!
 //! They form one table, in three files: [`table`](super::table) has the rows of what Tarn implements,
-//! [`foreign`](super::foreign) those of redis-server 7.0 that Tarn knows by name only, [`later`](super::later)
-//! those of newer Redis and of Valkey.
+//! [`foreign`](super::foreign) those of redis-server 7.0 that Tarn knows by name only,
+//! [`later`](super::later) those of newer Redis and of Valkey.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

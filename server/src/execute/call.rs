@@ -39,8 +39,8 @@ pub(crate) struct Call<'e> {
 }
 
 impl<'e> Call<'e> {
-    /// Counts a call and starts to time it. Fast commands with short arguments are timed by sample, as reading
-    /// a clock costs as much as some of them; those that are slow are found all the same.
+    /// Counts a call and starts to time it. Fast commands with short arguments are timed by sample, as
+    /// reading a clock costs as much as some of them; those that are slow are found all the same.
     #[inline]
     pub(crate) fn begin(
         server: &'e Shared,

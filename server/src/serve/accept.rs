@@ -47,8 +47,8 @@ impl Acceptor {
         Acceptor { server, listeners, moves, signals, incoming, metrics, next: 0 }
     }
 
-    /// Accepts until [`Shared::shut_down`](crate::shared::Shared::shut_down), then closes the listeners. Returns the signals, which may still
-    /// come.
+    /// Accepts until [`Shared::shut_down`](crate::shared::Shared::shut_down), then closes the listeners.
+    /// Returns the signals, which may still come.
     pub async fn run(mut self) -> io::Result<Signals> {
         let server = self.server.clone();
         let (mut rounds, mut ticks) = (Rounds::default(), tokio::time::interval(rounds::PAUSE));

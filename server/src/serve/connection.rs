@@ -76,7 +76,7 @@ pub enum End {
     /// The client closed it or asked for it.
     Closed,
     /// Reading or writing failed.
-    Io(io::Error),
+    Io(#[expect(dead_code, reason = "a debug message shows it")] io::Error),
     /// `CLIENT KILL`, idle for longer than `timeout`, or the server stops.
     Killed,
     /// It reads more slowly than `client-output-buffer-limit` allows.

@@ -1,4 +1,4 @@
-//! The threads of a server: the main thread accepts, the workers serve, the loader loads and takes checkpoints.
+//! The threads of a server: the main thread accepts, the workers serve, the loader loads and saves.
 //!
 //! ```text
 //!   life: listen, load, serve, stop

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tarn_engine::Group;
-use tarn_engine::record::{Lsn, UnixMs};
+use tarn_engine::record::Lsn;
 use tokio::sync::Notify;
 
 /// Bytes read from a socket at once.
@@ -40,7 +40,6 @@ pub struct Worker {
     pub(crate) clients: RefCell<BTreeMap<u64, Arc<ClientHandle>>>,
     /// Since when clients have been above the soft limit of unread output.
     slow_readers: RefCell<BTreeMap<u64, Instant>>,
-    time_ms: Cell<UnixMs>,
     /// Wakes connections whose request waits for room in the log.
     pub room: Notify,
 }
@@ -60,7 +59,6 @@ impl Worker {
             lookahead: RefCell::default(),
             clients: RefCell::new(BTreeMap::new()),
             slow_readers: RefCell::default(),
-            time_ms: Cell::new(0),
             room: Notify::new(),
         }
     }
@@ -68,7 +66,6 @@ impl Worker {
     /// Runs `requests` with an executor inside the gate. Nothing in it waits.
     pub fn execute<T>(&self, requests: impl FnOnce(&mut Executor<'_>) -> T) -> T {
         let now = self.server.clock.unix_ms();
-        self.time_ms.set(now);
         self.stats().stopwatch.start();
         self.be_told_of_end_of_turn();
         let mut group = self.group.borrow_mut();
@@ -89,11 +86,6 @@ impl Worker {
             Some(session) if !bytes.is_empty() => self.lookahead.borrow_mut().fetch(session, db, bytes),
             _ => 1,
         }
-    }
-
-    /// The time of the last batch of requests.
-    pub fn time_ms(&self) -> UnixMs {
-        self.time_ms.get()
     }
 
     /// What may be revealed: everything unless the mode is `always`, then what is durable.

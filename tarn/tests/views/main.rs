@@ -28,8 +28,8 @@ use tarn_engine::engine::Engine;
 use tarn_engine::value::ValueRef;
 use tarn_engine::view::{View, ViewOptions};
 use tarn_server::config::{Invocation, parse_serve_args};
-use tarn_server::serve::{ServeError, serve_beside};
 use tarn_server::execute::services::Services;
+use tarn_server::serve::{ServeError, serve_beside};
 
 /// A server in this process.
 struct Server {

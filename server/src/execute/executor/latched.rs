@@ -1,7 +1,7 @@
 //! Runs one command: latch its keys, run its function, commit its writes.
 //!
 //! ```text
-//!   keys declared ── latch ── expire ── function of the command ── commit ── unlatch ── serve waiting clients
+//!   keys declared ── latch ── expire ── function ── commit ── unlatch ── serve waiting clients
 //!   keys unknown  ── close the gate, which keeps every other worker out ── the same without latches
 //!   no keys, or no store yet ── the empty store
 //! ```
