@@ -1,5 +1,12 @@
 //! Bringing a configuration into force: at the start, and after each `CONFIG SET`.
 
+use std::time::Duration;
+
+use tarn_engine::compactor::CompactionOptions;
+use tarn_engine::value::EncodingLimits;
+use tarn_engine::value::limits::set_current;
+use tarn_engine::view::ViewLimits;
+
 use crate::config::{Config, LogCompaction};
 use crate::execute::services::Services;
 use crate::net::listen::{ListenError, Service};
@@ -8,11 +15,6 @@ use crate::observe::process;
 use crate::persist::keeping;
 use crate::persist::log_switch;
 use crate::store::Store;
-use std::time::Duration;
-use tarn_engine::compactor::CompactionOptions;
-use tarn_engine::value::EncodingLimits;
-use tarn_engine::value::limits::set_current;
-use tarn_engine::view::ViewLimits;
 
 /// Brings a changed configuration into force. `Err` names the directive that the system does not allow, and
 /// why; then nothing has changed.

@@ -2,6 +2,17 @@
 //! behaviour of its own and knows no service; the parts that act are in
 //! [`Services`](crate::execute::services::Services).
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use tarn_engine::checkpoint::Source;
+use tarn_engine::engine::Engine;
+use tarn_engine::io::{Clock, SystemClock};
+use tarn_engine::record::Lsn;
+use tarn_engine::recovery::Progress;
+use tokio::sync::Notify;
+
 use crate::config::ConfigStore;
 use crate::config::live::Live;
 use crate::net::attempts::Attempts;
@@ -13,15 +24,6 @@ use crate::observe::rates::Rates;
 use crate::observe::slowlog::SlowLog;
 use crate::observe::stats::Stats;
 use crate::store::{Kept, Store};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Instant;
-use tarn_engine::checkpoint::Source;
-use tarn_engine::engine::Engine;
-use tarn_engine::io::{Clock, SystemClock};
-use tarn_engine::record::Lsn;
-use tarn_engine::recovery::Progress;
-use tokio::sync::Notify;
 
 /// The state that all threads of a server share.
 pub struct Shared {

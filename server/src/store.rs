@@ -1,8 +1,9 @@
 //! The store of a server: the engine, its log, and its checkpoints.
 
-use arc_swap::ArcSwapOption;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwapOption;
 use tarn_engine::checkpoint::Checkpoints;
 use tarn_engine::engine::Engine;
 use tarn_engine::lock::{Mutex, rank};

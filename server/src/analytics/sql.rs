@@ -1,8 +1,9 @@
 //! SQL, as the server sees it: something that is asked, and answers later. The program puts it there, so that
 //! the server knows nothing of planners.
 
-use crate::net::caller::Caller;
 use std::fmt;
+
+use crate::net::caller::Caller;
 
 /// Who answers statements of SQL.
 pub trait Sql: Send + Sync {

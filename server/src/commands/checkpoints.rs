@@ -1,5 +1,8 @@
 //! `SAVE`, `BGSAVE`, `LASTSAVE` and `BGREWRITEAOF`.
 
+use tarn_engine::compactor::Scope;
+use tarn_resp::request::Args;
+
 use crate::config::LogCompaction;
 use crate::error::CommandError;
 use crate::execute::client::After;
@@ -7,8 +10,6 @@ use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::spec::Flags;
 use crate::persist::saver::Urgency;
-use tarn_engine::compactor::Scope;
-use tarn_resp::request::Args;
 
 const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING);
 

@@ -1,5 +1,10 @@
 //! `CLIENT` and its subcommands.
 
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+
+use tarn_resp::request::Args;
+
 use crate::commands::connection::check_name;
 use crate::commands::help::unknown_container;
 use crate::config::AppendFsync;
@@ -12,9 +17,6 @@ use crate::execute::spec::Flags;
 use crate::net::address::Address;
 use crate::net::handle::ClientHandle;
 use crate::net::pause::PauseMode;
-use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
-use tarn_resp::request::Args;
 
 const PLAIN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 const ADMIN: Flags = PLAIN.with(Flags::ADMIN);

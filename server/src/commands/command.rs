@@ -1,5 +1,8 @@
 //! `COMMAND` and its subcommands: the table, told to clients.
 
+use tarn_resp::Writer;
+use tarn_resp::request::Args;
+
 use crate::commands;
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
@@ -7,8 +10,6 @@ use crate::execute::context::Context;
 use crate::execute::spec::{Begin, Find, Flags, KeySpec};
 use crate::execute::table::Found;
 use crate::glob;
-use tarn_resp::Writer;
-use tarn_resp::request::Args;
 
 const ANY_TIME: Flags = Flags::LOADING.with(Flags::STALE);
 

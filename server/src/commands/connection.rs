@@ -1,5 +1,8 @@
 //! Commands about the connection itself.
 
+use tarn_resp::Protocol;
+use tarn_resp::request::Args;
+
 use crate::error::{CommandError, printable};
 use crate::execute::client::{After, ReplyMode};
 use crate::execute::command::{Command, row};
@@ -9,8 +12,6 @@ use crate::execute::transaction::selected;
 use crate::net::attempts::same_secret;
 use crate::net::listen::Service;
 use crate::version::REDIS_VERSION;
-use tarn_resp::Protocol;
-use tarn_resp::request::Args;
 
 /// Flags of what any connection may say at any time.
 const ANY_TIME: Flags = Flags::NOSCRIPT

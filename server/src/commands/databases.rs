@@ -1,12 +1,13 @@
 //! Whole databases: emptied, exchanged. These commands have the store for themselves.
 
+use tarn_engine::record::Write;
+use tarn_resp::request::Args;
+
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse;
 use crate::execute::spec::Flags;
-use tarn_engine::record::Write;
-use tarn_resp::request::Args;
 
 const fn alone(
     name: &'static str,

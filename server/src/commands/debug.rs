@@ -1,14 +1,16 @@
 //! `DEBUG SLEEP|SET-ACTIVE-EXPIRE|OBJECT|DIGEST|DIGEST-VALUE|PANIC`.
 
+use std::time::Duration;
+
+use tarn_engine::ScanBudget;
+use tarn_resp::request::Args;
+
 use crate::commands::digest::{Digest, of_entry};
 use crate::commands::help::unknown_container;
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::spec::{Flags, KeySpec};
-use std::time::Duration;
-use tarn_engine::ScanBudget;
-use tarn_resp::request::Args;
 
 const FLAGS: Flags =
     Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::ALONE_IN_EXEC);

@@ -5,8 +5,9 @@
 //! order; *mix* adds and hashes the result, so it keeps it. A list mixes its elements; a set adds its
 //! members, a hash the digests of its fields with their values.
 
-use sha1_smol::Sha1;
 use std::fmt;
+
+use sha1_smol::Sha1;
 use tarn_engine::Entry;
 use tarn_engine::record::Kind;
 use tarn_engine::value::ValueRef;

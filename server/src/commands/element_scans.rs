@@ -1,12 +1,13 @@
 //! `HSCAN`, `SSCAN` and `ZSCAN`: the elements of one collection, a few at a time.
 
+use tarn_resp::request::Args;
+
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
 use crate::glob;
-use tarn_resp::request::Args;
 
 const ACCESS: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const ROUND: &str = "O(1) for each call, O(N) for a whole round over N elements";

@@ -1,5 +1,9 @@
 //! Hash commands. Random fields are in `random`, `HSCAN` is in `element_scans`.
 
+use tarn_engine::record::Change;
+use tarn_engine::value::HashRef;
+use tarn_resp::request::Args;
+
 use crate::commands::decided::Decided;
 use crate::commands::removals;
 use crate::error::CommandError;
@@ -8,9 +12,6 @@ use crate::execute::context::Context;
 use crate::execute::extended::Extended;
 use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
-use tarn_engine::record::Change;
-use tarn_engine::value::HashRef;
-use tarn_resp::request::Args;
 
 const READ: Flags = Flags::READONLY;
 const FAST_READ: Flags = Flags::READONLY.with(Flags::FAST);

@@ -1,8 +1,9 @@
 //! The function of a container of subcommands, and the reply to its `HELP`.
 
+use tarn_resp::request::Args;
+
 use crate::error::CommandError;
 use crate::execute::context::Context;
-use tarn_resp::request::Args;
 
 /// Runs for a container of subcommands itself, which never happens: the arity demands a subcommand, and the
 /// executor looks it up.

@@ -7,6 +7,12 @@ use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tarn_engine::checkpoint::Progress;
+use tarn_engine::compactor::FileStatus;
+use tarn_engine::view::OpenView;
+use tarn_engine::{Entry, LogStatus};
+use tarn_resp::request::Args;
+
 use crate::commands::{self, absent};
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
@@ -22,11 +28,6 @@ use crate::observe::stats::{CommandTotals, Totals};
 use crate::persist::backups::{Ended, Running, Status};
 use crate::persist::saver;
 use crate::version::REDIS_VERSION;
-use tarn_engine::checkpoint::Progress;
-use tarn_engine::compactor::FileStatus;
-use tarn_engine::view::OpenView;
-use tarn_engine::{Entry, LogStatus};
-use tarn_resp::request::Args;
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[row(

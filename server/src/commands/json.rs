@@ -3,6 +3,15 @@
 //! A key holds the text of its document. A command reads it, selects, and writes the new text: a change of a
 //! part is a record of the whole (`docs/design/0022`). The expiry stays, whatever is set.
 
+use std::collections::HashSet;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Number, Value};
+use tarn_engine::record::{Change, Kind};
+use tarn_engine::value::StringRef;
+use tarn_resp::Protocol;
+use tarn_resp::request::Args;
+
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
@@ -10,13 +19,6 @@ use crate::execute::spec::{Flags, KeySpec};
 use crate::json::document::{self, type_of};
 use crate::json::select::{Fate, Marks, select};
 use crate::json::{Document, Layout, Path, PathError};
-use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::{Number, Value};
-use std::collections::HashSet;
-use tarn_engine::record::{Change, Kind};
-use tarn_engine::value::StringRef;
-use tarn_resp::Protocol;
-use tarn_resp::request::Args;
 
 const READ: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const UPDATE: &[KeySpec] = &[KeySpec::one(&["RW", "access", "update"])];

@@ -1,13 +1,14 @@
 //! List commands that take from one list to give to another, or from the first of several lists.
 
+use tarn_engine::record::{Change, Side};
+use tarn_resp::request::Args;
+
 use super::lists::{end_of, pop_many};
 use super::multi_pop::MultiPop;
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::spec::{Flags, KeySpec};
-use tarn_engine::record::{Change, Side};
-use tarn_resp::request::Args;
 
 const GROW: Flags = Flags::WRITE.with(Flags::DENYOOM);
 

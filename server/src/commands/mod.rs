@@ -49,8 +49,9 @@ mod zset_pops;
 mod zset_ranges;
 mod zsets;
 
-use crate::execute::table::{Family, Table};
 use std::sync::OnceLock;
+
+use crate::execute::table::{Family, Table};
 
 /// All families, each with its group for `COMMAND DOCS`.
 const FAMILIES: &[Family] = &[

@@ -1,13 +1,14 @@
 //! `OBJECT`: how a value is kept. The encodings are those that Redis would have; there are no access times or
 //! counts.
 
+use tarn_engine::Entry;
+use tarn_engine::value::ValueRef;
+use tarn_resp::request::Args;
+
 use crate::error::CommandError;
 use crate::execute::command::{Command, Run, row};
 use crate::execute::context::Context;
 use crate::execute::spec::{Flags, KeySpec};
-use tarn_engine::Entry;
-use tarn_engine::value::ValueRef;
-use tarn_resp::request::Args;
 
 const KEY: &[KeySpec] = &[KeySpec::range(2, 0, 1, &["RO"])];
 

@@ -1,10 +1,11 @@
 //! `HDEL`, `SREM` and `ZREM`: elements taken out by their names, each of which may come twice.
 
+use tarn_engine::record::Change;
+use tarn_resp::request::Args;
+
 use crate::commands::decided::Decided;
 use crate::error::CommandError;
 use crate::execute::context::Context;
-use tarn_engine::record::Change;
-use tarn_resp::request::Args;
 
 /// Takes out those elements of the key that are there; replies how many.
 fn remove<'a>(

@@ -1,5 +1,9 @@
 //! Commands that wait until others have what was written: the disk; and replicas, of which there are none.
 
+use std::time::Duration;
+
+use tarn_resp::request::Args;
+
 use crate::error::CommandError;
 use crate::execute::blocking::{AwaitedLog, LOG_IS_OFF};
 use crate::execute::command::{Command, row};
@@ -7,8 +11,6 @@ use crate::execute::context::Context;
 use crate::execute::parse;
 use crate::execute::spec::Flags;
 use crate::store::Kept;
-use std::time::Duration;
-use tarn_resp::request::Args;
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[

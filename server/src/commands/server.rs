@@ -1,5 +1,9 @@
 //! Commands about the server: `TIME`, `SHUTDOWN`, `SLOWLOG`, `MEMORY`.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tarn_resp::request::Args;
+
 use crate::commands::help::unknown_container;
 use crate::error::CommandError;
 use crate::execute::client::After;
@@ -9,8 +13,6 @@ use crate::execute::spec::{Flags, KeySpec};
 use crate::persist::shutdown::How;
 use crate::shared::Shared;
 use crate::store::Store;
-use std::time::{SystemTime, UNIX_EPOCH};
-use tarn_resp::request::Args;
 
 const ANY_TIME: Flags = Flags::LOADING.with(Flags::STALE);
 const ADMIN: Flags = ANY_TIME.with(Flags::ADMIN);

@@ -2,15 +2,16 @@
 //! combines sets is in
 //! `set_algebra`.
 
+use tarn_engine::record::Change;
+use tarn_engine::value::SetRef;
+use tarn_resp::request::Args;
+
 use crate::commands::decided::Decided;
 use crate::commands::removals;
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::spec::{Flags, KeySpec};
-use tarn_engine::record::Change;
-use tarn_engine::value::SetRef;
-use tarn_resp::request::Args;
 
 const FAST_READ: Flags = Flags::READONLY.with(Flags::FAST);
 const FAST_WRITE: Flags = Flags::WRITE.with(Flags::FAST);

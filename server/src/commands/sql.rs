@@ -1,12 +1,13 @@
 //! `SQL`: a statement over the live keyspace, answered as of one instant.
 
+use tarn_resp::request::Args;
+
 use crate::analytics::sql::{Answer, Cell};
 use crate::error::CommandError;
 use crate::execute::client::After;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::spec::Flags;
-use tarn_resp::request::Args;
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[row(

@@ -1,14 +1,15 @@
 //! Strings as whole values and as counters. Parts of strings are in `ranges.rs`, bits in `bits.rs`.
 
+use tarn_engine::record::{Change, UnixMs};
+use tarn_engine::value::ValueRef;
+use tarn_resp::request::Args;
+
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::extended::Extended;
 use crate::execute::parse::{self, ExpiryForm};
 use crate::execute::spec::{Flags, KeySpec};
-use tarn_engine::record::{Change, UnixMs};
-use tarn_engine::value::ValueRef;
-use tarn_resp::request::Args;
 
 const READ: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const UPDATE: &[KeySpec] = &[KeySpec::one(&["RW", "access", "update"])];

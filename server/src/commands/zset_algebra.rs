@@ -1,6 +1,12 @@
 //! Commands that combine sorted sets, and sets as if all their members had score 1: union, intersection,
 //! difference.
 
+use smallvec::SmallVec;
+use tarn_engine::Entry;
+use tarn_engine::record::Kind;
+use tarn_engine::value::{ImageBuilder, SetRef, ValueRef, ZSetRef};
+use tarn_resp::request::Args;
+
 use super::set_algebra::store_image;
 use super::zsets::{stored, write_members};
 use crate::commands::decided::Decided;
@@ -9,11 +15,6 @@ use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
-use smallvec::SmallVec;
-use tarn_engine::Entry;
-use tarn_engine::record::Kind;
-use tarn_engine::value::{ImageBuilder, SetRef, ValueRef, ZSetRef};
-use tarn_resp::request::Args;
 
 const READ: Flags = Flags::READONLY.with(Flags::MOVABLEKEYS);
 const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLEKEYS);

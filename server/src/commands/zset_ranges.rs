@@ -1,5 +1,11 @@
 //! Sorted-set commands on ranges: by index, by score, by bytes; returned, counted, stored, removed.
 
+use std::ops::Range;
+
+use tarn_engine::record::{Change, Kind};
+use tarn_engine::value::{ImageBuilder, ZSetRef};
+use tarn_resp::request::Args;
+
 use super::set_algebra::store_image;
 use super::zset_bounds::{Bounds, By};
 use super::zsets::write_members;
@@ -8,10 +14,6 @@ use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
-use std::ops::Range;
-use tarn_engine::record::{Change, Kind};
-use tarn_engine::value::{ImageBuilder, ZSetRef};
-use tarn_resp::request::Args;
 
 const READ: Flags = Flags::READONLY;
 const ACCESS: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];

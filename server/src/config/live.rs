@@ -1,9 +1,11 @@
 //! Settings that the hot path reads: plain atomics, written by `CONFIG SET`.
 
-use crate::config::{ClientClass, Config};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
+
 use tarn_resp::request::Limits;
+
+use crate::config::{ClientClass, Config};
 
 /// Settings that change at run time and are read for each request.
 #[derive(Debug)]

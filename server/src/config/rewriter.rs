@@ -5,10 +5,12 @@
 //!   the client's request looks again until what was asked for is done; one thread writes for all
 //! ```
 
-use crate::config::ConfigStore;
 use std::io;
 use std::sync::Arc;
+
 use tarn_engine::lock::Mutex;
+
+use crate::config::ConfigStore;
 
 /// A rewrite that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

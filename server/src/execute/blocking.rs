@@ -9,17 +9,19 @@
 //! Order of locks: the gate, a waiter's outcome, the keys that its command latches; the queues are locked
 //! last and for a moment. So a command that holds latches must not touch an outcome.
 
-use crate::net::handle::ClientHandle;
-use crate::shared::Shared;
-use crate::store::Kept;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+
 use tarn_engine::lock::{Mutex, rank};
 use tarn_engine::record::{Batch, Change, Kind, Lsn, Write};
 use tarn_resp::reply::{Protocol, Writer};
 use tarn_resp::request::OwnedArgs;
+
+use crate::net::handle::ClientHandle;
+use crate::shared::Shared;
+use crate::store::Kept;
 
 /// A blocking command that found nothing.
 #[derive(Debug)]

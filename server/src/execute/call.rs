@@ -1,5 +1,11 @@
 //! One call of a command: counted, timed, and noted if it was slow.
 
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use tarn_engine::record::UnixMs;
+use tarn_resp::request::Args;
+
 use crate::error::CommandError;
 use crate::execute::client::{After, Client};
 use crate::execute::command::Command;
@@ -8,10 +14,6 @@ use crate::observe::counter::add;
 use crate::observe::stats::CommandCounter;
 use crate::observe::stopwatch::{Stopwatch, tick_us};
 use crate::shared::Shared;
-use std::sync::atomic::Ordering;
-use std::time::Instant;
-use tarn_engine::record::UnixMs;
-use tarn_resp::request::Args;
 
 /// One of so many calls of a quick command is timed.
 const SAMPLE: u64 = 16;

@@ -1,5 +1,12 @@
 //! The state of one client that its connection keeps between commands.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use tarn_engine::record::Lsn;
+use tarn_resp::reply::Protocol;
+
 use crate::analytics::search::Searching;
 use crate::analytics::sql::Asked;
 use crate::config::rewriter;
@@ -10,11 +17,6 @@ use crate::execute::transaction::{Transaction, Watching};
 use crate::net::handle::ClientHandle;
 use crate::persist::saver::Ticket;
 use crate::persist::shutdown::Attempt;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Instant;
-use tarn_engine::record::Lsn;
-use tarn_resp::reply::Protocol;
 
 /// Whether replies are sent (`CLIENT REPLY`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

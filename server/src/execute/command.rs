@@ -1,10 +1,12 @@
 //! A command: one row of the table, which is its description and its function.
 
+use std::ops::Deref;
+
+use tarn_resp::request::Args;
+
 use crate::error::CommandError;
 use crate::execute::context::Context;
 use crate::execute::spec::{AloneIf, Flags, KeySpec, MoreKeys, Spec};
-use std::ops::Deref;
-use tarn_resp::request::Args;
 
 /// The function of a command. It sees arguments, latched keys and a reply; never a socket, a thread or a
 /// file.

@@ -1,19 +1,21 @@
 //! What a command sees besides its arguments.
 
-use crate::config::AppendFsync;
-use crate::error::CommandError;
-use crate::execute::blocking::{AwaitedLog, BlockRequest, acknowledge};
-use crate::execute::client::{After, Client};
-use crate::execute::services::Services;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::time::Duration;
+
 use tarn_engine::Entry;
 use tarn_engine::record::{BYTES_MAX, Batch, Bytes, Change, Kind, UnixMs, Write};
 use tarn_engine::session::Latched;
 use tarn_engine::value::{HashRef, ListRef, SetRef, StringRef, ValueRef, ZSetRef};
 use tarn_resp::reply::Writer;
 use tarn_resp::request::{Args, OwnedArgs};
+
+use crate::config::AppendFsync;
+use crate::error::CommandError;
+use crate::execute::blocking::{AwaitedLog, BlockRequest, acknowledge};
+use crate::execute::client::{After, Client};
+use crate::execute::services::Services;
 
 /// The surroundings of one run of a command.
 ///

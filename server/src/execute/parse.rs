@@ -1,11 +1,13 @@
 //! Numbers in arguments, read as Redis reads them, and the errors that it has for them.
 
-use crate::error::CommandError;
-use crate::execute::extended::Extended;
 use std::ops::RangeInclusive;
 use std::time::Duration;
+
 use tarn_engine::record::UnixMs;
 use tarn_resp::number::parse_i64;
+
+use crate::error::CommandError;
+use crate::execute::extended::Extended;
 
 /// A 64-bit integer in its canonical decimal form: no spaces, no `+`, no leading zeros.
 #[inline]

@@ -3,6 +3,11 @@
 //! The files of the services do not import this one. Each function of a service takes [`Shared`] and the
 //! other services that it needs, so that each can be read and tested alone.
 
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use tarn_engine::scrub::Scrubber;
+
 use crate::analytics::search::Search;
 use crate::analytics::sql::Sql;
 use crate::config::ConfigStore;
@@ -13,9 +18,6 @@ use crate::persist::backups::Backups;
 use crate::persist::saver::Saver;
 use crate::persist::shutdown::Shutdown;
 use crate::shared::Shared;
-use std::ops::Deref;
-use std::sync::{Arc, OnceLock};
-use tarn_engine::scrub::Scrubber;
 
 /// The services of a server, with the state that they share, which it dereferences to.
 pub struct Services {

@@ -1,7 +1,8 @@
 //! The description of a command, from which arity, latching, `COMMAND` and the documentation follow.
 
-use smallvec::SmallVec;
 use std::ops::BitOr;
+
+use smallvec::SmallVec;
 use tarn_engine::KeyHash;
 use tarn_resp::request::Args;
 

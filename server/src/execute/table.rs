@@ -1,7 +1,8 @@
 //! The table of all commands, and the look-up of a name in it.
 
-use crate::execute::command::Command;
 use hashbrown::HashTable;
+
+use crate::execute::command::Command;
 
 /// The commands of one group, as `COMMAND DOCS` names it.
 pub type Family = (&'static str, &'static [Command]);

@@ -1,13 +1,15 @@
 //! What a client remembers of its transaction: the requests that `MULTI` has queued, and the keys that it
 //! watches.
 
-use crate::error::CommandError;
-use crate::execute::parse;
-use crate::execute::spec::{Flags, Spec};
 use std::fmt;
+
 use tarn_engine::Watch;
 use tarn_engine::session::Latched;
 use tarn_resp::request::{Args, OwnedArgs};
+
+use crate::error::CommandError;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, Spec};
 
 /// A request that waits for `EXEC`. It was checked as far as it can be without the keys.
 pub struct Queued {

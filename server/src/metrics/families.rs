@@ -6,6 +6,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tarn_engine::checkpoint::Progress;
+use tarn_engine::record::UnixMs;
+
 use super::page::Page;
 use crate::execute::services::Services;
 use crate::execute::table::Table;
@@ -14,8 +17,6 @@ use crate::net::listen::Service;
 use crate::observe::latency;
 use crate::observe::process;
 use crate::observe::stats::CommandTotals;
-use tarn_engine::checkpoint::Progress;
-use tarn_engine::record::UnixMs;
 
 /// All metrics of a server as they are now, in the text format of Prometheus.
 pub(super) fn page(server: &Services, table: &Table) -> String {

@@ -5,15 +5,16 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tarn_engine::compactor::CompactionStatus;
+use tarn_engine::scrub::ScrubStatus;
+use tarn_engine::{DirectoryStatus, LogStatus};
+
 use crate::execute::services::Services;
 use crate::net::handle::ClientHandle;
 use crate::observe::process::{self, Heap};
 use crate::persist::saver;
 use crate::shared::Shared;
 use crate::store::{OpenLog, Store};
-use tarn_engine::compactor::CompactionStatus;
-use tarn_engine::scrub::ScrubStatus;
-use tarn_engine::{DirectoryStatus, LogStatus};
 
 /// The clients.
 #[derive(Debug)]

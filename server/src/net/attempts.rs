@@ -5,13 +5,15 @@
 //! from the same address: behind a proxy all clients have one, and who knows the password is not locked out
 //! by who does not.
 
-use crate::net::address::Address;
-use crate::net::listen::Service;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
 use tarn_engine::lock::Mutex;
+
+use crate::net::address::Address;
+use crate::net::listen::Service;
 
 /// Wrong passwords that an address may give at once.
 const FREE: f64 = 20.0;

@@ -1,10 +1,12 @@
 //! The register of connected clients.
 
-use crate::net::handle::ClientHandle;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
 use tarn_engine::lock::Mutex;
+
+use crate::net::handle::ClientHandle;
 
 /// All connected clients by id.
 #[derive(Debug, Default)]

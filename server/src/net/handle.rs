@@ -1,12 +1,14 @@
 //! The handle of a client: what other threads see of it, and how they reach it.
 
-use crate::config::AppendFsync;
-use crate::net::address::Address;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
+
 use tarn_engine::lock::Mutex;
 use tarn_engine::record::Lsn;
+
+use crate::config::AppendFsync;
+use crate::net::address::Address;
 
 /// Stands for no value of `appendfsync`.
 const DURABILITY_OF_SERVER: u8 = u8::MAX;

@@ -1,17 +1,19 @@
 //! Where the server listens: for each of its services a port on some addresses, and a Unix socket.
 
-use crate::config::Config;
-use crate::net::address::Address;
-use crate::net::stream::Stream;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use thiserror::Error;
 use tokio::net::{TcpListener, UnixListener};
+
+use crate::config::Config;
+use crate::net::address::Address;
+use crate::net::stream::Stream;
 
 /// The port of SQL that is taken if none is named, and given up at a start if it is not free.
 const SQL_PORT_DEFAULT: u16 = 5433;

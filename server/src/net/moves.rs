@@ -1,9 +1,11 @@
 //! Requests to the acceptor: listen at other ports or addresses.
 
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use tokio::sync::mpsc;
+
 use crate::config::Config;
 use crate::net::listen::ListenError;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use tokio::sync::mpsc;
 
 /// Asks the acceptor to listen elsewhere.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 //! when. Expired keys are not deleted meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
 use tarn_engine::record::UnixMs;
 
 /// Which commands a pause holds back.

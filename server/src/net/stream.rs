@@ -1,12 +1,14 @@
 //! A connected socket of either kind: TCP, or a Unix socket.
 
-use crate::net::address::Address;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+
+use crate::net::address::Address;
 
 /// A connection in an event loop.
 #[derive(Debug)]

@@ -3,9 +3,10 @@
 //! A bucket is an eighth of a power of two wide, so a percentile is right to one part in eight. Fast commands
 //! are noted by sample (`dispatch`), so that the histogram costs them nothing more than their timing does.
 
-use crate::observe::counter;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::observe::counter;
 
 /// The unit of the finest buckets.
 const STEP_NANOS: u64 = 64;

@@ -3,18 +3,20 @@
 //! Who rotates the file renames it; a new one of its name is begun then, at once by SIGHUP, and within a
 //! second without.
 
-use crate::config::{Config, LogLevel};
 use std::fs::{File, Metadata};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+
 use tarn_engine::lock::{Mutex, rank};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, reload};
+
+use crate::config::{Config, LogLevel};
 
 static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 static FILE: OnceLock<MessageFile> = OnceLock::new();

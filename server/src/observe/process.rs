@@ -1,7 +1,8 @@
 //! What the operating system knows about this process: memory, processor time, open files.
 
-use crate::config::Config;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::config::Config;
 
 /// Files that the log and checkpoints have open now and then, listeners, and some to spare.
 const OTHER_FILES: u64 = 112;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::time::Instant;
+
 use tarn_engine::lock::Mutex;
 
 /// Looks that are remembered, as many as in Redis. At ten a second a rate is that of the last 1.6 seconds.

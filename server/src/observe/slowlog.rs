@@ -1,11 +1,13 @@
 //! The slow log: the last commands that took longer than `slowlog-log-slower-than`.
 
-use crate::config::find_directive;
-use crate::net::address::Address;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
 use tarn_engine::lock::Mutex;
 use tarn_resp::request::Args;
+
+use crate::config::find_directive;
+use crate::net::address::Address;
 
 /// Arguments of a command that an entry keeps at most.
 const ARGS_MAX: usize = 32;

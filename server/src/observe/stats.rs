@@ -1,11 +1,13 @@
 //! Counters: one set a worker, so that counting costs no shared cache line; `INFO` adds them up.
 
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tarn_engine::lock::Mutex;
+
 use crate::error::CommandError;
 use crate::observe::latency::{Counts, Histogram};
 use crate::observe::stopwatch::Stopwatch;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use tarn_engine::lock::Mutex;
 
 /// Calls of one command.
 #[derive(Debug, Default)]

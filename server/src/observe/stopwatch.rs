@@ -6,10 +6,11 @@
 //! beginning of the batch, and for every command that is timed by sample. So what is measured may be too long
 //! by the quick commands in between, and never too short.
 
-use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 
 /// The times of one worker. Nobody else reads or writes them.
 #[derive(Debug)]

@@ -1,11 +1,13 @@
 //! Where `BACKUP` may write: below `dir`, but not among the log and the checkpoints, or below a directory
 //! that `backup-dir` names; so many in each. Whoever may send commands may send this one, from anywhere.
 
-use crate::config::{Config, by_words};
 use std::io;
 use std::path::{Path, PathBuf};
+
 use tarn_engine::backup::is_backup;
 use thiserror::Error;
+
+use crate::config::{Config, by_words};
 
 /// Directories between a root and a backup, with it; deeper ones would not be found when they are counted.
 const DEPTH_MAX: usize = 4;

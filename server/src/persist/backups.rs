@@ -1,18 +1,20 @@
 //! Backups of the log: one at a time, on a thread of its own, which no worker waits for.
 
-use crate::persist::backup_place::{Misplaced, Places};
-use crate::persist::log_switch;
-use crate::shared::Shared;
-use crate::store::Store;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
+
 use tarn_engine::backup::{self, BackupError, Progress, Request, Taken};
 use tarn_engine::lock::{Mutex, rank};
 use tarn_engine::record::Lsn;
 use thiserror::Error;
+
+use crate::persist::backup_place::{Misplaced, Places};
+use crate::persist::log_switch;
+use crate::shared::Shared;
+use crate::store::Store;
 
 /// Why none was begun.
 #[derive(Debug, Error)]

@@ -13,18 +13,20 @@
 //! leave when the log counts, or when `appendonly` or `appendfsync` says otherwise. If the log cannot be
 //! switched on, they wait for the next attempt.
 
-use crate::config::{AppendFsync, Config};
-use crate::shared::Shared;
-use crate::store::{OpenLog, Store};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
 use tarn_engine::backup;
 use tarn_engine::checkpoint::Source;
 use tarn_engine::io::{DiskError, OsDisk};
 use tarn_engine::record::Lsn;
 use tarn_engine::{Log, LogError, LogOptions, OpenError, SyncMode};
 use thiserror::Error;
+
+use crate::config::{AppendFsync, Config};
+use crate::shared::Shared;
+use crate::store::{OpenLog, Store};
 
 /// Why the log could not be switched on, or was not closed in order.
 #[derive(Debug, Error)]

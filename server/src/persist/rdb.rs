@@ -6,11 +6,13 @@
 //!   tarn_rdb::Reader ──elements──> ChangeBuilder ──finish──> Change
 //! ```
 
-use crate::json::document;
 use std::io::{self, Write};
+
 use tarn_engine::record::{Change, Kind, UnixMs};
 use tarn_engine::value::{ImageBuilder, ValueRef};
 use tarn_rdb::{ValueWriter, Visitor};
+
+use crate::json::document;
 
 /// The format's word for a kind.
 pub const fn rdb_kind(kind: Kind) -> tarn_rdb::Kind {

@@ -4,13 +4,11 @@
 //!   view ──part, copied under its latch──> tarn_rdb::Writer ──> dump.rdb.tmp ──sync, rename──> dump.rdb
 //! ```
 
-use crate::observe::process::Heap;
-use crate::persist::rdb::{rdb_kind, value_len, write_value};
-use crate::version::REDIS_VERSION;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
 use tarn_engine::checkpoint::{CheckpointError, Pace, Pacer, Progress, Source, Taken};
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Disk, DiskError, OsDisk};
@@ -18,6 +16,10 @@ use tarn_engine::record::{Kind, UnixMs};
 use tarn_engine::view::{Cancelled, View};
 use tarn_engine::{Entry, ViewOptions};
 use tarn_rdb::Writer;
+
+use crate::observe::process::Heap;
+use crate::persist::rdb::{rdb_kind, value_len, write_value};
+use crate::version::REDIS_VERSION;
 
 /// Writes the store as of now to `path`, in the place of what is there. On an error that is as it was.
 pub fn save(

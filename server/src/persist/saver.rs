@@ -5,16 +5,18 @@
 //!   SAVE asks now and then whether its request has been answered; no worker waits
 //! ```
 
-use crate::config::{CheckpointFormat, CheckpointPace, Config, SnapshotAlgorithm};
-use crate::persist::log_switch::{self, SwitchError};
-use crate::persist::rdb_file;
-use crate::shared::Shared;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
 use tarn_engine::Engine;
 use tarn_engine::checkpoint::{Algorithm, CheckpointError, Checkpoints, Pace, TakeOptions, Taken};
 use tarn_engine::compactor::Scope;
 use tarn_engine::lock::{Condvar, Mutex, rank};
+
+use crate::config::{CheckpointFormat, CheckpointPace, Config, SnapshotAlgorithm};
+use crate::persist::log_switch::{self, SwitchError};
+use crate::persist::rdb_file;
+use crate::shared::Shared;
 
 /// After a failure the rules wait so long before they try again.
 const RETRY: Duration = Duration::from_secs(5);

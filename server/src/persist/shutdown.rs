@@ -9,15 +9,17 @@
 //! A request for the end that comes while another is under way joins it: it may force the end, or do without
 //! the checkpoint.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tarn_engine::checkpoint::{CheckpointError, Progress, Source};
+use tarn_engine::lock::{Mutex, rank};
+use tarn_engine::record::Lsn;
+
 use crate::config::CheckpointFormat;
 use crate::persist::log_switch;
 use crate::persist::saver::{self, Saver, Urgency};
 use crate::shared::Shared;
 use crate::store::Store;
-use std::sync::atomic::{AtomicBool, Ordering};
-use tarn_engine::checkpoint::{CheckpointError, Progress, Source};
-use tarn_engine::lock::{Mutex, rank};
-use tarn_engine::record::Lsn;
 
 /// How the server shall end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,15 @@
 //! Accepting connections and dealing them out to the workers, and the main thread's rounds, until the server
 //! stops.
 
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+
 use crate::execute::services::Services;
 use crate::metrics::server::MetricsServer;
 use crate::net::address::Address;
@@ -11,13 +20,6 @@ use crate::net::moves::Move;
 use crate::net::stream::{Detached, Stream};
 use crate::serve::rounds::{self, Rounds};
 use crate::serve::signals::{self, Caught, Signals};
-use std::future::poll_fn;
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-use tokio::sync::mpsc;
-use tokio::time::MissedTickBehavior;
 
 /// A worker's end for new connections.
 pub type Incoming = mpsc::UnboundedSender<(Detached, Arc<ClientHandle>)>;

@@ -10,6 +10,20 @@
 //! `appendfsync always` the outbox also keeps back what reveals changes that are not durable yet. An idle
 //! connection holds no buffer.
 
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tarn_engine::record::Lsn;
+use tarn_resp::reply::Writer;
+use tarn_resp::request::{Args, OwnedArgs, RequestDecoder};
+use tokio::io::ReadBuf;
+
 use crate::config::AppendFsync;
 use crate::execute::blocking::{self, BlockRequest, Waiter};
 use crate::execute::client::{After, Client};
@@ -20,18 +34,6 @@ use crate::observe::counter;
 use crate::serve::outbox::Outbox;
 use crate::serve::output::Output;
 use crate::serve::worker::Worker;
-use std::future::{Future, poll_fn};
-use std::io;
-use std::pin::pin;
-use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
-use tarn_engine::record::Lsn;
-use tarn_resp::reply::Writer;
-use tarn_resp::request::{Args, OwnedArgs, RequestDecoder};
-use tokio::io::ReadBuf;
 
 /// Replies that are gathered before they are sent and more requests of a pipeline run.
 const OUTPUT_BYTES_BEFORE_SEND: usize = 256 << 10;

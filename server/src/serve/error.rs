@@ -1,12 +1,14 @@
 //! Why a server did not start, or had to stop.
 
-use crate::net::listen::ListenError;
-use crate::persist::transfer::TransferError;
 use std::io;
 use std::path::PathBuf;
+
 use tarn_engine::checkpoint::CheckpointError;
 use tarn_engine::{LogError, OpenError};
 use thiserror::Error;
+
+use crate::net::listen::ListenError;
+use crate::persist::transfer::TransferError;
 
 /// Why the server did not start, or had to stop. One line, with a remedy.
 #[derive(Debug, Error)]

@@ -1,5 +1,11 @@
 //! The thread of a worker: an event loop of its own, and the connections that were dealt to it.
 
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+
 use crate::execute::client::Client;
 use crate::execute::services::Services;
 use crate::execute::table::Table;
@@ -7,10 +13,6 @@ use crate::net::handle::ClientHandle;
 use crate::net::stream::{Detached, Stream};
 use crate::serve::connection::Connection;
 use crate::serve::worker::Worker;
-use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
 
 /// How often a worker looks after its connections.
 const CRON: Duration = Duration::from_millis(100);

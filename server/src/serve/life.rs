@@ -6,6 +6,15 @@
 //!   workers:              └─ LOADING … ───────────┴─ serve ─────────────────────────────── close connections
 //! ```
 
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tarn_engine::backup;
+use tarn_engine::io::{Disk, OsDisk};
+use tokio::sync::mpsc;
+
 use crate::apply;
 use crate::commands;
 use crate::config::{Config, ConfigStore, Loaded};
@@ -24,13 +33,6 @@ use crate::serve::pidfile::PidFile;
 use crate::serve::signals::Signals;
 use crate::serve::supervisor::Supervisor;
 use crate::store::{OpenLog, Store};
-use std::io;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::thread::JoinHandle;
-use tarn_engine::backup;
-use tarn_engine::io::{Disk, OsDisk};
-use tokio::sync::mpsc;
 
 /// Serves until a signal or `SHUTDOWN`. `Ok`: everything that was acknowledged is on disk.
 pub fn serve(loaded: Loaded) -> Result<(), ServeError> {

@@ -1,5 +1,16 @@
 //! Loading the data at the start: the checkpoint, the log, or an RDB file.
 
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Instant, UNIX_EPOCH};
+
+use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
+use tarn_engine::engine::{Background, Engine};
+use tarn_engine::io::OsDisk;
+use tarn_engine::record::Lsn;
+use tarn_engine::recovery;
+use tarn_engine::{Log, Recovered};
+
 use crate::apply;
 use crate::config::{AppendFsync, Config};
 use crate::execute::services::Services;
@@ -8,15 +19,6 @@ use crate::persist::transfer::{self, Stage};
 use crate::serve::error::ServeError;
 use crate::serve::redis_files;
 use crate::store::{OpenLog, Store};
-use std::path::Path;
-use std::sync::Arc;
-use std::time::{Instant, UNIX_EPOCH};
-use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
-use tarn_engine::engine::{Background, Engine};
-use tarn_engine::io::OsDisk;
-use tarn_engine::record::Lsn;
-use tarn_engine::recovery;
-use tarn_engine::{Log, Recovered};
 
 /// Opens the log, replays it and opens the doors.
 pub(crate) fn load(server: &Services, config: &Config) -> Result<Option<Background>, ServeError> {

@@ -12,6 +12,7 @@
 //! first hold that is not durable ≤ the end.
 
 use std::collections::VecDeque;
+
 use tarn_engine::record::Lsn;
 
 /// Bytes that have left and still stand before others, before they are taken out. Unit tests want them out

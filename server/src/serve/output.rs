@@ -9,12 +9,6 @@
 //!   turn:  run A  run B  run C  │  write A  write B  write C  │  wait for sockets
 //! ```
 
-use crate::execute::services::Services;
-use crate::net::handle::ClientHandle;
-use crate::net::stream::Stream;
-use crate::observe::counter;
-use crate::observe::stats::WorkerStats;
-use crate::serve::outbox::Outbox;
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::io;
@@ -22,8 +16,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
+
 use tarn_engine::record::Lsn;
 use tokio::io::ReadBuf;
+
+use crate::execute::services::Services;
+use crate::net::handle::ClientHandle;
+use crate::net::stream::Stream;
+use crate::observe::counter;
+use crate::observe::stats::WorkerStats;
+use crate::serve::outbox::Outbox;
 
 /// Buffers kept warm, of connections that have nothing to send.
 const SPARES: usize = 64;

@@ -6,18 +6,20 @@
 //!   checkpoint or log:           an RDB file newer than the checkpoint is refused; else a line tells of it
 //! ```
 
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use tarn_engine::Log;
+use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
+use tarn_engine::io::OsDisk;
+
 use crate::config::{CheckpointFormat, Config};
 use crate::persist::log_switch;
 use crate::persist::transfer::{self, Imported, Place, Stage};
 use crate::serve::error::ServeError;
 use crate::shared::Shared;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::UNIX_EPOCH;
-use tarn_engine::Log;
-use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
-use tarn_engine::io::OsDisk;
 
 /// Opens the checkpoints, behind what a Redis has left. With them comes the RDB file that is to be loaded in
 /// the place of a checkpoint, if one is.

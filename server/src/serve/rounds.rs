@@ -1,12 +1,13 @@
 //! What the main thread looks after ten times a second: rates, the peak of memory, and whether the log takes
 //! records; and once a second the file of messages, which may have been moved away.
 
+use std::time::{Duration, Instant};
+
 use crate::execute::services::Services;
 use crate::observe::logging;
 use crate::observe::process;
 use crate::observe::rates::Look;
 use crate::store::Store;
-use std::time::{Duration, Instant};
 
 /// How often a round is made.
 pub const PAUSE: Duration = Duration::from_millis(100);

@@ -1,13 +1,15 @@
 //! Signals: SIGTERM and SIGINT end the server in order, the same one once more at once; SIGHUP opens the file
 //! of messages anew.
 
+use std::io;
+use std::path::PathBuf;
+
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
 use crate::observe::logging;
 use crate::persist::shutdown::Attempt;
 use crate::serve::pidfile;
-use std::io;
-use std::path::PathBuf;
-use tokio::runtime::Runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals that concern the server. From the moment they are caught none of them ends it the hard way.
 pub struct Signals {

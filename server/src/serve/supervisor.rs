@@ -6,14 +6,16 @@
 //!   Upstart:  the process stops itself when it is ready, and Upstart lets it go on
 //! ```
 
-use crate::config::{Config, Supervised};
-use crate::execute::services::Services;
-use sd_notify::NotifyState;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use sd_notify::NotifyState;
 use tarn_engine::lock::{Condvar, Mutex};
+
+use crate::config::{Config, Supervised};
+use crate::execute::services::Services;
 
 /// How often it is looked whether the data is loaded.
 const LOOKED_EVERY: Duration = Duration::from_millis(100);

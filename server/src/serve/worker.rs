@@ -1,5 +1,16 @@
 //! The state of a worker, which its connections share: time, buffers, replies on their way out.
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tarn_engine::Group;
+use tarn_engine::record::Lsn;
+use tokio::sync::Notify;
+
 use crate::execute::executor::Executor;
 use crate::execute::services::Services;
 use crate::execute::table::Table;
@@ -7,15 +18,6 @@ use crate::net::handle::ClientHandle;
 use crate::observe::stats::WorkerStats;
 use crate::serve::lookahead::Lookahead;
 use crate::serve::output::{Output, Outputs};
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
-use tarn_engine::Group;
-use tarn_engine::record::Lsn;
-use tokio::sync::Notify;
 
 /// Bytes read from a socket at once.
 const READ_BYTES: usize = 64 << 10;

@@ -1,15 +1,17 @@
 //! Reads that are answered while the data is being loaded: `serve-while-loading`, `docs/design/0020`.
 
+use std::sync::atomic::Ordering;
+
+use tarn_engine::record::{Batch, Lsn};
+use tarn_engine::session::Access;
+use tarn_resp::request::Args;
+
 use super::Executor;
 use super::latched::run_in;
 use crate::error::CommandError;
 use crate::execute::client::Client;
 use crate::execute::command::Command;
 use crate::execute::spec::{Flags, places};
-use std::sync::atomic::Ordering;
-use tarn_engine::record::{Batch, Lsn};
-use tarn_engine::session::Access;
-use tarn_resp::request::Args;
 
 /// Flags that keep a command from running while the data is being loaded.
 const NEVER: Flags = Flags::WRITE.with(Flags::BLOCKING).with(Flags::EXCLUSIVE);

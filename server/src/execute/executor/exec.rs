@@ -10,6 +10,14 @@
 //! If a request needs the store for itself, the gate is closed instead. Then what one request flushed or
 //! swapped is what the next one finds, too.
 
+use std::sync::atomic::Ordering;
+
+use tarn_engine::KeyHash;
+use tarn_engine::record::{Batch, Lsn};
+use tarn_engine::session::{Access, Latched};
+use tarn_resp::reply::Writer;
+use tarn_resp::request::Args;
+
 use super::Executor;
 use super::latched::{close_gate, run_in};
 use crate::error::CommandError;
@@ -18,12 +26,6 @@ use crate::execute::client::{After, Client};
 use crate::execute::command::Command;
 use crate::execute::spec::{Flags, places};
 use crate::execute::transaction::{Queued, Transaction};
-use std::sync::atomic::Ordering;
-use tarn_engine::KeyHash;
-use tarn_engine::record::{Batch, Lsn};
-use tarn_engine::session::{Access, Latched};
-use tarn_resp::reply::Writer;
-use tarn_resp::request::Args;
 
 /// Whether the keys of each request are to be copied before it runs: behind a closed gate nothing is latched.
 #[derive(Clone, Copy, PartialEq, Eq)]

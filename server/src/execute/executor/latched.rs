@@ -6,6 +6,14 @@
 //!   no keys, or no store yet ── the empty store
 //! ```
 
+use std::time::Instant;
+
+use tarn_engine::Engine;
+use tarn_engine::record::{Batch, Lsn};
+use tarn_engine::session::{Access, Exclusive, Latched};
+use tarn_resp::reply::Writer;
+use tarn_resp::request::Args;
+
 use super::Executor;
 use crate::error::CommandError;
 use crate::execute::client::Client;
@@ -13,12 +21,6 @@ use crate::execute::command::Command;
 use crate::execute::context::Context;
 use crate::execute::services::Services;
 use crate::execute::spec::{Flags, places};
-use std::time::Instant;
-use tarn_engine::Engine;
-use tarn_engine::record::{Batch, Lsn};
-use tarn_engine::session::{Access, Exclusive, Latched};
-use tarn_resp::reply::Writer;
-use tarn_resp::request::Args;
 
 impl Executor<'_> {
     /// Runs a command that declares its keys.

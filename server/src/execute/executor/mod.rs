@@ -14,6 +14,15 @@ mod latched;
 mod resolve;
 mod waiters;
 
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use tarn_engine::Group;
+use tarn_engine::record::{Batch, Lsn, UnixMs};
+use tarn_engine::session::Session;
+use tarn_resp::reply::Writer;
+use tarn_resp::request::Args;
+
 use self::resolve::{Resolved, resolve, unknown};
 use crate::config::DebugAccess;
 use crate::error::CommandError;
@@ -24,13 +33,6 @@ use crate::execute::services::Services;
 use crate::execute::spec::Flags;
 use crate::execute::table::{Found, Table};
 use crate::observe::counter;
-use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
-use tarn_engine::Group;
-use tarn_engine::record::{Batch, Lsn, UnixMs};
-use tarn_engine::session::Session;
-use tarn_resp::reply::Writer;
-use tarn_resp::request::Args;
 
 /// Runs the requests of one batch of a worker.
 pub struct Executor<'e> {

@@ -1,12 +1,14 @@
 //! Finds the command that a request names, and refuses requests that cannot run: pure functions of the table
 //! and the request.
 
+use std::borrow::Cow;
+
+use tarn_resp::request::Args;
+
 use crate::error::{CommandError, QUOTED_MAX, printable};
 use crate::execute::command::Command;
 use crate::execute::spec::Flags;
 use crate::execute::table::Found;
-use std::borrow::Cow;
-use tarn_resp::request::Args;
 
 /// A command that a request names.
 #[derive(Clone, Copy)]

@@ -1,12 +1,14 @@
 //! Serves clients that wait for keys: runs their commands in their stead.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use smallvec::SmallVec;
+use tarn_engine::record::{Batch, Kind};
+
 use super::Executor;
 use crate::execute::blocking::{Outcome, Waiter};
 use crate::execute::client::{After, Client};
-use smallvec::SmallVec;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use tarn_engine::record::{Batch, Kind};
 
 /// The outcome of running a waiter's command.
 enum Served {

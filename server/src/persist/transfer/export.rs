@@ -4,17 +4,19 @@
 //!   checkpoint, log ──> tables ──view──> tarn_rdb::Writer ──> dump.rdb.tmp ──sync, rename──> dump.rdb
 //! ```
 
-use super::{Place, Stage, TransferError, disk};
-use crate::persist::rdb_file::{self, Counts, NewFile};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
 use tarn_engine::ViewOptions;
 use tarn_engine::checkpoint::Loaded;
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, SystemClock};
 use tarn_engine::recovery::{self, Progress};
+
+use super::{Place, Stage, TransferError, disk};
+use crate::persist::rdb_file::{self, Counts, NewFile};
 
 /// How often it is told how far reading has come.
 const REPORT_EVERY: Duration = Duration::from_millis(100);

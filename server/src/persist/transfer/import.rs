@@ -4,13 +4,12 @@
 //!   Reader ──key, value──> Change ──some at a time──> store in memory ──Checkpoints::take──> checkpoint
 //! ```
 
-use super::{Place, Stage, TransferError, disk, file_failed};
-use crate::persist::rdb::{ChangeBuilder, NotJson};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
 use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions, Taken};
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, Disk, SystemClock};
@@ -18,6 +17,9 @@ use tarn_engine::record::{Batch, Change, UnixMs, Write};
 use tarn_engine::session::Access;
 use tarn_engine::{Group, KeyHash};
 use tarn_rdb::{Head, ReadError, Reader, Skipped, Unsupported};
+
+use super::{Place, Stage, TransferError, disk, file_failed};
+use crate::persist::rdb::{ChangeBuilder, NotJson};
 
 /// Keys that are put into the store together.
 const KEYS_AT_ONCE: usize = 32;

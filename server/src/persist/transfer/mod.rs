@@ -18,6 +18,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
 use tarn_engine::backup;
 use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
 use tarn_engine::engine::CommitError;
