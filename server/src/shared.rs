@@ -204,7 +204,7 @@ impl Shared {
     }
 
     /// Stops the server at once: connections are closed, then the log. To save the changes first, call
-    /// [`Shutdown::begin`](crate::persist::shutdown::Shutdown::begin) instead.
+    /// `Shutdown::begin` instead.
     pub fn shut_down(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         self.stop.notify_one();
