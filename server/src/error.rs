@@ -1,6 +1,7 @@
 //! What a command may refuse to do, in Redis's words: clients and people know these texts.
 
 use std::borrow::Cow;
+
 use tarn_engine::LogError;
 use tarn_engine::store::CommitError;
 

@@ -4,7 +4,7 @@ use crate::transfer::{PlaceArgs, ended, rate};
 use clap::{ArgAction, Args, builder::BoolishValueParser};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tarn_server::transfer::{self, Exported};
+use tarn_server::persist::transfer::{self, Exported};
 
 /// Writes the data of a server that does not run to an RDB file, which every Redis since 5, Valkey, KeyDB and
 /// Dragonfly load.

@@ -4,7 +4,7 @@ use crate::transfer::{PlaceArgs, ended, rate};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tarn_server::transfer::{self, Imported};
+use tarn_server::persist::transfer::{self, Imported};
 
 /// Reads an RDB file of Redis, Valkey or KeyDB into the data directory of a server that does not run.
 ///

@@ -22,7 +22,7 @@ use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use tarn_server::config::{Invocation, Loaded, help_text, parse_with_secrets};
-use tarn_server::supervisor;
+use tarn_server::serve::supervisor;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -115,7 +115,7 @@ fn serve(args: Vec<OsString>) -> ExitCode {
         loaded.listening = daemon::ready;
     }
     secrets::forget();
-    tarn_server::panics::end_the_process(sql::runs_apart);
+    tarn_server::serve::panics::end_the_process(sql::runs_apart);
     let sql = match sql::Sql::prepare(&loaded.config) {
         Ok(sql) => sql,
         Err(error) => return refuse(&error),

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use tarn_server::config::Config;
-use tarn_server::shared::Shared;
+use tarn_server::execute::services::Services;
 
 /// No declarations are kept.
 pub const DECLARATION_FILES: [&str; 0] = [];
@@ -35,7 +35,7 @@ impl Sql {
     }
 
     /// Logs what is missing.
-    pub fn start(self, _: &Arc<Shared>) -> Running {
+    pub fn start(self, _: &Arc<Services>) -> Running {
         if self.port != 0 {
             tracing::warn!(
                 "this build has no SQL: nothing listens at sql-port, and SQL and FT.* are refused"

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use tarn_analytics::{Analytics, Request, SearchError, Tree};
-use tarn_server::search::{self, Search, Searching};
+use tarn_server::analytics::search::{self, Search, Searching};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 

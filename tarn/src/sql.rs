@@ -11,12 +11,12 @@ use tarn_analytics::{
     Analytics, AnalyticsOptions, Caller, QueryError, Rules, Tls, TlsError, Value, WireOptions, sqlstate,
 };
 pub use tarn_analytics::{DECLARATION_FILES, parquet_of, runs_apart};
-use tarn_server::accept;
-use tarn_server::address::Address;
+use tarn_server::analytics::sql::{Answer, Asked, Cell};
 use tarn_server::config::{Config, SqlTls};
-use tarn_server::listen::Service;
-use tarn_server::shared::Shared;
-use tarn_server::sql::{Answer, Asked, Cell};
+use tarn_server::execute::services::Services;
+use tarn_server::net::address::Address;
+use tarn_server::net::caller;
+use tarn_server::net::listen::Service;
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -93,7 +93,7 @@ impl Sql {
     }
 
     /// Starts the threads of SQL. The data may be loaded later.
-    pub fn start(self, server: &Arc<Shared>) -> Running {
+    pub fn start(self, server: &Arc<Services>) -> Running {
         let (callers, incoming) = mpsc::channel(CALLERS_MAX);
         server.set_sql(Arc::new(Asker {
             handle: self.runtime.handle().clone(),
@@ -130,7 +130,7 @@ impl Running {
 }
 
 /// The current values of the configuration.
-struct Settings(Arc<Shared>);
+struct Settings(Arc<Services>);
 
 impl Rules for Settings {
     fn password(&self) -> Option<Vec<u8>> {
@@ -167,9 +167,9 @@ struct Asker {
     callers: mpsc::Sender<Caller>,
 }
 
-impl tarn_server::sql::Sql for Asker {
-    fn talk_to(&self, caller: accept::Caller) {
-        let accept::Caller { stream, refusal, .. } = caller;
+impl tarn_server::analytics::sql::Sql for Asker {
+    fn talk_to(&self, caller: caller::Caller) {
+        let caller::Caller { stream, refusal, .. } = caller;
         // The acceptor has seen that there is room.
         let _ = self.callers.try_send(Caller { stream, refusal });
     }

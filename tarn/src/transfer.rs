@@ -5,7 +5,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use tarn_server::transfer::{Place, Stage, TransferError};
+use tarn_server::persist::transfer::{Place, Stage, TransferError};
 
 const REFUSED: u8 = 1;
 const FAILED: u8 = 2;

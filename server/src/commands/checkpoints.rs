@@ -1,13 +1,15 @@
 //! `SAVE`, `BGSAVE`, `LASTSAVE` and `BGREWRITEAOF`.
 
-use crate::client::After;
-use crate::command::{Command, Flags, row};
-use crate::config::LogCompaction;
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::saver::Urgency;
 use tarn_engine::compactor::Scope;
 use tarn_resp::request::Args;
+
+use crate::config::LogCompaction;
+use crate::error::CommandError;
+use crate::execute::client::After;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::Flags;
+use crate::persist::saver::Urgency;
 
 const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING);
 

@@ -7,25 +7,27 @@ use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::backups::{Ended, Running, Status};
-use crate::command::{Command, Flags, row};
-use crate::commands::connection::REDIS_VERSION;
-use crate::commands::{self, absent};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::figures::{Clients, LogDirectory, Memory, Persistence, setting, word};
-use crate::keyspace::Counts;
-use crate::latency;
-use crate::listen::Service;
-use crate::process;
-use crate::saver;
-use crate::shared::Shared;
-use crate::stats::{CommandTotals, Totals};
 use tarn_engine::checkpoint::Progress;
 use tarn_engine::compactor::FileStatus;
 use tarn_engine::view::OpenView;
 use tarn_engine::{Entry, LogStatus};
 use tarn_resp::request::Args;
+
+use crate::commands::{self, absent};
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::services::Services;
+use crate::execute::spec::Flags;
+use crate::metrics::figures::{Clients, LogDirectory, Memory, Persistence, setting, word};
+use crate::net::listen::Service;
+use crate::observe::keyspace::Counts;
+use crate::observe::latency;
+use crate::observe::process;
+use crate::observe::stats::{CommandTotals, Totals};
+use crate::persist::backups::{Ended, Running, Status};
+use crate::persist::saver;
+use crate::version::REDIS_VERSION;
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[row(
@@ -371,7 +373,7 @@ fn checkpoints(report: &mut Report, cx: &Context<'_, '_>, figures: &Persistence)
     }
 }
 
-fn backups(report: &mut Report, server: &Shared) {
+fn backups(report: &mut Report, server: &Services) {
     let Status { running, last } = server.backups.status();
     report.line("backup_in_progress", u8::from(running.is_some()));
     if let Some(Running { directory, began, progress }) = running {
@@ -490,7 +492,7 @@ fn cpu(report: &mut Report, _: &Context<'_, '_>) {
 
 fn commandstats(report: &mut Report, cx: &Context<'_, '_>) {
     let totals = cx.server.stats.totals();
-    for (name, slot) in commands::full_names() {
+    for (name, slot) in commands::table().full_names() {
         let total = totals.commands.get(slot).copied().unwrap_or_default();
         if total == CommandTotals::default() {
             continue;
@@ -506,7 +508,7 @@ fn commandstats(report: &mut Report, cx: &Context<'_, '_>) {
 /// The percentiles of `latency-tracking-info-percentiles` of each command that was called, in microseconds.
 fn latencystats(report: &mut Report, cx: &Context<'_, '_>) {
     let config = cx.server.config.snapshot();
-    for (name, slot) in commands::full_names() {
+    for (name, slot) in commands::table().full_names() {
         let counts = cx.server.stats.latencies(slot);
         let values: Vec<String> = config
             .latency_tracking_info_percentiles
@@ -556,7 +558,8 @@ fn counts_to_tell(cx: &Context<'_, '_>) -> (Counts, bool) {
     // While the log is being switched on, what there is of it tells nothing of what a start would find.
     let durable = cx.server.durable().min(cx.server.revealable());
     let is_durable = cx.server.keyspace.note(&counts, newest, durable);
-    if is_durable || newest <= cx.client.handle.revealable(cx.server, || cx.server.revealable()) {
+    if is_durable || newest <= cx.client.handle.revealable(|| cx.server.durable(), || cx.server.revealable())
+    {
         return (counts, true);
     }
     (cx.server.keyspace.settled(), false)
@@ -589,7 +592,7 @@ fn allocator_name() -> String {
 }
 
 /// Bytes of records that are not on disk yet.
-fn backlog_bytes(server: &Shared) -> u64 {
+fn backlog_bytes(server: &Services) -> u64 {
     let Some(open) = server.store().and_then(|store| store.log.load_full()) else { return 0 };
     open.log.lock().as_ref().map_or(0, |log| log.appender().backlog_bytes())
 }

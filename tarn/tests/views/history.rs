@@ -5,7 +5,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_engine::view::{View, ViewOptions};
 use tarn_engine::{END, Entry};
-use tarn_server::digest::{Digest, of_entry};
+use tarn_server::commands::digest::{Digest, of_entry};
 
 use super::Server;
 use super::commands::{any, large};
