@@ -5,7 +5,7 @@
 //!   all imports of a package = a graph of its files; a cycle in it is a finding
 //! ```
 //!
-//! A module and its own children may import each other: together they are one thing. Test code is left out.
+//! A module and its own children may import each other, but two children may not. Test code is left out.
 //! An import of a module that is used as a prefix (`use crate::log;` and then `log::Log`) counts where it is
 //! used. Re-exports are followed to the file that defines the name.
 
@@ -176,31 +176,45 @@ impl Graph {
         })
     }
 
-    /// Groups of files each of which imports every other, be it through others; the largest first. A module
-    /// with some of its own children is none.
+    /// Groups of files each of which imports every other, be it through others; the largest first. Imports
+    /// between a module and its own children are exempt: of such a group, the cycles of the children stay.
     fn cycles(&self) -> Vec<Vec<String>> {
-        let reached: BTreeMap<&String, BTreeSet<&String>> =
-            self.edges.keys().map(|file| (file, self.reach(file))).collect();
-        let leads_to = |from: &String, to: &String| reached.get(from).is_some_and(|there| there.contains(to));
-        let mut cycles: Vec<Vec<String>> = Vec::new();
-        for file in self.edges.keys() {
-            if !leads_to(file, file) || cycles.iter().any(|cycle| cycle.contains(file)) {
-                continue;
+        let all: BTreeSet<&String> = self.edges.keys().collect();
+        let mut cycles = Vec::new();
+        for cycle in self.groups(&all) {
+            match self.parent_of(&cycle) {
+                Some(parent) => {
+                    cycles.extend(self.groups(&cycle.iter().filter(|file| *file != parent).collect()))
+                }
+                None => cycles.push(cycle),
             }
-            let both = |other: &&String| leads_to(file, other) && leads_to(other, file);
-            cycles.push(self.edges.keys().filter(both).cloned().collect());
         }
-        cycles.retain(|cycle| !self.is_family(cycle));
         cycles.sort_by_key(|cycle| std::cmp::Reverse(cycle.len()));
         cycles
     }
 
-    fn reach<'g>(&'g self, file: &'g String) -> BTreeSet<&'g String> {
+    /// The groups of `files` each of which imports every other, be it through others of `files`.
+    fn groups(&self, files: &BTreeSet<&String>) -> Vec<Vec<String>> {
+        let reached: BTreeMap<&String, BTreeSet<&String>> =
+            files.iter().map(|file| (*file, self.reach(file, files))).collect();
+        let leads_to = |from: &String, to: &String| reached.get(from).is_some_and(|there| there.contains(to));
+        let mut groups: Vec<Vec<String>> = Vec::new();
+        for file in files {
+            if !leads_to(file, file) || groups.iter().any(|group| group.contains(file)) {
+                continue;
+            }
+            let both = |other: &&&String| leads_to(file, other) && leads_to(other, file);
+            groups.push(files.iter().filter(both).map(|file| (*file).clone()).collect());
+        }
+        groups
+    }
+
+    fn reach<'g>(&'g self, file: &'g String, files: &BTreeSet<&String>) -> BTreeSet<&'g String> {
         let mut reached = BTreeSet::new();
         let mut open = vec![file];
         while let Some(next) = open.pop() {
             for other in self.edges.get(next).into_iter().flat_map(BTreeMap::keys) {
-                if reached.insert(other) {
+                if files.contains(other) && reached.insert(other) {
                     open.push(other);
                 }
             }
@@ -208,18 +222,15 @@ impl Graph {
         reached
     }
 
-    /// Whether the files are a module and its own children.
-    fn is_family(&self, files: &[String]) -> bool {
-        let names: Vec<&Name> = self
-            .modules
-            .iter()
-            .filter(|(_, module)| files.contains(&module.path))
-            .map(|(name, _)| name)
-            .collect();
-        let parent = names.iter().min_by_key(|name| name.len()).expect("a cycle has files");
-        names
-            .iter()
-            .all(|name| name == parent || name.split_last().is_some_and(|(_, above)| above == **parent))
+    /// The parent among `files`, if they are a module and its own children.
+    fn parent_of<'f>(&self, files: &'f [String]) -> Option<&'f String> {
+        let mut modules: Vec<(&Name, &Module)> =
+            self.modules.iter().filter(|(_, module)| files.contains(&module.path)).collect();
+        modules.sort_by_key(|(name, _)| name.len());
+        let ((parent, module), children) = modules.split_first().expect("a cycle has files");
+        let is_child = |name: &Name| name.split_last().is_some_and(|(_, above)| above == parent.as_slice());
+        let path = files.iter().find(|file| **file == module.path);
+        path.filter(|_| children.iter().all(|(name, _)| is_child(name)))
     }
 
     /// The imports between files of a cycle.
@@ -430,6 +441,17 @@ mod tests {
             ("p/src/a/two.rs", "use super::A; pub struct Two;"),
         ];
         assert_eq!(cycles(&files), Vec::<Vec<String>>::new());
+    }
+
+    #[test]
+    fn two_children_may_not_import_each_other() {
+        let files = [
+            ("p/src/lib.rs", "mod a;"),
+            ("p/src/a/mod.rs", "mod one; mod two; pub struct A(one::One);"),
+            ("p/src/a/one.rs", "use super::A; use super::two::Two; pub struct One;"),
+            ("p/src/a/two.rs", "use super::one::One; pub struct Two;"),
+        ];
+        assert_eq!(cycles(&files), [["p/src/a/one.rs", "p/src/a/two.rs"]]);
     }
 
     #[test]
