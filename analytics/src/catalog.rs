@@ -28,7 +28,8 @@ use tarn_engine::declared::{Declared as Whole, Turn};
 use super::declaration::Declaration;
 use super::error::QueryError;
 use super::index::TableIndex;
-use super::session::Store;
+use super::requested_indexes::RequestedIndexes;
+use super::store::StoreHandle;
 use super::table::KeyTable;
 
 /// The name of the file in the data directory.
@@ -40,7 +41,7 @@ type Tables = BTreeMap<String, Arc<KeyTable>>;
 /// The schema `public`.
 pub struct Declared {
     path: Option<PathBuf>,
-    store: Arc<Store>,
+    requested: RequestedIndexes,
     tables: Whole<Tables>,
     /// How many there are.
     count: AtomicUsize,
@@ -50,16 +51,17 @@ impl Declared {
     /// What the file in `directory` declares; nothing if there is no file.
     pub async fn read(
         directory: Option<&Path>,
-        store: &Arc<Store>,
+        store: &Arc<StoreHandle>,
         context: &SessionContext,
     ) -> Result<Declared, QueryError> {
         let path = directory.map(|directory| directory.join(FILE));
+        let requested = RequestedIndexes::new(store.clone());
         let mut tables = Tables::new();
         let text = path.as_deref().map(read_or_nothing).transpose()?.unwrap_or_default();
         for statement in DFParser::parse_sql(&text)? {
             if let Some((table, name, column)) = index_of(&statement) {
                 let index = add_index(&mut tables, &table, Some(name), &column)?;
-                store.want_index(index)?;
+                requested.want(index)?;
                 continue;
             }
             let plan = context.state().statement_to_plan(statement).await?;
@@ -70,7 +72,7 @@ impl Declared {
             tables.insert(name, Arc::new(table));
         }
         let count = AtomicUsize::new(tables.len());
-        Ok(Declared { path, store: store.clone(), tables: Whole::new(tables), count })
+        Ok(Declared { path, requested, tables: Whole::new(tables), count })
     }
 
     /// The tables as they are now.
@@ -117,9 +119,9 @@ impl Declared {
             Err(QueryError::IndexExists(_)) if statement.if_not_exists => return Ok(()),
             other => other?,
         };
-        self.store.want_index(index.clone())?;
+        self.requested.want(index.clone())?;
         if let Err(error) = self.write(&new) {
-            self.store.drop_index(&index);
+            self.requested.drop(&index);
             return Err(error);
         }
         self.publish(&turn, new);
@@ -140,8 +142,13 @@ impl Declared {
         }
         self.write(&new)?;
         self.publish(&turn, new);
-        self.store.drop_index(&index);
+        self.requested.drop(&index);
         Ok(true)
+    }
+
+    /// Makes the declared indexes, if the store is loaded now and they are not made yet.
+    pub fn make_indexes(&self) {
+        self.requested.make_all();
     }
 
     /// All indexes.
@@ -259,7 +266,7 @@ impl SchemaProvider for Declared {
         let Some(table) = new.remove(name) else { return Ok(None) };
         self.write(&new)?;
         self.publish(&turn, new);
-        table.indexes().iter().for_each(|index| self.store.drop_index(index));
+        table.indexes().iter().for_each(|index| self.requested.drop(index));
         Ok(Some(table))
     }
 

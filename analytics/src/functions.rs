@@ -8,8 +8,7 @@ use datafusion::logical_expr::{
 use datafusion::prelude::SessionContext;
 
 use super::json;
-use super::session::POSTGRESQL_VERSION;
-use super::settings::default_of;
+use super::settings::{POSTGRESQL_VERSION, default_of};
 
 /// What describes objects that nobody has described, or that are not there.
 const UNKNOWN: [&str; 17] = [

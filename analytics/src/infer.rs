@@ -23,7 +23,8 @@ use super::error::QueryError;
 use super::instant::{Needs, Planned};
 use super::query::Query;
 use super::sample::Sample;
-use super::session::{Current, Store};
+use super::scan_context::ScanContext;
+use super::store::StoreHandle;
 
 /// Keys of the pattern that are looked at.
 const KEYS_MAX: u64 = 10_000;
@@ -32,7 +33,7 @@ const VISITED_MAX: u64 = 1_000_000;
 
 /// The function.
 #[derive(Debug)]
-pub struct Infer(pub Arc<Store>);
+pub struct Infer(pub Arc<StoreHandle>);
 
 impl TableFunctionImpl for Infer {
     fn call_with_args(&self, arguments: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {
@@ -60,7 +61,7 @@ impl TableFunctionImpl for Infer {
 /// The row of such a call.
 #[derive(Debug)]
 struct Proposed {
-    store: Arc<Store>,
+    store: Arc<StoreHandle>,
     text: String,
     pattern: Pattern,
     database: u8,
@@ -85,7 +86,7 @@ impl TableProvider for Proposed {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let engine = self.store.engine().ok_or(QueryError::Loading)?;
-        let Current { instant, query } = &*Current::of(state)?;
+        let ScanContext { instant, query } = &*ScanContext::of(state)?;
         let sampler = Sampler {
             engine,
             planned: Arc::new(instant.plan(self.database, Needs::Walk((0, 1)))),

@@ -24,7 +24,7 @@ use tarn_engine::{Engine, View, ViewOptions};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::QueryError;
-use super::session::Store;
+use super::store::StoreHandle;
 
 /// Views that queries may have; a few are left for checkpoints and exports.
 pub const VIEWS_MAX: usize = 60;
@@ -151,7 +151,7 @@ enum State {
 /// The instant of a statement, or of a block of them.
 pub struct Instant {
     bits: Arc<Bits>,
-    store: Arc<Store>,
+    store: Arc<StoreHandle>,
     holds: Arc<Holds>,
     /// Scans that a plan has, with the views that they need.
     scans: Mutex<HashMap<usize, ViewOptions>>,
@@ -162,7 +162,7 @@ pub struct Instant {
 
 impl Instant {
     /// An instant that nothing was read of yet. `pinned`: it may be read any number of times.
-    pub fn new(bits: Arc<Bits>, store: Arc<Store>, pinned: bool) -> Arc<Instant> {
+    pub fn new(bits: Arc<Bits>, store: Arc<StoreHandle>, pinned: bool) -> Arc<Instant> {
         Arc::new(Instant {
             bits,
             store,

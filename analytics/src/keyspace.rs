@@ -9,7 +9,7 @@ use datafusion::common::Result;
 use tarn_engine::record::Kind;
 
 use super::declaration::{Declaration, Layout, Pattern, Source};
-use super::session::Store;
+use super::store::StoreHandle;
 use super::table::KeyTable;
 
 /// A table: its name, how keys become rows, and its columns.
@@ -59,7 +59,7 @@ const TABLES: &[Table] = &[
 
 /// The schema `keyspace`.
 #[derive(Debug)]
-pub struct Keyspace(pub Arc<Store>);
+pub struct Keyspace(pub Arc<StoreHandle>);
 
 #[async_trait]
 impl SchemaProvider for Keyspace {

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::session::POSTGRESQL_VERSION;
-
+/// The name of the database that clients see.
+pub const DATABASE: &str = "tarn";
+/// The version of PostgreSQL whose protocol and catalog Tarn follows.
+pub const POSTGRESQL_VERSION: &str = "16.6";
 /// Ends blocks that wait for their client, so that they do not keep the views that all share.
 pub const IDLE_IN_BLOCK: &str = "idle_in_transaction_session_timeout";
 /// Ends statements.

@@ -16,7 +16,7 @@ use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::prelude::{ident, lit};
 
 use super::query::{Queries, Query};
-use super::session::DATABASE;
+use super::settings::DATABASE;
 
 /// The table of statements that run.
 const ACTIVITY: &str = "pg_stat_activity";

@@ -18,19 +18,20 @@ use super::error::QueryError;
 use super::estimate;
 use super::index::TableIndex;
 use super::scan::{KeyScan, Wanted};
-use super::session::{Current, Store};
+use super::scan_context::ScanContext;
+use super::store::StoreHandle;
 
 /// A table over keys.
 pub struct KeyTable {
     name: String,
     declaration: Arc<Declaration>,
     indexes: Arc<[Arc<TableIndex>]>,
-    store: Arc<Store>,
+    store: Arc<StoreHandle>,
 }
 
 impl KeyTable {
     /// A table of this name, of the keys of a store.
-    pub fn new(name: String, declaration: Arc<Declaration>, store: Arc<Store>) -> KeyTable {
+    pub fn new(name: String, declaration: Arc<Declaration>, store: Arc<StoreHandle>) -> KeyTable {
         KeyTable { name, declaration, indexes: Arc::new([]), store }
     }
 
@@ -82,7 +83,7 @@ impl TableProvider for KeyTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let engine = self.store.engine().ok_or(QueryError::Loading)?;
-        let Current { instant, query } = &*Current::of(state)?;
+        let ScanContext { instant, query } = &*ScanContext::of(state)?;
         let all = || (0..self.declaration.sources.len()).collect();
         let projection = projection.cloned().unwrap_or_else(all);
         let declaration = self.declaration.clone();
@@ -114,7 +115,7 @@ impl TableProvider for KeyTable {
 
 /// Makes tables of `CREATE EXTERNAL TABLE`.
 #[derive(Debug)]
-pub struct KeyTables(pub Arc<Store>);
+pub struct KeyTables(pub Arc<StoreHandle>);
 
 #[async_trait]
 impl TableProviderFactory for KeyTables {

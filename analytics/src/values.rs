@@ -10,7 +10,7 @@ use datafusion::error::DataFusionError;
 use futures::StreamExt;
 
 use super::error::QueryError;
-use super::session::Outcome;
+use super::outcome::Outcome;
 
 /// Bytes that a value takes beside its contents, about.
 const VALUE_BYTES: usize = 32;

@@ -18,7 +18,7 @@ use tarn_engine::record::Change;
 async fn send(house: &House, words: &[&str]) -> Result<Tree, String> {
     let words = words.iter().map(|word| word.as_bytes().to_vec()).collect();
     let request = Request { words, database: 0, is_resp3: false };
-    house.analytics.search(request).await.map_err(|error| error.to_string())
+    house.search.run(request).await.map_err(|error| error.to_string())
 }
 
 /// Sends words that hold no blanks but in brackets.

@@ -78,7 +78,7 @@ async fn house() -> (Arc<House>, Arc<Disk>) {
 
 async fn search(house: &House, words: &str) -> Result<String, String> {
     let words = words.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-    let answer = house.analytics.search(Request { words, database: 0, is_resp3: false }).await;
+    let answer = house.search.run(Request { words, database: 0, is_resp3: false }).await;
     answer.map(|tree| format!("{tree:?}")).map_err(|error| error.to_string())
 }
 

@@ -12,6 +12,5 @@ mod statement;
 mod writer;
 
 pub use cells::parquet_of;
-pub use file::ExportError;
 pub(crate) use file::{ExportFile, remove_unfinished};
 pub(crate) use statement::of_statement;

@@ -10,14 +10,35 @@ use futures::StreamExt;
 
 use crate::declaration::Source;
 use crate::error::QueryError;
-use crate::session::Outcome;
+use crate::outcome::Outcome;
 
 use super::error::SearchError;
-use super::find::{Content, Find};
 use super::index::{Form, Kind};
 use super::table::Table;
-use super::tree::{Tree, trees_of};
-use super::{REPLY_BYTES_MAX, whole};
+use super::tree::{REPLY_BYTES_MAX, Tree, trees_of};
+use super::whole;
+
+/// What is shown of a key.
+pub enum Content {
+    /// Nothing but its name.
+    None,
+    /// All fields of the hash, or the document.
+    Whole,
+    /// These fields or paths, by these names.
+    Some(Vec<(Source, String)>),
+}
+
+/// The keys that a reply shows, and what it shows of each.
+pub struct Selection {
+    /// The parts of each key that are shown.
+    pub content: Content,
+    /// The attribute that keys are sorted by, and whether in descending order.
+    pub sort: Option<(String, bool)>,
+    /// The number of keys that are skipped.
+    pub offset: usize,
+    /// The number of keys that are shown after them.
+    pub shown: usize,
+}
 
 /// The columns of the plan: the key, what is sorted by, and what is shown.
 pub struct Columns {
@@ -41,28 +62,28 @@ enum Sorts {
 
 impl Columns {
     /// The columns that a command needs.
-    pub fn of(find: &Find, table: &mut Table<'_>) -> Columns {
+    pub fn of(selection: &Selection, table: &mut Table<'_>) -> Columns {
         let mut columns = Columns {
             names: vec![table.key()],
             sorts: None,
             prefix: None,
             is_json: table.index.kind == Kind::Json,
         };
-        if find.offset + find.shown == 0 {
+        if selection.offset + selection.shown == 0 {
             return columns;
         }
         let index = table.index;
-        if let Some(attribute) = find.sort.as_ref().and_then(|(name, _)| index.attribute_named(name)) {
+        if let Some(attribute) = selection.sort.as_ref().and_then(|(name, _)| index.attribute_named(name)) {
             columns.names.push(table.value(attribute));
             columns.sorts = Some(match attribute.form {
                 Form::Numeric => Sorts::Numbers,
                 _ if attribute.unnormalized => Sorts::Texts,
                 _ => Sorts::TextsInLowerCase,
             });
-            let is_document = index.kind == Kind::Json && matches!(find.content, Content::Whole);
+            let is_document = index.kind == Kind::Json && matches!(selection.content, Content::Whole);
             columns.prefix = is_document.then(|| attribute.name.clone());
         }
-        match &find.content {
+        match &selection.content {
             Content::None => {}
             Content::Whole => columns.names.push(table.want(Source::Whole, DataType::BinaryView)),
             Content::Some(fields) => {
@@ -148,7 +169,7 @@ impl Best {
     pub async fn take_all(
         &mut self,
         mut outcome: Outcome,
-        find: &Find,
+        selection: &Selection,
         columns: &Columns,
     ) -> Result<i64, SearchError> {
         let mut total = 0;
@@ -156,7 +177,7 @@ impl Best {
             let batch = batch.map_err(QueryError::from)?;
             total += batch.num_rows() as i64;
             for at in 0..batch.num_rows() {
-                self.take(&batch, at, find, columns)?;
+                self.take(&batch, at, selection, columns)?;
             }
             self.reservation.try_resize(self.bytes)?;
         }
@@ -167,10 +188,10 @@ impl Best {
         &mut self,
         batch: &RecordBatch,
         at: usize,
-        find: &Find,
+        selection: &Selection,
         columns: &Columns,
     ) -> Result<(), SearchError> {
-        let descends = find.sort.as_ref().is_some_and(|(_, descends)| *descends);
+        let descends = selection.sort.as_ref().is_some_and(|(_, descends)| *descends);
         let key = bytes_at(batch.column(0), at).unwrap_or_default();
         let rank = columns.sorts.map_or(Rank::Missing, |sorts| rank_of(batch.column(1), at, sorts));
         let mut row = Row { rank, descends, key: key.to_vec(), fields: Vec::new(), bytes: 0 };
@@ -178,7 +199,7 @@ impl Best {
         if is_full && self.heap.peek().is_some_and(|last| *last < row) {
             return Ok(());
         }
-        row.fields = fields_of(batch, at, find, columns);
+        row.fields = fields_of(batch, at, selection, columns);
         row.bytes = size_of::<Row>()
             + row.key.len()
             + row.fields.iter().map(|(name, value)| name.bytes() + value.bytes()).sum::<usize>();
@@ -221,7 +242,7 @@ fn rank_of(column: &ArrayRef, at: usize, sorts: Sorts) -> Rank {
     }
 }
 
-fn fields_of(batch: &RecordBatch, at: usize, find: &Find, columns: &Columns) -> Vec<(Tree, Tree)> {
+fn fields_of(batch: &RecordBatch, at: usize, selection: &Selection, columns: &Columns) -> Vec<(Tree, Tree)> {
     let first = 1 + usize::from(columns.sorts.is_some());
     let mut fields = Vec::new();
     if let Some(name) = &columns.prefix
@@ -231,7 +252,7 @@ fn fields_of(batch: &RecordBatch, at: usize, find: &Find, columns: &Columns) -> 
         fields.push((Tree::text(name.as_str()), value));
     }
     let bulk = |bytes: &[u8]| Tree::Bulk(bytes.to_vec());
-    match &find.content {
+    match &selection.content {
         Content::None => {}
         Content::Whole => {
             let cell = bytes_at(batch.column(first), at).unwrap_or_default();

@@ -217,6 +217,16 @@ impl Index {
         Ok(attribute)
     }
 
+    /// The source of an attribute, of a field that is none, or of a path.
+    pub fn source_of(&self, word: &str) -> Result<Source, SearchError> {
+        Ok(match (self.attribute_named(word), word) {
+            (Some(attribute), _) => attribute.source.clone(),
+            (None, "__key") => Source::WholeKey,
+            (None, "$") if self.kind == Kind::Json => Source::Whole,
+            (None, word) => self.source(word)?,
+        })
+    }
+
     /// Where a field, or what stands at a path, is found.
     pub fn source(&self, identifier: &str) -> Result<Source, SearchError> {
         if self.kind == Kind::Hash {

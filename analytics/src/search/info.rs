@@ -8,8 +8,8 @@ use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::{Expr, lit};
 use futures::StreamExt;
 
+use crate::analytics::Analytics;
 use crate::error::QueryError;
-use crate::session::Analytics;
 
 use super::cursor::CURSORS_MAX;
 use super::error::SearchError;

@@ -10,11 +10,10 @@ use datafusion::functions_aggregate::first_last::first_value;
 use datafusion::logical_expr::{Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
 
 use crate::declaration::Source;
-use crate::session::Store;
+use crate::store::StoreHandle;
 
 use super::error::SearchError;
 use super::filter::filter_of;
-use super::find::source_of;
 use super::index::{Form, Index};
 use super::steps::{Aggregate, Reducer, Step, property};
 use super::table::{Table, column};
@@ -58,7 +57,7 @@ struct Pipeline {
 pub fn plan(
     aggregate: &Aggregate,
     index: &Index,
-    store: &Arc<Store>,
+    store: &Arc<StoreHandle>,
 ) -> Result<(LogicalPlan, Shown), SearchError> {
     let mut table = Table::of(index);
     let filter = filter_of(&aggregate.query, &mut table, None)?;
@@ -94,7 +93,7 @@ fn loaded(word: &str, index: &Index, table: &mut Table<'_>) -> Result<(String, K
     Ok(match attribute {
         Some(attribute) if attribute.form == Form::Numeric => (table.value(attribute), Kind::Number),
         Some(attribute) => (table.value(attribute), Kind::Text),
-        None => (table.want(source_of(index, word)?, DataType::BinaryView), Kind::Bytes),
+        None => (table.want(index.source_of(word)?, DataType::BinaryView), Kind::Bytes),
     })
 }
 

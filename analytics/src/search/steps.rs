@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::cursor::Pace;
 use super::error::SearchError;
 use super::expression::{self, Expression};
-use super::options::Common;
+use super::options::{Common, Pace};
 use super::parser::{Query, parse};
 use super::words::Words;
 

@@ -8,7 +8,7 @@ use datafusion::common::Column;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit};
 
 use crate::declaration::{Declaration, Pattern, Source};
-use crate::session::Store;
+use crate::store::StoreHandle;
 use crate::table::KeyTable;
 
 use super::error::SearchError;
@@ -66,7 +66,7 @@ impl<'i> Table<'i> {
     }
 
     /// A plan that has these columns of each key.
-    pub fn plan(mut self, store: &Arc<Store>) -> Result<LogicalPlanBuilder, SearchError> {
+    pub fn plan(mut self, store: &Arc<StoreHandle>) -> Result<LogicalPlanBuilder, SearchError> {
         // Strings that are JSON are tables' business.
         let of_json = (self.index.kind == Kind::Json).then(|| self.want(Source::Type, DataType::Utf8View));
         if self.wanted.is_empty() {

@@ -51,9 +51,9 @@ use tokio::time::Instant;
 use tokio_util::codec::Framed;
 use tokio_util::either::Either;
 
-use super::figures::Place;
-use super::session::Analytics;
-use super::settings::IDLE_IN_BLOCK;
+use crate::analytics::Analytics;
+use crate::connections::Place;
+use crate::settings::IDLE_IN_BLOCK;
 use gone::hung_up;
 use service::Handlers;
 use starting::{AtStart, Starting};

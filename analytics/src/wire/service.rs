@@ -44,8 +44,9 @@ use super::reply::{IsBinary, coded, cursor_rows, recode, refusal, response};
 use super::set::{Settings, time_of};
 use super::startup::{Passwords, Sessions, Startup};
 use super::{absent, read, rewrite};
+use crate::analytics::Analytics;
 use crate::error::QueryError;
-use crate::session::{Analytics, Session};
+use crate::session::Session;
 use crate::settings::STATEMENT;
 
 /// What answers a connection.

@@ -26,7 +26,8 @@ use super::Rules;
 use super::bounded::Bound;
 use super::reply::coded;
 use super::set::read_start;
-use crate::session::{POSTGRESQL_VERSION, Session};
+use crate::session::Session;
+use crate::settings::POSTGRESQL_VERSION;
 
 /// The number and the secret of a connection.
 type Key = (i32, Vec<u8>);
