@@ -9,7 +9,7 @@ use tarn_engine::view::{Cancelled, ViewError};
 use thiserror::Error;
 use tokio::task::JoinError;
 
-use super::declaration::DeclarationError;
+use crate::table::declaration::DeclarationError;
 
 /// Why no file could be written.
 #[derive(Debug, Error)]

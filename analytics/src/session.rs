@@ -20,23 +20,23 @@ use futures::StreamExt;
 use tarn_engine::checkpoint::Source;
 use tarn_engine::lock::Mutex;
 
-use crate::activity;
 use crate::analytics::Analytics;
-use crate::complexity::{check_plan, check_text};
 use crate::dialect::mended_any;
 use crate::error::QueryError;
-use crate::expansion::check_names_of;
 use crate::export::{self, ExportFile};
-use crate::growth::rows_of_batch;
-use crate::held::reserving;
-use crate::index;
-use crate::instant::Instant;
-use crate::outcome::Outcome;
-use crate::query::{Owner, Query, Running};
-use crate::rows::BATCH_ROWS;
-use crate::scan_context::ScanContext;
-use crate::watch::watched;
-use crate::work::{Work, work_of};
+use crate::guard::complexity::{check_plan, check_text};
+use crate::guard::expansion::check_names_of;
+use crate::guard::growth::rows_of_batch;
+use crate::guard::join_watch::watched;
+use crate::guard::window_memory::reserving;
+use crate::statement::activity;
+use crate::statement::instant::Instant;
+use crate::statement::outcome::Outcome;
+use crate::statement::query::{Owner, Query, Running};
+use crate::statement::scan_context::ScanContext;
+use crate::statement::work::{Work, work_of};
+use crate::table::index;
+use crate::table::rows::BATCH_ROWS;
 
 /// A session.
 pub struct Session {

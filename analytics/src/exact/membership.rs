@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use crate::complexity::check_plan;
+use crate::guard::complexity::check_plan;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue, not_impl_err};
 use datafusion::functions_aggregate::expr_fn::count;

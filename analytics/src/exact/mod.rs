@@ -12,6 +12,7 @@
 mod aggregates;
 mod arithmetic;
 mod casting;
+mod documents;
 mod membership;
 mod mixed;
 mod numbers;
@@ -37,9 +38,8 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionContext;
 
+use documents::Documents;
 use mixed::{is_decimal, is_float};
-
-use crate::json::Documents;
 
 pub use casting::{moment_texts, number_text};
 
@@ -138,7 +138,7 @@ fn truth(expr: Expr) -> Transformed<Expr> {
 }
 
 /// A plan with its expressions rewritten, from the leaves up.
-pub fn rewritten(
+fn rewritten(
     plan: LogicalPlan,
     rewrite: fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
 ) -> Result<Transformed<LogicalPlan>> {

@@ -10,18 +10,15 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{
-    Column, DFSchema, DFSchemaRef, ExprSchema, NullEquality, Result, not_impl_err, plan_err,
-};
+use datafusion::common::{DFSchema, DFSchemaRef, ExprSchema, NullEquality, Result, not_impl_err, plan_err};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Cast, ColumnarValue, Distinct, Expr, ExprSchemable, Join, JoinConstraint, JoinType, LogicalPlan,
-    Projection, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Union, Values,
-    Volatility,
+    ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Union, Values, Volatility,
 };
 
 use super::arithmetic::is_number;
-use super::mixed::{cast_number, is_decimal, is_float, made_of};
+use super::mixed::{is_decimal, is_float, made_of, retyped};
 use crate::dialect::CELL;
 
 /// Puts right a step that has several inputs, or rows of its own if it `is_new`.
@@ -33,28 +30,6 @@ pub fn put_right(plan: LogicalPlan, is_new: bool) -> Result<LogicalPlan> {
         LogicalPlan::Values(values) if is_new => listed(values),
         other => Ok(other),
     }
-}
-
-/// A plan whose columns are cast where a type is given, under the names that they have.
-pub fn retyped(plan: Arc<LogicalPlan>, types: &[Option<DataType>]) -> Result<Arc<LogicalPlan>> {
-    let schema = plan.schema();
-    let is_same = |(field, to): (&FieldRef, &Option<DataType>)| {
-        to.as_ref().is_none_or(|to| field.data_type() == to || !is_number(field.data_type()))
-    };
-    if schema.fields().iter().zip(types).all(is_same) {
-        return Ok(plan);
-    }
-    let mut columns = Vec::with_capacity(types.len());
-    for ((relation, field), to) in schema.iter().zip(types) {
-        let column = Expr::Column(Column::new(relation.cloned(), field.name()));
-        columns.push(match to {
-            Some(to) if to != field.data_type() => {
-                cast_number(column, to, schema)?.alias_qualified(relation.cloned(), field.name())
-            }
-            _ => column,
-        });
-    }
-    Ok(Arc::new(LogicalPlan::Projection(Projection::try_new(columns, plan)?)))
 }
 
 /// A schema with other types of columns.

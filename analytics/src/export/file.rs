@@ -9,7 +9,7 @@ use rustix::fs::{CWD, RenameFlags};
 
 use super::writer::{Format, Writer};
 use crate::error::{ExportError, QueryError};
-use crate::outcome::Outcome;
+use crate::statement::outcome::Outcome;
 
 /// Bytes of the longest name.
 const NAME_BYTES_MAX: usize = 200;

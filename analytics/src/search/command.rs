@@ -7,10 +7,10 @@ use crate::analytics::Analytics;
 use crate::error::QueryError;
 
 use super::cursor::{Cursor, Cursors};
+use super::declared::Kept;
 use super::error::SearchError;
 use super::find::Find;
 use super::index::Index;
-use super::kept::Kept;
 use super::options::{Common, Pace};
 use super::steps::Aggregate;
 use super::tree::Tree;

@@ -10,8 +10,8 @@ use tarn_engine::lock::Mutex;
 use tokio::time::Instant;
 
 use crate::error::QueryError;
-use crate::outcome::Outcome;
 use crate::session::Session;
+use crate::statement::outcome::Outcome;
 
 use super::error::SearchError;
 use super::options::{IDLE_MAX, Pace};

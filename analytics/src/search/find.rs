@@ -12,15 +12,15 @@ use futures::StreamExt;
 
 use crate::analytics::Analytics;
 use crate::error::QueryError;
-use crate::outcome::Outcome;
+use crate::statement::outcome::Outcome;
 
-use super::best::{Best, Columns, Content, Row, Selection};
 use super::error::SearchError;
 use super::filter::{filter_of, range};
 use super::index::{Form, Index};
 use super::options::Common;
 use super::parser::{Bound, Query, parse, parse_bound};
 use super::table::{Table, column};
+use super::top_k::{Best, Columns, Content, Row, Selection};
 use super::tree::{Tree, results};
 use super::words::Words;
 

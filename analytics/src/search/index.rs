@@ -1,7 +1,7 @@
 //! What a search index is: which keys, and which of their fields can be asked for. It holds no data: each
 //! query reads the store.
 
-use crate::declaration::{Layout, Source, Step, parse_path};
+use crate::table::declaration::{Layout, Source, Step, parse_path};
 
 use super::error::SearchError;
 use super::words::Words;

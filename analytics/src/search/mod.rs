@@ -8,28 +8,27 @@
 //! An index is a declaration and holds no data, so it is never behind: a query reads the keys, through the
 //! same views as SQL does. What there is not is refused with words; an answer is complete, or an error.
 
-mod best;
 mod command;
 mod cursor;
+mod declared;
 mod error;
 mod expression;
 mod filter;
 mod find;
 mod index;
 mod info;
-mod kept;
 mod matching;
 mod options;
 mod parser;
 mod pipeline;
 mod steps;
 mod table;
+mod top_k;
 mod tree;
 mod values;
-pub mod whole;
 mod words;
 
 pub use command::{Request, Search};
+pub use declared::FILE;
 pub use error::SearchError;
-pub use kept::FILE;
 pub use tree::Tree;

@@ -9,17 +9,18 @@ use datafusion::functions_aggregate::expr_fn;
 use datafusion::functions_aggregate::first_last::first_value;
 use datafusion::logical_expr::{Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
 
-use crate::declaration::Source;
-use crate::store::StoreHandle;
+use crate::statement::store::StoreHandle;
+use crate::table::declaration::Source;
+use crate::table::hash_row;
 
 use super::error::SearchError;
 use super::filter::filter_of;
+use super::index;
 use super::index::{Form, Index};
 use super::steps::{Aggregate, Reducer, Step, property};
 use super::table::{Table, column};
 use super::tree::{Tree, trees_of};
 use super::values::{Kind, Value, value_of};
-use super::{index, whole};
 
 /// What a row has.
 #[derive(Clone, Debug)]
@@ -327,7 +328,7 @@ impl Shown {
                         let pair = |(name, value): (&[u8], &[u8])| {
                             (Tree::Bulk(name.to_vec()), Tree::Bulk(value.to_vec()))
                         };
-                        row.extend(whole::fields(&cell).map(pair));
+                        row.extend(hash_row::fields(&cell).map(pair));
                     }
                 }
             }

@@ -7,9 +7,9 @@ use datafusion::catalog::default_table_source::provider_as_source;
 use datafusion::common::Column;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit};
 
-use crate::declaration::{Declaration, Pattern, Source};
-use crate::store::StoreHandle;
-use crate::table::KeyTable;
+use crate::plan::key_table::KeyTable;
+use crate::statement::store::StoreHandle;
+use crate::table::declaration::{Declaration, Pattern, Source};
 
 use super::error::SearchError;
 use super::index::{Attribute, Form, Index, Kind};

@@ -4,7 +4,7 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::DataType;
 
 use crate::error::QueryError;
-use crate::values::{Value, values_of};
+use crate::statement::values::{Value, values_of};
 
 /// The limit on the bytes of a reply.
 pub const REPLY_BYTES_MAX: usize = 64 << 20;

@@ -13,7 +13,7 @@ use datafusion_postgres::pgwire::error::{PgWireError, PgWireResult};
 use datafusion_postgres::pgwire::messages::response::TransactionStatus;
 use tarn_engine::lock::Mutex;
 
-use super::kept::Kept;
+use super::limits::Kept;
 use super::reply::coded;
 use super::set::Settings;
 use crate::session::Session;

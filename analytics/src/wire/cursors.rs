@@ -15,7 +15,7 @@ use datafusion_postgres::pgwire::error::PgWireResult;
 use super::reply::{IsBinary, coded, refusal};
 use crate::error::QueryError;
 
-/// So many are remembered. There are never as many at once (`kept.rs`).
+/// So many are remembered. There are never as many at once (`limits.rs`).
 const CURSORS_MAX: usize = 512;
 
 /// Cursors by their names.

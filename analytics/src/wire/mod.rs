@@ -9,15 +9,15 @@
 //! The protocol, the catalog that clients ask for, and cursors are libraries' work; ours are the instant of a
 //! statement or a block, settings, what is refused, what a client may keep, and the codes of errors.
 
-mod absent;
 mod blocks;
 mod bounded;
 mod cursors;
+mod disconnect;
+mod empty_catalog;
 mod forms;
-mod gone;
-mod kept;
+mod limits;
 mod names;
-mod noticing;
+mod notices;
 mod read;
 mod reply;
 mod rewrite;
@@ -52,9 +52,9 @@ use tokio_util::codec::Framed;
 use tokio_util::either::Either;
 
 use crate::analytics::Analytics;
+use crate::catalog::settings::IDLE_IN_BLOCK;
 use crate::connections::Place;
-use crate::settings::IDLE_IN_BLOCK;
-use gone::hung_up;
+use disconnect::hung_up;
 use service::Handlers;
 use starting::{AtStart, Starting};
 use startup::{Passwords, Sessions};

@@ -24,10 +24,10 @@ use datafusion_postgres::pgwire::error::PgWireResult;
 
 use super::reply::{coded, refusal};
 use super::set::plan_with;
-use super::{absent, names, rewrite, set};
-use crate::complexity::check_text;
+use super::{empty_catalog, names, rewrite, set};
 use crate::error::QueryError;
-use crate::expansion::check_names;
+use crate::guard::complexity::check_text;
+use crate::guard::expansion::check_names;
 use crate::session::{Session, listed};
 
 /// A statement as it is kept: its text, and what was read of it unless only our tables know it.
@@ -68,7 +68,7 @@ fn of_data(text: &str, mut known: Vec<Statement>) -> Vec<Statement> {
     if plain.len() == known.len() {
         for (known, plain) in known.iter_mut().zip(plain) {
             let has_tables = visit_relations(&plain, |_| ControlFlow::Break(())).is_break();
-            if !has_tables || !absent::asks_catalog_alone(&plain) {
+            if !has_tables || !empty_catalog::asks_catalog_alone(&plain) {
                 *known = RULES.iter().fold(plain, |statement, rule| rule.rewrite(statement));
             }
         }
@@ -141,7 +141,7 @@ pub async fn plan(session: &Arc<Session>, statement: &Statement) -> PgWireResult
     };
     let parsed = |statement| AnyStatement::Statement(Box::new(statement));
     let plan = match session.plan(parsed(planned.clone())).await {
-        Err(error) => match absent::answer_of_none(&planned) {
+        Err(error) => match empty_catalog::answer_of_none(&planned) {
             Some(nothing) => session.plan(parsed(nothing)).await,
             None => Err(error),
         },

@@ -22,7 +22,7 @@ use futures::stream;
 use super::names::described;
 use crate::error::{QueryError, sqlstate};
 use crate::exact::{moment_texts, number_text};
-use crate::outcome::Outcome;
+use crate::statement::outcome::Outcome;
 
 /// What the rows of a cursor are to be: texts, or binary, from now on.
 pub type IsBinary = Arc<AtomicBool>;

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion_postgres::pgwire::api::Type;
 
-use super::absent;
+use super::empty_catalog;
 
 /// Mends a statement.
 pub fn rewrite(statement: &mut Statement) {
@@ -87,11 +87,11 @@ fn function_by_number(expr: &mut Expr) {
 /// none.
 fn one_row_of_catalog(expr: &mut Expr) {
     let Expr::Subquery(query) = expr else { return };
-    if !absent::asks_catalog_alone(&**query) || query.limit_clause.is_some() {
+    if !empty_catalog::asks_catalog_alone(&**query) || query.limit_clause.is_some() {
         return;
     }
     let SetExpr::Select(select) = &mut *query.body else { return };
-    if absent::is_empty(select) {
+    if empty_catalog::is_empty(select) {
         *expr = Expr::Value(Value::Null.into());
         return cast(expr, DataType::Text);
     }

@@ -36,18 +36,18 @@ use tarn_engine::lock::Mutex;
 use super::blocks::{Blocks, failed_block};
 use super::bounded::Bound;
 use super::cursors::Cursors;
-use super::kept::Kept;
+use super::limits::Kept;
 use super::names::described;
-use super::noticing::Noticing;
+use super::notices::Noticing;
 use super::read::{Known, Stored};
 use super::reply::{IsBinary, coded, cursor_rows, recode, refusal, response};
 use super::set::{Settings, time_of};
 use super::startup::{Passwords, Sessions, Startup};
-use super::{absent, read, rewrite};
+use super::{empty_catalog, read, rewrite};
 use crate::analytics::Analytics;
+use crate::catalog::settings::STATEMENT;
 use crate::error::QueryError;
 use crate::session::Session;
-use crate::settings::STATEMENT;
 
 /// What answers a connection.
 pub struct Handlers {
@@ -232,7 +232,7 @@ impl Service {
             let parsed = |statement: &Statement| AnyStatement::Statement(Box::new(statement.clone()));
             let mut ran = self.session.run_parsed(&text, parsed(statement), timeout).await;
             if ran.is_err()
-                && let Some(nothing) = absent::answer_of_none(statement)
+                && let Some(nothing) = empty_catalog::answer_of_none(statement)
             {
                 ran = self.session.run_parsed(&text, parsed(&nothing), timeout).await;
             }

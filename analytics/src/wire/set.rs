@@ -25,9 +25,9 @@ use datafusion_postgres::pgwire::messages::startup::ParameterStatus;
 use futures::stream;
 use tarn_engine::lock::Mutex;
 
-use super::kept::Kept;
+use super::limits::Kept;
 use super::reply::coded;
-use crate::settings::{default_of, duration, duration_text, names};
+use crate::catalog::settings::{default_of, duration, duration_text, names};
 
 /// Settings that a client may have made, and bytes of one.
 const SETTINGS_MAX: usize = 200;

@@ -26,8 +26,8 @@ use super::Rules;
 use super::bounded::Bound;
 use super::reply::coded;
 use super::set::read_start;
+use crate::catalog::settings::POSTGRESQL_VERSION;
 use crate::session::Session;
-use crate::settings::POSTGRESQL_VERSION;
 
 /// The number and the secret of a connection.
 type Key = (i32, Vec<u8>);
