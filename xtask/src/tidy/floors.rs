@@ -1,5 +1,5 @@
-//! Who imports whom inside the engine: only lower floors, so that each can be read, tested and replaced
-//! without those above.
+//! The order of modules inside a package: a module imports only lower floors, so that each can be read,
+//! tested and replaced without those above. In the engine:
 //!
 //! ```text
 //!   engine  session  early  recovery  repair      know table, log and view together
@@ -13,7 +13,8 @@
 //!   record  error  lock
 //! ```
 //!
-//! Modules of one floor may know each other, but for `table` and `log`. Tests may know everything.
+//! Modules of one floor may know each other, except those that are listed as apart. Tests may know
+//! everything. `ARCHITECTURE.md` has the floors of each package.
 
 use super::Finding;
 use super::source::{Tree, is_for_tests};
@@ -44,13 +45,44 @@ const FLOORS: &[&[&str]] = &[
     ],
 ];
 
+/// The floors of `analytics`. A new folder, or a file beside the folders, gets its place here.
+const ANALYTICS: &[&[&str]] = &[
+    &["table"],
+    &["error"],
+    &["statement", "dialect", "json"],
+    &["plan", "guard"],
+    &["exact", "catalog", "export", "connections"],
+    &["analytics"],
+    &["session", "stats"],
+    &["search", "wire"],
+];
+
+/// A package whose modules have floors.
+struct Package {
+    name: &'static str,
+    floors: &'static [&'static [&'static str]],
+    /// Whether a module may import no other module of its floor.
+    is_apart: fn(&str) -> bool,
+}
+
+const PACKAGES: &[Package] = &[
+    Package { name: "engine", floors: FLOORS, is_apart: |module| ["table", "log"].contains(&module) },
+    Package { name: "analytics", floors: ANALYTICS, is_apart: |_| true },
+];
+
 const RULE: &str = "floors";
 
-/// Imports that go up, or across from `table` to `log`.
+/// Imports that go up, or across to a module that is apart.
 pub fn check(tree: &Tree) -> Vec<Finding> {
+    PACKAGES.iter().flat_map(|package| check_package(tree, package)).collect()
+}
+
+fn check_package(tree: &Tree, package: &Package) -> Vec<Finding> {
+    let floor_of = |module: &str| package.floors.iter().position(|floor| floor.contains(&module));
+    let source = format!("{}/src/", package.name);
     let mut findings = Vec::new();
     for (path, _, rust) in tree.rust() {
-        let Some(inside) = path.strip_prefix("engine/src/") else { continue };
+        let Some(inside) = path.strip_prefix(&source) else { continue };
         let module = inside.split(['/', '.']).next().expect("a split has at least one part");
         if rust.is_test || module == "lib" {
             continue;
@@ -62,7 +94,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         };
         for (line, imported) in imports(&rust.file) {
             let Some(other) = floor_of(&imported) else { continue };
-            let is_across = other == floor && imported != module && ["table", "log"].contains(&module);
+            let is_across = other == floor && imported != module && (package.is_apart)(module);
             if other > floor || is_across {
                 let problem = format!(
                     "`{module}` imports `{imported}`, which is not below it; move what both need down"
@@ -74,11 +106,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-fn floor_of(module: &str) -> Option<usize> {
-    FLOORS.iter().position(|floor| floor.contains(&module))
-}
-
-/// The modules named right behind `crate::`, with their lines; those of test modules left out.
+/// The modules named right after `crate::`, with their lines; those of test modules left out.
 fn imports(file: &syn::File) -> Vec<(usize, String)> {
     let mut visitor = Imports { found: Vec::new() };
     visitor.visit_file(file);
@@ -156,6 +184,13 @@ mod tests {
     fn table_and_log_do_not_know_each_other() {
         assert_eq!(problems("engine/src/table/mod.rs", "use crate::log::Log;"), [1]);
         assert_eq!(problems("engine/src/log/mod.rs", "fn f(entry: &crate::table::Entry) {}"), [1]);
+    }
+
+    #[test]
+    fn each_package_has_its_floors() {
+        let text = "use crate::error::QueryError;\nuse crate::wire::Caller;";
+        assert_eq!(problems("analytics/src/search/mod.rs", text), [2]);
+        assert_eq!(problems("analytics/src/table/rows.rs", text), [1, 2]);
     }
 
     #[test]
