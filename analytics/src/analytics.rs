@@ -16,7 +16,7 @@ use datafusion_postgres::datafusion_pg_catalog::setup_pg_catalog;
 use tarn_engine::Engine;
 use tarn_engine::record::Lsn;
 
-use crate::catalog::declared::Declared;
+use crate::catalog::declared::DeclaredTables;
 use crate::catalog::functions;
 use crate::catalog::infer::Infer;
 use crate::catalog::keyspace::Keyspace;
@@ -64,7 +64,7 @@ pub struct Analytics {
     /// The planner with its catalog, functions and rules, which each session copies.
     pub(crate) state: SessionState,
     /// The declared tables.
-    pub(crate) declared: Arc<Declared>,
+    pub(crate) declared: Arc<DeclaredTables>,
     /// The bits of views that statements share.
     pub(crate) bits: Arc<Bits>,
     /// The statements that run.
@@ -123,7 +123,7 @@ impl Analytics {
         let context = SessionContext::new_with_state(state);
         let catalog = Arc::new(MemoryCatalogProvider::new());
         context.register_catalog(DATABASE, catalog.clone());
-        let declared = Arc::new(Declared::read(options.directory.as_deref(), &store, &context).await?);
+        let declared = Arc::new(DeclaredTables::read(options.directory.as_deref(), &store, &context).await?);
         catalog.register_schema("public", declared.clone())?;
         catalog.register_schema("keyspace", Arc::new(Keyspace(store.clone())))?;
         let queries = Arc::<Queries>::default();
@@ -184,7 +184,7 @@ impl Analytics {
         self.store.engine()
     }
 
-    /// How many tables are declared. Waits for nobody.
+    /// The number of declared tables. Takes no lock.
     pub fn tables(&self) -> usize {
         self.declared.count()
     }

@@ -5,9 +5,9 @@
 //!     ─ parts of the table under short latches ─ rows ─ batches of 8,192 ─ operators ─ reply
 //! ```
 //!
-//! Tables are declared over key patterns, or stand in the schema `keyspace` without a declaration. A query reads
-//! only through views of the engine, so writers never wait for it. Its answer is the store as of one instant,
-//! over all the tables that it names.
+//! Tables are declared over key patterns, or stand in the schema `keyspace` without a declaration. A query
+//! reads only through views of the engine, so writers never wait for it. Its answer is the store as of one
+//! instant, over all the tables that it names.
 //!
 //! The modules have floors; each imports lower floors only (`xtask/src/tidy/floors.rs`):
 //!
@@ -22,8 +22,8 @@
 //!   table                                     declarations, values and rows, without statements or views
 //! ```
 //!
-//! [`Analytics::open`] makes the shared state, [`Analytics::session`] a session, [`serve`] the PostgreSQL port, and
-//! [`Search::open`] the commands `FT.*`.
+//! [`Analytics::open`] makes the shared state, [`Analytics::session`] a session, [`serve`] the PostgreSQL
+//! port, and [`Search::open`] the commands `FT.*`.
 
 mod analytics;
 mod catalog;

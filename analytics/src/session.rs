@@ -77,7 +77,7 @@ impl Session {
         self.owner.pid
     }
 
-    /// What is to be told of the statements that have ended, once.
+    /// The warning about the statements that have ended, once.
     pub fn warning(&self) -> Option<String> {
         let words = match self.owner.take_unreadable() {
             0 => return None,
@@ -87,7 +87,7 @@ impl Session {
         Some(format!("{words} NULL; declare the table with OPTIONS (strict 'true') to have an error instead"))
     }
 
-    /// What its statements are planned with.
+    /// The context that its statements are planned in.
     pub(crate) fn context(&self) -> &Arc<SessionContext> {
         &self.context
     }
@@ -172,7 +172,7 @@ impl Session {
             };
             state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {})
         };
-        // What cannot be analyzed says so when it is run.
+        // A plan that cannot be analyzed fails when it is run.
         match analyzed() {
             Ok(analyzed) => analyzed.schema().as_arrow().clone(),
             Err(_) => plan.schema().as_arrow().clone(),
@@ -224,7 +224,7 @@ impl Session {
         running
     }
 
-    /// Does the work of a statement, until somebody stops it.
+    /// Does the work of a statement, unless it is stopped.
     async fn unless_stopped(
         &self,
         running: Running,
@@ -257,7 +257,7 @@ impl Session {
         }
     }
 
-    /// What is no query of tables.
+    /// Runs a statement that is no query of tables; `None` for a query.
     fn own(&self, statement: &Statement) -> Result<Option<Outcome>, QueryError> {
         let Statement::Statement(statement) = statement else { return Ok(None) };
         if let Some(outcome) = self.aside(statement) {
@@ -336,7 +336,7 @@ impl Session {
         let plan = state.query_planner().create_physical_plan(&plan, &state).await?;
         let plan = reserving(watched(plan, &query)?)?;
         if explains && let Some(engine) = store.engine() {
-            // A plan tells of the numbers of keys that it was chosen by.
+            // A plan reveals the numbers of keys that it was chosen by.
             store.until_shown(engine.newest()).await?;
         }
         let rows = execute_stream(plan, context)?;
@@ -365,7 +365,7 @@ impl Session {
     pub(crate) fn show_indexes(&self) -> Result<Outcome, QueryError> {
         let store = &self.analytics.store;
         let engine = store.engine().map(|engine| (engine.indexes(), engine.newest()));
-        // Nobody waits for these: what tells of changes that must not be shown yet is left open.
+        // This does not wait: a status that reveals changes that must not be shown yet is left out.
         let shown = engine.filter(|(_, newest)| store.may_show(*newest) == Ok(true));
         let statuses = shown.map_or_else(Vec::new, |(statuses, _)| statuses);
         let shown = index::shown(&self.analytics.declared.indexes(), &statuses);
@@ -379,7 +379,7 @@ impl Session {
     }
 }
 
-/// What lists the tables.
+/// The query that lists the tables.
 const TABLES: &str = "SELECT table_schema, table_name, table_type FROM information_schema.tables \
      WHERE table_schema IN ('public', 'keyspace') ORDER BY table_schema DESC, table_name";
 

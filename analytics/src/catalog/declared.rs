@@ -1,12 +1,12 @@
-//! The tables that have been declared, with their indexes, in memory and in a file that a start reads again.
+//! The declared tables with their indexes, in memory and in a file that is read at startup.
 //!
 //! ```text
 //!   change:  turn ── file ── gate, if an index comes or goes ── publish ── count
-//!   read:    the tables as they are now; figures read the count, and no lock
+//!   read:    the tables as they are now; statistics read the count, and no lock
 //! ```
 //!
-//! Who changes waits for the disk and for the gate. So nobody inside the gate may wait for the turn
-//! (`tarn_engine::declared`).
+//! A change waits for the disk and for the gate while it holds the turn. So code inside the gate must not
+//! wait for the turn (`tarn_engine::declared`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +23,7 @@ use datafusion::logical_expr::{CreateIndex, DdlStatement, Expr, LogicalPlan};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::sqlparser::ast;
-use tarn_engine::declared::{Declared as Whole, Turn};
+use tarn_engine::declared::{Declared, Turn};
 
 use crate::catalog::requested_indexes::RequestedIndexes;
 use crate::error::QueryError;
@@ -39,21 +39,21 @@ pub const FILE: &str = "tables.sql";
 type Tables = BTreeMap<String, Arc<KeyTable>>;
 
 /// The schema `public`.
-pub struct Declared {
+pub struct DeclaredTables {
     path: Option<PathBuf>,
     requested: RequestedIndexes,
-    tables: Whole<Tables>,
+    tables: Declared<Tables>,
     /// How many there are.
     count: AtomicUsize,
 }
 
-impl Declared {
-    /// What the file in `directory` declares; nothing if there is no file.
+impl DeclaredTables {
+    /// Reads the declarations from the file in `directory`; none if there is no file.
     pub async fn read(
         directory: Option<&Path>,
         store: &Arc<StoreHandle>,
         context: &SessionContext,
-    ) -> Result<Declared, QueryError> {
+    ) -> Result<DeclaredTables, QueryError> {
         let path = directory.map(|directory| directory.join(FILE));
         let requested = RequestedIndexes::new(store.clone());
         let mut tables = Tables::new();
@@ -72,7 +72,7 @@ impl Declared {
             tables.insert(name, Arc::new(table));
         }
         let count = AtomicUsize::new(tables.len());
-        Ok(Declared { path, requested, tables: Whole::new(tables), count })
+        Ok(DeclaredTables { path, requested, tables: Declared::new(tables), count })
     }
 
     /// The tables as they are now.
@@ -86,7 +86,7 @@ impl Declared {
         turn.publish(tables);
     }
 
-    /// How many tables there are. Waits for nobody, so it may be asked inside the gate.
+    /// The number of tables. Takes no lock, so it may be called inside the gate.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
@@ -222,14 +222,14 @@ pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-impl fmt::Debug for Declared {
+impl fmt::Debug for DeclaredTables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} tables", self.count())
     }
 }
 
 #[async_trait]
-impl SchemaProvider for Declared {
+impl SchemaProvider for DeclaredTables {
     fn table_names(&self) -> Vec<String> {
         self.now().keys().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! Functions that clients of PostgreSQL call before they ask anything, and whose answer is always the same.
+//! Functions that clients of PostgreSQL call when they connect, each with a constant answer.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue, exec_err};
@@ -10,7 +10,7 @@ use datafusion::prelude::SessionContext;
 use crate::catalog::settings::{POSTGRESQL_VERSION, default_of};
 use crate::json;
 
-/// What describes objects that nobody has described, or that are not there.
+/// Functions that return the description of an object: always NULL.
 const UNKNOWN: [&str; 17] = [
     "col_description",
     "inet_client_addr",
@@ -31,7 +31,7 @@ const UNKNOWN: [&str; 17] = [
     "to_regtype",
 ];
 
-/// What is visible if it is there at all.
+/// Functions that report visibility: every object that exists is visible.
 const VISIBLE: [&str; 4] =
     ["pg_function_is_visible", "pg_type_is_visible", "pg_operator_is_visible", "pg_collation_is_visible"];
 

@@ -1,7 +1,7 @@
 //! `infer('user:*')`: a table function of one row, the declaration that would fit a sample of those keys.
 //!
-//! The sample is taken from one view, in the order of the table, which is that of the hashes of keys: so it
-//! is one by chance. It ends after so many keys of the pattern, or so many keys at all.
+//! The sample is taken from one view in the order of the table, which is that of the hashes of keys, so it is
+//! a random one. It ends after a limited number of keys of the pattern, or of all keys.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The tables that are there without being declared: all keys, whatever their names.
+//! The schema `keyspace`: tables over all keys, which need no declaration.
 
 use std::sync::Arc;
 

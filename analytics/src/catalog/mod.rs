@@ -1,5 +1,5 @@
-//! The schemas that a session sees: declared tables (`public`), all keys (`keyspace`) and `pg_catalog`; and the
-//! functions and settings that clients of PostgreSQL ask for.
+//! The schemas that a session sees: declared tables (`public`), all keys (`keyspace`) and `pg_catalog`; and
+//! the functions and settings that clients of PostgreSQL ask for.
 //!
 //! It imports `plan`, `statement`, `table`, `json` and `error`.
 

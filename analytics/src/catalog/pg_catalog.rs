@@ -1,4 +1,4 @@
-//! The schema `pg_catalog`: the library's tables, and what clients look for in them beyond that.
+//! The schema `pg_catalog`: the library's tables, and additions that clients expect.
 
 use std::fmt;
 use std::sync::Arc;

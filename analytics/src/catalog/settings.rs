@@ -1,4 +1,4 @@
-//! Settings of a session, as clients of PostgreSQL name them: what they are, and how they are written.
+//! The settings of a session, by PostgreSQL's names: their defaults, and how their values are written.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub const IDLE_IN_BLOCK: &str = "idle_in_transaction_session_timeout";
 /// Ends statements.
 pub const STATEMENT: &str = "statement_timeout";
 
-/// What settings are if nobody sets them. What is not here is not known.
+/// The defaults of settings. A setting that is not listed is unknown.
 const DEFAULTS: [(&str, &str); 40] = [
     ("application_name", ""),
     ("bytea_output", "hex"),
@@ -59,7 +59,7 @@ const DEFAULTS: [(&str, &str); 40] = [
 const UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1)];
 
-/// What a setting is if nobody sets it; `None`: there is none of this name.
+/// The default of a setting; `None` if there is none of this name.
 pub fn default_of(name: &str) -> Option<String> {
     if name == "server_version" {
         return Some(format!("{POSTGRESQL_VERSION} (Tarn {})", env!("CARGO_PKG_VERSION")));

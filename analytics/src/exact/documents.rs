@@ -1,4 +1,5 @@
-//! What may be done with documents: they stand in others, are cast to texts, and are chosen among.
+//! A rule for JSON documents: they nest in others, are cast to text, and are chosen among; other uses are
+//! refused.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use super::rewritten;
+use super::rewrite::rewritten;
 use crate::dialect::CELL;
 use crate::json::{Build, Kind, field, kind_of};
 

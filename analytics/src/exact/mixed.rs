@@ -1,8 +1,8 @@
-//! Numbers of several types beside each other, in the type that PostgreSQL has them in.
+//! Numbers of several types in one comparison or column, in the type that PostgreSQL gives them.
 //!
-//! Compared with a floating-point number every number is a double. Where one column or value is made of
-//! several, it is `REAL` or `DOUBLE` as soon as one of them is, else a decimal as soon as one of them is.
-//! The library takes doubles beside decimals for decimals of thirty digits.
+//! Compared with a floating-point number every number is a double. A column or value made of several is
+//! `REAL` or `DOUBLE` as soon as one of them is, else a decimal as soon as one of them is. The library makes
+//! decimals of thirty digits out of doubles beside decimals.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A file in the export directory, which is there when it is whole, and else not.
+//! A file in the export directory, which appears only once it is complete.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -56,7 +56,7 @@ impl ExportFile {
     pub async fn write(&mut self, outcome: &mut Outcome) -> Result<usize, QueryError> {
         let opened = OpenOptions::new().write(true).create_new(true).open(&self.temporary);
         let file = opened.map_err(|error| self.failed(error))?;
-        // Says that somebody writes to it. Where that cannot be said, what a crash leaves is left.
+        // Marks it as being written. If the lock fails, a file that a crash leaves is not removed.
         let _ = file.try_lock();
         let to = io::BufWriter::new(file);
         let mut writer = Writer::new(self.format, &outcome.schema, to).map_err(|error| self.failed(error))?;

@@ -1,13 +1,13 @@
-//! What a statement may ask of the planner: no more than the stack of a thread holds.
+//! Bounds the depth and the size of statements, so that planning one cannot overflow the stack of a thread.
 //!
 //! ```text
 //!   text ─ pieces ≤ 1,000,000 ─ tokens ─ depth ≤ 2,000 ─ parser ─ planner ─ parts of the plan ≤ 10,000 ─ …
 //! ```
 //!
-//! The parser bounds how deep it nests itself, but chains (`1 + 1 + …`, `UNION`, `JOIN`) become trees that
-//! are as deep as the chain is long, and who walks one, or only drops it, walks down the stack. A stack that
-//! overflows ends the whole server. So the depth is bounded from above before anything is parsed, by what can
-//! make a tree deeper: operators, words of the language and parentheses, between two commas.
+//! The parser bounds its own nesting, but chains (`1 + 1 + …`, `UNION`, `JOIN`) become trees as deep as the
+//! chain is long. Code that walks such a tree, or only drops it, recurses as deep, and a stack overflow ends
+//! the whole server. So the depth is bounded from above before anything is parsed, by the tokens that can
+//! make a tree deeper: operators, keywords and parentheses, between two commas.
 
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
@@ -37,7 +37,7 @@ pub fn check_text(sql: &str, dialect: &dyn Dialect) -> Result<(), QueryError> {
     if pieces(sql) > PIECES_MAX {
         return Err(QueryError::TooComplex(format!("more than {PIECES_MAX} words and signs")));
     }
-    // What has no tokens is refused by the parser, in better words.
+    // A text that cannot be tokenized is refused by the parser, in better words.
     let Ok(tokens) = Tokenizer::new(dialect, sql).tokenize() else { return Ok(()) };
     if depth(&tokens) > DEPTH_MAX {
         return Err(QueryError::TooComplex(format!(
@@ -72,7 +72,7 @@ fn pieces(sql: &str) -> usize {
     sql.chars().map(begins).filter(|begins| *begins).count()
 }
 
-/// What stands between two parentheses, or in no parentheses.
+/// The text between two parentheses, or outside of all.
 #[derive(Default)]
 struct Level {
     /// Depth that commas do not end.
@@ -85,7 +85,7 @@ struct Level {
     deepest: usize,
     /// A comma joins tables.
     joins: bool,
-    /// What stands in parentheses may be built on what stood in others before.
+    /// A group in parentheses may be built on an earlier group.
     builds: bool,
 }
 
@@ -156,7 +156,7 @@ fn depth(tokens: &[Token]) -> usize {
             _ => level.here += 1,
         }
     }
-    // What is not closed counts as if it were.
+    // A group that is not closed counts as if it were.
     levels.iter().map(Level::depth).sum::<usize>().max(deepest)
 }
 

@@ -5,8 +5,8 @@
 //!                (the caller's thread)      ◀── done ──
 //! ```
 //!
-//! They are not those that talk to clients: what is long at one thing holds up no connection, and is given up
-//! by who waits for it whether it listens or not.
+//! They are separate from the threads that talk to clients. So long work delays no connection, and the thread
+//! that waits for it can abandon it even if the work does not respond.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -26,7 +26,7 @@ const PRIORITY: i32 = 10;
 /// Threads to which work without a pause may go, beyond those that there are for all.
 const ASIDE_MAX: usize = 64;
 
-/// How long who stops work waits for its end.
+/// How long a caller that stops work waits for its end.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long work waits for another thread to take over the rest.
@@ -69,7 +69,7 @@ impl Compute {
             done = &mut task => done,
             reason = stop => {
                 task.abort();
-                // What it holds is given back before anybody hears of it, unless it takes no notice.
+                // Its resources are released before the result is reported, unless it does not respond.
                 let _ = tokio::time::timeout(END_PATIENCE, task).await;
                 return Err(reason);
             }
@@ -80,7 +80,7 @@ impl Compute {
 
 impl Drop for Compute {
     fn drop(&mut self) {
-        // Whoever drops it may be in the middle of something that must not wait.
+        // The code that drops it may be in the middle of something that must not wait.
         self.0.take().into_iter().for_each(Runtime::shutdown_background);
     }
 }
@@ -101,7 +101,7 @@ pub fn runs_apart() -> bool {
     RUNS_APART.get()
 }
 
-/// Has the calling thread give way to whoever serves Redis's clients. To be called by each thread that works
+/// Makes the calling thread give way to threads that serve Redis's clients. Called by each thread that works
 /// for queries.
 pub fn give_way() {
     RUNS_APART.set(true);

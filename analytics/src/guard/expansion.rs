@@ -1,7 +1,7 @@
-//! How large a statement becomes when the names of its `WITH` are put in place of what they stand for.
+//! Counts how large a statement becomes when each name of its `WITH` is replaced by its definition.
 //!
-//! Each name is planned anew wherever it stands, so thirty names that each name the one before twice are a
-//! plan of a billion steps. That is counted before anything is planned.
+//! A name is planned again at each use, so thirty names that each use the one before twice make a plan of a
+//! billion steps. The count is taken before anything is planned.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -63,7 +63,7 @@ impl Visitor for Sizes {
         let (Some(ended), Some(outer)) = (self.frames.pop(), self.frames.last_mut()) else {
             return ControlFlow::Break(());
         };
-        // What a WITH names comes first, in its order.
+        // The definitions of a WITH come first, in order.
         match outer.coming.pop() {
             Some(name) => drop(outer.known.insert(name, ended.tables.max(1))),
             None => outer.tables = outer.tables.saturating_add(ended.tables),

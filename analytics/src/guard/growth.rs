@@ -1,5 +1,5 @@
-//! Functions whose result may be far larger than what they are given, such as `repeat('x', 2000000000)`: they
-//! say how large it would be before they make it, and are refused what does not fit.
+//! Bounds functions whose result may be far larger than their arguments, such as `repeat('x', 2000000000)`.
+//! They estimate the size of the result first, and results that do not fit are refused.
 //!
 //! ```text
 //!   call ─ estimate ─┬─ results that are still there + this one > analytics-max-memory:  error
@@ -95,7 +95,7 @@ fn replaced(it: &Given<'_>) -> u64 {
     })
 }
 
-/// What is matched may be named any number of times, in at least two bytes each.
+/// A match may be referred to any number of times, in at least two bytes each.
 fn replaced_by_pattern(it: &Given<'_>) -> u64 {
     let is_global = it.args.len() > 3;
     it.sum(|row| {
@@ -139,7 +139,7 @@ impl Of {
     }
 }
 
-/// What a function is given, measured.
+/// The arguments of a function, measured.
 struct Given<'a> {
     args: &'a [ColumnarValue],
     rows: usize,
@@ -163,7 +163,7 @@ impl<'a> Given<'a> {
         (0..self.rows).fold(0, |sum: u64, row| sum.saturating_add(of(row)))
     }
 
-    /// What was measured of an argument; of all of them when it is wanted first.
+    /// The measure of an argument; the first call measures all of them.
     fn of<'m>(
         &self,
         of: &'m OnceCell<Vec<Of>>,
@@ -289,7 +289,7 @@ struct Results {
 }
 
 impl Results {
-    /// Refuses a result of so many bytes if there is no room for it.
+    /// Refuses a result of this many bytes if there is no room for it.
     fn admit(&self, name: &str, bytes: u64) -> Result<()> {
         if bytes < SMALL_BYTES {
             return Ok(());
@@ -471,7 +471,7 @@ impl ExprPlanner for Joins {
     }
 }
 
-/// The rows of a batch, of which there are at most so many: fewer where a statement has large constants, of
+/// The number of rows of a batch, at most `most`: fewer where a statement has large constants, of
 /// which an operator may make one for each row.
 pub fn rows_of_batch(plan: &LogicalPlan, most: usize, bytes_max: usize) -> Result<usize> {
     let mut bytes = 0;
@@ -517,7 +517,7 @@ fn constants_in(expr: &Expr) -> Result<usize> {
     Ok(bytes)
 }
 
-/// The same functions, of which those that grow say so first: their results take at most so many bytes.
+/// The same functions, of which those that grow are bounded: their results take at most this many bytes.
 pub fn bounded(mut state: SessionState, bytes_max: usize) -> Result<SessionState> {
     let results = Arc::new(Results { bytes_max: bytes_max as u64, there: Mutex::default() });
     for (name, estimate) in GROWING {

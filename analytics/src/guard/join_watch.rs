@@ -1,7 +1,8 @@
-//! Joins that listen: to cancel requests, to timeouts, and to other statements that want their turn.
+//! Makes joins respond: to cancel requests, to timeouts, and to other statements that wait for the thread.
 //!
 //! A join that finds few rows goes through all pairs of a batch and of the rows on its other side before it
-//! pauses, which may take hours. Its condition is the one thing that it asks all the time.
+//! pauses, which may take hours. The only thing that it evaluates throughout is its condition, so the
+//! condition checks.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

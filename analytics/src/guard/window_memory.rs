@@ -1,4 +1,4 @@
-//! What window functions hold back is counted: they reserve nothing for it themselves.
+//! Reserves memory for the rows that window functions hold back, because they reserve none themselves.
 //!
 //! ```text
 //!   rows ─ in ─ window functions ─ out ─ rows         held: those that are in and not out
@@ -22,7 +22,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::StreamExt;
 use tarn_engine::lock::Mutex;
 
-/// What is held is copied together before it is looked at.
+/// Rows that are held are copied together before they are measured.
 const COPIES: usize = 2;
 
 /// The same plan, whose window functions reserve what they hold back.

@@ -1,4 +1,4 @@
-//! How a scan finds the rows that it wants: by their keys, by an index, or by looking at all.
+//! Access paths: a scan finds its rows by their keys, by an index, or by walking the whole table.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::table::index::TableIndex;
 const KEYS_MAX: usize = 10_000;
 /// Of more keys whose values are cut at the same place no order is made.
 const CUT_MAX: usize = 10_000;
-/// To find a row by an index takes about as long as to look at so many.
+/// Finding a row by an index costs about as much as looking at this many rows.
 const ROWS_FOR_ONE: usize = 5;
 
-/// Parts have at least so many keys.
+/// The minimum number of keys of a part.
 const KEYS_OF_PART: usize = 50_000;
 /// Each takes one of the numbers that all views share.
 const PARTS_MAX: usize = 8;
@@ -26,7 +26,7 @@ const PARTS_MAX: usize = 8;
 /// How a scan finds its rows.
 #[derive(Clone)]
 pub enum Access {
-    /// It looks at all, in so many parts at the same time.
+    /// It looks at all keys, in this many parts in parallel.
     Walk(u8),
     /// By these keys.
     Keys(Arc<[Vec<u8>]>),
@@ -34,7 +34,7 @@ pub enum Access {
     Index(Arc<Lookup>),
 }
 
-/// What is read of an index.
+/// The part of an index that is read.
 pub struct Lookup {
     /// The index.
     pub index: Arc<TableIndex>,
@@ -93,7 +93,7 @@ impl Lookup {
 }
 
 impl Access {
-    /// The best for rows that meet all conditions, for so many threads.
+    /// The best access path for rows that meet all conditions, for this number of threads.
     pub fn of(
         declaration: &Declaration,
         conditions: &[Condition],
@@ -173,7 +173,7 @@ impl Access {
         Some(Access::Index(Arc::new(Lookup { index, places, direction, in_order: true, keys })))
     }
 
-    /// What a scan needs of its views, one for each part.
+    /// The needs of a scan for its views, one for each part.
     pub fn needs(&self) -> Vec<Needs> {
         match self {
             Access::Walk(parts) => (0..*parts).map(|number| Needs::Walk((number, *parts))).collect(),

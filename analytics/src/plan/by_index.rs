@@ -1,4 +1,4 @@
-//! A rule of the planner: the first rows in the order of an indexed column are read in that order.
+//! A rule of the planner: reads the first rows in the order of an indexed column through its index.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How many rows a table has, about: for the order of joins.
+//! Estimates the number of rows of a table, for the order of joins.
 
 use std::sync::Arc;
 

@@ -1,5 +1,4 @@
-//! A rule of the planner: the least and the greatest value of an indexed column stand at the ends of its
-//! index.
+//! A rule of the planner: `MIN` and `MAX` of an indexed column read the ends of its index.
 
 use std::sync::Arc;
 

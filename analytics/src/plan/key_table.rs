@@ -53,7 +53,7 @@ impl KeyTable {
         self.indexes.iter().filter(is_it).any(|index| index.ready(&engine).is_some())
     }
 
-    /// What it is.
+    /// Its declaration.
     pub fn declaration(&self) -> &Arc<Declaration> {
         &self.declaration
     }

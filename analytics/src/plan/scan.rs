@@ -26,7 +26,7 @@ use tarn_engine::{Engine, IndexScan, Pointer};
 use crate::error::QueryError;
 use crate::plan::access::{Access, Lookup};
 use crate::plan::estimate;
-use crate::plan::scan_stats::Counted;
+use crate::plan::scan_stats::ScanStats;
 use crate::statement::instant::{Instant, Needs, Planned, Reading};
 use crate::statement::query::Query;
 use crate::table::condition::Condition;
@@ -37,19 +37,19 @@ use crate::table::rows::{Rows, Unreadable};
 /// Keys that are looked up before the next look at whether the statement goes on.
 const KEYS_AT_ONCE: usize = 256;
 
-/// Of so many rows one meets a condition, where nothing else is known.
+/// One row of this many meets a condition, if nothing else is known.
 const ROWS_FOR_ONE: usize = 5;
 
-/// What is read of a table.
+/// The part of a table that is read.
 #[derive(Clone)]
 pub struct Wanted {
     /// The name of the table.
     pub table: String,
-    /// What it is.
+    /// Its declaration.
     pub declaration: Arc<Declaration>,
     /// Its columns, by number.
     pub projection: Vec<usize>,
-    /// What must hold of its rows.
+    /// The conditions that its rows must meet.
     pub conditions: Vec<Condition>,
     /// Rows that suffice.
     pub limit: Option<usize>,
@@ -196,7 +196,7 @@ impl ExecutionPlan for KeyScan {
         let (engine, query) = (self.engine.clone(), self.query.clone());
         let (wanted, schema) = (self.wanted.clone(), self.schema.clone());
         let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let counted = Counted::new(&self.metrics, partition, &self.query);
+        let counted = ScanStats::new(&self.metrics, partition, &self.query);
         let batches = stream::once(async move {
             let reading = planned.read(&engine).await?;
             let Wanted { declaration, projection, conditions, .. } = &wanted;
@@ -260,7 +260,7 @@ struct Scan {
     /// Rows that were made and not given out.
     rest: Option<RecordBatch>,
     metrics: BaselineMetrics,
-    counted: Counted,
+    counted: ScanStats,
     way: Way,
     /// Rows given out.
     given: usize,
@@ -304,7 +304,7 @@ impl Scan {
         wanted: Wanted,
         rows: Rows,
         metrics: BaselineMetrics,
-        counted: Counted,
+        counted: ScanStats,
     ) -> Result<Scan, QueryError> {
         let Wanted { declaration, limit, access, .. } = wanted;
         let database = declaration.database;
@@ -325,7 +325,7 @@ impl Scan {
             if made.num_rows() < batch * 2 {
                 return made;
             }
-            // What is read at a time may be more than is wanted at a time.
+            // A read may return more rows than a batch takes.
             self.rest = Some(made.slice(batch, made.num_rows() - batch));
             made.slice(0, batch)
         }))

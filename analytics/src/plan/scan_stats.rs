@@ -1,4 +1,5 @@
-//! What a scan has read, and where from: the table itself, or versions kept for views (the remset).
+//! Counts the keys that a scan has read, by source: the table itself, or versions kept for views (the
+//! remset).
 //!
 //! ```text
 //!   a part of the table ─┬─ entries as they stand                       rows_table
@@ -6,7 +7,7 @@
 //! ```
 //!
 //! `EXPLAIN ANALYZE` shows the numbers of one scan, `INFO analytics` those of all statements. They count keys
-//! that the table has: one that holds a list is one, however many rows it makes.
+//! of the store: a list is one key, however many rows it makes.
 
 use std::sync::Arc;
 
@@ -18,18 +19,18 @@ use crate::statement::query::Query;
 use crate::table::rows::Rows;
 
 /// Counts what one scan, or one part of it, reads.
-pub struct Counted {
+pub struct ScanStats {
     query: Arc<Query>,
     table: Count,
     remset: Count,
     parts: Count,
 }
 
-impl Counted {
+impl ScanStats {
     /// Nothing was read yet.
-    pub fn new(metrics: &ExecutionPlanMetricsSet, partition: usize, query: &Arc<Query>) -> Counted {
+    pub fn new(metrics: &ExecutionPlanMetricsSet, partition: usize, query: &Arc<Query>) -> ScanStats {
         let count = |name| MetricBuilder::new(metrics).counter(name, partition);
-        Counted {
+        ScanStats {
             query: query.clone(),
             table: count("rows_table"),
             remset: count("rows_remset"),
@@ -37,14 +38,14 @@ impl Counted {
         }
     }
 
-    /// What a view is to hand a part of a table to, so that it comes to `rows`.
+    /// The receiver of a part of a table from a view, which passes entries to `rows`.
     pub fn visitor<'a>(&'a self, rows: &'a mut Rows) -> Counting<'a> {
         Counting { before: rows.taken(), remset: 0, counted: self, rows }
     }
 
-    /// Counts keys that were read by an index; so many of them had been changed since.
+    /// Counts keys that were read by an index, and those of them that had changed since.
     pub fn note(&self, keys: u64, kept: u64) {
-        // What was kept and has expired is none of the keys.
+        // A kept version that has expired is not counted.
         let kept = kept.min(keys);
         self.table.add((keys - kept) as usize);
         self.remset.add(kept as usize);
@@ -54,7 +55,7 @@ impl Counted {
 
 /// A part of a table that is being read.
 pub struct Counting<'a> {
-    counted: &'a Counted,
+    counted: &'a ScanStats,
     rows: &'a mut Rows,
     /// Keys that `rows` had taken before.
     before: u64,

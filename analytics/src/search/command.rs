@@ -7,7 +7,7 @@ use crate::analytics::Analytics;
 use crate::error::QueryError;
 
 use super::cursor::{Cursor, Cursors};
-use super::declared::Kept;
+use super::declared::DeclaredIndexes;
 use super::error::SearchError;
 use super::find::Find;
 use super::index::Index;
@@ -23,7 +23,7 @@ const SAID_MAX: usize = 1000;
 /// The search commands of a server: their indexes and their cursors.
 pub struct Search {
     analytics: Arc<Analytics>,
-    kept: Kept,
+    indexes: DeclaredIndexes,
     cursors: Arc<Cursors>,
 }
 
@@ -41,7 +41,7 @@ pub struct Request {
 impl Search {
     /// Reads the indexes that were declared, from the file in `directory` if there is one.
     pub fn open(analytics: Arc<Analytics>, directory: Option<&Path>) -> Result<Search, QueryError> {
-        Ok(Search { analytics, kept: Kept::read(directory)?, cursors: Arc::default() })
+        Ok(Search { analytics, indexes: DeclaredIndexes::read(directory)?, cursors: Arc::default() })
     }
 
     /// Runs a command of search.
@@ -63,7 +63,7 @@ impl Search {
             "FT.CREATE" => asked.create(words.rest()),
             "FT.ALTER" => asked.alter(&mut words),
             "FT.DROPINDEX" => asked.drop_index(&mut words),
-            "FT._LIST" => Ok(Tree::texts(asked.search.kept.names())),
+            "FT._LIST" => Ok(Tree::texts(asked.search.indexes.names())),
             "FT.INFO" => asked.info(&mut words).await,
             "FT.SEARCH" => asked.find(&mut words).await,
             "FT.EXPLAIN" => asked.explain(&mut words),
@@ -85,7 +85,7 @@ const OK: Tree = Tree::Simple("OK");
 
 impl Asked<'_> {
     fn create(&self, words: &[String]) -> Result<Tree, SearchError> {
-        self.search.kept.create(Index::parse(words)?)?;
+        self.search.indexes.create(Index::parse(words)?)?;
         Ok(OK)
     }
 
@@ -95,7 +95,7 @@ impl Asked<'_> {
         if !(words.take("SCHEMA") && words.take("ADD")) {
             return Err(SearchError::refused("it is FT.ALTER index SCHEMA ADD field type"));
         }
-        self.search.kept.add(name, words)?;
+        self.search.indexes.add(name, words)?;
         Ok(OK)
     }
 
@@ -110,14 +110,14 @@ impl Asked<'_> {
                 ));
             }
         }
-        self.search.kept.drop(name)?;
+        self.search.indexes.drop(name)?;
         self.search.cursors.end_all(name);
         Ok(OK)
     }
 
     fn index(&self, words: &mut Words<'_>) -> Result<Arc<Index>, SearchError> {
         let name = words.next("the name of the index")?;
-        self.search.kept.get(name).ok_or_else(|| SearchError::NoSuchIndex(name.to_owned()))
+        self.search.indexes.get(name).ok_or_else(|| SearchError::NoSuchIndex(name.to_owned()))
     }
 
     async fn info(&self, words: &mut Words<'_>) -> Result<Tree, SearchError> {

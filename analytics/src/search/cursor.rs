@@ -1,5 +1,4 @@
-//! Answers that are read in parts: a cursor keeps the stream of its statement, and so the instant that it is
-//! of.
+//! Cursors, for answers that are read in parts: each keeps the stream of its statement, and so its instant.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use super::tree::{REPLY_BYTES_MAX, Tree, results};
 pub const CURSORS_MAX: usize = 32;
 /// Rows of a part, if nothing is said, as in RediSearch.
 const COUNT_DEFAULT: usize = 1000;
-/// How often cursors that nobody reads are looked for.
+/// The interval between checks for idle cursors.
 const SWEEP: Duration = Duration::from_millis(100);
 
 /// Rows that are being read.
@@ -57,7 +56,7 @@ impl Cursor {
         }
     }
 
-    /// Reads so many rows, or those that are left.
+    /// Reads this many rows, or those that are left.
     async fn take(&mut self, count: usize) -> Result<Tree, SearchError> {
         let (mut rows, mut bytes) = (Vec::new(), 0);
         // One row more says whether there is another part.
@@ -112,7 +111,7 @@ impl Cursor {
     }
 }
 
-/// A cursor that nobody reads at the moment.
+/// A cursor that is not being read.
 struct Idle {
     cursor: Cursor,
     until: Instant,
@@ -221,7 +220,7 @@ impl Cursors {
     }
 }
 
-/// Ends cursors that nobody reads, until there are none.
+/// Ends idle cursors, until there are none.
 async fn sweep(cursors: Arc<Cursors>) {
     loop {
         tokio::time::sleep(SWEEP).await;

@@ -1,6 +1,6 @@
-//! The indexes that have been declared, in memory and in a file that a start reads again.
+//! The declared search indexes, in memory and in a file that is read at startup.
 //!
-//! Whoever changes them has the turn, and waits for the disk; nobody who reads waits for that.
+//! A change holds the turn and waits for the disk; readers do not wait for that.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::error::SearchError;
 use super::index::Index;
 use super::words::Words;
 
-/// The name of the file in the data directory: an array of arrays, each the words behind an `FT.CREATE`.
+/// The name of the file in the data directory: an array of arrays, each the words after an `FT.CREATE`.
 pub const FILE: &str = "search.json";
 /// Indexes that there may be.
 const INDEXES_MAX: usize = 1000;
@@ -23,14 +23,14 @@ const INDEXES_MAX: usize = 1000;
 type Indexes = BTreeMap<String, Arc<Index>>;
 
 /// The indexes.
-pub struct Kept {
+pub struct DeclaredIndexes {
     path: Option<PathBuf>,
     indexes: Declared<Indexes>,
 }
 
-impl Kept {
+impl DeclaredIndexes {
     /// The indexes that the file in `directory` declares; none if there is no file.
-    pub fn read(directory: Option<&Path>) -> Result<Kept, QueryError> {
+    pub fn read(directory: Option<&Path>) -> Result<DeclaredIndexes, QueryError> {
         let path = directory.map(|directory| directory.join(FILE));
         let mut indexes = Indexes::new();
         if let Some(path) = &path {
@@ -48,7 +48,7 @@ impl Kept {
                 indexes.insert(index.name.clone(), Arc::new(index));
             }
         }
-        Ok(Kept { path, indexes: Declared::new(indexes) })
+        Ok(DeclaredIndexes { path, indexes: Declared::new(indexes) })
     }
 
     fn write(&self, indexes: &Indexes) -> Result<(), QueryError> {

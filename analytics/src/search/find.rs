@@ -1,4 +1,4 @@
-//! `FT.SEARCH`: the keys that a query asks for, counted exactly and of one instant; some of them are shown.
+//! `FT.SEARCH`: counts the keys that match a query, exactly and as of one instant, and shows some of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use super::index::{Form, Index};
 use super::options::Common;
 use super::parser::{Bound, Query, parse, parse_bound};
 use super::table::{Table, column};
-use super::top_k::{Best, Columns, Content, Row, Selection};
+use super::top_k::{Columns, Content, Row, Selection, TopK};
 use super::tree::{Tree, results};
 use super::words::Words;
 
@@ -140,7 +140,7 @@ impl Find {
             false => {
                 let pool = session.context().runtime_env().memory_pool.clone();
                 let reservation = MemoryConsumer::new("FT.SEARCH").register(&pool);
-                let mut best = Best::new(self.selection.offset + self.selection.shown, reservation);
+                let mut best = TopK::new(self.selection.offset + self.selection.shown, reservation);
                 let total = best.take_all(outcome, &self.selection, &columns).await?;
                 (total, best.rows(self.selection.offset))
             }
@@ -203,7 +203,7 @@ impl Find {
     }
 }
 
-/// What `RETURN` names.
+/// The fields that `RETURN` names.
 fn returned(index: &Index, given: &[String]) -> Result<Content, SearchError> {
     let mut words = Words::new(given);
     let mut fields = Vec::new();

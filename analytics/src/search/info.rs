@@ -1,4 +1,4 @@
-//! `FT.INFO`: what an index is, and how many keys it has; and of how many values it can make nothing.
+//! `FT.INFO`: the declaration of an index, its number of keys, and how many values could not be indexed.
 
 use std::sync::Arc;
 

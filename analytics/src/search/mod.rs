@@ -1,12 +1,15 @@
-//! The commands `FT.*`: RediSearch's words over the keys of the store, as of one instant.
+//! The commands `FT.*`: RediSearch's syntax over the keys of the store, as of one instant.
 //!
 //! ```text
 //!   words ─ index (declared) ─ query ─ filter ┐
 //!   table: columns of keys, by scans ─────────┴─ plan ─ session ─ rows ─ reply
 //! ```
 //!
-//! An index is a declaration and holds no data, so it is never behind: a query reads the keys, through the
-//! same views as SQL does. What there is not is refused with words; an answer is complete, or an error.
+//! An index is a declaration and holds no data, so it is never out of date: a query reads the keys, through
+//! the same views as SQL does. Features that are missing are refused by name; an answer is complete, or an
+//! error.
+//!
+//! It imports all other folders except `wire`.
 
 mod command;
 mod cursor;

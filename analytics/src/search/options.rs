@@ -1,4 +1,4 @@
-//! Options that `FT.SEARCH` and `FT.AGGREGATE` share.
+//! Options that `FT.SEARCH` and `FT.AGGREGATE` share, and those of cursors.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::error::SearchError;
 use super::parser::Parameters;
 use super::words::Words;
 
-/// What has been said by options that both commands have.
+/// The options that both commands have.
 #[derive(Debug, Default)]
 pub struct Common {
     /// Values by name.
@@ -39,7 +39,7 @@ impl Common {
             let ms: u64 = words.number("TIMEOUT")?;
             self.timeout = (ms > 0).then(|| Duration::from_millis(ms));
         } else if words.take("SCORER") {
-            // Scores are constant, whoever gives them.
+            // Scores are constant, with any scorer.
             words.next("a name behind SCORER")?;
         } else {
             // Nothing is stemmed, expanded or left out in the first place.

@@ -1,4 +1,4 @@
-//! From the steps of `FT.AGGREGATE` to a plan, and from its rows to a reply.
+//! Plans the steps of `FT.AGGREGATE`, and turns the rows of the plan into a reply.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ use super::table::{Table, column};
 use super::tree::{Tree, trees_of};
 use super::values::{Kind, Value, value_of};
 
-/// What a row has.
+/// A property of a row.
 #[derive(Clone, Debug)]
 struct Property {
     name: String,
     /// The column of the plan.
     column: String,
     kind: Kind,
-    /// Whether it is of a key: then it is shown only where it is there, and if somebody wanted it.
+    /// Whether it is of a key: then it is shown only if the key has it and a step uses it.
     is_of_key: bool,
     is_wanted: bool,
 }
@@ -284,14 +284,14 @@ impl Pipeline {
     }
 }
 
-/// What a reducer makes of a group.
+/// The value that a reducer makes of a group.
 struct Reduced {
     aggregate: Expr,
     behind: Behind,
     kind: Kind,
 }
 
-/// What is done with it behind the aggregation.
+/// The step after the aggregation.
 enum Behind {
     Nothing,
     /// A count becomes a number as all others are.

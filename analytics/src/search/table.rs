@@ -1,4 +1,4 @@
-//! The rows of an index: columns that a command wants of its keys, read by scans of one instant.
+//! The rows of an index: the columns that a command needs of its keys, read by scans of one instant.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl<'i> Table<'i> {
         self.want(attribute.source.clone(), data_type)
     }
 
-    /// What the words or tags of an attribute are looked for in, and whether it has JSON arrays.
+    /// The column that the words or tags of an attribute are looked for in, and whether it has JSON arrays.
     pub fn texts(&mut self, attribute: &Attribute) -> (String, bool) {
         let source = match &attribute.source {
             Source::Path(steps) | Source::Each(steps) => Source::Each(steps.clone()),

@@ -1,4 +1,4 @@
-//! The rows that `FT.SEARCH` shows: the first of an order, of all that a plan makes.
+//! The first rows of an order, which `FT.SEARCH` shows, of all rows that a plan makes.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -18,7 +18,7 @@ use super::index::{Form, Kind};
 use super::table::Table;
 use super::tree::{REPLY_BYTES_MAX, Tree, trees_of};
 
-/// What is shown of a key.
+/// The parts of a key that are shown.
 pub enum Content {
     /// Nothing but its name.
     None,
@@ -46,13 +46,13 @@ pub struct Columns {
     pub names: Vec<String>,
     /// Whether there is a column to sort by, and of numbers.
     sorts: Option<Sorts>,
-    /// What is shown in front, of documents that are sorted.
+    /// The name of the value that is shown first, for documents that are sorted.
     prefix: Option<String>,
     /// Whether keys hold documents.
     is_json: bool,
 }
 
-/// What is sorted by.
+/// The kind of sort key.
 #[derive(Clone, Copy, PartialEq)]
 enum Sorts {
     Numbers,
@@ -100,7 +100,7 @@ impl Columns {
 enum Rank {
     Number(f64),
     Text(String),
-    /// Without the field: behind all others.
+    /// Without the field: after all others.
     Missing,
 }
 
@@ -125,7 +125,7 @@ pub struct Row {
     descends: bool,
     /// The key.
     pub key: Vec<u8>,
-    /// What is shown of it.
+    /// The fields that are shown of it.
     pub fields: Vec<(Tree, Tree)>,
     bytes: usize,
 }
@@ -151,7 +151,7 @@ impl PartialEq for Row {
 impl Eq for Row {}
 
 /// The first rows of an order.
-pub struct Best {
+pub struct TopK {
     most: usize,
     /// The last of them is on top.
     heap: BinaryHeap<Row>,
@@ -159,10 +159,10 @@ pub struct Best {
     reservation: MemoryReservation,
 }
 
-impl Best {
-    /// So many of them, none yet.
-    pub fn new(most: usize, reservation: MemoryReservation) -> Best {
-        Best { most, heap: BinaryHeap::new(), bytes: 0, reservation }
+impl TopK {
+    /// Room for this many rows, none yet.
+    pub fn new(most: usize, reservation: MemoryReservation) -> TopK {
+        TopK { most, heap: BinaryHeap::new(), bytes: 0, reservation }
     }
 
     /// Takes all rows; how many there were.
@@ -217,7 +217,7 @@ impl Best {
         Ok(())
     }
 
-    /// Those behind the first few, in their order.
+    /// The rows after the first `offset`, in order.
     pub fn rows(self, offset: usize) -> Vec<Row> {
         let mut rows = self.heap.into_sorted_vec();
         rows.drain(..offset.min(rows.len()));

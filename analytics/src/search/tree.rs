@@ -1,4 +1,4 @@
-//! What a command answers, whatever the protocol that it is sent in.
+//! The reply of a search command, independent of the protocol that sends it.
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::DataType;

@@ -1,4 +1,5 @@
-//! Who runs what: the rows of `SHOW QUERIES`, and the functions by which a statement of another is stopped.
+//! Running statements as rows of `SHOW QUERIES`, and the functions that cancel the statement of another
+//! session.
 
 use std::sync::Arc;
 

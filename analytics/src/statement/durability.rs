@@ -1,5 +1,4 @@
-//! What may be shown: nothing of a change that a loss of power could take back, where replies wait for the
-//! disk.
+//! Shows no change that a loss of power could take back, in the mode in which replies wait for the disk.
 //!
 //! ```text
 //!   cut ─ durable? ─ yes: rows are read and shown

@@ -7,9 +7,9 @@
 //!   end:      a scan that is dropped, early or at its end, gives back its bit and its versions
 //! ```
 //!
-//! Within `BEGIN READ ONLY … COMMIT` one pinned view stands for all: it keeps versions until the block ends.
-//! Where all bits are taken, statements wait for theirs in the order in which they came; each asks once, and
-//! for all that it needs, so nobody waits in a circle.
+//! Within `BEGIN READ ONLY … COMMIT` one pinned view serves all statements; it keeps versions until the block
+//! ends. If all bits are taken, statements queue in order of arrival. Each requests at once all bits that it
+//! needs, so statements cannot deadlock.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -32,7 +32,7 @@ pub const VIEWS_MAX: usize = 60;
 const VIEWS_OF_ONE: usize = 16;
 /// How long views stay open at first that wait for the disk. It doubles from one time to the next.
 const PATIENCE_MIN: Duration = Duration::from_millis(50);
-/// What views of queries are called in `INFO` and in errors.
+/// The name of queries' views in `INFO` and in errors.
 const PURPOSE: &str = "query";
 
 /// The bits that queries share.
@@ -69,7 +69,7 @@ impl Bits {
     }
 }
 
-/// What an instant holds, for those who look from outside: it keeps nothing open.
+/// The views that an instant holds, for observers: it keeps nothing open.
 #[derive(Debug, Default)]
 pub struct Holds {
     /// The bits of its views.
@@ -109,7 +109,7 @@ impl Drop for Held {
     }
 }
 
-/// What a scan reads.
+/// The view that a scan reads.
 pub struct Reading {
     source: Source,
     /// The time by which keys have expired or not.
@@ -174,7 +174,7 @@ impl Instant {
         })
     }
 
-    /// What it holds.
+    /// The views that it holds.
     pub fn holds(&self) -> &Arc<Holds> {
         &self.holds
     }
@@ -246,7 +246,7 @@ impl Instant {
 /// How a scan reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// Everything, from front to back, or one of so many parts of it.
+    /// Everything, from front to back, or one part of a number of parts.
     Walk((u8, u8)),
     /// Some keys.
     Keys,
@@ -272,7 +272,7 @@ impl Planned {
         self.instant.plan(db, needs)
     }
 
-    /// What it reads; opens the instant if this is the first.
+    /// The view that it reads; opens the instant if this is the first scan.
     pub async fn read(&self, engine: &Arc<Engine>) -> Result<Reading, QueryError> {
         self.instant.read(engine, self.number).await
     }
@@ -281,7 +281,7 @@ impl Planned {
 impl Drop for Planned {
     fn drop(&mut self) {
         self.instant.scans.lock().remove(&self.number);
-        // What was opened for it, and never read, is given back; who opens just now has counted it.
+        // A view that was opened for it and never read is given back; a task that is opening has counted it.
         if let Ok(mut state) = self.instant.state.try_lock()
             && let State::Open { views, .. } = &mut *state
         {

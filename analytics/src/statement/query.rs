@@ -1,4 +1,4 @@
-//! The statements that run: what they are, how far they have come, and how they are stopped.
+//! Running statements: their text, their progress, and how they are cancelled.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -12,12 +12,12 @@ use tokio::sync::Notify;
 use crate::error::QueryError;
 use crate::statement::instant::Holds;
 
-/// Who asks: what the statements of a session know of it.
+/// The owner of statements: the part of a session that its statements know.
 #[derive(Debug, Default)]
 pub struct Owner {
     /// The number by which its statements are cancelled.
     pub pid: i32,
-    /// Values that could not be read in statements that have ended, and that nobody was told of.
+    /// Values that could not be read in statements that have ended, and that were not reported yet.
     unreadable: AtomicU64,
 }
 
@@ -32,7 +32,7 @@ impl Owner {
 pub struct Query {
     /// Its number, since the start of the server.
     pub id: u64,
-    /// What was asked.
+    /// The text of the statement.
     pub sql: String,
     owner: Arc<Owner>,
     began: Instant,
@@ -115,7 +115,7 @@ impl Query {
         self.scans.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Says that a scan has passed so many positions more, of [`END`].
+    /// Reports that a scan has passed this many more positions, of [`END`].
     pub(crate) fn pass(&self, positions: u64) {
         self.passed.fetch_add(positions, Ordering::Relaxed);
     }
@@ -173,7 +173,7 @@ pub struct Block {
     pub newest: String,
 }
 
-/// What ended statements have come to.
+/// The totals of statements that have ended.
 #[derive(Debug, Default)]
 pub struct Totals {
     begun: AtomicU64,
@@ -194,7 +194,7 @@ pub struct Queries {
 }
 
 impl Queries {
-    /// Somebody new who asks.
+    /// A new owner.
     pub(crate) fn owner(&self) -> Arc<Owner> {
         let pid = self.next_pid.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & i32::MAX;
         Arc::new(Owner { pid, unreadable: AtomicU64::new(0) })
@@ -328,7 +328,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let (query, totals) = (&self.query, &self.queries.totals);
-        // Nobody wants what is still being done for it.
+        // Its result is not wanted any more.
         query.cancel();
         let mut running = self.queries.running.lock();
         running.remove(&query.id);

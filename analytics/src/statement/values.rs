@@ -1,4 +1,4 @@
-//! Rows as plain values, for those who know nothing of columns.
+//! Rows as plain values, for callers without Arrow.
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{
@@ -41,7 +41,7 @@ impl Value {
 }
 
 impl Outcome {
-    /// The names of the columns, and all rows; an error if they take more than so many bytes.
+    /// The names of the columns, and all rows; an error if they take more than `bytes_max` bytes.
     pub async fn collect(mut self, bytes_max: usize) -> Result<(Vec<String>, Vec<Vec<Value>>), QueryError> {
         let columns = self.schema.fields().iter().map(|field| field.name().clone()).collect();
         let (mut rows, mut bytes) = (Vec::new(), 0);

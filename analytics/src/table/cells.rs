@@ -1,4 +1,4 @@
-//! Columns of a batch that is being made.
+//! Builds the columns of a batch, one cell at a time.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ macro_rules! each_builder {
 }
 
 impl Column {
-    /// An empty column with room for so many rows.
+    /// An empty column with room for this many rows.
     ///
     /// REQUIRES: the type is one that a declaration allows.
     pub fn of(data_type: &DataType, rows: usize) -> Column {

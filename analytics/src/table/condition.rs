@@ -1,4 +1,4 @@
-//! What a query asks of a column, as ranges of its values.
+//! Conditions of a query on a column, as ranges of its values.
 
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;

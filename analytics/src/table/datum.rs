@@ -1,4 +1,4 @@
-//! A value of a row as its column's type, and the order of such values: that of SQL, as bytes.
+//! A value of a row as its column's type, and the order of such values: SQL's order, as bytes.
 
 use std::borrow::Cow;
 
@@ -168,7 +168,7 @@ impl<'a> Datum<'a> {
             Datum::Bool(truth) => work(&[u8::from(*truth)]),
             Datum::Int(number) => work(&(*number as u64 ^ SIGN).to_be_bytes()),
             Datum::Float(number) => {
-                // As the operators compare: NaN is behind all others, and both zeros are the same: adding
+                // As the operators compare: NaN sorts after all others, and both zeros are the same: adding
                 // makes the negative one positive. Negative numbers grow towards zero while their bits fall.
                 let bits = (number + 0.0).to_bits();
                 work(&(if bits & SIGN == 0 { bits | SIGN } else { !bits }).to_be_bytes())
@@ -187,7 +187,7 @@ fn text_of(bytes: Cow<'_, [u8]>) -> Option<Cow<'_, str>> {
     }
 }
 
-/// What PostgreSQL reads as a truth value.
+/// The texts that PostgreSQL reads as a boolean.
 fn truth_of(text: &str) -> Option<bool> {
     let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
     if is(&["true", "t", "yes", "y", "on", "1"]) {

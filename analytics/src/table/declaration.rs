@@ -1,4 +1,4 @@
-//! What a table over keys is: which keys, and what each column shows of them.
+//! Declarations of tables over keys: which keys a table has, and what each column shows of them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -57,7 +57,7 @@ pub enum DeclarationError {
         name: String,
         /// Its value.
         value: String,
-        /// What it can be.
+        /// The values that it can have.
         wanted: String,
     },
     /// A key has many rows there.
@@ -129,7 +129,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// The keys of a table: what stands before and behind the part that varies.
+/// The keys of a table: the text before and after the part that varies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pattern {
     prefix: Box<[u8]>,
@@ -169,7 +169,7 @@ impl FromStr for Pattern {
     }
 }
 
-/// What a column shows.
+/// The source of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The key, or the part of it that varies.
@@ -178,7 +178,7 @@ pub enum Source {
     WholeKey,
     /// All fields of a hash (`search::whole`), or the text of a JSON document.
     Whole,
-    /// What the key holds, by the name that `TYPE` replies.
+    /// The type of the key's value, by the name that `TYPE` replies.
     Type,
     /// Milliseconds until the key expires; NULL if it does not.
     TtlMs,
@@ -186,9 +186,9 @@ pub enum Source {
     Bytes,
     /// A field of a hash.
     Field(Box<[u8]>),
-    /// What stands at this path of a JSON document.
+    /// The value at this path of a JSON document.
     Path(Box<[Step]>),
-    /// What stands at this path of a JSON document, or each element of an array there: a JSON array of texts.
+    /// The value at this path of a JSON document, or each element of an array there: a JSON array of texts.
     Each(Box<[Step]>),
     /// The member of a set, or the name of a hash's field.
     Name,
@@ -249,7 +249,7 @@ pub struct Declaration {
     pub(crate) pattern: Pattern,
     /// Its columns.
     pub(crate) schema: SchemaRef,
-    /// What each column shows.
+    /// The source of each column.
     pub(crate) sources: Vec<Source>,
     /// The logical database.
     pub(crate) database: u8,
@@ -299,7 +299,7 @@ impl Layout {
 }
 
 impl Declaration {
-    /// What a statement declares, where there are so many databases.
+    /// The declaration in a statement, for a server with this number of databases.
     pub fn of_statement(
         statement: &CreateExternalTable,
         databases: usize,
@@ -493,7 +493,7 @@ impl Options {
         Ok(options)
     }
 
-    /// What each column shows.
+    /// The source of each column.
     fn sources(&self, shape: Shape, fields: &[Arc<Field>]) -> Result<Vec<Source>, DeclarationError> {
         let (behind, wanted): (&[Source], _) = match shape {
             Shape::Hash | Shape::Json => return self.named_sources(shape, fields),

@@ -1,4 +1,4 @@
-//! All fields of a hash in one cell: name and value in turn, each behind its length.
+//! All fields of a hash in one cell: name and value in turn, each after its length.
 //!
 //! ```text
 //!   4 bytes, little-endian: length of the name ─ name ─ 4 bytes: length of the value ─ value ─ …

@@ -1,4 +1,4 @@
-//! Secondary indexes on a column of a table: which keys they find, and for which questions.
+//! Secondary indexes on a column of a table: the keys that they find, and the conditions that they serve.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::table::declaration::{Declaration, DeclarationError, Layout, quoted};
 use crate::table::ranges::{Edge, Range, Ranges};
 use crate::table::rows::with_cell;
 
-/// What values and NULLs begin with in an index: NULL is behind all values.
+/// The first byte of values and of NULLs in an index: NULL sorts after all values.
 const VALUE: u8 = 1;
 const NULL: u8 = 2;
 
@@ -73,7 +73,7 @@ impl TableIndex {
         self.declaration.schema.field(self.column).name()
     }
 
-    /// What is read of it; `None` while it is being built, or once it is gone.
+    /// Its reader; `None` while it is being built, or once it is dropped.
     pub fn ready(&self, engine: &Engine) -> Option<Arc<Index>> {
         engine.index(self.database(), &self.name).filter(|index| index.is_ready())
     }
@@ -102,7 +102,7 @@ impl TableIndex {
         })
     }
 
-    /// Where these values stand in the index, in their order, NULL behind them.
+    /// The places of these values in the index, in order, NULL last.
     pub fn places_of(ranges: &Ranges) -> Vec<IndexRange> {
         let null = ranges.has_null().then(Self::places_of_null);
         ranges.ranges().iter().map(places_of_range).chain(null).collect()
@@ -139,7 +139,7 @@ fn value(order: &[u8]) -> IndexValue {
 
 fn places_of_range(range: &Range) -> IndexRange {
     let edge = |edge: &Edge, excluded: bool| {
-        // Values behind a cut one may look as it does.
+        // Values after a truncated one may look the same.
         if excluded && edge.value.len() < TEXT_BYTES_MAX - 1 {
             Bound::Excluded(value(&edge.value))
         } else {

@@ -5,8 +5,8 @@
 //!   entry of the store ─ rows ─ cells ─ columns of a batch ◀─┘
 //! ```
 //!
-//! Nothing here knows statements, views or the planner's catalog. It imports the engine, Arrow and DataFusion's
-//! expressions, and no other module of this package.
+//! Nothing here knows statements, views or the planner's catalog. It imports the engine, Arrow and
+//! DataFusion's expressions, and no other module of this package.
 
 pub(crate) mod cells;
 pub(crate) mod condition;

@@ -1,13 +1,13 @@
-//! Which values of a column are wanted: ranges of their order, and whether NULL is.
+//! Ranges of the values of a column, and whether NULL is among them.
 
 use crate::table::datum::Datum;
 
-/// A place between values: in front of one, or behind it.
+/// A place between values: before one, or after it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
     /// The value, by its order.
     pub value: Vec<u8>,
-    /// Whether the place is behind it.
+    /// Whether the place is after it.
     pub behind: bool,
 }
 
@@ -111,7 +111,7 @@ impl Ranges {
         self.null
     }
 
-    /// The values, if they are told one by one.
+    /// The values, if they are given one by one.
     pub fn points(&self) -> Option<Vec<&[u8]>> {
         if self.null {
             return None;
@@ -138,14 +138,14 @@ impl Ranges {
         })
     }
 
-    /// What is in one of them, or in both.
+    /// The values in one of them, or in both.
     pub fn or(self, other: Ranges) -> Ranges {
         let mut ranges = self.ranges;
         ranges.extend(other.ranges);
         Ranges::of(ranges, self.null || other.null)
     }
 
-    /// What is in both.
+    /// The values in both.
     pub fn and(&self, other: &Ranges) -> Ranges {
         let (mut a, mut b) = (self.ranges.iter().peekable(), other.ranges.iter().peekable());
         let mut ranges = Vec::new();

@@ -1,4 +1,4 @@
-//! From an entry to rows.
+//! Makes rows out of an entry.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -28,7 +28,7 @@ const ELEMENTS_LATCHED: usize = 64;
 /// Fields of a hash that are found in one pass through it.
 const FIELDS_MAX: usize = 32;
 
-/// Of so many entries one is looked at for how far into them the wanted fields reach.
+/// One of this many entries is measured for how far into it the wanted fields reach.
 const LOOK_EACH: u64 = 64;
 /// Bytes of an entry in which its key is, as a rule.
 const FRONT_BYTES: usize = 64;
@@ -49,7 +49,7 @@ pub struct Rows {
     declaration: Arc<Declaration>,
     /// The wanted columns.
     schema: SchemaRef,
-    /// What is looked at: the wanted columns, and behind them what only conditions are about.
+    /// The columns that are read: the wanted ones, and after them those that only conditions use.
     slots: Vec<Slot>,
     made: Made,
     /// Where the field of a hash goes.
@@ -82,7 +82,7 @@ struct Slot {
 /// Rows that are made.
 struct Made {
     columns: Vec<Column>,
-    /// What must hold, by slot.
+    /// The conditions, by slot.
     conditions: Vec<(usize, Ranges)>,
     rows: usize,
     /// Bytes of texts in them.
@@ -119,7 +119,7 @@ impl Made {
         }
         self.rows += 1;
         for (slot, at) in slots.iter().zip(0..self.columns.len()) {
-            // What most queries read most of takes no detours; but an error names the key.
+            // The common case is direct; but an error names the key.
             if let (Column::Text(column), Some(Some(bytes))) = (&mut self.columns[at], found.get(at))
                 && !self.strict
             {
@@ -155,8 +155,8 @@ impl Made {
 }
 
 impl Rows {
-    /// No rows yet, of these columns, where all conditions hold, for batches of so many; what had expired at
-    /// `now` has none.
+    /// No rows yet, of the columns in `projection`, where all conditions hold, in batches of
+    /// `batch` rows. Keys that had expired at `now` have no rows.
     pub fn new(
         declaration: Arc<Declaration>,
         projection: &[usize],
@@ -331,8 +331,8 @@ impl Rows {
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
     }
 
-    /// Adds the rows of the elements of an entry from `from` on, at most so many; how many elements that
-    /// were.
+    /// Adds the rows of the elements of an entry from `from` on, at most `most`; returns the number of
+    /// elements.
     fn add(&mut self, entry: &Entry, from: usize, most: usize) -> usize {
         match self.declaration.shape {
             Layout::Keys => self.add_key(entry),
@@ -392,7 +392,7 @@ impl Rows {
     }
 
     fn add_document(&mut self, entry: &Entry) {
-        // What is no document is no row.
+        // A value that is not a document makes no row.
         let Some(document) = document_of(entry) else { return };
         let (slots, declaration) = (&self.slots, &self.declaration);
         self.made.row(slots, entry, |at| match &slots[at].source {
@@ -465,7 +465,7 @@ fn key_cell<'e>(declaration: &Declaration, entry: &'e Entry) -> Cell<'e> {
     bytes(declaration.pattern.varying(entry.key()).unwrap_or_default())
 }
 
-/// What is of the key, or of all that it holds.
+/// A cell that shows the key, or its whole value.
 fn other_cell<'e>(declaration: &Declaration, source: &Source, entry: &'e Entry) -> Cell<'e> {
     match (source, entry.value()) {
         (Source::WholeKey, _) => bytes(entry.key()),
@@ -517,7 +517,7 @@ fn is_short(layout: Layout, entry: &Entry) -> bool {
     }
 }
 
-/// What stands at a path of a document.
+/// The value at a path of a document.
 fn at_path<'d>(document: &'d Value, steps: &[Step]) -> Option<&'d Value> {
     steps.iter().try_fold(document, |value, step| match step {
         Step::Member(name) => value.as_object()?.get(&**name),

@@ -1,8 +1,8 @@
-//! What a sample of keys looks like, and the table that would show it.
+//! Derives a declaration from a sample of keys.
 //!
-//! A column gets the first of these types that reads all values of the sample, by the very code that would
-//! read them: `BIGINT`, `DOUBLE`, `BOOLEAN`, `DATE`, `TIMESTAMP`, `TEXT`, `BYTEA`. Numbers that would not
-//! come out as they went in (`007`, or more digits than a `BIGINT` has) are texts.
+//! A column gets the first of these types that reads all values of the sample, by the code that reads tables:
+//! `BIGINT`, `DOUBLE`, `BOOLEAN`, `DATE`, `TIMESTAMP`, `TEXT`, `BYTEA`. Numbers that would not come out as
+//! they went in (`007`, or more digits than a `BIGINT` has) are texts.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -66,7 +66,7 @@ fn is_code(text: &str) -> bool {
     text.starts_with('+') || has_zeros || is_whole && text.parse::<i64>().is_err()
 }
 
-/// What the values of a column have in common.
+/// The properties that the values of a column share.
 #[derive(Clone, Debug)]
 struct Values {
     /// In how many keys there is one.
@@ -91,7 +91,7 @@ impl Values {
             return;
         }
         self.any = true;
-        // What none of the types reads is not read again.
+        // A column that no type reads is not tried again.
         if self.types != 0 {
             self.types &= types_reading(cell);
         }
@@ -218,7 +218,7 @@ impl Sample {
         }
     }
 
-    /// What most of the keys hold.
+    /// The type of value of most keys.
     fn shape(&self) -> Option<(&'static str, u64)> {
         let count = |kind| self.kinds.get(&kind).copied().unwrap_or(0);
         // Strings are documents if nearly all of them are.
@@ -316,7 +316,7 @@ impl Sample {
         columns
     }
 
-    /// What stands before the part that varies, as far as it is a name.
+    /// The text before the part that varies, as far as it is a name.
     fn table_name(&self) -> String {
         let name = self.text.split('*').next().unwrap_or_default();
         let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';

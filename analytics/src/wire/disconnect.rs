@@ -1,4 +1,4 @@
-//! Clients that go away while their statement runs: nobody reads their socket then.
+//! Detects a client that disconnects while its statement runs, when nothing reads its socket.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;

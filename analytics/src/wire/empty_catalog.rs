@@ -1,7 +1,7 @@
-//! Questions about what there never is: indexes, constraints, triggers and the like.
+//! Answers questions about catalog tables that are always empty: indexes, constraints, triggers and the like.
 //!
-//! Clients ask for them in ways that are beyond the planner. Whatever the question, it joins a table of the
-//! catalog that is always empty, so the answer has no rows, and the names of its columns are in the question.
+//! Clients ask for them in ways that the planner cannot plan. Each such query joins a table of the catalog
+//! that is always empty. So its answer has no rows, and the names of its columns are in the query.
 
 use std::ops::ControlFlow;
 
@@ -45,7 +45,7 @@ const EMPTY: [&str; 27] = [
     "triggers",
 ];
 
-/// What answers with a row where nothing is found.
+/// Aggregates, which return a row even if nothing is found.
 const AGGREGATES: [&str; 8] = ["array_agg", "avg", "bool_and", "bool_or", "count", "max", "min", "sum"];
 
 /// A query that answers nothing in the columns of `statement`, if it asks for what there never is.

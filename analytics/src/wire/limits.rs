@@ -1,5 +1,5 @@
-//! What a connection may keep in the server: prepared statements, portals and cursors. A client that never
-//! closes any is told so before it has taken the memory of all.
+//! Limits what a connection keeps in the server: prepared statements, portals and cursors. A client that
+//! never closes any gets an error before it has used up the memory of all.
 
 use std::collections::HashMap;
 
@@ -32,14 +32,14 @@ impl Shelf {
     }
 }
 
-/// What a connection keeps.
+/// The number of objects that a connection keeps.
 #[derive(Default)]
-pub struct Kept {
+pub struct Limits {
     statements: Mutex<Shelf>,
     portals: Mutex<Shelf>,
 }
 
-impl Kept {
+impl Limits {
     /// A statement is prepared.
     pub fn statement(&self, name: &str, bytes: usize) -> PgWireResult<()> {
         match self.statements.lock().put(name, bytes, STATEMENTS_MAX, STATEMENT_BYTES_MAX) {

@@ -1,4 +1,4 @@
-//! A client that is told, before it hears that a statement has ended, what there is to know of it.
+//! Sends pending warnings (NoticeResponse) to the client before CommandComplete.
 //!
 //! ```text
 //!   rows … ─ NoticeResponse (WARNING 01000) ─ CommandComplete ─ ReadyForQuery
@@ -22,19 +22,19 @@ use rustls_pki_types::CertificateDer;
 use crate::session::Session;
 
 /// A client of a session.
-pub struct Noticing<'c, C> {
+pub struct WithNotices<'c, C> {
     client: &'c mut C,
     session: &'c Session,
 }
 
-impl<'c, C> Noticing<'c, C> {
+impl<'c, C> WithNotices<'c, C> {
     /// The client whose statements this session runs.
-    pub fn new(client: &'c mut C, session: &'c Session) -> Noticing<'c, C> {
-        Noticing { client, session }
+    pub fn new(client: &'c mut C, session: &'c Session) -> WithNotices<'c, C> {
+        WithNotices { client, session }
     }
 }
 
-impl<C: Sink<PgWireBackendMessage> + Unpin> Sink<PgWireBackendMessage> for Noticing<'_, C> {
+impl<C: Sink<PgWireBackendMessage> + Unpin> Sink<PgWireBackendMessage> for WithNotices<'_, C> {
     type Error = C::Error;
 
     fn poll_ready(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), C::Error>> {
@@ -61,7 +61,7 @@ impl<C: Sink<PgWireBackendMessage> + Unpin> Sink<PgWireBackendMessage> for Notic
     }
 }
 
-impl<C: ClientPortalStore> ClientPortalStore for Noticing<'_, C> {
+impl<C: ClientPortalStore> ClientPortalStore for WithNotices<'_, C> {
     type PortalStore = C::PortalStore;
 
     fn portal_store(&self) -> &C::PortalStore {
@@ -69,7 +69,7 @@ impl<C: ClientPortalStore> ClientPortalStore for Noticing<'_, C> {
     }
 }
 
-impl<C: ClientInfo> ClientInfo for Noticing<'_, C> {
+impl<C: ClientInfo> ClientInfo for WithNotices<'_, C> {
     fn socket_addr(&self) -> SocketAddr {
         self.client.socket_addr()
     }

@@ -1,4 +1,4 @@
-//! From the text of a message to statements, and from a statement to a plan.
+//! Parses the text of a message into statements, and plans a statement.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -41,7 +41,7 @@ pub enum Known {
     Ours(String, Box<AnyStatement>),
 }
 
-/// Knows what PostgreSQL's clients write otherwise than the planner wants it.
+/// Rewrites what PostgreSQL's clients write in a form that the planner does not accept.
 static PARSER: LazyLock<PostgresCompatibilityParser> = LazyLock::new(PostgresCompatibilityParser::new);
 
 /// Its rules for statements about data: all but the one that makes subqueries which it takes for correlated
@@ -112,7 +112,7 @@ fn declarations(text: &str) -> Option<Vec<AnyStatement>> {
     statements.iter().any(declares).then(|| statements.into())
 }
 
-/// Plans a statement, also one that is never run as a plan: then the plan tells its columns.
+/// Plans a statement, also one that is never run as a plan: then the plan describes its columns.
 pub async fn plan(session: &Arc<Session>, statement: &Statement) -> PgWireResult<LogicalPlan> {
     if let Some(plan) = set::plan(statement) {
         return plan;
@@ -180,7 +180,7 @@ pub fn parameter_types(plan: &LogicalPlan) -> PgWireResult<(Vec<Option<DataType>
     Ok((inferred, wire))
 }
 
-/// Notes what an expression tells of the type of a parameter.
+/// Notes the type of a parameter that an expression implies.
 fn note_parameter(
     expr: &Expr,
     types: &mut HashMap<String, Option<DataType>>,

@@ -108,7 +108,7 @@ impl House {
     }
 }
 
-/// What a statement answers: a line for each row, its cells parted by `|`.
+/// The answer of a statement: a line for each row, its cells separated by `|`.
 pub async fn ask(session: &Arc<Session>, sql: &str) -> Result<Vec<String>, QueryError> {
     let mut outcome = session.run(sql, None).await?;
     let options = FormatOptions::default().with_null("NULL");
