@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tarn_analytics::{
-    Analytics, AnalyticsOptions, Caller, QueryError, Rules, Tls, TlsError, Value, WireOptions, sqlstate,
+    Analytics, AnalyticsOptions, Caller, QueryError, Rules, Search, Tls, TlsError, Value, WireOptions,
+    sqlstate,
 };
 pub use tarn_analytics::{DECLARATION_FILES, parquet_of, runs_apart};
 use tarn_server::analytics::sql::{Answer, Asked, Cell};
@@ -54,6 +55,7 @@ pub enum SqlError {
 pub struct Sql {
     runtime: tokio::runtime::Runtime,
     analytics: Arc<Analytics>,
+    search: Arc<Search>,
     tls: Option<Arc<Tls>>,
     needs_encryption: bool,
 }
@@ -89,7 +91,8 @@ impl Sql {
             export_directory,
         };
         let analytics = runtime.block_on(Analytics::open(options))?;
-        Ok(Sql { runtime, analytics, tls, needs_encryption })
+        let search = Arc::new(Search::open(analytics.clone(), Some(&config.dir))?);
+        Ok(Sql { runtime, analytics, search, tls, needs_encryption })
     }
 
     /// Starts the threads of SQL. The data may be loaded later.
@@ -100,10 +103,7 @@ impl Sql {
             analytics: self.analytics.clone(),
             callers,
         }));
-        server.set_search(Arc::new(Seeker {
-            handle: self.runtime.handle().clone(),
-            analytics: self.analytics.clone(),
-        }));
+        server.set_search(Arc::new(Seeker { handle: self.runtime.handle().clone(), search: self.search }));
         let of_store = Arc::downgrade(server);
         self.analytics.read_from(move || Some(of_store.upgrade()?.store()?.engine.clone()));
         let of_log = Arc::downgrade(server);
