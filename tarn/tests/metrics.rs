@@ -338,3 +338,31 @@ fn a_thousand_idle_connections_do_not_keep_others_out() {
     }
     Scrape::of(port);
 }
+
+#[test]
+fn info_parts_memory_and_counts_calls_of_the_system_as_they_are() {
+    let running = Running::start(&["--appendonly", "no"]);
+    let mut client = running.connect();
+    let number = |client: &mut running::Connection, name: &str| {
+        let info = client.ask("INFO");
+        let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.unwrap().trim_end().parse::<u64>().unwrap()
+    };
+    let memory = ["used_memory_dataset", "used_memory_overhead", "used_memory_startup"];
+    let before = memory.map(|name| number(&mut client, name));
+    assert!(before.iter().all(|bytes| *bytes > 0), "{before:?}");
+    let calls = ["total_reads_processed", "total_writes_processed"];
+    let made = calls.map(|name| number(&mut client, name));
+    // A value takes memory as data, half of a request as what is not.
+    let value = "x".repeat(50_000);
+    (0..200).for_each(|_| assert!(client.ask(&format!("APPEND large {value}")).starts_with(':')));
+    let mut other = running.connect();
+    other.0.get_mut().write_all(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n").unwrap();
+    other.0.get_mut().write_all(&[b'x'; 500_000]).unwrap();
+    eventually(|| (number(&mut client, memory[1]) >= before[1] + 500_000).then_some(()));
+    let after = memory.map(|name| number(&mut client, name));
+    assert!(after[0] >= before[0] + 9_000_000 && after[1] < before[1] + 5_000_000, "{before:?} {after:?}");
+    assert_eq!(after[2], before[2]);
+    let made_since = calls.map(|name| number(&mut client, name));
+    assert!((0..2).all(|at| made_since[at] >= made[at] + 200), "{made:?} {made_since:?}");
+}

@@ -1,5 +1,5 @@
 //! The whole program on a disk whose syncs do not end. SQL and search show nothing that a loss of power would
-//! take back, and show everything when the disk continues.
+//! take back, and show everything when the disk continues. A second Ctrl-C does not wait for the disk.
 //!
 //! `server/tests/durable_before_visible` tests the same for all other commands. Where no such disk can be
 //! mounted, the test says so.
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use running::postgres::Postgres;
 use running::{Connection, Running, eventually, free_port};
+use rustix::process::{Pid, Signal, kill_process};
 use tarn_lab::power::{PowerDisk, is_available};
 use tempfile::TempDir;
 
@@ -144,4 +145,23 @@ fn a_client_that_asked_for_durable_replies_gets_them_from_sql_and_searches() {
     for asked in asked {
         assert!(asked.recv_timeout(running::LIMIT).unwrap().contains(AFTER));
     }
+}
+
+#[test]
+fn the_second_sigint_ends_a_server_whose_disk_hangs() {
+    let Some(mut stalled) = Stalled::start("everysec") else { return };
+    let mut writer = stalled.change();
+    assert_eq!(writer.reply(), ":0");
+    let pid = Pid::from_raw(stalled.running.server.as_ref().unwrap().pid() as i32).unwrap();
+    let until_told =
+        |what: &str| eventually(|| stalled.running.folder.messages().contains(what).then_some(()));
+    kill_process(pid, Signal::INT).unwrap();
+    until_told("Stopping: no new connections");
+    // Nobody is served any more, and the log waits for the disk.
+    assert!(writer.try_reply().is_none());
+    kill_process(pid, Signal::INT).unwrap();
+    until_told("SIGINT for the second time: ending at once");
+    // A process ends when its calls do.
+    stalled.disk.release_syncs();
+    assert_eq!(stalled.running.server.take().unwrap().wait().code(), Some(130));
 }

@@ -212,8 +212,9 @@ fn who_does_not_say_the_password_in_time_is_closed() {
     assert_eq!(client.try_reply(), None);
 }
 
-/// Tries a wrong password at the port for SQL, with `behind` after it; the error's code and words.
-fn wrong_at_sql(port: u16, behind: &[u8]) -> (String, String) {
+/// Begins to log in at the port for SQL: the connection and what it is challenged with, or the error that it
+/// is refused with.
+fn begin_at_sql(port: u16) -> Result<(Postgres, String), String> {
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     let mut postgres = Postgres { stream, key: Vec::new() };
@@ -222,11 +223,19 @@ fn wrong_at_sql(port: u16, behind: &[u8]) -> (String, String) {
     let first = [b"SCRAM-SHA-256\0", &(initial.len() as u32).to_be_bytes()[..], initial].concat();
     let (kind, body) = postgres.receive().unwrap();
     if kind == b'E' {
-        return (String::from_utf8_lossy(&body).into_owned(), String::new());
+        return Err(String::from_utf8_lossy(&body).into_owned());
     }
     postgres.send(&message(b'p', &first));
     let challenge = postgres.receive().unwrap().1;
-    let challenge = String::from_utf8(challenge[4..].to_vec()).unwrap();
+    Ok((postgres, String::from_utf8(challenge[4..].to_vec()).unwrap()))
+}
+
+/// Tries a wrong password at the port for SQL, with more behind it; the error's code and words.
+fn wrong_at_sql(port: u16, behind: &[u8]) -> (String, String) {
+    let (mut postgres, challenge) = match begin_at_sql(port) {
+        Ok(begun) => begun,
+        Err(refusal) => return (refusal, String::new()),
+    };
     let nonce = challenge.split(',').next().unwrap();
     let last = message(b'p', format!("c=biws,{nonce},p={}=", "A".repeat(43)).as_bytes());
     postgres.send(&[&last, behind].concat());
@@ -292,6 +301,27 @@ fn wrong_passwords_are_counted_and_told_and_many_of_them_cost_their_connections_
     assert!(messages.contains("A wrong password came from 127.0.0.1:"), "{messages}");
     assert!(messages.matches("A wrong password came from").count() < 10, "{messages}");
     assert!(!messages.contains("wrong-one") && !messages.contains("right-one"), "{messages}");
+}
+
+/// What is made of a password takes thousands of rounds, which others wait for: it is made once, and lasts
+/// until there is another password.
+#[test]
+fn who_tries_passwords_does_not_have_them_salted_each_time() {
+    let sql = free_port();
+    let running = Running::start(&["--sql-port", &sql.to_string()]);
+    let mut client = running.connect();
+    let salt = || {
+        let challenge = begin_at_sql(sql).unwrap().1;
+        challenge.split(',').find(|part| part.starts_with("s=")).unwrap().to_owned()
+    };
+    let mut salts = Vec::new();
+    for password in ["one", "two"] {
+        assert_eq!(client.ask(&format!("CONFIG SET requirepass {password}")), "+OK");
+        let known = salt();
+        (0..5).for_each(|_| assert_eq!(salt(), known));
+        salts.push(known);
+    }
+    assert_ne!(salts[0], salts[1]);
 }
 
 #[test]
