@@ -127,17 +127,13 @@ impl Loading<'_> {
                     density.note(from, keys);
                     continue;
                 }
-                Record::Entry(bytes) => Entry::from_stored(bytes),
-                Record::Nodes(head) => Entry::from_stored_nodes(head, &leaves_of(&mut records)?),
+                Record::Entry(bytes) => Entry::from_stored(bytes, self.cut),
+                Record::Nodes(head) => Entry::from_stored_nodes(head, &leaves_of(&mut records)?, self.cut),
                 Record::Leaf(_) | Record::End => {
                     return Err(records.damaged("a leaf belongs to no value"));
                 }
             };
-            let Some(entry) = entry else { return Err(records.damaged("this is no entry")) };
-            // Views, and so the next checkpoint, would take it for a write that came behind them.
-            if entry.lsn() > self.cut {
-                return Err(records.damaged("an entry is newer than the checkpoint"));
-            }
+            let entry = entry.map_err(|error| records.damaged(&error.to_string()))?;
             gathered.push((KeyHash::of(entry.key()), entry));
             keys += 1;
             if gathered.len() == GATHERED {

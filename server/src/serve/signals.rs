@@ -1,5 +1,5 @@
-//! Signals: SIGTERM and SIGINT end the server in order, the same one once more at once; SIGHUP opens the file
-//! of messages anew.
+//! Signals: SIGTERM and SIGINT end the server in order, and a second SIGINT for the same end ends it at once;
+//! SIGHUP opens the message file again.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! What is done beside the writing of blocks: files are made ready, synced once a second, and cut when they
-//! are full.
+//! The work beside the writing of blocks: prepares files, syncs them every half second (`SYNC_PAUSE`), and
+//! cuts them when they are full.
 //!
 //! A thread for each directory makes files ready there, which may take long when they are written over with
 //! zeros: as long as the directory takes for as many records. Another syncs, cuts, says in an empty block

@@ -19,7 +19,7 @@ use super::readers::Retained;
 use crate::record::{BYTES_MAX, Change, Kind, Lsn, Side, UnixMs};
 use crate::value::block::Header;
 use crate::value::body::Body;
-use crate::value::stored::Stored;
+use crate::value::stored::{NotStored, Stored};
 use crate::value::{Garbage, ValueRef, left, limits};
 
 /// What became of an entry.
@@ -487,14 +487,14 @@ impl Entry {
         self.body.stored()
     }
 
-    /// The entry of these bytes, as `stored` gave them; `None` if they are none.
-    pub(crate) fn from_stored(bytes: &[u8]) -> Option<Entry> {
-        Body::from_stored(bytes).map(|body| Entry { body })
+    /// The entry of these bytes, as `stored` gave them, with nothing newer than `cut`.
+    pub(crate) fn from_stored(bytes: &[u8], cut: Lsn) -> Result<Entry, NotStored> {
+        Body::from_stored(bytes, cut).map(|body| Entry { body })
     }
 
-    /// The entry of a block and the leaves of its nodes; `None` if they are none.
-    pub(crate) fn from_stored_nodes(head: &[u8], leaves: &[&[u8]]) -> Option<Entry> {
-        Body::from_stored_nodes(head, leaves).map(|body| Entry { body })
+    /// The entry of a block and the leaves of its nodes, with nothing newer than `cut`.
+    pub(crate) fn from_stored_nodes(head: &[u8], leaves: &[&[u8]], cut: Lsn) -> Result<Entry, NotStored> {
+        Body::from_stored_nodes(head, leaves, cut).map(|body| Entry { body })
     }
 
     /// The nodes of a large value.
