@@ -40,7 +40,7 @@ impl Scene {
     fn behind(cut: Lsn) -> Scene {
         let loaded = Loaded { tables: empty(1), cut, keys: 0 };
         let (engine, background) = Engine::loaded(loaded, 1, Arc::new(ManualClock::new(1_000)));
-        engine.set_active_expire(false);
+        engine.expiry().set_active(false);
         let disk = SimDisk::new(1, SimOptions::default());
         let checkpoints = Checkpoints::open(Arc::new(disk.clone()), Path::new(DIRECTORY)).unwrap();
         Scene { engine, _background: background, disk, checkpoints }

@@ -1,5 +1,5 @@
-//! Checkpoints from any bytes: no panic, no more memory than the file is worth, nothing newer than the cut, and
-//! what is loaded is loaded the same from the checkpoint that is taken of it.
+//! Checkpoints from any bytes: no panic, no more memory than the file is worth, nothing newer than the cut,
+//! and what is loaded is loaded the same from the checkpoint that is taken of it.
 //!
 //! ```text
 //!  input:  | bit 0: threads, bit 1: as it is | bodies of blocks, each with its length, flags and count |

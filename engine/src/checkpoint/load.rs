@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_channel::{Receiver, Sender};
 use smallvec::SmallVec;
 
-use super::error::CheckpointError;
+use super::error::{CheckpointError, damaged};
 use super::format::BLOCK_BYTES;
-use super::reader::{Block, FileReader, Record, Records, damaged};
+use super::reader::{Block, FileReader, Record, Records};
 use crate::record::Lsn;
 use crate::table::{END, Entry, KeyHash, Table};
 

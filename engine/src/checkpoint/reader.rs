@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::error::CheckpointError;
+use super::error::{CheckpointError, damaged};
 use super::format::{
     BLOCK_HEADER_BYTES, BlockHeader, CONTINUES, FILE_HEADER_BYTES, FileHeader, FileKind, HeaderError, LAST,
     tag, u64_at,
@@ -58,10 +58,6 @@ pub(super) struct FileReader {
     keys_expected: Option<u64>,
 }
 
-pub(super) fn damaged(path: &Path, offset: u64, what: impl Into<String>) -> CheckpointError {
-    CheckpointError::Damaged { path: path.to_path_buf(), offset, what: what.into() }
-}
-
 impl FileReader {
     pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<FileReader, CheckpointError> {
         FileReader::of(disk.open(path)?, path)
@@ -82,8 +78,8 @@ impl FileReader {
         Ok(FileReader { file, header, at, sequence: 0, keys: None, keys_expected: None })
     }
 
-    /// Refuses a file that is not the one of `checkpoint`, its number of keys at the last block: only that file
-    /// has what a start takes from the manifest.
+    /// Refuses a file that is not the one of `checkpoint`, its number of keys at the last block: only that
+    /// file has what a start takes from the manifest.
     pub(super) fn of_checkpoint(mut self, checkpoint: &Checkpoint) -> Result<FileReader, CheckpointError> {
         let FileHeader { kind, cut, base, unix_ms, .. } = self.header;
         if kind != FileKind::Full || base != Lsn::ZERO {
@@ -91,8 +87,8 @@ impl FileReader {
         }
         if (cut, unix_ms) != (checkpoint.cut, checkpoint.unix_ms) {
             let what = format!(
-                "MANIFEST is of another file: its cut is {} at Unix time {} ms, and that of this file {cut} at \
-                 {unix_ms} ms",
+                "MANIFEST is of another file: its cut is {} at Unix time {} ms, and that of this file \
+                 {cut} at {unix_ms} ms",
                 checkpoint.cut, checkpoint.unix_ms
             );
             return Err(damaged(self.path(), 0, what));
