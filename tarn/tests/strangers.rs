@@ -303,8 +303,8 @@ fn wrong_passwords_are_counted_and_told_and_many_of_them_cost_their_connections_
     assert!(!messages.contains("wrong-one") && !messages.contains("right-one"), "{messages}");
 }
 
-/// The verifier of a password takes thousands of rounds of hashing, while other clients wait. It is made once,
-/// and lasts until the password changes.
+/// The verifier of a password takes thousands of rounds of hashing, while other clients wait. It is made
+/// once, and lasts until the password changes.
 #[test]
 fn who_tries_passwords_does_not_have_them_salted_each_time() {
     let sql = free_port();
