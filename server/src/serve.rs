@@ -11,7 +11,7 @@ use crate::apply;
 use crate::config::{AppendFsync, Config, ConfigStore, Loaded};
 use crate::keeping;
 use crate::listen::{ListenError, Listeners, Service};
-use crate::log_switch;
+use crate::log_switch::{self, Tail};
 use crate::logging;
 use crate::metrics::MetricsServer;
 use crate::pidfile::PidFile;
@@ -33,7 +33,7 @@ use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Disk, OsDisk};
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery;
-use tarn_engine::{Log, LogError, OpenError, Recovered};
+use tarn_engine::{Log, LogError, OpenError};
 use thiserror::Error;
 use tokio::sync::mpsc;
 
@@ -327,6 +327,8 @@ fn prepare_directories(config: &Config) -> Result<(), ServeError> {
 /// Opens the log, replays it and opens the doors.
 fn load(server: &Shared, config: &Config) -> Result<Option<Background>, ServeError> {
     let began = Instant::now();
+    let tail = if config.appendonly { Tail::Cut } else { Tail::LeftOut };
+    server.loading.found.get_or_init(|| Box::new(move |found| log_switch::tell_recovered(found, tail)));
     let (checkpoints, rdb_file) = redis_files::open_checkpoints(server, config)?;
     let checkpoints = Arc::new(checkpoints);
     if let Some(checkpoint) = checkpoints.current() {
@@ -373,33 +375,11 @@ fn load(server: &Shared, config: &Config) -> Result<Option<Background>, ServeErr
         server.clock.clone(),
     );
     engine.compactor().checkpoint_ended(checkpoints.current().map(|checkpoint| checkpoint.cut));
-    tell_recovered(&opened.recovered);
     engine.compactor().note_covered(&opened.log.appender(), &opened.recovered.covered);
     let always = config.appendfsync == AppendFsync::Always;
     let log = OpenLog::new(opened.log, always, Lsn::ZERO, &server.wakers);
     open_doors(server, Store::new(engine, Some(log), checkpoints));
     Ok(Some(background))
-}
-
-/// Logs what the log lost: its torn tail, and damage that a checkpoint makes good.
-fn tell_recovered(recovered: &Recovered) {
-    if let Some((path, offset)) = &recovered.cut {
-        tracing::warn!(
-            "The log ended in the middle of a write: {} bytes after record {}, from byte {offset} of {} on, \
-             were cut off",
-            recovered.bytes_cut,
-            recovered.last,
-            path.display()
-        );
-    }
-    for damage in &recovered.covered {
-        tracing::error!(
-            "Damage in the log was passed over, as the checkpoint has all that was there: {} at byte {}: {}",
-            damage.path.display(),
-            damage.offset,
-            damage.what
-        );
-    }
 }
 
 /// Loads, for a server that logs nothing, the checkpoint and what a log goes on with from it, if there are

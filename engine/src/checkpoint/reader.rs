@@ -82,8 +82,8 @@ impl FileReader {
         Ok(FileReader { file, header, at, sequence: 0, keys: None, keys_expected: None })
     }
 
-    /// Refuses a file that is not the one of `checkpoint`, its number of keys at the last block: only that file
-    /// has what a start takes from the manifest.
+    /// Refuses a file that is not the one of `checkpoint`, its number of keys at the last block: the log goes
+    /// on from what the manifest says.
     pub(super) fn of_checkpoint(mut self, checkpoint: &Checkpoint) -> Result<FileReader, CheckpointError> {
         let FileHeader { kind, cut, base, unix_ms, .. } = self.header;
         if kind != FileKind::Full || base != Lsn::ZERO {
@@ -91,8 +91,8 @@ impl FileReader {
         }
         if (cut, unix_ms) != (checkpoint.cut, checkpoint.unix_ms) {
             let what = format!(
-                "MANIFEST is of another file: its cut is {} at Unix time {} ms, and that of this file {cut} at \
-                 {unix_ms} ms",
+                "MANIFEST is of another file: its cut is {} at Unix time {} ms, and that of this file {cut} \
+                 at {unix_ms} ms",
                 checkpoint.cut, checkpoint.unix_ms
             );
             return Err(damaged(self.path(), 0, what));

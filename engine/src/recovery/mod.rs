@@ -27,8 +27,8 @@ pub use loose::Place;
 pub use replay::{Misfit, Replayed, Replayers, replay};
 use start::{base_of, is_continued, refuse_without_its_log};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// How far opening has come; shared with those who wait for it.
 #[derive(Default)]
@@ -39,6 +39,9 @@ pub struct Progress {
     pub bytes: AtomicU64,
     /// What is there already.
     pub early: Early,
+    /// Is called with what the log had, once all of it is read and nothing of it is changed. The opening may
+    /// still fail after that.
+    pub found: OnceLock<Box<dyn Fn(&Recovered) + Send + Sync>>,
 }
 
 impl Progress {
@@ -176,6 +179,7 @@ fn load(
              checkpoint alone"
         )));
     }
+    progress.found.get().inspect(|found| found(reader.recovered()));
     let keys = tables.iter().map(|table| table.len() as u64).sum();
     Ok((Loaded { tables, cut: last, keys }, replayed))
 }
