@@ -227,8 +227,9 @@ fn an_entry_with_a_part_newer_than_the_checkpoint_is_refused() {
         // The first record of those that are still needed, and not the newest of the entry.
         let lsns = (cut.0 - records + 1..cut.0).map(|lsn| lsn.to_le_bytes());
         let mut bytes = scene.bytes(&path);
-        let place =
-            lsns.filter_map(|lsn| bytes[HEADER_BYTES..].windows(6).position(|at| *at == lsn[..6])).next_back();
+        let place = lsns
+            .filter_map(|lsn| bytes[HEADER_BYTES..].windows(6).position(|at| *at == lsn[..6]))
+            .next_back();
         let at = HEADER_BYTES + place.unwrap_or_else(|| panic!("{what}: the file has none of its records"));
         bytes[at..at + 6].copy_from_slice(&FORGED.to_le_bytes()[..6]);
         seal_blocks(&mut bytes);

@@ -2,12 +2,12 @@
 
 use clap::{Args, Subcommand};
 use std::ffi::OsStr;
-use std::fmt::{self, Display};
+use std::fmt::{self, Display, Write as _};
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use tarn_engine::io::{Disk, OsDisk};
+use tarn_engine::io::{Disk, OnOneLine, OsDisk};
 use tarn_engine::record::{Change, Lsn, Side, Write};
 use tarn_engine::repair::{self, Damage, FileSurvey, Places, Remedy, Repair, Survey};
 use tarn_engine::{Log, OpenError};
@@ -142,7 +142,7 @@ fn check(
         }
         return Ok(ExitCode::from(DAMAGED));
     }
-    say_end(&survey);
+    println!("{}", end_of(&survey));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -164,8 +164,14 @@ fn dump(directories: &[PathBuf], width: usize) -> Result<ExitCode, OpenError> {
         return Ok(ExitCode::SUCCESS);
     }
     drop(out);
-    let is_damaged = say_damage(&reader.survey()?);
-    Ok(if is_damaged { ExitCode::from(DAMAGED) } else { ExitCode::SUCCESS })
+    let survey = reader.survey()?;
+    if say_damage(&survey) {
+        return Ok(ExitCode::from(DAMAGED));
+    }
+    if survey.recovered.cut.is_some() {
+        eprintln!("{}", end_of(&survey));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A record as `dump` shows it.
@@ -234,7 +240,7 @@ fn repair(
     say_covered(&repair.survey);
     say_damage(&repair.survey);
     if !repair.is_needed() {
-        say_end(&repair.survey);
+        println!("{}", end_of(&repair.survey));
         println!("nothing to repair");
         return Ok(ExitCode::SUCCESS);
     }
@@ -244,7 +250,7 @@ fn repair(
     }
     let last = repair.survey.recovered.last;
     for folder in repair.truncate()? {
-        println!("what is cut off is kept in {}", folder.display());
+        println!("what is cut off is kept in {}", OnOneLine(&folder));
     }
     println!("repaired: the log ends with record {last}, and the server starts again");
     Ok(ExitCode::SUCCESS)
@@ -256,7 +262,7 @@ fn say_file(file: &FileSurvey) {
     let compacted = file.compacted.map_or(String::new(), |lsn| format!(", compacted at Lsn {lsn}"));
     println!(
         "{}: epoch {epoch}, number {number}, {}, {}, {}{lsns}{compacted}",
-        path.display(),
+        OnOneLine(path),
         counted(*bytes, "byte"),
         counted(*blocks, "block"),
         counted(*records, "record"),
@@ -266,14 +272,14 @@ fn say_file(file: &FileSurvey) {
 /// Prints damage that stops no start.
 fn say_covered(survey: &Survey) {
     for Damage { path, offset, what, .. } in &survey.recovered.covered {
-        println!("harmless damage in {} at byte {offset}: {what}", path.display());
+        println!("harmless damage in {} at byte {offset}: {what}", OnOneLine(path));
     }
 }
 
 /// Prints why a start refuses the log and which part would be kept; `false` if there is no reason.
 fn say_damage(survey: &Survey) -> bool {
     for Damage { path, offset, what, .. } in &survey.damage {
-        println!("damage in {} at byte {offset}: {what}", path.display());
+        println!("damage in {} at byte {offset}: {what}", OnOneLine(path));
     }
     if survey.is_under_repair {
         println!("a repair was interrupted");
@@ -301,30 +307,33 @@ fn say_damage(survey: &Survey) -> bool {
     true
 }
 
-/// Prints the end of a log that a start takes.
-fn say_end(survey: &Survey) {
+/// The words for the end of a log that a start takes.
+fn end_of(survey: &Survey) -> String {
     let recovered = &survey.recovered;
-    match &recovered.cut {
-        Some((path, offset)) => println!(
-            "torn tail of {} behind Lsn {}, from {} byte {offset} on: harmless, the next start cuts it off",
+    let mut end = match recovered.place_of_cut() {
+        Some(place) => format!(
+            "torn tail of {} behind Lsn {}{}, {place}: {}, the next start cuts it off",
             counted(recovered.bytes_cut, "byte"),
             recovered.last,
-            path.display()
+            recovered.blocks_cut_in_words(),
+            if recovered.blocks_cut > 0 { "a block before them is missing" } else { "harmless" }
         ),
-        None => println!(
+        None => format!(
             "whole: the records up to Lsn {} in {}, {}",
             recovered.last,
             counted(recovered.blocks, "block"),
             if recovered.closed { "closed in order" } else { "not closed in order" }
         ),
-    }
+    };
     if recovered.base > Lsn::ZERO {
-        println!(
-            "it goes on from a checkpoint with all up to Lsn {}: whether its records fit that one is found \
+        let _ = write!(
+            end,
+            "\nit goes on from a checkpoint with all up to Lsn {}: whether its records fit that one is found \
              out by a start, or by `tarn export`, which changes nothing",
             recovered.base
         );
     }
+    end
 }
 
 fn counted(count: u64, noun: impl Display) -> String {

@@ -62,7 +62,7 @@ fn replay(client: &str) -> Vec<Answer> {
     let (_running, port) = server();
     let mut postgres = Postgres::connect(port);
     let flight = postgres.ask("SELECT oid FROM pg_class WHERE relname = 'flight'").text();
-    let path = format!("{}/tests/clients/{client}.jsonl", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/tests/clients/{client}.jsonl", std::env::var("CARGO_MANIFEST_DIR").unwrap());
     let lines = std::fs::read_to_string(path).unwrap();
     let mut answers = Vec::new();
     for line in lines.lines() {

@@ -172,8 +172,8 @@ impl Checkpoints {
     }
 
     /// Reads the current checkpoint past the operating system's cache and checks that it is the file of the
-    /// manifest, its blocks and their checksums; it decodes no entry, so it does not see what only `load`
-    /// refuses. `pace` is told how many bytes were read and says whether to go on. Returns the cut and what
+    /// manifest, its blocks and their checksums. It decodes no entry, so it does not see what only `load`
+    /// refuses. `pace` gets the number of bytes read and returns whether to go on. Returns the cut and what
     /// is wrong, if anything is; `None` if there is no checkpoint, or `pace` gave it up, or another has taken
     /// its place.
     pub fn verify(&self, mut pace: impl FnMut(u64) -> bool) -> Option<(Lsn, Result<(), CheckpointError>)> {

@@ -19,9 +19,9 @@ use std::sync::atomic::Ordering;
 
 use tarn_engine::backup;
 use tarn_engine::checkpoint::Source;
-use tarn_engine::io::{DiskError, OsDisk};
+use tarn_engine::io::{DiskError, OnOneLine, OsDisk};
 use tarn_engine::record::Lsn;
-use tarn_engine::{Log, LogError, LogOptions, OpenError, SyncMode};
+use tarn_engine::{Log, LogError, LogOptions, OpenError, Recovered, SyncMode};
 use thiserror::Error;
 
 use crate::config::{AppendFsync, Config};
@@ -112,8 +112,8 @@ pub fn retire(config: &Config) {
     match Log::retire(&OsDisk, &config.log_dirs()) {
         Ok(retired) => tell_retired(&retired),
         Err(error) => tracing::error!(
-            "The log is off, what was saved has all of it, and it cannot be put aside: {error}; a start with \
-             appendonly yes would find the log, which is older"
+            "The log is off, what was saved has all of it that a start would load, and it cannot be put \
+             aside: {error}; a start with appendonly yes would find the log, which is older"
         ),
     }
 }
@@ -122,9 +122,42 @@ pub fn retire(config: &Config) {
 pub fn tell_retired(retired: &[PathBuf]) {
     for path in retired {
         tracing::info!(
-            "What was saved has all that the log had, so its files were put aside in {}; nothing reads them, \
-             and they may be removed",
+            "What was saved has all that a start would load of the log, so its files were put aside in {}; \
+             nothing reads them, and they may be removed",
             path.display()
+        );
+    }
+}
+
+/// The fate of the end of a log that cannot be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// It is cut off the files.
+    Cut,
+    /// The files keep it, and what is loaded does not have it.
+    LeftOut,
+}
+
+/// Logs what a log lost: its torn tail, and damage that a checkpoint makes good.
+pub fn tell_recovered(recovered: &Recovered, tail: Tail) {
+    if let Some(place) = recovered.place_of_cut() {
+        let cause = match recovered.blocks_cut {
+            0 => "The log ended in the middle of a write",
+            _ => "A block of the log is missing, and nothing says that it was on disk",
+        };
+        let end = match tail {
+            Tail::Cut => "are cut off",
+            Tail::LeftOut => "are left out, and the files keep them",
+        };
+        let (bytes, last, blocks) = (recovered.bytes_cut, recovered.last, recovered.blocks_cut_in_words());
+        tracing::warn!("{cause}: {bytes} bytes after record {last}{blocks}, {place}, {end}");
+    }
+    for damage in &recovered.covered {
+        tracing::error!(
+            "Damage in the log was passed over, as the checkpoint has all that was there: {} at byte {}: {}",
+            OnOneLine(&damage.path),
+            damage.offset,
+            damage.what
         );
     }
 }
@@ -138,6 +171,7 @@ fn switch_on(server: &Shared, store: &Store, config: &Config) -> Result<(), Swit
         let base = store.checkpoints.current().map_or(Lsn::ZERO, |checkpoint| checkpoint.cut);
         let mut reader = Log::open(Arc::new(OsDisk), LogOptions { base, ..options(config) })?;
         while reader.next_block()?.is_some() {}
+        tell_recovered(reader.recovered(), Tail::Cut);
         let (log, _) = reader.into_log_behind(store.engine.newest())?;
         let appender = log.appender();
         let held_from = store.held_from.load(Ordering::Acquire);

@@ -4,17 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, UNIX_EPOCH};
 
+use tarn_engine::Log;
 use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
 use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::OsDisk;
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery;
-use tarn_engine::{Log, Recovered};
 
 use crate::apply;
 use crate::config::{AppendFsync, Config};
 use crate::execute::services::Services;
-use crate::persist::log_switch;
+use crate::persist::log_switch::{self, Tail};
 use crate::persist::transfer::{self, Stage};
 use crate::serve::error::ServeError;
 use crate::serve::redis_files;
@@ -23,6 +23,8 @@ use crate::store::{OpenLog, Store};
 /// Opens the log, replays it and opens the doors.
 pub(crate) fn load(server: &Services, config: &Config) -> Result<Option<Background>, ServeError> {
     let began = Instant::now();
+    let tail = if config.appendonly { Tail::Cut } else { Tail::LeftOut };
+    server.loading.found.get_or_init(|| Box::new(move |found| log_switch::tell_recovered(found, tail)));
     let (checkpoints, rdb_file) = redis_files::open_checkpoints(server, config)?;
     let checkpoints = Arc::new(checkpoints);
     if let Some(checkpoint) = checkpoints.current() {
@@ -69,33 +71,11 @@ pub(crate) fn load(server: &Services, config: &Config) -> Result<Option<Backgrou
         server.clock.clone(),
     );
     engine.compactor().checkpoint_ended(checkpoints.current().map(|checkpoint| checkpoint.cut));
-    tell_recovered(&opened.recovered);
     engine.compactor().note_covered(&opened.log.appender(), &opened.recovered.covered);
     let always = config.appendfsync == AppendFsync::Always;
     let log = OpenLog::new(opened.log, always, Lsn::ZERO, &server.wakers);
     open_doors(server, Store::new(engine, Some(log), checkpoints));
     Ok(Some(background))
-}
-
-/// Logs what the log lost: its torn tail, and damage that a checkpoint makes good.
-fn tell_recovered(recovered: &Recovered) {
-    if let Some((path, offset)) = &recovered.cut {
-        tracing::warn!(
-            "The log ended in the middle of a write: {} bytes after record {}, from byte {offset} of {} on, \
-             were cut off",
-            recovered.bytes_cut,
-            recovered.last,
-            path.display()
-        );
-    }
-    for damage in &recovered.covered {
-        tracing::error!(
-            "Damage in the log was passed over, as the checkpoint has all that was there: {} at byte {}: {}",
-            damage.path.display(),
-            damage.offset,
-            damage.what
-        );
-    }
 }
 
 /// Loads, for a server that logs nothing, the checkpoint and what a log goes on with from it, if there are

@@ -126,7 +126,8 @@ impl Running {
         let mut args = vec!["--port", &port, "--enable-debug-command", "yes"];
         args.extend(self.args.iter().map(String::as_str));
         self.server = Some(self.folder.serve(&args));
-        while self.connect().ask("PING") != "+PONG" {}
+        // A connection to the server before may still be in the queue of the port: the system resets it.
+        eventually(|| self.connect().try_ask("PING").filter(|reply| reply == "+PONG"));
     }
 
     /// As `restart`, with other arguments.

@@ -31,7 +31,7 @@ use super::identity::{Directories, remove_pending};
 use super::put_away::put_headless_away;
 use super::source::{Head, Source};
 use super::stream::{Fault, Found, read_ahead};
-use crate::io::{Disk, DiskLock, DiskResult};
+use crate::io::{Disk, DiskLock, DiskResult, OnOneLine};
 use crate::log::block::Block;
 use crate::log::closed::ClosedFile;
 use crate::log::condensed::Told;
@@ -87,8 +87,15 @@ pub struct Recovered {
     pub last: Lsn,
     /// Bytes cut off the end: blocks that came after a missing one, and what was not a whole block.
     pub bytes_cut: u64,
-    /// Where the cut was made, if bytes were cut.
+    /// The first file that was cut and the byte from which on, if bytes were cut. Files are in the order of
+    /// their directories and numbers.
     pub cut: Option<(PathBuf, u64)>,
+    /// How many files were cut.
+    pub files_cut: usize,
+    /// Of what was cut off, blocks that were whole: one before them is missing.
+    pub blocks_cut: u64,
+    /// Records in those blocks.
+    pub records_cut: u64,
     /// Whether the log had been closed, not just left.
     pub closed: bool,
     /// Whether there was no log before.
@@ -97,6 +104,31 @@ pub struct Recovered {
     pub base: Lsn,
     /// Damage that was passed over: the checkpoint has all records that were there.
     pub covered: Vec<Damage>,
+}
+
+impl Recovered {
+    /// Where the log was cut, in words; `None` if it was not.
+    pub fn place_of_cut(&self) -> Option<String> {
+        let (path, offset) = self.cut.as_ref()?;
+        let others = match self.files_cut.saturating_sub(1) {
+            0 => String::new(),
+            1 => " and in 1 other file".to_owned(),
+            others => format!(" and in {others} other files"),
+        };
+        Some(format!("from byte {offset} of {} on{others}", OnOneLine(path)))
+    }
+
+    /// The whole blocks that were cut off, in words, with a comma before them; empty if there were none.
+    pub fn blocks_cut_in_words(&self) -> String {
+        let counted = |count: u64, noun| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+        match self.blocks_cut {
+            0 => String::new(),
+            blocks => {
+                let records = counted(self.records_cut, "record");
+                format!(", {} with {records} among them", counted(blocks, "whole block"))
+            }
+        }
+    }
 }
 
 /// A block that was kept and that nothing says is durable.
@@ -352,12 +384,10 @@ impl Reader {
         }
         let mut spoilt: Option<Fault> = None;
         let mut beyond: Option<(PathBuf, u64)> = None;
-        let mut bytes_cut = 0;
         for source in &mut self.sources {
             source.head()?;
             let misplaced = std::mem::take(&mut source.misplaced);
             for fault in misplaced.into_iter().chain(std::mem::take(&mut source.faults)) {
-                bytes_cut += fault.bytes;
                 spoilt.get_or_insert_with(|| fault.clone());
                 source.lose(&Found::Fault(fault));
             }
@@ -367,13 +397,9 @@ impl Reader {
                     Found::Block { block, file } => {
                         source.teller.get_or_insert(file);
                         self.state.durable = self.state.durable.max(block.header.durable);
-                        bytes_cut += block.header.length;
                         beyond.get_or_insert_with(|| (block.path().to_path_buf(), block.offset));
                     }
-                    Found::Fault(fault) => {
-                        bytes_cut += fault.bytes;
-                        spoilt.get_or_insert(fault);
-                    }
+                    Found::Fault(fault) => _ = spoilt.get_or_insert(fault),
                     Found::Void { .. } => {}
                     Found::Unread(unread) => source.unread.push(unread),
                 }
@@ -382,22 +408,39 @@ impl Reader {
         if let Some(error) = self.unread_that_counts() {
             return Err(error.with_remedy(&self.options.directories));
         }
-        let cut = spoilt.as_ref().map(|fault| (fault.path.to_path_buf(), fault.offset)).or(beyond);
-        let damage = damage.or_else(|| self.missing(spoilt, cut.clone()));
+        let damage = damage.or_else(|| self.missing(spoilt, beyond));
         match damage {
             Some(damage) if !self.examines => return Err(self.damaged(damage)),
             damage => self.state.damage = damage,
         }
-        let recovered = &mut self.state.recovered;
-        recovered.closed &= bytes_cut == 0;
-        (recovered.bytes_cut, recovered.cut) = (bytes_cut, if bytes_cut > 0 { cut } else { None });
-        recovered.last = self.state.last;
+        self.count_cut();
+        self.state.recovered.last = self.state.last;
         self.state.ended = true;
         Ok(())
     }
 
-    /// The damage if the block that is in no source was durable.
-    fn missing(&self, spoilt: Option<Fault>, cut: Option<(PathBuf, u64)>) -> Option<Damage> {
+    /// Notes what will be cut off, and where: [`Reader::finish`] cuts each file after its last kept block.
+    fn count_cut(&mut self) {
+        let recovered = &mut self.state.recovered;
+        let files = self.sources.iter().flat_map(|source| source.files.iter().zip(&source.tallies));
+        for (file, tally) in files.filter(|(_, tally)| tally.lost.bytes > 0) {
+            recovered.bytes_cut += tally.lost.bytes;
+            recovered.blocks_cut += tally.lost.blocks;
+            recovered.records_cut += tally.lost.records;
+            recovered.files_cut += 1;
+            recovered.cut.get_or_insert_with(|| (file.path.to_path_buf(), tally.kept_bytes));
+        }
+        recovered.closed &= recovered.bytes_cut == 0;
+    }
+
+    /// What was found. REQUIRES: all blocks have been read.
+    pub fn recovered(&self) -> &Recovered {
+        &self.state.recovered
+    }
+
+    /// The damage if the block that is in no source was durable. `beyond`: the first whole block that is
+    /// left.
+    fn missing(&self, spoilt: Option<Fault>, beyond: Option<(PathBuf, u64)>) -> Option<Damage> {
         let wanted = self.state.sequence + 1;
         if self.state.durable < wanted {
             return None;
@@ -405,7 +448,7 @@ impl Reader {
         let (path, offset, what) = match spoilt {
             Some(fault) => (fault.path.to_path_buf(), fault.offset, fault.what),
             None => {
-                let (path, offset) = cut.unwrap_or_else(|| (self.sources[0].directory.clone(), 0));
+                let (path, offset) = beyond.unwrap_or_else(|| (self.sources[0].directory.clone(), 0));
                 (path, offset, "a block before it is in no file")
             }
         };
