@@ -1,4 +1,4 @@
-//! Notes the commit that the laboratory is built from, so that every run can name it.
+//! Records the commit that the laboratory is built from, so that every run can name it.
 
 use std::process::Command;
 

@@ -40,7 +40,7 @@ const STATEMENTS: [&str; 8] = [
     "SELECT * FROM record",
 ];
 
-/// What is read of an entry, added up.
+/// The fields that are read of an entry, added up.
 type Look = fn(&Entry) -> u64;
 
 fn mixed(number: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! Why a query did not answer, and PostgreSQL's code for it.
+//! Why a query failed, and PostgreSQL's code for it.
 
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::SchemaError;
@@ -9,8 +9,45 @@ use tarn_engine::view::{Cancelled, ViewError};
 use thiserror::Error;
 use tokio::task::JoinError;
 
-use super::declaration::DeclarationError;
-use super::export::ExportError;
+use crate::table::declaration::DeclarationError;
+
+/// Why no file could be written.
+#[derive(Debug, Error)]
+pub enum ExportError {
+    /// The server has no directory for files.
+    #[error("COPY … TO is refused: there is no directory for it; start the server with --sql-export-dir DIR")]
+    NoDirectory,
+    /// It cannot be named so.
+    #[error("\"{0}\" cannot be the name of a file here: give a plain name without /, such as 'x.parquet'")]
+    Name(String),
+    /// The name does not say what it is to hold.
+    #[error("\"{0}\" says no format: let the name end with .parquet, .csv or .json")]
+    Format(String),
+    /// There is one already.
+    #[error("\"{0}\" is there already, and no file is overwritten; give another name, or move it away")]
+    Exists(String),
+    /// The disk is full, or the like.
+    #[error("\"{name}\" could not be written: {source}; nothing is left of it")]
+    Io {
+        /// The name.
+        name: String,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+}
+
+impl ExportError {
+    /// PostgreSQL's code for it.
+    pub fn sqlstate(&self) -> &'static str {
+        match self {
+            ExportError::NoDirectory => "55000",
+            ExportError::Name(_) | ExportError::Format(_) => "42602",
+            ExportError::Exists(_) => "58P02",
+            ExportError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => "53100",
+            ExportError::Io { .. } => "58030",
+        }
+    }
+}
 
 /// Why a query did not answer.
 #[derive(Debug, Error)]
@@ -21,16 +58,16 @@ pub enum QueryError {
     /// There is no such table that could be read.
     #[error(transparent)]
     Declaration(#[from] DeclarationError),
-    /// What it would show is not durable.
+    /// A change that it would show is not durable.
     #[error("what this would show is not durable: {0}")]
     NotDurable(String),
-    /// Somebody cancelled it.
+    /// A user cancelled it.
     #[error("canceling statement due to user request")]
     Cancelled,
     /// It took longer than it may.
     #[error("canceling statement due to statement timeout")]
     Timeout,
-    /// What was kept for it took more memory than it may.
+    /// The old versions that were kept for it took more memory than they may.
     #[error("{0}; see 'analytics-max-memory' and 'view-memory-limit', or ask for less at once")]
     View(#[from] Cancelled),
     /// There are no views for it.
@@ -86,20 +123,20 @@ pub enum QueryError {
         /// The key.
         key: String,
     },
-    /// What is declared could not be kept.
+    /// The declarations could not be written.
     #[error("the declarations could not be written to {path}: {source}; nothing has changed")]
     NotKept {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// What has been declared could not be read.
+    /// The declarations could not be read.
     #[error("the declarations in {path} cannot be read: {source}; mend the file, or move it away")]
     NotRead {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A file could not be written.
@@ -123,7 +160,7 @@ pub enum QueryError {
     /// The system refused the threads for queries.
     #[error("cannot start the threads for queries: {0}")]
     Threads(std::io::Error),
-    /// What is not there yet.
+    /// A feature that is not there yet.
     #[error("{0} is not there yet")]
     NotYet(String),
     /// The planner or an operator refused.
@@ -171,7 +208,7 @@ fn ours(error: &DataFusionError) -> Option<&QueryError> {
     }
 }
 
-/// What is said to users: without the names of layers.
+/// The text of an error for users, without the names of layers.
 fn plain(error: &DataFusionError) -> String {
     if let Some(ours) = ours(error) {
         return ours.to_string();
@@ -207,8 +244,8 @@ fn plain(error: &DataFusionError) -> String {
     }
 }
 
-/// What is wrong with a regular expression, if that is the error. It is said in words alone, by several
-/// libraries; what users wrote, and what is stored, stands only behind the words that are looked for.
+/// The fault in a regular expression, if that is the error. Several libraries report it, in their text alone.
+/// The user's pattern and stored values occur only after the words that are looked for.
 fn of_pattern(error: &DataFusionError) -> Option<String> {
     const REFUSED: &str = "Regular expression did not compile: ";
     const TOO_LARGE: &str = "it takes more than 10 MB when it is compiled; repeat less in it";
@@ -298,7 +335,7 @@ fn code_of(error: &DataFusionError) -> &'static str {
     }
 }
 
-/// What is missing is said in words alone.
+/// A missing object is reported in the text alone.
 fn code_of_words(said: &str) -> Option<&'static str> {
     let has = |words: &str| said.contains(words);
     if has("table '") && has("not found") || has("doesn't exist") {

@@ -1,66 +1,61 @@
-//! SQL over the live keyspace.
+//! SQL and search over the live keyspace.
 //!
 //! ```text
 //!   SELECT … ─ plan ─ one scan a table ─ first row wanted: one view for each scan, all of one instant
 //!     ─ parts of the table under short latches ─ rows ─ batches of 8,192 ─ operators ─ reply
 //! ```
 //!
-//! Tables are declared over key patterns (`declaration`), or stand in the schema `keyspace` without being
-//! declared. A query reads through views of the engine and nothing else, so writers never wait for it, and
-//! what it answers is the store as of one instant, over all the tables that it names.
+//! Tables are declared over key patterns, or stand in the schema `keyspace` without a declaration. A query
+//! reads only through views of the engine, so writers never wait for it. Its answer is the store as of one
+//! instant, over all the tables that it names.
+//!
+//! The modules have floors; each imports lower floors only. `session` runs statements on the state in
+//! `analytics`. `plan` has the tables of the planner, `guard` the limits around it, and `exact` the answers
+//! of PostgreSQL.
+//!
+//! <!-- floors: analytics -->
+//! ```text
+//!   8  search | wire
+//!   7  session | stats
+//!   6  analytics
+//!   5  exact | catalog | export | connections
+//!   4  plan | guard
+//!   3  statement | dialect | json
+//!   2  error
+//!   1  table
+//! ```
+//! <!-- end of floors -->
+//!
+//! [`Analytics::open`] makes the shared state, [`Analytics::session`] a session, [`serve`] the PostgreSQL
+//! port, and [`Search::open`] the commands `FT.*`.
 
-mod access;
-mod activity;
-mod by_index;
+mod analytics;
 mod catalog;
-mod cells;
-mod complexity;
-mod compute;
-mod condition;
-mod counted;
-mod datum;
-mod declaration;
+mod connections;
 mod dialect;
 mod error;
-mod estimate;
 mod exact;
-mod expansion;
 mod export;
-mod extremes;
-mod figures;
-mod functions;
-mod growth;
-mod held;
-mod index;
-mod infer;
-mod instant;
+mod guard;
 mod json;
-mod keyspace;
-mod query;
-mod ranges;
-mod rows;
-mod sample;
-mod scan;
+mod plan;
 mod search;
 mod session;
-mod settings;
-mod shown;
-mod system;
+mod statement;
+mod stats;
 mod table;
-mod values;
-mod watch;
 mod wire;
 
-pub use complexity::STACK_BYTES;
-pub use compute::{give_way, runs_apart};
-pub use declaration::{Declaration, DeclarationError, Shape};
+pub use analytics::{Analytics, AnalyticsOptions};
 pub use error::{QueryError, sqlstate};
 pub use export::parquet_of;
-pub use query::{Queries, Query};
-pub use search::{Request, SearchError, Tree};
-pub use session::{Analytics, AnalyticsOptions, Outcome, Session};
-pub use values::Value;
+pub use guard::complexity::STACK_BYTES;
+pub use guard::compute::{give_way, runs_apart};
+pub use search::{Request, Search, SearchError, Tree};
+pub use session::Session;
+pub use statement::outcome::Outcome;
+pub use statement::values::Value;
 pub use wire::{Caller, Rules, Tls, TlsError, WireOptions, serve};
 
-/// The names of the files in which a data directory keeps what has been declared.
-pub const DECLARATION_FILES: [&str; 2] = [catalog::FILE, search::FILE];
+/// The names of the files in which a data directory keeps declarations.
+pub const DECLARATION_FILES: [&str; 2] = [catalog::declared::FILE, search::FILE];

@@ -168,7 +168,7 @@ async fn no_sum_by_an_index_is_ever_off() {
             let question = match number % 3 {
                 // All of it by the index.
                 0 => format!("SELECT sum(balance) FROM ({sorted})"),
-                // Rows that move behind the scan or ahead of it, beside all others.
+                // Rows that move to a place before or after the scan, beside all others.
                 1 => "SELECT (SELECT sum(balance) FROM account WHERE balance BETWEEN 300 AND 1000000) + \
                       (SELECT sum(balance) FROM account WHERE balance < 300)"
                     .to_owned(),

@@ -1,4 +1,4 @@
-//! What a statement makes of little: within the memory that there is, or an error that says so.
+//! Results that grow beyond their arguments: they fit the memory limit, or are a helpful error.
 
 #![allow(clippy::unwrap_used)]
 
@@ -150,7 +150,7 @@ async fn of_large_constants_few_are_made_at_a_time() {
         }
         assert_eq!(rows, ROWS);
     }
-    // What is only compared costs nothing.
+    // A value that is only compared costs nothing.
     let compared = format!("SELECT count(*) FROM n WHERE name = '{text}' OR name IN ('name 5', '{text}')");
     assert_eq!(ask(&house.session(), &compared).await.unwrap(), ["1"]);
 }

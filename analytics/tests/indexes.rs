@@ -196,7 +196,7 @@ async fn the_least_and_the_greatest_are_read_at_the_ends() {
     let some = "EXPLAIN SELECT max(number) FROM (SELECT number FROM item LIMIT 5)";
     let plan = ask(&session, some).await.unwrap().join("\n");
     assert!(plan.contains("by=all keys"), "{plan}");
-    // What else is asked of the rows needs them all.
+    // Any other condition on the rows needs them all.
     for values in ["min(number), count(*)", "max(number) FILTER (WHERE word = 'a')", "max(number + 1)"] {
         let question = |table: &str| format!("SELECT {values} FROM {table}");
         let plan = ask(&session, &format!("EXPLAIN {}", question("item"))).await.unwrap().join("\n");

@@ -18,7 +18,7 @@ use tarn_engine::record::Change;
 async fn send(house: &House, words: &[&str]) -> Result<Tree, String> {
     let words = words.iter().map(|word| word.as_bytes().to_vec()).collect();
     let request = Request { words, database: 0, is_resp3: false };
-    house.analytics.search(request).await.map_err(|error| error.to_string())
+    house.search.run(request).await.map_err(|error| error.to_string())
 }
 
 /// Sends words that hold no blanks but in brackets.
@@ -92,7 +92,7 @@ async fn queries_find_what_they_name() {
         ("@price:[10.5 20]", ":2 p:1 p:2"),
         ("@price:[(10.5 +inf]", ":1 p:2"),
         ("@price:[-inf (20]", ":1 p:1"),
-        // What has no price, or none that can be read, is not between these.
+        // A key without a price, or with one that cannot be read, is not between these.
         ("-@price:[0 100]", ":2 p:3 q:4"),
         ("@price:[0 15] | @tags:{wood}", ":2 p:1 q:4"),
         ("(@tags:{room} -@name:chair) | bottle", ":2 p:2 q:4"),
@@ -272,7 +272,7 @@ fn put(account: usize, balance: i64) -> (Vec<u8>, Change<'static>) {
     (format!("account:{account}").into_bytes(), Change::HashPut { field, value })
 }
 
-/// Moves money between accounts of its own until told to stop.
+/// Moves money between accounts of its own until it is stopped.
 fn move_money(house: &House, writer: usize, stop: &AtomicBool) {
     let mut random = SmallRng::seed_from_u64(writer as u64);
     let mut balances: Vec<(usize, i64)> =
@@ -290,7 +290,7 @@ fn move_money(house: &House, writer: usize, stop: &AtomicBool) {
     }
 }
 
-/// The numbers behind a name in a reply.
+/// The numbers after a name in a reply.
 fn numbers(tree: &Tree, name: &str, found: &mut Vec<f64>) {
     let Tree::Array(parts) = tree else { return };
     for pair in parts.windows(2) {
@@ -402,7 +402,7 @@ async fn cursors_end_when_they_are_read_deleted_or_left_alone() {
     begin("COUNT 1").await;
     assert_eq!(say(&house, "FT.DROPINDEX i").await, "OK");
     house.assert_nothing_kept();
-    // A part that is all leaves no cursor behind.
+    // A part with all rows leaves no cursor.
     assert_eq!(say(&house, "FT.CREATE i PREFIX 1 account:1999 SCHEMA balance NUMERIC").await, "OK");
     assert_eq!(begin("COUNT 11").await, 0);
     assert_eq!(say(&house, "FT.AGGREGATE i * LIMIT 0 11 GROUPBY 0 REDUCE COUNT 0 AS n").await, "[:1 [n 11]]");

@@ -14,7 +14,7 @@ use tarn_engine::checkpoint::Source;
 use tarn_engine::record::Lsn;
 use tokio::task::JoinHandle;
 
-/// What has not happened by then will not happen.
+/// An event that has not happened by then will not happen.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A disk of which the test says how far it has come.
@@ -22,9 +22,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 struct Disk {
     durable: AtomicU64,
     failed: AtomicBool,
-    /// How often somebody was told to wait.
+    /// How often a caller had to wait.
     refused: AtomicU64,
-    /// Called behind each look, with its answer.
+    /// Called after each look, with its answer.
     looked: Mutex<Option<Looked>>,
 }
 
@@ -78,7 +78,7 @@ async fn house() -> (Arc<House>, Arc<Disk>) {
 
 async fn search(house: &House, words: &str) -> Result<String, String> {
     let words = words.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-    let answer = house.analytics.search(Request { words, database: 0, is_resp3: false }).await;
+    let answer = house.search.run(Request { words, database: 0, is_resp3: false }).await;
     answer.map(|tree| format!("{tree:?}")).map_err(|error| error.to_string())
 }
 
@@ -97,7 +97,7 @@ fn asked(house: &Arc<House>, text: &'static str) -> JoinHandle<Result<String, St
     })
 }
 
-/// What reads, of SQL and of search.
+/// The reading statements of SQL and the commands of search.
 const QUESTIONS: &[&str] = &[
     "SELECT count(*) FROM n",
     "SELECT value FROM n WHERE id = 3",
@@ -147,7 +147,7 @@ async fn no_statement_answers_before_what_it_reads_is_durable() {
 #[tokio::test]
 async fn whoever_waits_for_the_disk_keeps_no_view_open() {
     let (house, disk) = house().await;
-    // It hangs from the beginning: not one view is open when a statement is told to wait.
+    // The disk hangs from the beginning: no view is open when a statement has to wait.
     let early = Arc::new(AtomicU64::new(0));
     let (engine, told) = (house.engine.clone(), early.clone());
     disk.call(move |may| {
@@ -174,7 +174,7 @@ async fn views_that_were_opened_when_the_disk_began_to_hang_are_given_back() {
     let (house, disk) = house().await;
     for question in ["SELECT count(*) FROM n", "BEGIN; SELECT count(*) FROM n", "FT.SEARCH x *"] {
         disk.settle(&house);
-        // What is written while the statement makes sure that all is durable is in its cut.
+        // A write during the wait for durability is in the statement's cut.
         let (writes, mut writing) = (house.clone(), true);
         disk.call(move |_| {
             if std::mem::take(&mut writing) {

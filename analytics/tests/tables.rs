@@ -1,4 +1,4 @@
-//! What tables show of keys, and how they are declared.
+//! Tables over keys: their rows, and how they are declared.
 
 #![allow(clippy::unwrap_used)]
 

@@ -76,11 +76,11 @@ fn said_to(port: u16, bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn who_does_not_begin_is_not_waited_for() {
     let (_runtime, port) = served();
-    // Nothing, a part of a start, and a wish for encryption with nothing behind it.
+    // Nothing, a part of a start, and a request for encryption with nothing after it.
     assert!(said_to(port, b"").is_empty());
     assert!(said_to(port, &[0, 0, 0, 40, 0, 3, 0, 0, b'u']).is_empty());
     assert_eq!(said_to(port, &[0, 0, 0, 8, 4, 210, 22, 47]), b"N");
-    // Each had one of two places, and gave it back. There is no store, and that is told.
+    // Each had one of two places, and gave it back. There is no store, and the error says so.
     let started = said_to(port, b"\0\0\0\x16\0\x03\0\0user\0default\0\0");
     assert!(started.starts_with(b"E") && started.windows(5).any(|code| code == b"57P03"), "{started:?}");
 }

@@ -23,16 +23,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::engine::Engine;
 use crate::lock::{RwLock, rank};
 use crate::record::{Lsn, Write};
-use crate::session::{Session, World};
+use crate::session::Session;
+use crate::store::{Databases, Store};
 use crate::table::{Entry, Table};
 
 /// What is loaded already, for those who read while the rest is being loaded.
 pub struct Early {
     /// No tables before the beginning and after the end.
-    world: RwLock<World, rank::Gate>,
+    databases: RwLock<Databases, rank::Gate>,
     /// What is not newer is from a checkpoint.
     settled: AtomicU64,
     /// What is not newer is durable.
@@ -46,7 +46,7 @@ pub struct Early {
 impl Default for Early {
     fn default() -> Early {
         Early {
-            world: RwLock::new(World::default()),
+            databases: RwLock::new(Databases::default()),
             settled: AtomicU64::new(0),
             sure: AtomicU64::new(0),
             swapped: AtomicU64::new(0),
@@ -73,10 +73,10 @@ impl Early {
 
     fn show(&self, tables: &[Arc<Table>]) {
         let old = {
-            let mut world = self.world.write();
-            world.swaps.resize(tables.len(), 0);
-            world.floors.resize(tables.len(), Lsn::ZERO);
-            std::mem::replace(&mut world.tables, tables.to_vec())
+            let mut databases = self.databases.write();
+            databases.swaps.resize(tables.len(), 0);
+            databases.floors.resize(tables.len(), Lsn::ZERO);
+            std::mem::replace(&mut databases.tables, tables.to_vec())
         };
         // Freed, if nobody else has them, where no reader waits.
         drop(old);
@@ -98,13 +98,13 @@ impl Early {
         self.show(&[]);
     }
 
-    /// Enters what is there so far, for one command; `None` before the beginning and after the end. `engine`
-    /// is an empty store: of it the session has the clock.
+    /// Enters what is there so far, for one command; `None` before the beginning and after the end. `store`
+    /// is an empty one: the session takes the clock from it.
     ///
     /// REQUIRES: nothing is committed, and the session ends with the command.
-    pub fn enter<'e>(&'e self, engine: &'e Engine) -> Option<Session<'e>> {
-        let world = self.world.read();
-        (!world.tables.is_empty()).then(|| Session::new(engine, world, false))
+    pub fn enter<'e>(&'e self, store: &'e Store) -> Option<Session<'e>> {
+        let databases = self.databases.read();
+        (!databases.tables.is_empty()).then(|| Session::new(store, databases, false))
     }
 
     /// Whether a client may be told what `entry` says. REQUIRES: its segment is latched.

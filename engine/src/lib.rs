@@ -12,14 +12,18 @@
 //!
 //! <!-- floors: engine -->
 //! ```text
-//!   8  engine  session  early  recovery  repair  compactor  renewal  scrub  backup  indexer
-//!   7  checkpoint
-//!   6  view  overlay  watch
-//!   5  index  gate  declared
-//!   4  table | log
-//!   3  value
-//!   2  io  upheaval
-//!   1  record  lock
+//!   12  engine
+//!   11  backup  scrub  recovery  repair
+//!   10  early  renewal  compactor  indexer  expirer
+//!    9  session
+//!    8  store
+//!    7  checkpoint
+//!    6  view  overlay  watch  rewrite_cursor
+//!    5  index  gate  declared
+//!    4  table | log
+//!    3  value
+//!    2  io  upheaval
+//!    1  record  lock
 //! ```
 //! <!-- end of floors -->
 
@@ -32,6 +36,7 @@ pub mod compactor;
 pub mod declared;
 pub mod early;
 pub mod engine;
+mod expirer;
 mod gate;
 pub mod index;
 mod indexer;
@@ -43,8 +48,10 @@ pub mod record;
 pub mod recovery;
 pub mod renewal;
 pub mod repair;
+mod rewrite_cursor;
 pub mod scrub;
 pub mod session;
+pub mod store;
 pub mod table;
 mod upheaval;
 pub mod value;

@@ -15,19 +15,17 @@
 //! made for, and the parts fill them. Elements of hashes, sets and sorted sets have names, so the parts are
 //! the records of elements that clients would write, and at E what is older than B is gone.
 //!
-//! Where the next part of a list begins moves with what is pushed and popped before it: `Frontier`.
+//! Where the next part of a list begins moves with what is pushed and popped before it: `rewrite_cursor`.
 //!
 //! `docs/design/0021`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use crate::lock::Mutex;
 use smallvec::{SmallVec, smallvec};
 
-use crate::engine::Engine;
 use crate::log::Group;
-use crate::record::{Batch, Bytes, Change, Kind, Lsn, Side, Write};
-use crate::session::Access;
+use crate::record::{Batch, Bytes, Change, Kind, Lsn, Write};
+use crate::rewrite_cursor::RewriteCursor;
+use crate::session::{Access, Latched};
+use crate::store::Store;
 use crate::table::{Entry, KeyHash};
 use crate::value::image::ImageItem;
 use crate::value::{ImageBuilder, ValueRef, elements_of};
@@ -43,81 +41,6 @@ const LOOKED_AT_IN_REPLAY: usize = 1024;
 /// What a record takes beside its key and its element, about.
 const RECORD_BYTES: usize = 16;
 
-/// How far the renewal of a list has come, followed by those who change it. There is one renewal at a time.
-#[derive(Debug, Default)]
-pub(crate) struct Frontier {
-    /// The hash of the list's key, its lowest bit set; 0: no list is renewed.
-    hash: AtomicU64,
-    place: Mutex<Option<Place>>,
-}
-
-#[derive(Debug)]
-struct Place {
-    /// What tells the list from others of its name.
-    base: Lsn,
-    /// The first element that has not been said.
-    next: u64,
-    /// Behind the last element that was there at the beginning, and is still.
-    end: u64,
-}
-
-impl Place {
-    fn follow(&mut self, change: &Change<'_>) {
-        let shift = |place: &mut u64| match *change {
-            Change::ListPush { side: Side::Front, .. } => *place += 1,
-            Change::ListPop { side: Side::Front, count } => *place = place.saturating_sub(count),
-            Change::ListInsert { index, .. } if index < *place => *place += 1,
-            Change::ListRemove { index } if index < *place => *place -= 1,
-            _ => {}
-        };
-        shift(&mut self.next);
-        shift(&mut self.end);
-    }
-}
-
-impl Frontier {
-    /// Whether changes of a list with this hash are to be followed. REQUIRES: its segment is latched.
-    #[inline]
-    pub(crate) fn concerns(&self, hash: KeyHash) -> bool {
-        self.hash.load(Ordering::Relaxed) == hash.0 | 1
-    }
-
-    /// Follows a change of the list that began with `base`.
-    pub(crate) fn follow(&self, base: Option<Lsn>, change: &Change<'_>) {
-        if let Some(place) = self.place.lock().as_mut().filter(|place| Some(place.base) == base) {
-            place.follow(change);
-        }
-    }
-
-    /// Begins before the first of `end` elements; `false` if another renewal is under way.
-    pub(crate) fn begin(&self, hash: KeyHash, base: Lsn, end: u64) -> bool {
-        let mut place = self.place.lock();
-        let is_free = place.is_none();
-        if is_free {
-            *place = Some(Place { base, next: 0, end });
-            self.hash.store(hash.0 | 1, Ordering::Relaxed);
-        }
-        is_free
-    }
-
-    /// The first element that has not been said, and what is behind the last one.
-    fn place(&self) -> (u64, u64) {
-        self.place.lock().as_ref().map_or((0, 0), |place| (place.next, place.end))
-    }
-
-    /// Notes that so many elements more have been said.
-    fn pass(&self, count: u64) {
-        if let Some(place) = self.place.lock().as_mut() {
-            place.next += count;
-        }
-    }
-
-    fn end(&self) {
-        self.hash.store(0, Ordering::Relaxed);
-        *self.place.lock() = None;
-    }
-}
-
 /// What became of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -131,7 +54,7 @@ pub enum Step {
 
 /// The renewal of one key. At most one of an engine is under way.
 pub struct Renewal<'e> {
-    engine: &'e Engine,
+    store: &'e Store,
     /// Where the key was when it began.
     db: u8,
     key: Box<[u8]>,
@@ -148,22 +71,22 @@ pub struct Renewal<'e> {
 impl<'e> Renewal<'e> {
     /// Begins to renew a key, in parts of about so many bytes; `None` if there is nothing to renew, or
     /// another renewal is under way.
-    pub fn begin(engine: &'e Engine, db: u8, key: &[u8], part_bytes: usize) -> Option<Renewal<'e>> {
-        Renewal::begin_up_to(engine, db, key, part_bytes, Kind::renewed_length_max)
+    pub fn begin(store: &'e Store, db: u8, key: &[u8], part_bytes: usize) -> Option<Renewal<'e>> {
+        Renewal::begin_up_to(store, db, key, part_bytes, Kind::renewed_length_max)
     }
 
     /// As `begin`, for values that are no longer than that.
     fn begin_up_to(
-        engine: &'e Engine,
+        store: &'e Store,
         db: u8,
         key: &[u8],
         part_bytes: usize,
         length_max: impl Fn(Kind) -> u64,
     ) -> Option<Renewal<'e>> {
-        let world = engine.background();
-        world.log.as_ref()?;
+        let databases = store.background();
+        databases.log.as_ref()?;
         let hash = KeyHash::of(key);
-        let mut latched = world.latch(engine, &[(db, hash)], Access::Write, engine.now());
+        let mut latched = Latched::new(store, &databases, &[(db, hash)], Access::Write, store.now());
         let entry = latched.get(db, key)?;
         if entry.length() > length_max(entry.kind()) {
             return None;
@@ -175,32 +98,33 @@ impl<'e> Renewal<'e> {
             // The record that began the value says when the key expires, and will be dropped.
             batch.push(write(Change::Expire(entry.expiry())));
         }
-        if !engine.frontier().begin(hash, base, length) {
+        if !store.rewrite_cursor().begin(hash, base, length) {
             return None;
         }
         let mut group = Group::new();
         let Ok(last) = latched.commit(&batch, &mut group) else {
-            engine.frontier().end();
+            store.rewrite_cursor().end();
             return None;
         };
         let begun = Lsn(last.0 + 1 - batch.len() as u64);
         let parts = Parts::new((kind, length), begun, key, part_bytes);
-        Some(Renewal { engine, db, key: key.into(), hash, kind, base, begun, parts, group })
+        Some(Renewal { store, db, key: key.into(), hash, kind, base, begun, parts, group })
     }
 
     /// Logs the next part, or that there is none. The key is latched for so long.
     pub fn step(&mut self) -> Step {
-        let world = self.engine.background();
-        let db = self.engine.validity().place_now(self.db, self.begun);
-        let (Some(db), true) = (db, world.log.is_some()) else { return Step::GivenUp };
-        let mut latched = world.latch(self.engine, &[(db, self.hash)], Access::Write, self.engine.now());
+        let databases = self.store.background();
+        let db = self.store.validity().place_now(self.db, self.begun);
+        let (Some(db), true) = (db, databases.log.is_some()) else { return Step::GivenUp };
+        let store = self.store;
+        let mut latched = Latched::new(store, &databases, &[(db, self.hash)], Access::Write, store.now());
         let Some(entry) = latched.get(db, &self.key) else { return Step::GivenUp };
         if entry.kind() != self.kind || entry.renewable_base() != Some(self.base) {
             return Step::GivenUp;
         }
         let changes = match self.parts.are_said() {
             true => Vec::new(),
-            false => self.parts.next(entry, self.engine.frontier()),
+            false => self.parts.next(entry, self.store.rewrite_cursor()),
         };
         let bytes = changes.iter().map(|change| self.parts.bytes_of(change)).sum::<usize>() as u64;
         let is_end = changes.is_empty() && self.parts.are_said();
@@ -220,7 +144,7 @@ impl<'e> Renewal<'e> {
 
 impl Drop for Renewal<'_> {
     fn drop(&mut self) {
-        self.engine.frontier().end();
+        self.store.rewrite_cursor().end();
     }
 }
 
@@ -253,7 +177,7 @@ impl Parts {
     }
 
     /// What has not been said yet, about a part of it; at the end, nothing, and that all is said.
-    pub(crate) fn next(&mut self, entry: &Entry, frontier: &Frontier) -> Vec<Change<'static>> {
+    pub(crate) fn next(&mut self, entry: &Entry, cursor: &RewriteCursor) -> Vec<Change<'static>> {
         match entry.value() {
             ValueRef::String(value) | ValueRef::Json(value) => {
                 let from = self.at as usize;
@@ -267,7 +191,7 @@ impl Parts {
                 Vec::from_iter((from < to).then_some(part))
             }
             ValueRef::List(list) => {
-                let (next, end) = frontier.place();
+                let (next, end) = cursor.place();
                 let (mut run, left) = (ImageBuilder::new(Kind::List), end.saturating_sub(next) as usize);
                 let mut bytes = 0;
                 for element in list.iter_from(next as usize).take(left) {
@@ -277,7 +201,7 @@ impl Parts {
                         break;
                     }
                 }
-                frontier.pass(run.len() as u64);
+                cursor.pass(run.len() as u64);
                 self.is_said = run.is_empty();
                 let part = Change::RenewalPart { kind: Kind::List, at: next, bytes: run.finish().into() };
                 Vec::from_iter((!self.is_said).then_some(part))
@@ -378,12 +302,12 @@ pub(crate) fn removals_of_older(entry: Option<&Entry>, kind: Kind, begun: Lsn) -
 
 /// Renews a key, `pace` being told after each part how many bytes were logged; says whether it did.
 pub(crate) fn renew(
-    engine: &Engine,
+    store: &Store,
     (db, key): (u8, &[u8]),
     part_bytes: usize,
     mut pace: impl FnMut(u64) -> bool,
 ) -> bool {
-    let Some(mut renewal) = Renewal::begin(engine, db, key, part_bytes) else { return false };
+    let Some(mut renewal) = Renewal::begin(store, db, key, part_bytes) else { return false };
     loop {
         match renewal.step() {
             Step::Goes(bytes) if pace(bytes) => {}
@@ -400,9 +324,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::engine::Background;
+    use crate::engine::{Background, Engine};
     use crate::io::{ManualClock, SimDisk, SimOptions};
     use crate::log::{Log, LogOptions};
+    use crate::record::Side;
     use crate::recovery::{self, Progress};
 
     /// An empty store with a log.
@@ -436,7 +361,7 @@ mod tests {
                 let write = |change| Write::Key { db: 0, key: key.into(), change };
                 let batch: Batch<'_> = of_length(kind, length).into_iter().map(write).collect();
                 engine.close_gate().commit(&batch, &mut Group::new()).unwrap();
-                let begins = Renewal::begin_up_to(&engine, 0, key, 100, |_| longest).is_some();
+                let begins = Renewal::begin_up_to(engine.store(), 0, key, 100, |_| longest).is_some();
                 assert_eq!(begins, length <= longest, "{kind:?} of {length}");
             }
         }

@@ -18,9 +18,10 @@ use std::time::Duration;
 use crate::lock::{Condvar, Mutex};
 
 use crate::checkpoint::Checkpoints;
-use crate::engine::Engine;
+use crate::compactor::Compactor;
 use crate::log::{Appender, ClosedFile};
 use crate::record::UnixMs;
+use crate::store::Store;
 
 /// How long is waited between two passes, and while none is made.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -49,7 +50,18 @@ pub struct ScrubStatus {
     pub transient: u64,
 }
 
-/// Scrubs the files of one engine.
+/// What is scrubbed: the files of one store.
+#[derive(Clone, Copy)]
+pub struct Scrubbed<'s> {
+    /// Has the log, and the clock.
+    pub store: &'s Store,
+    /// Is told of damage in files of the log.
+    pub compactor: &'s Compactor,
+    /// The checkpoints that a start would build on.
+    pub checkpoints: &'s Checkpoints,
+}
+
+/// Scrubs the files of one store.
 #[derive(Debug, Default)]
 pub struct Scrubber {
     /// Bytes that are read in a second; 0: none.
@@ -86,39 +98,40 @@ impl Scrubber {
     }
 
     /// Makes passes until it is stopped; `tell` is given what is wrong as it is found.
-    pub fn run(&self, engine: &Engine, checkpoints: &Checkpoints, tell: impl Fn(&str)) {
+    pub fn run(&self, scrubbed: Scrubbed<'_>, tell: impl Fn(&str)) {
         while !self.is_stopped() {
             if self.bytes_per_second.load(Ordering::Relaxed) > 0 {
-                self.pass(engine, checkpoints, &tell);
+                self.pass(scrubbed, &tell);
             }
             self.wait(PAUSE);
         }
     }
 
     /// Makes one pass over all files; `false` if it was given up.
-    pub fn pass(&self, engine: &Engine, checkpoints: &Checkpoints, tell: &dyn Fn(&str)) -> bool {
-        let began = engine.clock().monotonic();
+    pub fn pass(&self, scrubbed: Scrubbed<'_>, tell: &dyn Fn(&str)) -> bool {
+        let store = scrubbed.store;
+        let began = store.clock().monotonic();
         self.status.lock().running = true;
         let mut is_whole = true;
-        if let Some(log) = engine.log() {
+        if let Some(log) = store.log() {
             for file in log.closed_files() {
                 is_whole = is_whole && self.goes_on();
                 if is_whole {
-                    self.scrub_file(engine, &log, &file, tell);
+                    self.scrub_file(scrubbed, &log, &file, tell);
                 }
             }
         }
         is_whole = is_whole && self.goes_on();
         if is_whole {
-            self.scrub_checkpoint(engine, checkpoints, tell);
+            self.scrub_checkpoint(scrubbed, tell);
         }
         is_whole = is_whole && self.goes_on();
         let mut status = self.status.lock();
         status.running = false;
         if is_whole {
             status.passes += 1;
-            status.last_pass = Some(engine.now());
-            status.last_took = Some(engine.clock().monotonic().saturating_sub(began));
+            status.last_pass = Some(store.now());
+            status.last_took = Some(store.clock().monotonic().saturating_sub(began));
         }
         is_whole
     }
@@ -127,7 +140,7 @@ impl Scrubber {
         !self.is_stopped() && self.bytes_per_second.load(Ordering::Relaxed) > 0
     }
 
-    fn scrub_file(&self, engine: &Engine, log: &Appender, file: &ClosedFile, tell: &dyn Fn(&str)) {
+    fn scrub_file(&self, scrubbed: Scrubbed<'_>, log: &Appender, file: &ClosedFile, tell: &dyn Fn(&str)) {
         for again in [false, true] {
             let found = match log.verify(file, |bytes| self.keep_pace(bytes)) {
                 Ok(Some(found)) => found,
@@ -135,7 +148,7 @@ impl Scrubber {
                 Err(error) => {
                     // It cannot be opened: nothing is known of what it has.
                     if again {
-                        self.note(engine, 1, &error.to_string(), tell);
+                        self.note(scrubbed.store, 1, &error.to_string(), tell);
                     }
                     continue;
                 }
@@ -146,16 +159,16 @@ impl Scrubber {
             };
             if again {
                 let up_to = found.iter().map(|(_, up_to)| *up_to).max().unwrap_or_default();
-                if engine.compactor().note_damage(log, file, first.clone(), up_to) {
-                    self.note(engine, found.len() as u64, &first.to_string(), tell);
+                if scrubbed.compactor.note_damage(log, file, first.clone(), up_to) {
+                    self.note(scrubbed.store, found.len() as u64, &first.to_string(), tell);
                 }
             }
         }
     }
 
-    fn scrub_checkpoint(&self, engine: &Engine, checkpoints: &Checkpoints, tell: &dyn Fn(&str)) {
+    fn scrub_checkpoint(&self, scrubbed: Scrubbed<'_>, tell: &dyn Fn(&str)) {
         for again in [false, true] {
-            let Some((cut, outcome)) = checkpoints.verify(|bytes| self.keep_pace(bytes)) else {
+            let Some((cut, outcome)) = scrubbed.checkpoints.verify(|bytes| self.keep_pace(bytes)) else {
                 return;
             };
             match outcome {
@@ -164,23 +177,23 @@ impl Scrubber {
                     return;
                 }
                 Err(error) if again => {
-                    checkpoints.distrust_current();
-                    engine.compactor().note_damaged_checkpoint(cut);
-                    self.note(engine, 1, &error.to_string(), tell);
+                    scrubbed.checkpoints.distrust_current();
+                    scrubbed.compactor.note_damaged_checkpoint(cut);
+                    self.note(scrubbed.store, 1, &error.to_string(), tell);
                 }
                 Err(_) => {}
             }
         }
     }
 
-    fn note(&self, engine: &Engine, places: u64, what: &str, tell: &dyn Fn(&str)) {
+    fn note(&self, store: &Store, places: u64, what: &str, tell: &dyn Fn(&str)) {
         let mut status = self.status.lock();
         if status.last_damage.as_ref().is_some_and(|(_, before)| before == what) {
             // Each pass finds it until it is made good.
             return;
         }
         status.damage += places;
-        status.last_damage = Some((engine.now(), what.to_owned()));
+        status.last_damage = Some((store.now(), what.to_owned()));
         drop(status);
         tell(what);
     }

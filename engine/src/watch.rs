@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The latch orders the two, so that a relaxed load tells a writer whether the register is empty. Databases
-//! that change places do so behind the closed gate: what was there counts as changed (`World::swaps`), and
-//! what was missing if there is such a key now.
+//! are swapped behind the closed gate: what was there counts as changed (`Databases::swaps`), and what was
+//! missing if there is such a key now.
 
 use crate::lock::Mutex;
 use crate::record::Lsn;

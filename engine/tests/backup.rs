@@ -31,7 +31,7 @@ fn checkpoints(disk: &SimDisk) -> Checkpoints {
 fn back_up(store: &Store, base: &Checkpoints, to: &Path, since: Lsn) -> Result<Taken, BackupError> {
     let beside = [BESIDE, "/data/never-there"].map(PathBuf::from).to_vec();
     let request = Request { directory: to.to_path_buf(), since, beside, bytes_per_second: 0 };
-    backup::take(&store.engine, base, &request, &Progress::default())
+    backup::take(store.engine.store(), store.engine.compactor(), base, &request, &Progress::default())
 }
 
 fn restore(disk: &SimDisk, backups: &[PathBuf], to: &Path) -> Result<(Restored, Target), BackupError> {
@@ -329,7 +329,7 @@ fn what_was_removed_and_compacted_away_after_the_full_backup_does_not_come_back(
     for _ in 0..2 {
         // The second time no file has an older record, and the removal goes.
         for file in store.files() {
-            store.engine.compactor().compact_files(&store.engine, &[file]).unwrap();
+            store.engine.compactor().compact_files(store.engine.store(), &[file]).unwrap();
         }
     }
     let taken = back_up(&store, &base, &increment, end).unwrap();
@@ -356,7 +356,7 @@ fn what_has_a_second_name_is_not_changed_by_the_log_that_goes_on() {
     };
     let before = bytes(&disk);
     fill(&store, 9);
-    store.engine.compactor().compact_files(&store.engine, &store.files()).unwrap();
+    store.engine.compactor().compact_files(store.engine.store(), &store.files()).unwrap();
     store.log.close().unwrap();
     drop((store.engine, store._background));
     Store::open(&disk, &options).unwrap();
@@ -384,7 +384,7 @@ fn a_repair_of_the_log_leaves_what_a_backup_shares_with_it() {
     drop((store.engine, store._background));
     let store = Store::open(&disk, &options).unwrap();
     // Compacted files claim what a repair takes back in their headers.
-    store.engine.compactor().compact_files(&store.engine, &store.files()[..1]).unwrap();
+    store.engine.compactor().compact_files(store.engine.store(), &store.files()[..1]).unwrap();
     let (end, contents) = (store.log.appender().last(), contents_of(&store.engine));
     let to = PathBuf::from("/backup");
     let taken = back_up(&store, &base, &to, Lsn::ZERO).unwrap();

@@ -10,15 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tarn_engine::checkpoint::{Algorithm, CheckpointError, Checkpoints, Pace, TakeOptions};
+use tarn_engine::checkpoint::{Algorithm, CheckpointError, Checkpoints, Pace, Source, TakeOptions};
 use tarn_engine::engine::{Background, Engine};
-use tarn_engine::io::{Crash, Disk, Fault, ManualClock, OsDisk, SimDisk, SimOptions};
-use tarn_engine::log::Group;
+use tarn_engine::io::{Clock, Crash, Disk, Fault, ManualClock, OsDisk, SimDisk, SimOptions};
+use tarn_engine::log::{Group, LogError};
 use tarn_engine::record::{Batch, Change, Lsn, Side, Write};
 use tarn_engine::recovery::empty;
 use tarn_engine::session::Access;
 use tarn_engine::table::{KeyHash, ScanBudget, Table};
 use tarn_engine::value::{ValueRef, elements_of};
+use tarn_engine::view::{View, ViewError};
 use tarn_engine::{Entry, ViewOptions};
 
 const DATABASES: usize = 3;
@@ -61,7 +62,7 @@ struct Store {
 
 fn store() -> Store {
     let (engine, background) = Engine::unlogged(DATABASES, 2, Arc::new(ManualClock::new(1_000)));
-    engine.set_active_expire(false);
+    engine.expiry().set_active(false);
     Store { engine, _background: background }
 }
 
@@ -352,6 +353,46 @@ fn spoilt_bytes_are_refused_with_their_place() {
         disk.spoil(&name("MANIFEST"), at, |byte| byte ^ 1);
     }
     assert!(Checkpoints::open(Arc::new(disk.clone()), &directory).is_ok());
+}
+
+/// Claims that its store is as of `Lsn` 1.
+struct Backdated<'e>(&'e Engine);
+
+impl Source for Backdated<'_> {
+    fn view(&self) -> Result<View, ViewError> {
+        self.0.view()
+    }
+
+    fn standing(&self, look: &mut dyn FnMut(Lsn, &[Arc<Table>])) {
+        self.0.standing(&mut |_, tables| look(Lsn(1), tables));
+    }
+
+    fn newest(&self) -> Lsn {
+        Lsn(1)
+    }
+
+    fn settle(&self, _: Lsn) -> Result<Option<u128>, LogError> {
+        Ok(None)
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        Source::clock(self.0)
+    }
+}
+
+#[test]
+fn a_checkpoint_with_an_entry_newer_than_itself_is_refused() {
+    let (directory, store) = (tempfile::tempdir().unwrap(), store());
+    let checkpoints = open(directory.path());
+    let take = || checkpoints.take(&Backdated(&store.engine), Algorithm::Fork, FAST, 0).unwrap();
+    let value = || Change::Put { value: b"1".into(), expiry: None };
+    store.commit(0, 0, b"as old as the checkpoint", value());
+    take();
+    assert_eq!(load(&checkpoints, 1).unwrap().1.len(), 1);
+    store.commit(0, 0, b"newer", value());
+    take();
+    let error = checkpoints.load(empty(DATABASES), 1, &|_, _| {}).err().unwrap().to_string();
+    assert!(error.contains("an entry is newer than the checkpoint"), "{error}");
 }
 
 #[test]

@@ -115,11 +115,11 @@ fn an_image_that_a_replay_sees_empty_is_not_forgotten() {
     commit(&store, "k", Change::HashPut { field: field("b"), value: field("2") });
     fill_on(&store);
     // Without the first `b`, the next start sees the key empty between the removal and the second.
-    store.engine.compactor().compact_files(&store.engine, &store.files()[..1]).unwrap();
+    store.engine.compactor().compact_files(store.engine.store(), &store.files()[..1]).unwrap();
     disk = disk.crash(Crash::PowerLoss, 1, SimOptions::default());
     let store = Store::open(&disk, &options).unwrap();
     for file in &store.files()[1..] {
-        store.engine.compactor().compact_files(&store.engine, std::slice::from_ref(file)).unwrap();
+        store.engine.compactor().compact_files(store.engine.store(), std::slice::from_ref(file)).unwrap();
     }
     disk = disk.crash(Crash::PowerLoss, 1, SimOptions::default());
     let store = Store::open(&disk, &options).unwrap();
@@ -152,7 +152,7 @@ fn what_a_replay_could_not_apply_does_not_come_back_without_what_took_it_away() 
         fill_on(&store);
     }
     let compact = |store: &Store, file: &ClosedFile| {
-        store.engine.compactor().compact_files(&store.engine, std::slice::from_ref(file)).unwrap();
+        store.engine.compactor().compact_files(store.engine.store(), std::slice::from_ref(file)).unwrap();
     };
     let has = |file: &ClosedFile, at: Lsn| file.lsns().is_some_and(|(first, last)| first <= at && at <= last);
     let file_of = |store: &Store, at: Lsn| store.files().into_iter().find(|file| has(file, at)).unwrap();
@@ -199,7 +199,7 @@ fn deleted_keys_stay_dead_in_every_order_of_files() {
         for round in 0..2 {
             for at in &order {
                 let file = store.files()[*at].clone();
-                store.engine.compactor().compact_files(&store.engine, &[file]).unwrap();
+                store.engine.compactor().compact_files(store.engine.store(), &[file]).unwrap();
                 disk = disk.crash(Crash::PowerLoss, seed, SimOptions::default());
                 store = Store::open(&disk, &options).unwrap();
                 let found = contents_of(&store.engine);
@@ -229,7 +229,7 @@ fn a_file_that_cannot_be_read_is_told_of_and_does_not_stop_the_others() {
         || store.files().iter().filter(|file| file.path() != bad).map(|file| file.records()).sum::<u64>();
     for _ in 0..20 {
         store.clock.advance(31_000);
-        while compactor.step(&store.engine) {}
+        while compactor.step(store.engine.store()) {}
     }
     // The newest record of each of the keys may be in one that is closed.
     assert!(others() <= 4, "{} records are left of files that can be read", others());
@@ -240,7 +240,7 @@ fn a_file_that_cannot_be_read_is_told_of_and_does_not_stop_the_others() {
     // When it can be read again, it is compacted like any other.
     disk.set_options(SimOptions::default());
     store.clock.advance(31_000);
-    while compactor.step(&store.engine) {}
+    while compactor.step(store.engine.store()) {}
     assert!(store.files().iter().all(|file| file.records() <= 4));
     assert_eq!(compactor.status().error, None);
 }
@@ -261,7 +261,7 @@ fn a_round_in_which_a_file_failed_is_made_again_and_not_at_once() {
     compactor.set_options(CompactionOptions { bytes_per_second: 0, min_bytes: 0, ..only_rounds });
     let look = |after_ms: u64| {
         store.clock.advance(after_ms);
-        while compactor.step(&store.engine) {}
+        while compactor.step(store.engine.store()) {}
         compactor.status().rounds
     };
     let first = (0..10).find(|_| look(1_100) == 1);
@@ -289,12 +289,12 @@ fn no_bits_are_left_of_files_of_which_no_record_is() {
             store.log.sync().unwrap();
         }
         for file in store.files() {
-            store.engine.compactor().compact_files(&store.engine, &[file]).unwrap();
+            store.engine.compactor().compact_files(store.engine.store(), &[file]).unwrap();
         }
         let files = store.files();
         assert_eq!(files.iter().map(|file| file.records()).sum::<u64>(), 0);
         without_range += files.iter().filter(|file| file.lsns().is_none()).count();
-        let bits = store.engine.validity().invalid_in(Lsn::ZERO..=store.last);
+        let bits = store.engine.store().validity().invalid_in(Lsn::ZERO..=store.last);
         assert_eq!(bits, 0, "life {life}: files that are closed have no record");
         if without_range > 3 {
             return;

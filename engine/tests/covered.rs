@@ -216,8 +216,12 @@ fn damage_before_the_checkpoints_cut_stops_no_start_and_takes_nothing_away() {
             // Whatever is damaged goes.
             for _ in 0..2 {
                 for file in store.files() {
-                    let compact =
-                        || store.engine.compactor().compact_files(&store.engine, std::slice::from_ref(&file));
+                    let compact = || {
+                        store
+                            .engine
+                            .compactor()
+                            .compact_files(store.engine.store(), std::slice::from_ref(&file))
+                    };
                     // In its file alone, what was damaged may have been more.
                     let outcome = compact().or_else(|_| {
                         take(&store, &checkpoints);
@@ -288,7 +292,7 @@ fn a_block_that_a_device_has_put_in_place_of_another_is_damage_of_that_place() {
         take(&store, &checkpoints);
         lived.write(&store, &mut rng, 8);
         for file in store.files() {
-            let outcome = store.engine.compactor().compact_files(&store.engine, &[file]);
+            let outcome = store.engine.compactor().compact_files(store.engine.store(), &[file]);
             outcome.unwrap_or_else(|error| panic!("{what}: {error}"));
         }
         lived.note(&store, before.after(1));
@@ -366,7 +370,7 @@ fn a_running_store_leaves_damage_out_when_a_checkpoint_has_what_was_there() {
         let what = format!("seed {seed}, {what} of {hit:?}");
         let compact = || {
             let file = store.files().into_iter().find(|file| *file.path() == *hit.path);
-            file.map(|file| store.engine.compactor().compact_files(&store.engine, &[file]))
+            file.map(|file| store.engine.compactor().compact_files(store.engine.store(), &[file]))
         };
         let before = store.log.appender().last();
         if let Err(error) = compact().unwrap() {
@@ -382,7 +386,7 @@ fn a_running_store_leaves_damage_out_when_a_checkpoint_has_what_was_there() {
             healed += u64::from(compacted.is_some_and(|compacted| !compacted.damage.is_empty()));
         }
         for file in store.files() {
-            store.engine.compactor().compact_files(&store.engine, &[file]).unwrap();
+            store.engine.compactor().compact_files(store.engine.store(), &[file]).unwrap();
         }
         lived.note(&store, before.after(1));
         lived.write(&store, &mut rng, 10);
@@ -393,7 +397,7 @@ fn a_running_store_leaves_damage_out_when_a_checkpoint_has_what_was_there() {
             lived.assert_is_as_it_was(&store, &what);
             let before = store.log.appender().last();
             for file in store.files() {
-                store.engine.compactor().compact_files(&store.engine, &[file]).unwrap();
+                store.engine.compactor().compact_files(store.engine.store(), &[file]).unwrap();
             }
             lived.note(&store, before.after(1));
             drop(checkpoints);
@@ -418,26 +422,26 @@ fn a_damaged_file_is_compacted_by_itself_behind_the_next_checkpoint() {
     let block = blocks_of(&disk).into_iter().find(|block| *block.path == *file.path()).unwrap();
     spoil(&disk, &block, 0);
     let compactor = store.engine.compactor();
-    compactor.compact_files(&store.engine, std::slice::from_ref(&file)).unwrap_err();
+    compactor.compact_files(store.engine.store(), std::slice::from_ref(&file)).unwrap_err();
     let scrubber = Scrubber::default();
     scrubber.set_bytes_per_second(1 << 40);
     let told = RefCell::new(Vec::new());
     let tell = |what: &str| told.borrow_mut().push(what.to_owned());
-    assert!(scrubber.pass(&store.engine, &taken, &tell));
+    assert!(scrubber.pass(store.scrubbed(&taken), &tell));
     assert!(told.borrow()[0].contains("is damaged in /log/"), "{told:?}");
-    assert!(scrubber.pass(&store.engine, &taken, &tell), "it is no news");
+    assert!(scrubber.pass(store.scrubbed(&taken), &tell), "it is no news");
     let found = scrubber.status();
     assert_eq!((found.passes, found.damage, told.borrow().len()), (2, 1, 1), "{found:?}");
     let status = compactor.status();
     assert!(status.damage_wants_checkpoint && status.damaged.len() == 1, "{status:?}");
-    while compactor.step(&store.engine) {}
+    while compactor.step(store.engine.store()) {}
     assert_eq!(compactor.status().damage_left_out, 0, "it waits for a checkpoint");
     take(&store, &taken);
-    while compactor.step(&store.engine) {}
+    while compactor.step(store.engine.store()) {}
     let status = compactor.status();
     assert!(!status.damage_wants_checkpoint && status.damaged.is_empty(), "{status:?}");
     assert_eq!(status.damage_left_out, 1);
-    assert!(scrubber.pass(&store.engine, &taken, &tell));
+    assert!(scrubber.pass(store.scrubbed(&taken), &tell));
     assert_eq!(told.borrow().len(), 1, "{told:?}");
     drop(taken);
     let disk = lose_power(store, &disk, 1);
@@ -461,9 +465,9 @@ fn a_damaged_checkpoint_is_found_and_the_next_one_builds_on_nothing_of_it() {
     let scrubber = Scrubber::default();
     scrubber.set_bytes_per_second(1 << 40);
     let told = RefCell::new(Vec::new());
-    assert!(scrubber.pass(&store.engine, &taken, &|what| told.borrow_mut().push(what.to_owned())));
+    assert!(scrubber.pass(store.scrubbed(&taken), &|what| told.borrow_mut().push(what.to_owned())));
     assert!(told.borrow()[0].contains("the checkpoint is damaged in"), "{told:?}");
-    assert!(scrubber.pass(&store.engine, &taken, &|what| told.borrow_mut().push(what.to_owned())));
+    assert!(scrubber.pass(store.scrubbed(&taken), &|what| told.borrow_mut().push(what.to_owned())));
     assert_eq!((told.borrow().len(), scrubber.status().damage), (1, 1), "it is no news");
     assert!(store.engine.compactor().status().damage_wants_checkpoint);
     commit(&store, "behind", Change::Put { value: b"y".to_vec().into(), expiry: None });

@@ -43,7 +43,7 @@ impl Eyes {
 
     /// What the key holds, its expiry, its `Lsn`, and whether it is told. `None`: it is not there.
     fn look(&self, db: u8, key: &str) -> Option<(String, Lsn, bool)> {
-        let session = self.early.enter(&self.engine)?;
+        let session = self.early.enter(self.engine.store())?;
         let place = (db, KeyHash::of(key.as_bytes()));
         let latched = session.latch(&[place], Access::Read, NOW);
         let entry = latched.get(db, key.as_bytes())?;
@@ -260,7 +260,7 @@ fn what_a_compaction_has_left_of_a_collection_is_not_told_before_the_rest_is_the
     (0..4).for_each(|_| fill_on(&store));
     block_of(&store, 2, [key(0, "hash", hash_put("a", "2"))]);
     fill_on(&store);
-    store.engine.compactor().compact_files(&store.engine, &store.files()[..1]).unwrap();
+    store.engine.compactor().compact_files(store.engine.store(), &store.files()[..1]).unwrap();
     block_of(&store, 3, [key(0, "new", hash_put("a", "1"))]);
     let disk = disk.crash(Crash::PowerLoss, 1, SimOptions::default());
     drop(Store::open(&disk, &options).unwrap());

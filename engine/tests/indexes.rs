@@ -87,7 +87,7 @@ fn describe(entry: &Entry) -> Described {
 fn store(workers: usize) -> Store {
     let clock = Arc::new(ManualClock::new(1_000_000));
     let (engine, background) = Engine::unlogged(usize::from(DATABASES), workers, clock.clone());
-    engine.set_active_expire(false);
+    engine.expiry().set_active(false);
     Store { engine, clock, _background: background }
 }
 

@@ -49,7 +49,7 @@ fn renew<'e>(
                 (rng.random_range(0..DATABASES), format!("k{number}").into_bytes())
             };
             let (db, name) = favourite.unwrap_or_else(any);
-            *renewal = Renewal::begin(engine, db, &name, rng.random_range(1..6));
+            *renewal = Renewal::begin(engine.store(), db, &name, rng.random_range(1..6));
             *store.favourite.borrow_mut() = renewal.is_some().then_some((db, name));
         }
         Some(Step::Goes(_)) => done.parts += 1,
@@ -205,7 +205,7 @@ fn log_bytes(store: &Store, disk: &SimDisk) -> u64 {
 /// How long the key is latched at most, and the renewal of it takes in all.
 fn print_longest_step(engine: &Engine) {
     let clock = SystemClock::default();
-    let mut renewal = Renewal::begin(engine, 0, b"queue", 64 << 10).unwrap();
+    let mut renewal = Renewal::begin(engine.store(), 0, b"queue", 64 << 10).unwrap();
     let (began, mut longest) = (clock.monotonic(), Duration::ZERO);
     loop {
         let before = clock.monotonic();
@@ -247,7 +247,7 @@ fn the_log_of_a_large_queue_does_not_grow_for_ever() {
         }
         longest = longest.max(log_bytes(&store, &disk));
         compactor.ask(Scope::All);
-        while compactor.step(&store.engine) {}
+        while compactor.step(store.engine.store()) {}
         longest = longest.max(log_bytes(&store, &disk));
     }
     let status = compactor.status();
@@ -273,7 +273,7 @@ fn the_log_of_a_large_queue_does_not_grow_for_ever() {
 
 /// Renews a key to the end, `between` being called after the first part.
 fn renew_all(store: &Store, key: &str, part_bytes: usize, between: impl FnOnce()) {
-    let mut renewal = Renewal::begin(&store.engine, 0, key.as_bytes(), part_bytes).unwrap();
+    let mut renewal = Renewal::begin(store.engine.store(), 0, key.as_bytes(), part_bytes).unwrap();
     assert!(matches!(renewal.step(), Step::Goes(_)));
     between();
     let end = std::iter::repeat_with(|| renewal.step()).find(|step| !matches!(step, Step::Goes(_)));
@@ -284,7 +284,7 @@ fn renew_all(store: &Store, key: &str, part_bytes: usize, between: impl FnOnce()
 fn after_compactions(store: Store, disk: &SimDisk, options: &LogOptions) -> Vec<(String, String)> {
     fill_on(&store);
     for file in store.files() {
-        store.engine.compactor().compact_files(&store.engine, &[file]).unwrap();
+        store.engine.compactor().compact_files(store.engine.store(), &[file]).unwrap();
     }
     let Store { engine, _background, log, .. } = store;
     drop((engine, _background));
@@ -349,7 +349,7 @@ fn a_string_stays_dead_of_whose_renewal_only_the_end_is_left() {
     fill_on(&store);
     let first = store.files().len();
     commit(&store, "k", Change::Patch { offset: 3, bytes: bytes(b"er") });
-    let mut renewal = Renewal::begin(&store.engine, 0, b"k", 100).unwrap();
+    let mut renewal = Renewal::begin(store.engine.store(), 0, b"k", 100).unwrap();
     assert!(matches!(renewal.step(), Step::Goes(_)));
     fill_on(&store);
     let end = store.files().len();
@@ -359,7 +359,7 @@ fn a_string_stays_dead_of_whose_renewal_only_the_end_is_left() {
     fill_on(&store);
     let compact = |store: &Store, files: std::ops::Range<usize>| {
         for file in &store.files()[files] {
-            store.engine.compactor().compact_files(&store.engine, std::slice::from_ref(file)).unwrap();
+            store.engine.compactor().compact_files(store.engine.store(), std::slice::from_ref(file)).unwrap();
         }
     };
     compact(&store, first..end);

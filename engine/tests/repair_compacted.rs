@@ -36,7 +36,7 @@ fn one_repair_is_enough_whatever_is_spoilt() {
                         drop(renewal.take());
                         let (db, name) =
                             (rng.random_range(0..DATABASES), format!("k{}", rng.random_range(0..12)));
-                        renewal = Renewal::begin(&engine, db, name.as_bytes(), 1);
+                        renewal = Renewal::begin(engine.store(), db, name.as_bytes(), 1);
                         renewals += u64::from(renewal.is_some());
                     }
                 } else if rng.random_bool(0.08) {

@@ -89,7 +89,7 @@ fn live(seed: u64, fault: Option<Fault>, fates: &mut Fates) {
                 }
                 11..15 => disk.forget_clean_pages(),
                 15 if fault.is_none() => drop(disk.rot(&mut rng)),
-                16 => drop(scrubber.pass(&store.engine, &checkpoints, &|_| {})),
+                16 => drop(scrubber.pass(store.scrubbed(&checkpoints), &|_| {})),
                 17..21 => acknowledged = store.log.sync().unwrap_or(acknowledged),
                 _ => {
                     assert!(store.commit(&mut rng), "seed {seed}: nothing fails loudly");

@@ -223,7 +223,7 @@ fn keys_that_are_due_are_deleted_and_the_deletion_is_logged() {
     }
     store.clock.advance(101);
     store.engine.expire_due(store.clock.unix_ms());
-    assert_eq!(store.engine.expired_keys(), 1_000);
+    assert_eq!(store.engine.expiry().expired_keys(), 1_000);
     let contents = store.close();
     assert_eq!(contents[0].len(), 1_000);
     let store = open(&[directory.path()], 1);
@@ -238,7 +238,7 @@ fn a_replaced_record_becomes_invalid_and_the_newest_stays_valid() {
     let second = store.change("k", put("2"));
     let (f1, f2) = (store.change("h", field("a", "1")), store.change("h", field("b", "1")));
     let f3 = store.change("h", field("a", "2"));
-    let validity = store.engine.validity();
+    let validity = store.engine.store().validity();
     assert_eq!(
         [first, second, f1, f2, f3].map(|lsn| validity.is_valid(lsn)),
         [false, true, false, true, true]
@@ -247,7 +247,7 @@ fn a_replaced_record_becomes_invalid_and_the_newest_stays_valid() {
     assert_eq!([f2, f3].map(|lsn| validity.is_valid(lsn)), [false, false]);
     store.close();
     let store = open(&[directory.path()], 2);
-    let validity = store.engine.validity();
+    let validity = store.engine.store().validity();
     assert_eq!(
         [first, second, f1, f2, f3].map(|lsn| validity.is_valid(lsn)),
         [false, true, false, false, false],

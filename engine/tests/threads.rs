@@ -112,7 +112,7 @@ fn compact_any(engine: &Arc<Engine>, log: &Log, rng: &mut SmallRng) {
         end += 1;
     }
     // Whatever the disk refused, all is as it was.
-    let _ = engine.compactor().compact_files(engine, &files[first..end]);
+    let _ = engine.compactor().compact_files(engine.store(), &files[first..end]);
 }
 
 fn any_faults(rng: &mut SmallRng) -> SimOptions {

@@ -25,7 +25,7 @@ fn small_files() -> LogOptions {
 
 fn compact(store: &Store, files: Range<usize>) {
     for file in &store.files()[files] {
-        store.engine.compactor().compact_files(&store.engine, std::slice::from_ref(file)).unwrap();
+        store.engine.compactor().compact_files(store.engine.store(), std::slice::from_ref(file)).unwrap();
     }
 }
 
@@ -81,7 +81,7 @@ fn with_a_torn_value(kind: Kind, bytes: usize) -> (SimDisk, LogOptions, String) 
     }
     changes_of(kind, bytes).into_iter().for_each(|change| commit(&store, "k", change));
     commit(&store, "k", Change::Expire(Some(NOW + 1_000)));
-    let mut renewal = Renewal::begin(&store.engine, 0, b"k", 1_000).unwrap();
+    let mut renewal = Renewal::begin(store.engine.store(), 0, b"k", 1_000).unwrap();
     while renewal.step() != Step::Ended {}
     drop(renewal);
     let value = found(&store, "k").unwrap();

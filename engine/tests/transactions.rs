@@ -315,18 +315,18 @@ fn a_key_that_was_there_has_changed_by_any_record() {
         commit_singly(&engine, &key(0, "k", change));
         assert!(!is_unchanged(&engine, &watch));
     }
-    assert_eq!(engine.missing_keys_watched(), 0, "only missing keys are registered");
+    assert_eq!(engine.store().missing_keys_watched(), 0, "only missing keys are registered");
 }
 
 #[test]
 fn what_is_no_longer_watched_is_forgotten() {
     let (engine, _background) = unlogged();
     let watches: Vec<Watch> = (0..100).map(|i| watch(&engine, i % 2, &format!("k{}", i % 7))).collect();
-    assert_eq!(engine.missing_keys_watched(), 100);
+    assert_eq!(engine.store().missing_keys_watched(), 100);
     commit_singly(&engine, &key(0, "k1", put("v", None)));
-    assert!(engine.missing_keys_watched() < 100, "who has been told is forgotten");
+    assert!(engine.store().missing_keys_watched() < 100, "who has been told is forgotten");
     drop(watches);
-    assert_eq!(engine.missing_keys_watched(), 0);
+    assert_eq!(engine.store().missing_keys_watched(), 0);
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn describe(entry: &Entry) -> String {
 fn store() -> Store {
     let clock = Arc::new(ManualClock::new(1_000_000));
     let (engine, background) = Engine::unlogged(DATABASES, 4, clock.clone());
-    engine.set_active_expire(false);
+    engine.expiry().set_active(false);
     Store { engine, clock, _background: background }
 }
 

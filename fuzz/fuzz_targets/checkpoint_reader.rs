@@ -1,11 +1,12 @@
-//! Checkpoints from any bytes: no panic, no more memory than the file is worth, and what is loaded is loaded
-//! the same from the checkpoint that is taken of it.
+//! Checkpoints from any bytes: no panic, no more memory than the file is worth, nothing newer than the cut,
+//! and what is loaded is loaded the same from the checkpoint that is taken of it.
 //!
 //! ```text
 //!  input:  | bit 0: threads, bit 1: as it is | bodies of blocks, each with its length, flags and count |
 //! ```
 //!
-//! Checksums fit, so that what is behind them is reached; with bit 1 the input is the file itself.
+//! Checksums and the manifest fit, so that what is behind them is reached; with bit 1 the input is the file
+//! itself.
 #![no_main]
 
 #[path = "log_reader/input.rs"]
@@ -19,7 +20,9 @@ use libfuzzer_sys::fuzz_target;
 use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Disk, ManualClock, SimDisk, SimOptions};
+use tarn_engine::record::Lsn;
 use tarn_engine::recovery;
+use tarn_engine::table::{Retired, ScanBudget, Table};
 
 use input::Input;
 
@@ -41,6 +44,7 @@ fuzz_target!(|input: &[u8]| {
     let Ok(Some(loaded)) = checkpoints.load(recovery::empty(DATABASES), threads, &|_, _| {}) else { return };
     let keys: usize = loaded.tables.iter().map(|table| table.len()).sum();
     assert_eq!(keys as u64, loaded.keys);
+    loaded.tables.iter().for_each(|table| assert_not_newer(table, loaded.cut));
     let clock = Arc::new(ManualClock::new(1));
     let (engine, background) = Engine::loaded(loaded, 1, clock.clone());
     let options = TakeOptions { pace: Pace::Fast, writers: 1 };
@@ -50,6 +54,17 @@ fuzz_target!(|input: &[u8]| {
     let again = checkpoints.load(recovery::empty(DATABASES), 1, &|_, _| {}).expect("it was written right");
     assert_eq!(again.expect("it was taken").keys, keys as u64);
 });
+
+/// All records of all entries are in the checkpoint: a later write gets the number of none of them.
+fn assert_not_newer(table: &Table, cut: Lsn) {
+    table.scan(0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
+        let mut retired = Retired::default();
+        entry.clone().retire(&mut retired);
+        retired.lsns.iter().for_each(|lsn| assert!(*lsn <= cut));
+        retired.garbage.iter().for_each(|garbage| garbage.for_each_lsn(&mut |lsn| assert!(lsn <= cut)));
+        false
+    });
+}
 
 /// A file whose header, marks, sequences and checksums are right.
 fn file_of(input: &mut Input<'_>) -> Vec<u8> {
@@ -88,10 +103,19 @@ fn block(file: &mut Vec<u8>, sequence: u32, flags: u8, count: u32, body: &[u8]) 
     file.extend_from_slice(body);
 }
 
+/// A disk with the file and the manifest that belongs to it.
 fn disk_of(file: &[u8]) -> SimDisk {
     let disk = SimDisk::new(1, SimOptions::default());
-    let mut manifest =
-        format!("tarn checkpoint 1\nfile checkpoint-1.tarn\ncut {CUT}\nkeys 1\nunix_ms 1\nlog -\n");
+    let number =
+        |at: Option<&[u8]>| at.and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let (cut, unix_ms, keys) = (
+        number(file.get(24..)),
+        number(file.get(40..)),
+        number(file.last_chunk::<8>().map(|keys| &keys[..])),
+    );
+    let mut manifest = format!(
+        "tarn checkpoint 1\nfile checkpoint-1.tarn\ncut {cut}\nkeys {keys}\nunix_ms {unix_ms}\nlog -\n"
+    );
     let crc = crc32c::crc32c(manifest.as_bytes());
     manifest.push_str(&format!("crc32c {crc:08x}\n"));
     for (name, bytes) in [("checkpoint-1.tarn", file), ("MANIFEST", manifest.as_bytes())] {

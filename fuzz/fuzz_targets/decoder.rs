@@ -142,7 +142,7 @@ fn skim(pieces: &[u8; PIECES], bytes: &[u8]) -> Vec<ReplyKind> {
     kinds
 }
 
-/// What the skimmer has to say of a reply.
+/// The expected kind of a reply, as the skimmer names it.
 fn kind(frame: &Frame) -> ReplyKind {
     match frame.without_attributes() {
         Frame::Push(_) => ReplyKind::Push,

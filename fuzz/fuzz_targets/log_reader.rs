@@ -102,7 +102,7 @@ fn log_files(disk: &SimDisk) -> Files {
     logs.map(|path: PathBuf| (path.clone(), disk.contents(&path).unwrap_or_default())).collect()
 }
 
-/// What the records of a log were.
+/// The counts of a log's records.
 #[derive(Default)]
 struct Read {
     records: u64,

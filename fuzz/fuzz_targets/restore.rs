@@ -18,7 +18,7 @@ use tarn_engine::record::{Batch, Change, Write};
 use tarn_engine::session::Access;
 use tarn_engine::table::KeyHash;
 use tarn_rdb::{crc64, payload};
-use tarn_server::rdb::{ChangeBuilder, rdb_kind, value_len, write_value};
+use tarn_server::persist::rdb::{ChangeBuilder, rdb_kind, value_len, write_value};
 
 /// A length that a payload only tells must not be allocated: beyond this the process is aborted.
 #[global_allocator]

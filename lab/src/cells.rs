@@ -1,4 +1,5 @@
-//! Goes through what an experiment has to measure: the progress, what does not fit, the time series.
+//! Runs the cells of an experiment: shows progress, leaves out cells that do not fit, and records time
+//! series.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -13,13 +14,13 @@ use crate::process;
 /// Memory that is left to all others.
 const SPARE_BYTES: u64 = 1 << 30;
 
-/// What an experiment measures at a time.
+/// The parameters of one measurement of an experiment.
 pub trait Cell: Display {
     /// Memory that its server needs at most, on the safe side.
     fn need_bytes(&self) -> u64;
 }
 
-/// A progress bar over so many seconds; says how many cells they are.
+/// A progress bar over `seconds` seconds that shows the number of cells.
 pub fn bar(cells: usize, seconds: u64) -> ProgressBar {
     let bar = ProgressBar::new(seconds);
     let style = ProgressStyle::with_template("{bar:30} {percent:>3} %, {eta} left: {msg}");

@@ -1,10 +1,11 @@
-//! `tarn lab list`, `run EXPERIMENT`, `report` and `choose`.
+//! The command line of `tarn-lab`: `demo`, `list`, `run EXPERIMENT`, `report` and `choose`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::demo::{self, DemoArgs};
 use crate::error::Result;
 use crate::experiment::{durability, memory, persistence, recovery, store, throughput, vls, vtc};
 use crate::interrupt;
@@ -14,8 +15,9 @@ use crate::results;
 use crate::setting::{Options, Setting};
 use crate::snapshots;
 
-/// The laboratory: measures servers, ours and redis-server, side by side.
-#[derive(Debug, Args)]
+/// The laboratory of Tarn: a demonstration, and experiments that compare Tarn with redis-server.
+#[derive(Debug, Parser)]
+#[command(name = "tarn-lab", version, arg_required_else_help = true)]
 pub struct LabCli {
     #[command(subcommand)]
     command: Command,
@@ -23,9 +25,11 @@ pub struct LabCli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Says which experiments there are.
+    /// Load a million records, update them, kill the server, and check that all of it comes back.
+    Demo(DemoArgs),
+    /// List the experiments.
     List,
-    /// Measures one cell of the study of snapshots in this process, and prints its figures.
+    /// Measure one cell of the study of snapshots in this process, and print its figures.
     #[command(hide = true)]
     Cell {
         /// Its parameters, as JSON.
@@ -33,17 +37,17 @@ enum Command {
         /// Where to measure, as JSON.
         place: String,
     },
-    /// Draws what was measured, beside what the study printed, as one file of HTML.
+    /// Draw the results, beside what the study printed, as one file of HTML.
     Report {
         #[command(flatten)]
         own: ReportOptions,
     },
-    /// Says which snapshot algorithm fits a workload, by what was measured.
+    /// Name the snapshot algorithm that fits a workload, from the results.
     Choose {
         #[command(flatten)]
         own: snapshots::choose::Options,
     },
-    /// Runs an experiment.
+    /// Run an experiment.
     Run {
         #[command(subcommand)]
         experiment: Box<Experiment>,
@@ -59,7 +63,7 @@ enum Experiment {
         #[command(flatten)]
         own: throughput::Options,
     },
-    /// Hard kills at random moments: what was acknowledged must be there.
+    /// Hard kills at random moments: acknowledged writes must survive.
     Durability {
         #[command(flatten)]
         options: Options,
@@ -78,28 +82,28 @@ enum Experiment {
         #[command(flatten)]
         own: recovery::Options,
     },
-    /// What a checkpoint costs those who use the store meanwhile, beside redis-server.
+    /// The cost of a checkpoint to clients of the store, beside redis-server.
     Store {
         #[command(flatten)]
         options: Options,
         #[command(flatten)]
         own: store::Options,
     },
-    /// What a log costs that is its own checkpoint, beside snapshots and a log that is rewritten.
+    /// The cost of a log that is its own checkpoint, beside snapshots and a log that is rewritten.
     Vtc {
         #[command(flatten)]
         options: Options,
         #[command(flatten)]
         own: vtc::Options,
     },
-    /// What consistent queries cost, beside queries that read what they happen to meet.
+    /// The cost of consistent queries, beside queries that read each record as they meet it.
     Vls {
         #[command(flatten)]
         options: Options,
         #[command(flatten)]
         own: vls::Options,
     },
-    /// What each model of persistence costs, and how long a start takes from what it left.
+    /// The cost of each model of persistence, and the time of a start from its files.
     Persistence {
         #[command(flatten)]
         options: Options,
@@ -128,7 +132,7 @@ enum Drawn {
     Vls,
 }
 
-/// What a report is told.
+/// The options of a report.
 #[derive(Debug, Clone, Args)]
 struct ReportOptions {
     /// The experiment.
@@ -140,10 +144,10 @@ struct ReportOptions {
     /// The file to write. By default one beside the default file of results.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// What was measured with `--quick`; by default the scale of the newest result.
+    /// Show what was measured with `--quick`; by default the scale of the newest result.
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// What was measured with `--full`.
+    /// Show what was measured with `--full`.
     #[arg(long)]
     full: bool,
 }
@@ -170,20 +174,23 @@ fn report(own: &ReportOptions) -> Result<()> {
     }
 }
 
-/// What came of an experiment that ran to its end.
+/// The conclusion of an experiment that ran to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conclusion {
     /// Goals that were not met.
     pub goals_missed: usize,
     /// Campaigns and checks in which something was wrong.
     pub broken: usize,
-    /// Whether a missed goal is a failure.
+    /// True if a missed goal is a failure.
     pub strict: bool,
 }
 
 /// Runs the laboratory's command line. The exit code is 0 if the experiment ran and found nothing broken, 1
 /// if it did not, 2 if a goal was missed and `--strict` asked to say so, 130 after Ctrl-C.
 pub fn run(cli: LabCli) -> ExitCode {
+    if let Command::Demo(args) = &cli.command {
+        return demo::run(args);
+    }
     interrupt::listen();
     match execute(cli) {
         Ok(conclusion) if conclusion.broken > 0 => ExitCode::FAILURE,
@@ -200,15 +207,19 @@ pub fn run(cli: LabCli) -> ExitCode {
     }
 }
 
-/// Runs the laboratory's command line without deciding what its end means.
+/// Runs an experiment, a report or a list; the caller decides on the exit code.
 pub fn execute(cli: LabCli) -> Result<Conclusion> {
     match cli.command {
+        Command::Demo(args) => {
+            demo::show(&args)?;
+            Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
+        }
         Command::List => {
             list();
             Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
         }
         Command::Cell { cell, place } => {
-            snapshots::cell::run(&cell, &place)?;
+            snapshots::measure::run(&cell, &place)?;
             Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
         }
         Command::Report { own } => {
@@ -305,7 +316,7 @@ fn prepare(name: &'static str, options: Options) -> Result<(Setting, Report)> {
     Ok((setting, report))
 }
 
-/// Prepares an experiment that measures cells, whose results are a file that it goes on with.
+/// Prepares an experiment that measures cells, and continues its file of results.
 fn prepare_cells(
     name: &'static str,
     mut options: Options,
@@ -314,7 +325,7 @@ fn prepare_cells(
     let path = results::path_of(options.json.as_ref(), results)?;
     options.json = Some(path.clone());
     if options.server_cores.is_empty() {
-        // What takes the checkpoint must find a core, even while the worker has one.
+        // The thread that takes the checkpoint must find a core, even while the worker has one.
         options.server_cores = process::cores_allowed();
     }
     let (setting, report) = prepare(name, options)?;
@@ -327,22 +338,15 @@ fn finish(setting: &Setting, report: Report, broken: usize) -> Result<Conclusion
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory, Parser};
+    use clap::CommandFactory;
 
     use super::*;
 
-    #[derive(Parser)]
-    struct Tarn {
-        #[command(flatten)]
-        lab: LabCli,
-    }
-
     #[test]
     fn the_command_line_is_consistent() {
-        Tarn::command().debug_assert();
-        assert!(
-            Tarn::try_parse_from(["lab", "run", "throughput", "--quick", "--only", "plain,always"]).is_ok()
-        );
-        let Command::List = Tarn::parse_from(["lab", "list"]).lab.command else { panic!("list is list") };
+        LabCli::command().debug_assert();
+        let words = ["tarn-lab", "run", "throughput", "--quick", "--only", "plain,always"];
+        assert!(LabCli::try_parse_from(words).is_ok());
+        let Command::List = LabCli::parse_from(["tarn-lab", "list"]).command else { panic!("list is list") };
     }
 }

@@ -1,9 +1,9 @@
-//! `tarn demo`: one server, a million records, a hard kill, and everything that was acknowledged is there
+//! `tarn-lab demo`: one server, a million records, a hard kill, and everything that was acknowledged is there
 //! again.
 //!
 //! The server runs with `appendfsync always`: a reply means that the write is on the disk. Updates increment
-//! a field of a record, so that the number of acknowledged updates of every record can be compared with what
-//! came back.
+//! a field of a record, so that the number of acknowledged updates of every record can be compared with the
+//! restored value.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::client::{Client, elements, text};
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
 use crate::load::{
@@ -19,12 +18,13 @@ use crate::load::{
 };
 use crate::report::thousands;
 use crate::server::{Persistence, Plan, Product, Server};
-use crate::setting::{fill, progress};
+use crate::setting::{fill, program_beside, progress};
 use crate::{device, machine, process};
+use tarn_resp::client::{Client, elements, text};
 
 /// Connections of the load.
 const CLIENTS: usize = 50;
-/// The latency is measured at this share of what the server can do.
+/// The latency is measured at this share of the server's throughput.
 const OPEN_SHARE: f64 = 0.5;
 /// Bytes of a record's text.
 const TEXT_BYTES: usize = 64;
@@ -40,22 +40,22 @@ fn records_allowed() -> clap::builder::RangedU64ValueParser {
     clap::value_parser!(u64).range(1..=100_000_000)
 }
 
-/// What `tarn demo` understands.
+/// The arguments of `tarn-lab demo`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct DemoArgs {
     /// Leave the server running at the end, and say where it listens.
     #[arg(long)]
     pub keep: bool,
-    /// Load so many records.
+    /// Load this many records.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = records_allowed())]
     pub records: u64,
-    /// Update for so many seconds.
+    /// Update for this many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub seconds: f64,
     /// Make the data directory under this one instead of the system's directory for temporary files.
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// The executable to start, instead of this one.
+    /// The server to start. By default `tarn` in the directory of this program.
     #[arg(long, value_name = "FILE", hide = true)]
     pub tarn: Option<PathBuf>,
 }
@@ -80,7 +80,7 @@ fn tell(what: &str, text: &str) {
     println!("{what:<10} {text}");
 }
 
-fn show(args: &DemoArgs) -> Result<()> {
+pub(crate) fn show(args: &DemoArgs) -> Result<()> {
     if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
         return Err(LabError::Arguments("--seconds is between 0 and 3600".to_owned()));
     }
@@ -92,7 +92,7 @@ fn show(args: &DemoArgs) -> Result<()> {
         .doing(|| parent.display().to_string())?;
     let binary = match &args.tarn {
         Some(path) => path.clone(),
-        None => std::env::current_exe().doing(|| "find the own executable".to_owned())?,
+        None => program_beside("tarn")?,
     };
     let mut plan = Plan::new(Product::Tarn, &binary, dir.path());
     plan.persistence = Persistence::Always;
@@ -177,7 +177,7 @@ fn work_and_kill(server: &mut Server, args: &DemoArgs, seed: u64) -> Result<Tall
     );
 
     let rate = (busy.rate() * OPEN_SHARE).max(1.0);
-    // The load would go on for ever; the kill ends it.
+    // The load would continue for ever; the kill ends it.
     let until = Until::Time { warmup: half / 10, measured: PATIENCE };
     let mut load = Load::new(server.address(), vec![group(Pace::Open { rate })], until, seed.wrapping_add(1));
     load.tallied_keys = args.records;

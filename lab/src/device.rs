@@ -1,4 +1,4 @@
-//! What the disk under a directory can do: flushes a second with several in flight, and sequential reading.
+//! Measures the disk under a directory: flushes a second with several in flight, and sequential reading.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -98,7 +98,7 @@ pub fn files_below(dir: &Path) -> Result<(Vec<PathBuf>, u64)> {
     Ok((files, bytes))
 }
 
-/// How the operating system was made to forget files.
+/// The way in which the operating system was made to forget files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forgetting {

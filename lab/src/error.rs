@@ -1,38 +1,40 @@
-//! What can go wrong in the laboratory, by what its caller does next.
+//! The errors of the laboratory, by the action that its caller takes next.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use tarn_snapshot::SnapshotError;
-use tarn_snapshot::checkpoint::CheckpointError;
-use tarn_snapshot::transaction::TransactionError;
+use tarn_resp::client::ClientError;
+use tarn_study::SnapshotError;
+use tarn_study::checkpoint::CheckpointError;
+use tarn_study::transaction::TransactionError;
 
 const KILL: i32 = rustix::process::Signal::KILL.as_raw();
 
-/// What a hard kill by nobody means.
+/// An explanation of a hard kill that the laboratory did not send.
 fn why_killed(status: ExitStatus) -> &'static str {
     let is_killed = status.signal() == Some(KILL);
     if is_killed { "; the kernel does that to it where memory runs out" } else { "" }
 }
 
-/// Why an experiment stopped. The run is abandoned in every case; the variants differ in who must act.
+/// The reason why an experiment stopped. The run is abandoned in every case; the variants differ in who must
+/// act.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// A server could not be started, stopped unexpectedly, or never became ready. Look at its own words.
     #[error("{server}: {what}{log}")]
     Server {
-        /// Which server: `tarn` or `redis-server`.
+        /// The server: `tarn` or `redis-server`.
         server: String,
-        /// What was expected of it and did not happen.
+        /// The expected event that did not happen.
         what: String,
-        /// The last lines of what it printed, each on a line of its own, or nothing.
+        /// The last lines that it printed, each on a line of its own, or nothing.
         log: String,
     },
     /// A server ended by itself while it was measured; the cell is left out.
     #[error("the server ended by itself ({status}{})", why_killed(*status))]
     Ended {
-        /// How.
+        /// Its exit status.
         status: ExitStatus,
     },
     /// A server answered, but with an error or with something else than the protocol allows here.
@@ -41,19 +43,22 @@ pub enum LabError {
     /// The operating system refused something.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done, with the path or address.
+        /// The action that failed, with the path or address.
         what: String,
         /// The operating system's reason.
         source: io::Error,
     },
+    /// A request by the small client failed, or its reply is not the one that was expected.
+    #[error(transparent)]
+    Client(#[from] ClientError),
     /// A cell of the study ended without figures.
     #[error("{what}: {status}{}{words}", if words.is_empty() { "" } else { ", " })]
     Cell {
         /// Its parameters.
         what: String,
-        /// How its process ended.
+        /// The exit status of its process.
         status: ExitStatus,
-        /// What it said.
+        /// The words that it printed.
         words: String,
     },
     /// An array refused, or a checkpoint cannot be written.
@@ -79,9 +84,9 @@ impl From<SnapshotError> for LabError {
 /// The result of anything in the laboratory.
 pub type Result<T> = std::result::Result<T, LabError>;
 
-/// Says what was being done when an operating system call failed.
+/// Names the action during which an operating system call failed.
 pub trait IoContext<T> {
-    /// Turns the error into a [`LabError::Io`] that names what was being done.
+    /// Turns the error into a [`LabError::Io`] that names the action.
     fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 

@@ -8,7 +8,6 @@
 mod cells;
 pub mod checkpoint;
 mod cli;
-pub mod client;
 pub mod demo;
 pub mod device;
 mod drawing;

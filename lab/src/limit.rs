@@ -30,8 +30,8 @@ struct Version {
 }
 
 impl MemoryLimit {
-    /// Makes a group that may have so many bytes. Swapping stays allowed, where there is any. `Err` has the
-    /// reason why this machine does not let us.
+    /// Makes a group that may have this many bytes. Swapping stays allowed, where there is any. `Err` has the
+    /// reason why this machine does not permit it.
     pub fn make(bytes: u64) -> std::result::Result<MemoryLimit, String> {
         let version = version().ok_or("no control group for memory is mounted")?;
         let dir = version.own.join(format!("tarn-lab-{}-{:x}", std::process::id(), rand::random::<u32>()));
@@ -46,7 +46,7 @@ impl MemoryLimit {
         }
     }
 
-    /// Puts a process into the group, and what it starts from now on.
+    /// Puts a process into the group, and the processes that it starts from now on.
     pub fn admit(&self, pid: u32) -> Result<()> {
         let path = self.dir.join("cgroup.procs");
         fs::write(&path, pid.to_string()).doing(|| path.display().to_string())
@@ -58,7 +58,7 @@ impl Drop for MemoryLimit {
         for _ in 0..REMOVALS {
             match fs::remove_dir(&self.dir) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => sleep(REMOVAL_PAUSE),
-                // It is gone, or was never there.
+                // It has been removed, or was never there.
                 _ => return,
             }
         }

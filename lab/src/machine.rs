@@ -1,4 +1,4 @@
-//! The machine that a run took place on, as every JSON line names it.
+//! The description of the machine that a run took place on, as every JSON line contains it.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at the machine that this runs on.
+    /// Describes the machine that this runs on.
     pub fn look() -> Machine {
         let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let processor =

@@ -1,4 +1,4 @@
-//! What `/proc` knows about a process (memory, processor time), and pinning to cores.
+//! Reads facts about a process from `/proc` (memory, processor time), and pins threads to cores.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -24,7 +24,7 @@ pub fn memory(pid: u32) -> Result<Memory> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).doing(|| path.clone())?;
     let path = format!("/proc/{pid}/smaps_rollup");
-    // Not every kernel or container shows this file: the resident set stands in for it.
+    // Not every kernel or container has this file: the resident set replaces it.
     let rollup = fs::read_to_string(&path).unwrap_or_default();
     let resident_bytes = kilobytes(&status, "VmRSS:")
         .ok_or_else(|| LabError::Reply(format!("/proc/{pid}/status has no VmRSS: the process has ended")))?;
@@ -71,8 +71,8 @@ pub fn available_bytes() -> Result<u64> {
         .ok_or_else(|| LabError::Reply(format!("{path} is not as expected")))
 }
 
-/// The processor time that all processes of the machine have used so far, without what interrupts took. Its
-/// grain is 10 ms a core.
+/// The processor time that all processes of the machine have used so far, without interrupts. Its grain is 10
+/// ms a core.
 pub fn machine_cpu_time() -> Result<Duration> {
     let path = "/proc/stat";
     let stat = fs::read_to_string(path).doing(|| path.to_owned())?;
@@ -83,8 +83,8 @@ pub fn machine_cpu_time() -> Result<Duration> {
     Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
-/// The processor time that the host gave to others while this machine wanted it, over all cores; nothing
-/// where nobody counts it. Its grain is 10 ms.
+/// The processor time that the host gave to others while this machine wanted it, over all cores; zero where
+/// it is not counted. Its grain is 10 ms.
 pub fn stolen_time() -> Duration {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = stat.lines().next().unwrap_or_default();
@@ -138,7 +138,8 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // Going back to what was allowed before cannot fail, unless the machine lost a core meanwhile.
+        // Returning to the cores that were allowed before cannot fail, unless the machine lost a core
+        // meanwhile.
         let _ = pin_thread(&self.before);
     }
 }
@@ -159,7 +160,7 @@ impl Preferred {
         Preferred { granted: schedule(&["--fifo", "--reset-on-fork", "--pid", "1"]) }
     }
 
-    /// Whether it was granted.
+    /// True if it was granted.
     pub fn is_granted(&self) -> bool {
         self.granted
     }
@@ -204,11 +205,11 @@ pub fn children(pid: u32) -> Vec<u32> {
 /// The proportional sizes of a process and of its children together.
 pub fn family_bytes(pid: u32) -> u64 {
     let family = children(pid).into_iter().chain([pid]);
-    // A child may end while it is looked at.
+    // A child may end while its memory is read.
     family.filter_map(|pid| memory(pid).ok()).map(|own| own.proportional_bytes).sum()
 }
 
-/// The resident size of a process, without a look at its page tables.
+/// The resident size of a process, without reading its page tables.
 pub fn resident_bytes(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/statm");
     let text = fs::read_to_string(&path).doing(|| path.clone())?;
@@ -217,8 +218,8 @@ pub fn resident_bytes(pid: u32) -> Result<u64> {
     Ok(pages * rustix::param::page_size() as u64)
 }
 
-/// Bytes that a process and its children have had written to the device, those of children that have ended
-/// too; 0 where nobody counts them.
+/// Bytes that a process and its children have had written to the device, those of ended children too; 0 where
+/// they are not counted.
 pub fn written_bytes(pid: u32) -> u64 {
     let family = children(pid).into_iter().chain([pid]);
     let own = |pid: u32| {
@@ -229,7 +230,7 @@ pub fn written_bytes(pid: u32) -> u64 {
     family.filter_map(own).sum()
 }
 
-/// Lets the highest resident set size of a process (`VmHWM`) begin anew from what it is now.
+/// Resets the highest resident set size of a process (`VmHWM`) to its present size.
 pub fn forget_peak(pid: u32) -> Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
     fs::write(&path, "5").doing(|| path.clone())

@@ -1,4 +1,4 @@
-//! What an experiment tells: one JSON line a run, a readable table, and for each goal whether it was met.
+//! The output of an experiment: one JSON line a run, a readable table, and for each goal whether it was met.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -22,17 +22,17 @@ pub const NOTE: &str = "note";
 /// One run, as its JSON line has it.
 #[derive(Debug, Serialize)]
 pub struct Run<'a> {
-    /// What was run, such as `get pipeline 16`.
+    /// The measured case, such as `get pipeline 16`.
     pub case: &'a str,
-    /// Which server, such as `tarn`.
+    /// The server, such as `tarn`.
     pub server: &'a str,
-    /// Its version, as it tells it.
+    /// Its version, as it reports it.
     pub version: &'a str,
     /// The number of the repeat, from 1.
     pub repeat: u32,
-    /// What was chosen.
+    /// The chosen parameters.
     pub parameters: Value,
-    /// What was measured. Names end in the unit.
+    /// The measured figures. Names end in the unit.
     pub figures: Value,
 }
 
@@ -47,7 +47,7 @@ struct Line<'a> {
     machine: &'a Machine,
 }
 
-/// Which way a goal points.
+/// The direction of a goal.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
@@ -58,7 +58,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Whether a figure keeps the bound. A figure that is not a number does not.
+    /// True if a figure keeps the bound. A figure that is not a number does not.
     pub fn is_met(self, figure: f64) -> bool {
         match self {
             Bound::AtLeast(bound) => figure >= bound,
@@ -81,35 +81,35 @@ impl Bound {
     }
 }
 
-/// A figure that the design promises, and what it came to.
+/// A figure that the design promises, and the measured figure.
 #[derive(Debug, Clone, Serialize)]
 pub struct Goal {
-    /// What is compared, such as `GET pipeline 16, tarn / redis-server`.
+    /// The compared quantity, such as `GET pipeline 16, tarn / redis-server`.
     pub what: String,
-    /// What was measured.
+    /// The measured figure.
     pub figure: f64,
     /// The unit after the figure, such as `x`.
     pub unit: &'static str,
-    /// What it must be.
+    /// The bound that it must keep.
     pub bound: Bound,
-    /// What the reader must know to judge it, or nothing.
+    /// A note for judging it, or nothing.
     pub note: String,
 }
 
 impl Goal {
-    /// Whether the figure keeps the bound.
+    /// True if the figure keeps the bound.
     pub fn is_met(&self) -> bool {
         self.bound.is_met(self.figure)
     }
 }
 
-/// Whether goals are met, of those whose words begin so.
+/// For each goal whose words begin with `what`, whether it is met.
 #[cfg(test)]
 pub fn are_met(goals: &[Goal], what: &str) -> Vec<bool> {
     goals.iter().filter(|goal| goal.what.starts_with(what)).map(Goal::is_met).collect()
 }
 
-/// Collects what an experiment tells.
+/// Collects the output of an experiment.
 pub struct Report {
     experiment: &'static str,
     seed: u64,
@@ -146,7 +146,7 @@ impl Report {
         writeln!(self.lines, "{text}").doing(|| "write a JSON line".to_owned())
     }
 
-    /// Writes a line with words for whoever reads the results.
+    /// Writes a line with a note for the reader of the results.
     pub fn note(&mut self, text: &str) -> Result<()> {
         let figures = serde_json::json!({ "text": text });
         self.run(Run { case: NOTE, server: "", version: "", repeat: 0, parameters: Value::Null, figures })
@@ -206,7 +206,7 @@ pub fn table(heads: &[&str]) -> Table {
     table
 }
 
-/// A cell whose text stands at the right.
+/// A cell whose text is aligned right.
 pub fn number_cell(text: impl ToString) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
@@ -236,7 +236,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Summarises figures, of which there is at least one.
+    /// Summarises figures, at least one.
     pub fn of(figures: impl IntoIterator<Item = f64>) -> Spread {
         let mut figures: Vec<f64> = figures.into_iter().collect();
         assert!(!figures.is_empty(), "a median needs a figure");
@@ -250,7 +250,7 @@ impl Spread {
         Spread { median, min: figures[0], max: figures[figures.len() - 1] }
     }
 
-    /// How far the figures lie apart, in percent of the median.
+    /// The spread of the figures, in percent of the median.
     pub fn percent(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.max - self.min) / self.median * 100.0 }
     }

@@ -1,4 +1,4 @@
-//! What the machine and a process have used, as `/proc` counts it, read again and again: a series of the
+//! The use of the machine and of a process, as `/proc` counts it, read repeatedly: a series of the
 //! differences.
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// The most that is slept at a time, so that a watcher ends soon after it is told to.
+/// The longest single sleep, so that a watcher ends soon after it is asked to.
 const NAP: Duration = Duration::from_millis(10);
 
 /// Shares of time, in percent.
@@ -25,11 +25,11 @@ pub struct Shares {
     pub stolen: f32,
 }
 
-/// What was used between one reading and the next.
+/// The use between one reading and the next.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// When it ended, in milliseconds since the start.
+    /// Its end, in milliseconds since the start.
     pub ms: u32,
     /// Of the machine, of all cores together: 100 % are all of them.
     pub machine: Shares,
@@ -141,7 +141,7 @@ impl Reading {
     }
 }
 
-/// The number behind a name at the beginning of a line; 0 if there is none.
+/// The number after a name at the beginning of a line; 0 if there is none.
 fn value(text: &str, name: &str) -> u64 {
     let rest = text.lines().find_map(|line| line.strip_prefix(name));
     rest.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
@@ -163,7 +163,7 @@ fn of_process(stat: &str) -> Option<(Ticks, u64)> {
     Some((ticks, field(12) + field(13)))
 }
 
-/// Reads all counters every so often until it is told to end.
+/// Reads all counters at intervals of `every` until `ended` is set.
 pub fn watch(pid: u32, every: Duration, ended: &AtomicBool) -> Vec<Usage> {
     let start = Instant::now();
     let (mut before, mut at) = (Reading::now(pid), start);

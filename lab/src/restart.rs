@@ -10,11 +10,11 @@ use crate::server::Server;
 
 /// The longest that a start may take.
 const PATIENCE: Duration = Duration::from_secs(1800);
-/// The longest that a log may take until all of it is with the system.
+/// The longest time until the whole log is with the system.
 const WRITING: Duration = Duration::from_secs(60);
 
-/// The data files below some directories, and their bytes: all but what a server printed. Files may go away
-/// while they are counted, as a server tidies up.
+/// The data files below some directories, and their bytes: all but the printed output of a server. Files may
+/// disappear while they are counted, as a server removes old ones.
 pub fn data_files(dirs: &[&Path]) -> (Vec<PathBuf>, u64) {
     let of = |dir: &&Path| device::files_below(dir).map(|(files, _)| files).unwrap_or_default();
     let mut files: Vec<PathBuf> = dirs.iter().flat_map(of).collect();

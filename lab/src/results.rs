@@ -1,5 +1,5 @@
-//! The file of results: a line of JSON for each cell that was measured, so that a run can go on where it was
-//! stopped, and a report be drawn without measuring again.
+//! The file of results: a line of JSON for each measured cell. So a run can continue where it was stopped,
+//! and a report can be drawn without measuring again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,19 +36,19 @@ pub struct Results<C, F> {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Line<C, F> {
     experiment: String,
-    /// What was measured.
+    /// The measured cell.
     #[serde(rename = "parameters")]
     pub cell: C,
-    /// What came of it.
+    /// Its results.
     pub figures: F,
     /// The commit that measured it.
     pub commit: String,
     /// The machine.
     pub machine: serde_json::Value,
-    /// What chance began with in the run that measured it; a repeat's cell has another one.
+    /// The seed of the run that measured it; a repeat's cell has another one.
     #[serde(default)]
     pub seed: u64,
-    /// When, in milliseconds since 1970; 0 if the line does not say.
+    /// The time, in milliseconds since 1970; 0 if the line does not have it.
     #[serde(default)]
     pub unix_ms: u64,
 }
@@ -69,7 +69,7 @@ impl<C, F> Line<C, F> {
 }
 
 impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
-    /// Reads what a file has of an experiment; one that is not there has nothing.
+    /// Reads the results of an experiment from a file; a missing file has none.
     pub fn read(path: &Path, experiment: &str) -> Result<Results<C, F>> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
@@ -123,7 +123,7 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
 
 #[cfg(test)]
 impl<C: Serialize + DeserializeOwned, F: Serialize + DeserializeOwned> Results<C, F> {
-    /// Results that nobody measured.
+    /// Made-up results.
     #[expect(clippy::unwrap_used, reason = "for tests")]
     pub fn invented(experiment: &str, measured: &[(C, F)]) -> Results<C, F> {
         let machine = serde_json::json!({

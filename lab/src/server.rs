@@ -1,7 +1,7 @@
 //! A server under study: started as a child process, waited for, measured, stopped, killed, started again.
 //!
-//! A [`Plan`] says what to start (which product, with which directives, in which directory, on which cores);
-//! a [`Server`] is a running one. Dropping a `Server` kills it, so no experiment leaves one behind.
+//! A [`Plan`] says how to start a server (product, directives, directory, cores); a [`Server`] is a running
+//! one. Dropping a `Server` kills it, so no server survives an experiment.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -16,19 +16,19 @@ use rand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
-use crate::client::{self, Client};
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
 use crate::process::{self, Memory, Pinned};
+use tarn_resp::client::{self, Client};
 
 /// The longest that a server may take for anything before an experiment gives up.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// A server of many gigabytes whose connections broke may take so long to end.
+/// A server of many gigabytes whose connections broke may take this time to end.
 const DEATH_PATIENCE: Duration = Duration::from_secs(5);
-/// How long between two questions to a server that is starting.
+/// The interval between two questions to a server that is starting.
 const ASK_AGAIN: Duration = Duration::from_millis(2);
 
-/// Which server is under study.
+/// The server under study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Product {
@@ -49,7 +49,7 @@ impl Product {
     }
 }
 
-/// What the log of a server does with a write before the reply leaves.
+/// The treatment of a write by the log of a server before the reply leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Persistence {
@@ -75,10 +75,10 @@ impl Persistence {
     }
 }
 
-/// How to start a server.
+/// The description of a server to start.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Which product.
+    /// The product.
     pub product: Product,
     /// Its executable.
     pub binary: PathBuf,
@@ -86,15 +86,16 @@ pub struct Plan {
     pub dir: PathBuf,
     /// The cores that it may use; empty: all.
     pub cores: Vec<usize>,
-    /// What its log does.
+    /// The treatment of a write by its log.
     pub persistence: Persistence,
     /// Worker threads. Only Tarn understands more than one.
     pub threads: usize,
     /// Directories of the log. Only Tarn understands more than one; empty: its own choice under `dir`.
     pub log_dirs: Vec<PathBuf>,
-    /// Whether the log is kept short while the server runs. Only Tarn is told.
+    /// True if the log is kept short while the server runs. Only Tarn gets this directive.
     pub compacts: bool,
-    /// The port where it speaks PostgreSQL's protocol; 0: none, and it has no SQL. Only Tarn is told.
+    /// The port where it speaks PostgreSQL's protocol; 0: none, and it has no SQL. Only Tarn gets this
+    /// directive.
     pub sql_port: u16,
     /// More directives, each with its value.
     pub directives: Vec<(&'static str, String)>,
@@ -199,9 +200,10 @@ impl Plan {
     }
 }
 
-/// A port on the loopback interface that nobody listens on at this moment, and that was not given before: who
-/// is slow to listen would find another there. It lies below the range from which the system takes the ports
-/// of outgoing connections, and of those who listen anywhere, so that none of these is given it meanwhile.
+/// A port on the loopback interface on which no process listens at this moment, and that was not given
+/// before: otherwise a server that is slow to listen could find another there. It lies below the range from
+/// which the system takes the ports of outgoing connections, and of processes that listen anywhere, so that
+/// none of these gets it meanwhile.
 pub fn free_port() -> Result<u16> {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let mut rng = rand::rng();
@@ -239,14 +241,14 @@ impl Server {
         self.child.id()
     }
 
-    /// How it was started.
+    /// The plan with which it was started.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
     /// A new connection to it.
     pub fn client(&self) -> Result<Client> {
-        Client::connect(self.address, PATIENCE)
+        Ok(Client::connect(self.address, PATIENCE)?)
     }
 
     /// Waits until `PING` is answered with `PONG`, which it is not while data are being loaded. Returns the
@@ -280,14 +282,14 @@ impl Server {
         }
     }
 
-    /// The version that `INFO` tells, or `unknown`.
+    /// The version that `INFO` reports, or `unknown`.
     pub fn version(&self) -> Result<String> {
         let info = client::text(&self.client()?.call(&["INFO", "server"])?)?;
         let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
         Ok(field("tarn_version:").or_else(|| field("redis_version:")).unwrap_or_else(|| "unknown".to_owned()))
     }
 
-    /// A number that `INFO` tells in one of its sections; `None` if it does not.
+    /// A number that `INFO` reports in one of its sections; `None` if it does not.
     pub fn info_number(&self, section: &str, name: &str) -> Result<Option<u64>> {
         let info = client::text(&self.client()?.call(&["INFO", section])?)?;
         let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok();
@@ -326,8 +328,8 @@ impl Server {
         Err(self.complaint("did not end after SIGTERM".to_owned()))
     }
 
-    /// Kills it with `SIGKILL` and waits until it is gone. Returns the moment just before the signal, and
-    /// how it ended.
+    /// Kills it with `SIGKILL` and waits for its end. Returns the moment just before the signal, and its exit
+    /// status.
     pub fn kill(&mut self) -> Result<(Instant, ExitStatus)> {
         let moment = Instant::now();
         self.signal(Signal::KILL)?;
@@ -343,7 +345,7 @@ impl Server {
         self.kill().map(|_| ())
     }
 
-    /// How it ended by itself, if it did or is about to.
+    /// Its exit status, if it ended by itself or is about to.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         let begun = Instant::now();
         loop {
@@ -373,7 +375,7 @@ impl Server {
         LabError::Server { server: self.plan.product.name().to_owned(), what, log }
     }
 
-    /// Takes the process out of the laboratory's hands: it goes on when the laboratory ends.
+    /// Releases the process from the laboratory: it continues when the laboratory ends.
     pub fn release(self) -> u32 {
         let pid = self.pid();
         // Forgetting leaks a few hundred bytes once, at the end of a process.
@@ -384,7 +386,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already; there is nobody to tell.
+        // It may have ended already; then there is nothing to do.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -30,7 +30,7 @@ pub struct Options {
     /// Compare these servers. By default ours, and redis-server if it is installed.
     #[arg(long, value_name = "SERVER", value_delimiter = ',')]
     pub servers: Vec<Product>,
-    /// The executable of Tarn. By default the one that runs now.
+    /// The server to measure. By default `tarn` in the directory of this program.
     #[arg(long, value_name = "FILE")]
     pub tarn: Option<PathBuf>,
     /// The executable of redis-server. By default the one on the PATH.
@@ -42,7 +42,7 @@ pub struct Options {
     /// Repeat each measurement so often; the median counts. By default 3, with --quick 1.
     #[arg(long, value_name = "TIMES")]
     pub repeats: Option<u32>,
-    /// Measure so long each time, after a warm-up of a fifth of it. By default 5, with --quick 0.3.
+    /// Measure for this time each, after a warm-up of a fifth of it. By default 5, with --quick 0.3.
     #[arg(long, value_name = "SECONDS")]
     pub seconds: Option<f64>,
     /// The seed of keys, values and moments. By default drawn, and printed.
@@ -64,9 +64,9 @@ pub struct Options {
 pub struct Contender {
     /// The name that tables and JSON lines use.
     pub label: String,
-    /// Its version, as it tells it.
+    /// Its version, as it reports it.
     pub version: String,
-    /// The server. Declared before the directory: it must be gone before its files are.
+    /// The server. Declared before the directory, because it must end before its files are removed.
     pub server: Server,
     /// Its data.
     pub dir: TempDir,
@@ -116,12 +116,12 @@ impl Setting {
         ((count as f64 * factor) as u64).max(100)
     }
 
-    /// How often each measurement is repeated.
+    /// The number of repeats of each measurement.
     pub fn repeats(&self) -> u32 {
         self.options.repeats.unwrap_or(if self.options.quick { 1 } else { 3 }).max(1)
     }
 
-    /// How long each measurement takes.
+    /// The length of each measurement.
     pub fn until(&self) -> Until {
         let seconds =
             self.options.seconds.unwrap_or(if self.options.quick { 0.3 } else { 5.0 }).clamp(0.01, 86400.0);
@@ -129,7 +129,7 @@ impl Setting {
         Until::Time { warmup: measured / 5, measured }
     }
 
-    /// How long each measurement takes with its warm-up, in milliseconds.
+    /// The length of each measurement with its warm-up, in milliseconds.
     pub fn load_time_ms(&self) -> u64 {
         match self.until() {
             Until::Time { warmup, measured } => (warmup + measured).as_millis() as u64,
@@ -154,9 +154,9 @@ impl Setting {
         Ok((plan, dir))
     }
 
-    /// Has a server that may use the generator's core serve on the others: what takes its checkpoints may use
-    /// all, but where a generator that comes before all others shares the core of who serves, each reply that
-    /// is sent takes the core from it.
+    /// Makes a server that may use the generator's core serve on the others. Threads that take its
+    /// checkpoints may use all cores. But where a generator with priority shared the core of serving threads,
+    /// each reply that is sent would take the core from it.
     pub fn keep_off_the_generator(&self, plan: &mut Plan) {
         let list = |cores: Vec<&usize>| cores.into_iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         let serving: Vec<_> = plan.cores.iter().filter(|&core| !self.load_cores.contains(core)).collect();
@@ -184,7 +184,7 @@ impl Setting {
         Ok(Contender { label: label.to_owned(), version, server, dir })
     }
 
-    /// Sends so many requests over 8 connections, as fast as they go, with a progress bar.
+    /// Sends this many requests over 8 connections, as fast as possible, with a progress bar.
     pub fn fill(
         &self,
         server: &Server,
@@ -197,7 +197,7 @@ impl Setting {
     }
 }
 
-/// Sends so many requests over 8 connections, as fast as they go, with a progress bar.
+/// Sends this many requests over 8 connections, as fast as possible, with a progress bar.
 pub fn fill(server: &Server, what: &str, requests: u64, mix: Mix, seed: u64) -> Result<LoadResult> {
     let bar = progress(requests, what);
     let group = Group { name: "fill", connections: 8, pace: Pace::Closed { pipeline: 64 }, mix };
@@ -220,7 +220,7 @@ fn find_servers(options: &Options) -> Result<Vec<(Product, PathBuf)>> {
     if asked(Product::Tarn) {
         let binary = match &options.tarn {
             Some(path) => path.clone(),
-            None => std::env::current_exe().doing(|| "find the own executable".to_owned())?,
+            None => program_beside("tarn")?,
         };
         servers.push((Product::Tarn, binary));
     }
@@ -234,6 +234,19 @@ fn find_servers(options: &Options) -> Result<Vec<(Product, PathBuf)>> {
         }
     }
     Ok(servers)
+}
+
+/// A program in the directory of this one.
+pub fn program_beside(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().doing(|| "find the directory of this program".to_owned())?;
+    let program = own.with_file_name(name);
+    if program.is_file() {
+        return Ok(program);
+    }
+    let missing = program.display();
+    Err(LabError::Arguments(format!(
+        "{missing} is missing: build it with cargo build --release, or use --{name}"
+    )))
 }
 
 /// An executable on the PATH.

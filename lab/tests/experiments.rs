@@ -10,12 +10,6 @@ use serde_json::Value;
 use tarn_lab::setting::on_path;
 use tarn_lab::{Conclusion, LabCli};
 
-#[derive(Parser)]
-struct Lab {
-    #[command(flatten)]
-    lab: LabCli,
-}
-
 /// Runs an experiment on each server that there is, and returns the JSON lines of its runs, goals left out.
 fn runs(experiment: &str, more: &[&str]) -> Vec<Value> {
     let tarn = std::env::var_os("TARN_BINARY").map(|path| path.to_string_lossy().into_owned());
@@ -32,14 +26,14 @@ fn runs(experiment: &str, more: &[&str]) -> Vec<Value> {
     }
     let dir = tempfile::tempdir().unwrap();
     let json = dir.path().join("runs.json");
-    let mut words = vec!["lab", "run", experiment, "--quick", "--scale", "0.2", "--seed", "7"];
+    let mut words = vec!["tarn-lab", "run", experiment, "--quick", "--scale", "0.2", "--seed", "7"];
     let (dir_text, json_text, servers) = (text(dir.path()), text(&json), servers.join(","));
     words.extend(["--dir", &dir_text, "--json", &json_text, "--servers", &servers]);
     if let Some(tarn) = &tarn {
         words.extend(["--tarn", tarn]);
     }
     words.extend(more);
-    let conclusion = tarn_lab::execute(Lab::parse_from(words).lab).unwrap();
+    let conclusion = tarn_lab::execute(LabCli::parse_from(words)).unwrap();
     assert!(matches!(conclusion, Conclusion { broken: 0, .. }), "{conclusion:?}");
     let lines = std::fs::read_to_string(&json).unwrap();
     let runs: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -48,7 +48,7 @@ fn ping(address: SocketAddr, pace: Pace, until: Until) -> tarn_lab::error::Resul
 struct Stall {
     asked: AtomicBool,
     over: AtomicBool,
-    /// How long it was.
+    /// Its length.
     ns: AtomicU64,
 }
 
@@ -74,8 +74,8 @@ fn server_that_stalls(stall: &Arc<Stall>, wanted: usize, least: Duration) -> Soc
     })
 }
 
-/// What a load at `pace` tells of a server that stalls until `wanted` requests have come: its phase before,
-/// and that of the stall. Also how long that was, in ns.
+/// The measurements of a load at `pace` on a server that stalls until `wanted` requests have come: its phase
+/// before, and that of the stall. Also the length of the stall, in ns.
 fn stalled(pace: Pace, wanted: usize, least: Duration) -> (LoadResult, u64) {
     let stall = Arc::new(Stall::default());
     let address = server_that_stalls(&stall, wanted, least);
@@ -104,7 +104,7 @@ fn stalled(pace: Pace, wanted: usize, least: Duration) -> (LoadResult, u64) {
     (result.unwrap(), stall.ns.load(Relaxed))
 }
 
-/// A stall that nobody but a test makes.
+/// The length of a stall that only a test causes.
 const LEAST: Duration = Duration::from_millis(400);
 
 /// Latencies of at least half the stall.

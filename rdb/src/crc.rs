@@ -2,7 +2,7 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// A checksum that grows with what is read or written.
+/// A checksum that is updated with the bytes that are read or written.
 pub(crate) struct Crc(Digest);
 
 impl Crc {

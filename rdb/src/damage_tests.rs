@@ -1,5 +1,5 @@
-//! Files that something happened to: each byte turned, each length cut. An error, or a file that says what it
-//! said; never a panic, never more memory than there are bytes.
+//! Tests of damaged files: each byte changed, each length cut. The result is an error, or the original
+//! content; never a panic, never more memory than there are bytes.
 #![allow(clippy::unwrap_used)]
 
 use crate::blob::{intset, listpack, ziplist};
@@ -83,7 +83,7 @@ fn without_a_checksum_a_turned_byte_changes_no_more_than_it_says() {
     assert!(understood > 0, "letters of a key are turned, too");
 }
 
-/// Gives so many bytes at once, and stops now and then.
+/// Gives this number of bytes at a time, and stops now and then.
 struct Pieces<'a> {
     rest: &'a [u8],
     len: usize,

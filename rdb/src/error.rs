@@ -1,4 +1,4 @@
-//! Why bytes are not read: where it is, and what is wrong.
+//! The reasons why bytes are refused: the place, and the fault.
 
 use std::io;
 
@@ -8,9 +8,9 @@ pub enum ReadError {
     /// It cannot be read at all.
     #[error("cannot read on at byte {offset}: {source}")]
     Io {
-        /// How much has been read.
+        /// The number of bytes that were read.
         offset: u64,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// It ends too soon.
@@ -18,7 +18,7 @@ pub enum ReadError {
     Truncated {
         /// Where it ends.
         offset: u64,
-        /// What should stand there.
+        /// The part that is expected there.
         part: &'static str,
     },
     /// It is something else.
@@ -30,38 +30,39 @@ pub enum ReadError {
     /// It makes no sense.
     #[error("is damaged at byte {offset}: {damage}")]
     Damaged {
-        /// Where what makes no sense begins; for a whole collection in one string, where the string does.
+        /// Where the damaged part begins; for a whole collection in one string, where the string does.
         offset: u64,
-        /// What is wrong.
+        /// The damage.
         damage: Damage,
     },
-    /// It holds what Tarn does not, and the caller did not ask to leave that out, or it cannot be left out.
+    /// It holds something that Tarn cannot hold, and the caller did not ask to leave that out, or it cannot
+    /// be left out.
     #[error("holds {what} at byte {offset} (type {number}), key \"{key}\", which Tarn cannot hold; {remedy}")]
     Unsupported {
-        /// Where its type stands.
+        /// The place of its type.
         offset: u64,
         /// Its key, escaped and cut where it is long; empty for a value by itself.
         key: String,
-        /// What it is.
+        /// The name of the unsupported thing.
         what: String,
         /// The number of its type.
         number: u8,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// All of it makes sense, but it is not what was written.
+    /// All of it can be read, but it is not the content that was written.
     #[error(
         "is damaged somewhere before byte {offset}: its checksum is {computed:#018x}, not {stored:#018x}"
     )]
     Checksum {
-        /// Where the checksum stands.
+        /// The place of the checksum.
         offset: u64,
-        /// What stands there.
+        /// The checksum in the file.
         stored: u64,
         /// That of the bytes before.
         computed: u64,
     },
-    /// There is something behind its end.
+    /// Bytes follow its end.
     #[error("goes on behind its end, at byte {offset}")]
     Trailing {
         /// Where it should end.
@@ -69,13 +70,13 @@ pub enum ReadError {
     },
 }
 
-/// What makes no sense.
+/// The kinds of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// A length begins with another byte.
     #[error("no length begins with {0:#04x}")]
     Length(u8),
-    /// Where a count or a number has to stand there is a mark for strings in another form.
+    /// In the place of a count or a number there is a mark for strings in another form.
     #[error("{0:#04x} stands for a string, not for a number")]
     NoNumber(u8),
     /// A string has another form.
@@ -84,7 +85,7 @@ pub enum Damage {
     /// A string is longer than a key can hold.
     #[error("a string of {0} bytes is longer than 512 MiB")]
     StringTooLong(u64),
-    /// A compressed string does not become what it should.
+    /// A compressed string does not unpack to the right length.
     #[error("a compressed string does not become the {0} bytes that it says")]
     Compressed(u64),
     /// There is no such type, nor such an opcode.
@@ -93,11 +94,11 @@ pub enum Damage {
     /// A collection in one string makes no sense.
     #[error("a {form} makes no sense at its byte {at}: {problem}")]
     Blob {
-        /// What it is.
+        /// The form of the collection.
         form: &'static str,
         /// Where in the string, decompressed.
         at: usize,
-        /// What is wrong.
+        /// The fault.
         problem: &'static str,
     },
     /// A member or a field is there twice.
@@ -128,7 +129,7 @@ pub enum Damage {
 pub struct BlobError {
     /// Where in the string.
     pub at: usize,
-    /// What is wrong.
+    /// The fault.
     pub problem: &'static str,
 }
 

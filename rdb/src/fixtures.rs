@@ -1,5 +1,5 @@
-//! Files made by hand, byte by byte: one of each encoding that a Redis has ever written, and of all that
-//! stands between keys.
+//! Files made by hand, byte by byte: one of each encoding that a Redis has ever written, and one of each
+//! opcode between keys.
 #![allow(clippy::unwrap_used)]
 
 use crate::blob::{intset, listpack, ziplist};
@@ -9,7 +9,7 @@ use crate::format::Kind;
 use crate::reader::{Head, Reader, Skipped, Unsupported};
 use crate::visitor::Visitor;
 
-/// What a visitor was told, a word for each call.
+/// The calls that a visitor got, a word for each call.
 #[derive(Default)]
 pub(crate) struct Told(pub(crate) Vec<String>);
 
@@ -48,7 +48,7 @@ pub(crate) fn file(version: u16, body: &[u8]) -> Vec<u8> {
     file
 }
 
-/// A string as it stands in a file.
+/// A string as in a file.
 pub(crate) fn string(bytes: &[u8]) -> Vec<u8> {
     match bytes.len() {
         len @ 0..=63 => [&[len as u8], bytes].concat(),
@@ -56,7 +56,7 @@ pub(crate) fn string(bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What is read of a file whose keys are told as `database kind expiry key: elements`.
+/// Reads a file. The keys are in the form `database kind expiry key: elements`.
 pub(crate) fn read(file: &[u8], unsupported: Unsupported) -> Result<(Vec<String>, Skipped), ReadError> {
     let mut reader = Reader::new(file, unsupported)?;
     let mut keys = Vec::new();
@@ -73,7 +73,7 @@ pub(crate) fn read(file: &[u8], unsupported: Unsupported) -> Result<(Vec<String>
     Ok((keys, reader.skipped()))
 }
 
-/// What is read of one value of this type.
+/// Reads one value of this type.
 fn value(number: u8, value: &[u8]) -> Result<String, Damage> {
     let key = [&[number][..], &string(b"k"), value].concat();
     match read(&file(6, &key), Unsupported::Refuse) {
@@ -226,7 +226,7 @@ fn empty_collections_are_left_out_and_counted() {
     assert_eq!((keys.len(), skipped), (14, Skipped { empty: 14, ..Skipped::default() }));
 }
 
-/// A key of a string, with what stands before it.
+/// A key of a string, with the bytes before it.
 fn key(before: &[u8], name: &str) -> Vec<u8> {
     [before, &[0], &string(name.as_bytes()), &string(b"v")].concat()
 }

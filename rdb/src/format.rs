@@ -10,13 +10,13 @@ pub(crate) const VERSIONS: RangeInclusive<u16> = 1..=VERSION_READ_MAX;
 pub const VERSION_READ_MAX: u16 = 11;
 /// The version that is written: every Redis since 5 loads it, as do Valkey, KeyDB and Dragonfly.
 pub const VERSION_WRITTEN: u16 = 9;
-/// From this version on a checksum stands at the end.
+/// From this version on a checksum is at the end.
 pub(crate) const VERSION_WITH_CHECKSUM: u16 = 5;
 
-/// Longest string, decompressed: what a Tarn key can hold.
+/// Longest string, decompressed: the limit of a Tarn key.
 pub const STRING_BYTES_MAX: u64 = 512 << 20;
 
-/// What stands before a key, or instead of one.
+/// Opcodes: they come before a key, or instead of one.
 pub(crate) mod op {
     /// Valkey, in clusters: a slot's number, keys and expiries.
     pub(crate) const SLOT_INFO: u8 = 244;
@@ -26,17 +26,17 @@ pub(crate) mod op {
     pub(crate) const FUNCTION: u8 = 246;
     /// Data of a module that belongs to no key.
     pub(crate) const MODULE_AUX: u8 = 247;
-    /// How long the next key was not used, in seconds.
+    /// The time since the next key was used, in seconds.
     pub(crate) const IDLE: u8 = 248;
-    /// How often the next key is used, one byte.
+    /// The frequency of use of the next key, one byte.
     pub(crate) const FREQ: u8 = 249;
     /// A field about the file: name and value.
     pub(crate) const AUX: u8 = 250;
-    /// How many keys the database has, and how many of them expire.
+    /// The number of keys of the database, and the number of those that expire.
     pub(crate) const RESIZEDB: u8 = 251;
-    /// When the next key expires, in milliseconds.
+    /// The expiry of the next key, in milliseconds.
     pub(crate) const EXPIRETIME_MS: u8 = 252;
-    /// When the next key expires, in seconds.
+    /// The expiry of the next key, in seconds.
     pub(crate) const EXPIRETIME: u8 = 253;
     /// The database of the keys that follow.
     pub(crate) const SELECTDB: u8 = 254;
@@ -44,7 +44,7 @@ pub(crate) mod op {
     pub(crate) const EOF: u8 = 255;
 }
 
-/// What precedes a value in the data of a module.
+/// The opcode before each value in the data of a module.
 pub(crate) mod module_op {
     pub(crate) const EOF: u64 = 0;
     pub(crate) const SINT: u64 = 1;
@@ -54,7 +54,7 @@ pub(crate) mod module_op {
     pub(crate) const STRING: u64 = 5;
 }
 
-/// What a key holds, as far as Tarn holds it, too.
+/// The kind of a key's value, among those that Tarn has too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A byte string.
@@ -72,13 +72,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether a value is one string, itself or in what a module says.
+    /// True if a value is one string, by itself or inside the data of a module.
     pub const fn is_string(self) -> bool {
         matches!(self, Kind::String | Kind::Json)
     }
 }
 
-/// How a value stands in a file.
+/// The encoding of a value in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     /// One string.
@@ -91,9 +91,9 @@ pub(crate) enum Encoding {
     ZSetBinary,
     /// One string that holds the whole collection in the form that it has in Redis's memory.
     Blob(Kind, Form),
-    /// A count, then strings each of which is a ziplist.
+    /// A count, then strings, each of which is a ziplist.
     Quicklist,
-    /// A count, then nodes: a number that says what, then a string that is an element or a listpack.
+    /// A count, then nodes: a number for the kind, then a string that is an element or a listpack.
     Quicklist2,
     /// The number of RedisJSON's type; then, as the parts of a module's data, one string and the end.
     Json,
@@ -108,22 +108,22 @@ pub(crate) enum Form {
     Listpack,
 }
 
-/// What Tarn does not hold.
+/// Values that Tarn cannot hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Foreign {
     /// A stream, in the form of Redis 5 (1), 7.0 (2) or 7.2 (3).
     Stream(u8),
     /// A value of a module that only the module can read.
     Module,
-    /// A value of a module, of the type with this number, whose parts say what they are.
+    /// A value of a module, of the type with this number, whose parts name their kinds.
     Module2(u64),
 }
 
-/// What a type stands for.
+/// The meaning of a type's number.
 pub(crate) enum Type {
     Held(Encoding),
     Foreign(Foreign),
-    /// A value of a module whose parts say what they are; the number of its type comes first.
+    /// A value of a module whose parts name their kinds; the number of its type comes first.
     Module2,
 }
 

@@ -7,12 +7,12 @@
 //!   Writer ──begin_database, begin_value──> ValueWriter ──element by element──> finish ──> dump.rdb
 //! ```
 //!
-//! A value by itself, as `DUMP` answers with it and `RESTORE` takes it, is in `payload`. What is read,
-//! written and refused, byte by byte, is in `docs/format/rdb.md`.
+//! A value by itself, in the form of `DUMP` and `RESTORE`, is in `payload`. `docs/format/rdb.md` says byte by
+//! byte which forms are read, written and refused.
 //!
-//! Nothing that a file says makes the reader panic, wait for ever, or hold more than what has arrived of it:
-//! a length is believed as far as there are bytes for it. Only compression makes more of what has arrived, at
-//! most 88 times as much of one string.
+//! No file makes the reader panic, wait for ever, or hold more than the bytes that have arrived: a length is
+//! believed only as far as there are bytes for it. Only decompression makes more of them, at most 88 times as
+//! much of one string.
 //!
 //! ```
 //! use tarn_rdb::{Head, Kind, Reader, Unsupported, Visitor, Writer};

@@ -6,15 +6,15 @@
 //!   111ooooo llllllll oooooooo            l + 9 bytes that stand o + 1 bytes back
 //! ```
 //!
-//! What is copied may overlap what is being made: one byte back repeats a byte.
+//! A copy may overlap the text that it makes: one byte back repeats a byte.
 
 /// The most that one byte can become.
 pub(crate) const EXPANSION_MAX: u64 = 88;
 
-/// Makes `len` bytes of `packed`, behind what is in `out`. `None` if it does not become exactly that; then
-/// `out` holds any part of it.
+/// Unpacks `len` bytes of `packed`, and appends them to `out`. `None` if the result is not exactly that long;
+/// then `out` has any part of it.
 ///
-/// `out` grows as bytes are made, never by what `len` says alone.
+/// `out` grows as bytes are made, never by `len` alone.
 pub(crate) fn decompress(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Option<()> {
     let start = out.len();
     let mut rest = packed;
@@ -47,12 +47,12 @@ pub(crate) fn decompress(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Option
     (out.len() - start == len).then_some(())
 }
 
-/// Appends `count` bytes, each the one that stands `back` bytes before it.
+/// Appends `count` bytes, each a copy of the one that is `back` bytes before it.
 fn repeat(out: &mut Vec<u8>, back: usize, count: usize) {
     let from = out.len() - back;
     let mut left = count;
     while left > 0 {
-        // What has been copied can be copied from: the piece doubles each time.
+        // Copied bytes can be copied from: the piece doubles each time.
         let piece = left.min(out.len() - from);
         out.extend_from_within(from..from + piece);
         left -= piece;

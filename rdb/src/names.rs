@@ -1,13 +1,13 @@
-//! Which members or fields a collection had so far, so that none comes twice.
+//! The names of members or fields that a collection had so far, to find duplicates.
 //!
-//! A name is remembered as 128 bits of two hashes that are seeded anew in each process: two names with the
-//! same bits are not to be met, nor to be found by who makes a file.
+//! A name is remembered as 128 bits of two hashes, whose seeds differ in each process. So two names with the
+//! same bits are unlikely to occur, and the author of a file cannot find them.
 
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hasher};
 
-/// Beyond so many, the memory is given back after a collection.
+/// Above this number of names, the memory is given back after a collection.
 const KEPT_MAX: usize = 1 << 16;
 
 /// The names of one collection.
@@ -26,7 +26,7 @@ impl Names {
         }
     }
 
-    /// Whether the name is there for the first time.
+    /// True if the name is new.
     pub(crate) fn is_first(&mut self, name: &[u8]) -> bool {
         let bits = [0, 1].map(|index| {
             let mut hasher = self.seeds[index].build_hasher();

@@ -1,4 +1,4 @@
-//! A value by itself, as `DUMP` answers with it and `RESTORE` takes it.
+//! A value by itself, in the form of `DUMP` and `RESTORE`.
 //!
 //! ```text
 //!   | type | value | version, u16 little-endian | checksum of all before, u64 little-endian |
@@ -25,7 +25,7 @@ pub enum PayloadError {
     /// It is of a version that is not read.
     #[error("a payload of version {0}; versions up to 11 are read")]
     Version(u16),
-    /// It is not what was written.
+    /// It is not the value that was written.
     #[error("the checksum of a payload is wrong")]
     Checksum,
     /// It makes no sense, or Tarn cannot hold it.

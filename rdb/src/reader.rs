@@ -1,11 +1,11 @@
-//! Reading a file: key after key, each with what was said of it before.
+//! Reads a file: key after key, each with the attributes before it.
 //!
 //! ```text
 //!   REDIS0011 | AUX … | SELECTDB 0 | EXPIRETIME_MS | type key value | type key value | … | EOF | crc
 //!   └───────────────── next_key ────────────────────────────┘ └ read_value
 //! ```
 //!
-//! The checksum comes last: until `next_key` has answered `None`, what was read may be damaged all the same.
+//! The checksum comes last: until `next_key` has returned `None`, the data may still be damaged.
 
 use crate::error::{Damage, ReadError};
 use crate::format::{Encoding, Foreign, Kind, MAGIC, Type, VERSION_WITH_CHECKSUM, VERSIONS, module_name, op};
@@ -15,10 +15,10 @@ use crate::value::{self, Scratch};
 use crate::visitor::Visitor;
 use std::io::Read;
 
-/// How much of a key is shown in an error.
+/// The number of bytes of a key that an error shows.
 const KEY_SHOWN_BYTES: usize = 64;
 
-/// What becomes of keys that Tarn cannot hold: streams, and values of modules.
+/// The treatment of keys that Tarn cannot hold: streams, and values of modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsupported {
     /// The file is refused at the first one.
@@ -33,13 +33,13 @@ pub enum Unsupported {
 pub struct Head {
     /// The logical database. Any number; whether there is such a database only the caller knows.
     pub database: u64,
-    /// What it holds.
+    /// The kind of its value.
     pub kind: Kind,
-    /// When it expires, in milliseconds since the Unix epoch; 0 for times before. It may be long past.
+    /// Its expiry, in milliseconds since the Unix epoch; 0 for times before. It may be long past.
     pub expiry_ms: Option<u64>,
 }
 
-/// How much was left out.
+/// The number of keys and other parts that were left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// Keys that hold an empty collection, which no Redis means to write and every Redis leaves out.
@@ -63,7 +63,7 @@ pub struct Reader<R> {
     version: u16,
     database: u64,
     key: Vec<u8>,
-    /// How the value of the last key stands there, while nobody has read it.
+    /// The encoding of the last key's value, until it is read.
     unread: Option<Encoding>,
     scratch: Scratch,
     made_by: Option<String>,
@@ -100,12 +100,12 @@ impl<R: Read> Reader<R> {
         self.made_by.as_deref()
     }
 
-    /// How many bytes have been read.
+    /// The number of bytes that were read.
     pub fn offset(&self) -> u64 {
         self.source.offset()
     }
 
-    /// What has been left out so far.
+    /// The parts left out so far.
     pub fn skipped(&self) -> Skipped {
         self.skipped
     }
@@ -115,8 +115,8 @@ impl<R: Read> Reader<R> {
         &self.key
     }
 
-    /// Goes on to the next key; `None` when all have been there and the checksum is right. A value that
-    /// nobody has read is passed over.
+    /// Continues with the next key; `None` after the last one, if the checksum is right. A value that was not
+    /// read is skipped.
     pub fn next_key(&mut self) -> Result<Option<Head>, ReadError> {
         if self.unread.is_some() {
             self.read_value(&mut ())?;
@@ -165,8 +165,8 @@ impl<R: Read> Reader<R> {
         Ok(count)
     }
 
-    /// Refuses bytes behind the end, as there are where an append-only file goes on with commands. A stream
-    /// that stays open is waited for.
+    /// Refuses bytes after the end, as there are where an append-only file continues with commands. Waits for
+    /// a stream that stays open.
     pub fn expect_end(&mut self) -> Result<(), ReadError> {
         if self.source.is_at_end()? {
             return Ok(());
@@ -174,7 +174,7 @@ impl<R: Read> Reader<R> {
         Err(ReadError::Trailing { offset: self.source.offset() })
     }
 
-    /// What stands between keys and is neither an expiry nor the end.
+    /// Reads an entry between keys that is neither an expiry nor the end.
     fn read_opcode(&mut self, number: u8) -> Result<(), ReadError> {
         let source = &mut self.source;
         match number {
@@ -185,7 +185,8 @@ impl<R: Read> Reader<R> {
             op::IDLE => skip::numbers(source, 1)?,
             op::SLOT_INFO => skip::numbers(source, 3)?,
             op::MODULE_AUX => {
-                // Which module, then that a number follows, then the number: before or behind the keys.
+                // The module, then the mark of a number, then the number, which says whether this comes
+                // before or after the keys.
                 skip::numbers(source, 3)?;
                 skip::module_parts(source)?;
                 self.skipped.module_fields += 1;
@@ -203,7 +204,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// A field about the file. None changes what the keys mean.
+    /// A field about the file. None changes the meaning of keys.
     fn read_field(&mut self) -> Result<(), ReadError> {
         self.source.string(&mut self.key)?;
         if self.key != b"redis-ver" {
@@ -236,7 +237,7 @@ impl<R: Read> Reader<R> {
         }
         let (computed, offset) = (self.source.crc(), self.source.offset());
         let stored = u64::from_le_bytes(self.source.array("the checksum")?);
-        // 0 says that the writer was told to compute none.
+        // 0 says that the writer was configured to compute none.
         if stored == 0 || stored == computed {
             return Ok(());
         }
@@ -258,7 +259,7 @@ fn read_version<R: Read>(source: &mut Source<R>) -> Result<u16, ReadError> {
     if VERSIONS.contains(&version) { Ok(version) } else { Err(ReadError::Version(version)) }
 }
 
-/// The error for what is not held, of which the type and the key have been read.
+/// The error for a value that Tarn cannot hold, after its type and key have been read.
 pub(crate) fn refuse<R: Read>(
     source: &mut Source<R>,
     foreign: Foreign,

@@ -1,11 +1,11 @@
-//! Bytes to anywhere through a buffer of bounded size, with their checksum; and what every part of a file is
-//! made of: lengths, strings, values.
+//! Writes bytes through a buffer of bounded size, with their checksum; and the elements of a file: lengths,
+//! strings, values.
 
 use crate::crc::Crc;
 use crate::format::{Kind, REJSON, module_op};
 use std::io::{self, Write};
 
-/// How much is written at once.
+/// The number of bytes that are written at once.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Longest string that is tried as a number: -2147483648.
@@ -111,12 +111,12 @@ fn small_number(string: &[u8]) -> Option<i32> {
 pub struct ValueWriter<'w, W> {
     sink: &'w mut Sink<W>,
     kind: Kind,
-    /// How many elements have to come yet.
+    /// The number of elements that have to come yet.
     left: u64,
 }
 
 impl<'w, W: Write> ValueWriter<'w, W> {
-    /// Begins a value behind its type and key. A string is a value of one element.
+    /// Begins a value, after its type and key. A string is a value of one element.
     pub(crate) fn begin(sink: &'w mut Sink<W>, kind: Kind, len: u64) -> io::Result<ValueWriter<'w, W>> {
         assert!(len > 0 && (!kind.is_string() || len == 1), "a value has elements, a string is one");
         match kind {
@@ -139,14 +139,14 @@ impl<'w, W: Write> ValueWriter<'w, W> {
 
     /// As `element`, of `len` bytes that come in pieces.
     ///
-    /// Panics if there are not more than some bytes: what may be a number must be looked at in one piece.
+    /// Panics if there are no more than some bytes: an element that may be a number must be in one piece.
     pub fn long_element<'p>(&mut self, len: usize, pieces: impl Iterator<Item = &'p [u8]>) -> io::Result<()> {
         self.count(self.kind.is_string() || matches!(self.kind, Kind::List | Kind::Set));
         self.sink.long_string(len, pieces)?;
         self.end_of_parts()
     }
 
-    /// Behind the text of a document, as behind all data of modules.
+    /// Ends the text of a document, as all data of modules ends.
     fn end_of_parts(&mut self) -> io::Result<()> {
         if self.kind == Kind::Json { self.sink.number(module_op::EOF) } else { Ok(()) }
     }
@@ -167,7 +167,7 @@ impl<'w, W: Write> ValueWriter<'w, W> {
 
     /// Ends the value.
     ///
-    /// Panics if it has fewer elements than it was begun with: what follows would be read as its elements.
+    /// Panics if it has fewer elements than it was begun with: the next bytes would be read as its elements.
     pub fn finish(self) {
         assert_eq!(self.left, 0, "a value has as many elements as it was begun with");
     }

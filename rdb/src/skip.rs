@@ -1,4 +1,4 @@
-//! Passing over what Tarn does not hold: streams, and what modules and functions left.
+//! Skips the values that Tarn cannot hold: streams, and the data of modules and functions.
 
 use crate::error::{Damage, ReadError};
 use crate::format::module_op;
@@ -45,7 +45,7 @@ fn group<R: Read>(source: &mut Source<R>, form: u8) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// Passes over a module's data, whose parts say what they are, up to its end.
+/// Skips a module's data, whose parts name their kinds, up to its end.
 pub(crate) fn module_parts<R: Read>(source: &mut Source<R>) -> Result<(), ReadError> {
     const PART: &str = "the data of a module";
     loop {

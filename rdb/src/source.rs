@@ -1,5 +1,5 @@
-//! Bytes from anywhere through a buffer of bounded size, with their place and their checksum; and what every
-//! part of a file is made of: lengths and strings.
+//! Reads bytes through a buffer of bounded size, with their place and their checksum; and the elements of a
+//! file: lengths and strings.
 //!
 //! ```text
 //!   buffer  |#########|===========|...............|
@@ -15,13 +15,13 @@ use crate::format::STRING_BYTES_MAX;
 use crate::lzf;
 use std::io::{ErrorKind, Read};
 
-/// How much is read at once.
+/// The number of bytes that are read at once.
 pub(crate) const BUFFER_BYTES: usize = 64 << 10;
 
 /// Memory for a string that is kept for the next one.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// What a length, or what stands in its place, says.
+/// A length, or the special encoding in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     /// A number.
@@ -37,7 +37,7 @@ pub(crate) struct Source<R> {
     hashed: usize,
     start: usize,
     end: usize,
-    /// Where the buffer's first byte stands in the stream.
+    /// The place of the buffer's first byte in the stream.
     base: u64,
     crc: Crc,
     /// A compressed string, before it is decompressed.
@@ -51,19 +51,19 @@ impl<R: Read> Source<R> {
         Source { input, buffer, hashed: 0, start: 0, end: 0, base: 0, crc: Crc::new(), packed: Vec::new() }
     }
 
-    /// How many bytes have been read.
+    /// The number of bytes that were read.
     pub(crate) fn offset(&self) -> u64 {
         self.base + self.start as u64
     }
 
-    /// The checksum of what has been read.
+    /// The checksum of the bytes that were read.
     pub(crate) fn crc(&mut self) -> u64 {
         self.crc.update(&self.buffer[self.hashed..self.start]);
         self.hashed = self.start;
         self.crc.value()
     }
 
-    /// Whether nothing follows.
+    /// True if nothing follows.
     pub(crate) fn is_at_end(&mut self) -> Result<bool, ReadError> {
         Ok(self.start == self.end && self.fill()? == 0)
     }
@@ -129,7 +129,7 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// A length, or what stands in its place.
+    /// A length, or the special encoding in its place.
     pub(crate) fn length(&mut self) -> Result<Length, ReadError> {
         const PART: &str = "a length";
         let offset = self.offset();
@@ -153,7 +153,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Replaces what is in `out` by the next string.
+    /// Replaces the content of `out` by the next string.
     pub(crate) fn string(&mut self, out: &mut Vec<u8>) -> Result<(), ReadError> {
         out.clear();
         out.shrink_to(KEPT_BYTES);
@@ -178,7 +178,7 @@ impl<R: Read> Source<R> {
         if let Some(too_long) = [packed_len, len].into_iter().find(|len| *len > STRING_BYTES_MAX) {
             return Err(damaged(offset, Damage::StringTooLong(too_long)));
         }
-        // So little cannot become so much: said before it is tried.
+        // So few packed bytes cannot become that many: refused before unpacking.
         if len > packed_len * lzf::EXPANSION_MAX {
             return Err(damaged(offset, Damage::Compressed(len)));
         }
@@ -191,7 +191,7 @@ impl<R: Read> Source<R> {
         made.ok_or_else(|| damaged(offset, Damage::Compressed(len)))
     }
 
-    /// Passes over a string, however long, without a look at what it says.
+    /// Skips a string, however long, without reading it.
     pub(crate) fn skip_string(&mut self) -> Result<(), ReadError> {
         const PART: &str = "a string";
         let offset = self.offset();
@@ -209,7 +209,7 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// The error for what makes no sense at `offset`.
+/// The error for damage at `offset`.
 pub(crate) fn damaged(offset: u64, damage: Damage) -> ReadError {
     ReadError::Damaged { offset, damage }
 }

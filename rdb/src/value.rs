@@ -1,4 +1,4 @@
-//! Reading a value: from the encoding that its type names to what a visitor takes.
+//! Reads a value: from the encoding that its type names to a visitor.
 //!
 //! ```text
 //!   plain      count, then strings                                  ──┐
@@ -25,15 +25,15 @@ pub(crate) struct Scratch {
     names: Names,
 }
 
-/// What has been read of a collection, and who takes it.
+/// The elements of a collection that were read, and the visitor that takes them.
 struct Elements<'v> {
     visitor: &'v mut dyn Visitor,
     names: &'v mut Names,
     count: u64,
 }
 
-/// Says how a value of this type stands, or that Tarn does not hold it; reads the number of a module's type
-/// for that.
+/// Returns the encoding of a value of this type, or that Tarn cannot hold it; reads the number of a module's
+/// type for that.
 pub(crate) fn held<R: Read>(
     found: Type,
     source: &mut Source<R>,
@@ -92,7 +92,7 @@ pub(crate) fn read<R: Read>(
     Ok(elements.count)
 }
 
-/// Reads what kind of part of a module's data follows, which has to be this one.
+/// Reads the kind of the next part of a module's data, which has to be `expected`.
 fn expect_part<R: Read>(source: &mut Source<R>, expected: u64) -> Result<(), ReadError> {
     let offset = source.offset();
     match source.number()? {
@@ -142,7 +142,7 @@ fn read_zset<R: Read>(
     Ok(())
 }
 
-/// A score in decimal digits, behind the number of its bytes; three numbers stand for what has no digits.
+/// A score in decimal digits, after the number of its bytes. Three numbers stand for values without digits.
 fn ascii_score<R: Read>(source: &mut Source<R>) -> Result<f64, ReadError> {
     const PART: &str = "a score";
     let offset = source.offset();

@@ -1,18 +1,18 @@
-//! Who takes the values that are read.
+//! The visitor of values: a reader hands each value to it, element by element.
 
 use crate::format::Kind;
 
-/// Takes a value element by element; what it is lent lasts for the call.
+/// Takes a value element by element; borrowed bytes last for the call.
 ///
 /// Members of sets and sorted sets and fields of hashes come once each, scores are numbers. When reading ends
-/// with an error, what came before is not the value.
+/// with an error, the elements so far are not the value.
 pub trait Visitor {
-    /// What follows is of this kind. Comes first, once for each value.
+    /// A value of this kind follows. Called first, once for each value.
     fn begin(&mut self, kind: Kind) {
         let _ = kind;
     }
 
-    /// A string, or the text of a document, whole. That it is JSON is not looked at.
+    /// A string, or the text of a document, whole. It is not checked that the text is JSON.
     fn string(&mut self, string: &[u8]) {
         let _ = string;
     }

@@ -1,4 +1,4 @@
-//! Writing a file of version 9: plain types only, so that every Redis since 5 loads it, and its kin.
+//! Writes a file of version 9: plain types only, so that every Redis since 5 and its descendants load it.
 //!
 //! ```text
 //!   REDIS0009 | AUX … | SELECTDB n | RESIZEDB keys expiring | [EXPIRETIME_MS] type key value | … | EOF | crc
@@ -38,8 +38,8 @@ impl<W: Write> Writer<W> {
         self.sink.string(value.as_bytes())
     }
 
-    /// The keys that follow are of this database. How many they are, and how many of them expire, is a hint:
-    /// what loads them makes room for so many.
+    /// The keys that follow are of this database. The number of them, and the number of those that expire,
+    /// are hints: a loader makes room for them.
     pub fn begin_database(&mut self, database: u64, keys: u64, expiring: u64) -> io::Result<()> {
         self.sink.bytes(&[op::SELECTDB])?;
         self.sink.number(database)?;

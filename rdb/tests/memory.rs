@@ -1,4 +1,5 @@
-//! What a file only tells is not allocated: a few bytes that speak of gigabytes are read in a few megabytes.
+//! Memory is not allocated for sizes that a file only claims: a few bytes that claim gigabytes are read in a
+//! few megabytes.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! What the writer writes is what the reader reads, for any keys and values.
+//! The reader reads any keys and values as the writer wrote them.
 //!
 //! A failure prints the smallest input that fails. `PROPTEST_RNG_SEED` draws other inputs, the same ones each
 //! time; `PROPTEST_CASES` says how many.
@@ -170,7 +170,7 @@ fn a_value_with_too_few_elements_is_the_writers_mistake() {
     list.finish();
 }
 
-/// What is lent lasts for the call, and a visitor may look at kinds alone.
+/// A lent value lasts for the call, and a visitor may ignore everything but kinds.
 #[test]
 fn visitors_take_what_they_like() {
     struct Kinds(Vec<Kind>);

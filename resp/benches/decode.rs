@@ -1,8 +1,8 @@
-//! What decoding and encoding cost, in nanoseconds an operation, on one thread and in the cache.
+//! The costs of decoding and encoding, in nanoseconds an operation, on one thread and in the cache.
 //!
-//! `cargo bench -p tarn-resp` measures; `cargo test -p tarn-resp` runs each once, so that they stay alive.
-//! The server's whole budget for a pipelined command is about 100 ns. `-- SET` measures only what has `SET`
-//! in its name.
+//! `cargo bench -p tarn-resp` measures; `cargo test -p tarn-resp` runs each once, so that they keep working.
+//! The server's whole budget for a pipelined command is about 100 ns. `-- SET` measures only the benchmarks
+//! with `SET` in their names.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tarn_resp::{FrameDecoder, Limits, Protocol, ReplySkimmer, RequestDecoder, Wr
 /// Commands or replies in the buffer that is worked through again and again.
 const BATCH: usize = 64;
 
-/// Times the buffer is worked through between two looks at the clock, and how long this goes on.
+/// Times that the buffer is decoded between two readings of the clock, and the length of the measurement.
 const RUNS_A_SAMPLE: usize = 20;
 const MEASUREMENT: Duration = Duration::from_millis(400);
 

@@ -1,4 +1,4 @@
-//! Shows the replies in a stream of bytes as redis-cli would, for instance what a server says to netcat:
+//! Shows the replies in a stream of bytes as redis-cli would, for instance the replies of a server to netcat:
 //!
 //! ```sh
 //! printf 'hello 3\r\nhgetall key\r\n' | nc -q 1 127.0.0.1 6379 |
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         while let Some(reply) = decoder.decode(&buf, &mut pos)? {
             println!("{reply}");
         }
-        // What is left is the beginning of a reply: more is appended to it.
+        // The rest is the beginning of a reply: more is appended to it.
         buf.drain(..pos);
         if received == 0 {
             return Ok(());

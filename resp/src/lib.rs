@@ -4,6 +4,7 @@
 //! - [`reply`]: replies to bytes, with RESP3 types sent down to RESP2 where the client speaks that.
 //! - [`frame`]: commands to bytes and bytes to replies, for clients.
 //! - [`number`]: integers as Redis reads them.
+//! - `client`, with the feature of that name: a blocking connection for tools and tests.
 //!
 //! ```
 //! use tarn_resp::{Limits, Protocol, RequestDecoder, Writer};
@@ -20,6 +21,8 @@
 //! assert_eq!(out, b"$5\r\nhello\r\n");
 //! ```
 
+#[cfg(feature = "client")]
+pub mod client;
 pub mod frame;
 pub mod number;
 pub mod reply;

@@ -26,8 +26,8 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
     if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
 }
 
-/// Reads a whole line of up to four digits at `at`, the usual case: the number and the offset behind the
-/// line. `None` says nothing about the line but that the careful way must be taken.
+/// Reads a whole line of up to four digits at `at`, the usual case: the number and the offset after the line.
+/// `None` says nothing about the line; it must be read the careful way.
 #[inline(always)]
 pub(crate) fn short_count(request: &[u8], at: usize) -> Option<(u16, usize)> {
     let mut count = 0;
@@ -38,7 +38,7 @@ pub(crate) fn short_count(request: &[u8], at: usize) -> Option<(u16, usize)> {
             let ends = digits > 0 && byte == b'\r' && at + digits + 1 < request.len();
             return ends.then_some((count, at + digits + 2));
         }
-        // A zero may only stand alone.
+        // A zero must be the only digit.
         if digits > 0 && count == 0 || digits == 4 {
             return None;
         }

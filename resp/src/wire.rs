@@ -1,5 +1,4 @@
-//! The few forms that all of RESP is written in: a type byte and a number, a line of text, a blob of counted
-//! bytes.
+//! The few forms of RESP: a type byte and a number, a line of text, a blob of counted bytes.
 
 /// Bytes that a header can have: a type, twenty digits or digits and a sign, a line end.
 pub(crate) const HEADER_BYTES_MAX: usize = 23;
@@ -35,7 +34,7 @@ pub(crate) fn blob(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A type, a length and that many bytes, which stand in several places.
+/// A type, a length and that many bytes, in several pieces.
 pub(crate) fn blob_of_pieces<'p>(
     out: &mut Vec<u8>,
     kind: u8,

@@ -1,5 +1,5 @@
-//! Replies of every type, in any pieces, are the replies that were sent; the skimmer counts what the decoder
-//! reads.
+//! Tests that replies of every type, in any pieces, are decoded as they were sent; the skimmer counts what
+//! the decoder reads.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -52,7 +52,7 @@ fn decode_all(input: &[u8]) -> Result<Vec<Frame>, FrameError> {
     Ok(frames)
 }
 
-/// What the skimmer has to say of these replies.
+/// The expected counts of the skimmer for these replies.
 fn expected(frames: &[Frame]) -> (u64, u64, u64) {
     let replies: Vec<_> =
         frames.iter().filter(|f| !matches!(f.without_attributes(), Frame::Push(_))).collect();

@@ -3,7 +3,7 @@
 
 use tarn_resp::{Limits, Protocol, ProtocolError, RequestDecoder, Writer};
 
-/// Feeds `input` whole, then byte by byte; both must fail alike. Returns what the client is told.
+/// Feeds `input` whole, then byte by byte; both must fail alike. Returns the error that the client gets.
 fn refusal(mut decoder: impl FnMut() -> RequestDecoder, input: &[u8]) -> String {
     let whole = drain(&mut decoder(), input).expect_err("the whole input must be refused");
     let mut bytewise = decoder();

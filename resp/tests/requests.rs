@@ -1,4 +1,4 @@
-//! Requests that arrive in any pieces are the requests that were sent.
+//! Tests that requests in any pieces are decoded as they were sent.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;

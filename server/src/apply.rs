@@ -1,23 +1,24 @@
 //! Bringing a configuration into force: at the start, and after each `CONFIG SET`.
 
-use crate::config::{AppendFsync, Config, LogCompaction};
-use crate::keeping;
-use crate::listen::{ListenError, Service};
-use crate::log_switch;
-use crate::logging;
-use crate::process;
-use crate::shared::{Shared, Store};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tarn_engine::SyncMode;
+
 use tarn_engine::compactor::CompactionOptions;
 use tarn_engine::value::EncodingLimits;
 use tarn_engine::value::limits::set_current;
 use tarn_engine::view::ViewLimits;
 
+use crate::config::{Config, LogCompaction};
+use crate::execute::services::Services;
+use crate::net::listen::{ListenError, Service};
+use crate::observe::logging;
+use crate::observe::process;
+use crate::persist::keeping;
+use crate::persist::log_switch;
+use crate::store::Store;
+
 /// Brings a changed configuration into force. `Err` names the directive that the system does not allow, and
 /// why; then nothing has changed.
-pub fn apply(server: &Shared, old: &Config, new: &Config) -> Result<(), (&'static str, String)> {
+pub fn apply(server: &Services, old: &Config, new: &Config) -> Result<(), (&'static str, String)> {
     if let Some(directive) = grown(old, new) {
         process::allow_clients(new).map_err(|fit| (directive, too_many_clients(fit)))?;
     }
@@ -42,7 +43,7 @@ pub fn apply(server: &Shared, old: &Config, new: &Config) -> Result<(), (&'stati
         set_compaction(store, new);
         server.scrubber.set_bytes_per_second(new.log_scrub_bytes_per_second as u64);
         if new.appendfsync != old.appendfsync {
-            set_sync_mode(store, new.appendfsync);
+            log_switch::set_sync_mode(store, new.appendfsync);
         }
         if new.appendonly != old.appendonly || new.appendfsync != old.appendfsync {
             log_switch::hold_for_log(server, store, new);
@@ -65,22 +66,13 @@ pub fn set_encoding_limits(config: &Config) {
     });
 }
 
-/// The log's word for a value of `appendfsync`.
-pub fn sync_mode(appendfsync: AppendFsync) -> SyncMode {
-    match appendfsync {
-        AppendFsync::Always => SyncMode::Always,
-        AppendFsync::EverySec => SyncMode::EverySec,
-        AppendFsync::No => SyncMode::No,
-    }
-}
-
 /// Opens the doors to a store that has been loaded, with the settings of now: some may have changed
 /// meanwhile, and one that is changing at this moment either is seen here or sees the store.
-pub fn open_doors(server: &Shared, store: Store) {
+pub fn open_doors(server: &Services, store: Store) {
     // Before the configuration is held: it goes through the gate.
     server.note_loaded(&store.engine);
     server.config.apply_current(|config| {
-        set_sync_mode(&store, config.appendfsync);
+        log_switch::set_sync_mode(&store, config.appendfsync);
         set_expiry_cycle(&store, config.hz);
         set_view_limits(&store, config);
         set_compaction(&store, config);
@@ -92,7 +84,7 @@ pub fn open_doors(server: &Shared, store: Store) {
 }
 
 fn set_expiry_cycle(store: &Store, hz: u32) {
-    store.engine.set_expiry_cycle(Duration::from_secs(1) / hz);
+    store.engine.expiry().set_cycle(Duration::from_secs(1) / hz);
 }
 
 fn set_view_limits(store: &Store, config: &Config) {
@@ -116,17 +108,8 @@ fn set_compaction(store: &Store, config: &Config) {
     });
 }
 
-/// Brings `appendfsync` into force.
-pub fn set_sync_mode(store: &Store, appendfsync: AppendFsync) {
-    let Some(open) = &*store.log.load() else { return };
-    if let Some(log) = open.log.lock().as_ref() {
-        log.set_mode(sync_mode(appendfsync));
-    }
-    open.always.store(appendfsync == AppendFsync::Always, Ordering::Relaxed);
-}
-
 /// Moves the listeners to other ports or addresses.
-fn listen_elsewhere(server: &Shared, old: &Config, new: &Config) -> Result<(), (&'static str, String)> {
+fn listen_elsewhere(server: &Services, old: &Config, new: &Config) -> Result<(), (&'static str, String)> {
     server.acceptor.listen_as(old, new).map_err(|error| {
         match &error {
             Some(error) => tracing::warn!("CONFIG SET failed: {error}"),
@@ -170,9 +153,11 @@ fn too_many_clients(fit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accept::{AcceptorHandle, Caller};
+    use crate::analytics::sql::{Asked, Sql};
+    use crate::commands;
     use crate::config::ConfigStore;
-    use crate::sql::{Asked, Sql};
+    use crate::net::caller::Caller;
+    use crate::net::moves::AcceptorHandle;
     use std::sync::{Arc, mpsc};
     use tarn_engine::checkpoint::Checkpoints;
     use tarn_engine::engine::Engine;
@@ -213,7 +198,7 @@ mod tests {
     #[test]
     fn declared_indexes_are_made_while_nobody_waits_for_the_configuration() {
         let config = Arc::new(ConfigStore::new(Config::default(), None));
-        let server = Shared::new(config.clone(), AcceptorHandle::new().0);
+        let server = Services::new(config.clone(), AcceptorHandle::new().0, commands::table().slots());
         let (sender, told) = mpsc::channel();
         server.set_sql(Arc::new(Declares(sender, config)));
         let (engine, _background) = Engine::unlogged(server.databases, 1, Arc::new(SystemClock::new()));

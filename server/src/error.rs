@@ -1,8 +1,9 @@
 //! What a command may refuse to do, in Redis's words: clients and people know these texts.
 
 use std::borrow::Cow;
+
 use tarn_engine::LogError;
-use tarn_engine::engine::CommitError;
+use tarn_engine::store::CommitError;
 
 /// Longest part of a client's words that an error repeats.
 pub const QUOTED_MAX: usize = 128;

@@ -1,70 +1,43 @@
 //! The server of Tarn: connections, commands and configuration over the engine.
 //!
 //! ```text
-//!   acceptor ──deals──> worker: connection ──request──> dispatch ──latched keys──> command
+//!   acceptor ──deals──> worker: connection ──request──> executor ──latched keys──> command
 //!                                  ^                        │
 //!                                  └── outbox <── reply ────┘── batch of writes ──> engine
 //! ```
+//!
+//! The folders are layers. A file imports its own folder and lower layers only; `cargo xtask tidy` checks it.
+//! `shared` is the state of all threads, `execute` runs requests, and `serve` has the threads.
+//!
+//! <!-- floors: server -->
+//! ```text
+//!   11  serve
+//!   10  commands
+//!    9  metrics | apply
+//!    8  execute
+//!    7  persist
+//!    6  shared
+//!    5  store
+//!    4  analytics | observe
+//!    3  net
+//!    2  json | config
+//!    1  error | glob | version
+//! ```
+//! <!-- end of floors -->
 
-pub mod accept;
-pub mod address;
-pub mod apply;
-pub mod attempts;
-pub mod backup_place;
-pub mod backups;
-mod blocking;
-pub mod call;
-pub mod client;
-pub mod clients;
-pub mod command;
+pub mod analytics;
+mod apply;
 pub mod commands;
 pub mod config;
-pub mod connection;
-pub mod context;
-pub mod decided;
-pub mod digest;
-pub mod dispatch;
-mod early;
-pub mod error;
-pub mod exec;
-pub mod extended;
-pub mod figures;
+mod error;
+pub mod execute;
 pub mod glob;
 pub mod json;
-mod keeping;
-pub mod keyspace;
-pub mod latency;
-pub mod listen;
-pub mod live;
-pub mod log_switch;
-mod logging;
-pub mod lookahead;
-pub mod metrics;
-pub mod outbox;
-pub mod output;
-pub mod panics;
-pub mod parse;
-pub mod pause;
-pub mod pidfile;
-pub mod process;
-pub mod rates;
-pub mod rdb;
-pub mod rdb_file;
-mod redis_files;
-pub mod rewriter;
-pub mod rounds;
-pub mod saver;
-pub mod search;
+mod metrics;
+pub mod net;
+mod observe;
+pub mod persist;
 pub mod serve;
 pub mod shared;
-pub mod shutdown;
-pub mod signals;
-pub mod slowlog;
-pub mod sql;
-pub mod stats;
-pub mod stopwatch;
-pub mod stream;
-pub mod supervisor;
-pub mod transaction;
-pub mod transfer;
-pub mod worker;
+pub mod store;
+mod version;

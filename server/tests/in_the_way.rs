@@ -1,5 +1,5 @@
 //! One client does not stand in the way of others: not by sleeping, not by hanging up while its request is
-//! held back, and not by wrong passwords.
+//! held back, not by a disk that does not answer, and not by wrong passwords.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,6 +8,7 @@ mod own_process;
 use std::time::Duration;
 
 use own_process::{Connection, Own, eventually, serve_if_told};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 #[test]
 fn serves() {
@@ -37,6 +38,8 @@ fn a_worker_that_sleeps_keeps_nobody_from_having_the_store_for_himself() {
     sleeper.send("DEBUG SLEEP 20");
     eventually(|| first.ask("INFO commandstats").contains("cmdstat_debug").then_some(()));
     assert_eq!(first.ask("SWAPDB 0 1"), "+OK");
+    // Had it been waited for, its reply would follow at once.
+    std::thread::sleep(Duration::from_millis(300));
     assert!(!has_reply(&sleeper), "it sleeps no more");
 }
 
@@ -109,4 +112,30 @@ fn the_configuration_is_written_and_what_was_set_before_is_in_it() {
         assert!(text.contains(&format!("maxclients {}", 100 + number)), "{text}");
         assert_eq!(other.reply(), "+OK");
     }
+}
+
+/// What stands still is a pipe that nobody reads, in the place of the new file.
+#[test]
+fn who_has_the_configuration_written_to_a_disk_that_hangs_waits_alone() {
+    let mut own = Own::new();
+    let file = own.path("tarn.conf");
+    std::fs::write(&file, "appendonly no\n").unwrap();
+    let mut first = own.start(&[file.to_str().unwrap()]);
+    let new = own.path(&format!(".tarn.conf.{}.tmp", first.field("process_id").unwrap()));
+    mknodat(CWD, &new, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let mut others: Vec<_> = (0..4).map(|_| own.connect()).collect();
+    let mut writer = own.connect();
+    writer.send("CONFIG REWRITE");
+    eventually(|| first.ask("INFO commandstats").contains("cmdstat_config|rewrite").then_some(()));
+    // Those of the same worker, too, and who has the store for himself.
+    for (number, other) in others.iter_mut().enumerate() {
+        assert_eq!(other.ask(&format!("SET key:{number} value")), "+OK");
+    }
+    assert_eq!(first.ask("SWAPDB 0 1"), "+OK");
+    assert!(!has_reply(&writer), "it waits for the disk");
+    // The pipe cannot be synced: what was asked for has failed, and has left nothing.
+    drop(std::fs::File::open(&new).unwrap());
+    assert!(writer.reply().starts_with("-ERR "));
+    assert!(!new.exists());
+    assert_eq!(writer.ask("CONFIG REWRITE"), "+OK");
 }

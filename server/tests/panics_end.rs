@@ -13,7 +13,7 @@ use tarn_engine::io::{Clock, ManualClock, SimDisk, SimOptions};
 use tarn_engine::record::{UnixMs, Write};
 use tarn_engine::recovery;
 use tarn_engine::{Engine, Group, Log, LogOptions};
-use tarn_server::panics::end_the_process;
+use tarn_server::serve::panics::end_the_process;
 
 /// Holds what the process is to do.
 const SCENE: &str = "TARN_TEST_PANICS";
@@ -105,7 +105,7 @@ fn of_a_flight_of_the_log() {
 
 #[test]
 fn of_the_engine_where_a_statement_called_it() {
-    assert_ends("the engine, below a statement", "session.rs");
+    assert_ends("the engine, below a statement", "session/mod.rs");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tarn_server::config::{Invocation, Loaded, SaveRule, Supervised, parse_serve_
 
 /// The files in `stock`, in order.
 fn files() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stock");
+    let folder = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("tests/stock");
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();

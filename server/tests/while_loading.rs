@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,20 +11,23 @@ use tarn_engine::Group;
 use tarn_engine::checkpoint::Checkpoints;
 use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{ManualClock, SimDisk, SimOptions};
-use tarn_engine::record::{Batch, Change, Lsn, Side, Write};
+use tarn_engine::record::{Batch, Change, Side, Write};
 use tarn_resp::OwnedArgs;
-use tarn_server::accept::AcceptorHandle;
-use tarn_server::address::Address;
-use tarn_server::client::{Client, ClientHandle};
+use tarn_server::commands;
 use tarn_server::config::{Config, ConfigStore};
-use tarn_server::dispatch::Executor;
-use tarn_server::shared::{Shared, Store};
+use tarn_server::execute::client::Client;
+use tarn_server::execute::executor::Executor;
+use tarn_server::execute::services::Services;
+use tarn_server::net::address::Address;
+use tarn_server::net::handle::ClientHandle;
+use tarn_server::net::moves::AcceptorHandle;
+use tarn_server::store::Store;
 
 const NOW: u64 = 1_000_000;
 
 /// A server that is loading, and what it has so far.
 struct Loading {
-    server: Shared,
+    server: Services,
     engine: Arc<Engine>,
     _background: Background,
     client: Client,
@@ -34,11 +36,11 @@ struct Loading {
 impl Loading {
     fn new() -> Loading {
         let config = Arc::new(ConfigStore::new(Config::default(), None));
-        let server = Shared::new(config, AcceptorHandle::new().0);
+        let server = Services::new(config, AcceptorHandle::new().0, commands::table().slots());
         let databases = server.databases;
         let (engine, _background) = Engine::unlogged(databases, 1, Arc::new(ManualClock::new(NOW)));
         // Else expired keys would go in the background.
-        engine.set_active_expire(false);
+        engine.expiry().set_active(false);
         let put = |value: &'static str, expiry| Change::Put { value: value.as_bytes().into(), expiry };
         let bytes = |text: &'static str| text.as_bytes().into();
         let push = |text| Change::ListPush { side: Side::Back, element: bytes(text) };
@@ -73,20 +75,7 @@ impl Loading {
     /// The reply to requests that come in one batch, on one line.
     fn ask_all(&mut self, requests: &[&str]) -> String {
         let mut group = Group::default();
-        let mut executor = Executor {
-            server: &self.server,
-            worker: 0,
-            session: None,
-            group: &mut group,
-            now: NOW,
-            revealable: Lsn(u64::MAX),
-            has_room: true,
-            ready: VecDeque::new(),
-            serving: false,
-            demanded: Lsn::ZERO,
-            wants_sync: false,
-            refused_at: Lsn::ZERO,
-        };
+        let mut executor = Executor::new(&self.server, commands::table(), 0, &mut group, NOW);
         let mut out = Vec::new();
         for request in requests {
             let args: OwnedArgs = request.split(' ').collect();
@@ -117,7 +106,7 @@ impl Loading {
 #[test]
 fn the_start_of_loading_does_not_change_while_it_goes_on() {
     let mut loading = Loading::new();
-    loading.server.started_unix_ms = 5_999;
+    loading.server.shared.started_unix_ms = 5_999;
     let told = loading.ask("INFO persistence");
     assert!(told.contains(" loading_start_time:5 "), "{told}");
 }
@@ -270,7 +259,10 @@ fn reading_changes_nothing() {
         loading.ask(request);
     }
     assert_eq!(loading.engine.keyspace(), before);
-    assert_eq!(loading.engine.expired_keys() + loading.server.empty_store.expired_keys(), 0);
+    assert_eq!(
+        loading.engine.expiry().expired_keys() + loading.server.empty_store.expiry().expired_keys(),
+        0
+    );
     let totals = loading.server.stats.totals();
     assert_eq!((totals.hits, totals.misses), (0, 0), "what is missing is not known");
     assert_eq!(loading.server.stats.workers[0].changes.load(Ordering::Relaxed), 0);

@@ -1,6 +1,7 @@
 //! `tarn sql`: asks a running server, and prints what it answers.
 
 use crate::remote::{RemoteArgs, Trouble, ask};
+use crate::sql::parquet_of;
 use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Map, Value};
@@ -9,9 +10,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use tarn_analytics::parquet_of;
-use tarn_lab::client::{Client, elements};
 use tarn_resp::Frame;
+use tarn_resp::client::{Client, elements};
 
 /// Asks a running server in SQL, and prints the answer.
 ///
@@ -19,15 +19,15 @@ use tarn_resp::Frame;
 ///
 ///   CREATE EXTERNAL TABLE user (id TEXT, name TEXT, age INT) STORED AS HASH LOCATION 'user:*'
 ///
-/// or proposed, from what keys hold: tarn sql --infer 'user:*'. Each statement sees the store as of one
-/// instant. Values that could not be read as the type of their column are told on standard error. Exits with
-/// 0 if the server answered, 1 if it refused, 2 if there was no server or it went away.
+/// or proposed, from the content of keys: tarn sql --infer 'user:*'. Each statement sees the store as of one
+/// instant. Values that could not be read as the type of their column are reported on standard error. Exits
+/// with 0 if the server answered, 1 if it refused, 2 if there was no server or it went away.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct SqlArgs {
     #[command(flatten)]
     remote: RemoteArgs,
-    /// How rows are printed.
+    /// Format of the rows.
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     format: Format,
     /// A file to print to, in place of standard output; needed for Parquet.
@@ -44,7 +44,7 @@ pub struct SqlArgs {
     statement: Option<String>,
 }
 
-/// How rows are printed.
+/// The format of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// For people.
@@ -67,7 +67,7 @@ pub fn run(args: &SqlArgs) -> ExitCode {
 
 fn print(args: &SqlArgs) -> Result<(), Trouble> {
     let mut client = args.remote.connect(Duration::from_secs(args.timeout.max(1)))?;
-    // Numbers and truth values come as what they are.
+    // Numbers and truth values keep their types.
     ask(&mut client, &["HELLO", "3"])?;
     let statement = match (&args.infer, &args.statement) {
         (Some(pattern), _) => format!("SELECT * FROM infer('{}')", pattern.replace('\'', "''")),
@@ -90,7 +90,7 @@ fn print(args: &SqlArgs) -> Result<(), Trouble> {
         }
     };
     match written {
-        // Who reads only the first lines has what he wants.
+        // A reader that closes the pipe after the first lines has what it wants.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(cannot_print(args.output.as_deref(), error)),
         Ok(()) => Ok(()),
@@ -177,7 +177,7 @@ fn print_json(out: &mut impl Write, names: &[String], rows: &[&[Frame]]) -> io::
             Frame::Null | Frame::NullBulk => Value::Null,
             Frame::Integer(number) => Value::from(*number),
             Frame::Boolean(truth) => Value::from(*truth),
-            // What is no number of JSON, such as infinity, stays text.
+            // A value that is no number of JSON, such as infinity, stays text.
             Frame::Double(_) => {
                 let text = plain(value);
                 text.parse::<f64>()

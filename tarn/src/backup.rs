@@ -1,4 +1,4 @@
-//! `tarn backup`: has a running server back up its log, and waits for it.
+//! `tarn backup`: makes a running server back up its log, and waits for it.
 
 use crate::remote::{RemoteArgs, Trouble, ask};
 use crate::transfer::progress_bar;
@@ -7,15 +7,15 @@ use indicatif::ProgressBar;
 use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
-use tarn_lab::client::{Client, text};
+use tarn_resp::client::{Client, text};
 
-/// How long the server may take for a reply.
+/// The time that the server may take for a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often it is asked how far it has come.
+/// The interval between two questions about the progress.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
-/// Has a running server make a consistent copy of its log, of the checkpoint under it and of the tables and
-/// indexes that have been declared, in a directory.
+/// Makes a running server write a consistent copy of its log, of the checkpoint under it and of the tables
+/// and indexes that have been declared, into a directory.
 ///
 /// The server writes it, on its own machine: a relative DIR is below its data directory, and one outside of
 /// that must be below a directory that the server's backup-dir names. On one file system the files share
@@ -27,12 +27,12 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 /// away.
 #[derive(Args)]
 pub struct BackupArgs {
-    /// Only what a backup does not have that ended with this record.
+    /// Back up only the records after this one, with which an earlier backup ended.
     #[arg(long, value_name = "LSN", default_value_t = 0)]
     since: u64,
     #[command(flatten)]
     remote: RemoteArgs,
-    /// Where to, on the machine of the server: an empty directory, or one that is not there yet.
+    /// Directory to write to, on the machine of the server: an empty one, or one that does not exist yet.
     #[arg(value_name = "DIR")]
     directory: String,
 }
@@ -75,7 +75,7 @@ fn back_up(args: &BackupArgs, bar: &ProgressBar) -> Result<(), Trouble> {
     }
 }
 
-/// Says what the server says of the last backup.
+/// Prints the server's report on the last backup.
 fn conclude(info: &HashMap<String, String>, directory: &str) -> Result<(), Trouble> {
     let field = |name: &str| info.get(name).map_or("", String::as_str);
     if field("last_backup_dir") != directory {

@@ -1,4 +1,4 @@
-//! `daemonize yes`: the server is a process of its own, which the one that was started waits for.
+//! `daemonize yes`: the server is a child process; the process that was started waits until it serves.
 //!
 //! ```text
 //!   started:  run the program again ── pass on what it says ──────────────── READY, or its end ── exit
@@ -16,7 +16,7 @@ const MARK: &str = "TARN_DAEMON_OF";
 /// The child's last byte on standard error: clients can connect.
 const READY: u8 = 0x06;
 
-/// Whether this process is the one that goes on in the background.
+/// True if this process is the one that runs in the background.
 pub fn is_child() -> bool {
     std::env::var(MARK).is_ok_and(|process| process == parent_id().to_string())
 }
@@ -54,13 +54,13 @@ pub fn start() -> ExitCode {
     }
 }
 
-/// Passes on what the child says, to its end; whether it is ready then.
+/// Passes on the output of the child, to its end; returns whether it is ready then.
 fn pass_on(mut said: impl Read) -> io::Result<bool> {
     let mut buffer = [0; 4096];
     loop {
         let len = said.read(&mut buffer)?;
         let text = &buffer[..len];
-        // Another thread may have said something right behind it.
+        // Another thread may have written something right after it.
         let is_ready = text.contains(&READY);
         // Somebody who does not listen has nothing to do with the start.
         for text in text.split(|byte| *byte == READY) {
@@ -72,13 +72,13 @@ fn pass_on(mut said: impl Read) -> io::Result<bool> {
     }
 }
 
-/// Leaves the terminal and the session of who has started it. To be called by the child, first.
+/// Leaves the terminal and the session of the parent process. The child calls this first.
 pub fn begin() {
-    // It fails only for who leads a session already.
+    // It fails only for a process that leads a session already.
     let _ = rustix::process::setsid();
 }
 
-/// Tells who has started it that clients can connect. To be called by the child, once.
+/// Reports to the parent process that clients can connect. The child calls this once.
 pub fn ready() {
     let nowhere = File::options().write(true).open("/dev/null");
     // The one who waits may have been ended meanwhile.

@@ -1,17 +1,17 @@
-//! `tarn export`: the data of a server becomes an RDB file of Redis.
+//! `tarn export`: writes the data of a server to an RDB file of Redis.
 
 use crate::transfer::{PlaceArgs, ended, rate};
 use clap::{ArgAction, Args, builder::BoolishValueParser};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tarn_server::transfer::{self, Exported};
+use tarn_server::persist::transfer::{self, Exported};
 
 /// Writes the data of a server that does not run to an RDB file, which every Redis since 5, Valkey, KeyDB and
 /// Dragonfly load.
 ///
-/// What is written is what a start would load: the checkpoint, and the log that goes on from it. The file has
-/// its name when it is whole and on disk, and replaces one that has it. Exits with 0 if it is, 1 if the data
-/// is refused, 2 if the disk failed; then there is the file that was there before, or none.
+/// The file gets the data that a start would load: the checkpoint, and the log that continues it. The file
+/// gets its name when it is complete and on disk; it replaces a file of that name. Exits with 0 if it is, 1
+/// if the data is refused, 2 if the disk failed; then the file that was there before, or none, is there.
 #[derive(Args)]
 pub struct ExportArgs {
     #[command(flatten)]

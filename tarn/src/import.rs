@@ -1,22 +1,22 @@
-//! `tarn import`: an RDB file of Redis becomes the data of a server.
+//! `tarn import`: makes an RDB file of Redis the data of a server.
 
 use crate::transfer::{PlaceArgs, ended, rate};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tarn_server::transfer::{self, Imported};
+use tarn_server::persist::transfer::{self, Imported};
 
 /// Reads an RDB file of Redis, Valkey or KeyDB into the data directory of a server that does not run.
 ///
 /// The whole file is read and checked; then it becomes a checkpoint, which the next `tarn serve` loads. The
-/// directory must hold neither a checkpoint nor a log. Keys that have expired are left out, as Redis leaves
-/// them out when it loads a file. Exits with 0 if the data is there, 1 if the file or the directory is
-/// refused, 2 if the disk failed; then the directory holds what it held before.
+/// directory must have neither a checkpoint nor a log. Expired keys are left out, as Redis leaves them out
+/// when it loads a file. Exits with 0 if the data is there, 1 if the file or the directory is refused, 2 if
+/// the disk failed; then the directory is as it was before.
 #[derive(Args)]
 pub struct ImportArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Leave streams and values of modules out, which Tarn cannot hold, and tell how many they were; without,
+    /// Leave out streams and values of modules, which Tarn cannot hold, and report their number. Without it,
     /// the first one ends the import.
     #[arg(long)]
     skip_unsupported: bool,

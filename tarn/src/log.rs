@@ -1,18 +1,18 @@
-//! `tarn log check`, `dump` and `repair`: what a log holds, and how to go on with one whose start is refused.
+//! `tarn log check`, `dump` and `repair`: the content of a log, and the repair of one whose start is refused.
 
 use clap::{Args, Subcommand};
 use std::ffi::OsStr;
-use std::fmt::{self, Display};
+use std::fmt::{self, Display, Write as _};
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use tarn_engine::io::{Disk, OsDisk};
+use tarn_engine::io::{Disk, OnOneLine, OsDisk};
 use tarn_engine::record::{Change, Lsn, Side, Write};
 use tarn_engine::repair::{self, Damage, FileSurvey, Places, Remedy, Repair, Survey};
 use tarn_engine::{Log, OpenError};
 
-/// Looks after a log while no server has it open.
+/// Checks, prints and repairs a log while no server has it open.
 #[derive(Args)]
 pub struct LogCli {
     #[command(subcommand)]
@@ -21,7 +21,7 @@ pub struct LogCli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Reads a log as a start does, changes nothing, and says what is in it.
+    /// Reads a log as a start does, changes nothing, and prints a summary of it.
     ///
     /// Exits with 0 if a start would take the log, 1 if it is damaged, 2 if it could not be read.
     Check {
@@ -33,10 +33,10 @@ enum Command {
     },
     /// Prints the records of a log, a line each, and changes nothing.
     ///
-    /// A line: Lsn, database, what happens, key, then what belongs to it. `+` stands before the records of a
-    /// group behind its first. Exits as `check` does.
+    /// A line has the Lsn, the database, the change, the key, and then the parts of the change. `+` marks the
+    /// records of a group after its first. Exits as `check` does.
     Dump {
-        /// Longer keys and values are cut to so many bytes, and their length is told.
+        /// Cuts longer keys and values to this number of bytes, and shows their length.
         #[arg(long, value_name = "BYTES", default_value_t = 64)]
         width: usize,
         /// All directories of the log: below --dir, `log` unless --log-dir names others.
@@ -45,11 +45,10 @@ enum Command {
     },
     /// Cuts a damaged log before the first damage, so that the server starts again.
     ///
-    /// What is cut off is kept in folders `damaged-1`, `damaged-2` … in the directories. Exits with 0 if a
-    /// start takes the log now, 1 if it is damaged and --truncate was not given, 2 if it could not be
-    /// repaired.
+    /// Moves the cut parts to folders `damaged-1`, `damaged-2` … in the directories. Exits with 0 if a start
+    /// takes the log now, 1 if it is damaged and --truncate was not given, 2 if it could not be repaired.
     Repair {
-        /// Does it; without, only says what would be done.
+        /// Repair the log; without it, only print what would be done.
         #[arg(long)]
         truncate: bool,
         #[command(flatten)]
@@ -60,12 +59,12 @@ enum Command {
     },
 }
 
-/// Where the checkpoints are.
+/// The directory of the checkpoints.
 #[derive(Args)]
 struct CheckpointsAt {
     /// Directory of the checkpoints that a start builds on; without, `checkpoints` beside those of the log.
     ///
-    /// Damage of which the checkpoint has what was there stops no start, and a repair cuts nothing there.
+    /// Damage to records that the checkpoint has as well stops no start, and a repair cuts nothing there.
     #[arg(long = "checkpoints", value_name = "DIR")]
     directory: Option<PathBuf>,
 }
@@ -118,7 +117,7 @@ pub fn run(cli: LogCli) -> ExitCode {
     code
 }
 
-/// Whether it is a folder in which a repair keeps what it cuts off.
+/// True for a folder in which a repair keeps the parts that it cuts off.
 fn is_cut_off(directory: &Path) -> bool {
     let whole = directory.canonicalize();
     let name = whole.as_deref().ok().and_then(Path::file_name).and_then(OsStr::to_str).unwrap_or_default();
@@ -143,7 +142,7 @@ fn check(
         }
         return Ok(ExitCode::from(DAMAGED));
     }
-    say_end(&survey);
+    println!("{}", end_of(&survey));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -156,7 +155,7 @@ fn dump(directories: &[PathBuf], width: usize) -> Result<ExitCode, OpenError> {
             let follows = if record.group == 0 { "+" } else { "" };
             let line = writeln!(out, "{} {follows}{}", record.lsn, Shown { write: &record.write, width });
             if line.is_err() {
-                // Whoever reads the lines has seen enough.
+                // The reader of the lines has seen enough.
                 return Ok(ExitCode::SUCCESS);
             }
         }
@@ -165,8 +164,14 @@ fn dump(directories: &[PathBuf], width: usize) -> Result<ExitCode, OpenError> {
         return Ok(ExitCode::SUCCESS);
     }
     drop(out);
-    let is_damaged = say_damage(&reader.survey()?);
-    Ok(if is_damaged { ExitCode::from(DAMAGED) } else { ExitCode::SUCCESS })
+    let survey = reader.survey()?;
+    if say_damage(&survey) {
+        return Ok(ExitCode::from(DAMAGED));
+    }
+    if survey.recovered.cut.is_some() {
+        eprintln!("{}", end_of(&survey));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A record as `dump` shows it.
@@ -235,7 +240,7 @@ fn repair(
     say_covered(&repair.survey);
     say_damage(&repair.survey);
     if !repair.is_needed() {
-        say_end(&repair.survey);
+        println!("{}", end_of(&repair.survey));
         println!("nothing to repair");
         return Ok(ExitCode::SUCCESS);
     }
@@ -245,7 +250,7 @@ fn repair(
     }
     let last = repair.survey.recovered.last;
     for folder in repair.truncate()? {
-        println!("what is cut off is kept in {}", folder.display());
+        println!("what is cut off is kept in {}", OnOneLine(&folder));
     }
     println!("repaired: the log ends with record {last}, and the server starts again");
     Ok(ExitCode::SUCCESS)
@@ -257,24 +262,24 @@ fn say_file(file: &FileSurvey) {
     let compacted = file.compacted.map_or(String::new(), |lsn| format!(", compacted at Lsn {lsn}"));
     println!(
         "{}: epoch {epoch}, number {number}, {}, {}, {}{lsns}{compacted}",
-        path.display(),
+        OnOneLine(path),
         counted(*bytes, "byte"),
         counted(*blocks, "block"),
         counted(*records, "record"),
     );
 }
 
-/// Tells of damage that stops no start.
+/// Prints damage that stops no start.
 fn say_covered(survey: &Survey) {
     for Damage { path, offset, what, .. } in &survey.recovered.covered {
-        println!("harmless damage in {} at byte {offset}: {what}", path.display());
+        println!("harmless damage in {} at byte {offset}: {what}", OnOneLine(path));
     }
 }
 
-/// Tells why a start refuses the log and what would be kept; `false` if there is no reason.
+/// Prints why a start refuses the log and which part would be kept; `false` if there is no reason.
 fn say_damage(survey: &Survey) -> bool {
     for Damage { path, offset, what, .. } in &survey.damage {
-        println!("damage in {} at byte {offset}: {what}", path.display());
+        println!("damage in {} at byte {offset}: {what}", OnOneLine(path));
     }
     if survey.is_under_repair {
         println!("a repair was interrupted");
@@ -302,30 +307,33 @@ fn say_damage(survey: &Survey) -> bool {
     true
 }
 
-/// Tells how a log ends that a start takes.
-fn say_end(survey: &Survey) {
+/// The words for the end of a log that a start takes.
+fn end_of(survey: &Survey) -> String {
     let recovered = &survey.recovered;
-    match &recovered.cut {
-        Some((path, offset)) => println!(
-            "torn tail of {} behind Lsn {}, from {} byte {offset} on: harmless, the next start cuts it off",
+    let mut end = match recovered.place_of_cut() {
+        Some(place) => format!(
+            "torn tail of {} behind Lsn {}{}, {place}: {}, the next start cuts it off",
             counted(recovered.bytes_cut, "byte"),
             recovered.last,
-            path.display()
+            recovered.blocks_cut_in_words(),
+            if recovered.blocks_cut > 0 { "a block before them is missing" } else { "harmless" }
         ),
-        None => println!(
+        None => format!(
             "whole: the records up to Lsn {} in {}, {}",
             recovered.last,
             counted(recovered.blocks, "block"),
             if recovered.closed { "closed in order" } else { "not closed in order" }
         ),
-    }
+    };
     if recovered.base > Lsn::ZERO {
-        println!(
-            "it goes on from a checkpoint with all up to Lsn {}: whether its records fit that one is found \
+        let _ = write!(
+            end,
+            "\nit goes on from a checkpoint with all up to Lsn {}: whether its records fit that one is found \
              out by a start, or by `tarn export`, which changes nothing",
             recovered.base
         );
     }
+    end
 }
 
 fn counted(count: u64, noun: impl Display) -> String {

@@ -7,11 +7,14 @@ mod backup;
 mod daemon;
 mod export;
 mod import;
+mod lab;
 mod log;
 mod remote;
 mod restore;
+#[cfg(feature = "sql")]
 mod search;
 mod secrets;
+#[cfg_attr(not(feature = "sql"), path = "no_sql.rs")]
 mod sql;
 mod transfer;
 
@@ -19,7 +22,7 @@ use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use tarn_server::config::{Invocation, Loaded, help_text, parse_with_secrets};
-use tarn_server::supervisor;
+use tarn_server::serve::supervisor;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -41,12 +44,16 @@ enum Command {
         args: Vec<OsString>,
     },
     /// Show it: a million records, updates, a hard kill, and everything is there again.
-    Demo(tarn_lab::demo::DemoArgs),
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Demo {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Check and repair the log of a server that does not run.
     Log(log::LogCli),
     /// Have a running server back up its log into a directory.
     Backup(backup::BackupArgs),
-    /// Make a data directory of a backup and its increments.
+    /// Make a data directory from a backup and its increments.
     Restore(restore::RestoreArgs),
     /// Read an RDB file of Redis into the data directory of a server that does not run.
     Import(import::ImportArgs),
@@ -55,20 +62,24 @@ enum Command {
     /// Ask a running server in SQL.
     Sql(ask::SqlArgs),
     /// Measure Tarn and redis-server side by side.
-    Lab(tarn_lab::LabCli),
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    Lab {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve { args } => serve(args),
-        Command::Demo(args) => tarn_lab::demo::run(&args),
+        Command::Demo { args } => lab::run(std::iter::once(OsString::from("demo")).chain(args)),
         Command::Log(cli) => log::run(cli),
         Command::Backup(args) => backup::run(args),
         Command::Restore(args) => restore::run(args),
         Command::Import(args) => import::run(args),
         Command::Export(args) => export::run(args),
         Command::Sql(args) => ask::run(&args),
-        Command::Lab(cli) => tarn_lab::run(cli),
+        Command::Lab { args } => lab::run(args),
     }
 }
 
@@ -104,20 +115,19 @@ fn serve(args: Vec<OsString>) -> ExitCode {
         loaded.listening = daemon::ready;
     }
     secrets::forget();
-    tarn_server::panics::end_the_process(tarn_analytics::runs_apart);
+    tarn_server::serve::panics::end_the_process(sql::runs_apart);
     let sql = match sql::Sql::prepare(&loaded.config) {
         Ok(sql) => sql,
         Err(error) => return refuse(&error),
     };
     let mut queries = None;
-    let declarations = tarn_analytics::DECLARATION_FILES.map(|name| loaded.config.dir.join(name));
+    let declarations = sql::DECLARATION_FILES.map(|name| loaded.config.dir.join(name));
     let served = tarn_server::serve::serve_beside(loaded, |server| {
         server.backups.take_along(declarations.to_vec());
         queries = Some(sql.start(server));
     });
     if let Some(queries) = queries {
-        // Who is in the middle of a query is not waited for.
-        queries.shutdown_background();
+        queries.end();
     }
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -125,7 +135,7 @@ fn serve(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Tells which directives the server would not obey, and that it would start.
+/// Prints the directives that the server would not obey, and that it would start.
 fn tell_of(loaded: &Loaded) -> ExitCode {
     for warning in loaded.warnings.iter().cloned().chain(loaded.disobeyed_line()) {
         println!("{warning}");

@@ -1,19 +1,18 @@
-//! A server that runs, asked by those commands of the program that need one.
+//! A running server, for the commands of the program that talk to one.
 
 use clap::Args;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::Duration;
-use tarn_lab::client::Client;
-use tarn_lab::error::LabError;
+use tarn_resp::client::{Client, ClientError};
 
 const REFUSED: u8 = 1;
 const FAILED: u8 = 2;
 
-/// Which server.
+/// The address of the server, and the user.
 #[derive(Args)]
 pub struct RemoteArgs {
-    /// The server.
+    /// Host of the server.
     #[arg(long, default_value = "127.0.0.1")]
     host: String,
     /// Its port.
@@ -22,13 +21,13 @@ pub struct RemoteArgs {
     /// The user, if it is not the default one.
     #[arg(long, requires = "password")]
     user: Option<String>,
-    /// The password, which others may see in the list of processes; without, that of the environment's
+    /// The password, which other users may see in the list of processes. Without it, the value of
     /// REDISCLI_AUTH.
     #[arg(short = 'a', long)]
     password: Option<String>,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 pub enum Trouble {
     /// The server said no, or that it failed.
     Refused(String),
@@ -36,14 +35,14 @@ pub enum Trouble {
     Away(String),
 }
 
-impl From<LabError> for Trouble {
-    fn from(error: LabError) -> Trouble {
+impl From<ClientError> for Trouble {
+    fn from(error: ClientError) -> Trouble {
         Trouble::Away(error.to_string())
     }
 }
 
 impl Trouble {
-    /// Tells it, with the status to exit with.
+    /// Prints the trouble, and returns the status to exit with.
     pub fn tell(self) -> ExitCode {
         let (code, why) = match self {
             Trouble::Refused(why) => (REFUSED, why),

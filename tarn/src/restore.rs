@@ -1,4 +1,4 @@
-//! `tarn restore`: a backup, and the increments that follow it, become the data of a server.
+//! `tarn restore`: makes a data directory from a backup and the increments that follow it.
 
 use crate::transfer::progress_bar;
 use clap::Args;
@@ -14,17 +14,17 @@ use tarn_engine::io::{OsDisk, SystemClock};
 const REFUSED: u8 = 1;
 const FAILED: u8 = 2;
 
-/// How often it is shown how far it has come.
+/// The interval between two reports of the progress.
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
-/// Makes a data directory of a backup and its increments, for the next `tarn serve --dir`.
+/// Makes a data directory from a backup and its increments, for the next `tarn serve --dir`.
 ///
-/// Every file is checked against the backup's own list, and what is restored is read as a start reads it; a
-/// set that is mixed, incomplete or damaged is refused. Exits with 0 if all is there and on disk, 1 if the
-/// backups or the directory are refused, 2 if the disk failed; then no server takes the directory.
+/// Every file is checked against the backup's own list, and the restored data is read as a start reads it; a
+/// set that is mixed, incomplete or damaged is refused. Exits with 0 if all data is there and on disk, 1 if
+/// the backups or the directory are refused, 2 if the disk failed; then no server takes the directory.
 #[derive(Args)]
 pub struct RestoreArgs {
-    /// The data directory: an empty one, or one that is not there yet.
+    /// The data directory: an empty one, or one that does not exist yet.
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
     /// The directories of the log, as many as it had; relative ones lie below --dir. Without: `log`, or
@@ -81,7 +81,7 @@ fn restore(args: &RestoreArgs) -> Result<ExitCode, BackupError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Does it while a terminal is told how far it has come.
+/// Does the work while it shows the progress on a terminal.
 fn with_progress<T>(work: impl FnOnce(&Progress) -> T) -> T {
     let (progress, is_done, bar) = (Progress::default(), AtomicBool::new(false), progress_bar());
     std::thread::scope(|scope| {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
-use tarn_analytics::{Analytics, Request, SearchError, Tree};
-use tarn_server::search::{self, Search, Searching};
+use tarn_analytics::{Request, Search, SearchError, Tree};
+use tarn_server::analytics::search::{self, Searching};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -12,15 +12,15 @@ use tokio::task::JoinHandle;
 pub struct Seeker {
     /// Where the threads are.
     pub handle: Handle,
-    /// What knows the indexes.
-    pub analytics: Arc<Analytics>,
+    /// The indexes and cursors.
+    pub search: Arc<Search>,
 }
 
-impl Search for Seeker {
+impl search::Search for Seeker {
     fn ask(&self, words: Vec<Vec<u8>>, db: u8, is_resp3: bool) -> Box<dyn Searching> {
-        let analytics = self.analytics.clone();
+        let search = self.search.clone();
         let request = Request { words, database: db, is_resp3 };
-        Box::new(Answering(self.handle.spawn(async move { analytics.search(request).await })))
+        Box::new(Answering(self.handle.spawn(async move { search.run(request).await })))
     }
 }
 

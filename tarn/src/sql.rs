@@ -8,26 +8,28 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tarn_analytics::{
-    Analytics, AnalyticsOptions, Caller, QueryError, Rules, Tls, TlsError, Value, WireOptions, sqlstate,
+    Analytics, AnalyticsOptions, Caller, QueryError, Rules, Search, Tls, TlsError, Value, WireOptions,
+    sqlstate,
 };
-use tarn_server::accept;
-use tarn_server::address::Address;
+pub use tarn_analytics::{DECLARATION_FILES, parquet_of, runs_apart};
+use tarn_server::analytics::sql::{Answer, Asked, Cell};
 use tarn_server::config::{Config, SqlTls};
-use tarn_server::listen::Service;
-use tarn_server::shared::Shared;
-use tarn_server::sql::{Answer, Asked, Cell};
+use tarn_server::execute::services::Services;
+use tarn_server::net::address::Address;
+use tarn_server::net::caller;
+use tarn_server::net::listen::Service;
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Connections that may wait until somebody looks at them.
+/// Connections that may wait until the SQL thread takes them.
 const CALLERS_MAX: usize = 64;
 
 /// Why SQL cannot be served.
 #[derive(Debug, Error)]
 pub enum SqlError {
-    /// What has been declared cannot be read.
+    /// The declarations cannot be read.
     #[error(transparent)]
     Declarations(#[from] QueryError),
     /// There is nowhere to write files to.
@@ -36,7 +38,7 @@ pub enum SqlError {
     /// One file is of no use without the other.
     #[error("tls-cert-file and tls-key-file are needed both, or none of them")]
     HalfTls,
-    /// Nobody could connect.
+    /// No client could connect.
     #[error(
         "sql-tls required needs a certificate: name it, and its key, with tls-cert-file and tls-key-file"
     )]
@@ -49,16 +51,17 @@ pub enum SqlError {
     System(#[from] std::io::Error),
 }
 
-/// What serves SQL, before the server is there.
+/// The parts that serve SQL, made before the server exists.
 pub struct Sql {
     runtime: tokio::runtime::Runtime,
     analytics: Arc<Analytics>,
+    search: Arc<Search>,
     tls: Option<Arc<Tls>>,
     needs_encryption: bool,
 }
 
 impl Sql {
-    /// Makes ready what is configured.
+    /// Prepares SQL as configured.
     pub fn prepare(config: &Config) -> Result<Sql, SqlError> {
         let export_directory = config.sql_export_path();
         if let Some(path) = export_directory.as_ref().filter(|path| !path.is_dir()) {
@@ -88,21 +91,19 @@ impl Sql {
             export_directory,
         };
         let analytics = runtime.block_on(Analytics::open(options))?;
-        Ok(Sql { runtime, analytics, tls, needs_encryption })
+        let search = Arc::new(Search::open(analytics.clone(), Some(&config.dir))?);
+        Ok(Sql { runtime, analytics, search, tls, needs_encryption })
     }
 
-    /// Serves as long as what is returned is there. The data may be loaded later.
-    pub fn start(self, server: &Arc<Shared>) -> tokio::runtime::Runtime {
+    /// Starts the threads of SQL. The data may be loaded later.
+    pub fn start(self, server: &Arc<Services>) -> Running {
         let (callers, incoming) = mpsc::channel(CALLERS_MAX);
         server.set_sql(Arc::new(Asker {
             handle: self.runtime.handle().clone(),
             analytics: self.analytics.clone(),
             callers,
         }));
-        server.set_search(Arc::new(Seeker {
-            handle: self.runtime.handle().clone(),
-            analytics: self.analytics.clone(),
-        }));
+        server.set_search(Arc::new(Seeker { handle: self.runtime.handle().clone(), search: self.search }));
         let of_store = Arc::downgrade(server);
         self.analytics.read_from(move || Some(of_store.upgrade()?.store()?.engine.clone()));
         let of_log = Arc::downgrade(server);
@@ -114,12 +115,22 @@ impl Sql {
             needs_encryption: self.needs_encryption,
         };
         self.runtime.spawn(tarn_analytics::serve(self.analytics, incoming, options));
-        self.runtime
+        Running(self.runtime)
     }
 }
 
-/// What the configuration says at the moment.
-struct Settings(Arc<Shared>);
+/// The threads of SQL.
+pub struct Running(tokio::runtime::Runtime);
+
+impl Running {
+    /// Ends them, without waiting for statements that run.
+    pub fn end(self) {
+        self.0.shutdown_background();
+    }
+}
+
+/// The current values of the configuration.
+struct Settings(Arc<Services>);
 
 impl Rules for Settings {
     fn password(&self) -> Option<Vec<u8>> {
@@ -156,9 +167,9 @@ struct Asker {
     callers: mpsc::Sender<Caller>,
 }
 
-impl tarn_server::sql::Sql for Asker {
-    fn talk_to(&self, caller: accept::Caller) {
-        let accept::Caller { stream, refusal, .. } = caller;
+impl tarn_server::analytics::sql::Sql for Asker {
+    fn talk_to(&self, caller: caller::Caller) {
+        let caller::Caller { stream, refusal, .. } = caller;
         // The acceptor has seen that there is room.
         let _ = self.callers.try_send(Caller { stream, refusal });
     }

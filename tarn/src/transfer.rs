@@ -1,11 +1,11 @@
-//! What `tarn import` and `tarn export` share: which data directory, how far it has come, how it ends.
+//! The parts that `tarn import` and `tarn export` share: the data directory, the progress, the end.
 
 use clap::Args;
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use tarn_server::transfer::{Place, Stage, TransferError};
+use tarn_server::persist::transfer::{Place, Stage, TransferError};
 
 const REFUSED: u8 = 1;
 const FAILED: u8 = 2;
@@ -80,7 +80,7 @@ fn show(bar: &ProgressBar, stage: Stage) {
     bar.set_message(message + &keys);
 }
 
-/// How many keys, how long, how many a second.
+/// The number of keys, the time, and the keys a second.
 pub fn rate(keys: u64, took: Duration) -> String {
     let seconds = took.as_secs_f64();
     format!("{keys} keys in {seconds:.2} s, {:.0} a second", keys as f64 / seconds.max(1e-6))

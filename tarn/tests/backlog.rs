@@ -1,5 +1,5 @@
-//! Clients that write faster than the disk takes it are kept waiting, not refused, and what waits to be
-//! written stays within its limit.
+//! Clients that write faster than the disk takes it wait, and are not refused. The bytes that wait to be
+//! written stay within their limit.
 
 // A test may fail by panicking.
 #![allow(clippy::unwrap_used)]
@@ -27,7 +27,7 @@ impl Drop for Server {
     }
 }
 
-/// A server whose log is behind as soon as four kilobytes wait to be written.
+/// A server that makes clients wait for the log as soon as four kilobytes wait to be written.
 fn start(folder: &std::path::Path) -> (Server, String) {
     let port = tarn_lab::server::free_port().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tarn"));
@@ -70,7 +70,7 @@ fn flood(address: &str, client: usize) -> String {
     replies
 }
 
-/// How many bytes wait to be written, as often as it can be asked until `stops`; the most.
+/// Asks for the bytes that wait to be written, as often as it can until `stops`; returns the most.
 fn watch_backlog(address: &str, stops: &AtomicBool) -> u64 {
     let mut stream = BufReader::new(TcpStream::connect(address).unwrap());
     let mut most = 0;

@@ -1,5 +1,5 @@
-//! `tarn backup` and `tarn restore` with the real program: what comes back is what was there, and what is
-//! not a whole backup is refused.
+//! `tarn backup` and `tarn restore` with the real program: a restore has the data of the backup, and an
+//! incomplete backup is refused.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use running::{Connection, Folder, Running, digest, eventually, field, number};
 
-/// Small files, compacted as soon as some of their records are needless.
+/// Small files, compacted as soon as some of their records are obsolete.
 const EAGER: [&str; 6] =
     ["--log-file-size", "65536", "--log-compaction-min-size", "0", "--log-compaction-file-percentage", "30"];
 
-/// What the program says and its exit code; standard output and standard error in one.
+/// The output and the exit code of the program; standard output and standard error in one.
 fn tarn(args: &[&str]) -> (i32, String) {
     let Output { status, stdout, stderr } =
         Command::new(env!("CARGO_BIN_EXE_tarn")).args(args).output().unwrap();
@@ -40,7 +40,7 @@ fn restore(folder: &Folder, backups: &[&str], to: &str) -> (i32, String) {
     tarn(&args)
 }
 
-/// The data of a server that runs on what was restored.
+/// The data of a server that runs on a restored directory.
 fn digest_of(path: PathBuf, directories: usize) -> String {
     let port = running::free_port().to_string();
     let dir = path.to_str().unwrap().to_owned();
@@ -218,7 +218,7 @@ fn what_was_declared_comes_back_as_it_was_at_the_end_of_each_backup() {
     assert_eq!(restore(&running.folder, &["full"], "spoilt").0, 0, "nothing is left of what was refused");
 }
 
-/// What the writer of a test had done.
+/// The progress of the writer of a test.
 #[derive(Debug)]
 struct Found {
     counter: u64,
@@ -305,7 +305,8 @@ fn a_set_that_is_damaged_incomplete_or_mixed_is_refused_by_name() {
     // A file of the same name from another backup.
     let last_of_other = log_files(&other.folder.path("third")).pop().unwrap();
     std::fs::copy(last_of_other, &set.log_file).unwrap();
-    // Two files that are a header alone have the same CRC, as a header ends with its own; then the log tells.
+    // Two files that are a header alone have the same CRC, because a header ends with its own; then the log
+    // shows the difference.
     refused(&all, name.trim_start_matches("0-"));
     std::fs::write(&set.log_file, &content).unwrap();
 
@@ -327,7 +328,7 @@ fn a_set_that_is_damaged_incomplete_or_mixed_is_refused_by_name() {
     assert!(said.contains("occupied is not empty: name another directory"), "{said}");
     assert_eq!(std::fs::read_dir(folder.path("occupied")).unwrap().count(), 1);
 
-    // What was refused has left nothing that stands in the way.
+    // A refused restore has left nothing that prevents the next one.
     let (code, said) = restore(folder, &all, "restored");
     assert_eq!(code, 0, "{said}");
     assert!(digest_of(folder.path("restored"), 1).len() > 40);
@@ -423,7 +424,7 @@ fn backups_go_where_the_configuration_lets_them_and_no_further() {
     let running = Running::start(&["--backup-dir", &allowed, "--backup-max", "3"]);
     let mut client = running.connect();
     client.ask("SET key value");
-    // From the machine itself, as from anywhere: a proxy may stand for somebody else.
+    // From the machine itself, as from anywhere: a proxy may act for another client.
     for path in [format!("{other}full"), "../full".to_owned(), format!("{allowed}../full"), "/".to_owned()] {
         let said = client.ask(&format!("BACKUP {path}"));
         assert!(

@@ -1,5 +1,5 @@
-//! Compaction of the log with the real program: the log stays short while clients write, and whatever was
-//! compacted, a restart finds what was there.
+//! Compaction of the log with the real program: the log stays short while clients write, and a restart finds
+//! all data, whatever was compacted.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use std::io::Write;
 use running::scrape::Scrape;
 use running::{Connection, Folder, Running, SmallDisk, digest, eventually, field, free_port, number};
 
-/// Small files, compacted as soon as some of their records are needless.
+/// Small files, compacted as soon as some of their records are obsolete.
 const EAGER: [&str; 6] =
     ["--log-file-size", "65536", "--log-compaction-min-size", "0", "--log-compaction-file-percentage", "30"];
 
@@ -76,7 +76,7 @@ fn the_log_stays_short_and_a_restart_finds_everything() {
             assert_eq!(client.ask("BGREWRITEAOF"), "+Background append only file rewriting started");
             eventually(|| (field(&mut client, "aof_rewrite_in_progress")? == "0").then_some(()));
             assert_eq!(field(&mut client, "aof_last_bgrewrite_status").unwrap(), "ok");
-            // Some six megabytes went in each time; a file may have been closed behind the round.
+            // Some six megabytes were written each time; a file may have been closed after the round.
             let bytes = log_bytes(&running.folder, &directories);
             assert!(bytes < 3_000_000, "{directories:?}, stage {stage}: {bytes} bytes");
             let before = digest(&mut client);
@@ -124,7 +124,7 @@ fn a_log_that_is_shorter_than_a_file_is_shortened_when_that_is_asked_for() {
         let bytes = log_bytes(&running.folder, &directories);
         assert!(bytes > 1_500_000, "{bytes} bytes");
         let before = digest(&mut client);
-        // Nobody writes any more.
+        // There are no more writes.
         rewrite_log(&mut client);
         let bytes = log_bytes(&running.folder, &directories);
         assert!(bytes < 300_000, "{directories:?}: {bytes} bytes");
@@ -143,7 +143,7 @@ fn a_log_that_is_shorter_than_a_file_is_shortened_when_that_is_asked_for() {
         // Each directory may have made its next file ready in the meantime.
         let kept = log_files(&running.folder, &directories);
         assert!(kept.len() <= files + directories.len(), "there is nothing to leave: {kept:?}");
-        // What is left with little in it becomes one.
+        // Files with little left in them become one.
         for number in 0..12 {
             client.ask(&format!("SET string:{} again", number % 3));
             assert_eq!(client.whole("WAITAOF 1 0 0"), "*[:1 :0]");
@@ -284,7 +284,7 @@ fn without_a_log_there_is_nothing_to_compact() {
 }
 
 #[test]
-fn a_log_that_is_written_anew_needs_its_checkpoint_and_has_everything_with_it() {
+fn a_log_that_is_rewritten_needs_its_checkpoint_and_has_everything_with_it() {
     let mut args = EAGER.to_vec();
     args.extend(["--log-compaction", "rewrite"]);
     let mut running = Running::start(&args);
@@ -294,7 +294,7 @@ fn a_log_that_is_written_anew_needs_its_checkpoint_and_has_everything_with_it() 
         assert_eq!(client.ask("BGREWRITEAOF"), "+Background append only file rewriting started");
         churn(&mut client, 100..101);
         eventually(|| (field(&mut client, "aof_rewrite_in_progress")? == "0").then_some(()));
-        // Three megabytes went in before; what was written since the checkpoint is there.
+        // Three megabytes were written before; the writes since the checkpoint are there.
         let bytes = log_bytes(&running.folder, &["log"]);
         assert!(bytes < 2_000_000, "stage {stage}: {bytes} bytes");
         let before = digest(&mut client);
@@ -325,7 +325,7 @@ fn a_log_that_is_written_anew_needs_its_checkpoint_and_has_everything_with_it() 
 }
 
 #[test]
-fn a_log_that_has_become_long_is_written_anew_with_one_checkpoint() {
+fn a_log_that_has_become_long_is_rewritten_with_one_checkpoint() {
     let args =
         ["--log-file-size", "65536", "--log-compaction", "none", "--log-compaction-min-size", "200000"];
     // So slowly that it is looked several times meanwhile whether a checkpoint is wanted.

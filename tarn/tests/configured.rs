@@ -1,5 +1,5 @@
-//! What a configuration says is what the program does, or it is told: files of other servers, supervisors,
-//! the background, passwords, and what a Redis has left in the data directory.
+//! The program obeys its configuration, or reports where it does not: files of other servers, supervisors,
+//! the background, passwords, and files of a Redis in the data directory.
 
 #![allow(clippy::unwrap_used)]
 
@@ -76,7 +76,7 @@ impl Drop for OfPidFile {
 
 #[test]
 fn every_stock_file_starts_the_server_with_the_command_line_on_top() {
-    let stock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/stock");
+    let stock = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("../server/tests/stock");
     let mut count = 0;
     for entry in std::fs::read_dir(stock).unwrap() {
         let (path, folder, port) = (entry.unwrap().path(), Folder::new(), free_port());
@@ -309,7 +309,7 @@ fn the_rdb_file_of_a_redis_is_taken_over_and_stays() {
         let server = folder.serve(&args);
         let mut client = Client::tcp("127.0.0.1", port);
         assert_eq!(client.ask("GET from"), "redis", "{args:?}: {}", folder.messages());
-        // Killed at once, it is there again, and so is what was written since and kept.
+        // After an immediate kill it is there again, and so are the writes since, which were kept.
         assert_eq!(client.ask("SET own tarn"), "+OK");
         assert_eq!(client.ask("SAVE"), "+OK");
         server.kill();

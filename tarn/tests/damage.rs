@@ -1,5 +1,5 @@
-//! Damage of files that lie on the disk, with the real program: a running server finds it and makes it good
-//! from memory, and a start goes on where the checkpoint has what was there.
+//! Damage to files on the disk, with the real program: a running server finds it and repairs it from memory.
+//! A start continues where the checkpoint has the damaged records too.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use running::scrape::Scrape;
 use running::{Connection, Running, digest, eventually, field, free_port, number};
 
-/// Small files, which nothing but damage has compacted.
+/// Small files, which are compacted only because of damage.
 const ARGS: [&str; 8] = [
     "--log-file-size",
     "65536",
@@ -22,7 +22,7 @@ const ARGS: [&str; 8] = [
     "everysec",
 ];
 
-/// Fills some files, and takes away again half of what is in them.
+/// Fills some files, and removes half of their content again.
 fn fill(client: &mut Connection, round: usize) {
     let value = "v".repeat(300);
     for number in 0..800 {
@@ -121,7 +121,7 @@ fn a_start_goes_on_where_the_checkpoint_has_what_was_damaged() {
     assert_eq!(digest(&mut client), before);
     assert!(number(&mut client, "log_damage_passed_at_start") > 0);
     assert!(running.folder.messages().contains("Damage in the log was passed over"));
-    // What was the end of its file the start has cut off; else a compaction leaves it out.
+    // The start has cut off damage at the end of its file; else a compaction leaves it out.
     eventually(|| (number(&mut client, "log_damaged_files") == 0).then_some(()));
     running.restart();
     let mut client = running.connect();

@@ -1,8 +1,9 @@
-//! How the server ends, and when it does not: what has changed is saved before clients are closed, and a
-//! checkpoint that fails keeps the server going. Signals: the second SIGINT ends it at once, any while it
-//! loads; SIGHUP opens the file of messages anew.
+//! The end of the server: changes are saved before clients are closed, and a checkpoint that fails keeps the
+//! server running. Signals: the second SIGINT ends it at once, as does any while it loads; SIGHUP opens the
+//! message file again.
 //!
-//! What stands still here is a pipe that nobody reads or writes: who opens it waits.
+//! To stop a server in the middle, these tests use a pipe that nobody reads or writes: a process that opens
+//! it waits.
 
 #![allow(clippy::unwrap_used)]
 
@@ -141,7 +142,7 @@ fn writes_wait_for_the_last_checkpoint_and_go_on_if_the_end_is_called_off() {
     assert_eq!(writer.reply(), "+OK", "the write goes on");
     assert_eq!(asking.reply(), "-ERR Errors trying to SHUTDOWN. Check logs.");
     assert_eq!(client.ask("SHUTDOWN ABORT"), "-ERR No shutdown in progress.");
-    // Who does not want to wait for it, either.
+    // A client that does not want to wait for it, either.
     ending.signal(Signal::INT);
     eventually(|| {
         writer.send("SET k 3");
@@ -158,7 +159,7 @@ fn the_second_sigint_ends_the_server_at_once() {
     assert_eq!(ending.connect().ask("SET k 1"), "+OK");
     ending.signal(Signal::INT);
     ending.wait_until_told("Taking a last checkpoint", 1);
-    // What looks after a process may ask as often as it likes.
+    // A supervisor may ask as often as it likes.
     for count in 2..4 {
         ending.signal(Signal::TERM);
         ending.wait_until_told("Received SIG", count);
@@ -223,7 +224,7 @@ fn writes_are_refused_while_checkpoints_in_the_background_fail() {
 }
 
 #[test]
-fn the_file_of_messages_is_begun_anew_when_it_was_moved() {
+fn the_message_file_is_opened_again_when_it_was_moved() {
     let ending = Ending::start(&["--logfile", "log.txt"]);
     let (file, old) = (ending.folder.path("log.txt"), ending.folder.path("log.1"));
     let messages = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();

@@ -48,7 +48,7 @@ fn a_cursor_is_of_its_instant_and_may_be_left() {
     assert_eq!(client.ask(CREATE), "+OK");
     let begun = client.whole("FT.AGGREGATE flights * LOAD 1 @distance WITHCURSOR COUNT 1500");
     let id = begun.rsplit(':').next().unwrap().trim_end_matches(']').to_owned();
-    // What comes later is not its business.
+    // The cursor does not see later changes.
     assert_eq!(client.ask("FLUSHALL"), "+OK");
     let rest = client.whole(&format!("FT.CURSOR READ flights {id}"));
     assert_eq!(rest.matches("$distance $1").count(), 500, "{rest}");

@@ -71,7 +71,7 @@ fn status(client: &mut Client<TcpStream>) -> String {
     info.lines().find_map(|line| line.strip_prefix("aof_last_write_status:")).unwrap().to_owned()
 }
 
-/// That the log has failed is told everywhere.
+/// Waits until the failure of the log is reported everywhere.
 fn wait_until_told(folder: &Folder, client: &mut Client<TcpStream>, metrics: u16, directory: &str) {
     let error = field(client, "log_last_error").unwrap();
     assert!(error.contains("No space left on device"), "{error}");
@@ -116,7 +116,7 @@ fn a_full_disk_refuses_writes_until_there_is_room_and_loses_nothing() {
             wait_until_told(&folder, &mut client, metrics, &format!("{}/log", disk.path()));
 
             if mode == "always" {
-                // The newest write waits for the disk, and so does who looks at its key.
+                // The newest write waits for the disk, and so does a client that reads its key.
                 let mut waiting = Client::tcp("127.0.0.1", port);
                 let id = waiting.ask("CLIENT ID").split_off(1);
                 let look = format!("STRLEN k{}\r\n", acknowledged.load(Ordering::SeqCst));

@@ -1,4 +1,4 @@
-//! What closes the gate while clients are inside it, by the real program: nobody waits for ever.
+//! Commands that close the gate while clients are inside it, by the real program: no client waits for ever.
 
 #![allow(clippy::unwrap_used)]
 
@@ -51,7 +51,7 @@ fn figures_and_indexes_that_come_and_go_do_not_wait_for_each_other() {
             for statement in ["CREATE INDEX dests ON flight (dest)", "DROP INDEX dests"] {
                 let reply = ddl.try_ask(&format!("SQL \"{statement}\""));
                 if reply.as_deref() != Some("+OK") {
-                    // Else the others would go on for ever.
+                    // Else the others would continue for ever.
                     over.store(true, Ordering::Relaxed);
                     panic!("{statement} of round {round}: {reply:?}");
                 }
@@ -59,6 +59,6 @@ fn figures_and_indexes_that_come_and_go_do_not_wait_for_each_other() {
         }
         over.store(true, Ordering::Relaxed);
     });
-    // Whoever waited for ever would have kept the server from its end.
+    // A client that waited for ever would have kept the server from its end.
     assert!(running.server.unwrap().terminate().success());
 }

@@ -1,10 +1,11 @@
-//! How long others wait while a giant key is copied, renamed or moved: a measurement that asserts no time.
+//! Measures the time that other clients wait while a large value is copied, renamed or moved; asserts no
+//! time.
 //!
 //! `TARN_GIANTS=1000000 cargo test --release -p tarn --test giants -- --nocapture` measures with a million
-//! elements; without the variable it runs small, to stay alive. It prints a line for each
-//! kind and command: how long the command took, and how long a reader and a writer of other keys, who ask on
-//! and on from connections of their own, waited at most meanwhile. `docs/design/0009-renaming-giants.md`
-//! has the numbers.
+//! elements. Without the variable it runs small, to keep the code working. It prints a line for each kind and
+//! command: the time that the command took, and the longest time that a reader and a writer of other keys
+//! waited meanwhile. These two send requests continuously, from connections of their own.
+//! `docs/design/0009-renaming-giants.md` has the numbers.
 
 // A measurement may end by panicking.
 #![allow(clippy::unwrap_used)]

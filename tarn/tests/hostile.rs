@@ -1,5 +1,5 @@
-//! Clients that mean harm or know no better: too many, silent, half gone, never reading, and senseless.
-//! Whatever they do, memory stays bounded and the others are served.
+//! Hostile and faulty clients: too many, silent, half closed, never reading, and senseless. Whatever they do,
+//! memory stays bounded and the others are served.
 
 #![allow(clippy::unwrap_used)]
 
@@ -49,13 +49,13 @@ impl Scene {
         count.parse().unwrap()
     }
 
-    /// Waits until nobody but the witness and `others` is connected.
+    /// Waits until only the witness and `others` are connected.
     fn wait_for_clients(&mut self, others: usize) {
         eventually(|| (self.clients() == 1 + others).then_some(()));
     }
 }
 
-/// All that comes until the server closes the connection, in whichever way.
+/// All bytes that come until the server closes the connection, in any way.
 fn read_to_end(mut stream: &TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     match stream.read_to_end(&mut all) {
@@ -139,7 +139,7 @@ fn who_closes_its_sending_side_is_answered_first() {
         waits.shutdown(Shutdown::Write).unwrap();
         assert_eq!(read_to_end(&waits), b"+OK\r\n", "{mode}");
 
-        // Behind what others do, too.
+        // After the others' commands, too.
         for (requests, replies) in [
             ("FT._LIST\r\n", "*0\r\n"),
             ("SET b c\r\nSAVE\r\nGET b\r\n", "+OK\r\n+OK\r\n$1\r\nc\r\n"),
@@ -217,8 +217,8 @@ fn who_pauses_within_a_large_reply_is_served_on() {
 #[test]
 fn who_exceeds_the_limit_of_unread_output_is_closed_and_told_of() {
     let mut scene = Scene::new(&["--client-output-buffer-limit", "normal 100kb 0 0"]);
-    // Each reply is within the limit; all of them are more than the system takes for a client. What is left
-    // then of those that leave together, up to 256 KB, depends on their length.
+    // Each reply is within the limit; all of them are more than the system takes for a client. The rest of
+    // the replies that leave together, up to 256 KB, depends on their length.
     assert_eq!(scene.witness.ask("SETRANGE k 99999 x"), ":100000");
     let idle = (0..16).map(|number| {
         let (stream, end) = (scene.connect(), 50_000 + number * 3_001);
@@ -254,7 +254,7 @@ fn what_makes_no_sense_is_answered_with_redis_s_error_and_the_end() {
         (&half_a_million, ""),
     ] {
         let stream = scene.connect();
-        // The server may be gone before it has read everything.
+        // The server may have closed the connection before it has read everything.
         let _ = (&stream).write_all(request.as_bytes());
         let shown: String = request.chars().take(60).collect();
         assert_eq!(String::from_utf8(read_to_end(&stream)).unwrap(), reply, "{shown}");

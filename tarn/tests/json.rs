@@ -16,7 +16,7 @@ use rand::{Rng, SeedableRng};
 use running::{Connection, Folder, Running, digest, eventually, field, number};
 use serde_json::{Map, Value, json};
 
-/// Small files, compacted as soon as some of their records are needless.
+/// Small files, compacted as soon as some of their records are obsolete.
 const EAGER: [&str; 8] = [
     "--appendfsync",
     "always",
@@ -55,7 +55,7 @@ enum Segment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Member(String),
-    /// Of an array with so many.
+    /// An element of an array of this length.
     Element(usize, usize),
 }
 
@@ -150,7 +150,7 @@ fn any_value(random: &mut SmallRng, depth: usize) -> Value {
     }
 }
 
-/// A reply with what several values gave, in any order.
+/// A reply with the results of several values, in any order.
 fn sorted(mut all: Vec<String>) -> Vec<String> {
     all.sort();
     all
@@ -161,7 +161,7 @@ struct Model {
 }
 
 impl Model {
-    /// Does one thing to the server and to the model, and compares what they say.
+    /// Sends one command to the server and to the model, and compares the replies.
     fn step(&mut self, client: &mut Connection, random: &mut SmallRng) {
         let key = format!("doc{}", random.random_range(0..KEYS));
         let path = segments(random);
@@ -334,7 +334,7 @@ fn commands_agree_with_a_model_and_a_restart_finds_the_same_documents() {
         let mut client = running.connect();
         (0..500).for_each(|_| model.step(&mut client, &mut random));
         model.check(&mut client);
-        // So that what is kept of a document is older than what is said of the key.
+        // So that the stored document is older than the changes of the key.
         ask(&mut client, &["EXPIRE", "doc0", "100000"]);
         match round % 3 {
             0 => rewrite_log(&mut client),

@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use running::{Client, Folder, free_port};
 
-/// What `tarn log` says and its exit code; standard output and standard error in one.
+/// The output and the exit code of `tarn log`; standard output and standard error in one.
 fn tarn_log(args: &[&str]) -> (i32, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tarn"));
     let Output { status, stdout, stderr } = command.arg("log").args(args).output().unwrap();
@@ -143,4 +143,41 @@ fn a_dump_has_a_line_for_each_record() {
         "14 flush all",
     ];
     assert_eq!((code, said.lines().collect::<Vec<_>>()), (0, expected.to_vec()));
+}
+
+/// A log with a torn tail.
+fn torn(folder: &Folder) -> std::path::PathBuf {
+    let port = free_port();
+    let server = folder.serve(&["--port", &port.to_string()]);
+    assert_eq!(Client::tcp("127.0.0.1", port).ask("SET key value"), "+OK");
+    assert!(server.terminate().success());
+    let log = folder.path("log");
+    let names = std::fs::read_dir(&log).unwrap().map(|entry| entry.unwrap().path());
+    let newest = names.filter(|path| path.extension().is_some_and(|end| end == "tarnlog")).max().unwrap();
+    let mut content = std::fs::read(&newest).unwrap();
+    content.extend_from_slice(&[7; 100]);
+    std::fs::write(newest, content).unwrap();
+    log
+}
+
+#[test]
+fn a_dump_tells_of_a_torn_tail_beside_its_lines() {
+    let folder = Folder::new();
+    let log = torn(&folder);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tarn"));
+    let Output { status, stdout, stderr } = command.arg("log").arg("dump").arg(&log).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+    assert_eq!((status.code(), &*stdout), (Some(0), "1 db0 put \"key\" \"value\"\n"));
+    assert!(stderr.starts_with("torn tail of 100 bytes behind Lsn 1, from "), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+#[test]
+fn a_line_break_in_a_path_begins_no_line() {
+    let folder = Folder::new();
+    let moved = folder.path("two\nlines");
+    std::fs::rename(torn(&folder), &moved).unwrap();
+    let (code, said) = tarn_log(&["check", moved.to_str().unwrap()]);
+    assert!(code == 0 && said.contains("torn tail of 100 bytes"), "{said}");
+    assert!(said.contains("two\\nlines/") && !said.contains("two\nlines"), "{said}");
 }

@@ -1,5 +1,5 @@
-//! `CONFIG SET appendonly` with the real program: what a start finds before, while and after the log is
-//! switched.
+//! `CONFIG SET appendonly` with the real program: the data that a start finds before, while and after the log
+//! is switched.
 
 #![allow(clippy::unwrap_used)]
 
@@ -60,7 +60,7 @@ fn a_log_that_is_switched_on_has_everything() {
     }
 }
 
-/// Under `always`, nothing that is written behind `CONFIG SET` is acknowledged before a start would find it.
+/// Under `always`, nothing that is written after `CONFIG SET` is acknowledged before a start would find it.
 #[test]
 fn what_is_written_while_the_log_is_switched_on_is_acknowledged_when_it_is_kept() {
     let without = ["--appendfsync", "always", "--appendonly", "no", "--snapshot-algorithm", "piggyback"];
@@ -73,18 +73,18 @@ fn what_is_written_while_the_log_is_switched_on_is_acknowledged_when_it_is_kept(
         stats.contains(&format!("cmdstat_{command}:")).then_some(())
     };
     for lets_it_count in [false, true] {
-        // What the next checkpoints would be called until they are whole is taken.
+        // The temporary names of the next checkpoints are taken.
         let taken = |number: u32| running.folder.path(&format!("checkpoints/checkpoint-{number}.tarn.new"));
         (1..100).for_each(|number| std::fs::create_dir_all(taken(number)).unwrap());
         assert_eq!(client.ask("CONFIG SET appendonly yes"), "+OK");
         let mut writer = running.connect();
         writer.send("HSET new field value");
         eventually(|| calls(&mut client, "hset"));
-        // A checkpoint has failed that began behind the write.
+        // A checkpoint has failed that began after the write.
         let failed = |client: &mut Connection| field(client, "rdb_last_bgsave_status").unwrap() == "err";
         eventually(|| failed(&mut client).then_some(()));
         assert_eq!(field(&mut client, "aof_rewrite_in_progress").unwrap(), "1");
-        // What was there before can be read all the while.
+        // The old data can be read all the while.
         assert_eq!(client.ask("GET old"), "before");
         let mut reader = running.connect();
         reader.send("HGET new field");
@@ -177,7 +177,7 @@ fn what_is_older_than_the_switched_log_or_the_file_beside_it_is_refused() {
     assert_eq!(running.connect().ask("GET key"), "last");
 }
 
-/// More directories join as they are; fewer are a log of their own, which goes on from a checkpoint.
+/// More directories are added unchanged; fewer are a log of their own, which continues from a checkpoint.
 #[test]
 fn a_log_moves_to_more_directories_and_to_fewer() {
     let mut running = Running::start(&["--log-dir", "a", "b", "c"]);

@@ -12,7 +12,7 @@ fn tarn(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tarn")).args(words).output().unwrap()
 }
 
-/// Runs the experiment. Returns what it says.
+/// Runs the experiment. Returns its output.
 fn run(results: &Path, more: &[&str]) -> String {
     let dir = results.parent().unwrap().to_str().unwrap();
     let json = results.to_str().unwrap();
@@ -112,7 +112,7 @@ fn short_memory_is_measured_or_said_to_be_impossible() {
         assert!(std::fs::read_to_string(&results).unwrap().contains("\"note\""));
         return;
     }
-    // Two loads and two starts. What is so small may fit.
+    // Two loads and two starts. Data this small may fit.
     assert_eq!(lines.len(), 4, "{told}");
     for line in &lines {
         let figures = &line["figures"];

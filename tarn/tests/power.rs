@@ -1,4 +1,4 @@
-//! The program on a disk that loses power: what was acknowledged is there after every cut, and a disk that
+//! The program on a disk that loses power: acknowledged writes are there after every cut, and a disk that
 //! does not sync is noticed.
 
 #![allow(clippy::unwrap_used)]
@@ -30,7 +30,7 @@ fn a_disk_that_does_not_sync_is_noticed() {
         return;
     };
     let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
-    // By chance so much survives that the next start refuses what it finds.
+    // Here chance lets so much survive that the next start refuses the log.
     let is_noticed = told.contains("acknowledged writes are lost") || told.contains("ended while starting");
     assert!(!output.status.success() && is_noticed, "{told}");
 }

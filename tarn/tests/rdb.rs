@@ -117,8 +117,8 @@ fn set_encodings(client: &mut Client, settings: &[(&str, &str)]) {
     }
 }
 
-/// Bytes of one of the forms that encodings tell apart: numbers of all widths, texts that can be compressed
-/// and others, nothing.
+/// Bytes of each form that encodings distinguish: numbers of all widths, texts that can be compressed and
+/// others, nothing.
 fn bytes(random: &mut SmallRng) -> Vec<u8> {
     match random.random_range(0..8) {
         0 => Vec::new(),
@@ -141,7 +141,7 @@ fn score(random: &mut SmallRng) -> f64 {
     }
 }
 
-/// A value of any kind; `len` elements are drawn for collections, of which some may fall together.
+/// A value of any kind; `len` elements are drawn for collections, some of which may be equal.
 fn value(random: &mut SmallRng, len: usize) -> Value {
     let mut words: Vec<Vec<u8>> = (0..len).map(|_| bytes(random)).collect();
     match random.random_range(0..6) {
@@ -213,7 +213,7 @@ fn pairs(words: Vec<Vec<u8>>) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
     std::iter::from_fn(move || Some((words.next()?, words.next()?)))
 }
 
-/// What the server says that a key of the selected database is.
+/// The value of a key of the selected database, as the server reports it.
 fn get(client: &mut Client, database: u64, name: &[u8]) -> Key {
     let Reply::Simple(kind) = ask(client, &[b"TYPE", name]) else { panic!("TYPE answers otherwise") };
     let all = [&b"0"[..], b"-1", b"WITHSCORES"];
@@ -246,7 +246,7 @@ fn get_all(client: &mut Client) -> BTreeMap<(u64, Vec<u8>), Key> {
     all
 }
 
-/// All keys of a file, and what was left out.
+/// All keys of a file, and the parts that were left out.
 fn read(file: &[u8], unsupported: Unsupported) -> (BTreeMap<(u64, Vec<u8>), Key>, Skipped) {
     let mut reader = Reader::new(file, unsupported).unwrap();
     let mut all = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! The program as an operator meets it: where it listens, what it refuses, and what it leaves behind.
+//! The program from an operator's view: the addresses at which it listens, its refusals, and the files that
+//! it leaves.
 
 #![allow(clippy::unwrap_used)]
 
@@ -93,7 +94,7 @@ fn a_unix_socket_serves_and_goes_with_its_server() {
     assert!(refusal.contains("cannot listen on the Unix socket"), "{refusal}");
     assert_eq!(client.ask("GET k"), "v");
 
-    // What a killed server left is no hindrance.
+    // The files of a killed server are no obstacle.
     server.kill();
     assert!(path.exists());
     let server = folder.serve(&args);

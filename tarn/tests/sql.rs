@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Output};
 
-/// Asks by psql; what it prints, without alignment.
+/// Asks by psql; its output, without alignment.
 fn psql(port: u16, password: &str, statements: &[&str]) -> Output {
     let mut command = Command::new("psql");
     command.env("PGPASSWORD", password).env("PGCONNECT_TIMEOUT", "10");
@@ -113,7 +113,7 @@ fn psql_asks_as_it_asks_postgresql() {
     }
     assert!(ask(&["\\dt"]).contains("flight"));
     assert!(ask(&["\\d flight"]).contains("distance"));
-    // It is declared still, and nothing is kept of what was read.
+    // It is still declared, and nothing that was read is kept.
     running.restart();
     eventually(|| (said(&psql(port, "", &["SELECT count(*) FROM flight"])) == "3\n").then_some(()));
     assert!(running.connect().whole("INFO views").contains("views_retained_bytes:0"));
@@ -150,7 +150,7 @@ fn values_that_cannot_be_read_are_told_before_the_end() {
 #[test]
 fn a_statement_is_stopped_from_another_connection() {
     let port = free_port();
-    // Another thread, so that who connects need not wait for the statement to give way.
+    // Another thread, so that a new client need not wait for the statement to give way.
     let running = Running::start(&["--sql-port", &port.to_string(), "--analytics-threads", "2"]);
     let endless = "SELECT count(*) FROM generate_series(1, 1000000000000)";
     let stopped = std::thread::spawn(move || psql(port, "", &[endless]));

@@ -1,5 +1,5 @@
-//! Statements that the libraries answer otherwise than PostgreSQL, with PostgreSQL's answers; and what tools
-//! ask of the catalog.
+//! Statements that the libraries answer otherwise than PostgreSQL, with PostgreSQL's answers; and the
+//! questions of tools about the catalog.
 
 #![allow(clippy::unwrap_used)]
 
@@ -199,7 +199,7 @@ fn statements_are_answered_as_postgresql_answers_them() {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), ANSWERS.len(), wrong.join("\n"));
 }
 
-/// Statements that are refused, with PostgreSQL's code or that of what is not there.
+/// Statements that are refused, with PostgreSQL's code or that of a missing feature.
 const REFUSED: [(&str, &str); 27] = [
     ("SELECT (SELECT v FROM o)", "21000"),
     ("SELECT 9223372036854775807 + 1", "22003"),

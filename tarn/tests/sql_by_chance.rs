@@ -1,9 +1,9 @@
 //! Statements by chance, answered by a real PostgreSQL and by Tarn over the same rows: in hashes, in
 //! documents, and where indexes are on them; in text and in binary, with parameters, and by cursors.
 //!
-//! `TARN_SEED` repeats a run, `TARN_STATEMENTS` says how many statements one has; a twentieth of them are of
-//! the seed of each day in `TARN_DAYS`. Whatever both answer has to be equal, but for what
-//! `chance/answers.rs` lists. Where no PostgreSQL is installed nothing is compared, and that is said.
+//! `TARN_SEED` repeats a run, `TARN_STATEMENTS` is the number of statements of a run; a twentieth of them are
+//! of the seed of each day in `TARN_DAYS`. Answers of both have to be equal, with the exceptions of
+//! `chance/answers.rs`. Where no PostgreSQL is installed nothing is compared, and the test says so.
 
 #![allow(clippy::unwrap_used)]
 
@@ -83,7 +83,7 @@ fn fill(
     }
 }
 
-/// What became of the statements.
+/// The results of the statements.
 #[derive(Default)]
 struct Tally {
     equal: usize,

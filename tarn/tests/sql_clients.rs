@@ -1,7 +1,7 @@
-//! What clients of PostgreSQL ask when they connect and when they look at tables, asked again.
+//! The questions of PostgreSQL's clients when they connect and when they list tables, asked again.
 //!
-//! `clients/*.jsonl` hold what was recorded of the real clients, by `clients/record.py`, which says how; what
-//! each was told to do stands in `clients/README.md`.
+//! `clients/*.jsonl` hold recordings of the real clients, made by `clients/record.py`, which says how;
+//! `clients/README.md` has the instructions for each.
 
 #![allow(clippy::unwrap_used)]
 
@@ -57,12 +57,12 @@ fn ask(postgres: &mut Postgres, line: &Value, flight: &str) -> Answer {
     postgres.answer()
 }
 
-/// Asks all that a client asked; returns what was answered.
+/// Asks everything that a client asked; returns the answers.
 fn replay(client: &str) -> Vec<Answer> {
     let (_running, port) = server();
     let mut postgres = Postgres::connect(port);
     let flight = postgres.ask("SELECT oid FROM pg_class WHERE relname = 'flight'").text();
-    let path = format!("{}/tests/clients/{client}.jsonl", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/tests/clients/{client}.jsonl", std::env::var("CARGO_MANIFEST_DIR").unwrap());
     let lines = std::fs::read_to_string(path).unwrap();
     let mut answers = Vec::new();
     for line in lines.lines() {
@@ -77,7 +77,7 @@ fn replay(client: &str) -> Vec<Answer> {
     answers
 }
 
-/// Whether some row of some answer has all these values.
+/// True if some row of some answer has all these values.
 fn some_row_has(answers: &[Answer], values: &[&str]) -> bool {
     let has = |row: &Vec<Option<String>>, value: &str| row.iter().flatten().any(|found| found == value);
     let rows = answers.iter().flat_map(|answer| &answer.rows);
@@ -156,7 +156,7 @@ fn blocks_fail_and_go_on_from_a_savepoint() {
     let mut postgres = Postgres::connect(port);
     let mut expect = |sql: &str, code: &str, status: u8| {
         for extended in [false, true] {
-            // What ends a block or makes a savepoint is asked once.
+            // A statement that ends a block or makes a savepoint is asked once.
             if extended && sql != "SELECT 1" && !sql.starts_with("ROLLBACK TO") {
                 continue;
             }
@@ -167,7 +167,7 @@ fn blocks_fail_and_go_on_from_a_savepoint() {
     expect("SAVEPOINT a", "25P01", b'I');
     expect("RELEASE a", "25P01", b'I');
     expect("ROLLBACK TO a", "25P01", b'I');
-    // What began before a fault stands.
+    // Work that began before a fault stays valid.
     expect("BEGIN; SAVEPOINT a; SELECT * FROM nothing", "42P01", b'E');
     expect("SELECT 1", "25P02", b'E');
     expect("ROLLBACK TO b", "3B001", b'E');

@@ -1,5 +1,5 @@
-//! What nobody means well sends to the port for SQL. Each fault is told or the connection ends, and through
-//! it all a client of Redis is answered.
+//! Hostile input at the port for SQL. Each fault is reported or the connection ends, and meanwhile a client
+//! of Redis is answered.
 
 #![allow(clippy::unwrap_used)]
 
@@ -180,7 +180,7 @@ fn messages_whose_parts_are_not_there_are_refused_and_nobody_panics() {
     let served = Served::start();
     let query = message(b'Q', b"SELECT 2\0");
     for body in [
-        // Without its end it would go on in the query behind it.
+        // Without its end it would continue in the query after it.
         &message(b'Q', b"SELECT 1")[..],
         &message(b'P', b"\0SELECT 1\0"),
         &message(b'P', b"\0SELECT 1\0\xff\xff"),

@@ -1,4 +1,4 @@
-//! Encrypted connections to SQL: the real psql, and who does not keep to the protocol.
+//! Encrypted connections to SQL: the real psql, and clients that break the protocol.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,17 +12,17 @@ use std::process::Command;
 use rcgen::{CertificateParams, CertifiedKey, KeyPair, PKCS_ED25519, generate_simple_self_signed};
 use running::{Folder, Running, eventually, free_port};
 
-/// What asks for encryption.
+/// The request for encryption.
 const ASKED: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
-/// Writes a certificate for `localhost`, which nobody but itself signed, and its key.
+/// Writes a certificate for `localhost`, signed only by itself, and its key.
 fn issue(folder: &Path) {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(folder.join("key.pem"), signing_key.serialize_pem()).unwrap();
     std::fs::write(folder.join("certificate.pem"), cert.pem()).unwrap();
 }
 
-/// Asks for 1 by psql; what it prints, answers and errors.
+/// Asks for 1 by psql; its output, answers and errors.
 fn psql(port: u16, options: &str) -> String {
     let place = format!("host=localhost hostaddr=127.0.0.1 port={port} user=default dbname=tarn {options}");
     let mut command = Command::new("psql");
@@ -44,7 +44,7 @@ fn encrypting(folder: &Folder, port: u16) -> Running {
 }
 
 #[test]
-fn whoever_asks_is_encrypted_and_shown_the_certificate() {
+fn a_client_that_asks_is_encrypted_and_shown_the_certificate() {
     let (folder, port) = (Folder::new(), free_port());
     issue(&folder.path(""));
     let running = encrypting(&folder, port);
@@ -115,7 +115,7 @@ fn a_kind_of_certificate_that_passwords_cannot_be_bound_to_serves_as_well() {
     std::fs::write(folder.path("certificate.pem"), certificate.pem()).unwrap();
     let running = encrypting(&folder, port);
     running.connect().ask("CONFIG SET requirepass s3cret");
-    // psql cannot compute a binding of this kind either, and asks for it unless it is told not to.
+    // psql cannot compute a binding of this kind either, and asks for it unless it is configured not to.
     let trust = trusting(&folder.path("certificate.pem"));
     assert_eq!(psql(port, &format!("{trust} channel_binding=disable")), "1\n");
 }

@@ -1,8 +1,8 @@
-//! The whole program on a disk whose syncs do not end: nobody is shown, by SQL or by a search, what a loss of
-//! power would take back, and all is when the disk goes on.
+//! The whole program on a disk whose syncs do not end. SQL and search show nothing that a loss of power would
+//! take back, and show everything when the disk continues. A second Ctrl-C does not wait for the disk.
 //!
-//! Of all other commands `server/tests/durable_before_visible` tells the same. Where no such disk can be
-//! mounted, that is said.
+//! `server/tests/durable_before_visible` tests the same for all other commands. Where no such disk can be
+//! mounted, the test says so.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,13 +13,14 @@ use std::time::Duration;
 
 use running::postgres::Postgres;
 use running::{Connection, Running, eventually, free_port};
+use rustix::process::{Pid, Signal, kill_process};
 use tarn_lab::power::{PowerDisk, is_available};
 use tempfile::TempDir;
 
 /// Time for a reply that must not come.
 const A_WHILE: Duration = Duration::from_millis(300);
 
-/// What changes in the tests is this.
+/// The value that the tests change.
 const BEFORE: &str = "old";
 const AFTER: &str = "new";
 
@@ -144,4 +145,23 @@ fn a_client_that_asked_for_durable_replies_gets_them_from_sql_and_searches() {
     for asked in asked {
         assert!(asked.recv_timeout(running::LIMIT).unwrap().contains(AFTER));
     }
+}
+
+#[test]
+fn the_second_sigint_ends_a_server_whose_disk_hangs() {
+    let Some(mut stalled) = Stalled::start("everysec") else { return };
+    let mut writer = stalled.change();
+    assert_eq!(writer.reply(), ":0");
+    let pid = Pid::from_raw(stalled.running.server.as_ref().unwrap().pid() as i32).unwrap();
+    let until_told =
+        |what: &str| eventually(|| stalled.running.folder.messages().contains(what).then_some(()));
+    kill_process(pid, Signal::INT).unwrap();
+    until_told("Stopping: no new connections");
+    // Nobody is served any more, and the log waits for the disk.
+    assert!(writer.try_reply().is_none());
+    kill_process(pid, Signal::INT).unwrap();
+    until_told("SIGINT for the second time: ending at once");
+    // A process ends when its calls do.
+    stalled.disk.release_syncs();
+    assert_eq!(stalled.running.server.take().unwrap().wait().code(), Some(130));
 }

@@ -12,7 +12,7 @@ fn tarn(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tarn")).args(words).output().unwrap()
 }
 
-/// Runs a part of the experiment. Returns what it says.
+/// Runs a part of the experiment. Returns its output.
 fn run(results: &Path, more: &[&str]) -> String {
     let dir = results.parent().unwrap().to_str().unwrap();
     let json = results.to_str().unwrap();

@@ -1,5 +1,4 @@
-//! What each port does about strangers, and about those who are silent, many, or wrong: the same at all of
-//! them.
+//! The treatment of strangers, and of clients that are silent, many, or wrong: the same at all ports.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,14 +11,14 @@ use std::process::Command;
 use running::postgres::{Postgres, message, start};
 use running::{Client, Connection, Folder, LIMIT, Running, eventually, free_port, number};
 
-/// An address of this machine that is not a loopback: who connects by it looks like a stranger.
+/// An address of this machine that is not a loopback: a client that connects to it looks like a stranger.
 fn outer_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     // Sends nothing: it only finds out by which address one would.
     let found = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr());
     let found = found.ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback());
     if found.is_none() {
-        // Nobody shall think that this was tested.
+        // The reader must not believe that this was tested.
         let _ = writeln!(std::io::stderr(), "SKIPPED: this machine has no address but the loopback's");
     }
     found
@@ -43,7 +42,7 @@ fn open_to_all(args: &[&str]) -> (Running, Ports) {
     (running, Ports { redis, metrics, sql })
 }
 
-/// All that a port says to these bytes until it hangs up.
+/// All bytes that a port sends after these bytes until it hangs up.
 fn said(ip: IpAddr, port: u16, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect((ip, port)).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
@@ -70,7 +69,7 @@ fn without_a_password_strangers_are_turned_away_at_every_port() {
     let sql = said(ip, ports.sql, &begin());
     assert!(sql.starts_with('E') && sql.contains("SFATAL\0") && sql.contains("C28000\0"), "{sql:?}");
     assert!(sql.contains("MTarn runs in protected mode"), "{sql:?}");
-    // Who asks for encryption is told the same.
+    // A client that asks for encryption gets the same error.
     let wish = [&8_u32.to_be_bytes()[..], &80_877_103_u32.to_be_bytes(), &begin()].concat();
     let sql = said(ip, ports.sql, &wish);
     assert!(sql.starts_with("NE") && sql.contains("MTarn runs in protected mode"), "{sql:?}");
@@ -83,7 +82,7 @@ fn without_a_password_strangers_are_turned_away_at_every_port() {
     assert_eq!(Postgres::connect_to(ip, ports.sql).ask("SELECT 1").text(), "1");
 }
 
-/// Whether nobody listens there.
+/// True if no server listens there.
 fn is_closed(ip: &str, port: u16) -> bool {
     TcpStream::connect((ip, port)).is_err()
 }
@@ -181,7 +180,7 @@ fn clients_of_sql_that_do_nothing_for_long_are_told_and_closed() {
     let running = Running::start(&["--sql-port", &sql.to_string()]);
     let (mut idle, mut in_block) = (Postgres::connect(sql), Postgres::connect(sql));
     assert_eq!(in_block.ask("BEGIN").status, b'T');
-    // Reaches who is idle already.
+    // It reaches clients that are idle already.
     assert_eq!(running.connect().ask("CONFIG SET timeout 1"), "+OK");
     let answer = idle.answer();
     assert_eq!((answer.code(), answer.status), ("57P05", 0), "{answer:?}");
@@ -207,14 +206,15 @@ fn who_does_not_say_the_password_in_time_is_closed() {
     let sasl = said(ip, sql, &begin());
     assert!(sasl.starts_with('R') && sasl.contains("SCRAM-SHA-256"), "{sasl:?}");
     assert_eq!(said(ip, sql, &begin()[..9]), "");
-    // Who has said it stays, until RESET takes that back.
+    // A client that has authenticated stays so, until RESET.
     assert_eq!(client.ask("PING"), "+PONG");
     assert_eq!(client.ask("RESET"), "+RESET");
     assert_eq!(client.try_reply(), None);
 }
 
-/// Tries a wrong password at the port for SQL, with more behind it; the error's code and words.
-fn wrong_at_sql(port: u16, behind: &[u8]) -> (String, String) {
+/// Begins to log in at the port for SQL: the connection and what it is challenged with, or the error that it
+/// is refused with.
+fn begin_at_sql(port: u16) -> Result<(Postgres, String), String> {
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     let mut postgres = Postgres { stream, key: Vec::new() };
@@ -223,11 +223,19 @@ fn wrong_at_sql(port: u16, behind: &[u8]) -> (String, String) {
     let first = [b"SCRAM-SHA-256\0", &(initial.len() as u32).to_be_bytes()[..], initial].concat();
     let (kind, body) = postgres.receive().unwrap();
     if kind == b'E' {
-        return (String::from_utf8_lossy(&body).into_owned(), String::new());
+        return Err(String::from_utf8_lossy(&body).into_owned());
     }
     postgres.send(&message(b'p', &first));
     let challenge = postgres.receive().unwrap().1;
-    let challenge = String::from_utf8(challenge[4..].to_vec()).unwrap();
+    Ok((postgres, String::from_utf8(challenge[4..].to_vec()).unwrap()))
+}
+
+/// Tries a wrong password at the port for SQL, with more behind it; the error's code and words.
+fn wrong_at_sql(port: u16, behind: &[u8]) -> (String, String) {
+    let (mut postgres, challenge) = match begin_at_sql(port) {
+        Ok(begun) => begun,
+        Err(refusal) => return (refusal, String::new()),
+    };
     let nonce = challenge.split(',').next().unwrap();
     let last = message(b'p', format!("c=biws,{nonce},p={}=", "A".repeat(43)).as_bytes());
     postgres.send(&[&last, behind].concat());
@@ -243,7 +251,7 @@ fn a_statement_behind_a_wrong_password_does_not_run() {
     let declare = "CREATE EXTERNAL TABLE sneaked (id TEXT) STORED AS HASH LOCATION 's:*'\0";
     let (code, _) = wrong_at_sql(sql, &message(b'Q', declare.as_bytes()));
     assert_eq!(code, "28P01");
-    // One thread serves the port, so what was sent there before has been looked at when this is answered.
+    // One thread serves the port, so it has handled earlier bytes when it answers this.
     for _ in 0..20 {
         wrong_at_sql(sql, b"");
         let tables = client.whole("SQL \"SHOW TABLES\"");
@@ -282,7 +290,7 @@ fn wrong_passwords_are_counted_and_told_and_many_of_them_cost_their_connections_
     for _ in 0..50 {
         let mut client = Client::tcp("127.0.0.1", port);
         assert_eq!(client.ask("HELLO 3 AUTH default wrong-one"), wrong);
-        // Who knows the password comes in at once, from the same address.
+        // A client with the right password comes in at once, from the same address.
         assert_eq!(Client::tcp("127.0.0.1", port).ask("AUTH right-one"), "+OK");
     }
     let mut client = Client::tcp("127.0.0.1", port);
@@ -293,6 +301,27 @@ fn wrong_passwords_are_counted_and_told_and_many_of_them_cost_their_connections_
     assert!(messages.contains("A wrong password came from 127.0.0.1:"), "{messages}");
     assert!(messages.matches("A wrong password came from").count() < 10, "{messages}");
     assert!(!messages.contains("wrong-one") && !messages.contains("right-one"), "{messages}");
+}
+
+/// The verifier of a password takes thousands of rounds of hashing, while other clients wait. It is made
+/// once, and lasts until the password changes.
+#[test]
+fn who_tries_passwords_does_not_have_them_salted_each_time() {
+    let sql = free_port();
+    let running = Running::start(&["--sql-port", &sql.to_string()]);
+    let mut client = running.connect();
+    let salt = || {
+        let challenge = begin_at_sql(sql).unwrap().1;
+        challenge.split(',').find(|part| part.starts_with("s=")).unwrap().to_owned()
+    };
+    let mut salts = Vec::new();
+    for password in ["one", "two"] {
+        assert_eq!(client.ask(&format!("CONFIG SET requirepass {password}")), "+OK");
+        let known = salt();
+        (0..5).for_each(|_| assert_eq!(salt(), known));
+        salts.push(known);
+    }
+    assert_ne!(salts[0], salts[1]);
 }
 
 #[test]
@@ -340,7 +369,7 @@ fn as_many_clients_as_may_be_at_every_port_leave_the_log_its_files() {
     let server = running::Server::new(command.stderr(messages).spawn().unwrap());
     let mut client = Client::tcp("127.0.0.1", port);
     assert_eq!(client.ask("PING"), "+PONG");
-    // Strangers who say nothing, at both ports, and clients of SQL.
+    // Strangers that send nothing, at both ports, and clients of SQL.
     let silent: Vec<TcpStream> =
         (0..300).filter_map(|_| TcpStream::connect(("127.0.0.1", sql)).ok()).collect();
     let full: Vec<Postgres> = (0..sql_max).map(|_| Postgres::connect(sql)).collect();
@@ -352,7 +381,7 @@ fn as_many_clients_as_may_be_at_every_port_leave_the_log_its_files() {
     let mut refused = String::new();
     BufReader::new(one_more).read_to_string(&mut refused).unwrap();
     assert!(refused.contains("C53300\0"), "{refused:?}");
-    // The log goes on from file to file.
+    // The log continues from file to file.
     let value = "x".repeat(4000);
     for number in 0..200 {
         assert_eq!(client.ask(&format!("SET key:{number} {value}")), "+OK");

@@ -12,7 +12,7 @@ fn tarn(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tarn")).args(words).output().unwrap()
 }
 
-/// Runs a part of the study. Returns what it says.
+/// Runs a part of the study. Returns its output.
 fn study(results: &Path, more: &[&str]) -> String {
     let dir = results.parent().unwrap().to_str().unwrap();
     let mut words = vec!["lab", "run", "snapshots", "--quick", "--dir", dir, "--json"];
@@ -43,7 +43,7 @@ fn what_was_measured_is_not_measured_again() {
     assert_eq!(lines.len(), 12);
     for line in &lines {
         let figures = &line["figures"];
-        // Beside other work a tick may last so long that none is outside of the checkpoint.
+        // On a busy machine a tick may last so long that none is outside of the checkpoint.
         let ticks = |when: &str| figures[when]["count"].as_u64().unwrap();
         assert!(ticks("quiet") + ticks("during") > 0, "{line}");
         assert_eq!(figures["overhead_us"].as_array().unwrap().len(), 1, "{line}");

@@ -1,4 +1,5 @@
-//! `tarn import` and `tarn export` against the real `redis-server`, key by key, and what they refuse.
+//! `tarn import` and `tarn export` against the real `redis-server`, key by key, and the input that they
+//! refuse.
 //!
 //! ```text
 //!   redis-server ──SAVE──> dump.rdb ──tarn import──> tarn serve   =   redis-server
@@ -34,7 +35,7 @@ const DATABASES: [u64; 3] = [0, 1, 15];
 /// Commands that are sent together.
 const AT_ONCE: usize = 500;
 
-/// Runs `tarn`; its exit code, and what it says on both outputs.
+/// Runs `tarn`; its exit code, and both of its outputs.
 fn tarn(words: &[&str]) -> (i32, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tarn"));
     let Output { status, stdout, stderr } = command.args(words).output().unwrap();
@@ -154,7 +155,8 @@ fn word(random: &mut SmallRng) -> Vec<u8> {
     }
 }
 
-/// How a key is made: most are small, some have many elements, a third expires, in an hour or later.
+/// The commands that make a key: most are small, some have many elements, a third expires, in an hour or
+/// later.
 fn make(number: u64, random: &mut SmallRng, now_ms: u64) -> Vec<Vec<Vec<u8>>> {
     let key = key(number);
     let len = match random.random_range(0..1000) {
@@ -258,7 +260,7 @@ fn all_that_redis_has_goes_to_tarn_and_back() {
     assert_eq!(code, 0);
     assert!(said.starts_with(&format!("imported {keys} keys in ")) && !said.contains("left out"), "{said}");
 
-    // With a log, which goes on from what was imported.
+    // With a log, which continues from the imported data.
     let port = free_port().to_string();
     let args = ["--port", &port, "--enable-debug-command", "yes", "--save", ""];
     let server = folder.serve(&args);
@@ -335,7 +337,7 @@ fn a_spoilt_file_is_refused_and_the_directory_is_as_before() {
         ("goes on behind its end, at byte ".into(), [&whole[..], b"*1\r\n"].concat()),
     ];
     spoilt.extend((9..whole.len()).map(|len| (format!("ends at byte {len}, "), whole[..len].to_vec())));
-    // Every byte behind the version, wrong: of some nobody but the checksum knows.
+    // Every byte after the version, wrong: only the checksum finds some of these.
     for at in 9..whole.len() {
         let mut file = whole.clone();
         file[at] ^= 1;
@@ -421,7 +423,7 @@ fn an_export_replaces_a_file_when_the_new_one_is_whole() {
     assert!(code == 1 && said.contains("start with --databases 4 or more"), "{said}");
     assert_eq!(export(&folder, &out, &[]).0, 0);
     assert_eq!(files(&given.path("")).len(), 2);
-    // What was exported is read again, and is the same.
+    // The exported file is read again, and is the same.
     let second = Folder::new();
     assert_eq!(import(&second, &out, &[]).0, 0);
     let digests = [&folder, &second].map(|folder| {
@@ -477,7 +479,7 @@ fn what_save_writes_as_an_rdb_file_redis_loads_and_so_does_the_next_start() {
         assert_same(&mut redis.client, &mut client, keys);
         server.kill();
     }
-    // What the end writes, too.
+    // The writes of the end, too.
     let (server, port) = serve_rdb(&folder, &[&NO_LOG[..], &["--save", "3600 1"]].concat());
     let mut client = connected(&port);
     assert_eq!(ask(&mut client, "SET added at-the-end"), "OK");

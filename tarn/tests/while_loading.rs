@@ -1,4 +1,4 @@
-//! `serve-while-loading` with the real program: clients that ask all the while that a server loads.
+//! `serve-while-loading` with the real program: clients that read all the while a server loads.
 
 #![allow(clippy::unwrap_used)]
 
@@ -38,7 +38,7 @@ fn write(client: &mut Connection) {
     }
 }
 
-/// The round that a reply tells of; `None` for `LOADING`.
+/// The round that a reply contains; `None` for `LOADING`.
 fn round_of(reply: &str) -> Option<usize> {
     if reply.starts_with("-LOADING") {
         return None;
@@ -49,7 +49,7 @@ fn round_of(reply: &str) -> Option<usize> {
     Some(round.parse().unwrap())
 }
 
-/// What was told while the server was loading.
+/// The replies while the server was loading.
 #[derive(Default)]
 struct Told {
     loading: usize,

@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: all that a change has to pass, one section after the other, with one count at the end.
+//! `cargo xtask ci`: runs all checks of a change, one section after the other, with one count at the end.
 //!
 //! A section that fails does not stop the next ones: one run shows all that is wrong.
 
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// What libFuzzer draws its mutations from in its first run: the same commit gets the same verdict twice. Its
-/// second run has the seeds of the day.
+/// The seed of libFuzzer's mutations in its first run: the same commit gets the same verdict twice. Its
+/// second run has the seed of the day.
 const FUZZ_SEED: u64 = 1;
 /// Runs of a fuzz target beside each other.
 const FUZZED_AT_ONCE: usize = 2;
@@ -24,7 +24,7 @@ pub struct Ci {
     /// Only these sections, by their names; all without it.
     #[arg(value_parser = SECTIONS.iter().map(|section| section.name).collect::<Vec<_>>())]
     sections: Vec<String>,
-    /// How long each fuzz target runs with each seed.
+    /// The seconds that each fuzz target runs with each seed.
     #[arg(long, default_value_t = 20, value_name = "SECONDS")]
     fuzz_seconds: u64,
     /// The seed of another day: its number since 1970.
@@ -39,7 +39,7 @@ struct Section {
     run: fn(&Path, &Run) -> Count,
 }
 
-/// What all sections know.
+/// The state that all sections share.
 struct Run {
     tools: Tools,
     fuzz_seconds: u64,
@@ -123,7 +123,7 @@ fn doc(root: &Path, _: &Run) -> Count {
     check(cargo.env("RUSTDOCFLAGS", "--deny warnings"))
 }
 
-/// Advisories are compared where their database is at hand; to fetch it is left to who has a network.
+/// Advisories are compared if their database is present; only a machine with a network fetches it.
 fn deny(root: &Path, run: &Run) -> Count {
     let Some(program) = &run.tools.deny else { return Count::default() };
     let deny = |what: &[&str]| {
@@ -151,7 +151,7 @@ fn test(root: &Path, _: &Run) -> Count {
 }
 
 /// Model checking: the tests in modules called `model`, by loom in all orders, by shuttle in many. Their
-/// types stand in for locks and atomics in all that is compiled so, which therefore has places of its own.
+/// types replace locks and atomics in everything that is compiled, so each has a target directory of its own.
 fn models(root: &Path, _: &Run) -> Count {
     let check = |checker: &str, what: &[&str]| {
         let target = target(root).join(if checker == "loom" { "models" } else { checker });
@@ -164,13 +164,12 @@ fn models(root: &Path, _: &Run) -> Count {
                 .env("RUSTFLAGS", format!("--cfg {checker}")),
         )
     };
-    let loom =
-        check("loom", &["--package", "tarn-snapshot", "--package", "tarn-engine", "--test", "history"]);
+    let loom = check("loom", &["--package", "tarn-study", "--package", "tarn-engine", "--test", "history"]);
     loom.and(check("shuttle", &["--package", "tarn-engine"]))
 }
 
-/// What miri, which runs a program step by step and knows what it may not do, says to the tests of the
-/// algorithms and of the child of a fork. It comes with nightly toolchains; nothing else here needs one.
+/// Runs the tests of the algorithms and of the child of a fork under miri, which interprets a program step by
+/// step and finds undefined behaviour. It comes with nightly toolchains; nothing else here needs one.
 fn miri(root: &Path, _: &Run) -> Count {
     let miri = ["run", "nightly", "cargo", "miri"];
     let version = command(root, "rustup", &miri).arg("--version").output();
@@ -178,8 +177,8 @@ fn miri(root: &Path, _: &Run) -> Count {
         println!("not installed, nothing is checked: rustup component add --toolchain nightly miri rust-src");
         return Count::default();
     }
-    // What miri has built remembers the folder that it was built in, and cargo, which does not look at that,
-    // would start it in a folder that may be gone. So it is built anew, which takes a quarter of a minute.
+    // The build of miri records the folder that it was built in. cargo does not check that, and would start
+    // it in a folder that may no longer exist. So it is built again, which takes a quarter of a minute.
     let target = target(root).join("miri");
     if let Err(error) = std::fs::remove_dir_all(&target)
         && error.kind() != std::io::ErrorKind::NotFound
@@ -187,7 +186,7 @@ fn miri(root: &Path, _: &Run) -> Count {
         println!("{} cannot be removed: {error}", target.display());
         return Count::of_one(false);
     }
-    let test = ["test", "--quiet", "--package", "tarn-snapshot", "--lib", "--target-dir"];
+    let test = ["test", "--quiet", "--package", "tarn-study", "--lib", "--target-dir"];
     let filters = ["--", "judge::", "fork::child"];
     tests(command(root, "rustup", &miri).args(test).arg(target).args(filters))
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask licences` writes THIRD-PARTY.md: under which licences the libraries stand that are linked
-//! into Tarn. The section `deny` of the checks fails while it is stale.
+//! `cargo xtask licences`: writes THIRD-PARTY.md, the licences of the libraries that are linked into Tarn.
+//! The section `deny` of the checks fails while it is stale.
 
 use crate::setup::set_up_deny;
 use std::fmt::Write;
@@ -32,7 +32,7 @@ pub fn run(root: &Path) -> ExitCode {
     }
 }
 
-/// Whether the page says what `Cargo.lock` has.
+/// True if the page has the content of `Cargo.lock`.
 pub fn is_current(root: &Path) -> bool {
     let is_current =
         page(root).is_ok_and(|page| std::fs::read(root.join(PAGE)).is_ok_and(|old| old == page.as_bytes()));

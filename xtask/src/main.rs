@@ -1,4 +1,4 @@
-//! `cargo xtask`: what is done to the source tree rather than by the product.
+//! `cargo xtask`: tasks on the source tree.
 //!
 //! - `cargo xtask tidy` holds the source to the rules of the house;
 //! - `cargo xtask scripts` plays the behaviour scripts of `testscripts/`, or records them;
@@ -16,7 +16,7 @@ use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What is done to the source tree of Tarn rather than by Tarn.
+/// Tasks on the source tree of Tarn.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Cli {
@@ -26,7 +26,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Hold the source to the rules of the house: who imports whom, heads, lengths, names.
+    /// Check the rules of the source: imports, heads, lengths, names.
     Tidy {
         /// Break comments that are too wide.
         #[arg(long)]
@@ -40,7 +40,7 @@ enum Task {
     },
     /// Play the behaviour scripts against Tarn and redis-server, or record them.
     Scripts(scripts::Scripts),
-    /// Write THIRD-PARTY.md: the licences of what is linked.
+    /// Write THIRD-PARTY.md: the licences of the linked libraries.
     Licences,
     /// Do all that a change has to pass.
     Ci(ci::Ci),

@@ -1,4 +1,4 @@
-//! Starts programs and reads along what they print, to count the tests they ran.
+//! Starts programs and reads their output as it comes, to count the tests they ran.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -9,9 +9,9 @@ use std::sync::OnceLock;
 /// Tests, or checks that count as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// How many did what they should.
+    /// The number of tests that passed.
     pub passed: u64,
-    /// How many did not.
+    /// The number of tests that failed.
     pub failed: u64,
 }
 
@@ -27,7 +27,7 @@ impl Count {
     }
 }
 
-/// What all programs find in their environment beside what this one has.
+/// Variables that every program finds in its environment, besides those of this process.
 static ENVIRONMENT: OnceLock<Vec<(&str, OsString)>> = OnceLock::new();
 
 /// Lets all programs that are run from now on find these variables in their environment; to be called once.
@@ -75,8 +75,8 @@ pub fn tests(command: &mut Command) -> Count {
     if count.failed == 0 && (!is_good || count.passed == 0) { count.and(Count::of_one(false)) } else { count }
 }
 
-/// What a closing line of a test runner says: those of `cargo test` and of pytest, and go's lines for single
-/// tests, without the parts that are set in.
+/// The counts in a closing line of a test runner: `cargo test`, pytest, and go's lines for single tests,
+/// without the parts that are set in.
 fn count_in(line: &str) -> Option<Count> {
     let has_passed = line.starts_with("--- PASS:");
     if has_passed || line.starts_with("--- FAIL:") {

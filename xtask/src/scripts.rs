@@ -1,4 +1,4 @@
-//! `cargo xtask scripts`: the behaviour scripts without remembering what runs them.
+//! `cargo xtask scripts`: runs the behaviour scripts through the test that plays them.
 
 use crate::run::command;
 use clap::Args;

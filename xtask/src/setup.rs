@@ -1,7 +1,8 @@
-//! What the checks need beside Rust and a C compiler: installed where that is allowed; elsewhere one line
-//! says how, and each part of the checks that is left out says so.
+//! The tools that the checks need besides Rust and a C compiler. They are installed where that is allowed.
+//! Elsewhere one line says how to install them, and each part of the checks that is left out says so.
 //!
-//! - Debian's packages: installed by root. Nobody else's machine is changed: they get one `apt-get` line.
+//! - Debian's packages: installed by root. The machine of any other user is not changed: the user gets one
+//!   `apt-get` line.
 //! - Python's packages: in an environment of their own in the user's cache folder;
 //! - `cargo-deny`: built once for each version, to the same folder.
 
@@ -18,7 +19,7 @@ struct Need {
     is_there: fn() -> bool,
     /// Debian's packages that have it.
     packages: &'static str,
-    /// What is left out without it.
+    /// The checks that are left out without it.
     used_for: &'static str,
 }
 
@@ -61,7 +62,7 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Looks for all of it and installs what is missing, as far as that is allowed.
+    /// Finds all tools and installs missing ones, as far as that is allowed.
     pub fn set_up(root: &Path) -> Tools {
         install_packages(root);
         for (tool, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
@@ -89,17 +90,17 @@ impl Tools {
         std::env::join_paths(own.chain(std::env::split_paths(&before))).unwrap_or(before)
     }
 
-    /// Whether the fuzz targets can be built.
+    /// True if the fuzz targets can be built.
     pub fn has_cxx(&self) -> bool {
         on_path("c++")
     }
 
-    /// Whether the clients in Go can run.
+    /// True if the clients in Go can run.
     pub fn has_go(&self) -> bool {
         on_path("go")
     }
 
-    /// Whether the clients in Python can run.
+    /// True if the clients in Python can run.
     pub fn has_python(&self) -> bool {
         self.python.is_some()
     }
@@ -146,7 +147,7 @@ fn names(needs: &[&Need]) -> String {
     needs.iter().map(|need| need.packages).collect::<Vec<_>>().join(" ")
 }
 
-/// What a user types who may install packages.
+/// The command for a user who may install packages.
 fn apt_line(needs: &[&Need]) -> String {
     format!("sudo apt-get install {}", names(needs))
 }
@@ -156,13 +157,13 @@ fn apt_get(root: &Path, arguments: &[&str]) -> bool {
     check(apt_get.env("DEBIAN_FRONTEND", "noninteractive")).failed == 0
 }
 
-/// Whether this process may install packages.
+/// True if this process may install packages.
 fn may_install() -> bool {
     let id = Command::new("id").arg("-u").output();
     id.is_ok_and(|id| id.stdout.trim_ascii() == b"0")
 }
 
-/// Whether Debian's PostgreSQL is there, which puts no server on the `PATH`.
+/// True if Debian's PostgreSQL is installed, which puts no server on the `PATH`.
 fn has_postgres() -> bool {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     versions.map(|version| version.path().join("bin/initdb")).any(|initdb| initdb.is_file())
@@ -178,7 +179,7 @@ fn succeeds(command: &mut Command) -> bool {
     quiet.status().is_ok_and(|status| status.success())
 }
 
-/// The environment of `tests/clients/requirements.txt`, made anew when that list changes.
+/// The environment of `tests/clients/requirements.txt`, made again when that list changes.
 fn set_up_python(root: &Path) -> Option<PathBuf> {
     let (listed, place) = (root.join("tests/clients/requirements.txt"), cache().join("python"));
     let (wanted, noted) = (std::fs::read(&listed).ok()?, place.join("requirements.txt"));
@@ -195,7 +196,7 @@ fn set_up_python(root: &Path) -> Option<PathBuf> {
     if made.failed > 0 || filled().failed > 0 {
         return None;
     }
-    // Last, so that what was interrupted is made anew.
+    // Last, so that an interrupted installation is made again.
     std::fs::copy(&listed, &noted).ok()?;
     Some(place)
 }
@@ -208,7 +209,7 @@ pub fn set_up_deny(root: &Path) -> Option<PathBuf> {
         return Some(program);
     }
     println!("building cargo-deny {DENY_VERSION}");
-    // Not what it says is wanted fast, but it itself: a release build takes three times as long.
+    // Its build must be fast, not its run: a release build takes three times as long.
     let install = ["install", "--quiet", "--locked", "--profile", "dev", "cargo-deny", "--version"];
     let built = check(
         command(root, "cargo", &install)

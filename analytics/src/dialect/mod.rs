@@ -1,22 +1,24 @@
-//! What PostgreSQL understands by a statement, where the parser or the planner understands something else or
-//! nothing: put in words that the planner takes, or refused by its name.
+//! Rewrites statements of PostgreSQL's dialect that the parser or the planner reads differently or not at
+//! all: into forms that the planner takes, or refused by name.
 //!
 //! ```text
 //!   text ─ parser ─ mended: precedence · operators · subqueries · casts · tables of the catalog ─ planner
 //! ```
+//!
+//! It imports `error`.
 
 mod operators;
 mod precedence;
 mod queries;
 mod schema;
-mod syntax;
+pub(crate) mod syntax;
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{CopyToSource, Statement as AnyStatement};
 use datafusion::sql::sqlparser::ast::{Expr, Query, Statement, TableFactor, VisitMut, VisitorMut};
 
-use super::error::QueryError;
+use crate::error::QueryError;
 
 pub use queries::CELL;
 

@@ -1,4 +1,4 @@
-//! Operators, casts and functions in words that the planner has.
+//! Rewrites operators, casts and functions into ones that the planner has.
 
 use std::ops::ControlFlow;
 
@@ -338,7 +338,7 @@ fn function(expr: &mut Expr) -> Done {
     }
     let Some((name, mut args)) = called(function) else { return DONE };
     match (name.as_str(), args.as_mut_slice()) {
-        // What the library that knows PostgreSQL's catalog makes of `= ANY`.
+        // The library's rewriter of PostgreSQL's catalog makes this of `= ANY`.
         ("array_contains", [of, one]) if matches!(**of, Expr::Subquery(_) | Expr::Array(_)) => {
             let (of, one) = (take(of), take(one));
             *expr = Expr::AnyOp {
@@ -367,7 +367,7 @@ fn is_second(field: &str) -> bool {
     matches!(field.to_lowercase().as_str(), "second" | "seconds" | "sec" | "secs" | "s")
 }
 
-/// Seconds with what is behind the point.
+/// Seconds with their fraction.
 fn seconds(of: Expr) -> Expr {
     let micros = call("date_part", vec![text("microsecond"), of]);
     let digits = ExactNumberInfo::PrecisionAndScale(12, 0);

@@ -1,8 +1,8 @@
-//! The order of operators, where the parser's is not PostgreSQL's.
+//! Corrects the precedence of operators where the parser's is not PostgreSQL's.
 //!
 //! The parser takes all that follows `IS DISTINCT FROM` for its right side, `true OR true` too, and binds `^`
-//! closer than a minus sign before it. What users put in parentheses stands apart in the tree, so whatever is
-//! bound wrongly is seen, and turned.
+//! more tightly than a minus sign before it. Parentheses of the user are nodes of the tree, so wrongly bound
+//! operators can be recognized, and rotated.
 
 use std::mem;
 
@@ -52,7 +52,7 @@ pub fn turn(expr: &mut Expr) {
     }
 }
 
-/// `x AND (p OR q)`, of which nobody wrote the parentheses, is `(x AND p) OR q`.
+/// `x AND (p OR q)`, whose parentheses are not in the text, is `(x AND p) OR q`.
 fn settle(expr: &mut Expr) {
     let Expr::BinaryOp { op: BinaryOperator::And, left, right } = expr else { return };
     let Expr::BinaryOp { op: BinaryOperator::Or, left: first, .. } = &mut **right else { return };

@@ -1,4 +1,4 @@
-//! Whole queries: limits in other words, orders that must be kept, and operations of sets.
+//! Rewrites whole queries: limits, orders that must be kept, and set operations.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use super::refuse;
 use super::syntax::{call, number, query as parsed, take, width_of};
 use crate::error::QueryError;
 
-/// As many rows as nobody has.
+/// More rows than any table has.
 const ALL_ROWS: &str = "4611686018427387904";
 
 /// The function that marks what the planner casts: cells of `VALUES`, columns of a recursive part.

@@ -1,4 +1,4 @@
-//! Tables of the catalog that the library leaves out, or fills otherwise than PostgreSQL.
+//! Tables of the catalog that the library leaves out, or fills differently from PostgreSQL.
 
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, TableAlias, TableFactor};
 
@@ -50,6 +50,18 @@ const COLUMNS: &str = "SELECT table_catalog, table_schema, table_name, column_na
     CAST(ordinal_position + 1 AS TEXT) AS dtd_identifier, 'NO' AS is_self_referencing, 'NO' AS is_identity, \
     CAST(NULL AS TEXT) AS identity_generation, 'NEVER' AS is_generated, \
     CAST(NULL AS TEXT) AS generation_expression, 'NO' AS is_updatable FROM information_schema.columns";
+
+/// The columns of privileges of tables.
+const GRANTS: &[&str] = &[
+    "grantor",
+    "grantee",
+    "table_catalog",
+    "table_schema",
+    "table_name",
+    "privilege_type",
+    "is_grantable",
+    "with_hierarchy",
+];
 
 /// Tables that are there and have no rows, with their columns.
 const EMPTY: [(&str, &[&str]); 13] = [
@@ -180,32 +192,8 @@ const EMPTY: [(&str, &[&str]); 13] = [
             "is_grantable",
         ],
     ),
-    (
-        "table_privileges",
-        &[
-            "grantor",
-            "grantee",
-            "table_catalog",
-            "table_schema",
-            "table_name",
-            "privilege_type",
-            "is_grantable",
-            "with_hierarchy",
-        ],
-    ),
-    (
-        "role_table_grants",
-        &[
-            "grantor",
-            "grantee",
-            "table_catalog",
-            "table_schema",
-            "table_name",
-            "privilege_type",
-            "is_grantable",
-            "with_hierarchy",
-        ],
-    ),
+    ("table_privileges", GRANTS),
+    ("role_table_grants", GRANTS),
 ];
 
 /// Puts a query in the place of such a table.

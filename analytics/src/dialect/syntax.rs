@@ -1,4 +1,4 @@
-//! Pieces of statements, made.
+//! Builds parts of statements.
 
 use std::mem;
 

@@ -1,5 +1,6 @@
-//! Aggregates as PostgreSQL has them: the average of whole numbers and of decimals is a decimal of all its
-//! digits, and sums and averages of floating-point numbers over a frame that moves forget what has left it.
+//! Aggregates as PostgreSQL has them. The average of integers and of decimals is a decimal with all its
+//! digits. Sums and averages of floating-point numbers over a moving frame forget the values that have left
+//! it.
 
 use std::collections::VecDeque;
 use std::mem::size_of;
@@ -12,7 +13,7 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Sign
 
 use super::arithmetic::{DIGITS_MAX, digits_of, fitting, within};
 
-/// Digits behind the point of an average, at least.
+/// The minimum number of digits after the point of an average.
 const SCALE: i8 = 16;
 
 /// `avg` of whole numbers and decimals.

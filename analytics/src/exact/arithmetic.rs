@@ -1,5 +1,5 @@
-//! `+ - * / %` as PostgreSQL has them: what leaves the range of its type is an error, and so is a division
-//! by zero; a quotient of decimals has at least twenty digits behind the point.
+//! `+ - * / %` as PostgreSQL has them: a result out of the range of its type is an error, and so is a
+//! division by zero; a quotient of decimals has at least twenty digits after the point.
 //!
 //! There is no negative zero and one NaN, so numbers that are equal are the same in joins, groups and orders.
 
@@ -16,9 +16,9 @@ use datafusion::logical_expr::{
 
 /// Digits that a decimal has at most.
 pub const DIGITS_MAX: u8 = 38;
-/// Digits behind the point of a quotient, at least.
+/// The minimum number of digits after the point of a quotient.
 const QUOTIENT_SCALE: i8 = 20;
-/// Digits behind the point of a product, at most, unless a factor has more.
+/// The maximum number of digits after the point of a product, unless a factor has more.
 const PRODUCT_SCALE_MAX: i8 = 24;
 
 /// An operator as a function.
@@ -260,7 +260,7 @@ pub fn within(made: f64, is_of_finite: bool) -> Result<f64, ArrowError> {
     Ok(if made.is_nan() { f64::NAN } else { made + 0.0 })
 }
 
-/// A decimal with another number of digits behind the point, rounded half away from zero.
+/// A decimal with another number of digits after the point, rounded half away from zero.
 pub fn rescaled(number: i256, from: i8, to: i8) -> Option<i256> {
     let factor = i256::from_i128(10).checked_pow(u32::from(from.abs_diff(to)))?;
     if to >= from {

@@ -1,4 +1,4 @@
-//! Casts as PostgreSQL has them: numbers are rounded, not cut, and texts look as it writes them.
+//! Casts as PostgreSQL has them: numbers are rounded, not truncated, and texts have its format.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use datafusion::logical_expr::{
 
 use super::arithmetic::{DIGITS_MAX, digits_of, fitting, rescaled};
 
-/// Digits behind the point of a decimal that is read from a text or a float, and said nothing of.
+/// Digits after the point of a decimal that is read from a text or a float without a declared scale.
 const SCALE: i8 = 15;
 
-/// What something is cast to.
+/// The target of a cast.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Target {
     /// A whole number of this type, from a number that need not be one.
@@ -169,7 +169,7 @@ fn whole(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     Ok(cast_with_options(&numbers, to, &strict).map_err(|_| out())?)
 }
 
-/// The digits of a number that is written, and how many of them are behind the point.
+/// The digits of a number that is written, and how many of them are after the point.
 fn read(text: &str) -> Option<(i256, i8)> {
     let text = text.trim();
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {

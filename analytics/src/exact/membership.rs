@@ -1,7 +1,7 @@
 //! `IN (subquery)` as PostgreSQL has it wherever it stands: NULL where it is not known.
 //!
-//! The library joins a mark to each row, which is true or false, never NULL. So an `IN` of which NULL and
-//! false are not the same to who asks becomes `CASE`s of marks:
+//! The library joins a mark to each row, which is true or false, never NULL. So an `IN` whose NULL and false
+//! lead to different results becomes a `CASE` of marks:
 //!
 //! ```text
 //!   x IN (q)  =  CASE WHEN EXISTS (q WHERE c = x)                     THEN true
@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use crate::complexity::check_plan;
+use crate::guard::complexity::check_plan;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue, not_impl_err};
 use datafusion::functions_aggregate::expr_fn::count;
@@ -77,7 +77,7 @@ fn three_valued(member: InSubquery, schema: &DFSchema, is_filter: bool) -> Resul
     if expr.exists(|expr| Ok(is_query(expr)))? {
         return not_impl_err!("a subquery IN a subquery");
     }
-    // What both have by the same name would be taken for one.
+    // Columns with the same name in both would be confused.
     let plan = match subquery.outer_ref_columns.is_empty() {
         true => LogicalPlanBuilder::from(plan).alias(ASKED)?.build()?,
         false if !is_filter => return not_impl_err!("IN with a correlated subquery outside of WHERE"),

@@ -1,17 +1,20 @@
-//! Numbers of several types beside each other, in the type that PostgreSQL has them in.
+//! Numbers of several types in one comparison or column, in the type that PostgreSQL gives them.
 //!
-//! Compared with a floating-point number every number is a double. Where one column or value is made of
-//! several, it is `REAL` or `DOUBLE` as soon as one of them is, else a decimal as soon as one of them is.
-//! The library takes doubles beside decimals for decimals of thirty digits.
+//! Compared with a floating-point number every number is a double. A column or value made of several is
+//! `REAL` or `DOUBLE` as soon as one of them is, else a decimal as soon as one of them is. The library makes
+//! decimals of thirty digits out of doubles beside decimals.
 
-use datafusion::arrow::datatypes::DataType;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result, not_impl_err};
+use datafusion::common::{Column, DFSchema, Result, not_impl_err};
 use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction, WindowFunction};
-use datafusion::logical_expr::{Between, BinaryExpr, Case, Expr, ExprSchemable, Operator};
+use datafusion::logical_expr::{
+    Between, BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, Operator, Projection,
+};
 
 use super::arithmetic::{DIGITS_MAX, digits_of, is_number};
-use super::sets::retyped;
 
 pub fn is_float(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Float32 | DataType::Float64)
@@ -80,6 +83,28 @@ pub fn cast_number(expr: Expr, to: &DataType, schema: &DFSchema) -> Result<Expr>
         Expr::Literal(value, _) => Ok(Expr::Literal(value.cast_to(to)?, None)),
         _ => expr.cast_to(to, schema),
     }
+}
+
+/// A plan whose columns are cast where a type is given, under the names that they have.
+pub fn retyped(plan: Arc<LogicalPlan>, types: &[Option<DataType>]) -> Result<Arc<LogicalPlan>> {
+    let schema = plan.schema();
+    let is_same = |(field, to): (&FieldRef, &Option<DataType>)| {
+        to.as_ref().is_none_or(|to| field.data_type() == to || !is_number(field.data_type()))
+    };
+    if schema.fields().iter().zip(types).all(is_same) {
+        return Ok(plan);
+    }
+    let mut columns = Vec::with_capacity(types.len());
+    for ((relation, field), to) in schema.iter().zip(types) {
+        let column = Expr::Column(Column::new(relation.cloned(), field.name()));
+        columns.push(match to {
+            Some(to) if to != field.data_type() => {
+                cast_number(column, to, schema)?.alias_qualified(relation.cloned(), field.name())
+            }
+            _ => column,
+        });
+    }
+    Ok(Arc::new(LogicalPlan::Projection(Projection::try_new(columns, plan)?)))
 }
 
 fn types_of<'e>(exprs: impl IntoIterator<Item = &'e Expr>, schema: &DFSchema) -> Result<Vec<DataType>> {

@@ -1,5 +1,5 @@
-//! Functions of numbers as PostgreSQL has them: `round`, `trunc`, `ceil`, `floor`, `sign`, `div`, and those
-//! of which a result that is no number is an error.
+//! Functions of numbers as PostgreSQL has them: `round`, `trunc`, `ceil`, `floor`, `sign`, `div`, and
+//! functions that fail if their result is not a number.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
 
 use super::arithmetic::{DIGITS_MAX, digits_of, fitting, rescaled, within};
 
-/// What is made of a number.
+/// A function of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum To {
     /// The nearest.
@@ -29,7 +29,7 @@ pub enum To {
     Sign,
 }
 
-/// A function that makes a number whole, or one of so many digits behind the point.
+/// A function that rounds a number to a number of digits after the point.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Whole {
     to: To,
@@ -55,7 +55,7 @@ pub fn functions() -> Vec<ScalarUDF> {
 }
 
 impl Whole {
-    /// Digits behind the point, of constants.
+    /// Digits after the point, if they are constant.
     fn places(arg: Option<&Option<&ScalarValue>>) -> Result<Option<i64>> {
         let Some(Some(given)) = arg else { return Ok(None) };
         let given = given.cast_to(&DataType::Int64)?;

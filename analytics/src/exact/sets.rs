@@ -1,60 +1,37 @@
 //! Columns of several queries or rows beside each other: `UNION`, `INTERSECT`, `EXCEPT`, `VALUES`, `USING`.
 //!
-//! A column that is made of several is of the type that they have in common; the steps above are told, since
-//! the library finds it only when types are coerced.
+//! A column that is made of several has their common type. The steps above get it here, because the library
+//! finds it only when types are coerced.
 //!
 //! The planner casts the cells of `VALUES` and the columns of the recursive part of a query when it reads
-//! them. `dialect` marks both by [`CELL`], so that what was written can be told from those casts.
+//! them. `dialect` marks both by [`CELL`], so that written casts can be distinguished from those.
 
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{
-    Column, DFSchema, DFSchemaRef, ExprSchema, NullEquality, Result, not_impl_err, plan_err,
-};
+use datafusion::common::{DFSchema, DFSchemaRef, ExprSchema, NullEquality, Result, not_impl_err, plan_err};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Cast, ColumnarValue, Distinct, Expr, ExprSchemable, Join, JoinConstraint, JoinType, LogicalPlan,
-    Projection, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Union, Values,
-    Volatility,
+    ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Union, Values, Volatility,
 };
 
 use super::arithmetic::is_number;
-use super::mixed::{cast_number, is_decimal, is_float, made_of};
+use super::mixed::{is_decimal, is_float, made_of, retyped};
+use super::rewrite::Rewrite;
 use crate::dialect::CELL;
 
-/// Puts right a step that has several inputs, or rows of its own if it `is_new`.
-pub fn put_right(plan: LogicalPlan, is_new: bool) -> Result<LogicalPlan> {
+/// Puts right a step that has several inputs, or rows of its own if it `is_new`; `exact`
+/// rewrites the cells of those.
+pub fn put_right(plan: LogicalPlan, is_new: bool, exact: Rewrite) -> Result<LogicalPlan> {
     match plan {
         LogicalPlan::Union(union) => united(union),
         LogicalPlan::Join(join) if is_of_sets(&join) => beside(join),
         LogicalPlan::Join(join) if join.join_constraint == JoinConstraint::Using => using(join),
-        LogicalPlan::Values(values) if is_new => listed(values),
+        LogicalPlan::Values(values) if is_new => listed(values, exact),
         other => Ok(other),
     }
-}
-
-/// A plan whose columns are cast where a type is given, under the names that they have.
-pub fn retyped(plan: Arc<LogicalPlan>, types: &[Option<DataType>]) -> Result<Arc<LogicalPlan>> {
-    let schema = plan.schema();
-    let is_same = |(field, to): (&FieldRef, &Option<DataType>)| {
-        to.as_ref().is_none_or(|to| field.data_type() == to || !is_number(field.data_type()))
-    };
-    if schema.fields().iter().zip(types).all(is_same) {
-        return Ok(plan);
-    }
-    let mut columns = Vec::with_capacity(types.len());
-    for ((relation, field), to) in schema.iter().zip(types) {
-        let column = Expr::Column(Column::new(relation.cloned(), field.name()));
-        columns.push(match to {
-            Some(to) if to != field.data_type() => {
-                cast_number(column, to, schema)?.alias_qualified(relation.cloned(), field.name())
-            }
-            _ => column,
-        });
-    }
-    Ok(Arc::new(LogicalPlan::Projection(Projection::try_new(columns, plan)?)))
 }
 
 /// A schema with other types of columns.
@@ -141,7 +118,7 @@ fn using(join: Join) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Join(join))
 }
 
-/// What was written, without the cast that the planner has put around it.
+/// An expression as written, without the cast that the planner has put around it.
 fn cell(expr: Expr) -> Expr {
     let expr = match expr {
         Expr::Cast(cast) if is_marked(&cast.expr) || matches!(*cast.expr, Expr::Literal(..)) => *cast.expr,
@@ -159,14 +136,14 @@ fn is_marked(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(function) if function.name() == CELL)
 }
 
-fn listed(mut values: Values) -> Result<LogicalPlan> {
+fn listed(mut values: Values, exact: Rewrite) -> Result<LogicalPlan> {
     let schema = DFSchema::empty();
     let mut types = Vec::with_capacity(values.schema.fields().len());
     for (at, field) in values.schema.fields().iter().enumerate() {
         let mut found = Vec::with_capacity(values.values.len());
         for row in &mut values.values {
             let written = cell(std::mem::take(&mut row[at]));
-            row[at] = written.transform_up(|expr| super::exact(expr, &schema))?.data;
+            row[at] = written.transform_up(|expr| exact(expr, &schema))?.data;
             found.push(match &row[at] {
                 Expr::Literal(value, _) if value.is_null() => DataType::Null,
                 expr => expr.get_type(&schema)?,
@@ -188,7 +165,7 @@ fn listed(mut values: Values) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Values(values))
 }
 
-/// What the planner has cast a column of the recursive part of a query from, if nothing is lost by it.
+/// The expression that the planner has cast to a column of the recursive part, if the cast loses nothing.
 pub fn recurring(cast: Cast, schema: &DFSchema) -> Result<Cast> {
     if !is_marked(&cast.expr) {
         return Ok(cast);

@@ -1,4 +1,4 @@
-//! Arithmetic of spans of time: `interval * n`, `timestamp - timestamp`, `age`.
+//! Arithmetic on intervals: `interval * n`, `timestamp - timestamp`, `age`.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ const DAY_NANOS: i64 = 86_400_000_000_000;
 const SPAN: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 const MOMENT: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
 
-/// What makes a span.
+/// A function that makes an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Make {
-    /// A span so many times.
+    /// An interval times a number.
     Times,
     /// From one moment to another in days and hours.
     Between,
@@ -43,7 +43,7 @@ fn made(make: Make) -> ScalarUDF {
     ScalarUDF::new_from_impl(Span { make, signature: Signature::exact(types, Volatility::Immutable) })
 }
 
-/// A span so many times.
+/// An interval times a number.
 pub fn times() -> ScalarUDF {
     made(Make::Times)
 }

@@ -1,4 +1,4 @@
-//! `to_char` of moments and days, by PostgreSQL's patterns. Of numbers and spans it is refused.
+//! `to_char` of timestamps and dates, by PostgreSQL's patterns. It refuses numbers and intervals.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Rows that came as texts, as a file of Parquet: for clients of the command `SQL`.
+//! Writes rows that came as texts to a Parquet file, for clients of the command `SQL`.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A file in the export directory, which is there when it is whole, and else not.
+//! A file in the export directory, which appears only once it is complete.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -6,54 +6,15 @@ use std::path::{Path, PathBuf};
 
 use futures::StreamExt;
 use rustix::fs::{CWD, RenameFlags};
-use thiserror::Error;
 
 use super::writer::{Format, Writer};
-use crate::error::QueryError;
-use crate::session::Outcome;
+use crate::error::{ExportError, QueryError};
+use crate::statement::outcome::Outcome;
 
 /// Bytes of the longest name.
 const NAME_BYTES_MAX: usize = 200;
 /// How the name of a file begins and ends that is not whole.
 const UNFINISHED: (&str, &str) = (".tarn-copy-", ".tmp");
-
-/// Why no file could be written.
-#[derive(Debug, Error)]
-pub enum ExportError {
-    /// The server has no directory for files.
-    #[error("COPY … TO is refused: there is no directory for it; start the server with --sql-export-dir DIR")]
-    NoDirectory,
-    /// It cannot be named so.
-    #[error("\"{0}\" cannot be the name of a file here: give a plain name without /, such as 'x.parquet'")]
-    Name(String),
-    /// The name does not say what it is to hold.
-    #[error("\"{0}\" says no format: let the name end with .parquet, .csv or .json")]
-    Format(String),
-    /// There is one already.
-    #[error("\"{0}\" is there already, and no file is overwritten; give another name, or move it away")]
-    Exists(String),
-    /// The disk is full, or the like.
-    #[error("\"{name}\" could not be written: {source}; nothing is left of it")]
-    Io {
-        /// The name.
-        name: String,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-impl ExportError {
-    /// PostgreSQL's code for it.
-    pub fn sqlstate(&self) -> &'static str {
-        match self {
-            ExportError::NoDirectory => "55000",
-            ExportError::Name(_) | ExportError::Format(_) => "42602",
-            ExportError::Exists(_) => "58P02",
-            ExportError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => "53100",
-            ExportError::Io { .. } => "58030",
-        }
-    }
-}
 
 /// A file that is being written. Dropped before [`ExportFile::finish`], it is gone.
 pub struct ExportFile {
@@ -95,7 +56,7 @@ impl ExportFile {
     pub async fn write(&mut self, outcome: &mut Outcome) -> Result<usize, QueryError> {
         let opened = OpenOptions::new().write(true).create_new(true).open(&self.temporary);
         let file = opened.map_err(|error| self.failed(error))?;
-        // Says that somebody writes to it. Where that cannot be said, what a crash leaves is left.
+        // Marks it as being written. If the lock fails, a file that a crash leaves is not removed.
         let _ = file.try_lock();
         let to = io::BufWriter::new(file);
         let mut writer = Writer::new(self.format, &outcome.schema, to).map_err(|error| self.failed(error))?;

@@ -1,4 +1,4 @@
-//! `COPY … TO`, however it was read: a query, and the name of a file.
+//! Recognizes `COPY … TO`, from either parser: its query, and the name of its file.
 
 use datafusion::sql::parser::{CopyToSource, DFParser, Statement};
 use datafusion::sql::sqlparser::ast::{self, CopySource, CopyTarget};

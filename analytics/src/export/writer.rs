@@ -1,4 +1,4 @@
-//! Batches of rows as the bytes of a file.
+//! Encodes batches of rows as the bytes of a file.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tarn_engine::lock::Mutex;
 /// Bytes of rows that are gathered before they are written: a row group of Parquet.
 const GROUP_BYTES: usize = 16 << 20;
 
-/// What a file holds.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Columns, compressed.
@@ -138,7 +138,7 @@ impl<W: Write + Send> Writer<W> {
     }
 }
 
-/// What the system said, or else what the library did.
+/// The error of the system, or else of the library.
 fn reason(failed: &Mutex<Option<io::Error>>, error: DataFusionError) -> io::Error {
     failed.lock().take().unwrap_or_else(|| io::Error::other(error.strip_backtrace()))
 }
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use datafusion::arrow::array::{ArrayRef, Int64Array};
 
-    /// A disk with room for so many bytes.
+    /// A disk with room for this many bytes.
     struct Small(usize);
 
     impl Write for Small {

@@ -1,9 +1,7 @@
 //! Functions that make documents: `json_build_object`, `json_build_array`, and those of `jsonb`.
 //!
 //! A document is a text whose field says that it is one, so that it stands in another as it is, and not in
-//! quotes. What would lose that, or would take a document for a text, is refused ([`Documents`]).
-
-mod rule;
+//! quotes. What would lose that, or would take a document for a text, is refused (`exact/documents.rs`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -19,14 +17,12 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::SessionContext;
 
-pub use rule::Documents;
-
 /// Where a field says that its texts are documents, and of which kind.
 const DOCUMENT: &str = "tarn.document";
 
 /// A kind of documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Kind {
+pub(crate) enum Kind {
     /// As it was made.
     Json,
     /// Each key once, shorter ones first.
@@ -47,13 +43,14 @@ pub fn type_of(field: &Field) -> Option<&'static str> {
     kind_of(field).map(Kind::name)
 }
 
-fn kind_of(field: &Field) -> Option<Kind> {
+/// The kind of documents that a field has, if it has such.
+pub(crate) fn kind_of(field: &Field) -> Option<Kind> {
     let name = field.metadata().get(DOCUMENT)?;
     [Kind::Json, Kind::Jsonb].into_iter().find(|kind| kind.name() == name)
 }
 
 /// A field of texts that are documents, or are none.
-fn field(name: &str, kind: Option<Kind>) -> FieldRef {
+pub(crate) fn field(name: &str, kind: Option<Kind>) -> FieldRef {
     let said = kind.map(|kind| (DOCUMENT.to_owned(), kind.name().to_owned()));
     let said: HashMap<_, _> = said.into_iter().collect();
     Arc::new(Field::new(name, DataType::Utf8, true).with_metadata(said))
@@ -76,13 +73,16 @@ pub fn register(context: &SessionContext) {
 
 /// Makes an object of keys and values, or an array.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Build {
-    name: &'static str,
-    is_object: bool,
-    kind: Kind,
+pub(crate) struct Build {
+    /// The name of the function.
+    pub(crate) name: &'static str,
+    /// Whether it makes an object; else an array.
+    pub(crate) is_object: bool,
+    /// The kind of document that it makes.
+    pub(crate) kind: Kind,
     /// Which arguments are documents, once that is known.
-    documents: Vec<bool>,
-    signature: Signature,
+    pub(crate) documents: Vec<bool>,
+    pub(crate) signature: Signature,
 }
 
 impl ScalarUDFImpl for Build {

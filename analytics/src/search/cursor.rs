@@ -1,5 +1,4 @@
-//! Answers that are read in parts: a cursor keeps the stream of its statement, and so the instant that it is
-//! of.
+//! Cursors, for answers that are read in parts: each keeps the stream of its statement, and so its instant.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,55 +9,20 @@ use tarn_engine::lock::Mutex;
 use tokio::time::Instant;
 
 use crate::error::QueryError;
-use crate::session::{Outcome, Session};
+use crate::session::Session;
+use crate::statement::outcome::Outcome;
 
-use super::REPLY_BYTES_MAX;
 use super::error::SearchError;
-use super::find::results;
+use super::options::{IDLE_MAX, Pace};
 use super::pipeline::Shown;
-use super::tree::Tree;
-use super::words::Words;
+use super::tree::{REPLY_BYTES_MAX, Tree, results};
 
 /// Cursors of all clients. Each may hold a view, of which queries have 60.
 pub const CURSORS_MAX: usize = 32;
 /// Rows of a part, if nothing is said, as in RediSearch.
 const COUNT_DEFAULT: usize = 1000;
-/// How long nobody may read, if nothing is said; and at most, as in RediSearch.
-const IDLE_MAX: Duration = Duration::from_secs(300);
-/// How often cursors that nobody reads are looked for.
+/// The interval between checks for idle cursors.
 const SWEEP: Duration = Duration::from_millis(100);
-
-/// How a cursor is read.
-#[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    count: Option<usize>,
-    idle: Option<Duration>,
-}
-
-impl Pace {
-    /// Reads `[COUNT n] [MAXIDLE ms]`.
-    pub fn read(words: &mut Words<'_>) -> Result<Pace, SearchError> {
-        let mut pace = Pace { count: None, idle: None };
-        loop {
-            if words.take("COUNT") {
-                let count = words.number("COUNT")?;
-                if count == 0 {
-                    return Err(SearchError::refused("COUNT 0 would read nothing"));
-                }
-                pace.count = Some(count);
-            } else if words.take("MAXIDLE") {
-                // Clients send it with a point, too.
-                let ms: f64 = words.number("MAXIDLE")?;
-                let idle = Duration::try_from_secs_f64(ms / 1e3).ok().filter(|idle| *idle <= IDLE_MAX);
-                let refused =
-                    || SearchError::refused(format!("MAXIDLE is at most {} ms", IDLE_MAX.as_millis()));
-                pace.idle = Some(idle.ok_or_else(refused)?);
-            } else {
-                return Ok(pace);
-            }
-        }
-    }
-}
 
 /// Rows that are being read.
 pub struct Cursor {
@@ -92,7 +56,7 @@ impl Cursor {
         }
     }
 
-    /// Reads so many rows, or those that are left.
+    /// Reads this many rows, or those that are left.
     async fn take(&mut self, count: usize) -> Result<Tree, SearchError> {
         let (mut rows, mut bytes) = (Vec::new(), 0);
         // One row more says whether there is another part.
@@ -147,7 +111,7 @@ impl Cursor {
     }
 }
 
-/// A cursor that nobody reads at the moment.
+/// A cursor that is not being read.
 struct Idle {
     cursor: Cursor,
     until: Instant,
@@ -256,7 +220,7 @@ impl Cursors {
     }
 }
 
-/// Ends cursors that nobody reads, until there are none.
+/// Ends idle cursors, until there are none.
 async fn sweep(cursors: Arc<Cursors>) {
     loop {
         tokio::time::sleep(SWEEP).await;

@@ -1,4 +1,4 @@
-//! Why a command of search did not answer, in RediSearch's words where clients know them.
+//! Why a search command failed, in RediSearch's words where clients know them.
 
 use datafusion::error::DataFusionError;
 use thiserror::Error;
@@ -8,10 +8,10 @@ use crate::error::QueryError;
 /// Why a command did not answer. The text is the whole error reply.
 #[derive(Debug, Error)]
 pub enum SearchError {
-    /// There is no such index, for those who ask about it or drop it.
+    /// There is no such index, for commands that describe it or drop it.
     #[error("Unknown Index name")]
     UnknownIndex,
-    /// There is no such index, for those who search it.
+    /// There is no such index, for commands that search it.
     #[error("ERR {0}: no such index")]
     NoSuchIndex(String),
     /// An index of this name is there.
@@ -26,7 +26,7 @@ pub enum SearchError {
     /// A field that is neither in the schema nor loaded.
     #[error("ERR Property `{0}` not loaded nor in schema")]
     Property(String),
-    /// What was asked cannot be read, or is not there.
+    /// The command cannot be parsed, or uses a feature that is missing.
     #[error("ERR {0}")]
     Refused(String),
     /// The statement did not answer.

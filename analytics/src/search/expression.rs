@@ -34,7 +34,7 @@ pub enum Expression {
     Call(String, Vec<Expression>),
 }
 
-/// What is made of two values.
+/// An operator of two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// `||`
@@ -104,7 +104,7 @@ struct Parser<'e> {
 }
 
 impl<'e> Parser<'e> {
-    /// What has not been read, from the next sign on.
+    /// The rest of the text, from the next sign on.
     fn rest(&mut self) -> &'e str {
         let rest = &self.text[self.at..];
         let trimmed = rest.trim_start();

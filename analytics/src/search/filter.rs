@@ -1,4 +1,4 @@
-//! From a query to a filter of rows.
+//! Turns a query into a filter of rows.
 
 use datafusion::logical_expr::{Expr, lit};
 
@@ -8,8 +8,8 @@ use super::matching::{Pattern, Rule, matches};
 use super::parser::{Bound, Query};
 use super::table::{Table, column};
 
-/// What is true of the keys that a query asks for; `None`: of all. `in_fields`: where words without a field
-/// are looked for, if not everywhere.
+/// The condition on the keys that a query matches; `None` if it matches all. Words without a field are looked
+/// for in `in_fields`, or in all fields if there are none.
 pub fn filter_of(
     query: &Query,
     table: &mut Table<'_>,
@@ -60,7 +60,7 @@ fn conditions(
     parts.iter().map(|part| condition(part, table, in_fields)).collect()
 }
 
-/// What is true of a number between two ends.
+/// The condition that a number lies between two ends.
 pub fn range(number: Expr, low: Bound, high: Bound) -> Expr {
     let above = match low.is_exclusive {
         true => number.clone().gt(lit(low.number)),

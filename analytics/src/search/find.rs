@@ -1,4 +1,4 @@
-//! `FT.SEARCH`: the keys that a query asks for, counted exactly and of one instant; some of them are shown.
+//! `FT.SEARCH`: counts the keys that match a query, exactly and as of one instant, and shows some of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::{Expr, LogicalPlan, lit};
 use futures::StreamExt;
 
-use crate::declaration::Source;
+use crate::analytics::Analytics;
 use crate::error::QueryError;
-use crate::session::{Analytics, Outcome};
+use crate::statement::outcome::Outcome;
 
-use super::best::{Best, Columns, Row};
 use super::error::SearchError;
 use super::filter::{filter_of, range};
-use super::index::{Form, Index, Kind};
+use super::index::{Form, Index};
 use super::options::Common;
 use super::parser::{Bound, Query, parse, parse_bound};
 use super::table::{Table, column};
-use super::tree::Tree;
+use super::top_k::{Columns, Content, Row, Selection, TopK};
+use super::tree::{Tree, results};
 use super::words::Words;
 
 /// Keys that one reply may skip and show, as in RediSearch.
@@ -31,31 +31,14 @@ const SHOWN_DEFAULT: usize = 10;
 /// The score of every key.
 const SCORE: f64 = 1.0;
 
-/// What is shown of a key.
-pub enum Content {
-    /// Nothing but its name.
-    None,
-    /// All fields of the hash, or the document.
-    Whole,
-    /// These fields or paths, by these names.
-    Some(Vec<(Source, String)>),
-}
-
 /// A command `FT.SEARCH` that has been read.
 pub struct Find {
     query: Query,
     ranges: Vec<(String, Bound, Bound)>,
     keys: Option<Vec<String>>,
     in_fields: Option<Vec<String>>,
-    /// What is shown of each key.
-    pub content: Content,
     with_scores: bool,
-    /// The attribute that keys are sorted by, and whether downwards.
-    pub sort: Option<(String, bool)>,
-    /// Keys that are left out.
-    pub offset: usize,
-    /// Keys that are shown behind them.
-    pub shown: usize,
+    selection: Selection,
     timeout: Option<Duration>,
 }
 
@@ -69,11 +52,8 @@ impl Find {
             ranges: Vec::new(),
             keys: None,
             in_fields: None,
-            content: Content::Whole,
             with_scores: false,
-            sort: None,
-            offset: 0,
-            shown: SHOWN_DEFAULT,
+            selection: Selection { content: Content::Whole, sort: None, offset: 0, shown: SHOWN_DEFAULT },
             timeout: None,
         };
         while !words.is_empty() {
@@ -89,9 +69,9 @@ impl Find {
     fn option(&mut self, index: &Index, words: &mut Words<'_>) -> Result<(), SearchError> {
         let word = words.next("an option")?.to_ascii_uppercase();
         match word.as_str() {
-            "NOCONTENT" => self.content = Content::None,
+            "NOCONTENT" => self.selection.content = Content::None,
             "WITHSCORES" => self.with_scores = true,
-            "RETURN" => self.content = returned(index, words.counted("RETURN")?)?,
+            "RETURN" => self.selection.content = returned(index, words.counted("RETURN")?)?,
             "INFIELDS" => self.in_fields = Some(words.counted("INFIELDS")?.to_vec()),
             "INKEYS" => self.keys = Some(words.counted("INKEYS")?.to_vec()),
             "FILTER" => {
@@ -109,13 +89,13 @@ impl Find {
                     return Err(SearchError::Property(name.to_owned()));
                 }
                 let descends = !words.take("ASC") && words.take("DESC");
-                self.sort = Some((name.to_owned(), descends));
+                self.selection.sort = Some((name.to_owned(), descends));
                 words.take("WITHCOUNT");
             }
             "LIMIT" => {
-                self.offset = words.number("LIMIT's offset")?;
-                self.shown = words.number("LIMIT's number")?;
-                if self.offset.saturating_add(self.shown) > SHOWN_MAX {
+                self.selection.offset = words.number("LIMIT's offset")?;
+                self.selection.shown = words.number("LIMIT's number")?;
+                if self.selection.offset.saturating_add(self.selection.shown) > SHOWN_MAX {
                     return Err(SearchError::refused(format!("LIMIT exceeds maximum of {SHOWN_MAX}")));
                 }
             }
@@ -140,8 +120,8 @@ impl Find {
         let mut table = Table::of(index);
         let filter = self.filter(&mut table)?;
         let session = analytics.session();
-        let is_count = self.offset + self.shown == 0;
-        let columns = Columns::of(&self, &mut table);
+        let is_count = self.selection.offset + self.selection.shown == 0;
+        let columns = Columns::of(&self.selection, &mut table);
         let mut plan = table.plan(analytics.store())?;
         if let Some(filter) = filter {
             plan = plan.filter(filter)?;
@@ -160,9 +140,9 @@ impl Find {
             false => {
                 let pool = session.context().runtime_env().memory_pool.clone();
                 let reservation = MemoryConsumer::new("FT.SEARCH").register(&pool);
-                let mut best = Best::new(self.offset + self.shown, reservation);
-                let total = best.take_all(outcome, &self, &columns).await?;
-                (total, best.rows(self.offset))
+                let mut best = TopK::new(self.selection.offset + self.selection.shown, reservation);
+                let total = best.take_all(outcome, &self.selection, &columns).await?;
+                (total, best.rows(self.selection.offset))
             }
         };
         Ok(self.reply(total, rows, is_resp3))
@@ -192,7 +172,7 @@ impl Find {
     }
 
     fn reply(&self, total: i64, rows: Vec<Row>, is_resp3: bool) -> Tree {
-        let hides = matches!(self.content, Content::None);
+        let hides = matches!(self.selection.content, Content::None);
         if is_resp3 {
             let result = |row: Row| {
                 let mut result = vec![(Tree::text("id"), Tree::Bulk(row.key))];
@@ -223,37 +203,16 @@ impl Find {
     }
 }
 
-/// A reply of RESP3.
-pub fn results(total: i64, results: Vec<Tree>) -> Tree {
-    Tree::map([
-        ("attributes", Tree::Array(Vec::new())),
-        ("warning", Tree::Array(Vec::new())),
-        ("total_results", Tree::Integer(total)),
-        ("format", Tree::text("STRING")),
-        ("results", Tree::Array(results)),
-    ])
-}
-
-/// What `RETURN` names.
+/// The fields that `RETURN` names.
 fn returned(index: &Index, given: &[String]) -> Result<Content, SearchError> {
     let mut words = Words::new(given);
     let mut fields = Vec::new();
     while !words.is_empty() {
         let word = words.next("a field behind RETURN")?;
         let name = if words.take("AS") { words.next("a name behind AS")? } else { word };
-        fields.push((source_of(index, word)?, name.to_owned()));
+        fields.push((index.source_of(word)?, name.to_owned()));
     }
     Ok(if fields.is_empty() { Content::None } else { Content::Some(fields) })
-}
-
-/// Where an attribute, a field that is none, or a path, is found.
-pub fn source_of(index: &Index, word: &str) -> Result<Source, SearchError> {
-    Ok(match (index.attribute_named(word), word) {
-        (Some(attribute), _) => attribute.source.clone(),
-        (None, "__key") => Source::WholeKey,
-        (None, "$") if index.kind == Kind::Json => Source::Whole,
-        (None, word) => index.source(word)?,
-    })
 }
 
 async fn count_of(mut outcome: Outcome) -> Result<i64, SearchError> {

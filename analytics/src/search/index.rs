@@ -1,7 +1,7 @@
-//! What a search index is: which keys, and which of their fields can be asked for. It holds no data: each
-//! query reads the store.
+//! The declaration of a search index: its keys, and the fields that queries can name. An index holds no data;
+//! each query reads the store.
 
-use crate::declaration::{Layout, Source, Step, parse_path};
+use crate::table::declaration::{Layout, Source, Step, parse_path};
 
 use super::error::SearchError;
 use super::words::Words;
@@ -11,7 +11,7 @@ const PREFIXES_MAX: usize = 64;
 /// Attributes that an index may have, as in RediSearch.
 const ATTRIBUTES_MAX: usize = 1024;
 
-/// What the keys hold.
+/// The type of value of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Hashes.
@@ -43,7 +43,7 @@ impl Kind {
 pub enum Form {
     /// By whole tags.
     Tag {
-        /// What stands between tags; `None`: the value is one tag.
+        /// The separator of tags; `None` if the value is one tag.
         separator: Option<char>,
         /// Whether case counts.
         case_sensitive: bool,
@@ -75,7 +75,7 @@ impl Form {
 pub struct Attribute {
     /// The field, or the path, as it was declared.
     pub identifier: String,
-    /// What queries call it.
+    /// Its name in queries.
     pub name: String,
     /// How it is asked for.
     pub form: Form,
@@ -94,11 +94,11 @@ pub struct Attribute {
 pub struct Index {
     /// Its name.
     pub name: String,
-    /// What its keys hold.
+    /// The type of value of its keys.
     pub kind: Kind,
     /// How its keys begin, as declared.
     pub prefixes: Vec<String>,
-    /// What can be asked for.
+    /// The fields that queries can name.
     pub attributes: Vec<Attribute>,
     /// The words that declare it, its name first.
     pub words: Vec<String>,
@@ -160,7 +160,7 @@ impl Index {
                     );
                 }
             }
-            // What these save of RediSearch's memory is not there in the first place.
+            // These save memory in RediSearch; an index here holds no data.
             "NOOFFSETS" | "NOHL" | "NOFIELDS" | "NOFREQS" | "MAXTEXTFIELDS" => {}
             _ => {
                 return refuse(format!(
@@ -215,6 +215,16 @@ impl Index {
         };
         while attribute.option(words)? {}
         Ok(attribute)
+    }
+
+    /// The source of an attribute, of a field that is none, or of a path.
+    pub fn source_of(&self, word: &str) -> Result<Source, SearchError> {
+        Ok(match (self.attribute_named(word), word) {
+            (Some(attribute), _) => attribute.source.clone(),
+            (None, "__key") => Source::WholeKey,
+            (None, "$") if self.kind == Kind::Json => Source::Whole,
+            (None, word) => self.source(word)?,
+        })
     }
 
     /// Where a field, or what stands at a path, is found.

@@ -1,4 +1,4 @@
-//! `FT.INFO`: what an index is, and how many keys it has; and of how many values it can make nothing.
+//! `FT.INFO`: the declaration of an index, its number of keys, and how many values could not be indexed.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::{Expr, lit};
 use futures::StreamExt;
 
+use crate::analytics::Analytics;
 use crate::error::QueryError;
-use crate::session::Analytics;
 
 use super::cursor::CURSORS_MAX;
 use super::error::SearchError;

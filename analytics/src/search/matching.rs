@@ -1,4 +1,4 @@
-//! Which texts match: words and tags, in lower case, without stems and scores.
+//! Matches texts: words and tags, in lower case, without stemming and scores.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-/// What a word, or a tag, is to be.
+/// A pattern of a word or a tag.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Pattern {
-    /// Exactly these words one behind the other; of a tag, the one.
+    /// Exactly these words, in order; for a tag, the one.
     Phrase(Vec<String>),
     /// A word that begins, ends, or has somewhere in it, this.
     Part {
-        /// What is looked for.
+        /// The text that is looked for.
         text: String,
         /// Whether something may stand before it.
         is_open_before: bool,
-        /// Whether something may stand behind it.
+        /// Whether something may follow it.
         is_open_behind: bool,
     },
 }
 
 impl Pattern {
-    /// Words one behind the other.
+    /// Words in order.
     pub fn phrase(words: Vec<String>) -> Pattern {
         Pattern::Phrase(words)
     }
@@ -90,7 +90,7 @@ pub enum Rule {
     Tags {
         /// The tags.
         wanted: Vec<Pattern>,
-        /// What stands between tags.
+        /// The separator of tags.
         separator: Option<char>,
         /// Whether case counts.
         case_sensitive: bool,

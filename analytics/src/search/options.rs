@@ -1,4 +1,4 @@
-//! Options that `FT.SEARCH` and `FT.AGGREGATE` share.
+//! Options that `FT.SEARCH` and `FT.AGGREGATE` share, and those of cursors.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::error::SearchError;
 use super::parser::Parameters;
 use super::words::Words;
 
-/// What has been said by options that both commands have.
+/// The options that both commands have.
 #[derive(Debug, Default)]
 pub struct Common {
     /// Values by name.
@@ -39,12 +39,49 @@ impl Common {
             let ms: u64 = words.number("TIMEOUT")?;
             self.timeout = (ms > 0).then(|| Duration::from_millis(ms));
         } else if words.take("SCORER") {
-            // Scores are constant, whoever gives them.
+            // Scores are constant, with any scorer.
             words.next("a name behind SCORER")?;
         } else {
             // Nothing is stemmed, expanded or left out in the first place.
             return Ok(words.take("VERBATIM") || words.take("NOSTOPWORDS"));
         }
         Ok(true)
+    }
+}
+
+/// How long a cursor may stay idle by default, and at most, as in RediSearch.
+pub const IDLE_MAX: Duration = Duration::from_secs(300);
+
+/// How a cursor is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// The number of rows of a part, if it is given.
+    pub count: Option<usize>,
+    /// The time that the cursor may stay idle, if it is given.
+    pub idle: Option<Duration>,
+}
+
+impl Pace {
+    /// Reads `[COUNT n] [MAXIDLE ms]`.
+    pub fn read(words: &mut Words<'_>) -> Result<Pace, SearchError> {
+        let mut pace = Pace { count: None, idle: None };
+        loop {
+            if words.take("COUNT") {
+                let count = words.number("COUNT")?;
+                if count == 0 {
+                    return Err(SearchError::refused("COUNT 0 would read nothing"));
+                }
+                pace.count = Some(count);
+            } else if words.take("MAXIDLE") {
+                // Clients send it with a point, too.
+                let ms: f64 = words.number("MAXIDLE")?;
+                let idle = Duration::try_from_secs_f64(ms / 1e3).ok().filter(|idle| *idle <= IDLE_MAX);
+                let refused =
+                    || SearchError::refused(format!("MAXIDLE is at most {} ms", IDLE_MAX.as_millis()));
+                pace.idle = Some(idle.ok_or_else(refused)?);
+            } else {
+                return Ok(pace);
+            }
+        }
     }
 }

@@ -22,16 +22,16 @@ const PARTS_MAX: usize = 4096;
 /// Brackets within brackets.
 const DEPTH_MAX: usize = 64;
 
-/// What a query asks for.
+/// A query.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Query {
     /// Every key.
     All,
-    /// What the other is not true of.
+    /// Keys that the other query does not match.
     Not(Box<Query>),
-    /// What all are true of.
+    /// Keys that all of these match.
     And(Vec<Query>),
-    /// What one is true of.
+    /// Keys that one of these matches.
     Or(Vec<Query>),
     /// Words, in fields of these names or in any.
     Words(Option<Vec<String>>, Pattern),
@@ -122,7 +122,7 @@ impl Parser<'_> {
         SearchError::refused(format!("Syntax error at offset {}: {why}", self.at))
     }
 
-    /// What stands here has no meaning.
+    /// Refuses the text at this place.
     fn unknown(&self) -> SearchError {
         let said = match self.peek() {
             None => return self.refused("the query ends too early"),
@@ -272,7 +272,7 @@ impl Parser<'_> {
         Ok(Query::Words(fields.map(<[String]>::to_vec), pattern))
     }
 
-    /// What stands between double quotes.
+    /// Reads the text between double quotes.
     fn quoted(&mut self) -> Result<String, SearchError> {
         self.bump();
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! From the steps of `FT.AGGREGATE` to a plan, and from its rows to a reply.
+//! Plans the steps of `FT.AGGREGATE`, and turns the rows of the plan into a reply.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use datafusion::functions_aggregate::expr_fn;
 use datafusion::functions_aggregate::first_last::first_value;
 use datafusion::logical_expr::{Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
 
-use crate::declaration::Source;
-use crate::session::Store;
+use crate::statement::store::StoreHandle;
+use crate::table::declaration::Source;
+use crate::table::hash_row;
 
 use super::error::SearchError;
 use super::filter::filter_of;
-use super::find::source_of;
+use super::index;
 use super::index::{Form, Index};
 use super::steps::{Aggregate, Reducer, Step, property};
 use super::table::{Table, column};
 use super::tree::{Tree, trees_of};
 use super::values::{Kind, Value, value_of};
-use super::{index, whole};
 
-/// What a row has.
+/// A property of a row.
 #[derive(Clone, Debug)]
 struct Property {
     name: String,
     /// The column of the plan.
     column: String,
     kind: Kind,
-    /// Whether it is of a key: then it is shown only where it is there, and if somebody wanted it.
+    /// Whether it is of a key: then it is shown only if the key has it and a step uses it.
     is_of_key: bool,
     is_wanted: bool,
 }
@@ -58,7 +58,7 @@ struct Pipeline {
 pub fn plan(
     aggregate: &Aggregate,
     index: &Index,
-    store: &Arc<Store>,
+    store: &Arc<StoreHandle>,
 ) -> Result<(LogicalPlan, Shown), SearchError> {
     let mut table = Table::of(index);
     let filter = filter_of(&aggregate.query, &mut table, None)?;
@@ -94,7 +94,7 @@ fn loaded(word: &str, index: &Index, table: &mut Table<'_>) -> Result<(String, K
     Ok(match attribute {
         Some(attribute) if attribute.form == Form::Numeric => (table.value(attribute), Kind::Number),
         Some(attribute) => (table.value(attribute), Kind::Text),
-        None => (table.want(source_of(index, word)?, DataType::BinaryView), Kind::Bytes),
+        None => (table.want(index.source_of(word)?, DataType::BinaryView), Kind::Bytes),
     })
 }
 
@@ -284,14 +284,14 @@ impl Pipeline {
     }
 }
 
-/// What a reducer makes of a group.
+/// The value that a reducer makes of a group.
 struct Reduced {
     aggregate: Expr,
     behind: Behind,
     kind: Kind,
 }
 
-/// What is done with it behind the aggregation.
+/// The step after the aggregation.
 enum Behind {
     Nothing,
     /// A count becomes a number as all others are.
@@ -328,7 +328,7 @@ impl Shown {
                         let pair = |(name, value): (&[u8], &[u8])| {
                             (Tree::Bulk(name.to_vec()), Tree::Bulk(value.to_vec()))
                         };
-                        row.extend(whole::fields(&cell).map(pair));
+                        row.extend(hash_row::fields(&cell).map(pair));
                     }
                 }
             }

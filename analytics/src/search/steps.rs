@@ -1,18 +1,17 @@
-//! `FT.AGGREGATE`: the steps of a pipeline, as they are written.
+//! `FT.AGGREGATE`: parses the steps of a pipeline.
 
 use std::time::Duration;
 
-use super::cursor::Pace;
 use super::error::SearchError;
 use super::expression::{self, Expression};
-use super::options::Common;
+use super::options::{Common, Pace};
 use super::parser::{Query, parse};
 use super::words::Words;
 
 /// Steps of a pipeline.
 const STEPS_MAX: usize = 64;
 
-/// What becomes of the rows.
+/// A step that transforms the rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Rows of the same values become one.
@@ -21,20 +20,20 @@ pub enum Step {
     Apply(Expression, String),
     /// Rows of which it is true stay.
     Filter(Expression),
-    /// Rows are sorted by these, each downwards or not; so many of them stay.
+    /// Rows are sorted by these, each descending or not; a limited number of them stays.
     Sort(Vec<(String, bool)>, Option<usize>),
-    /// So many rows are left out, and so many of the others stay.
+    /// The number of rows that are skipped, and the number of the others that stay.
     Limit(usize, usize),
 }
 
-/// What becomes of the values of a group.
+/// A function over the values of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reducer {
     /// The function, in capitals.
     pub function: String,
-    /// What it is of, as written.
+    /// Its arguments, as written.
     pub arguments: Vec<String>,
-    /// The name of what comes of it.
+    /// The name of its result.
     pub name: String,
 }
 
@@ -47,7 +46,7 @@ pub struct Aggregate {
     pub loads_all: bool,
     /// Fields that each row has, and their names there.
     pub loads: Vec<(String, String)>,
-    /// What becomes of the rows, one behind the other.
+    /// The steps, in order.
     pub steps: Vec<Step>,
     /// How long the statement may take.
     pub timeout: Option<Duration>,
@@ -134,7 +133,7 @@ impl Aggregate {
     }
 }
 
-/// A name that stands behind an `@`.
+/// A name that follows an `@`.
 pub fn property(word: &str) -> Result<String, SearchError> {
     let name = word.strip_prefix('@').filter(|name| !name.is_empty());
     let name = name

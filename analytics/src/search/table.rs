@@ -1,4 +1,4 @@
-//! The rows of an index: columns that a command wants of its keys, read by scans of one instant.
+//! The rows of an index: the columns that a command needs of its keys, read by scans of one instant.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use datafusion::catalog::default_table_source::provider_as_source;
 use datafusion::common::Column;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, lit};
 
-use crate::declaration::{Declaration, Pattern, Source};
-use crate::session::Store;
-use crate::table::KeyTable;
+use crate::plan::key_table::KeyTable;
+use crate::statement::store::StoreHandle;
+use crate::table::declaration::{Declaration, Pattern, Source};
 
 use super::error::SearchError;
 use super::index::{Attribute, Form, Index, Kind};
@@ -56,7 +56,7 @@ impl<'i> Table<'i> {
         self.want(attribute.source.clone(), data_type)
     }
 
-    /// What the words or tags of an attribute are looked for in, and whether it has JSON arrays.
+    /// The column that the words or tags of an attribute are looked for in, and whether it has JSON arrays.
     pub fn texts(&mut self, attribute: &Attribute) -> (String, bool) {
         let source = match &attribute.source {
             Source::Path(steps) | Source::Each(steps) => Source::Each(steps.clone()),
@@ -66,7 +66,7 @@ impl<'i> Table<'i> {
     }
 
     /// A plan that has these columns of each key.
-    pub fn plan(mut self, store: &Arc<Store>) -> Result<LogicalPlanBuilder, SearchError> {
+    pub fn plan(mut self, store: &Arc<StoreHandle>) -> Result<LogicalPlanBuilder, SearchError> {
         // Strings that are JSON are tables' business.
         let of_json = (self.index.kind == Kind::Json).then(|| self.want(Source::Type, DataType::Utf8View));
         if self.wanted.is_empty() {

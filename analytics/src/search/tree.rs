@@ -1,10 +1,13 @@
-//! What a command answers, whatever the protocol that it is sent in.
+//! The reply of a search command, independent of the protocol that sends it.
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::DataType;
 
 use crate::error::QueryError;
-use crate::values::{Value, values_of};
+use crate::statement::values::{Value, values_of};
+
+/// The limit on the bytes of a reply.
+pub const REPLY_BYTES_MAX: usize = 64 << 20;
 
 /// An answer, or a part of one.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +65,17 @@ impl Tree {
             _ => 0,
         }
     }
+}
+
+/// A reply of RESP3.
+pub fn results(total: i64, results: Vec<Tree>) -> Tree {
+    Tree::map([
+        ("attributes", Tree::Array(Vec::new())),
+        ("warning", Tree::Array(Vec::new())),
+        ("total_results", Tree::Integer(total)),
+        ("format", Tree::text("STRING")),
+        ("results", Tree::Array(results)),
+    ])
 }
 
 /// The values of a column, lists as arrays.

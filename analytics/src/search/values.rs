@@ -1,5 +1,5 @@
-//! From an expression to one of the planner's: values are numbers, texts or truths, and become what an
-//! operator wants.
+//! Turns an expression of a search command into one of the planner. Values are numbers, texts or booleans,
+//! and are converted to what an operator takes.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::functions::expr_fn;
@@ -8,7 +8,7 @@ use datafusion::logical_expr::{Expr, lit, try_cast, when};
 use super::error::SearchError;
 use super::expression::{Expression, Operator};
 
-/// What a value is.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A number of 64 bits.
@@ -26,9 +26,9 @@ pub enum Kind {
 /// A value that is planned.
 #[derive(Clone, Debug)]
 pub struct Value {
-    /// How it is made.
+    /// The expression that makes it.
     pub expr: Expr,
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
 }
 
@@ -77,7 +77,7 @@ impl Value {
     }
 }
 
-/// What an expression is, where properties are found so.
+/// The value of an expression, with properties found by `find`.
 pub fn value_of(
     expression: &Expression,
     find: &mut impl FnMut(&str) -> Result<Value, SearchError>,

@@ -1,4 +1,4 @@
-//! The words of a command, read one after the other.
+//! Reads the words of a command one after the other.
 
 use std::str::FromStr;
 

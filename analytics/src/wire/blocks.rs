@@ -1,4 +1,5 @@
-//! Blocks: where they begin and end, what an error in one means, and savepoints and cursors within.
+//! Transaction blocks: where they begin and end, what an error in one means, and savepoints and cursors
+//! within.
 //!
 //! SQL only reads here, so a savepoint is a name to which a failed block can go back, and nothing else.
 
@@ -13,7 +14,7 @@ use datafusion_postgres::pgwire::error::{PgWireError, PgWireResult};
 use datafusion_postgres::pgwire::messages::response::TransactionStatus;
 use tarn_engine::lock::Mutex;
 
-use super::kept::Kept;
+use super::limits::Limits;
 use super::reply::coded;
 use super::set::Settings;
 use crate::session::Session;
@@ -25,7 +26,7 @@ const SAVEPOINTS_MAX: usize = 1000;
 pub struct Blocks {
     session: Arc<Session>,
     settings: Arc<Settings>,
-    kept: Arc<Kept>,
+    limits: Arc<Limits>,
     savepoints: Mutex<Vec<String>>,
     /// A failed block has gone back to a savepoint.
     gone_back: AtomicBool,
@@ -33,8 +34,8 @@ pub struct Blocks {
 
 impl Blocks {
     /// The blocks of a connection that has not begun any.
-    pub fn new(session: Arc<Session>, settings: Arc<Settings>, kept: Arc<Kept>) -> Blocks {
-        Blocks { session, settings, kept, savepoints: Mutex::default(), gone_back: AtomicBool::new(false) }
+    pub fn new(session: Arc<Session>, settings: Arc<Settings>, limits: Arc<Limits>) -> Blocks {
+        Blocks { session, settings, limits, savepoints: Mutex::default(), gone_back: AtomicBool::new(false) }
     }
 
     /// Sees a statement before it runs, and answers it if it is about a savepoint, or cannot run now.
@@ -55,8 +56,8 @@ impl Blocks {
             Statement::Declare { .. } if !self.session.is_in_block() => Some(Err(outside("DECLARE CURSOR"))),
             Statement::Close { cursor } => {
                 match cursor {
-                    CloseCursor::All => self.kept.close_portals(),
-                    CloseCursor::Specific { name } => self.kept.close_portal(&name.value),
+                    CloseCursor::All => self.limits.close_portals(),
+                    CloseCursor::Specific { name } => self.limits.close_portal(&name.value),
                 }
                 None
             }
@@ -106,7 +107,7 @@ impl Blocks {
     fn end(&self, client: &mut dyn HookClient) {
         // Cursors end with their block, and with them what they still read.
         client.portal_store().clear_portals();
-        self.kept.close_portals();
+        self.limits.close_portals();
         self.savepoints.lock().clear();
         self.settings.end_block(client);
         self.session.end();
@@ -124,7 +125,7 @@ fn folded(name: &Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 
-/// What is said in a block in which something went wrong.
+/// The error of statements in a failed block.
 pub fn failed_block() -> PgWireError {
     coded("25P02", "current transaction is aborted, commands ignored until end of transaction block")
 }

@@ -1,5 +1,6 @@
-//! A socket that gives no message longer than it may be, and none whose parts are not there (`forms.rs`): the
-//! library would keep up to 1 GB of one, before anybody has shown a password, and panic at the other.
+//! A socket that refuses messages that are too long, and messages with missing parts (`forms.rs`). The
+//! library would buffer up to 1 GB of the first kind before a client has shown a password, and panic on the
+//! second.
 //!
 //! ```text
 //!   start-up:  | length: 4 | code: 4 | …      then:  | type: 1 | length: 4 | …
@@ -25,9 +26,9 @@ const MESSAGE_BYTES_MAX: usize = 16 << 20;
 const UNTYPED_HEAD: usize = 8;
 /// Bytes before the rest of any other: its type and its length.
 const TYPED_HEAD: usize = 5;
-/// What is asked before a start-up message: for encryption, in two ways.
+/// The codes of requests before a start-up message: for encryption, in two ways.
 const ENCRYPTION_CODES: [u32; 2] = [80_877_103, 80_877_104];
-/// What is asked instead of one: that a statement ends.
+/// The code of a cancel request, which comes instead of one.
 const CANCEL_CODE: u32 = 80_877_102;
 
 /// How long a message may be now.
@@ -99,9 +100,9 @@ struct Heads {
     head: [u8; UNTYPED_HEAD],
     /// Bytes of the head so far.
     have: usize,
-    /// Bytes of the message behind its head that are still to come.
+    /// Bytes of the message after its head that are still to come.
     left: usize,
-    /// What they have to be; `None`: no message has begun.
+    /// The form that they must have; `None` if no message has begun.
     form: Option<Form>,
     /// Whether a message has come that answers the question for a password.
     has_proof: bool,
@@ -141,7 +142,7 @@ impl Heads {
         Ok(())
     }
 
-    /// What the message is whose head has come.
+    /// The kind of the message whose head has come.
     fn kind(&mut self) -> Option<Kind> {
         if self.typed {
             let is_proof = self.head[0] == b'p' && !std::mem::replace(&mut self.has_proof, true);
@@ -220,7 +221,7 @@ mod tests {
         bytes
     }
 
-    /// What a client sends at its start: a wish for encryption, and its name.
+    /// The bytes that a client sends at its start: a request for encryption, and its name.
     fn start() -> Vec<u8> {
         let mut bytes = [8u32.to_be_bytes(), ENCRYPTION_CODES[0].to_be_bytes()].concat();
         bytes.extend(20u32.to_be_bytes());
@@ -266,7 +267,7 @@ mod tests {
             assert!(heads.look(&start(), 400).is_ok());
             heads
         };
-        // A text without its end would go on in the message behind.
+        // A text without its end would continue in the next message.
         for message in [
             &b"Q\0\0\0\x05x"[..],
             b"Q\0\0\0\x04",

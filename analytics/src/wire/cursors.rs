@@ -1,6 +1,5 @@
-//! The cursors of a connection: what their rows are, so that a `FETCH` which is prepared can be
-//! described, and
-//! in which format they are sent.
+//! The cursors of a connection: the columns of each, so that a prepared `FETCH` can be described, and the
+//! format in which they are sent.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use datafusion_postgres::pgwire::error::PgWireResult;
 use super::reply::{IsBinary, coded, refusal};
 use crate::error::QueryError;
 
-/// So many are remembered. There are never as many at once (`kept.rs`).
+/// The number of cursors that are remembered. There are never as many at once (`limits.rs`).
 const CURSORS_MAX: usize = 512;
 
 /// Cursors by their names.

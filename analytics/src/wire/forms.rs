@@ -1,11 +1,11 @@
-//! Which parts the body of a message has. The library that reads messages takes it for granted that they are
-//! there: it panics where one ends too early, and takes what is missing from the message behind.
+//! Checks that the body of a message has all its parts. The library that reads messages assumes that it has:
+//! it panics if one ends too early, and takes the missing part from the next message.
 //!
 //! ```text
 //!   Bind:  | text 0 | text 0 | count: 2 | 2 each | count: 2 | length: 4, bytes, each | count: 2 | 2 each |
 //! ```
 //!
-//! A body is looked at as it comes, in any pieces, and nothing of it is kept.
+//! A body is checked as it arrives, in pieces of any size, and nothing of it is stored.
 
 use std::slice::Iter;
 
@@ -25,7 +25,7 @@ enum Part {
     Numbers,
     /// A count, and a value each.
     Values,
-    /// A length, and so many bytes; -1 for none.
+    /// A length, and as many bytes; -1 for none.
     Value,
     /// Whatever it is.
     Rest,
@@ -41,9 +41,9 @@ enum State {
     Key(bool),
     /// The second.
     Paired,
-    /// So many bytes are to come, whatever they are.
+    /// This many bytes are to come, with any contents.
     Skip(usize),
-    /// A count, and what it counts: so many bytes of it, and its value so far.
+    /// A count, and the parts that it counts: how many of its bytes have come, and its value so far.
     Count(Part, usize, usize),
     /// The length of a value, as a count.
     Length(usize, u32),
@@ -59,7 +59,7 @@ pub struct Form {
     values: usize,
 }
 
-/// What the head of a message says that it is.
+/// The kind of a message, by its head.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// The start of a connection, by its version.
@@ -136,7 +136,7 @@ impl Form {
         self.look(&[]) && matches!(self.state, State::Between | State::Rest)
     }
 
-    /// What begins behind a part; `None`: nothing.
+    /// The part that begins after a part; `None` if none does.
     fn next(&mut self) -> Option<State> {
         if self.values > 0 {
             self.values -= 1;

@@ -1,8 +1,8 @@
-//! The names of an answer's columns, as PostgreSQL gives them: `count` for `count(*)`, and the same name as
-//! often as it comes.
+//! The names of an answer's columns, as PostgreSQL gives them: `count` for `count(*)`, and repeated names as
+//! they are.
 //!
-//! The planner wants each name once. So a name that comes again is made another with a mark and a number
-//! behind it, and the mark and what follows it are cut off where columns are described.
+//! The planner requires unique names. So a repeated name gets a mark and a number as a suffix, and the mark
+//! and what follows it are cut off where columns are described.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Function, Ident, Query, Select, SelectItem, SetExpr, Statement, Value,
 };
 
-/// Stands before the number of a name that comes again. It is in no name that somebody types.
+/// Stands before the number of a name that comes again. It is in no name that a user types.
 const MARK: char = '\u{1f}';
 
 /// Gives the columns of a query their names.
@@ -134,7 +134,7 @@ fn name_of(expr: &Expr) -> (String, bool) {
 fn name_of_function(function: &Function) -> String {
     let last = function.name.0.last().and_then(|part| part.as_ident());
     let name = last.map(folded).unwrap_or_default();
-    // What the library that knows PostgreSQL's catalog makes of `x = ANY (y)`.
+    // The library's rewriter of PostgreSQL's catalog makes this of `x = ANY (y)`.
     if name == "array_contains" { "?column?".to_owned() } else { name }
 }
 

@@ -1,4 +1,4 @@
-//! From the text of a message to statements, and from a statement to a plan.
+//! Parses the text of a message into statements, and plans a statement.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -24,10 +24,10 @@ use datafusion_postgres::pgwire::error::PgWireResult;
 
 use super::reply::{coded, refusal};
 use super::set::plan_with;
-use super::{absent, names, rewrite, set};
-use crate::complexity::check_text;
+use super::{empty_catalog, names, rewrite, set};
 use crate::error::QueryError;
-use crate::expansion::check_names;
+use crate::guard::complexity::check_text;
+use crate::guard::expansion::check_names;
 use crate::session::{Session, listed};
 
 /// A statement as it is kept: its text, and what was read of it unless only our tables know it.
@@ -41,7 +41,7 @@ pub enum Known {
     Ours(String, Box<AnyStatement>),
 }
 
-/// Knows what PostgreSQL's clients write otherwise than the planner wants it.
+/// Rewrites what PostgreSQL's clients write in a form that the planner does not accept.
 static PARSER: LazyLock<PostgresCompatibilityParser> = LazyLock::new(PostgresCompatibilityParser::new);
 
 /// Its rules for statements about data: all but the one that makes subqueries which it takes for correlated
@@ -68,7 +68,7 @@ fn of_data(text: &str, mut known: Vec<Statement>) -> Vec<Statement> {
     if plain.len() == known.len() {
         for (known, plain) in known.iter_mut().zip(plain) {
             let has_tables = visit_relations(&plain, |_| ControlFlow::Break(())).is_break();
-            if !has_tables || !absent::asks_catalog_alone(&plain) {
+            if !has_tables || !empty_catalog::asks_catalog_alone(&plain) {
                 *known = RULES.iter().fold(plain, |statement, rule| rule.rewrite(statement));
             }
         }
@@ -112,7 +112,7 @@ fn declarations(text: &str) -> Option<Vec<AnyStatement>> {
     statements.iter().any(declares).then(|| statements.into())
 }
 
-/// Plans a statement, also one that is never run as a plan: then the plan tells its columns.
+/// Plans a statement, also one that is never run as a plan: then the plan describes its columns.
 pub async fn plan(session: &Arc<Session>, statement: &Statement) -> PgWireResult<LogicalPlan> {
     if let Some(plan) = set::plan(statement) {
         return plan;
@@ -141,7 +141,7 @@ pub async fn plan(session: &Arc<Session>, statement: &Statement) -> PgWireResult
     };
     let parsed = |statement| AnyStatement::Statement(Box::new(statement));
     let plan = match session.plan(parsed(planned.clone())).await {
-        Err(error) => match absent::answer_of_none(&planned) {
+        Err(error) => match empty_catalog::answer_of_none(&planned) {
             Some(nothing) => session.plan(parsed(nothing)).await,
             None => Err(error),
         },
@@ -180,7 +180,7 @@ pub fn parameter_types(plan: &LogicalPlan) -> PgWireResult<(Vec<Option<DataType>
     Ok((inferred, wire))
 }
 
-/// Notes what an expression tells of the type of a parameter.
+/// Notes the type of a parameter that an expression implies.
 fn note_parameter(
     expr: &Expr,
     types: &mut HashMap<String, Option<DataType>>,

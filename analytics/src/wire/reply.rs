@@ -1,4 +1,4 @@
-//! What a statement answers, as the protocol has it.
+//! Encodes the outcome of a statement for the protocol.
 
 use std::iter;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use futures::stream;
 use super::names::described;
 use crate::error::{QueryError, sqlstate};
 use crate::exact::{moment_texts, number_text};
-use crate::session::Outcome;
+use crate::statement::outcome::Outcome;
 
-/// What the rows of a cursor are to be: texts, or binary, from now on.
+/// Sets the format of a cursor's rows from now on: text or binary.
 pub type IsBinary = Arc<AtomicBool>;
 
 /// The rows of a cursor, each in the format that is wanted when it is fetched.
@@ -52,7 +52,7 @@ pub fn cursor_rows(
     Ok(QueryResponse::new(described, rows))
 }
 
-/// An answer with its rows in a format; as the client has been told that they would be, if it has.
+/// An answer with its rows in a format: the one that was described to the client, if one was.
 pub fn response(
     outcome: Outcome,
     told: Option<&Schema>,
@@ -85,7 +85,7 @@ pub fn response(
     Ok(Response::Query(response))
 }
 
-/// Refuses an answer of other types than the client has been told.
+/// Refuses an answer whose types differ from those that were described to the client.
 fn check_told(told: &Schema, schema: &Schema) -> PgWireResult<()> {
     for (told, field) in told.fields().iter().zip(schema.fields()) {
         let (told_type, field_type) = (into_pg_type(told.data_type())?, into_pg_type(field.data_type())?);

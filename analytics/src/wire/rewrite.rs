@@ -1,15 +1,17 @@
-//! What clients write otherwise than the planner takes it, beyond what the library for it mends.
+//! Rewrites statements that clients send and the planner does not accept, beyond what the library's rewriter
+//! handles.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, LimitClause, ObjectName, Query,
-    SelectItem, SetExpr, Statement, TimezoneInfo, Value, visit_expressions_mut,
+    ArrayElemTypeDef, BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, FunctionArg,
+    FunctionArgExpr, FunctionArguments, Ident, LimitClause, Query, SelectItem, SetExpr, Statement,
+    TimezoneInfo, Value, visit_expressions_mut,
 };
 use datafusion_postgres::pgwire::api::Type;
 
-use super::absent;
+use super::empty_catalog;
+use crate::dialect::syntax::call;
 
 /// Mends a statement.
 pub fn rewrite(statement: &mut Statement) {
@@ -21,7 +23,7 @@ pub fn rewrite(statement: &mut Statement) {
         {
             // The planner has `\` alone. A client that doubles what it escapes by is not heard of.
             let old = std::mem::replace(&mut **pattern, Expr::Identifier(Ident::new("")));
-            let args = [old, text(&escape), text("\\")];
+            let args = vec![old, text(&escape), text("\\")];
             **pattern = call("replace", args);
             *escape_char = None;
         }
@@ -83,15 +85,15 @@ fn function_by_number(expr: &mut Expr) {
     }
 }
 
-/// `(SELECT a FROM pg_type WHERE oid = …)`: the planner wants to be told that there is one row; or there is
-/// none.
+/// `(SELECT a FROM pg_type WHERE oid = …)`: the planner requires a plan of at most one row, so the query
+/// takes a maximum.
 fn one_row_of_catalog(expr: &mut Expr) {
     let Expr::Subquery(query) = expr else { return };
-    if !absent::asks_catalog_alone(&**query) || query.limit_clause.is_some() {
+    if !empty_catalog::asks_catalog_alone(&**query) || query.limit_clause.is_some() {
         return;
     }
     let SetExpr::Select(select) = &mut *query.body else { return };
-    if absent::is_empty(select) {
+    if empty_catalog::is_empty(select) {
         *expr = Expr::Value(Value::Null.into());
         return cast(expr, DataType::Text);
     }
@@ -102,11 +104,11 @@ fn one_row_of_catalog(expr: &mut Expr) {
     };
     if matches!(shown, Expr::CompoundIdentifier(_) | Expr::Identifier(_) | Expr::Case { .. }) {
         let old = std::mem::replace(shown, Expr::Identifier(Ident::new("")));
-        *shown = call("max", [old]);
+        *shown = call("max", vec![old]);
     }
 }
 
-/// `(SELECT a = b FROM …) OR …`: the planner wants to be told that there is one row.
+/// `(SELECT a = b FROM …) OR …`: the planner requires a plan of one row.
 fn truth_of_one_row(expr: &mut Expr) {
     let Expr::BinaryOp { left, op: BinaryOperator::And | BinaryOperator::Or, right } = expr else { return };
     for side in [left, right] {
@@ -115,7 +117,7 @@ fn truth_of_one_row(expr: &mut Expr) {
         let [SelectItem::UnnamedExpr(truth)] = select.projection.as_mut_slice() else { continue };
         if matches!(truth, Expr::BinaryOp { op: BinaryOperator::Eq | BinaryOperator::NotEq, .. }) {
             let old = std::mem::replace(truth, Expr::Identifier(Ident::new("")));
-            *truth = call("bool_or", [old]);
+            *truth = call("bool_or", vec![old]);
         }
     }
 }
@@ -191,22 +193,4 @@ fn cast(expr: &mut Expr, data_type: DataType) {
 
 fn text(text: &str) -> Expr {
     Expr::Value(Value::SingleQuotedString(text.to_owned()).into())
-}
-
-fn call<const N: usize>(name: &str, args: [Expr; N]) -> Expr {
-    let args = args.map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: args.into(),
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }

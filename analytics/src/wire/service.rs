@@ -1,4 +1,4 @@
-//! The statements of a connection.
+//! Runs the statements of a connection.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -36,19 +36,20 @@ use tarn_engine::lock::Mutex;
 use super::blocks::{Blocks, failed_block};
 use super::bounded::Bound;
 use super::cursors::Cursors;
-use super::kept::Kept;
+use super::limits::Limits;
 use super::names::described;
-use super::noticing::Noticing;
+use super::notices::WithNotices;
 use super::read::{Known, Stored};
 use super::reply::{IsBinary, coded, cursor_rows, recode, refusal, response};
 use super::set::{Settings, time_of};
 use super::startup::{Passwords, Sessions, Startup};
-use super::{absent, read, rewrite};
+use super::{empty_catalog, read, rewrite};
+use crate::analytics::Analytics;
+use crate::catalog::settings::STATEMENT;
 use crate::error::QueryError;
-use crate::session::{Analytics, Session};
-use crate::settings::STATEMENT;
+use crate::session::Session;
 
-/// What answers a connection.
+/// The handlers of a connection.
 pub struct Handlers {
     service: Arc<Service>,
     startup: Arc<Startup>,
@@ -103,29 +104,29 @@ impl Handlers {
         C: ClientInfo + ClientPortalStore,
         C::PortalStore: PortalStore,
     {
-        let kept = &self.service.kept;
+        let limits = &self.service.limits;
         if !matches!(client.state(), PgWireConnectionState::ReadyForQuery) {
             return Ok(());
         }
         match message {
             PgWireFrontendMessage::Parse(parse) => {
-                kept.statement(parse.name.as_deref().unwrap_or_default(), parse.query.len())
+                limits.statement(parse.name.as_deref().unwrap_or_default(), parse.query.len())
             }
             PgWireFrontendMessage::Bind(bind) => {
                 let bytes = bind.parameters.iter().flatten().map(|parameter| parameter.len()).sum();
-                kept.portal(bind.portal_name.as_deref().unwrap_or_default(), bytes)
+                limits.portal(bind.portal_name.as_deref().unwrap_or_default(), bytes)
             }
             PgWireFrontendMessage::Close(close) => {
                 let name = close.name.as_deref().unwrap_or_default();
                 match close.target_type {
-                    b'S' => kept.close_statement(name),
-                    _ => kept.close_portal(name),
+                    b'S' => limits.close_statement(name),
+                    _ => limits.close_portal(name),
                 }
                 Ok(())
             }
             // A portal ends with its transaction, and outside of a block that is here.
             PgWireFrontendMessage::Sync(_) if client.transaction_status() == TransactionStatus::Idle => {
-                kept.close_portals();
+                limits.close_portals();
                 client.portal_store().clear_portals();
                 Ok(())
             }
@@ -149,11 +150,11 @@ struct Service {
     session: Arc<Session>,
     blocks: Blocks,
     settings: Arc<Settings>,
-    kept: Arc<Kept>,
+    limits: Arc<Limits>,
     cursors: Arc<Mutex<Cursors>>,
 }
 
-/// What a statement runs with, when it was prepared before.
+/// The parameters of a statement that was prepared before.
 struct Prepared<'p> {
     plan: &'p LogicalPlan,
     parameters: ParamValues,
@@ -162,12 +163,12 @@ struct Prepared<'p> {
 
 impl Service {
     fn new(session: Arc<Session>) -> Service {
-        let kept = Arc::new(Kept::default());
-        let settings = Arc::new(Settings::new(kept.clone()));
-        let blocks = Blocks::new(session.clone(), settings.clone(), kept.clone());
+        let limits = Arc::new(Limits::default());
+        let settings = Arc::new(Settings::new(limits.clone()));
+        let blocks = Blocks::new(session.clone(), settings.clone(), limits.clone());
         let cursors = Arc::<Mutex<Cursors>>::default();
         let parser = Arc::new(OurParser { session: session.clone(), cursors: cursors.clone() });
-        Service { parser, session, blocks, settings, kept, cursors }
+        Service { parser, session, blocks, settings, limits, cursors }
     }
 
     /// Answers a statement.
@@ -231,7 +232,7 @@ impl Service {
             let parsed = |statement: &Statement| AnyStatement::Statement(Box::new(statement.clone()));
             let mut ran = self.session.run_parsed(&text, parsed(statement), timeout).await;
             if ran.is_err()
-                && let Some(nothing) = absent::answer_of_none(statement)
+                && let Some(nothing) = empty_catalog::answer_of_none(statement)
             {
                 ran = self.session.run_parsed(&text, parsed(&nothing), timeout).await;
             }
@@ -260,7 +261,7 @@ impl Service {
             None => read::plan(&self.session, &query).await?,
         };
         let text = query.to_string();
-        self.kept.portal(&name.value, text.len())?;
+        self.limits.portal(&name.value, text.len())?;
         let outcome = self.session.open_cursor(&text, plan.clone()).await.map_err(refusal)?;
         let is_binary = IsBinary::default();
         let columns = self.session.typed(&plan);
@@ -292,12 +293,12 @@ impl SimpleQueryHandler for Service {
             return Err(PgWireError::NotReadyForQuery);
         }
         client.set_state(PgWireConnectionState::QueryInProgress);
-        let client = &mut Noticing::new(client, &self.session);
+        let client = &mut WithNotices::new(client, &self.session);
         let statements = read::read(&query.query)?;
         if statements.is_empty() {
             client.feed(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new())).await?;
         }
-        // What a statement began stands, also when one behind it fails.
+        // A block that a statement began stays open even if a later statement fails.
         for statement in statements {
             let status = match self.answer(&statement, None, client).await? {
                 Response::Query(rows) => {
@@ -353,7 +354,7 @@ impl ExtendedQueryHandler for Service {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        self._on_execute(&mut Noticing::new(client, &self.session), message).await?;
+        self._on_execute(&mut WithNotices::new(client, &self.session), message).await?;
         // The library takes a failed block for one that stays so until its end.
         if self.blocks.take_gone_back() {
             client.set_transaction_status(TransactionStatus::Transaction);

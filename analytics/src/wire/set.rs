@@ -1,7 +1,8 @@
-//! `SET`, `SHOW`, `RESET`, `DISCARD` and `DEALLOCATE`: the settings of a connection and what it keeps.
+//! `SET`, `SHOW`, `RESET`, `DISCARD` and `DEALLOCATE`: the settings of a connection, and its prepared
+//! statements.
 //!
-//! Settings that change nothing here are taken and shown again, so that clients which set them work; the
-//! settings of the planner below are not to be had.
+//! Settings without effect here are accepted and shown again, so that clients that set them work. The
+//! settings of the planner's library cannot be changed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,15 +26,15 @@ use datafusion_postgres::pgwire::messages::startup::ParameterStatus;
 use futures::stream;
 use tarn_engine::lock::Mutex;
 
-use super::kept::Kept;
+use super::limits::Limits;
 use super::reply::coded;
-use crate::settings::{default_of, duration, duration_text, names};
+use crate::catalog::settings::{default_of, duration, duration_text, names};
 
 /// Settings that a client may have made, and bytes of one.
 const SETTINGS_MAX: usize = 200;
 const SETTING_BYTES_MAX: usize = 1024;
 
-/// Of whose change clients are told, with the names by which they are.
+/// Settings whose changes are reported to clients, with the names that the reports use.
 const TOLD: [(&str, &str); 5] = [
     ("application_name", "application_name"),
     ("client_encoding", "client_encoding"),
@@ -42,7 +43,7 @@ const TOLD: [(&str, &str); 5] = [
     ("timezone", "TimeZone"),
 ];
 
-/// What says how the server is, and not how a session is to be.
+/// Settings that describe the server, and that a session cannot change.
 const FIXED: [&str; 10] = [
     "in_hot_standby",
     "integer_datetimes",
@@ -59,15 +60,15 @@ const FIXED: [&str; 10] = [
 /// The settings of a connection.
 #[derive(Default)]
 pub struct Settings {
-    /// What settings were before `SET LOCAL`, until the block ends.
+    /// The settings before `SET LOCAL`, until the block ends.
     before: Mutex<Vec<(String, Option<String>)>>,
-    kept: Arc<Kept>,
+    limits: Arc<Limits>,
 }
 
 impl Settings {
     /// The settings of a connection that keeps this.
-    pub fn new(kept: Arc<Kept>) -> Settings {
-        Settings { before: Mutex::default(), kept }
+    pub fn new(limits: Arc<Limits>) -> Settings {
+        Settings { before: Mutex::default(), limits }
     }
 
     /// Answers a statement about settings; `None`: it is about something else.
@@ -96,25 +97,25 @@ impl Settings {
             Statement::Discard { object_type } => {
                 if object_type.to_string() == "ALL" {
                     forget_all(client);
-                    self.kept
+                    self.limits
                         .take_statements()
                         .iter()
                         .for_each(|name| client.portal_store().rm_statement(name));
-                    self.kept.close_portals();
+                    self.limits.close_portals();
                     client.portal_store().clear_portals();
                 }
                 Some(Ok(Response::Execution(Tag::new(&format!("DISCARD {object_type}")))))
             }
             Statement::Deallocate { name, .. } => {
                 let is_all = name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all");
-                let names = if is_all { self.kept.take_statements() } else { vec![name.value.clone()] };
+                let names = if is_all { self.limits.take_statements() } else { vec![name.value.clone()] };
                 for name in names {
-                    self.kept.close_statement(&name);
+                    self.limits.close_statement(&name);
                     client.portal_store().rm_statement(&name);
                 }
                 Some(Ok(done(if is_all { "DEALLOCATE ALL" } else { "DEALLOCATE" })))
             }
-            // Nobody can notify.
+            // There is no NOTIFY.
             Statement::UNLISTEN { .. } => Some(Ok(done("UNLISTEN"))),
             _ => None,
         }
@@ -162,7 +163,7 @@ impl Settings {
     }
 }
 
-/// Keeps a setting; `None`: it is what it is if nobody sets it.
+/// Stores a setting; `None` resets it to its default.
 pub fn store(kept: &mut HashMap<String, String>, name: &str, value: Option<&str>) -> PgWireResult<()> {
     let Some(value) = value else {
         kept.remove(name);
@@ -191,7 +192,7 @@ pub fn store(kept: &mut HashMap<String, String>, name: &str, value: Option<&str>
             .filter(|digits: &i32| (-15..=3).contains(digits))
             .ok_or_else(invalid)?
             .to_string(),
-        // What is written is always this.
+        // A value that was written is always parsed.
         "datestyle" => "ISO, MDY".to_owned(),
         _ => value.to_owned(),
     };
@@ -290,8 +291,8 @@ fn column_of(name: &str) -> String {
     told.map_or(name, |(_, told)| *told).to_owned()
 }
 
-/// What a statement about settings is planned as, so that its columns are known before it runs; `None`: it is
-/// about something else.
+/// The plan of a statement about settings, so that its columns are known before it runs; `None` for other
+/// statements.
 pub fn plan(statement: &Statement) -> Option<PgWireResult<LogicalPlan>> {
     let columns = match statement {
         Statement::ShowVariable { variable } => {

@@ -1,5 +1,5 @@
-//! Connections that have not shown a password yet: there are few at a time, and one more ends the oldest, so
-//! that neither silent nor many ones keep others out.
+//! Connections without a password yet: their number is limited, and one more ends the oldest, so that neither
+//! silent clients nor many of them lock out others.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

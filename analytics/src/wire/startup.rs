@@ -1,4 +1,4 @@
-//! Who connects: passwords, and the keys by which statements are cancelled.
+//! The start of a connection: passwords, and the keys that cancel requests show.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,11 +22,12 @@ use datafusion_postgres::pgwire::messages::{PgWireBackendMessage, PgWireFrontend
 use futures::Sink;
 use tarn_engine::lock::Mutex;
 
-use super::Rules;
 use super::bounded::Bound;
 use super::reply::coded;
+use super::rules::Rules;
 use super::set::read_start;
-use crate::session::{POSTGRESQL_VERSION, Session};
+use crate::catalog::settings::POSTGRESQL_VERSION;
+use crate::session::Session;
 
 /// The number and the secret of a connection.
 type Key = (i32, Vec<u8>);
@@ -86,8 +87,8 @@ impl PidSecretKeyGenerator for Keys {
 /// The password of the one user that there is, `default`, as in Redis without access control lists.
 pub struct Passwords {
     rules: Arc<dyn Rules>,
-    /// What was made of the password that was asked for last: it takes thousands of rounds, and who tries
-    /// passwords shall not have them done for each.
+    /// The salted form of the password that was required last. Salting takes thousands of rounds, so a client
+    /// that tries passwords must not cause it at each attempt.
     salted: Mutex<Option<Salted>>,
 }
 
@@ -136,7 +137,7 @@ impl AuthSource for OneUser {
         if login.user() == Some("default") {
             return Ok(password);
         }
-        // Whoever is not there fails as one whose password is wrong, with the same salt.
+        // An unknown user fails like one with a wrong password, with the same salt.
         Ok(Password::new(password.salt().map(<[u8]>::to_vec), random()))
     }
 }
@@ -192,7 +193,7 @@ impl StartupHandler for Startup {
         }
         let rules = &self.passwords.rules;
         let peer = client.socket_addr();
-        // Who has been asked for a password goes on with that, even if there is none any more.
+        // A client that was asked for a password continues with it, even if none is required any more.
         let was_asked = matches!(client.state(), PgWireConnectionState::AuthenticationInProgress);
         if was_asked || rules.password().is_some() {
             let outcome = self.scram.on_startup(client, message).await;

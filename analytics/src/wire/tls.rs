@@ -1,4 +1,4 @@
-//! Encryption of connections, for clients that ask for it.
+//! Encrypts the connections of clients that ask for it.
 
 use std::fs;
 use std::io;
@@ -51,16 +51,17 @@ pub struct Tls {
     read: Mutex<Read>,
 }
 
-/// What was read, and of which state of both files. What was refused leaves what was read before.
+/// The identity that was read, and the state of both files then. A refused state does not change the
+/// identity.
 struct Read {
     state: [Option<FileState>; 2],
     identity: Identity,
 }
 
-/// What changes with a file: when it was written, and how long it is.
+/// The stamp of a file, which changes with it: when it was written, and how long it is.
 type FileState = (SystemTime, u64);
 
-/// What a connection is encrypted with.
+/// The certificate and the acceptor that a connection is encrypted with.
 #[derive(Clone)]
 pub struct Identity {
     /// Shakes hands.
@@ -77,7 +78,7 @@ impl Tls {
         Ok(Tls { certificate, key, read: Mutex::new(Read { state, identity }) })
     }
 
-    /// What the next connection is encrypted with.
+    /// The identity that the next connection is encrypted with.
     pub fn identity(&self) -> Identity {
         let state = states(&self.certificate, &self.key);
         let mut known = self.read.lock();

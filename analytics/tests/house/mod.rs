@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::StreamExt;
-use tarn_analytics::{Analytics, AnalyticsOptions, QueryError, Session};
+use tarn_analytics::{Analytics, AnalyticsOptions, QueryError, Search, Session};
 use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::ManualClock;
 use tarn_engine::record::{Batch, Change, Side, Write};
@@ -22,6 +22,7 @@ pub struct House {
     pub engine: Arc<Engine>,
     pub clock: Arc<ManualClock>,
     pub analytics: Arc<Analytics>,
+    pub search: Arc<Search>,
     _background: Background,
 }
 
@@ -44,11 +45,13 @@ impl House {
     pub async fn with(options: AnalyticsOptions) -> House {
         let clock = Arc::new(ManualClock::new(BEGIN_MS));
         let (engine, background) = Engine::unlogged(options.databases, 4, clock.clone());
-        engine.set_active_expire(false);
+        engine.expiry().set_active(false);
+        let directory = options.directory.clone();
         let analytics = Analytics::open(options).await.unwrap();
+        let search = Arc::new(Search::open(analytics.clone(), directory.as_deref()).unwrap());
         let read = engine.clone();
         analytics.read_from(move || Some(read.clone()));
-        House { engine, clock, analytics, _background: background }
+        House { engine, clock, analytics, search, _background: background }
     }
 
     pub fn session(&self) -> Arc<Session> {
@@ -105,7 +108,7 @@ impl House {
     }
 }
 
-/// What a statement answers: a line for each row, its cells parted by `|`.
+/// The answer of a statement: a line for each row, its cells separated by `|`.
 pub async fn ask(session: &Arc<Session>, sql: &str) -> Result<Vec<String>, QueryError> {
     let mut outcome = session.run(sql, None).await?;
     let options = FormatOptions::default().with_null("NULL");

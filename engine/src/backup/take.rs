@@ -23,10 +23,11 @@ use super::error::BackupError;
 use super::manifest::{CHECKPOINT, Manifest, SavedBeside, SavedCheckpoint, SavedFile, may_stand_beside};
 use super::{MANIFEST, UNFINISHED, names_in, refuse_copies};
 use crate::checkpoint::Checkpoints;
-use crate::engine::Engine;
+use crate::compactor::Compactor;
 use crate::io::{Disk, DiskResult};
 use crate::log::{Appender, Pinned, PinnedFile};
 use crate::record::Lsn;
+use crate::store::Store;
 
 /// What is wanted.
 #[derive(Clone, Debug)]
@@ -60,16 +61,18 @@ pub struct Taken {
     pub took: Duration,
 }
 
-/// Takes a backup of an engine's log. `checkpoints` are those that a start would build on.
+/// Takes a backup of a store's log. `compactor` is the one that compacts that log; `checkpoints` are those
+/// that a start would build on.
 pub fn take(
-    engine: &Engine,
+    store: &Store,
+    compactor: &Compactor,
     checkpoints: &Checkpoints,
     request: &Request,
     progress: &Progress,
 ) -> Result<Taken, BackupError> {
-    let log = engine.log().ok_or(BackupError::NoLog)?;
+    let log = store.log().ok_or(BackupError::NoLog)?;
     let disk = &**log.disk();
-    let (clock, bytes_per_second) = (engine.clock(), request.bytes_per_second);
+    let (clock, bytes_per_second) = (store.clock(), request.bytes_per_second);
     let began = clock.monotonic();
     let mover = Mover { disk, progress, clock, began, bytes_per_second };
     let (since, last) = (request.since, log.last());
@@ -77,7 +80,7 @@ pub fn take(
         return Err(BackupError::Ahead { since, last });
     }
     begin(disk, request)?;
-    let mut taking = Taking { mover, engine, log: &log, checkpoints, request, taken: Taken::default() };
+    let mut taking = Taking { mover, compactor, log: &log, checkpoints, request, taken: Taken::default() };
     let finished = taking.gather().and_then(|gathered| taking.finish(gathered));
     if let Err(error) = finished {
         taking.give_up();
@@ -107,7 +110,7 @@ fn begin(disk: &dyn Disk, request: &Request) -> Result<(), BackupError> {
 /// A backup that is being taken.
 struct Taking<'t> {
     mover: Mover<'t>,
-    engine: &'t Engine,
+    compactor: &'t Compactor,
     log: &'t Appender,
     checkpoints: &'t Checkpoints,
     request: &'t Request,
@@ -127,7 +130,7 @@ impl Taking<'_> {
     /// Puts all files into the directory.
     fn gather(&mut self) -> Result<Gathered, BackupError> {
         let goes_on = || !self.mover.progress.is_stopped();
-        let turn = self.engine.compactor().turn(goes_on).ok_or(BackupError::Stopped)?;
+        let turn = self.compactor.turn(goes_on).ok_or(BackupError::Stopped)?;
         let (checkpoint, is_checkpoint_unsummed) = self.save_checkpoint()?;
         self.log.sync_up_to(self.log.last())?;
         let mut pinned = self.log.pin()?;
@@ -151,7 +154,7 @@ impl Taking<'_> {
             sequence: pinned.sequence,
             base: pinned.base,
             directories: pinned.directories,
-            unix_ms: self.engine.clock().unix_ms(),
+            unix_ms: self.mover.clock.unix_ms(),
             checkpoint,
             beside,
             files,

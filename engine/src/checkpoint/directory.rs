@@ -21,8 +21,9 @@ use super::format::{FileHeader, FileKind};
 use super::load::{Loaded, load};
 use super::manifest::{Checkpoint, file_name, is_unfinished, number_of};
 use super::merge::merge;
+use super::pace::{Pacer, Progress, TakeOptions};
 use super::reader::FileReader;
-use super::take::{Base, Pacer, Progress, Source, TakeOptions, dump};
+use super::take::{Base, Source, dump};
 use super::writer::{self, Totals};
 use crate::io::{Disk, DiskLock, Verified};
 use crate::record::{Lsn, UnixMs};
@@ -167,18 +168,21 @@ impl Checkpoints {
     ) -> Result<Option<Loaded>, CheckpointError> {
         let Some(checkpoint) = self.current() else { return Ok(None) };
         let reader = FileReader::open(&*self.disk, &self.directory.join(checkpoint.file_name()))?;
-        load(reader, tables, threads, progress).map(Some)
+        load(reader.of_checkpoint(&checkpoint)?, tables, threads, progress).map(Some)
     }
 
-    /// Reads the current checkpoint past the operating system's cache and checks all that can be checked;
-    /// `pace` is told how many bytes were read and says whether to go on. What is wrong with it, if anything
-    /// is, and its cut; `None` if there is none, or it was given up, or another has taken its place.
+    /// Reads the current checkpoint past the operating system's cache and checks that it is the file of the
+    /// manifest, its blocks and their checksums. It decodes no entry, so it does not see what only `load`
+    /// refuses. `pace` gets the number of bytes read and returns whether to go on. Returns the cut and what
+    /// is wrong, if anything is; `None` if there is no checkpoint, or `pace` gave it up, or another has taken
+    /// its place.
     pub fn verify(&self, mut pace: impl FnMut(u64) -> bool) -> Option<(Lsn, Result<(), CheckpointError>)> {
         let current = self.current()?;
         let path = self.directory.join(current.file_name());
         let mut goes_on = true;
         let mut read = || {
-            let mut reader = FileReader::of(Verified::open(&*self.disk, &path)?, &path)?;
+            let reader = FileReader::of(Verified::open(&*self.disk, &path)?, &path)?;
+            let mut reader = reader.of_checkpoint(&current)?;
             let (mut body, mut before) = (Vec::new(), 0);
             while let Some(block) = reader.next_block(body)? {
                 block.check(&path)?;
@@ -376,8 +380,9 @@ impl Taking<'_> {
         }
         let (next_base, _) = self.dump(changes, Some(base))?;
         let Checkpoints { disk, progress, directory, .. } = self.checkpoints;
-        let mut full = FileReader::open(&**disk, &directory.join(last.file_name()))?;
-        let mut changes = FileReader::open(&**disk, changes)?;
+        let full = FileReader::open(&**disk, &directory.join(last.file_name()))?;
+        let mut full = full.of_checkpoint(last)?;
+        let mut changes = FileReader::open(&**disk, changes)?.of_changes(base.cut, next_base.cut)?;
         let header = self.header(FileKind::Full, next_base.cut, Lsn::ZERO, changes.header.databases as usize);
         let file = disk.create(path)?;
         let totals = writer::write(&file, &header, self.options, &progress.bytes, |blocks| {

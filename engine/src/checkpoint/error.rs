@@ -1,6 +1,6 @@
 //! Why a checkpoint was not taken, or not read.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::io::DiskError;
 use crate::log::LogError;
@@ -71,4 +71,9 @@ pub enum CheckpointError {
         /// How many there are.
         databases: usize,
     },
+}
+
+/// The error of a file that is damaged at a byte.
+pub(super) fn damaged(path: &Path, offset: u64, what: impl Into<String>) -> CheckpointError {
+    CheckpointError::Damaged { path: path.to_path_buf(), offset, what: what.into() }
 }

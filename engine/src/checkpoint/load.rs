@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_channel::{Receiver, Sender};
 use smallvec::SmallVec;
 
-use super::error::CheckpointError;
+use super::error::{CheckpointError, damaged};
 use super::format::BLOCK_BYTES;
-use super::reader::{Block, FileReader, Record, Records, damaged};
+use super::reader::{Block, FileReader, Record, Records};
 use crate::record::Lsn;
 use crate::table::{END, Entry, KeyHash, Table};
 
@@ -127,17 +127,13 @@ impl Loading<'_> {
                     density.note(from, keys);
                     continue;
                 }
-                Record::Entry(bytes) => Entry::from_stored(bytes),
-                Record::Nodes(head) => Entry::from_stored_nodes(head, &leaves_of(&mut records)?),
+                Record::Entry(bytes) => Entry::from_stored(bytes, self.cut),
+                Record::Nodes(head) => Entry::from_stored_nodes(head, &leaves_of(&mut records)?, self.cut),
                 Record::Leaf(_) | Record::End => {
                     return Err(records.damaged("a leaf belongs to no value"));
                 }
             };
-            let Some(entry) = entry else { return Err(records.damaged("this is no entry")) };
-            // Views, and so the next checkpoint, would take it for a write that came behind them.
-            if entry.lsn() > self.cut {
-                return Err(records.damaged("an entry is newer than the checkpoint"));
-            }
+            let entry = entry.map_err(|error| records.damaged(&error.to_string()))?;
             gathered.push((KeyHash::of(entry.key()), entry));
             keys += 1;
             if gathered.len() == GATHERED {

@@ -12,8 +12,7 @@
 
 use std::path::Path;
 
-use super::error::CheckpointError;
-use super::reader::damaged;
+use super::error::{CheckpointError, damaged};
 use crate::io::{Disk, DiskResult};
 use crate::record::{Lsn, UnixMs};
 

@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::error::CheckpointError;
+use super::error::{CheckpointError, damaged};
 use super::format::{
-    BLOCK_HEADER_BYTES, BlockHeader, CONTINUES, FILE_HEADER_BYTES, FileHeader, HeaderError, LAST, tag, u64_at,
+    BLOCK_HEADER_BYTES, BlockHeader, CONTINUES, FILE_HEADER_BYTES, FileHeader, FileKind, HeaderError, LAST,
+    tag, u64_at,
 };
+use super::manifest::Checkpoint;
 use crate::io::{Disk, DiskFile};
-use crate::value::stored::checked_run;
+use crate::record::Lsn;
+use crate::value::run::checked_run;
 
 /// A block as it was read: see [`Block::check`].
 pub(super) struct Block {
@@ -51,10 +54,8 @@ pub(super) struct FileReader {
     sequence: u32,
     /// Keys in all, once the last block has been read.
     keys: Option<u64>,
-}
-
-pub(super) fn damaged(path: &Path, offset: u64, what: impl Into<String>) -> CheckpointError {
-    CheckpointError::Damaged { path: path.to_path_buf(), offset, what: what.into() }
+    /// Keys that the manifest says it holds, if the file is to be the checkpoint.
+    keys_expected: Option<u64>,
 }
 
 impl FileReader {
@@ -73,7 +74,36 @@ impl FileReader {
                 reason: format!("format version {version} is not known here"),
             },
         })?;
-        Ok(FileReader { file, header, at: FILE_HEADER_BYTES as u64, sequence: 0, keys: None })
+        let at = FILE_HEADER_BYTES as u64;
+        Ok(FileReader { file, header, at, sequence: 0, keys: None, keys_expected: None })
+    }
+
+    /// Refuses a file that is not the one of `checkpoint`, its number of keys at the last block: only that
+    /// file has what a start takes from the manifest.
+    pub(super) fn of_checkpoint(mut self, checkpoint: &Checkpoint) -> Result<FileReader, CheckpointError> {
+        let FileHeader { kind, cut, base, unix_ms, .. } = self.header;
+        if kind != FileKind::Full || base != Lsn::ZERO {
+            return Err(damaged(self.path(), 0, "this is a file of changes, and no checkpoint"));
+        }
+        if (cut, unix_ms) != (checkpoint.cut, checkpoint.unix_ms) {
+            let what = format!(
+                "MANIFEST is of another file: its cut is {} at Unix time {} ms, and that of this file \
+                 {cut} at {unix_ms} ms",
+                checkpoint.cut, checkpoint.unix_ms
+            );
+            return Err(damaged(self.path(), 0, what));
+        }
+        self.keys_expected = Some(checkpoint.keys);
+        Ok(self)
+    }
+
+    /// Refuses a file that is not what changed from `base` to `cut`.
+    pub(super) fn of_changes(self, base: Lsn, cut: Lsn) -> Result<FileReader, CheckpointError> {
+        let header = &self.header;
+        if (header.kind, header.base, header.cut) != (FileKind::Changes, base, cut) {
+            return Err(damaged(self.path(), 0, "this is not the file of changes that was written"));
+        }
+        Ok(self)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -126,7 +156,12 @@ impl FileReader {
         if block.body.len() != 8 || self.at != self.file.len()? {
             return fail("the last block is not the end of the file");
         }
-        self.keys = Some(u64_at(&block.body, 0));
+        let keys = u64_at(&block.body, 0);
+        if let Some(expected) = self.keys_expected.filter(|expected| *expected != keys) {
+            let what = format!("MANIFEST is of another file: it says {expected} keys, and this file {keys}");
+            return Err(damaged(self.file.path(), at, what));
+        }
+        self.keys = Some(keys);
         Ok(None)
     }
 }

@@ -14,8 +14,8 @@ use crossbeam_channel::{Receiver, Sender};
 
 use super::format::FILE_HEADER_BYTES;
 use super::format::{BLOCK_BYTES, BLOCK_HEADER_BYTES, BlockHead, CONTINUES, FileHeader, LAST, tag};
+use super::pace::{Pace, TakeOptions};
 use super::reader::Record;
-use super::take::{Pace, TakeOptions};
 use crate::io::os::give_way;
 use crate::io::{DiskError, DiskFile, DiskResult};
 use crate::table::Entry;

@@ -16,32 +16,28 @@
 //! anew from a snapshot, as others do it, to compare with.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
-use crate::engine::Engine;
 use crate::log::{Keeper, Look};
 use crate::record::{Change, Kind, Lsn, Write};
+use crate::store::Store;
 use crate::table::{Entry, KeyHash};
 
 use super::lsns::Lsns;
-use super::thread::Compactor;
 
 /// The most keys of which the bytes of changes are counted in one compaction.
 const COUNTED_KEYS_MAX: usize = 1 << 16;
 
 /// Says what is needed of files that are being compacted.
 pub(super) struct Needs<'e> {
-    pub(super) engine: &'e Engine,
-    /// Asked whether to go on.
-    pub(super) compactor: &'e Compactor,
+    pub(super) store: &'e Store,
+    /// Told how many bytes were moved so far; waits if that was too fast, and says whether to go on.
+    pub(super) keep_pace: &'e dyn Fn(u64) -> bool,
     /// Removals before this one are needed by no file, and by no checkpoint.
     pub(super) removals_end: Lsn,
     /// What is not newer is in the checkpoint, and dropped.
     pub(super) dropped_up_to: Lsn,
     /// What is not newer is in the checkpoint, so that damage there does not matter.
     pub(super) covered: Lsn,
-    pub(super) bytes_per_second: u64,
-    pub(super) began: Duration,
     /// Bytes that were read and written.
     pub(super) moved: u64,
     /// The bits of the block that is being copied.
@@ -63,7 +59,7 @@ impl Needs<'_> {
             Change::Delete => self.needs_removal(lsn),
             Change::HashRemove { .. } | Change::SetRemove { .. } | Change::ZSetRemove { .. } => {
                 self.needs_removal(lsn) || {
-                    let place = self.engine.place_if(*db, key, lsn, |entry| entry.is_taken_from_image(lsn));
+                    let place = self.place_if(*db, key, lsn, |entry| entry.is_taken_from_image(lsn));
                     self.count(place, key, change)
                 }
             }
@@ -81,32 +77,41 @@ impl Needs<'_> {
             | Change::RenewalBegins { .. }
             | Change::RenewalEnds { .. } => {
                 let kind = change.kind();
-                let place = self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn, kind));
+                let place = self.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn, kind));
                 self.count(place, key, change)
             }
             // What the value began with, so it is no change of it.
             Change::RenewalPart { .. } => {
                 let kind = change.kind();
-                self.engine.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn, kind)).is_some()
+                self.place_if(*db, key, lsn, |entry| entry.may_be_made_of(lsn, kind)).is_some()
             }
             _ => {
-                let validity = self.engine.validity();
+                let validity = self.store.validity();
                 if !self.look.is_valid(lsn).unwrap_or_else(|| validity.is_valid(lsn)) {
                     return false;
                 }
                 match lsn > validity.complete_after() {
                     true => !self.look.has_upheavals || validity.place_now(*db, lsn).is_some(),
                     // It was not replayed, so who replaced it set no bit.
-                    false => self.engine.place_if(*db, key, lsn, |entry| entry.has_of(lsn, change)).is_some(),
+                    false => self.place_if(*db, key, lsn, |entry| entry.has_of(lsn, change)).is_some(),
                 }
             }
         }
     }
 
+    /// Where the key of an old record is now, if it is there and its entry is one that `is_wanted`.
+    fn place_if(&self, db: u8, key: &[u8], lsn: Lsn, is_wanted: impl Fn(&Entry) -> bool) -> Option<u8> {
+        let databases = self.store.background();
+        let db = self.store.validity().place_now(db, lsn)?;
+        let hash = KeyHash::of(key);
+        let (_, segment) = databases.tables[db as usize].read_of(hash);
+        segment.find(hash, key).is_some_and(is_wanted).then_some(db)
+    }
+
     /// Whether a file, or a checkpoint, may have what a removal took away.
     fn needs_removal(&self, lsn: Lsn) -> bool {
         // Of elements up to there, older versions kept old ones, too.
-        lsn >= self.removals_end || lsn <= self.engine.validity().complete_after()
+        lsn >= self.removals_end || lsn <= self.store.validity().complete_after()
     }
 
     /// Counts a change that is kept because the entry in database `db` is made of it; says whether it is.
@@ -140,7 +145,7 @@ impl Keeper for Needs<'_> {
     }
 
     fn begin(&mut self, first: Lsn, last: Lsn) {
-        self.engine.validity().look(first..=last, &mut self.look);
+        self.store.validity().look(first..=last, &mut self.look);
     }
 
     fn needs(&mut self, lsn: Lsn, write: &Write<'_>) -> bool {
@@ -155,17 +160,6 @@ impl Keeper for Needs<'_> {
 
     fn moved(&mut self, bytes: u64) -> bool {
         self.moved += bytes;
-        self.compactor.keep_pace(self.engine, self.began, self.moved, self.bytes_per_second)
-    }
-}
-
-impl Engine {
-    /// Where the key of an old record is now, if it is there and its entry is one that `is_wanted`.
-    fn place_if(&self, db: u8, key: &[u8], lsn: Lsn, is_wanted: impl Fn(&Entry) -> bool) -> Option<u8> {
-        let world = self.background();
-        let db = self.validity().place_now(db, lsn)?;
-        let hash = KeyHash::of(key);
-        let (_, segment) = world.tables[db as usize].read_of(hash);
-        segment.find(hash, key).is_some_and(is_wanted).then_some(db)
+        (self.keep_pace)(self.moved)
     }
 }

@@ -5,40 +5,38 @@
 //! bytes of such changes than their entry has, the entry is written anew, and the files are compacted once
 //! more: as one record, under the latch of its segment, or in pieces if it is large (`renewal`).
 
-use crate::engine::Engine;
 use crate::log::Group;
 use crate::record::{Batch, Lsn, Write};
 use crate::renewal;
-use crate::session::Access;
+use crate::session::{Access, Latched};
+use crate::store::Store;
 use crate::table::KeyHash;
 
-impl Engine {
-    /// Writes an entry anew by a chance of what its changes have of `bytes` against what it has, so that what
-    /// is written is as much as what can go, be the changes in ever so many files; says whether it did.
-    pub(super) fn renew(
-        &self,
-        (db, key): (u8, &[u8]),
-        bytes: usize,
-        timestamp: Lsn,
-        part_bytes: usize,
-        pace: impl FnMut(u64) -> bool,
-    ) -> bool {
-        let world = self.background();
-        let hash = KeyHash::of(key);
-        let mut latched = world.latch(self, &[(db, hash)], Access::Write, self.now());
-        let Some(entry) = latched.get(db, key) else { return false };
-        let chance = (hash.0 ^ timestamp.0).wrapping_mul(0x9E37_79B9_7F4A_7C15) as f64 / u64::MAX as f64;
-        let entry_bytes = entry.bytes_about();
-        if chance * entry_bytes as f64 > bytes as f64 {
-            return false;
-        }
-        if entry_bytes > part_bytes {
-            drop(latched);
-            drop(world);
-            return renewal::renew(self, (db, key), part_bytes, pace);
-        }
-        let write = |change| Write::Key { db, key: key.to_vec().into(), change };
-        let batch: Batch<'_> = renewal::whole(entry).into_iter().map(write).collect();
-        latched.commit(&batch, &mut Group::new()).is_ok()
+/// Writes an entry again by a chance of what its changes have of `bytes` against what it has, so that what is
+/// written is as much as what can go, be the changes in ever so many files; says whether it did.
+pub(super) fn renew(
+    store: &Store,
+    (db, key): (u8, &[u8]),
+    bytes: usize,
+    timestamp: Lsn,
+    part_bytes: usize,
+    pace: impl FnMut(u64) -> bool,
+) -> bool {
+    let databases = store.background();
+    let hash = KeyHash::of(key);
+    let mut latched = Latched::new(store, &databases, &[(db, hash)], Access::Write, store.now());
+    let Some(entry) = latched.get(db, key) else { return false };
+    let chance = (hash.0 ^ timestamp.0).wrapping_mul(0x9E37_79B9_7F4A_7C15) as f64 / u64::MAX as f64;
+    let entry_bytes = entry.bytes_about();
+    if chance * entry_bytes as f64 > bytes as f64 {
+        return false;
     }
+    if entry_bytes > part_bytes {
+        drop(latched);
+        drop(databases);
+        return renewal::renew(store, (db, key), part_bytes, pace);
+    }
+    let write = |change| Write::Key { db, key: key.to_vec().into(), change };
+    let batch: Batch<'_> = renewal::whole(entry).into_iter().map(write).collect();
+    latched.commit(&batch, &mut Group::new()).is_ok()
 }

@@ -5,14 +5,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 
-use crate::engine::Engine;
 use crate::log::{Appender, ClosedFile, Compacted, CompactionError, Damage, Extent, Look};
 use crate::record::Lsn;
+use crate::store::Store;
 
 use super::choosing::Plan;
 use super::damaged::DamagedFiles;
@@ -20,6 +19,7 @@ use super::estimates::{Estimates, Place, extents};
 use super::lsns::Lsns;
 use super::needs::Needs;
 use super::options::CompactionOptions;
+use super::renewing::renew;
 use super::status::{CompactionStatus, FileStatus};
 use super::stock::Stock;
 
@@ -30,7 +30,7 @@ const A_WHILE: Duration = Duration::from_millis(50);
 /// How long is waited until it is asked again whether files are left.
 const A_MOMENT: Duration = Duration::from_millis(5);
 
-/// What an engine knows of its compactions.
+/// The compactions of one store: their state, and what others ask of them.
 #[derive(Debug, Default)]
 pub struct Compactor {
     /// Held while a compaction is made.
@@ -194,29 +194,26 @@ impl Compactor {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Waits; `false` if it is time to stop.
-    fn wait(&self, pause: Duration) -> bool {
+    /// Waits until it is time to look for something to do; `false` if it is time to end.
+    pub(crate) fn wait(&self) -> bool {
         let mut state = self.state.lock();
         if !self.is_stopped() && state.asked.is_none() {
-            self.changed.wait_for(&mut state, pause);
+            self.changed.wait_for(&mut state, LOOK_PAUSE);
         }
         drop(state);
         !self.is_stopped()
     }
 
-    /// Makes compactions until the engine is gone.
-    pub(crate) fn run(self: &Arc<Self>, engine: &Weak<Engine>) {
-        while self.wait(LOOK_PAUSE) {
-            let Some(engine) = engine.upgrade() else { return };
-            while !self.is_stopped() && self.step(&engine) {}
-        }
+    /// Makes all compactions that are due.
+    pub(crate) fn catch_up(&self, store: &Store) {
+        while !self.is_stopped() && self.step(store) {}
     }
 
     /// Waits if so many bytes were moved faster than so many a second, where 0 is no limit; `false` if what
     /// is under way is to be given up.
     pub(super) fn keep_pace(
         &self,
-        engine: &Engine,
+        store: &Store,
         began: Duration,
         moved: u64,
         bytes_per_second: u64,
@@ -225,7 +222,7 @@ impl Compactor {
             let due = began + Duration::from_secs_f64(moved as f64 / bytes_per_second as f64);
             let mut state = self.state.lock();
             while !self.gives_up() {
-                let now = engine.clock().monotonic();
+                let now = store.clock().monotonic();
                 if now >= due {
                     break;
                 }
@@ -236,15 +233,15 @@ impl Compactor {
     }
 
     /// Makes the compaction that is most needed; `false` if none is, or it was given up.
-    pub fn step(&self, engine: &Engine) -> bool {
+    pub fn step(&self, store: &Store) -> bool {
         let mut plan = self.alone.lock();
-        let Some(log) = engine.log() else {
+        let Some(log) = store.log() else {
             let mut state = self.state.lock();
             (state.asked, state.status.round) = (None, false);
             return false;
         };
-        let Some((files, options)) = self.choose(&mut plan, engine, &log) else { return false };
-        let outcome = self.compact(&mut plan, engine, &log, &files, options);
+        let Some((files, options)) = self.choose(&mut plan, store, &log) else { return false };
+        let outcome = self.compact(&mut plan, store, &log, &files, options);
         let mut state = self.state.lock();
         let status = &mut state.status;
         status.running = false;
@@ -270,9 +267,9 @@ impl Compactor {
                 }
                 let status = &mut state.status;
                 status.failures += 1;
-                status.last_error = Some((engine.now(), error.to_string()));
+                status.last_error = Some((store.now(), error.to_string()));
                 status.error = Some(error.to_string());
-                plan.note_failed(&files, engine.clock().monotonic());
+                plan.note_failed(&files, store.clock().monotonic());
                 false
             }
         }
@@ -280,18 +277,18 @@ impl Compactor {
 
     /// What is known of the files that are written to no more, at most `limit` of them: those with the most
     /// needless bytes, by directory and number. And how many there are.
-    pub fn files(&self, engine: &Engine, log: &Appender, limit: usize) -> (Vec<FileStatus>, usize) {
-        let stock = self.take_stock(engine, log);
+    pub fn files(&self, store: &Store, log: &Appender, limit: usize) -> (Vec<FileStatus>, usize) {
+        let stock = self.take_stock(store, log);
         (stock.worst(limit), stock.files.len())
     }
 
     /// Compacts these files now, whatever they would give back.
     ///
-    /// REQUIRES: the log of the engine says that they are closed, and each is followed by the next.
-    pub fn compact_files(&self, engine: &Engine, files: &[ClosedFile]) -> Result<Compacted, CompactionError> {
+    /// REQUIRES: the log of the store says that they are closed, and each is followed by the next.
+    pub fn compact_files(&self, store: &Store, files: &[ClosedFile]) -> Result<Compacted, CompactionError> {
         let mut plan = self.alone.lock();
-        let log = engine.log().ok_or(CompactionError::Stopped)?;
-        self.compact(&mut plan, engine, &log, files, self.options())
+        let log = store.log().ok_or(CompactionError::Stopped)?;
+        self.compact(&mut plan, store, &log, files, self.options())
     }
 
     /// Lets nothing be compacted as long as the turn is held. Waits for a compaction that is being made,
@@ -308,11 +305,11 @@ impl Compactor {
         None
     }
 
-    fn take_stock(&self, engine: &Engine, log: &Appender) -> Stock {
+    fn take_stock(&self, store: &Store, log: &Appender) -> Stock {
         let (open, files) = (log.open_extents(), log.closed_files());
         let all = extents(open, &files);
         let mut estimates = self.estimates.lock();
-        estimates.look(&all, engine.validity());
+        estimates.look(&all, store.validity());
         Stock::new(files, &estimates)
     }
 
@@ -333,7 +330,7 @@ impl Compactor {
     fn choose(
         &self,
         plan: &mut Plan,
-        engine: &Engine,
+        store: &Store,
         log: &Appender,
     ) -> Option<(Vec<ClosedFile>, CompactionOptions)> {
         let asked = std::mem::take(&mut self.state.lock().asked);
@@ -341,9 +338,9 @@ impl Compactor {
             return None;
         }
         let asked = asked.is_some();
-        let stock = self.take_stock(engine, log);
+        let stock = self.take_stock(store, log);
         let (bytes, live_bytes, directories) = (stock.bytes(), stock.live_bytes(), stock.by_directory());
-        let (now, validity_bytes) = (engine.clock().monotonic(), engine.validity().bytes());
+        let (now, validity_bytes) = (store.clock().monotonic(), store.validity().bytes());
         let (options, covered) = {
             let mut state = self.state.lock();
             state.damaged.retain(&stock.files);
@@ -384,27 +381,27 @@ impl Compactor {
     fn compact(
         &self,
         plan: &mut Plan,
-        engine: &Engine,
+        store: &Store,
         log: &Appender,
         files: &[ClosedFile],
         options: CompactionOptions,
     ) -> Result<Compacted, CompactionError> {
-        let timestamp = engine.settle_discarded(|| !self.gives_up()).ok_or(CompactionError::Stopped)?;
+        let timestamp = store.settle_discarded(|| !self.gives_up()).ok_or(CompactionError::Stopped)?;
         // After the timestamp: a checkpoint that begins later has all that was removed up to there.
         // One that is known to be damaged has nothing.
         let (covered, checkpoint) = {
             let state = self.state.lock();
             (state.covered(), state.covered().or(state.checkpoint_begun))
         };
+        let began = store.clock().monotonic();
+        let keep_pace = |moved| self.keep_pace(store, began, moved, options.bytes_per_second);
         let mut needs = Needs {
-            engine,
-            compactor: self,
+            store,
+            keep_pace: &keep_pace,
             removals_end: removals_end(log, files, timestamp, checkpoint),
             // One that is being taken may come to nothing.
             dropped_up_to: covered.filter(|_| options.rewrites).unwrap_or(Lsn::ZERO),
             covered: covered.unwrap_or(Lsn::ZERO),
-            bytes_per_second: options.bytes_per_second,
-            began: engine.clock().monotonic(),
             moved: 0,
             look: Look::default(),
             dropped: Lsns::default(),
@@ -412,16 +409,16 @@ impl Compactor {
             changes: HashMap::new(),
         };
         let compacted = log.compact(files, timestamp, checkpoint.unwrap_or(Lsn::ZERO), &mut needs)?;
-        self.note_compacted(engine, log, files, &needs);
+        self.note_compacted(store, log, files, &needs);
         let changes = needs.changes;
         if changes.values().sum::<usize>() as u64 * 4 > compacted.bytes_after {
-            let (began, mut moved) = (engine.clock().monotonic(), 0);
+            let (began, mut moved) = (store.clock().monotonic(), 0);
             let mut pace = |bytes: u64| {
                 moved += bytes;
-                self.keep_pace(engine, began, moved, options.bytes_per_second)
+                self.keep_pace(store, began, moved, options.bytes_per_second)
             };
             let mut renews = |((db, key), bytes): &((u8, Box<[u8]>), usize)| {
-                engine.renew((*db, key), *bytes, timestamp, options.part_bytes, &mut pace)
+                renew(store, (*db, key), *bytes, timestamp, options.part_bytes, &mut pace)
             };
             let renewed = changes.into_iter().filter(|change| !self.gives_up() && renews(change)).count();
             self.state.lock().status.renewed += renewed as u64;
@@ -433,7 +430,7 @@ impl Compactor {
     }
 
     /// Clears the bits of what was dropped, and counts those of what was kept.
-    fn note_compacted(&self, engine: &Engine, log: &Appender, files: &[ClosedFile], needs: &Needs<'_>) {
+    fn note_compacted(&self, store: &Store, log: &Appender, files: &[ClosedFile], needs: &Needs<'_>) {
         let (open, closed) = (log.open_extents(), log.closed_files());
         let Some(place) = files.last().map(ClosedFile::place) else { return };
         let mut all = extents(open, &closed);
@@ -442,7 +439,7 @@ impl Compactor {
         let before = || files.iter().filter_map(ClosedFile::lsns);
         let (first, last) = (before().map(|(first, _)| first).min(), before().map(|(_, last)| last).max());
         all.retain(|other| Some(other.first) <= last && first <= Some(other.last));
-        let validity = engine.validity();
+        let validity = store.validity();
         needs.dropped.each(|lsns| self.estimates.lock().forget(lsns, &all, validity));
         let others: Vec<Place> = files.iter().map(ClosedFile::place).collect();
         self.estimates.lock().count(&others, file.ok().as_ref(), &needs.kept, validity);

@@ -55,7 +55,7 @@ fn who_pauses_compactions_is_heard_by_one_that_is_about_to_wait() {
     let compaction = thread::Builder::new().name(PACED.to_owned()).spawn(move || {
         let _turn = paced.turn(|| true).unwrap();
         // So much, so slowly, that it waits for days.
-        paced.keep_pace(&engine, Duration::ZERO, 1_000_000, 1)
+        paced.keep_pace(engine.store(), Duration::ZERO, 1_000_000, 1)
     });
     is_asked.recv_timeout(END_LIMIT).unwrap();
     let (done, is_done) = channel();

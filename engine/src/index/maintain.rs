@@ -1,7 +1,7 @@
 //! An index, and how it is made and kept: built while writes go on, maintained under the latches of writers.
 
 use super::pointers::{Batch, Kept, Pointer, Pointers, Purged};
-use super::scan::IndexRange;
+use super::range::IndexRange;
 use super::value::IndexValue;
 use crate::lock::RwLock;
 use crate::record::{Change, Lsn};

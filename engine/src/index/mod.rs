@@ -13,11 +13,13 @@
 
 mod maintain;
 mod pointers;
+mod range;
 mod scan;
 mod value;
 
 pub(crate) use maintain::maintained;
 pub use maintain::{Index, IndexStatus, Indexed, Indexes};
 pub use pointers::Pointer;
-pub use scan::{Direction, IndexRange, IndexScan};
+pub use range::IndexRange;
+pub use scan::{Direction, IndexScan};
 pub use value::{IndexValue, TEXT_BYTES_MAX};

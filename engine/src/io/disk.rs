@@ -10,7 +10,7 @@
 //! lock        gone when the process is gone
 //! ```
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -43,6 +43,23 @@ impl DiskError {
 }
 
 /// Whether a directory is not synced because that is nobody's business here, and not because it failed.
+/// Shows a path without line breaks and other control characters: they stand as escapes, so that no path
+/// begins a line of its own in a message.
+pub struct OnOneLine<'p>(pub &'p Path);
+
+impl fmt::Display for OnOneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for character in self.0.to_string_lossy().chars() {
+            if character.is_control() {
+                write!(f, "{}", character.escape_debug())?;
+            } else {
+                write!(f, "{character}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 fn cannot_be_synced(error: &DiskError) -> bool {
     use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
     matches!(error.source.kind(), InvalidInput | PermissionDenied | ReadOnlyFilesystem | Unsupported)

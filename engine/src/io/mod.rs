@@ -14,7 +14,7 @@ mod verified;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use closer::Closer;
-pub use disk::{Disk, DiskError, DiskFile, DiskLock, DiskResult, SCAN_ALIGN_BYTES};
+pub use disk::{Disk, DiskError, DiskFile, DiskLock, DiskResult, OnOneLine, SCAN_ALIGN_BYTES};
 pub use os::OsDisk;
 pub use outgoing::Outgoing;
 pub use sim::{Crash, Fault, SimDisk, SimOptions, seed_count, seeds};

@@ -21,8 +21,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::ahead::Chunk;
-use super::condensed::Stretch;
+use super::chunk::Chunk;
 use super::error::OpenError;
 use super::file::{LSN_END, NUMBERS_END};
 use super::format::{
@@ -44,6 +43,14 @@ pub(super) struct BlockHeader {
     /// Length of everything from the begin mark to the end mark.
     pub(super) length: u64,
     pub(super) body_crc: u32,
+}
+
+/// Blocks that follow each other, and how many records they had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) lsns: u64,
 }
 
 /// Why bytes are not a block.

@@ -19,7 +19,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::block::{BlockHeader, padded_length, seal};
+use super::block::{BlockHeader, Stretch, padded_length, seal};
 use super::file::{LSN_END, NUMBERS_END};
 use super::format::{
     BLOCK_ALIGN_BYTES, BLOCK_CONDENSED, BLOCK_HEADER_BYTES, BLOCK_TELLS, BLOCK_VOID, FormatError, put_varint,
@@ -29,14 +29,6 @@ use super::records::Records;
 use super::sizes::Sizes;
 use super::voids::{Void, Voids};
 use crate::record::{Lsn, Write};
-
-/// Blocks that follow each other, and how many records they had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
-    pub(super) from: u64,
-    pub(super) to: u64,
-    pub(super) lsns: u64,
-}
 
 /// Blocks of which nothing is left, as a table tells of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

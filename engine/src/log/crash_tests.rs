@@ -19,13 +19,13 @@ use std::sync::Arc;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::durable::Progress;
 use super::file::LogFile;
-use super::flusher::Flight;
 use super::handle::begin;
-use super::pipeline::{Pipeline, State, Taken};
-use super::reader::{Reader, Recovered};
-use super::rescue::Rescue;
+use super::open::reader::{Reader, Recovered};
+use super::write::durable::Progress;
+use super::write::flusher::Flight;
+use super::write::pipeline::{Pipeline, State, Taken};
+use super::write::rescue::Rescue;
 use super::{
     Appender, Group, Keeper, Log, LogError, LogOptions, Lost, OpenError, Sizes, SyncMode, give_identity,
 };

@@ -1,4 +1,4 @@
-//! How the log fails: one enum for opening it, one for appending to it.
+//! How the log fails: one enum for opening it, one for appending to it, one for compacting a file of it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::io::DiskError;
+use crate::record::Lsn;
 
 /// Why the log was not opened. Nothing on disk has been changed, but for what a failed disk did half.
 #[derive(Debug, Error)]
@@ -186,6 +187,31 @@ pub enum LogError {
     /// The log has been closed.
     #[error("the log is closed")]
     Closed,
+}
+
+/// Why a compaction was given up. The log is as it was.
+#[derive(Debug, Error)]
+pub enum CompactionError {
+    /// The disk refused.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The log takes no records now, or could not make durable what it has.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A file is not as it was written.
+    #[error(transparent)]
+    Damaged(#[from] Damage),
+    /// A file is not as it was written, and no checkpoint has all that was there.
+    #[error("{damage}")]
+    Uncovered {
+        /// What is wrong.
+        damage: Damage,
+        /// A checkpoint that has all up to here has what was there.
+        up_to: Lsn,
+    },
+    /// It was told to stop.
+    #[error("the compaction was stopped")]
+    Stopped,
 }
 
 #[cfg(test)]

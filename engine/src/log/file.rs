@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use super::error::{Damage, OpenError};
 use super::format::{FILE_HEADER_BYTES, FILE_MAGIC, FORMAT_VERSION};
+use super::options::SyncMode;
 use super::threads::{AtomicBool, Ordering};
 use crate::io::{Disk, DiskError, DiskFile, DiskResult};
 use crate::record::Lsn;
@@ -267,6 +268,13 @@ pub(super) enum Preparation {
     Reserve,
     /// The space is written over with zeros, so that no later write changes anything but bytes.
     Zero,
+}
+
+impl Preparation {
+    /// How a file is made ready for a mode.
+    pub(super) fn of(mode: SyncMode) -> Preparation {
+        if mode == SyncMode::Always { Preparation::Zero } else { Preparation::Reserve }
+    }
 }
 
 /// Bytes that are written over and synced in one go. A device that is given a whole file at once keeps the

@@ -5,20 +5,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::appender::Appender;
 use super::closed::{ClosedFile, Contents};
-use super::durable::Durable;
 use super::error::{LogError, OpenError};
 use super::file::{Era, FileHeader, FileTemplate, LogFile, Preparation};
-use super::flusher::Flight;
 use super::format::{BLOCK_CLOSED, FILE_HEADER_BYTES};
-use super::identity::{remove_if_there, remove_pending, write_pending};
-use super::keeper::preparation;
+use super::open::identity::{remove_if_there, remove_pending, write_pending};
+use super::open::reader::{Finished, Reader, Recovered};
 use super::options::{LogOptions, SyncMode};
-use super::pipeline::{Active, Lane, Pipeline, State};
-use super::reader::{Finished, Reader, Recovered};
-use super::status::LogStatus;
 use super::voids::Voids;
+use super::write::appender::Appender;
+use super::write::durable::Durable;
+use super::write::flusher::Flight;
+use super::write::pipeline::{Active, Lane, Pipeline, State};
+use super::write::status::LogStatus;
 use crate::io::{Disk, DiskError, DiskLock, DiskResult};
 use crate::lock::Mutex;
 use crate::record::Lsn;
@@ -269,7 +268,7 @@ fn first_file(
     template: FileTemplate,
     mode: SyncMode,
 ) -> DiskResult<LogFile> {
-    let preparation = preparation(mode);
+    let preparation = Preparation::of(mode);
     let file_bytes = match preparation {
         Preparation::Zero => template.file_bytes.min(FIRST_FILE_BYTES),
         Preparation::Reserve => template.file_bytes,

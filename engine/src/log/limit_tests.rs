@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use super::handle::begin;
-use super::pipeline::Pipeline;
-use super::reader::Reader;
+use super::open::reader::Reader;
+use super::write::pipeline::Pipeline;
 use super::{Appender, Group, LogError, LogOptions, OpenError};
 use crate::io::{SimDisk, SimOptions};
 use crate::record::{Change, Lsn, Write};

@@ -1,78 +1,58 @@
 //! The log: what was written survives. `docs/format/log.md` has the bytes.
+//!
+//! ```text
+//!   handle                            the log as its owner holds it
+//!   write      open      compact      threads that append and sync; a start; a file made shorter
+//!   block  file  format  records …    what a file consists of
+//! ```
 
-mod ahead;
-mod appender;
 mod block;
-mod blocks;
+mod chunk;
 mod closed;
-#[cfg(test)]
-mod closing_tests;
-mod compaction;
-#[cfg(test)]
-mod compaction_tests;
+mod compact;
 mod condensed;
-mod covered;
 #[cfg(test)]
 mod crash_tests;
-#[cfg(test)]
-mod directory_tests;
-mod durable;
 mod error;
 mod file;
-mod flusher;
 mod format;
-mod group;
 mod handle;
-mod identity;
-mod keeper;
 #[cfg(test)]
 mod limit_tests;
 #[cfg(all(test, shuttle))]
 mod model;
+mod open;
 mod options;
-mod pin;
-mod pipeline;
-mod reader;
 #[cfg(test)]
 mod record_tests;
 mod records;
-mod rescue;
-#[cfg(test)]
-mod rescue_tests;
 mod retired;
-mod scrub;
 mod sizes;
-mod source;
-mod status;
-mod stream;
-mod survey;
 #[cfg(test)]
 mod tests;
 mod threads;
-mod truncation;
-mod validity;
-#[cfg(test)]
-mod void_tests;
 mod voids;
+mod write;
 
-pub use appender::Appender;
 pub use block::Block;
 pub use closed::{ClosedFile, Extent};
-pub use compaction::{Compacted, CompactionError, Keeper};
-pub use durable::{Durable, Waker};
-pub use error::{Damage, LogError, OpenError, Remedy};
+pub use compact::compaction::{Compacted, Keeper};
+pub(crate) use compact::pin::{Pinned, PinnedFile};
+pub use compact::scrub::FoundDamage;
+pub use compact::validity::{Look, Validity};
+pub use error::{CompactionError, Damage, LogError, OpenError, Remedy};
 pub(crate) use file::{create_over, file_name};
 pub use format::FormatError;
 pub(crate) use format::{put_varint, take_varint};
-pub use group::Group;
 pub use handle::{Log, Replaced};
-pub(crate) use identity::give_identity;
+pub(crate) use open::identity::give_identity;
+pub use open::reader::{OpenProgress, Reader, Recovered};
+pub use open::source::Lost;
+pub use open::survey::{FileSurvey, Survey};
 pub use options::{LogOptions, SyncMode};
-pub(crate) use pin::{Pinned, PinnedFile};
-pub use reader::{OpenProgress, Reader, Recovered};
 pub use records::{Record, Records};
-pub use scrub::FoundDamage;
 pub use sizes::Sizes;
-pub use status::{DirectoryStatus, LogStatus};
-pub use survey::{FileSurvey, Lost, Survey};
-pub use validity::{Look, Validity};
+pub use write::appender::Appender;
+pub use write::durable::{Durable, Waker};
+pub use write::group::Group;
+pub use write::status::{DirectoryStatus, LogStatus};

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
-use super::flusher::Flight;
 use super::handle::begin;
-use super::pipeline::{Pipeline, State};
-use super::reader::Reader;
+use super::open::reader::Reader;
+use super::write::flusher::Flight;
+use super::write::pipeline::{Pipeline, State};
 use super::{Appender, Group, LogError, LogOptions, SyncMode};
 use crate::io::{Crash, Fault, ManualClock, SimDisk, SimOptions};
 use crate::record::{Change, Lsn, Write};

@@ -13,7 +13,7 @@ use crate::record::Lsn;
 pub enum SyncMode {
     /// Each block is synced when it is written; the durable watermark follows the records closely.
     Always = 0,
-    /// Blocks are written within milliseconds and synced once a second.
+    /// Blocks are written within milliseconds and synced every half second.
     EverySec = 1,
     /// Blocks are written within milliseconds; the operating system decides when they are durable.
     No = 2,

@@ -11,7 +11,7 @@
 use super::Log;
 use super::error::OpenError;
 use super::file::{UNFINISHED, write_atomically};
-use super::identity::{belongs_to_log, is_pending_mark, lock_with, remove_if_there};
+use super::open::identity::{belongs_to_log, is_pending_mark, lock_with, remove_if_there};
 use crate::io::{Disk, DiskLock, DiskResult};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -3,8 +3,8 @@
 
 use super::collected::Collected;
 use super::loose::Loose;
-use super::replay::Misfit;
-use crate::log::{Block, Damage};
+use super::misfit::Misfit;
+use crate::log::Block;
 use crate::record::{Bytes, Change, Kind, Lsn};
 use crate::renewal::removals_of_older;
 use crate::table::{Effect, KeyHash, Retired, Segment, Table, Waiting};
@@ -164,7 +164,7 @@ fn apply_one(
             // Elements with names may all be gone that were there, and the end of the renewal.
             let counts = kind.is_bytes() || kind == Kind::List;
             let is_misfit = !is_as && counts && !loose.is_excused(lsn);
-            loose.begin_renewal(db, key, lsn, is_misfit.then(|| misfit(lsn, block)));
+            loose.begin_renewal(db, key, lsn, is_misfit.then(|| Misfit::of(lsn, block)));
             is_as
         }
         _ => true,
@@ -188,12 +188,12 @@ fn apply_one(
             retired.lsns.extend(remains.expiry_lsn.replace(lsn));
             remains.expiry = expiry;
             if !is_excused {
-                key.unseen.get_or_insert_with(|| misfit(lsn, block));
+                key.unseen.get_or_insert_with(|| Misfit::of(lsn, block));
             }
         }
         _ if !fits && loose.is_excused(lsn) => loose.note_torn(db, key),
         _ if !fits && !is_as => {}
-        _ if !fits => loose.of(db, key).note_misfit(misfit(lsn, block)),
+        _ if !fits => loose.of(db, key).note_misfit(Misfit::of(lsn, block)),
         _ if effect.keys > 0 => {
             if let Some(remains) = loose.take_remains(db, key) {
                 segment.take_over(hash, key, remains);
@@ -210,10 +210,4 @@ fn apply_one(
         _ => {}
     }
     effect
-}
-
-fn misfit(lsn: Lsn, block: &Block) -> Misfit {
-    let what = format!("record {lsn} in this block does not fit what the records before it made");
-    let damage = Damage::new(block.path().to_path_buf(), block.offset(), what);
-    Misfit { lsn, sequence: block.sequence(), damage }
 }

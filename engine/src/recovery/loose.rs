@@ -1,6 +1,6 @@
 //! Keys whose records do not tell all.
 
-use super::replay::Misfit;
+use super::misfit::Misfit;
 use crate::record::{Lsn, Write};
 use crate::table::{Remains, Retired};
 use std::collections::HashMap;

@@ -11,6 +11,7 @@ mod collected_tests;
 mod gathered;
 mod loose;
 mod meeting;
+mod misfit;
 mod replay;
 mod room;
 mod start;
@@ -24,11 +25,15 @@ use crate::log::{Log, LogOptions, OpenError, Reader, Recovered, Validity};
 use crate::record::Lsn;
 use crate::table::Table;
 pub use loose::Place;
-pub use replay::{Misfit, Replayed, Replayers, replay};
+pub use misfit::Misfit;
+pub use replay::{Replayed, Replayers, replay};
 use start::{base_of, is_continued, refuse_without_its_log};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Reports what a log held.
+pub type Report = Box<dyn Fn(&Recovered) + Send + Sync>;
 
 /// How far opening has come; shared with those who wait for it.
 #[derive(Default)]
@@ -37,8 +42,11 @@ pub struct Progress {
     pub bytes_read: AtomicU64,
     /// Bytes of the log in all.
     pub bytes: AtomicU64,
-    /// What is there already.
+    /// The entries that are loaded so far.
     pub early: Early,
+    /// Is called once all of the log is read and nothing of it is changed. The opening may still fail after
+    /// that.
+    pub found: OnceLock<Report>,
 }
 
 impl Progress {
@@ -176,6 +184,7 @@ fn load(
              checkpoint alone"
         )));
     }
+    progress.found.get().inspect(|found| found(reader.recovered()));
     let keys = tables.iter().map(|table| table.len() as u64).sum();
     Ok((Loaded { tables, cut: last, keys }, replayed))
 }

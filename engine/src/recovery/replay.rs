@@ -15,10 +15,11 @@ use super::collected::Collected;
 use super::gathered::{Aside, Gathered, apply};
 use super::loose::{Loose, Place};
 use super::meeting::{Meeting, Member};
+use super::misfit::Misfit;
 use super::room::Room;
 use crate::early::Early;
 use crate::lock::{Mutex, rank};
-use crate::log::{Block, Damage, OpenError, Sizes};
+use crate::log::{Block, OpenError, Sizes};
 use crate::record::{Lsn, Write};
 use crate::table::{KeyHash, Retired, Table};
 use crate::upheaval::Upheavals;
@@ -42,20 +43,6 @@ pub struct Replayed {
     pub upheavals: Upheavals,
     /// Keys of which a repair has cut off what made their records fit, and that nothing has said anew since.
     pub torn: Vec<Place>,
-}
-
-/// A record that does not fit what it meets, and nothing behind it says the key anew. A command checks what
-/// is there before it decides on a change, under the same latch, so no history has one: records before it are
-/// not those that were written. Where the key is said anew, a compaction may have dropped what it was made
-/// of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
-    /// Its number.
-    pub lsn: Lsn,
-    /// The block that it is in.
-    pub sequence: u64,
-    /// Where that is.
-    pub damage: Damage,
 }
 
 /// Who replays.

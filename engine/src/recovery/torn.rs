@@ -12,7 +12,8 @@ use std::sync::Arc;
 use super::loose::Place;
 use crate::log::{Appender, Group, LogError, Validity};
 use crate::record::{Change, Lsn, Write};
-use crate::renewal::{Frontier, PART_BYTES, Parts, whole};
+use crate::renewal::{PART_BYTES, Parts, whole};
+use crate::rewrite_cursor::RewriteCursor;
 use crate::table::{KeyHash, Retired, Segment, Table, Waiting};
 
 /// How much may wait for the disk before the next key or part is said.
@@ -57,11 +58,11 @@ impl Speaker<'_> {
         let begins = [Change::RenewalBegins { kind, length }, Change::Expire(expiry)];
         let begun = self.say(segment, &begins)?;
         let mut parts = Parts::new((kind, length), begun, self.key, PART_BYTES);
-        let frontier = Frontier::default();
-        frontier.begin(self.hash, begun, length);
+        let cursor = RewriteCursor::default();
+        cursor.begin(self.hash, begun, length);
         while !parts.are_said() {
             let entry = segment.find(self.hash, self.key).expect("nobody else changes it");
-            let changes = parts.next(entry, &frontier);
+            let changes = parts.next(entry, &cursor);
             self.say(segment, &changes)?;
         }
         self.say(segment, &[Change::RenewalEnds { kind, begun }]).map(|_| ())

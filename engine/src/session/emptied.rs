@@ -34,7 +34,7 @@ impl Latched<'_> {
     /// none yet. REQUIRES: it neither flushes nor swaps databases, or has all these deletes.
     pub(super) fn with_deletes<'b, 'w>(&self, batch: &'b Batch<'w>) -> Cow<'b, Batch<'w>> {
         let taken = batch.iter().map(elements_taken).fold(0, u64::saturating_add);
-        if taken == 0 || self.world.log.is_none() {
+        if taken == 0 || self.databases.log.is_none() {
             return Cow::Borrowed(batch);
         }
         // Copies of the keys that may become empty. They are small, or share their nodes.

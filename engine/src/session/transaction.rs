@@ -9,16 +9,17 @@
 //! Behind a closed gate no latch is held from command to command, as databases may be flushed and swapped
 //! there: the keys of each command are copied to the overlay before it runs.
 
-use super::{Exclusive, Holding, Latched, Segment};
+use super::latched::Holding;
+use super::{Access, Exclusive, Latched};
 use crate::overlay::Overlay;
 use crate::record::{Batch, Change, Lsn, UnixMs, Write};
-use crate::table::{Entry, KeyHash};
+use crate::table::{Entry, KeyHash, Segment};
 use crate::watch::Watch;
 
 impl Exclusive<'_> {
     /// Begins a transaction that sees the whole store.
     pub fn transact(&self, now: UnixMs) -> Latched<'_> {
-        let mut latched = self.latch(&[], super::Access::Write, now);
+        let mut latched = self.latch(&[], Access::Write, now);
         latched.begin();
         latched
     }
@@ -27,8 +28,8 @@ impl Exclusive<'_> {
 impl Latched<'_> {
     /// Begins a transaction: from now on, keys are shown as the batches that were staged leave them.
     pub fn begin(&mut self) {
-        let newest = self.engine.last_lsn(self.world);
-        self.overlay = Some(Box::new(Overlay::new(self.world.tables.len(), newest)));
+        let newest = self.store.last_lsn(self.databases);
+        self.overlay = Some(Box::new(Overlay::new(self.databases.tables.len(), newest)));
     }
 
     /// Ends it. What was staged is still to be committed, as one batch.
@@ -91,14 +92,14 @@ impl Latched<'_> {
             Some(position) => look(self.held.as_slice()[position].latch.segment()),
             None => {
                 debug_assert!(matches!(self.held, Holding::None), "a command latches all its keys at once");
-                look(&self.world.tables[db as usize].read_of(hash).1)
+                look(&self.databases.tables[db as usize].read_of(hash).1)
             }
         }
     }
 
     /// The newest flush or swap of a database.
     fn floor(&self, db: u8) -> Lsn {
-        self.world.floors[db as usize]
+        self.databases.floors[db as usize]
     }
 
     /// Watches a key.
@@ -106,7 +107,7 @@ impl Latched<'_> {
     /// REQUIRES: `key` is among the keys that were latched.
     pub fn watch(&self, db: u8, key: &[u8]) -> Watch {
         let lsn = self.get(db, key).map(Entry::lsn);
-        Watch::new(self.engine.watches(), db, key, lsn, self.world.swaps[db as usize])
+        Watch::new(self.store.watches(), db, key, lsn, self.databases.swaps[db as usize])
     }
 
     /// Whether nothing has happened to a key since it was watched.
@@ -117,6 +118,6 @@ impl Latched<'_> {
             let entry = segment.find(watch.hash(), watch.key());
             entry.filter(|entry| !entry.is_expired(self.now)).map(Entry::lsn)
         });
-        watch.holds(live, self.world.swaps[watch.db() as usize])
+        watch.holds(live, self.databases.swaps[watch.db() as usize])
     }
 }

@@ -21,13 +21,12 @@
 //! that order and hold no other.
 
 use super::entry::{Entry, touch_all};
+use super::hash::{END, KeyHash, LAST_POSITION};
 use super::latch::{AtomicI64, AtomicU64, AtomicUsize, Ordering, ReadLatch, WriteLatch};
-use super::remset::VIEWS;
-use super::segment::{KeyHash, Segment};
-use super::visit::END;
+use super::readers::VIEWS;
+use super::segment::Segment;
 use crate::lock::{Mutex, Number, RwLock, RwLockUpgradableReadGuard, rank};
 use crate::record::UnixMs;
-use crate::value::POSITION_BITS;
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 
@@ -42,8 +41,6 @@ const LEVELS: usize = 25;
 const COUNTERS: usize = 16;
 /// The due time of a segment in which nothing expires.
 const NEVER: u64 = u64::MAX;
-/// The last position of a scan.
-pub(super) const LAST_POSITION: u64 = (1 << POSITION_BITS) - 1;
 
 /// A latched segment and, beside the latch, when the first of its entries is due.
 pub(super) struct Cell {

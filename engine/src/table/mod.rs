@@ -3,7 +3,9 @@
 
 pub mod directory;
 pub mod entry;
+pub mod hash;
 pub(crate) mod latch;
+pub mod readers;
 pub mod remset;
 pub mod segment;
 pub mod visit;
@@ -12,6 +14,8 @@ pub use crate::value::Garbage;
 pub use directory::{ScanBudget, Table};
 pub(crate) use entry::Remains;
 pub use entry::{Applied, Entry, Mismatch, Retired};
-pub use remset::{Freed, Reader, Readers, RemsetSize, Retained, VIEWS, Waiting};
-pub use segment::{Effect, KeyHash, Segment};
-pub use visit::{END, Part, Visitor};
+pub use hash::{END, KeyHash};
+pub use readers::{Reader, Readers, Retained, VIEWS, Waiting};
+pub use remset::{Freed, RemsetSize};
+pub use segment::{Effect, Segment};
+pub use visit::{Part, Visitor};

@@ -7,39 +7,13 @@
 //! - `remset` has a version for each view that has not passed a key yet and saw another entry of it.
 
 use super::entry::{Applied, Entry, Remains, Retired, touch_all};
-use super::remset::{Remset, Waiting};
+use super::hash::KeyHash;
+use super::readers::Waiting;
+use super::remset::Remset;
 use crate::record::{Change, Lsn, UnixMs};
-use crate::value::{POSITION_BITS, left};
+use crate::value::left;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
-
-/// The seeded hash of a key, computed once a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyHash(pub u64);
-
-impl KeyHash {
-    /// Hashes `key` with the seed of this process.
-    #[inline]
-    pub fn of(key: &[u8]) -> KeyHash {
-        KeyHash(crate::value::hash_of(key))
-    }
-
-    /// The order in which scans go: segments divide it into contiguous ranges however often they split.
-    /// `POSITION_BITS` bits, as clients may keep cursors as doubles.
-    pub const fn position(self) -> u64 {
-        self.0.reverse_bits() >> (64 - POSITION_BITS)
-    }
-
-    /// A hash that stands at `position`.
-    pub const fn at(position: u64) -> KeyHash {
-        KeyHash((position << (64 - POSITION_BITS)).reverse_bits())
-    }
-
-    /// The bits for the table inside a segment. The directory spends the low bits, so they are turned away.
-    const fn inner(self) -> u64 {
-        self.0.rotate_left(32)
-    }
-}
 
 /// Whether a change may find nothing: what it takes away is gone already.
 fn takes_away(change: &Change<'_>) -> bool {

@@ -13,11 +13,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::directory::{LAST_POSITION, Table, depth_of, index_among};
+use super::directory::{Table, depth_of, index_among};
 use super::entry::{Entry, touch};
+use super::hash::{END, KeyHash, LAST_POSITION};
 use super::latch::Ordering;
-use super::remset::{Freed, Reader, Readers, RemsetSize, Waiting};
-use super::segment::{KeyHash, Segment};
+use super::readers::{Reader, Readers, Waiting};
+use super::remset::{Freed, RemsetSize};
+use super::segment::Segment;
 use crate::record::Lsn;
 
 /// What is in one allocation may be copied under the latch; of longer entries fewer are read, so that these
@@ -25,8 +27,6 @@ use crate::record::Lsn;
 const PART_BYTES: usize = 256 << 10;
 /// Bytes of an entry that are fetched at most before it is read.
 pub const REACH_MAX: usize = 512;
-/// The number of positions: where a walk ends.
-pub const END: u64 = LAST_POSITION + 1;
 
 /// Who reads a part of a table. Called under the latch of a segment, but for entries changed since.
 pub trait Visitor {

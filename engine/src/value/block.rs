@@ -11,7 +11,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::packed::{Buffer, LSN_BYTES, Varint, fill, lsn_at, lsn_bytes, varint_at};
-use super::stored::checked_run;
+use super::run::checked_run;
 use crate::record::{Kind, Lsn, UnixMs};
 
 /// The flag: an expiry is there.

@@ -8,7 +8,7 @@
 
 use super::ValueRef;
 use super::packed::{Varint, lsn_bytes};
-use super::stored::checked_run;
+use super::run::checked_run;
 use crate::record::{BYTES_MAX, Kind, Lsn};
 
 /// Builds an image element by element.

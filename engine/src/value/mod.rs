@@ -20,6 +20,7 @@ pub(crate) mod nodes;
 pub(crate) mod packed;
 #[cfg(test)]
 mod promises;
+pub(crate) mod run;
 pub(crate) mod scattered;
 pub mod set;
 pub(crate) mod stored;

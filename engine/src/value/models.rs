@@ -237,12 +237,12 @@ fn string_check(entry: &Entry, model: &[u8], marks: &[usize]) {
 /// The entry as a file of a checkpoint gives it back.
 fn through_a_file(entry: &Entry) -> Entry {
     match entry.stored() {
-        Stored::Whole(bytes) => Entry::from_stored(bytes).unwrap(),
+        Stored::Whole(bytes) => Entry::from_stored(bytes, entry.lsn()).unwrap(),
         Stored::Nodes(head, nodes) => {
             let mut leaves = Vec::new();
             nodes.for_each_stored_leaf(&mut |leaf| leaves.push(leaf.to_vec()));
             let leaves: Vec<&[u8]> = leaves.iter().map(Vec::as_slice).collect();
-            Entry::from_stored_nodes(head, &leaves).unwrap()
+            Entry::from_stored_nodes(head, &leaves, entry.lsn()).unwrap()
         }
     }
 }

@@ -7,15 +7,17 @@
 //! ```
 //!
 //! A checksum of the file says that the bytes are those that were written; the checks here are for files that
-//! somebody else made: nothing read from a file may make the store panic later.
+//! somebody else made: nothing read from a file may make the store panic later, or take a later write for a
+//! record that was replaced. So no `Lsn` of an entry, of its parts too, is newer than the file's cut.
 
 use super::block::{Block, packed_parts};
 use super::body::Body;
 use super::chunks::Chunks;
 use super::nodes::Nodes;
-use super::packed::{self, LIST, Layout, ZSET, layout_of};
+use super::packed::{self, LIST, LSN_BYTES, Layout, ZSET, layout_of, lsn_at};
+use super::run::checked_run;
 use super::string::WHOLE_BYTES_MAX;
-use crate::record::{BYTES_MAX, Kind};
+use crate::record::{BYTES_MAX, Kind, Lsn};
 
 /// How an entry is stored.
 pub(crate) enum Stored<'a> {
@@ -23,6 +25,17 @@ pub(crate) enum Stored<'a> {
     Whole(&'a [u8]),
     /// The block, and the nodes with all elements, or all bytes.
     Nodes(&'a [u8], &'a Nodes),
+}
+
+/// Why bytes of a checkpoint do not become an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotStored {
+    /// They are no entry.
+    #[error("this is no entry")]
+    NoEntry,
+    /// The entry, or a part of it, has an `Lsn` above the cut.
+    #[error("an entry is newer than the checkpoint")]
+    Newer,
 }
 
 impl Body {
@@ -33,45 +46,47 @@ impl Body {
         }
     }
 
-    /// The body of these bytes; `None` if they are none.
-    pub(crate) fn from_stored(bytes: &[u8]) -> Option<Body> {
-        let block = Block::checked(bytes)?;
+    /// The body of these bytes, with nothing newer than `cut`.
+    pub(crate) fn from_stored(bytes: &[u8], cut: Lsn) -> Result<Body, NotStored> {
+        let block = checked_block(bytes, cut)?;
         let kind = block.kind();
         if !kind.is_bytes() {
             let payload = block.payload();
             if payload.len() < 2 {
-                return None;
+                return Err(NotStored::NoEntry);
             }
             let (count, elements) = packed_parts(payload);
-            let found = check_items(layout_of(kind), elements)?;
+            let found = check_items(layout_of(kind), elements, cut)?;
             if count != found || count == 0 || kind == Kind::ZSet && !is_sorted(elements) {
-                return None;
+                return Err(NotStored::NoEntry);
             }
         } else if block.payload().len() > WHOLE_BYTES_MAX {
-            return Some(Body::string(&block.header(), block.key(), block.payload()));
+            return Ok(Body::string(&block.header(), block.key(), block.payload()));
         }
-        Some(Body::Small(block))
+        Ok(Body::Small(block))
     }
 
-    /// The body of a block and the leaves of its nodes; `None` if they are none.
-    pub(crate) fn from_stored_nodes(head: &[u8], leaves: &[&[u8]]) -> Option<Body> {
-        let block = Block::checked(head)?;
+    /// The body of a block and the leaves of its nodes, with nothing newer than `cut`.
+    pub(crate) fn from_stored_nodes(head: &[u8], leaves: &[&[u8]], cut: Lsn) -> Result<Body, NotStored> {
+        let block = checked_block(head, cut)?;
         let kind = block.kind();
         if !block.payload().is_empty() {
-            return None;
+            return Err(NotStored::NoEntry);
         }
         if kind.is_bytes() {
             let mut chunks = Chunks::default();
             for leaf in leaves {
                 chunks.write(chunks.len(), leaf);
             }
-            return (chunks.len() <= BYTES_MAX).then(|| Body::of_nodes(block, Nodes::String(chunks)));
+            let is_string = chunks.len() <= BYTES_MAX;
+            return is_string.then(|| Body::of_nodes(block, Nodes::String(chunks))).ok_or(NotStored::NoEntry);
         }
         let elements = leaves.concat();
-        let count = check_items(layout_of(kind), &elements)?;
-        let nodes = Nodes::build(kind, &elements)?;
+        let count = check_items(layout_of(kind), &elements, cut)?;
+        let nodes = Nodes::build(kind, &elements).ok_or(NotStored::NoEntry)?;
         // A name that is there twice is no set.
-        (count > 0 && nodes.count() == count).then(|| Body::of_nodes(block, nodes))
+        let is_collection = count > 0 && nodes.count() == count;
+        is_collection.then(|| Body::of_nodes(block, nodes)).ok_or(NotStored::NoEntry)
     }
 }
 
@@ -93,36 +108,37 @@ pub(crate) fn key_of(bytes: &[u8]) -> Option<&[u8]> {
     Block::key_of(bytes)
 }
 
-/// A run of bytes behind its length, at `at`, and where it ends; `None` if there is none.
-pub(crate) fn checked_run(bytes: &[u8], mut at: usize) -> Option<(&[u8], usize)> {
-    let mut len = 0;
-    for shift in (0..35).step_by(7) {
-        let byte = *bytes.get(at)?;
-        at += 1;
-        len |= usize::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            let run = bytes.get(at..)?.get(..len)?;
-            return Some((run, at + len));
-        }
-    }
-    None
+/// The block of these bytes, its `Lsn`s checked.
+fn checked_block(bytes: &[u8], cut: Lsn) -> Result<Block, NotStored> {
+    let block = Block::checked(bytes).ok_or(NotStored::NoEntry)?;
+    let header = block.header();
+    let newest = [Some(header.lsn), header.base, header.expiry_lsn].into_iter().flatten().max();
+    // Views, and so the next checkpoint, would take it for a write that came after them.
+    if newest > Some(cut) { Err(NotStored::Newer) } else { Ok(block) }
 }
 
-/// How many elements `bytes` consists of; `None` if it does not consist of elements.
-fn check_items(layout: Layout, bytes: &[u8]) -> Option<usize> {
+/// How many elements `bytes` consists of, all of records up to `cut`.
+fn check_items(layout: Layout, bytes: &[u8], cut: Lsn) -> Result<usize, NotStored> {
+    let no_entry = || NotStored::NoEntry;
     let (mut at, mut count) = (0, 0);
     while at < bytes.len() {
-        let prefix = bytes.get(at..at + layout.prefix)?;
-        if layout.prefix == ZSET.prefix && f64::from_le_bytes(*prefix.last_chunk()?).is_nan() {
-            return None;
+        let prefix = bytes.get(at..at + layout.prefix).ok_or_else(no_entry)?;
+        if layout.prefix == ZSET.prefix
+            && prefix.last_chunk().is_none_or(|score| f64::from_le_bytes(*score).is_nan())
+        {
+            return Err(NotStored::NoEntry);
         }
-        at = checked_run(bytes, at + layout.prefix)?.1;
+        // A later write of the same number would be taken for replaced with the element.
+        if layout.prefix >= LSN_BYTES && lsn_at(prefix) > cut {
+            return Err(NotStored::Newer);
+        }
+        at = checked_run(bytes, at + layout.prefix).ok_or_else(no_entry)?.1;
         if layout.pair {
-            at = checked_run(bytes, at)?.1;
+            at = checked_run(bytes, at).ok_or_else(no_entry)?.1;
         }
         count += 1;
     }
-    Some(count)
+    Ok(count)
 }
 
 fn is_sorted(elements: &[u8]) -> bool {
@@ -136,3 +152,4 @@ fn is_sorted(elements: &[u8]) -> bool {
 }
 
 const _: () = assert!(LIST.prefix != ZSET.prefix, "only the elements of sorted sets have a score");
+const _: () = assert!(LIST.prefix < LSN_BYTES, "the elements of lists have no Lsn of their own");

@@ -125,7 +125,7 @@ impl Store {
 
     fn open(&self, options: &[ViewOptions]) -> Vec<View> {
         let gate = self.gates[3].read();
-        self.views.open(options, (&self.tables, &*gate), || self.newest()).unwrap()
+        View::open(&self.views, options, (&self.tables, &*gate), || self.newest()).unwrap()
     }
 
     /// Makes an index, or drops it, behind the closed gate.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cuts::Cuts;
-use super::walk::View;
 use crate::index::{Index, Indexes};
 use crate::io::Clock;
 use crate::lock::{Mutex, RwLock, rank};
@@ -206,17 +205,16 @@ impl Views {
         }
     }
 
-    /// Opens views with these options, all at one instant, of these tables and their indexes. `newest` is
-    /// asked for the newest `Lsn` given out.
+    /// Opens views with these options, all at one instant: see [`View::open`](super::View::open).
     ///
     /// REQUIRES: nobody changes which table is which database meanwhile. Before an index is read, whoever has
     /// got an `Lsn` up to the cut must have applied his change.
-    pub fn open(
-        self: &Arc<Self>,
+    pub(super) fn open(
+        &self,
         options: &[ViewOptions],
         (tables, indexes): (&[Arc<Table>], &[Indexes]),
         newest: impl Fn() -> Lsn,
-    ) -> Result<Vec<View>, ViewError> {
+    ) -> Result<Vec<Arc<Opened>>, ViewError> {
         // Held all the time: so one opening is over before the next begins.
         let mut free = self.free.lock();
         if (free.count_ones() as usize) < options.len() {
@@ -244,7 +242,7 @@ impl Views {
         let since = self.clock.monotonic();
         let open = |(bit, options): (u8, &ViewOptions), indexes: Vec<(u8, Arc<Index>)>| {
             indexes.iter().for_each(|(_, index)| index.settle(bit, cut));
-            let opened = Opened {
+            Arc::new(Opened {
                 bit,
                 cut,
                 options: *options,
@@ -254,12 +252,11 @@ impl Views {
                 db: AtomicU8::new(options.db.unwrap_or(0)),
                 cancelled: AtomicBool::new(false),
                 ended: Mutex::new(false),
-            };
-            View::new(self.clone(), Arc::new(opened))
+            })
         };
-        let views: Vec<View> =
+        let views: Vec<Arc<Opened>> =
             bits.into_iter().zip(options).zip(read).map(|(view, read)| open(view, read)).collect();
-        self.open.lock().extend(views.iter().map(|view| view.opened().clone()));
+        self.open.lock().extend(views.iter().cloned());
         self.opened.fetch_add(views.len() as u64, Ordering::Relaxed);
         Ok(views)
     }

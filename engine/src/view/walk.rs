@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::register::{Opened, Views};
+use super::register::{Opened, ViewError, ViewOptions, Views};
+use crate::index::Indexes;
 use crate::record::Lsn;
 use crate::table::latch::Ordering;
 use crate::table::{Entry, Table, Visitor};
@@ -36,14 +37,25 @@ pub struct View {
 }
 
 impl View {
-    pub(super) fn new(views: Arc<Views>, opened: Arc<Opened>) -> View {
+    /// Opens views with these options, all at one instant, of these tables and their indexes. `newest` is
+    /// asked for the newest `Lsn` given out.
+    ///
+    /// REQUIRES: nobody changes which table is which database meanwhile. Before an index is read, a thread
+    /// that has got an `Lsn` up to the cut must have applied its change.
+    pub fn open(
+        views: &Arc<Views>,
+        options: &[ViewOptions],
+        (tables, indexes): (&[Arc<Table>], &[Indexes]),
+        newest: impl Fn() -> Lsn,
+    ) -> Result<Vec<View>, ViewError> {
+        let opened = views.open(options, (tables, indexes), newest)?;
+        Ok(opened.into_iter().map(|opened| View::new(views.clone(), opened)).collect())
+    }
+
+    fn new(views: Arc<Views>, opened: Arc<Opened>) -> View {
         let db = usize::from(opened.options.db.unwrap_or(0));
         let positions = opened.options.positions();
         View { views, opened, db, from: positions.start, positions }
-    }
-
-    pub(super) fn opened(&self) -> &Arc<Opened> {
-        &self.opened
     }
 
     /// The newest change that it sees.

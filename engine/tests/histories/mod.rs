@@ -16,6 +16,7 @@ use tarn_engine::io::{ManualClock, SimDisk};
 use tarn_engine::log::{ClosedFile, Group, Log, LogOptions, OpenError, Sizes, SyncMode};
 use tarn_engine::record::{Batch, Change, Kind, Lsn, Side, Write};
 use tarn_engine::recovery::{self, Progress};
+use tarn_engine::scrub::Scrubbed;
 use tarn_engine::session::Access;
 use tarn_engine::value::{ImageBuilder, ValueRef};
 use tarn_engine::{KeyHash, ScanBudget};
@@ -84,6 +85,11 @@ pub struct Store {
 }
 
 impl Store {
+    /// What a scrubber reads.
+    pub fn scrubbed<'s>(&'s self, checkpoints: &'s Checkpoints) -> Scrubbed<'s> {
+        Scrubbed { store: self.engine.store(), compactor: self.engine.compactor(), checkpoints }
+    }
+
     pub fn open(disk: &SimDisk, options: &LogOptions) -> Result<Store, OpenError> {
         Store::open_on(disk, options, None)
     }
@@ -133,7 +139,7 @@ impl Store {
 
     /// Whether what a record puts is still there, or a bit says that it is not: else nothing would ever.
     pub fn is_told(&self, (lsn, (db, key), kind, name): &Put) -> bool {
-        let validity = self.engine.validity();
+        let validity = self.engine.store().validity();
         let Some(db) = validity.place_now(*db, *lsn).filter(|_| validity.is_valid(*lsn)) else { return true };
         let session = self.engine.enter(0);
         let latched = session.latch(&[(db, KeyHash::of(key))], Access::Read, NOW);
@@ -254,7 +260,7 @@ impl Store {
         while end < files.len() && files[end - 1].is_followed_by(&files[end]) && rng.random_bool(0.5) {
             end += 1;
         }
-        self.engine.compactor().compact_files(&self.engine, &files[first..end]).is_ok()
+        self.engine.compactor().compact_files(self.engine.store(), &files[first..end]).is_ok()
     }
 }
 

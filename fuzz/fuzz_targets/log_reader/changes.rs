@@ -1,4 +1,4 @@
-//! What happens to the files of a log: accidents, and forgeries, which have checksums that fit. Places and
+//! Changes to the files of a log: accidents, and forgeries, which have checksums that fit. Places and
 //! lengths are those of `docs/format/log.md`.
 
 use crate::input::Input;

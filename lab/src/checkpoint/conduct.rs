@@ -1,35 +1,35 @@
-//! When checkpoints are taken while a load runs: a thread of its own asks for them and tells the load which
-//! stretch begins.
+//! Takes checkpoints while a load runs: a thread of its own requests them and tells the load which stretch
+//! begins.
 //!
 //! ```text
 //!   phase   0 warm-up | 1 without | 2 checkpoint | 3 without | 4 checkpoint | 5 without
 //! ```
 //!
-//! It looks at what costs the server little (`LASTSAVE`; of a log that is rewritten or compacted, a section
-//! of `INFO`), and asks for more only when a checkpoint has ended, so that asking is hardly a part of what is
-//! measured.
+//! It polls commands that cost the server little (`LASTSAVE`; for a log that is rewritten or compacted, a
+//! section of `INFO`). It asks for more only when a checkpoint has ended, so that the questions are hardly a
+//! part of the measurement.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::client::{self, Client};
 use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::load::Cue;
 use crate::server::Server;
+use tarn_resp::client::{self, Client};
 
-/// How often it looks whether a checkpoint has ended.
+/// The interval between two checks whether a checkpoint has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How often, where looking is a section of `INFO`.
+/// The same interval, where a check reads a section of `INFO`.
 const LOOK_INTO_INFO_EVERY: Duration = Duration::from_millis(20);
-/// How often it asks whether a checkpoint has failed.
+/// The interval between two checks whether a checkpoint has failed.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 /// No checkpoint may take longer.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
-/// How a server is asked for what stands for a checkpoint of it.
+/// The command for a checkpoint of a server, or for its equivalent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
     /// `BGSAVE`: it has ended when `LASTSAVE` changes.
@@ -43,13 +43,13 @@ pub trait Subject: Sync {
     /// The server.
     fn server(&self) -> &Server;
 
-    /// How it is asked for a checkpoint.
+    /// The command for a checkpoint.
     fn ask(&self) -> Ask;
 
-    /// Whether a process of its own takes it, which shares its memory with the server's.
+    /// True if a child process takes it, which shares its memory with the server's.
     fn forks(&self) -> bool;
 
-    /// What there is to tell of the checkpoint that has just ended, but for its times.
+    /// The figures of the checkpoint that has just ended, without its times.
     fn tell(&self, client: &mut Client) -> Result<Taken>;
 }
 
@@ -58,15 +58,15 @@ pub trait Subject: Sync {
 pub struct Taken {
     /// From the request for it until it showed that it has ended.
     pub seconds: f64,
-    /// What the server says of the cut: opening a view, or the call of `fork`; in microseconds.
+    /// The server's time for the cut: opening a view, or the call of `fork`; in microseconds.
     pub cut_us: Option<f64>,
     /// Bytes of the files in the data directory afterwards.
     pub file_bytes: u64,
-    /// When, in milliseconds since the start of the load.
+    /// Its start, in milliseconds since the start of the load.
     pub from_ms: f64,
 }
 
-/// When checkpoints are taken.
+/// The times of the checkpoints.
 #[derive(Debug, Clone, Copy)]
 pub struct Script {
     /// Left out.
@@ -81,7 +81,7 @@ pub struct Script {
     pub checkpoints: u32,
     /// No checkpoint begins after this time, but for the first.
     pub time: Duration,
-    /// Whether a rest comes after the last one.
+    /// True if a rest follows the last one.
     pub rests_at_end: bool,
 }
 
@@ -205,7 +205,7 @@ impl<S: Subject> Conductor<'_, S> {
 }
 
 fn last_save(client: &mut Client) -> Result<i64> {
-    client::integer(&client.call(&["LASTSAVE"])?)
+    Ok(client::integer(&client.call(&["LASTSAVE"])?)?)
 }
 
 /// Waits until the second of the last checkpoint is over, so that the next one shows. Returns that second.

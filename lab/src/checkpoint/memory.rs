@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::conduct::Subject;
-use crate::client;
 use crate::error::Result;
 use crate::process;
+use tarn_resp::client;
 
 /// The least time between two samples.
 const EVERY: Duration = Duration::from_millis(50);
@@ -25,7 +25,7 @@ pub struct Peak {
     /// The most: of a server that forks, the proportional sizes of both processes together, sampled; else the
     /// highest resident size.
     pub most: u64,
-    /// `used_memory` before, as the server tells it.
+    /// `used_memory` before, as the server reports it.
     pub used_before: u64,
     /// The most of it, sampled.
     pub used_most: u64,
@@ -36,9 +36,9 @@ pub struct Peak {
     pub timeline: Vec<(u32, u64)>,
 }
 
-/// Watches a server until it is told to end. What a forked child writes or has for itself is its own, what it
-/// shares counts once: the sum of the proportional sizes of both. Without a child the kernel keeps the
-/// highest resident size itself.
+/// Watches a server until `ended` is set. A forked child's own memory counts once, and so does the memory
+/// that it shares: the result is the sum of the proportional sizes of both. Without a child the kernel keeps
+/// the highest resident size itself.
 pub fn watch<S: Subject>(subject: &S, ended: &AtomicBool) -> Result<Peak> {
     let pid = subject.server().pid();
     let mut client = subject.server().client()?;

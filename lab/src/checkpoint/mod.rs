@@ -1,4 +1,5 @@
-//! A load while checkpoints are taken: who asks for them, what memory they take, what the load saw.
+//! A load while checkpoints are taken: the thread that requests them, their memory, and the load's
+//! measurements.
 
 mod conduct;
 mod memory;

@@ -1,4 +1,4 @@
-//! Runs a load while checkpoints are taken, and splits what it saw by them.
+//! Runs a load while checkpoints are taken, and splits its measurements by them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::load::{Cue, Group, Load, LoadResult, Phase, Until};
 use crate::process::{Pinned, Preferred};
 use crate::setting::Setting;
 
-/// What a load saw of the checkpoints that were taken while it ran.
+/// The measurements of a load around the checkpoints that were taken while it ran.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Course {
@@ -26,7 +26,7 @@ pub struct Course {
     pub without_all: Stretch,
     /// All with one together.
     pub during_all: Stretch,
-    /// All of it, but for the warm-up.
+    /// The whole load, without the warm-up.
     pub all: Stretch,
     /// The checkpoints.
     pub taken: Vec<Taken>,
@@ -38,7 +38,7 @@ pub struct Course {
     pub server_busy: f64,
     /// Of all others, a child of the server among them.
     pub others_busy: f64,
-    /// Whether the generator came before others on its core.
+    /// True if the generator had priority on its core.
     pub generator_preferred: bool,
     /// By time: milliseconds since the start, requests, longest latency and latest sending in microseconds.
     pub timeline: Vec<(u32, u32, f32, f32)>,
@@ -82,7 +82,7 @@ pub fn play<S: Subject>(
     Ok(Course { peak, generator_preferred: preferred, ..course })
 }
 
-/// What a load says of the acts that it met.
+/// The measurements of a load for the acts that it met.
 fn course(result: &LoadResult, acts: &[Act]) -> Course {
     let phase = |act: &&Act| result.watched.phases.get(act.phase);
     let split = |checkpoint: bool| acts.iter().filter(move |act| act.taken.is_some() == checkpoint);

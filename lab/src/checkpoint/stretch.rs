@@ -1,4 +1,4 @@
-//! A stretch of time with or without a checkpoint: how many requests, and how long they took.
+//! A stretch of time with or without a checkpoint: its requests and their latencies.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::load::{MOMENT, Moment, Phase};
 /// Requests of one stretch of time, or of several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stretch {
-    /// How long, in seconds.
+    /// Its length, in seconds.
     pub seconds: f64,
     /// Requests answered a second.
     pub rate: f64,
@@ -21,7 +21,7 @@ pub struct Stretch {
     pub max_us: f64,
     /// The longest from when a request was sent.
     pub served_max_us: f64,
-    /// How late the generator sent: 999 of 1000.
+    /// The delay of the generator's sends: 999 of 1000.
     pub late_p999_us: f64,
     /// The latest.
     pub late_max_us: f64,

@@ -1,4 +1,4 @@
-//! Charts as SVG: lines with points, bars, and traces. What is not a number is left out.
+//! Charts as SVG: lines with points, bars, and traces. Values that are not numbers are left out.
 //!
 //! Black becomes the colour of the page's text, so that a chart can be read on light and dark.
 
@@ -12,12 +12,12 @@ pub(super) type Drawn = Result<(), Box<dyn Error>>;
 
 pub(super) const SIZE: (u32, u32) = (460, 300);
 const TRACE_SIZE: (u32, u32) = (460, 150);
-/// Room for the values beside an axis, and for what they are.
+/// Room for the values beside an axis, and for their unit.
 pub(super) const VALUES_WIDTH: u32 = 68;
-/// A trace is drawn with so many points at most.
+/// The most points of a drawn trace.
 const TRACE_POINTS: usize = 800;
 
-/// How a line looks: who has the same colour in print has another sign.
+/// The look of a line. Lines of the same colour in print have different signs.
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
     /// Can be seen on light and dark.
@@ -38,21 +38,21 @@ impl Look {
     }
 }
 
-/// What a line of a figure shows.
+/// A line of a figure.
 pub trait Curve {
-    /// How it looks.
+    /// Its look.
     fn look(&self) -> Look;
 
     /// Its points in the order of `x`.
     fn points(&self) -> &[(f64, f64)];
 
-    /// Whether its points are hollow and its line thin.
+    /// True if its points are hollow and its line thin.
     fn is_second(&self) -> bool {
         false
     }
 }
 
-/// An axis of so many places at equal distances, from 0 on.
+/// An axis of this many places at equal distances, from 0 on.
 pub(super) struct Places(pub(super) usize);
 
 impl Ranged for Places {
@@ -73,7 +73,7 @@ impl Ranged for Places {
     }
 }
 
-/// How the values of a chart are laid out.
+/// The scale of the axes of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Axis {
     /// From zero on.
@@ -85,11 +85,11 @@ pub enum Axis {
 /// A chart's words.
 #[derive(Debug, Clone, Copy)]
 pub struct Words<'w> {
-    /// What stands above it.
+    /// The text above it.
     pub caption: &'w str,
-    /// What the figure varies.
+    /// The quantity that the figure varies.
     pub x: &'w str,
-    /// What is measured.
+    /// The measured quantity.
     pub y: &'w str,
 }
 
@@ -112,7 +112,7 @@ fn trimmed(text: String) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Lines with points; the values of `x` stand at equal distances, as the study's do.
+/// Lines with points; the values of `x` are at equal distances, as in the study.
 pub fn lines<C: Curve>(words: Words<'_>, axis: Axis, series: &[C]) -> Option<String> {
     let mut xs: Vec<f64> = series.iter().flat_map(Curve::points).map(|point| point.0).collect();
     xs.sort_by(f64::total_cmp);
@@ -234,7 +234,7 @@ pub fn trace(
 
 pub(super) type Plane<'a, 's, X, Y> = ChartContext<'a, SVGBackend<'s>, Cartesian2d<X, Y>>;
 
-/// The axes, the lines behind the values, and what they mean.
+/// The axes, the lines behind the values, and their labels.
 pub(super) fn mesh<X, Y>(
     chart: &mut Plane<'_, '_, X, Y>,
     words: Words<'_>,

@@ -1,17 +1,17 @@
-//! What stands above a report, and the goals of an experiment as a table.
+//! The head of a report, and the goals of an experiment as a table.
 
 use super::page::{Page, escape, utc};
 use crate::report::Goal;
 use crate::results::Line;
 
-/// Names and what is to be said of them.
+/// Names and facts about them.
 #[derive(Debug, Default)]
 pub struct Facts {
     rows: String,
 }
 
 impl Facts {
-    /// Where, when and from what some lines were measured.
+    /// The place, time and subject of some measured lines.
     pub fn of<C, F>(lines: &[&Line<C, F>]) -> Facts {
         let mut facts = Facts::default();
         let distinct = |mut texts: Vec<String>| {
@@ -45,7 +45,7 @@ impl Facts {
 pub struct Statement {
     /// The figure or table.
     pub figure: &'static str,
-    /// What it says.
+    /// The statement of the source.
     pub what: &'static str,
     /// The number, in its words.
     pub printed: &'static str,
@@ -66,7 +66,7 @@ pub fn change(share: f64) -> String {
 }
 
 impl Page {
-    /// Adds what a paper says in numbers, beside ours.
+    /// Adds the numbers of a paper, beside ours.
     pub fn statements(&mut self, statements: &[Statement]) {
         let row = |own: &Statement| {
             let texts = [own.figure, own.what, own.printed, &own.measured, own.remark];
@@ -77,7 +77,7 @@ impl Page {
         self.table("printed-table", &heads, &rows);
     }
 
-    /// Adds a section with goals: what was measured, the bound, whether it is met.
+    /// Adds a section with goals: the figure, the bound, whether it is met.
     pub fn goals(&mut self, goals: &[Goal]) {
         self.section("goals", "What the design promises");
         let met = goals.iter().filter(|goal| goal.is_met()).count();
@@ -100,7 +100,7 @@ impl Page {
     }
 }
 
-/// How much of its bound a figure is; a dash where the bound is nothing.
+/// A figure as a share of its bound; a dash where the bound is zero.
 fn ratio(goal: &Goal) -> String {
     let ratio = goal.figure / goal.bound.value();
     if ratio.is_finite() { format!("{ratio:.2}") } else { "–".to_owned() }

@@ -1,4 +1,4 @@
-//! Reports: charts as SVG, and a page of HTML that needs nothing but itself.
+//! Reports: charts as SVG, and a page of HTML in one file.
 
 mod charts;
 mod facts;

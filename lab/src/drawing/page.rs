@@ -1,4 +1,4 @@
-//! A page of HTML that needs nothing but itself: no script, nothing from elsewhere.
+//! A page of HTML in one file: no script, no outside resources.
 
 use std::fs;
 use std::path::Path;
@@ -51,7 +51,7 @@ impl Page {
         self.body.push_str(&format!("<h2 id=\"{id}\">{title}</h2>\n"));
     }
 
-    /// Adds what is HTML already.
+    /// Adds text that is HTML already.
     pub fn html(&mut self, html: &str) {
         self.body.push_str(html);
         self.body.push('\n');
@@ -62,8 +62,8 @@ impl Page {
         self.classed("p", "", text);
     }
 
-    /// Begins the section of what an experiment measures, with the words behind `tarn lab run` that do it.
-    /// Returns whether there is anything, and else says so.
+    /// Begins the section of a part of an experiment, with the words after `tarn lab run` that measure it.
+    /// Returns whether there are results, and otherwise writes that there are none.
     pub fn section_of(&mut self, (id, title): (&str, &str), is_there: bool, command: &str) -> bool {
         self.section(id, title);
         if !is_there {
@@ -82,7 +82,7 @@ impl Page {
         self.body.push_str(&format!("<{element} class=\"{class}\">{}</{element}>\n", escape(text)));
     }
 
-    /// Adds charts side by side, each with what stands above it.
+    /// Adds charts side by side, each with its caption.
     pub fn charts(&mut self, charts: &[(String, String)]) {
         self.html("<div class=\"charts\">");
         for (caption, svg) in charts {
@@ -91,7 +91,7 @@ impl Page {
         self.html("</div>");
     }
 
-    /// Adds a table. Cells that begin with a letter stand at the left.
+    /// Adds a table. Cells that begin with a letter are aligned left.
     pub fn table(&mut self, id: &str, heads: &[String], rows: &[Vec<String>]) {
         let mut text = format!("<div class=\"wide\"><table id=\"{id}\">\n<thead><tr>");
         heads.iter().for_each(|head| text.push_str(&format!("<th>{}</th>", escape(head))));
@@ -108,7 +108,7 @@ impl Page {
         self.html(&text);
     }
 
-    /// The whole page. `head` is HTML that stands above the contents.
+    /// The whole page. `head` is HTML above the contents.
     pub fn finish(self, title: &str, head: &str) -> String {
         let title = escape(title);
         format!(
@@ -121,7 +121,7 @@ impl Page {
     }
 }
 
-/// Writes a page to a file, and tells where.
+/// Writes a page to a file, and prints its path.
 pub fn write(out: &Path, page: &str) -> Result<()> {
     if let Some(parent) = out.parent() {
         fs::create_dir_all(parent).doing(|| parent.display().to_string())?;

@@ -1,4 +1,4 @@
-//! Several values by time, on a linear axis, and bars in groups.
+//! Charts of several values by time on a linear axis, and bars in groups.
 
 use plotters::prelude::*;
 
@@ -6,7 +6,7 @@ use super::charts::{Curve, Look, Places, SIZE, VALUES_WIDTH, Words, mesh, svg};
 
 /// The size of a chart of values by time.
 const TIMES_SIZE: (u32, u32) = (460, 190);
-/// A line is drawn with so many points at most.
+/// The most points of a drawn line.
 const POINTS: usize = 800;
 
 /// A line of a chart.
@@ -14,7 +14,7 @@ const POINTS: usize = 800;
 pub struct Series {
     /// Its name, as the legend has it.
     pub name: String,
-    /// How it looks.
+    /// Its look.
     pub look: Look,
     /// Its points, in the order of `x`.
     pub points: Vec<(f64, f64)>,

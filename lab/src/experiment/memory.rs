@@ -3,8 +3,9 @@
 //! Variables: server, kind of record (a hash of ten fields of 100 bytes, a short string), with and without a
 //! log. Expected: hardly more than the data themselves, where redis-server needs about 2.2 times the data.
 //!
-//! And what of it is for knowing which records of our log are needed: after the records are there, so many
-//! short strings are written over at random as there are, while the log is compacted.
+//! It also measures the part of this memory that records which records of our log are needed. After the
+//! records are loaded, as many short strings as there are are overwritten at random, while the log is
+//! compacted.
 
 use std::time::Duration;
 
@@ -18,17 +19,16 @@ use crate::server::{Persistence, Product};
 use crate::setting::{self, Contender, Setting};
 use crate::ycsb;
 
-/// What `tarn lab list` says.
+/// The question, for `tarn lab list`.
 pub const QUESTION: &str = "How much memory does a record cost? (YCSB records of 1 KB; short strings)";
 
-/// How long the server is left alone before its memory is read, so that what it frees in the background is
-/// free.
+/// The time that the server rests before its memory is read, so that it can free memory in the background.
 const SETTLE: Duration = Duration::from_secs(2);
 const GOAL_YCSB: f64 = 1.25;
 /// Bytes of the `Lsn` of its newest record that each string carries, and each element of a collection.
 const LSN_BYTES: f64 = 6.0;
 const GOAL_VALIDITY: f64 = 12.0;
-/// How often the bits of replaced records are looked at while strings are written over.
+/// The number of times that the bits of replaced records are read while strings are overwritten.
 const LOOKS: u64 = 20;
 
 const STRINGS: &str = "short strings";
@@ -151,8 +151,8 @@ fn measure(
     Ok((empty, full))
 }
 
-/// Writes over as many strings as there are, at random, and judges what it takes to know which records of the
-/// log are needed, when it is most.
+/// Overwrites random strings, as many as there are, and judges the memory that records which records of the
+/// log are needed, at its largest.
 fn overwrite(setting: &Setting, report: &mut Report, kind: &Kind, contender: &Contender) -> Result<()> {
     let mut most = 0;
     for look in 0..LOOKS {

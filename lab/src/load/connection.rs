@@ -1,5 +1,5 @@
-//! One connection of the generator: what it still has to write, what it waits for, and when that was meant to
-//! begin.
+//! One connection of the generator: the bytes to write, the replies to wait for, and the intended starts of
+//! their requests.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::replies::Replies;
 use crate::error::{IoContext, LabError, Result};
 
-/// When a request, or a batch of them, was meant to begin and when it did, in nanoseconds since the start.
+/// The intended and the actual start of a request, or of a batch of them, in nanoseconds since the start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Begun {
     pub(super) due: u64,
@@ -23,20 +23,20 @@ pub(super) struct Begun {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
-    /// Which group of the load it belongs to.
+    /// The group of the load that it belongs to.
     pub(super) group: usize,
     /// Requests that were sent, or are in `out`, and not answered yet.
     pub(super) awaited: u32,
-    /// When the requests not answered yet were meant to begin, oldest first.
+    /// The intended starts of the requests that are not answered yet, oldest first.
     pub(super) begun: VecDeque<Begun>,
-    /// The keys of the requests not answered yet, oldest first, if a tally is kept; `None` for what it leaves
-    /// out.
+    /// The keys of the requests not answered yet, oldest first, if a tally is kept; `None` for keys outside
+    /// of the tally.
     pub(super) named: VecDeque<Option<u32>>,
     pub(super) replies: Replies,
-    /// Requests; the first `written` bytes are gone.
+    /// Requests; the first `written` bytes have been sent.
     pub(super) out: Vec<u8>,
     written: usize,
-    /// Whether the poller watches for room to write.
+    /// True if the poller watches for room to write.
     pub(super) wants_room: bool,
 }
 

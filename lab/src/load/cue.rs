@@ -1,8 +1,8 @@
-//! What another thread tells a load while it runs: that a new phase begins, and that it may end.
+//! Messages of another thread to a load while it runs: a new phase begins, or the load may end.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Told by one thread, looked at by the load. Phase 0 is where a load begins.
+/// Set by one thread, read by the load. A load begins in phase 0.
 #[derive(Debug, Default)]
 pub struct Cue {
     phase: AtomicUsize,
@@ -25,7 +25,7 @@ impl Cue {
         self.phase.load(Ordering::Relaxed)
     }
 
-    /// Whether the load may end.
+    /// True if the load may end.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }

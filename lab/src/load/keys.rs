@@ -1,4 +1,5 @@
-//! Which key comes next: in order, uniform, or Zipfian with the popular keys scattered, as YCSB does it.
+//! The choice of the next key: in order, uniform, or Zipfian with the popular keys scattered, as YCSB does
+//! it.
 
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -11,7 +12,7 @@ const YCSB_ITEMS: u64 = 10_000_000_000;
 /// `zeta(YCSB_ITEMS, YCSB_THETA)`, which would take minutes to sum.
 const YCSB_ZETA: f64 = 26.469_028_201_783_02;
 
-/// How keys are chosen from `0 .. count`.
+/// The distribution of keys over `0 .. count`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyChoice {
     /// One after the other, from the first, over and over.
@@ -29,12 +30,12 @@ pub enum Keys {
     Sequential {
         /// The number that comes next.
         next: u64,
-        /// How many there are.
+        /// The number of keys.
         count: u64,
     },
     /// All equally often.
     Uniform {
-        /// How many there are.
+        /// The number of keys.
         count: u64,
     },
     /// YCSB's scrambled Zipfian.

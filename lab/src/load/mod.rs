@@ -4,6 +4,7 @@
 mod connection;
 mod cue;
 mod keys;
+mod latency;
 mod plan;
 mod replies;
 mod request;

@@ -1,4 +1,4 @@
-//! What to load a server with, and until when.
+//! The description of a load: its groups of connections, their requests, and its end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use std::time::Duration;
 use super::cue::Cue;
 use super::request::Mix;
 
-/// How a group paces its requests.
+/// The pace of a group's requests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
-    /// Each connection sends so many requests at once, and the next when all are answered.
+    /// Each connection sends this many requests at once, and the next when all are answered.
     Closed {
         /// Requests in a batch, at least 1.
         pipeline: u32,
     },
-    /// So many requests a second over all connections, evenly spaced.
+    /// This many requests a second over all connections, evenly spaced.
     Open {
         /// Requests a second, above 0.
         rate: f64,
     },
-    /// So many requests a second over all connections, those of each beat due together at its start, on as
-    /// many connections as there are. Between beats the generator sleeps, so that it leaves its core to
+    /// This many requests a second over all connections. Those of each beat are due together at its start, on
+    /// as many connections as there are. Between beats the generator sleeps, so that it leaves its core to
     /// others.
     Beats {
         /// Requests a second, above 0.
@@ -37,15 +37,15 @@ pub enum Pace {
 pub struct Group {
     /// The name that the result carries.
     pub name: &'static str,
-    /// How many connections.
+    /// The number of connections.
     pub connections: usize,
-    /// How they pace their requests.
+    /// The pace of their requests.
     pub pace: Pace,
-    /// What they send.
+    /// The requests that they send.
     pub mix: Mix,
 }
 
-/// When a load ends.
+/// The end of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
     /// After a warm-up that is left out, and a time that is measured.
@@ -55,7 +55,7 @@ pub enum Until {
         /// Measured.
         measured: Duration,
     },
-    /// When each group, closed loops only, has sent so many requests and has all replies.
+    /// When each group, closed loops only, has sent this many requests and has all replies.
     Requests(u64),
     /// When the cue of the load says so. All of it is measured.
     Told,
@@ -68,7 +68,7 @@ pub struct Load {
     pub address: SocketAddr,
     /// The groups.
     pub groups: Vec<Group>,
-    /// When it ends.
+    /// Its end.
     pub until: Until,
     /// The same seed gives the same requests.
     pub seed: u64,
@@ -76,7 +76,7 @@ pub struct Load {
     pub watched_pid: Option<u32>,
     /// Above 0, a `Tally` is kept of the requests that ask for it, whose keys have numbers below this.
     pub tallied_keys: u64,
-    /// Tells the load of phases, by which it is measured apart, and when to end.
+    /// Gives the load its phases, which are measured apart, and its end.
     pub cue: Option<Arc<Cue>>,
     /// Once this is set, a broken connection is the end of the load and no error: somebody killed the server.
     pub killed: Option<Arc<AtomicBool>>,
@@ -88,7 +88,7 @@ impl Load {
         Load { address, groups, until, seed, watched_pid: None, tallied_keys: 0, cue: None, killed: None }
     }
 
-    /// True if the server may be gone.
+    /// True if the server may be killed.
     pub(super) fn is_killed(&self) -> bool {
         self.killed.as_ref().is_some_and(|killed| killed.load(Ordering::SeqCst))
     }

@@ -34,7 +34,7 @@ impl Replies {
         Some(ended)
     }
 
-    /// Passes over what is whole. Returns how many replies ended, and how many bytes are done with.
+    /// Skips complete replies. Returns the number of replies that ended, and the number of bytes used.
     #[inline]
     fn pass(&mut self, bytes: &[u8]) -> Option<(u32, usize)> {
         let (mut ended, mut passed) = (0, 0);

@@ -1,11 +1,11 @@
-//! Requests, encoded once and patched in place: what changes from one to the next has a fixed width.
+//! Requests, encoded once and patched in place: the parts that change have a fixed width.
 //!
 //! ```text
 //! *3\r\n$3\r\nSET\r\n$16\r\nkey:000000004711\r\n$64\r\n....64 random letters....\r\n
 //!                          key ^^^^^^^^^^^^        value ^^^^^^
 //! ```
 //!
-//! So appending a request is one copy and a few digits, far less than what a server spends to read it.
+//! So appending a request is one copy and a few digits, far less than the work of a server to read it.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -13,8 +13,8 @@ use tarn_resp::encode_command;
 
 use super::keys::{Keys, below, scatter};
 
-/// Values are windows into a pool of this many random letters: enough that what compresses a server's log
-/// finds few of them twice, and little enough to stay in the processor's cache.
+/// Values are windows into a pool of this many random letters. It is large enough that a compressed log of a
+/// server finds few of them twice, and small enough to stay in the processor's cache.
 const POOL_BYTES: usize = 256 << 10;
 
 /// One argument of a request.
@@ -22,38 +22,38 @@ const POOL_BYTES: usize = 256 << 10;
 pub enum Arg {
     /// The same in every request.
     Text(&'static str),
-    /// A key: the prefix, then the key's number in so many digits.
+    /// A key: the prefix, then the key's number in this many digits.
     Key {
-        /// What comes before the digits.
+        /// The text before the digits.
         prefix: &'static str,
-        /// How many digits.
+        /// The number of digits.
         digits: usize,
-        /// Whether the number is scattered first, as YCSB does (19 digits hold any scattered number).
+        /// True if the number is scattered first, as YCSB does (19 digits hold any scattered number).
         scattered: bool,
     },
-    /// So many random letters.
+    /// This many random letters.
     Value(usize),
     /// A number of a second, uniform choice: the member of a set, the field of a hash, a score.
     Number {
-        /// What comes before the digits.
+        /// The text before the digits.
         prefix: &'static str,
-        /// How many digits.
+        /// The number of digits.
         digits: usize,
         /// The numbers are below this.
         below: u64,
     },
     /// A number that follows from that of the key.
     Derived {
-        /// What comes before the digits.
+        /// The text before the digits.
         prefix: &'static str,
-        /// How many digits.
+        /// The number of digits.
         digits: usize,
         /// The number, of the key's.
         of: fn(u64) -> u64,
     },
 }
 
-/// What replaces some bytes of a template.
+/// A part of a template whose bytes are replaced.
 #[derive(Debug, Clone, Copy)]
 enum Slot {
     Key { at: usize, digits: usize, scattered: bool },

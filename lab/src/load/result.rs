@@ -1,4 +1,4 @@
-//! What a load measured.
+//! The results of a load.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::tally::Tally;
 use super::watch::Watched;
 use crate::error::{LabError, Result};
 
-/// What one group measured.
+/// The results of one group.
 #[derive(Debug, Clone)]
 pub struct GroupResult {
     /// The group's name.
@@ -32,7 +32,7 @@ impl GroupResult {
     }
 }
 
-/// What a load measured.
+/// The results of a load.
 #[derive(Debug, Clone)]
 pub struct LoadResult {
     /// The measured time.
@@ -47,9 +47,9 @@ pub struct LoadResult {
     /// The processor time of all other processes, over the measured time: much above 0 means that somebody
     /// disturbed the measurement.
     pub others_busy: f64,
-    /// What became of the tallied requests, if any were, in the warm-up too.
+    /// The counts of the tallied requests, if there were any, in the warm-up too.
     pub tally: Tally,
-    /// What was seen phase by phase, if the load had a cue.
+    /// The measurements phase by phase, if the load had a cue.
     pub watched: Watched,
 }
 

@@ -19,6 +19,7 @@ use rustix::time::{
 };
 
 use super::connection::{Begun, Connection};
+use super::latency;
 use super::plan::{Load, Pace, Until};
 use super::request::Source;
 use super::result::{GroupResult, LoadResult};
@@ -38,8 +39,6 @@ const SLEEP_LIMIT: Duration = Duration::from_millis(20);
 const SPIN_WITHIN: Duration = Duration::from_micros(200);
 /// Without any reply for this long, the load gives the server up.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
-/// Latencies above this are recorded as this.
-pub(super) const LATENCY_NS_MAX: u64 = 600_000_000_000;
 
 /// A group at work.
 struct Worker {
@@ -48,10 +47,10 @@ struct Worker {
     source: Source,
     /// Requests that may still be sent (closed loops).
     left: u64,
-    /// When the next request is due, and the time between two (open loops), in ns.
+    /// The time when the next request is due, and the time between two (open loops), in ns.
     due: f64,
     interval: f64,
-    /// What is due within a beat is due at its start (ns; 0 where there are none).
+    /// Requests that are due within a beat are due at its start (ns; 0 where there are none).
     beat: f64,
     /// Its connections are `first .. first + count`; `turn` is the one to use next (open loops).
     first: usize,
@@ -62,7 +61,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// When the next request is due, in ns; infinity in a closed loop.
+    /// The time when the next request is due, in ns; infinity in a closed loop.
     fn due_ns(&self) -> f64 {
         if self.beat > 0.0 { (self.due / self.beat).floor() * self.beat } else { self.due }
     }
@@ -82,7 +81,7 @@ struct Runner {
 }
 
 impl Load {
-    /// Runs the load on the calling thread. `tick` is told the number of requests answered so far, a few
+    /// Runs the load on the calling thread. Calls `tick` with the number of requests answered so far, a few
     /// times a second.
     pub fn run(self, mut tick: impl FnMut(u64)) -> Result<LoadResult> {
         let mut runner = Runner::new(&self)?;
@@ -123,7 +122,7 @@ impl Load {
                 last_reply = now;
             }
         }
-        // A server that was killed has no processor time to tell any more.
+        // A server that was killed reports no processor time any more.
         let watched = if self.is_killed() { None } else { self.watched_pid };
         let closing = Usage::now(watched)?;
         let opening = opening.unwrap_or(Usage { at: closing.at, ..closing });
@@ -191,7 +190,7 @@ impl Runner {
                 count: group.connections,
                 turn: 0,
                 requests: 0,
-                latency_ns: Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("the bounds are valid"),
+                latency_ns: latency::histogram(),
             });
         }
         Ok(runner)
@@ -216,7 +215,7 @@ impl Runner {
             && self.connections.iter().all(|connection| connection.awaited == 0)
     }
 
-    /// Sends what is due, waits a little, and takes the replies. Returns how many.
+    /// Sends due requests, waits a little, and takes the replies. Returns their number.
     fn turn(&mut self, events: &mut Vec<Event>, now: Duration) -> Result<u32> {
         self.send_due()?;
         let next = self.workers.iter().min_by(|a, b| a.due_ns().total_cmp(&b.due_ns()));

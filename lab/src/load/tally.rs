@@ -1,4 +1,4 @@
-//! How often requests named each key: what a server must have done at least, and can have done at most.
+//! Counts of the requests for each key: the least and the most that a server can have done.
 
 /// Counts by key. For every key, acknowledged ≤ sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,12 +15,12 @@ impl Tally {
         Tally { sent: vec![0; keys as usize], acknowledged: vec![0; keys as usize] }
     }
 
-    /// Whether nobody asked for it.
+    /// True if no counts were asked for.
     pub fn is_empty(&self) -> bool {
         self.sent.is_empty()
     }
 
-    /// Adds what another load counted.
+    /// Adds the counts of another load.
     pub fn add(&mut self, other: &Tally) {
         let pairs = [(&mut self.sent, &other.sent), (&mut self.acknowledged, &other.acknowledged)];
         for (own, other) in pairs {

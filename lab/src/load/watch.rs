@@ -1,4 +1,4 @@
-//! A load looked at phase by phase and moment by moment, and the generator itself: how late it sent.
+//! Measures a load phase by phase and moment by moment, and the delay of the generator itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::cue::Cue;
-use super::run::LATENCY_NS_MAX;
+use super::latency::histogram;
 use crate::process;
 
-/// A moment of a timeline is so long.
+/// The length of a moment of a timeline.
 pub const MOMENT: Duration = Duration::from_millis(20);
 
-/// What came of a phase. A request belongs to the phase in which its reply came.
+/// The measurements of a phase. A request belongs to the phase in which its reply came.
 #[derive(Debug, Clone)]
 pub struct Phase {
-    /// How long it was.
+    /// Its length.
     pub elapsed: Duration,
     /// Requests answered.
     pub requests: u64,
@@ -23,7 +23,8 @@ pub struct Phase {
     pub latency_ns: Histogram<u64>,
     /// From when a request was sent until its reply had come.
     pub served_ns: Histogram<u64>,
-    /// From when a request was due until it was sent: what the generator, or who took its core, has done.
+    /// From when a request was due until it was sent: the delay of the generator, or of a process that took
+    /// its core.
     pub late_ns: Histogram<u64>,
     /// Processor time that the host gave to others, over all cores.
     pub stolen: Duration,
@@ -32,7 +33,6 @@ pub struct Phase {
 impl Phase {
     /// A phase in which nothing has happened.
     pub fn new() -> Phase {
-        let histogram = || Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("the bounds are valid");
         Phase {
             elapsed: Duration::ZERO,
             requests: 0,
@@ -53,7 +53,7 @@ impl Default for Phase {
 /// The requests whose replies came in one [`MOMENT`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// How many.
+    /// The number of requests.
     pub requests: u32,
     /// The longest latency, from when the request was due.
     pub latency_ns_max: u64,
@@ -61,7 +61,7 @@ pub struct Moment {
     pub late_ns_max: u64,
 }
 
-/// What was seen of a load that has a cue.
+/// The measurements of a load that has a cue.
 #[derive(Debug, Clone, Default)]
 pub struct Watched {
     /// By number of the phase.
@@ -86,7 +86,7 @@ impl Watch {
         Watch { cue, at: 0, since_ns: 0, stolen: process::stolen_time(), watched }
     }
 
-    /// Looks at the cue. Returns whether the load is to end.
+    /// Reads the cue. Returns whether the load is to end.
     pub(super) fn look(&mut self, now_ns: u64) -> bool {
         let phase = self.cue.phase();
         if phase != self.at {
@@ -114,7 +114,7 @@ impl Watch {
         moment.late_ns_max = moment.late_ns_max.max(late);
     }
 
-    /// Notes `requests` replies that came together, one of which was due and sent at these times.
+    /// Records `requests` replies that came together, one of which was due and sent at these times.
     pub(super) fn answered(&mut self, now_ns: u64, due_ns: u64, sent_ns: u64, requests: u32) {
         let latency = now_ns.saturating_sub(due_ns);
         let phase = &mut self.watched.phases[self.at];

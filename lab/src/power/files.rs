@@ -1,4 +1,4 @@
-//! The files: what they are now, and what of them is durable.
+//! The files: their current content, and the durable part of it.
 //!
 //! Invariants: a page of a file that is not among its `dirty` ones is the same now and on the device; a name
 //! of a directory that no operation in `pending` touches is the same in `now` and `durable`.
@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use rand::Rng;
 use rand::rngs::SmallRng;
 
-/// What a kernel writes at once.
+/// The unit in which a kernel writes.
 const PAGE_BYTES: usize = 4096;
 
 /// The number of the top directory.
@@ -30,20 +30,20 @@ pub enum Refusal {
     IsDirectory,
     /// A directory with something in it.
     NotEmpty,
-    /// Nobody here needs that.
+    /// No program needs that here.
     Unsupported,
 }
 
-/// What survives a loss of power.
+/// The data that survives a loss of power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Survival {
-    /// What was synced, and nothing else.
+    /// The synced data, and nothing else.
     Synced,
-    /// What was synced, and of all else what chance picks.
+    /// The synced data, and random parts of the rest.
     ByChance,
 }
 
-/// One change of a directory: names with the file that they stand for from then on.
+/// One change of a directory: names, each with the file that it refers to from then on.
 type NameChange = Vec<(OsString, Option<u64>)>;
 
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ pub struct Files {
     nodes: HashMap<u64, Node>,
     next: u64,
     has_power: bool,
-    /// Whether syncs do what they say.
+    /// True if syncs work.
     syncs: bool,
 }
 
@@ -90,7 +90,7 @@ impl Files {
         self.has_power = false;
     }
 
-    /// Power is back; what survived is what there is.
+    /// Power is back: only the surviving data is there.
     pub fn restore(&mut self, survival: Survival, rng: &mut SmallRng) {
         for node in self.nodes.values_mut() {
             match node {
@@ -102,7 +102,7 @@ impl Files {
         self.forget_nameless();
     }
 
-    /// Nobody has a file open across a loss of power, so what has no name is gone.
+    /// No file is open across a loss of power, so files without a name are removed.
     fn forget_nameless(&mut self) {
         let mut named = BTreeSet::from([ROOT]);
         let mut new = vec![ROOT];
@@ -182,7 +182,7 @@ impl Files {
         Ok(())
     }
 
-    /// Takes a name away. Whoever has the file open goes on with it.
+    /// Removes a name. A process that has the file open keeps using it.
     pub fn remove(&mut self, parent: u64, name: &OsStr, is_directory: bool) -> Result<()> {
         let number = self.find(parent, name)?;
         match (self.node(number)?, is_directory) {
@@ -322,7 +322,7 @@ impl File {
     }
 }
 
-/// Copies what both have of a page.
+/// Copies the bytes of a page that both have.
 fn copy_page(from: &[u8], to: &mut [u8], page: usize) {
     let (start, end) = (page * PAGE_BYTES, ((page + 1) * PAGE_BYTES).min(from.len()).min(to.len()));
     if start < end {

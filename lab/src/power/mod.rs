@@ -1,4 +1,4 @@
-//! A disk that loses power: a file system in memory, mounted by FUSE, that forgets what was not synced.
+//! A disk that loses power: a file system in memory, mounted by FUSE, that forgets unsynced data.
 //!
 //! ```text
 //!   server ── write, create, rename ──> now          what everybody sees while there is power
@@ -7,8 +7,8 @@
 //!   cut: every call fails ── the server is killed ── restore: now := what was durable, and by chance more
 //! ```
 //!
-//! A server that is killed leaves the page cache behind, so a kill cannot show that a sync is missing. Here
-//! one can: the kernel passes each write on at once, and what comes back after a cut is exactly what was
+//! A server that is killed leaves its data in the page cache, so a kill cannot show that a sync is missing.
+//! This disk can: the kernel passes each write on at once, and after a cut the disk has exactly what was
 //! synced, names of files included, or that with further pages and names that chance lets survive.
 
 mod files;

@@ -17,7 +17,7 @@ use rand::rngs::SmallRng;
 use super::files::{Files, Refusal, Survival};
 use crate::error::{IoContext, Result};
 
-/// The kernel asks again each time, as a loss of power changes what it was told.
+/// The kernel asks again each time, because a loss of power changes the answers.
 const TTL: Duration = Duration::ZERO;
 
 /// Threads that answer the kernel, so that one sync does not wait for another's write.
@@ -28,7 +28,7 @@ const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
 const ZERO_RANGE: i32 = 16;
 
-/// Whether this process may mount such a disk; the reason if it may not.
+/// Checks that this process may mount such a disk; the reason if it may not.
 pub fn is_available() -> std::result::Result<(), String> {
     let device = Path::new("/dev/fuse");
     match std::fs::File::options().read(true).write(true).open(device) {
@@ -37,7 +37,7 @@ pub fn is_available() -> std::result::Result<(), String> {
     }
 }
 
-/// Syncs that are not answered, as the disk hangs; `None` while it does not.
+/// Unanswered syncs, while the disk hangs; `None` while it does not.
 type Held = Arc<Mutex<Option<Vec<(u64, ReplyEmpty)>>>>;
 
 /// A mounted disk; dropping it unmounts it.
@@ -74,7 +74,7 @@ impl PowerDisk {
         lock(&self.files).keep_all();
     }
 
-    /// Lets no sync end from now on; all else goes on.
+    /// Lets no sync end from now on; everything else continues.
     pub fn hold_syncs(&self) {
         lock(&self.held).get_or_insert_default();
     }
@@ -86,14 +86,14 @@ impl PowerDisk {
         }
     }
 
-    /// Power is gone: every call fails.
+    /// Power is lost: every call fails.
     pub fn cut(&self) {
         lock(&self.files).cut();
     }
 
     /// Power is back.
     ///
-    /// REQUIRES: nobody has a file of it open.
+    /// REQUIRES: no file of it is open.
     pub fn restore(&mut self, survival: Survival) {
         lock(&self.files).restore(survival, &mut self.rng);
     }

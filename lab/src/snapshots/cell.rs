@@ -1,15 +1,12 @@
-//! One cell of the study: an algorithm with one choice of the parameters, measured in a process of its own,
-//! so that no cell sees what another has left behind.
+//! One cell of the study: an algorithm with one choice of the parameters. It is measured in a process of its
+//! own, so that no cell depends on what another has left.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
-use tarn_snapshot::transaction::{Calc, VirtualHourglass, VirtualPiggyback};
-use tarn_snapshot::{CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Zigzag};
 
-use super::{flood, ticks, transactions};
 use crate::error::{IoContext, LabError, Result};
 use crate::report::Spread;
 
@@ -101,7 +98,7 @@ impl Algorithm {
     }
 }
 
-/// What a cell measures.
+/// The measured task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
@@ -118,7 +115,7 @@ pub enum Task {
 /// The parameters of one measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// What is measured.
+    /// The measured task.
     pub task: Task,
     /// With which algorithm.
     pub algorithm: Algorithm,
@@ -136,15 +133,15 @@ pub struct Cell {
     pub checkpoints: usize,
     /// Ticks, or the same time, between them.
     pub ticks_between: u64,
-    /// Whether an update writes a field and leaves the rest of the row as it is; else it writes the row.
+    /// True if an update writes a field and leaves the rest of the row as it is; else it writes the row.
     pub fields: bool,
-    /// Whether checkpoints are written; else snapshots are traversed, and nothing more.
+    /// True if checkpoints are written; else snapshots are traversed, and nothing more.
     pub dump: bool,
     /// Clients.
     pub threads: usize,
-    /// Whether the rows are in huge pages.
+    /// True if the rows are in huge pages.
     pub huge_pages: bool,
-    /// What chance begins with.
+    /// The seed of the random choices.
     pub seed: u64,
 }
 
@@ -159,11 +156,11 @@ pub struct Place {
     pub snapshotter_core: usize,
 }
 
-/// What was measured. Times in microseconds; a figure that the task does not have is absent.
+/// The results of a cell. Times in microseconds; a figure that the task does not have is absent.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// Update stages of ticks while no snapshot was under way.
+    /// Update stages of ticks while no snapshot was in progress.
     pub quiet: Distribution,
     /// Update stages of ticks while one was being taken, traversed or dumped.
     pub during: Distribution,
@@ -173,7 +170,7 @@ pub struct Figures {
     pub reads_during: Distribution,
     /// From the moment that a tick should have begun to the end of its update stage, all ticks.
     pub from_intended: Distribution,
-    /// What clients waited for a snapshot to be taken, at most, by snapshot.
+    /// The longest wait of a client for a snapshot to be taken, by snapshot.
     pub waits_us: Vec<f64>,
     /// The taken phase, by snapshot.
     pub taken_us: Vec<f64>,
@@ -189,7 +186,7 @@ pub struct Figures {
     pub restarts: u64,
     /// Resident memory once the rows are there.
     pub resident_bytes: u64,
-    /// The most of it, with what a forked child had for itself.
+    /// The most of it, with a forked child's own memory.
     pub resident_bytes_max: u64,
     /// Cache misses of the client while it updated; `None` where the machine does not count them.
     pub cache_misses: Option<u64>,
@@ -197,14 +194,14 @@ pub struct Figures {
     pub updates: u64,
     /// Each tick: when it began in milliseconds, and the microseconds of its update stage.
     pub trace: Vec<(f32, f32)>,
-    /// When each snapshot was triggered and when it was durable, in milliseconds.
+    /// The times when each snapshot was triggered and when it was durable, in milliseconds.
     pub snapshots_ms: Vec<(f64, f64)>,
 }
 
-/// How long something took, in microseconds.
+/// A distribution of durations, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// How often.
+    /// The number of durations.
     pub count: usize,
     /// The mean.
     pub mean: f64,
@@ -242,7 +239,7 @@ impl Figures {
         (quiet + during) / (self.quiet.count + self.during.count).max(1) as f64
     }
 
-    /// The same without what ticks waited at triggers: of each snapshot, the tick that waited longest.
+    /// The same without the waits at triggers: of each snapshot, those of the tick that waited longest.
     pub fn mean_unwaited_us(&self) -> f64 {
         let waited: f64 = self.waits_us.iter().sum();
         self.mean_us() - waited / (self.quiet.count + self.during.count).max(1) as f64
@@ -253,7 +250,7 @@ impl Figures {
         self.taken_us.iter().copied().fold(0.0, f64::max)
     }
 
-    /// The median taken phase: what it takes where the machine does not disturb it.
+    /// The median taken phase, as on a machine without disturbances.
     pub fn taken_us_median(&self) -> f64 {
         if self.taken_us.is_empty() { 0.0 } else { Spread::of(self.taken_us.clone()).median }
     }
@@ -306,51 +303,15 @@ impl Cell {
         self.data_bytes() * self.algorithm.copies() + (512 << 20)
     }
 
-    /// Measures it in this process.
-    pub fn measure(&self, place: &Place) -> Result<Figures> {
-        rustix::thread::disable_transparent_huge_pages(!self.huge_pages)
-            .doing(|| "choose the size of pages".to_owned())?;
-        match (self.task, self.algorithm) {
-            (Task::Transactions, Algorithm::Calc) => transactions::measure::<Calc>(self),
-            (Task::Transactions, Algorithm::VirtualHourglass) => {
-                transactions::measure::<VirtualHourglass>(self)
-            }
-            (Task::Transactions, Algorithm::VirtualPiggyback) => {
-                transactions::measure::<VirtualPiggyback>(self)
-            }
-            (_, Algorithm::Naive) => self.measure_physical::<Naive>(place),
-            (_, Algorithm::CopyOnUpdate) => self.measure_physical::<CopyOnUpdate>(place),
-            (_, Algorithm::Fork) => self.measure_physical::<Fork>(place),
-            (_, Algorithm::Zigzag) => self.measure_physical::<Zigzag>(place),
-            (_, Algorithm::PingPong) => self.measure_physical::<PingPong>(place),
-            (_, Algorithm::Hourglass) => self.measure_physical::<Hourglass>(place),
-            (_, Algorithm::Piggyback) => self.measure_physical::<Piggyback>(place),
-            (_, Algorithm::Calc | Algorithm::VirtualHourglass | Algorithm::VirtualPiggyback) => {
-                self.refuse("its algorithm takes snapshots of transactions only")
-            }
-        }
-    }
-
-    fn measure_physical<A: tarn_snapshot::Algorithm + 'static>(&self, place: &Place) -> Result<Figures> {
-        match self.task {
-            Task::Ticks | Task::Reads => ticks::measure::<A>(self, place),
-            Task::Flood => flood::measure::<A>(self, place),
-            Task::Transactions => self.refuse("its algorithm takes no snapshots of transactions"),
-        }
-    }
-
-    fn refuse(&self, why: &str) -> Result<Figures> {
-        Err(LabError::Arguments(format!("no such cell: {why}")))
-    }
-
-    /// Measures it in a process of its own, which `tarn` is the program of.
-    pub fn measure_apart(&self, place: &Place, tarn: &Path) -> Result<Figures> {
+    /// Measures it in another process of this program.
+    pub fn measure_apart(&self, place: &Place) -> Result<Figures> {
         let plain = "parameters are plain data";
-        let output = Command::new(tarn)
-            .args(["lab", "cell"])
+        let own = std::env::current_exe().doing(|| "find this program".to_owned())?;
+        let output = Command::new(&own)
+            .arg("cell")
             .args([serde_json::to_string(self).expect(plain), serde_json::to_string(place).expect(plain)])
             .output()
-            .doing(|| format!("start {}", tarn.display()))?;
+            .doing(|| format!("start {}", own.display()))?;
         if !output.status.success() {
             let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             return Err(LabError::Cell { what: self.to_string(), status: output.status, words });
@@ -358,16 +319,6 @@ impl Cell {
         serde_json::from_slice(&output.stdout)
             .map_err(|error| LabError::Reply(format!("the figures of a cell: {error}")))
     }
-}
-
-/// What the process of a cell does: measures it and prints its figures. Both arguments are JSON.
-pub fn run(cell: &str, place: &str) -> Result<()> {
-    let refuse = |error: serde_json::Error| LabError::Arguments(format!("that is no cell: {error}"));
-    let cell: Cell = serde_json::from_str(cell).map_err(refuse)?;
-    let place: Place = serde_json::from_str(place).map_err(refuse)?;
-    let figures = cell.measure(&place)?;
-    println!("{}", serde_json::to_string(&figures).expect("figures are plain data"));
-    Ok(())
 }
 
 #[cfg(test)]

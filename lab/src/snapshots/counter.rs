@@ -32,7 +32,7 @@ impl CacheMisses {
         }
     }
 
-    /// How many there were, if they were counted.
+    /// The number of misses, if they were counted.
     pub fn count(&mut self) -> Option<u64> {
         self.counter.as_mut()?.read().ok()
     }

@@ -1,4 +1,4 @@
-//! Results that nobody measured, for tests: made of formulas, with the shapes that the study found.
+//! Made-up results for tests: computed by formulas, with the shapes that the study found.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -25,7 +25,7 @@ const fn costs(algorithm: Algorithm) -> (f64, f64, f64) {
     }
 }
 
-/// What the formulas say of a cell.
+/// The figures of a cell by formulas.
 pub fn figures(cell: &Cell) -> Figures {
     let (update_ns, gigabyte_us, copies) = costs(cell.algorithm);
     let gigabytes = cell.data_bytes() as f64 / 1e9;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tarn_snapshot::{Algorithm, Array, Client, Shape, SnapshotError};
+use tarn_study::{Algorithm, Array, Client, Shape, SnapshotError};
 
 use super::cell::{Cell, Figures, Place};
 use super::stream::{Stream, Updates};
@@ -42,7 +42,7 @@ pub fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Result<Fig
     })
 }
 
-/// Updates until told to stop. Returns how many in a second.
+/// Updates until `stop` is set. Returns the updates a second.
 fn flood<A: Algorithm>(
     mut client: Client<A>,
     mut stream: Stream,

@@ -1,14 +1,14 @@
-//! What the design promises of the algorithms, held against what was measured.
+//! The goals of the design for the algorithms, compared with the measurements.
 
 use super::cell::{Algorithm, Figures};
 use super::plan::{Figure, Point, Scale, points};
 use super::results::Results;
 use crate::report::{Bound, Goal, Report, Spread};
 
-/// What is shorter than a clock read and two cache misses says nothing about growth, and counts as this.
+/// A time below a clock read and two cache misses says nothing about growth, and counts as this.
 const TAKEN_US_LEAST: f64 = 1.0;
 
-/// Judges what the results have; what was not measured is left out.
+/// Judges the results; unmeasured goals are left out.
 pub fn judge(results: &Results, scale: Scale, seed: u64, report: &mut Report) {
     updates(results, scale, seed, report);
     triggers(results, scale, seed, report);
@@ -79,8 +79,8 @@ fn updates(results: &Results, scale: Scale, seed: u64, report: &mut Report) {
     }
 }
 
-/// Whether the taken phase grows with the data: by medians over the snapshots, as one that the machine
-/// disturbs takes a thousand times longer; the longest is judged by itself. Medians below
+/// Judges whether the taken phase grows with the data: by medians over the snapshots, because a snapshot that
+/// the machine disturbs takes a thousand times longer; the longest is judged by itself. Medians below
 /// [`TAKEN_US_LEAST`] count as it.
 fn triggers(results: &Results, scale: Scale, seed: u64, report: &mut Report) {
     let points = points(Figure::Trigger, scale, seed);
@@ -152,7 +152,7 @@ mod tests {
         };
         let note = "0.4 µs, 0.2 µs; less than 1 µs counts as that".to_owned();
         assert_eq!(judged(0.2, 0.4), (1.0, true, note));
-        // It grows from what can be seen, and to it.
+        // Growth is counted from the least visible value, and to it.
         assert_eq!(judged(0.2, 1.5).0, 1.5);
         assert!(!judged(0.2, 1.5).1 && !judged(2.0, 3.0).1 && judged(2.0, 2.2).1);
         assert_eq!(judged(2.0, 3.0).0, 1.5);

@@ -1,4 +1,4 @@
-//! What forked children have for themselves: the pages that the kernel has copied.
+//! The private memory of forked children: the pages that the kernel has copied.
 
 use std::fs;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::process;
 
-/// How often the children are looked at.
+/// The interval between two readings of the children's memory.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Looks at the memory of this process's children again and again.
+/// Reads the memory of this process's children repeatedly.
 pub struct ChildMemory {
     stop: Arc<AtomicBool>,
     watching: JoinHandle<u64>,

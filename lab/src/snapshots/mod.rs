@@ -14,6 +14,7 @@ mod counter;
 mod fixture;
 mod flood;
 mod goals;
+pub mod measure;
 mod memory;
 mod plan;
 pub mod report;
@@ -25,7 +26,7 @@ mod transactions;
 
 pub use study::{Options, run};
 
-/// What `tarn lab list` says.
+/// The question, for `tarn lab list`.
 pub const QUESTION: &str =
     "What do snapshots of an array of rows cost, by algorithm? (the comparative study)";
 

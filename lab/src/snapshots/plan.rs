@@ -1,8 +1,8 @@
-//! Which cells make the figures of the study, at which scale.
+//! The cells of the study's figures, at each scale.
 
 use super::cell::{Algorithm, Cell, Task};
 
-/// How large and how long.
+/// The size and length of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// A 256th of the paper's data and one checkpoint, for a look and for the tests.
@@ -65,7 +65,7 @@ impl Figure {
 pub struct Point {
     /// The parameter that the figure varies.
     pub x: f64,
-    /// What is measured.
+    /// The measured cell.
     pub cell: Cell,
 }
 
@@ -95,7 +95,7 @@ impl Scale {
         }
     }
 
-    /// How reports name it.
+    /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Scale::Quick => "quick: 1/256 of the paper's data",
@@ -135,7 +135,7 @@ const ROW_BYTES: usize = 64;
 const UPDATES: usize = 32_000;
 const TICK_US: u64 = 10_000;
 
-/// What each figure varies.
+/// The values that each figure varies.
 pub const DATASETS_GB: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
 const ROWS_BYTES: [usize; 5] = [64, 128, 256, 512, 1024];
 const UPDATES_PER_TICK: [usize; 5] = [16_000, 32_000, 64_000, 128_000, 256_000];

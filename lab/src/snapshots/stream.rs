@@ -1,9 +1,9 @@
-//! The accesses of a cell, made before the clock runs.
+//! The accesses of a cell, drawn before the clock runs.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Zipf};
-use tarn_snapshot::{Algorithm, Turn};
+use tarn_study::{Algorithm, Turn};
 
 /// Accesses that are made at most; the client goes round.
 const ACCESSES: usize = 1 << 24;
@@ -41,7 +41,7 @@ impl Stream {
     }
 }
 
-/// Writes to an array what accesses say.
+/// Applies accesses to an array.
 pub struct Updates {
     whole: Vec<u64>,
     field: Option<usize>,
@@ -73,7 +73,7 @@ impl Updates {
         }
     }
 
-    /// How many there were.
+    /// The number of updates.
     pub fn count(&self) -> u64 {
         self.value
     }

@@ -1,4 +1,4 @@
-//! Measures the cells of a plan, those that have not been measured yet, and judges them.
+//! Measures the cells of a plan that have not been measured yet, and judges them.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::interrupt;
 use crate::process;
 use crate::report::{Report, Run, number_cell, table};
 
-/// What the study is told.
+/// The options of the study.
 #[derive(Debug, Clone, clap::Args)]
 #[group(skip)]
 pub struct Options {
@@ -32,19 +32,16 @@ pub struct Options {
     /// Only these algorithms.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub algorithms: Vec<Algorithm>,
-    /// Append results to this file; what it has already is not measured again.
+    /// Append results to this file; cells that it already has are not measured again.
     #[arg(long, value_name = "FILE", default_value = super::RESULTS)]
     pub json: PathBuf,
-    /// Measure also what the file has already.
+    /// Measure cells again that the file already has.
     #[arg(long)]
     pub again: bool,
     /// Write checkpoints under this directory; it should be on the disk that is to be measured.
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// The executable of Tarn. By default the one that runs now.
-    #[arg(long, value_name = "FILE")]
-    pub tarn: Option<PathBuf>,
-    /// What chance begins with.
+    /// The seed of the random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// End with exit code 2 if a goal was missed.
@@ -53,7 +50,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// How large and how long.
+    /// The size and length of the run.
     pub fn scale(&self) -> Scale {
         match (self.quick, self.full) {
             (true, _) => Scale::Quick,
@@ -75,10 +72,6 @@ impl Options {
 /// Runs the study. Returns how many goals were missed.
 pub fn run(options: &Options) -> Result<usize> {
     let points = options.points();
-    let tarn = match &options.tarn {
-        Some(tarn) => tarn.clone(),
-        None => std::env::current_exe().doing(|| "find this program".to_owned())?,
-    };
     let cores = process::cores_allowed();
     let parent = options.dir.clone().unwrap_or_else(std::env::temp_dir);
     let dir = TempDir::with_prefix_in("tarn-snapshots-", &parent).doing(|| parent.display().to_string())?;
@@ -107,7 +100,7 @@ pub fn run(options: &Options) -> Result<usize> {
         crate::machine::file_system(&place.dir),
         options.json.display()
     );
-    measure(&todo, &place, &tarn, &mut report)?;
+    measure(&todo, &place, &mut report)?;
     results = Results::read(&options.json, EXPERIMENT)?;
     print_defaults(&results, options);
     goals::judge(&results, options.scale(), options.seed, &mut report);
@@ -115,8 +108,8 @@ pub fn run(options: &Options) -> Result<usize> {
     report.finish()
 }
 
-/// Measures cell after cell. What does not fit into memory is told and left out.
-fn measure(todo: &[&Cell], place: &Place, tarn: &std::path::Path, report: &mut Report) -> Result<()> {
+/// Measures cell after cell. Cells that do not fit into memory are reported and left out.
+fn measure(todo: &[&Cell], place: &Place, report: &mut Report) -> Result<()> {
     let seconds = |cell: &Cell| cell.seconds().ceil() as u64;
     let bar = ProgressBar::new(todo.iter().map(|cell| seconds(cell)).sum());
     let style = ProgressStyle::with_template("{bar:30} {percent:>3} %, {eta} left: {msg}");
@@ -134,7 +127,7 @@ fn measure(todo: &[&Cell], place: &Place, tarn: &std::path::Path, report: &mut R
                 );
             });
         } else {
-            let figures = cell.measure_apart(place, tarn)?;
+            let figures = cell.measure_apart(place)?;
             tell(report, cell, &figures)?;
         }
         bar.inc(seconds(cell));
@@ -177,7 +170,7 @@ fn print_defaults(results: &Results, options: &Options) {
     }
 }
 
-/// What goes wrong when the file of results is asked for figures that nobody measured.
+/// The error for a file of results that lacks the requested figures.
 pub fn nothing_measured(path: &std::path::Path) -> LabError {
     LabError::Arguments(format!(
         "{} has no measurements of snapshots; make some with: tarn lab run snapshots --json {}",

@@ -6,14 +6,14 @@
 //! ```
 //!
 //! The update stage begins when the tick should begin, or when the one before has ended if that was later;
-//! what the client waits for the cut is part of it. A tick counts as one during a snapshot if it overlaps
-//! with the time from its trigger until the checkpoint is durable.
+//! the client's wait for the cut is part of it. A tick counts as one during a snapshot if it overlaps with
+//! the time from its trigger until the checkpoint is durable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tarn_snapshot::checkpoint::CheckpointDir;
-use tarn_snapshot::{Algorithm, Array, Client, Shape, Snapshotter};
+use tarn_study::checkpoint::CheckpointDir;
+use tarn_study::{Algorithm, Array, Client, Shape, Snapshotter};
 
 use super::cell::{Cell, Distribution, Figures, Place, Task};
 use super::counter::CacheMisses;
@@ -23,14 +23,14 @@ use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::process;
 
-/// A sleep may last so much longer than asked for; the rest of the idle stage is spent looking at the clock.
+/// A sleep may last this much longer than asked for; the rest of the idle stage is spent polling the clock.
 const OVERSLEEP: Duration = Duration::from_micros(300);
 
 /// One tick, in microseconds since the start.
 struct Tick {
     intended: f64,
     began: f64,
-    /// What of the update stage was waiting for a cut.
+    /// The part of the update stage that was a wait for a cut.
     waited: f64,
     updated: f64,
     ended: f64,
@@ -52,7 +52,7 @@ pub fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Result<Fig
     let client = clients.remove(0);
     let mut dir = CheckpointDir::new(&place.dir, shape);
     let stream = Stream::new(cell.rows, cell.skew, cell.seed);
-    // Of those that show what has changed, the first snapshot has all rows, and is the base of the next.
+    // If snapshots show only changes, the first one has all rows, and is the base of the next.
     match (cell.dump, A::FULL) {
         (true, false) => snapshotter.take()?.checkpoint(&mut dir)?,
         (true, true) => {}
@@ -76,7 +76,7 @@ pub fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Result<Fig
     Ok(figures)
 }
 
-/// What the client has done.
+/// The ticks of the client.
 struct Ticked {
     ticks: Vec<Tick>,
     cache_misses: Option<u64>,
@@ -132,13 +132,13 @@ fn run_ticks<A: Algorithm>(
     Ok(Ticked { ticks, cache_misses: misses.count() })
 }
 
-/// What is done with a row that is not dumped.
+/// The visitor of rows that are not dumped.
 fn look(_: usize, fields: &[u64]) -> Result<()> {
     std::hint::black_box(fields);
     Ok(())
 }
 
-/// Sleeps, and looks at the clock for the last moment.
+/// Sleeps, and polls the clock for the last moment.
 fn wait_until(time: Instant) {
     if let Some(rest) = time.checked_duration_since(Instant::now())
         && rest > OVERSLEEP
@@ -170,7 +170,7 @@ fn run_checkpoints<A: Algorithm>(
         let mut cut = triggered;
         let mut snapshot = snapshotter.take_and(|| cut = Instant::now())?;
         let taken = Instant::now();
-        // The last one only: to look at the child's memory takes time of its own.
+        // The last one only: to read the child's memory takes time of its own.
         let last = number + 1 == cell.checkpoints;
         let watched = last.then(|| ChildMemory::watch(place.snapshotter_core));
         let dumped = if cell.dump {

@@ -3,21 +3,20 @@
 //!
 //! A transaction reads and writes [`ROWS`] rows, drawn uniformly.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tarn_snapshot::transaction::{Store, TransactionError, VirtualAlgorithm};
-use tarn_snapshot::{Shape, SnapshotError};
+use tarn_study::transaction::{Store, TransactionError, VirtualAlgorithm};
+use tarn_study::{Shape, SnapshotError};
 
 use super::cell::{Cell, Figures};
 use crate::error::Result;
 
 /// Rows that a transaction reads and writes.
 const ROWS: usize = 10;
-/// Transactions between two looks at whether to stop.
+/// Transactions between two checks for the end.
 const BATCH: usize = 64;
 
 /// Measures the cell with algorithm `V`.
@@ -60,9 +59,9 @@ pub fn measure<V: VirtualAlgorithm + 'static>(cell: &Cell) -> Result<Figures> {
     })
 }
 
-/// Runs transactions until told to stop. Returns how many.
+/// Runs transactions until `stop` is set. Returns their number.
 fn work<V: VirtualAlgorithm>(
-    store: &Arc<Store<V>>,
+    store: &Store<V>,
     cell: &Cell,
     seed: u64,
     stop: &AtomicBool,

@@ -63,7 +63,7 @@ pub(crate) mod tests {
         for blob in [intset(2, &[]), intset(2, &[2, 1]), intset(4, &[1, 1]), intset(3, &[1, 2])] {
             assert!(elements(Intset, &blob).is_err(), "{blob:?}");
         }
-        // So many members that their bytes overflow 32 bits.
+        // This many members, so that their bytes overflow 32 bits.
         assert!(elements(Intset, &[8, 0, 0, 0, 0, 0, 0, 0x20]).is_err());
     }
 }

@@ -61,7 +61,7 @@ fn item<'a>(cursor: &mut Cursor<'a>, at: usize, form: u8) -> Result<Item<'a>, Bl
     cursor.bytes(len).map(Item::Bytes)
 }
 
-/// Behind an entry stands its length, so that it can be read backwards as well.
+/// After an entry comes its length, so that a listpack can be read backwards as well.
 fn check_length_behind(cursor: &mut Cursor<'_>, at: usize) -> Result<(), BlobError> {
     let (bytes, len) = length_behind(cursor.at - at);
     if cursor.bytes(len)? == &bytes[..len] {
@@ -70,7 +70,7 @@ fn check_length_behind(cursor: &mut Cursor<'_>, at: usize) -> Result<(), BlobErr
     BlobError::new(at, "behind the entry stands another length")
 }
 
-/// The length of an entry as it stands behind it: the bytes and how many they are.
+/// The length of an entry as it is written after it: the bytes, and the number of them.
 fn length_behind(len: usize) -> ([u8; 5], usize) {
     let width = match len {
         0..=127 => 1,
@@ -92,7 +92,7 @@ pub(crate) mod tests {
     use super::super::tests::{assert_only_whole, elements};
     use crate::format::Form::Listpack;
 
-    /// A listpack of entries that each are given without the length behind.
+    /// A listpack of entries, each of which is given without the length after it.
     pub(crate) fn listpack(entries: &[&[u8]]) -> Vec<u8> {
         let mut body = Vec::new();
         for entry in entries {
@@ -169,7 +169,7 @@ pub(crate) mod tests {
     #[test]
     fn what_contradicts_itself_is_refused() {
         let blob = listpack(&[b"\x83abc", b"\x07"]);
-        // All bytes, the count, the length behind, forms that there are not, an end within.
+        // All bytes, the count, the length after an entry, forms that do not exist, an end within.
         for (at, byte) in [(0, 1), (4, 3), (10, 5), (10, 0x84), (6, 0xf5), (6, 0xfe), (6, 0xff)] {
             let mut other = blob.clone();
             other[at] = byte;

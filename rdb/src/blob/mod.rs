@@ -15,7 +15,7 @@ use crate::format::Form;
 /// An element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item<'a> {
-    /// A number that stands for its decimal digits.
+    /// A number in place of its decimal digits.
     Int(i64),
     /// A string.
     Bytes(&'a [u8]),
@@ -34,7 +34,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Why a walk ends before the end: of the blob, or of who takes the elements.
+/// The reason why a walk ends early: damage in the blob, or an error of the callback that takes the elements.
 pub(crate) enum Stop {
     Blob(BlobError),
     Taker(Damage),
@@ -46,7 +46,7 @@ impl From<BlobError> for Stop {
     }
 }
 
-/// Who takes the elements.
+/// The callback that takes the elements.
 pub(crate) type Take<'t, 'a> = dyn FnMut(Item<'a>) -> Result<(), Damage> + 't;
 
 /// Hands all elements of a blob to `take`.
@@ -75,7 +75,7 @@ impl<'a> Cursor<'a> {
         Cursor { blob, at: 0 }
     }
 
-    /// How many bytes are left.
+    /// The number of bytes left.
     pub(crate) fn left(&self) -> usize {
         self.blob.len() - self.at
     }
@@ -120,7 +120,7 @@ impl<'a> Cursor<'a> {
 pub(crate) mod tests {
     use super::*;
 
-    /// The elements of a blob as text, or what is wrong with it.
+    /// The elements of a blob as text, or its fault.
     pub(crate) fn elements(form: Form, blob: &[u8]) -> Result<Vec<String>, Damage> {
         let mut elements = Vec::new();
         walk(form, blob, &mut |item| {

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Every finished line and blob is taken out of the buffer at once and kept in `open`, the aggregates that
-//! are still being read, outermost first; so nothing is read twice and the buffer need hold no more than one
-//! blob. Invariants between two calls: every aggregate in `open` misses an element, and `open.len() <=
+//! are still being read, outermost first. So nothing is read twice, and the buffer needs to hold no more than
+//! one blob. Invariants between two calls: every aggregate in `open` misses an element, and `open.len() <=
 //! depth_max`.
 
 use super::error::FrameError;
@@ -17,7 +17,7 @@ use super::types::Frame;
 /// Elements for which room is made before any of them has arrived.
 const RESERVED_MAX: u64 = 64;
 
-/// How much a server may make a client keep.
+/// Limits on the memory that a server may make a client keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLimits {
     /// Aggregates within aggregates (32). Frames are shown and dropped by recursion: a thousand is safe, a
@@ -74,7 +74,7 @@ impl FrameDecoder {
         Self { limits, ..Self::default() }
     }
 
-    /// Decodes the reply that goes on at `buf[*pos]` and moves `pos` behind what has been used.
+    /// Decodes the reply that continues at `buf[*pos]` and moves `pos` past the bytes that it has used.
     ///
     /// `None` means that more bytes are needed; the bytes before `pos` are never needed again, those from
     /// `pos` on must still be there at the next call.
@@ -93,7 +93,7 @@ impl FrameDecoder {
                 self.blob = None;
                 self.end_of_blob(kind, body.strip_suffix(b"\r\n").ok_or(FrameError::LineEnd)?)?
             } else {
-                // A wrong type is told at once, not when its line ends.
+                // A wrong type is reported at once, not when its line ends.
                 rest.first().map_or(Ok(()), |&kind| known(kind))?;
                 let Some(line) = self.lines.find(rest)? else {
                     return Ok(None);
@@ -109,7 +109,7 @@ impl FrameDecoder {
         }
     }
 
-    /// Reads a line: a frame if it is one by itself, or else what follows is remembered.
+    /// Reads a line: returns a frame if the line is one by itself, and otherwise remembers what follows.
     fn read(&mut self, line: Line<'_>) -> Result<Option<Frame>, FrameError> {
         self.check_place(line)?;
         let text = line.text;
@@ -132,7 +132,7 @@ impl FrameDecoder {
         }))
     }
 
-    /// Checks that a line of this type may stand here: parts belong into a streamed string and nothing else
+    /// Checks that a line of this type may come here: parts belong into a streamed string and nothing else
     /// does.
     fn check_place(&self, line: Line<'_>) -> Result<(), FrameError> {
         match self.open.last() {

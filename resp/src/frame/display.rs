@@ -19,7 +19,7 @@ impl Display for Frame {
     }
 }
 
-/// Shows a frame whose first line begins behind `margin`, in the place where its further lines begin with it.
+/// Shows a frame whose first line comes after `margin`, where its further lines begin with that margin.
 fn show(frame: &Frame, margin: &str, f: &mut Formatter<'_>) -> fmt::Result {
     match frame {
         Frame::Simple(text) | Frame::Verbatim(_, text) => lossy(text, f),
@@ -90,8 +90,7 @@ fn map(
     Ok(())
 }
 
-/// Begins the line of an element. The first one's margin is there already: it is what the outer element has
-/// written.
+/// Begins the line of an element. The outer element has already written the first one's margin.
 fn number(index: usize, width: usize, mark: char, margin: &str, f: &mut Formatter<'_>) -> fmt::Result {
     if index > 0 {
         write!(f, "\n{margin}")?;

@@ -1,5 +1,5 @@
-//! What makes a server's reply unreadable. After any of these the connection has lost its place and must be
-//! closed.
+//! Errors that make a server's reply unreadable. After any of these the connection has lost its place and
+//! must be closed.
 
 use thiserror::Error;
 
@@ -9,10 +9,10 @@ pub enum FrameError {
     /// No reply begins with this byte.
     #[error("no reply begins with the byte {0:#04x}")]
     Type(u8),
-    /// A carriage return or a line feed without the other, or a blob without both behind it.
+    /// A carriage return or a line feed without the other, or a blob that both do not follow.
     #[error("a line end is missing or broken")]
     LineEnd,
-    /// A line of this type whose text is not what it should be.
+    /// A line of this type with a wrong text.
     #[error("the text of a line of type '{}' is not valid", char::from(*.0))]
     Text(u8),
     /// A line that does not end within the limit.

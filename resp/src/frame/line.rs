@@ -13,16 +13,16 @@ pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 pub(super) struct Line<'a> {
     /// The type byte.
     pub(super) kind: u8,
-    /// What stands between the type and the end.
+    /// The text between the type and the end.
     pub(super) text: &'a [u8],
-    /// Bytes of all of it.
+    /// Bytes of the whole line.
     pub(super) len: usize,
 }
 
-/// What the text of a line says about what follows it.
+/// The meaning of a line's text for the bytes that follow it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Length {
-    /// So many bytes or elements.
+    /// This number of bytes or elements follows.
     Known(u64),
     /// Nothing: an absent value.
     Absent,
@@ -37,7 +37,7 @@ pub(super) struct LineFinder {
 }
 
 impl LineFinder {
-    /// Begins anew, for a caller that has found the end of an incomplete line by itself.
+    /// Begins again, for a caller that has found the end of an incomplete line by itself.
     #[inline]
     pub(super) fn forget(&mut self) {
         self.scanned = 0;

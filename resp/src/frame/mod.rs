@@ -1,4 +1,4 @@
-//! From the bytes a server sends to its replies, for clients: load generators, experiments, tests.
+//! Decodes the bytes of a server to its replies, for clients: load generators, experiments, tests.
 
 mod command;
 mod decoder;

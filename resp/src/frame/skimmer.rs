@@ -1,5 +1,5 @@
-//! Counts replies without keeping them: for load generators, which read millions a second and only ask
-//! whether an answer was an error.
+//! Counts replies without keeping them: for load generators, which read millions a second and need only the
+//! number of errors.
 //!
 //! No tree is built and no depth is limited, because elements that are still to come add up in one number.
 //! Blobs are passed over as they arrive, so the buffer never has to hold more than one incomplete line.
@@ -9,13 +9,13 @@ use super::error::FrameError;
 use super::line::{Length, Line, LineFinder};
 use crate::number::short_count;
 
-/// Streamed aggregates within each other: what no server sends is not given unlimited memory.
+/// The limit of nested streamed aggregates: no server sends them, so they do not get unlimited memory.
 const STREAM_DEPTH_MAX: usize = 32;
 
-/// What a reply was, by its first line.
+/// The kind of a reply, by its first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyKind {
-    /// Anything but what follows.
+    /// Any other reply.
     Value,
     /// An absent value.
     Null,
@@ -25,7 +25,7 @@ pub enum ReplyKind {
     Push,
 }
 
-/// What a buffer held.
+/// The content of a buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skimmed {
     /// Bytes that are done with.
@@ -42,14 +42,14 @@ pub struct Skimmed {
 #[derive(Debug, Default)]
 pub struct ReplySkimmer {
     lines: LineFinder,
-    /// What the present reply is, once its first line after any attributes has been read.
+    /// The kind of the present reply, once its first line after any attributes has been read.
     kind: Option<ReplyKind>,
     /// Bytes of a blob that are still to come, its line end included.
     blob_bytes_left: u64,
     /// Frames that the present reply still misses, itself included; `u64::MAX` inside a stream, until that
     /// ends.
     missing: u64,
-    /// What the aggregates around the present streamed one miss.
+    /// For each aggregate around the present streamed one, the number of elements still missing.
     around: Vec<u64>,
 }
 
@@ -74,8 +74,8 @@ impl ReplySkimmer {
         Ok(skimmed)
     }
 
-    /// Passes over one reply, from `buf[*pos]` on; moves `pos` behind what is done with, which may be part of
-    /// a reply that is not whole yet (`None`).
+    /// Skips one reply, from `buf[*pos]` on. Moves `pos` past the bytes that are done with, which may be part
+    /// of a reply that is not complete yet (`None`).
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl ReplySkimmer {
         }
     }
 
-    /// Takes a line for what it adds to or takes from what is missing.
+    /// Subtracts a line from the missing elements, and adds the elements that it announces.
     fn pass(&mut self, line: Line<'_>) -> Result<(), FrameError> {
         match line.kind {
             b'+' | b'-' | b':' | b',' | b'(' | b'#' | b'_' => self.miss(1, 0),
@@ -155,7 +155,7 @@ impl ReplySkimmer {
                 Length::Known(len) => {
                     let each = if matches!(line.kind, b'%' | b'|') { 2 } else { 1 };
                     let elements = len.checked_mul(each).ok_or(FrameError::TooLong(len))?;
-                    // Attributes do not stand for the reply that they are about.
+                    // Attributes are not the reply that they are about.
                     self.miss(u64::from(line.kind != b'|'), elements)
                 }
             },
@@ -187,7 +187,7 @@ impl ReplySkimmer {
     }
 }
 
-/// What a reply is that begins with this line.
+/// The kind of the reply that begins with this line.
 fn kind(line: &Line<'_>) -> ReplyKind {
     match (line.kind, line.text) {
         (b'-' | b'!', _) => ReplyKind::Error,

@@ -30,7 +30,7 @@ pub enum Frame {
     BigNumber(Vec<u8>),
     /// An error of any bytes (`!`).
     BulkError(Vec<u8>),
-    /// Text to be shown as it stands, with its format, such as `txt` (`=`).
+    /// Text to be shown unchanged, with its format, such as `txt` (`=`).
     Verbatim([u8; 3], Vec<u8>),
     /// Replies in order (`*`).
     Array(Vec<Frame>),
@@ -38,7 +38,7 @@ pub enum Frame {
     Map(Vec<(Frame, Frame)>),
     /// Replies without an order of meaning, in the order sent (`~`).
     Set(Vec<Frame>),
-    /// Replies that nobody asked for at this moment (`>`).
+    /// Replies that no request asked for at this moment (`>`).
     Push(Vec<Frame>),
     /// A reply with keys and values about it (`|`).
     Attributed(Vec<(Frame, Frame)>, Box<Frame>),
@@ -68,12 +68,12 @@ impl Frame {
         }
     }
 
-    /// Whether this is an absent value, in any of the three ways to say so.
+    /// True for an absent value, in any of its three encodings.
     pub fn is_null(&self) -> bool {
         matches!(self.without_attributes(), Self::Null | Self::NullBulk | Self::NullArray)
     }
 
-    /// Whether this is an error.
+    /// True for an error.
     pub fn is_error(&self) -> bool {
         self.as_error().is_some()
     }

@@ -1,7 +1,7 @@
 //! Floating-point numbers as text, exactly as C's `printf("%.17g")` writes them.
 //!
 //! Redis 7.0 replies with this text, so `0.1` comes back as `0.10000000000000001`. Seventeen significant
-//! digits tell any two doubles apart.
+//! digits distinguish any two doubles.
 
 /// Longest text: `-1.2345678901234567e-308`.
 const TEXT_BYTES_MAX: usize = 24;

@@ -1,4 +1,4 @@
-//! From replies to the bytes a client reads.
+//! Encodes replies to the bytes that a client reads.
 
 mod double;
 mod writer;

@@ -1,7 +1,7 @@
 //! The reply encoder: appends replies to an output buffer in the protocol that the client has chosen.
 //!
-//! Commands say what they mean (a map, a double, a null); a client that speaks RESP2 gets the older form that
-//! Redis 7.0 sends it:
+//! Commands give the type that they mean (a map, a double, a null); a client that speaks RESP2 gets the older
+//! form that Redis 7.0 sends it:
 //!
 //! | meant | RESP3 | RESP2 |
 //! | --- | --- | --- |
@@ -32,7 +32,7 @@ pub enum Protocol {
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
     protocol: Protocol,
-    /// Past so many bytes in `out` nothing is appended any more.
+    /// Once `out` is longer than this, nothing more is appended.
     limit: usize,
     /// Something was left out for that.
     over: bool,
@@ -53,21 +53,21 @@ impl<'a> Writer<'a> {
         Self { out, protocol, limit: usize::MAX, over: false }
     }
 
-    /// Lets the output buffer not grow by more than one reply past `bytes`: what comes then is left out, and
-    /// [`is_over`](Self::is_over) says that what was written is of no use.
+    /// Stops the output buffer from growing by more than one reply past `bytes`. Later replies are left out,
+    /// and [`is_over`](Self::is_over) says that the written ones are of no use.
     #[inline]
     pub fn limited(mut self, bytes: usize) -> Self {
         self.limit = bytes;
         self
     }
 
-    /// Whether the output buffer has passed its limit.
+    /// True if the output buffer has passed its limit.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.over || self.out.len() > self.limit
     }
 
-    /// Whether there is room for more; else it is noted that something is left out.
+    /// True if there is room for more; else records that something is left out.
     #[inline]
     fn has_room(&mut self) -> bool {
         let has_room = self.out.len() <= self.limit;
@@ -100,13 +100,14 @@ impl<'a> Writer<'a> {
         self.out.len()
     }
 
-    /// Whether the output buffer is empty.
+    /// True if the output buffer is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.out.is_empty()
     }
 
-    /// Takes back what was written after the buffer had `len` bytes, as [`len`](Self::len) said then.
+    /// Removes everything that was written after the buffer had `len` bytes, as [`len`](Self::len) reported
+    /// then.
     pub fn truncate(&mut self, len: usize) {
         self.out.truncate(len);
         self.over &= self.out.len() > self.limit;
@@ -137,8 +138,8 @@ impl<'a> Writer<'a> {
         self.line(b'-', trim_line_ends(text.as_ref()));
     }
 
-    /// What a client is told before it is disconnected for breaking the protocol; nothing where Redis says
-    /// nothing.
+    /// The error that a client gets before it is disconnected for breaking the protocol; nothing where Redis
+    /// sends nothing.
     pub fn protocol_error(&mut self, error: &ProtocolError) {
         match error {
             ProtocolError::QueryBufferLimit => {}
@@ -170,7 +171,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A bulk string of `len` bytes that stand in several places.
+    /// A bulk string of `len` bytes in several pieces.
     pub fn bulk_of_pieces<'p>(&mut self, len: usize, pieces: impl Iterator<Item = &'p [u8]>) {
         if self.has_room() {
             wire::blob_of_pieces(self.out, b'$', len, pieces);
@@ -271,7 +272,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Text to be shown as it stands; `format` is `txt` or `mkd`.
+    /// Text to be shown unchanged; `format` is `txt` or `mkd`.
     pub fn verbatim(&mut self, format: [u8; 3], text: &[u8]) {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text),
@@ -287,9 +288,9 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Leaves room for a header whose count is known only after what follows it has been written. `guess` is
-    /// the likely count: if the true one has as many digits, nothing has to be moved later. Of headers left
-    /// out within each other, the inner one is finished first.
+    /// Leaves room for a header whose count is known only after its elements have been written. `guess` is
+    /// the likely count: if the true one has as many digits, nothing has to be moved later. Of nested
+    /// deferred headers, the inner one is finished first.
     pub fn defer(&mut self, guess: usize) -> Deferred {
         let at = self.out.len();
         self.header(b'*', guess as u64);

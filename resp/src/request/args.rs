@@ -40,13 +40,13 @@ impl<'a> Args<'a> {
         Self { text, ranges }
     }
 
-    /// How many arguments there are, the command's name included.
+    /// The number of arguments, with the command's name.
     #[inline]
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether there is no argument at all.
+    /// True if there is no argument at all.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()

@@ -7,9 +7,9 @@
 //! ranges (8,3) (17,3)              missing 1              bulk_len 5
 //! ```
 //!
-//! What has been parsed of an incomplete request is kept as offsets from its first byte, so the caller may
-//! append to its buffer, move it or compact it between two calls, and no byte is searched twice. Payload is
-//! never looked at at all.
+//! The parsed part of an incomplete request is kept as offsets from its first byte. So the caller may append
+//! to its buffer, move it or compact it between two calls, and no byte is searched twice. Payload is never
+//! searched.
 //!
 //! Invariants between two calls, `request` being the bytes from `pos` on: `cursor <= request.len()` unless a
 //! `bulk_len` is known; `missing > 0` exactly if the `*` line has been read; `bulk_len` is known only if
@@ -23,13 +23,13 @@ use super::inline;
 use super::limits::{INLINE_BYTES_MAX, Limits, UNAUTHENTICATED_ARGS_MAX, UNAUTHENTICATED_BULK_BYTES_MAX};
 use crate::number::parse_i64;
 
-/// Ranges kept from one request to the next. What a longer one has allocated goes back.
+/// Ranges kept from one request to the next. Memory of a longer request is freed.
 const KEPT_ARGS_MAX: usize = 4096;
 
 /// Bytes of unescaped inline text kept from one request to the next.
 const KEPT_TEXT_BYTES_MAX: usize = 1024;
 
-/// Bytes that the quick way looks at for one argument.
+/// Bytes that the quick way reads for one argument.
 const QUICK_HEADER_BYTES: usize = 6;
 
 /// Decodes the requests of one connection. Allocates nothing a request, once it has seen a few.
@@ -50,12 +50,12 @@ pub struct RequestDecoder {
     ranges: Vec<ArgRange>,
     /// The unescaped arguments of an inline command.
     text: Vec<u8>,
-    /// Bytes looked at so far: the tests prove with it that none is looked at again and again.
+    /// Bytes examined so far: the tests prove with it that none is examined repeatedly.
     #[cfg(test)]
     pub(super) examined: usize,
 }
 
-/// What the bytes from `pos` on are.
+/// The part of a request that begins at `pos`.
 enum Step {
     /// A command in multibulk form, of this many bytes.
     Multibulk(usize),
@@ -95,20 +95,20 @@ impl RequestDecoder {
         self.limits = limits;
     }
 
-    /// Whether the client may send more than a handshake needs. Tightens or lifts the limits on a client that
-    /// has yet to authenticate, from the next length that is read on.
+    /// Sets whether the client may send more than a handshake needs. Tightens or lifts the limits on a client
+    /// that has yet to authenticate, from the next length that is read on.
     pub fn set_authenticated(&mut self, authenticated: bool) {
         self.authenticated = authenticated;
     }
 
-    /// Bytes that must be appended at least before the incomplete request can go on; 0 when that is not
-    /// known. Of use after [`decode`](Self::decode) has returned `None`, for sizing the read buffer when a
-    /// large argument is on its way.
+    /// The least number of bytes that must be appended before the incomplete request can continue; 0 when
+    /// that is not known. Useful after [`decode`](Self::decode) has returned `None`, for sizing the read
+    /// buffer when a large argument is on its way.
     pub fn bytes_needed_hint(&self) -> usize {
         self.bytes_needed
     }
 
-    /// Whether part of a request has been parsed: the bytes before the end of the buffer are not between two
+    /// True if part of a request has been parsed: the bytes before the end of the buffer are not between two
     /// requests.
     pub fn is_inside_request(&self) -> bool {
         self.missing > 0 || self.scanned > 0
@@ -121,19 +121,19 @@ impl RequestDecoder {
         self.bytes_needed = 0;
     }
 
-    /// Decodes the request that begins at `buf[*pos]` and moves `pos` behind it.
+    /// Decodes the request that begins at `buf[*pos]` and moves `pos` past it.
     ///
-    /// `None` means that more bytes are needed: call again with the same bytes and more appended. What says
-    /// nothing (`*0`, empty lines) is skipped, so `pos` may have moved then, too. The bytes before `pos` are
-    /// never needed again; those from `pos` on must still be there at the next call, at whatever address and
-    /// whatever `pos`.
+    /// `None` means that more bytes are needed: call again with the same bytes and more appended. Empty
+    /// requests (`*0`, empty lines) are skipped, so `pos` may have moved then, too. The bytes before `pos`
+    /// are never needed again; those from `pos` on must still be there at the next call, at any address and
+    /// any `pos`.
     ///
     /// The arguments borrow the buffer and the decoder: use them or copy them ([`Args::to_owned`]) before the
     /// next call.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolError`] leaves `pos` where it is. The connection must be closed; there is no way to go on.
+    /// A [`ProtocolError`] leaves `pos` where it is. The connection must be closed; decoding cannot continue.
     #[inline]
     pub fn decode<'a>(
         &'a mut self,
@@ -165,10 +165,10 @@ impl RequestDecoder {
         }
     }
 
-    /// Goes on with a request that begins with `*`.
+    /// Continues a request that begins with `*`.
     ///
-    /// The usual arguments, short and wholly there, are taken in a tight loop; `argument` takes those that
-    /// are not, one at a time, and finds the words for what is wrong.
+    /// The usual arguments, short and complete, are taken in a tight loop. `argument` takes the others, one
+    /// at a time, and finds the words for errors.
     #[inline]
     fn multibulk(&mut self, request: &[u8]) -> Result<Step, ProtocolError> {
         if self.missing == 0 {
@@ -185,7 +185,7 @@ impl RequestDecoder {
         } else if self.bulk_len.is_some() && !self.argument(request)? {
             return Ok(Step::Incomplete);
         }
-        // What ends beyond this is too long for the quick way: its offsets might not fit.
+        // An argument that ends beyond this is too long for the quick way: its offsets might not fit.
         let window = &request[..request.len().min(self.limits.request_bytes_max())];
         let len_max = self.bulk_bytes_max();
         loop {
@@ -239,7 +239,7 @@ impl RequestDecoder {
                 None => return Ok(false),
             },
         };
-        // The two bytes after an argument are counted and not looked at, as in Redis.
+        // The two bytes after an argument are counted and not checked, as in Redis.
         let end = self.cursor + len + 2;
         if request.len() < end {
             self.bytes_needed = end - request.len();
@@ -253,7 +253,7 @@ impl RequestDecoder {
         Ok(true)
     }
 
-    /// Reads the `*` line: the number of arguments, zero for the negative ones, and the offset behind the
+    /// Reads the `*` line: the number of arguments, zero for the negative ones, and the offset after the
     /// line.
     #[inline]
     fn arg_count(&mut self, request: &[u8]) -> Result<Option<(u32, usize)>, ProtocolError> {
@@ -295,8 +295,8 @@ impl RequestDecoder {
         Ok(Some((len as usize, start)))
     }
 
-    /// Finds the end of the line that starts at `start`: its text without the end, and the offset behind the
-    /// end. An end is a carriage return and one more byte, whichever, as in Redis.
+    /// Finds the end of the line that starts at `start`: its text without the end, and the offset after the
+    /// end. An end is a carriage return and any one more byte, as in Redis.
     #[cold]
     fn line<'r>(
         &mut self,
@@ -310,7 +310,7 @@ impl RequestDecoder {
         }
     }
 
-    /// Goes on with a request that does not begin with `*`: a line.
+    /// Continues a request that does not begin with `*`: a line.
     #[cold]
     fn inline(&mut self, request: &[u8]) -> Result<Step, ProtocolError> {
         let Some(end) = self.find(b'\n', request, 0, ProtocolError::InlineTooBig)? else {
@@ -323,7 +323,8 @@ impl RequestDecoder {
         Ok(if self.ranges.is_empty() { Step::Nothing(end + 1) } else { Step::Inline(end + 1) })
     }
 
-    /// Finds the `end` of the line that starts at `start`, and remembers how far it has looked in vain.
+    /// Finds the `end` of the line that starts at `start`, and remembers the bytes that it has searched in
+    /// vain.
     fn find(
         &mut self,
         end: u8,
@@ -371,8 +372,8 @@ impl RequestDecoder {
     }
 }
 
-/// Reads a whole `$` line with up to four digits at `at`: the number and the offset behind the line. `None`
-/// says nothing about the line but that the careful way must be taken.
+/// Reads a whole `$` line with up to four digits at `at`: the number and the offset after the line. `None`
+/// says nothing about the line; it must be read the careful way.
 ///
 /// Six bytes are always there if an argument is: `$0` with its line end, and the argument's own.
 #[inline(always)]

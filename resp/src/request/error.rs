@@ -1,4 +1,5 @@
-//! What makes a request unreadable. After any of these the connection has lost its place and must be closed.
+//! Errors that make a request unreadable. After any of these the connection has lost its place and must be
+//! closed.
 
 use thiserror::Error;
 
@@ -40,7 +41,7 @@ pub enum ProtocolError {
 }
 
 impl ProtocolError {
-    /// Whether the client is told before its connection is closed.
+    /// True if the client gets an error before its connection is closed.
     pub fn has_reply(&self) -> bool {
         !matches!(self, Self::QueryBufferLimit)
     }

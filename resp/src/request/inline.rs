@@ -1,8 +1,8 @@
 //! Splits an inline command, a line as a person types it, into arguments.
 //!
-//! Words are separated by white space. Inside double quotes `\n \r \t \b \a \xHH` mean what they mean in C
-//! and any other `\c` means `c`; inside single quotes only `\'` is special. A closing quote must end the
-//! word. Where Redis would stop at a NUL byte, it is an ordinary byte here.
+//! Words are separated by white space. Inside double quotes `\n \r \t \b \a \xHH` have their meaning in C and
+//! any other `\c` means `c`; inside single quotes only `\'` is special. A closing quote must end the word.
+//! Where Redis would stop at a NUL byte, it is an ordinary byte here.
 
 use super::args::ArgRange;
 use super::error::ProtocolError;
@@ -30,7 +30,7 @@ pub(super) fn split(
     }
 }
 
-/// Appends the first word of `rest` to `text` and returns what follows it.
+/// Appends the first word of `rest` to `text` and returns the rest after it.
 fn word<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
     loop {
         match rest {
@@ -54,7 +54,7 @@ fn closed(rest: &[u8]) -> Result<&[u8], ProtocolError> {
     }
 }
 
-/// Appends what stands before the closing `"` and returns what follows it.
+/// Appends the text before the closing `"` and returns the rest after it.
 fn double_quoted<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
     loop {
         let (byte, tail) = match rest {
@@ -71,7 +71,7 @@ fn double_quoted<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8],
     }
 }
 
-/// Appends what stands before the closing `'` and returns what follows it.
+/// Appends the text before the closing `'` and returns the rest after it.
 fn single_quoted<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
     loop {
         let (byte, tail) = match rest {
@@ -85,7 +85,7 @@ fn single_quoted<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8],
     }
 }
 
-/// The byte that `\c` stands for.
+/// The byte of the escape `\c`.
 fn control(escaped: u8) -> u8 {
     match escaped {
         b'n' => b'\n',

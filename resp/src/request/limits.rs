@@ -1,4 +1,5 @@
-//! How much a client may ask of the decoder's caller, with the names and defaults of Redis 7.0.
+//! Limits on the memory that a client may ask of the decoder's caller, with the names and defaults of Redis
+//! 7.0.
 
 /// Longest line that names no length yet: an inline command, or the count after `*` or `$`; in bytes.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! From the bytes a client sends to the arguments of its commands.
+//! Decodes the bytes of a client to the arguments of its commands.
 
 mod args;
 mod decoder;

@@ -1,9 +1,9 @@
-//! How often the decoder looks at a byte: counted, because it must not depend on how the bytes arrive.
+//! Counts the times that the decoder reads a byte: the count must not depend on how the bytes arrive.
 #![allow(clippy::unwrap_used)]
 
 use super::{Limits, RequestDecoder};
 
-/// Feeds `input` in pieces of `piece` bytes; returns the requests and how many bytes were looked at.
+/// Feeds `input` in pieces of `piece` bytes; returns the requests and the number of examined bytes.
 fn examined(input: &[u8], piece: usize) -> (usize, usize) {
     let mut decoder = RequestDecoder::new(Limits::default());
     let (mut pos, mut end, mut requests) = (0, 0, 0);
@@ -53,7 +53,7 @@ fn many_arguments_in_many_pieces_are_found_once() {
         let (requests, examined) = examined(&input, piece);
         let calls = input.len().div_ceil(piece);
         assert_eq!(requests, 1);
-        // A call may look at the line at which the bytes end, in vain; never at more.
+        // A call may examine in vain the line at which the bytes end; never more.
         assert!(
             examined <= at_once + 10 * args + 6 * calls,
             "{examined} bytes looked at in pieces of {piece}"

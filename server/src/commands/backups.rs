@@ -1,15 +1,18 @@
 //! `BACKUP`.
 
-use crate::backup_place::Places;
-use crate::command::{Command, Flags, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::parse::integer;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
 use tarn_engine::record::Lsn;
 use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse::integer;
+use crate::execute::spec::Flags;
+use crate::persist::backup_place::Places;
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[row(

@@ -4,15 +4,18 @@
 //! what differs from the string in the end becomes patches. A string of 100 MB is neither copied nor logged
 //! whole for one counter in it.
 
-use super::bits::bit_offset;
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::parse;
 use std::collections::BTreeMap;
+
 use tarn_engine::record::Change;
 use tarn_engine::value::StringRef;
 use tarn_resp::request::Args;
+
+use super::bits::bit_offset;
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[

@@ -1,15 +1,18 @@
 //! Strings as arrays of bits: the first bit is the highest one of the first byte. `BITFIELD` is in
 //! `bitfield.rs`.
 
-use super::ranges;
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::parse;
 use std::ops::Range;
+
 use tarn_engine::record::{BYTES_MAX, Change};
 use tarn_engine::value::StringRef;
 use tarn_resp::request::Args;
+
+use super::ranges;
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 
 const READ: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const LINEAR: &str = "O(N) for N bytes";

@@ -1,13 +1,15 @@
 //! `SAVE`, `BGSAVE`, `LASTSAVE` and `BGREWRITEAOF`.
 
-use crate::client::After;
-use crate::command::{Command, Flags, row};
-use crate::config::LogCompaction;
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::saver::Urgency;
 use tarn_engine::compactor::Scope;
 use tarn_resp::request::Args;
+
+use crate::config::LogCompaction;
+use crate::error::CommandError;
+use crate::execute::client::After;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::Flags;
+use crate::persist::saver::Urgency;
 
 const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING);
 
@@ -46,12 +48,10 @@ const NO_LOG: CommandError = CommandError::text("ERR There is no log: the server
 const BUSY: CommandError = CommandError::text("ERR Background save already in progress");
 
 fn bgrewriteaof<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    if cx.server.store().is_none_or(|store| store.log.load().is_none()) {
-        return Err(NO_LOG);
-    }
+    let store = cx.server.store().filter(|store| store.log.load().is_some()).ok_or(NO_LOG)?;
     match cx.server.config.snapshot().log_compaction {
         LogCompaction::Rewrite => cx.server.saver.rewrite_log(),
-        LogCompaction::Vtc | LogCompaction::None => cx.keys.engine().compactor().ask(Scope::All),
+        LogCompaction::Vtc | LogCompaction::None => store.engine.compactor().ask(Scope::All),
     }
     cx.reply.simple("Background append only file rewriting started");
     Ok(())

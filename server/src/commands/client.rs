@@ -1,18 +1,22 @@
 //! `CLIENT` and its subcommands.
 
-use crate::address::Address;
-use crate::blocking::Outcome;
-use crate::client::{After, ClientHandle, ReplyMode};
-use crate::command::{Command, Flags, row};
-use crate::commands::connection::check_name;
-use crate::commands::unknown_container;
-use crate::config::AppendFsync;
-use crate::context::Context;
-use crate::error::{CommandError, printable};
-use crate::pause::{PauseMode, hold_expiry};
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
+
 use tarn_resp::request::Args;
+
+use crate::commands::connection::check_name;
+use crate::commands::help::unknown_container;
+use crate::config::AppendFsync;
+use crate::error::{CommandError, printable};
+use crate::execute::blocking::Outcome;
+use crate::execute::client::{After, ReplyMode};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::Flags;
+use crate::net::address::Address;
+use crate::net::handle::ClientHandle;
+use crate::net::pause::PauseMode;
 
 const PLAIN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 const ADMIN: Flags = PLAIN.with(Flags::ADMIN);
@@ -23,7 +27,7 @@ const fn sub(
     flags: Flags,
     since: &'static str,
     summary: &'static str,
-    run: crate::command::Run,
+    run: crate::execute::command::Run,
 ) -> Command {
     row(name, arity, flags, since, summary, run)
 }
@@ -173,7 +177,9 @@ fn describe(client: &ClientHandle) -> String {
         client.query_free_bytes.load(Ordering::Relaxed),
         client.memory_bytes(),
         if output_bytes > 0 { "rw" } else { "r" },
-        crate::commands::name_of_slot(client.last_slot.load(Ordering::Relaxed)).unwrap_or("NULL".into()),
+        crate::commands::table()
+            .name_of_slot(client.last_slot.load(Ordering::Relaxed))
+            .unwrap_or("NULL".into()),
         info.protocol,
     );
     line
@@ -214,8 +220,8 @@ fn list<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
         }
         Some(word) if word.eq_ignore_ascii_case(b"id") && args.len() > 3 => {
             for id in args.tail(3) {
-                let id =
-                    crate::parse::integer(id).map_err(|_| CommandError::text("ERR Invalid client ID"))?;
+                let id = crate::execute::parse::integer(id)
+                    .map_err(|_| CommandError::text("ERR Invalid client ID"))?;
                 if let Some(client) = u64::try_from(id).ok().and_then(|id| cx.server.clients.get(id)) {
                     append(&client);
                 }
@@ -283,8 +289,10 @@ fn kill_filter(args: Args<'_>) -> Result<KillFilter<'_>, CommandError> {
         let (word, value) = (words.at(at), words.at(at + 1));
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
         if is("id") {
-            let id =
-                crate::parse::integer(value).ok().and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
+            let id = crate::execute::parse::integer(value)
+                .ok()
+                .and_then(|id| u64::try_from(id).ok())
+                .filter(|id| *id > 0);
             filter.id = Some(id.ok_or(CommandError::text("ERR client-id should be greater than 0"))?);
         } else if is("addr") {
             filter.addr = Some(value);
@@ -365,18 +373,18 @@ fn pause<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
             "ERR unknown subcommand or wrong number of arguments for '{word}'. Try CLIENT HELP."
         )));
     }
-    let timeout = crate::parse::integer(args.at(2))
+    let timeout = crate::execute::parse::integer(args.at(2))
         .map_err(|_| CommandError::text("ERR timeout is not an integer or out of range"))?;
     let timeout = u64::try_from(timeout).map_err(|_| CommandError::text("ERR timeout is negative"))?;
     cx.server.pause.begin(mode, cx.now().saturating_add(timeout));
-    hold_expiry(cx.server);
+    cx.server.hold_expiry();
     cx.reply.ok();
     Ok(())
 }
 
 fn unpause<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     cx.server.pause.end();
-    hold_expiry(cx.server);
+    cx.server.hold_expiry();
     cx.server.clients.all().iter().for_each(|client| client.wake());
     cx.reply.ok();
     Ok(())
@@ -428,13 +436,13 @@ fn unblock<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
             return Err(CommandError::text("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
         }
     };
-    let id = crate::parse::integer(args.at(2))?;
+    let id = crate::execute::parse::integer(args.at(2))?;
     let unblocked = u64::try_from(id).is_ok_and(|id| cx.server.blocking.unblock(id, outcome));
     cx.reply.integer(i64::from(unblocked));
     Ok(())
 }
 
 fn help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    crate::commands::help(cx, "CLIENT");
+    crate::commands::help::help(cx, "CLIENT");
     Ok(())
 }

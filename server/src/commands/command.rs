@@ -1,12 +1,15 @@
 //! `COMMAND` and its subcommands: the table, told to clients.
 
-use crate::command::{Begin, Command, Find, Flags, KeySpec, row};
-use crate::commands::{self, Found};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::glob;
 use tarn_resp::Writer;
 use tarn_resp::request::Args;
+
+use crate::commands;
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::{Begin, Find, Flags, KeySpec};
+use crate::execute::table::Found;
+use crate::glob;
 
 const ANY_TIME: Flags = Flags::LOADING.with(Flags::STALE);
 
@@ -15,7 +18,7 @@ const fn sub(
     arity: i32,
     since: &'static str,
     summary: &'static str,
-    run: crate::command::Run,
+    run: crate::execute::command::Run,
 ) -> Command {
     row(name, arity, ANY_TIME, since, summary, run).categories(&["@connection"])
 }
@@ -138,7 +141,7 @@ impl Row {
 
 /// All commands, without their subcommands.
 fn rows() -> impl Iterator<Item = Row> {
-    commands::all().map(|Found { group, command, .. }| Row { group, parent: None, command })
+    commands::table().all().map(|Found { group, command, .. }| Row { group, parent: None, command })
 }
 
 /// First key, last key and step, as far as three numbers can say it: those of the only group of keys, or of
@@ -245,20 +248,20 @@ fn numbers(reply: &mut Writer<'_>, pairs: &[(&str, i64)]) {
 }
 
 fn command<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    cx.reply.array(commands::all().count());
+    cx.reply.array(commands::table().all().count());
     rows().for_each(|row| describe(&mut cx.reply, row));
     Ok(())
 }
 
 fn count<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    cx.reply.integer(commands::all().count() as i64);
+    cx.reply.integer(commands::table().all().count() as i64);
     Ok(())
 }
 
 /// A command by `name` or `name|subcommand`.
 fn find(name: &[u8]) -> Option<Row> {
     let mut parts = name.splitn(2, |&byte| byte == b'|');
-    let Found { group, command, .. } = commands::find(parts.next()?)?;
+    let Found { group, command, .. } = commands::table().find(parts.next()?)?;
     Some(match parts.next() {
         None => Row { group, parent: None, command },
         Some(sub) => Row { group, parent: Some(command), command: command.subcommand(sub)? },
@@ -316,7 +319,7 @@ type KeyPlaces = Vec<(usize, &'static KeySpec)>;
 fn keys_of(args: Args<'_>) -> Result<(Args<'_>, KeyPlaces), CommandError> {
     let request = args.tail(2);
     let invalid = || CommandError::text("ERR Invalid command specified");
-    let Found { command, .. } = commands::find(request.at(0)).ok_or_else(invalid)?;
+    let Found { command, .. } = commands::table().find(request.at(0)).ok_or_else(invalid)?;
     let command = match request.get(1) {
         Some(name) if !command.subcommands.is_empty() => command.subcommand(name).ok_or_else(invalid)?,
         _ => command,
@@ -401,6 +404,6 @@ fn list<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
 }
 
 fn help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    crate::commands::help(cx, "COMMAND");
+    crate::commands::help::help(cx, "COMMAND");
     Ok(())
 }

@@ -1,11 +1,13 @@
 //! `CONFIG`: the configuration in force, shown, changed and written back.
 
-use crate::apply::apply;
-use crate::client::After;
-use crate::command::{Command, Flags, row};
-use crate::context::Context;
-use crate::error::CommandError;
 use tarn_resp::request::Args;
+
+use crate::apply::apply;
+use crate::error::CommandError;
+use crate::execute::client::After;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::Flags;
 
 const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 /// It takes the configuration's lock, which comes before the latches of keys.

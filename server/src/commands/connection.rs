@@ -1,12 +1,17 @@
 //! Commands about the connection itself.
 
-use crate::client::{After, ReplyMode};
-use crate::command::{Command, Flags, row};
-use crate::context::Context;
-use crate::error::{CommandError, printable};
-use crate::listen::Service;
 use tarn_resp::Protocol;
 use tarn_resp::request::Args;
+
+use crate::error::{CommandError, printable};
+use crate::execute::client::{After, ReplyMode};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::Flags;
+use crate::execute::transaction::selected;
+use crate::net::attempts::same_secret;
+use crate::net::listen::Service;
+use crate::version::REDIS_VERSION;
 
 /// Flags of what any connection may say at any time.
 const ANY_TIME: Flags = Flags::NOSCRIPT
@@ -15,9 +20,6 @@ const ANY_TIME: Flags = Flags::NOSCRIPT
     .with(Flags::FAST)
     .with(Flags::NO_AUTH)
     .with(Flags::ALLOW_BUSY);
-/// The version of Redis whose replies the server gives.
-pub const REDIS_VERSION: &str = "7.0.15";
-
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[
     row("ping", -1, Flags::FAST, "1.0.0", "Answers, to show that the server is alive.", ping),
@@ -63,13 +65,6 @@ fn quit<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The database that a `SELECT` selects, among `databases`.
-pub fn selected(args: Args<'_>, databases: usize) -> Result<u8, CommandError> {
-    let db = crate::parse::int(args.at(1))?;
-    let db = usize::try_from(db).ok().filter(|db| *db < databases).ok_or(CommandError::DbOutOfRange)?;
-    Ok(db as u8)
-}
-
 fn select<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let db = selected(args, cx.keys.databases())?;
     cx.client.select(db);
@@ -90,13 +85,6 @@ fn authenticate(cx: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Resul
         cx.client.after = After::Close;
     }
     Err(CommandError::text("WRONGPASS invalid username-password pair or user is disabled."))
-}
-
-/// Compares without telling by the time it takes where the difference is.
-pub fn same_secret(expected: &[u8], given: &[u8]) -> bool {
-    let digest = |bytes: &[u8]| sha1_smol::Sha1::from(bytes).digest().bytes();
-    digest(expected).iter().zip(digest(given)).fold(0, |different, (a, b)| different | (a ^ b)) == 0
-        && expected.len() == given.len()
 }
 
 fn auth<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
@@ -127,7 +115,7 @@ pub fn check_name(name: &[u8]) -> Result<String, CommandError> {
 fn hello<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let mut protocol = cx.client.protocol;
     if let Some(version) = args.get(1) {
-        let version = crate::parse::integer(version)
+        let version = crate::execute::parse::integer(version)
             .map_err(|_| CommandError::text("ERR Protocol version is not an integer or out of range"))?;
         protocol = match version {
             2 => Protocol::Resp2,

@@ -1,11 +1,13 @@
 //! Whole databases: emptied, exchanged. These commands have the store for themselves.
 
-use crate::command::{Command, Flags, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::parse;
 use tarn_engine::record::Write;
 use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::Flags;
 
 const fn alone(
     name: &'static str,
@@ -13,7 +15,7 @@ const fn alone(
     flags: Flags,
     since: &'static str,
     summary: &'static str,
-    run: crate::command::Run,
+    run: crate::execute::command::Run,
 ) -> Command {
     row(name, arity, flags.with(Flags::EXCLUSIVE), since, summary, run)
         .categories(&["@keyspace", "@dangerous"])

@@ -1,18 +1,26 @@
 //! `DEBUG SLEEP|SET-ACTIVE-EXPIRE|OBJECT|DIGEST|DIGEST-VALUE|PANIC`.
 
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::commands::unknown_container;
-use crate::context::Context;
-use crate::digest::{Digest, of_entry};
-use crate::error::CommandError;
 use std::time::Duration;
+
 use tarn_engine::ScanBudget;
 use tarn_resp::request::Args;
+
+use crate::commands::digest::{Digest, of_entry};
+use crate::commands::help::unknown_container;
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::{Flags, KeySpec};
 
 const FLAGS: Flags =
     Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::ALONE_IN_EXEC);
 
-const fn sub(name: &'static str, arity: i32, summary: &'static str, run: crate::command::Run) -> Command {
+const fn sub(
+    name: &'static str,
+    arity: i32,
+    summary: &'static str,
+    run: crate::execute::command::Run,
+) -> Command {
     row(name, arity, FLAGS, "1.0.0", summary, run)
 }
 
@@ -72,7 +80,7 @@ fn sleep<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
 }
 
 fn set_active_expire<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    cx.keys.engine().set_active_expire(args.at(2) != b"0");
+    cx.keys.store().expiry().set_active(args.at(2) != b"0");
     cx.reply.ok();
     Ok(())
 }
@@ -118,6 +126,6 @@ fn digest_value<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comm
 }
 
 fn help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    crate::commands::help(cx, "DEBUG");
+    crate::commands::help::help(cx, "DEBUG");
     Ok(())
 }

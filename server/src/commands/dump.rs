@@ -1,14 +1,16 @@
 //! `DUMP` and `RESTORE`: a value as bytes that any Redis understands, and back.
 
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::parse::{self, ExpiryForm};
-use crate::rdb::{ChangeBuilder, rdb_kind, value_len, write_value};
 use tarn_engine::record::{Change, UnixMs};
 use tarn_rdb::ReadError;
 use tarn_rdb::payload::{self, PayloadError};
 use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse::{self, ExpiryForm};
+use crate::execute::spec::{Flags, KeySpec};
+use crate::persist::rdb::{ChangeBuilder, rdb_kind, value_len, write_value};
 
 const BUSY_KEY: CommandError = CommandError::text("BUSYKEY Target key name already exists.");
 const BAD_FOOTER: CommandError = CommandError::text("ERR DUMP payload version or checksum are wrong");

@@ -1,10 +1,13 @@
 //! `HSCAN`, `SSCAN` and `ZSCAN`: the elements of one collection, a few at a time.
 
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::{glob, parse};
 use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
+use crate::glob;
 
 const ACCESS: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const ROUND: &str = "O(1) for each call, O(N) for a whole round over N elements";

@@ -1,11 +1,13 @@
 //! When keys expire: setting it, asking for it, taking it away.
 
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::error::{CommandError, printable};
-use crate::parse::{self, ExpiryForm};
 use tarn_engine::record::{Change, UnixMs};
 use tarn_resp::request::Args;
+
+use crate::error::{CommandError, printable};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse::{self, ExpiryForm};
+use crate::execute::spec::{Flags, KeySpec};
 
 const UPDATED: &[KeySpec] = &[KeySpec::one(&["RW", "update"])];
 const READ: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];

@@ -1,13 +1,15 @@
 //! `FT.*`: RediSearch's commands over the live keyspace, each answered as of one instant.
 
-use crate::client::After;
-use crate::command::{Command, Flags, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::search::Tree;
 use tarn_resp::Protocol;
 use tarn_resp::reply::Writer;
 use tarn_resp::request::Args;
+
+use crate::analytics::search::Tree;
+use crate::error::CommandError;
+use crate::execute::client::After;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::Flags;
 
 const READS: Flags = Flags::READONLY.with(Flags::NO_MULTI).with(Flags::NOSCRIPT);
 const DECLARES: Flags = Flags::NO_MULTI.with(Flags::NOSCRIPT);

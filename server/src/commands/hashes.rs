@@ -1,15 +1,17 @@
 //! Hash commands. Random fields are in `random`, `HSCAN` is in `element_scans`.
 
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::commands::removals;
-use crate::context::Context;
-use crate::decided::Decided;
-use crate::error::CommandError;
-use crate::extended::Extended;
-use crate::parse;
 use tarn_engine::record::Change;
 use tarn_engine::value::HashRef;
 use tarn_resp::request::Args;
+
+use crate::commands::decided::Decided;
+use crate::commands::removals;
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::extended::Extended;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 
 const READ: Flags = Flags::READONLY;
 const FAST_READ: Flags = Flags::READONLY.with(Flags::FAST);

@@ -7,25 +7,27 @@ use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::backups::{Ended, Running, Status};
-use crate::command::{Command, Flags, row};
-use crate::commands::connection::REDIS_VERSION;
-use crate::commands::{self, absent};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::figures::{Clients, LogDirectory, Memory, Persistence, setting, word};
-use crate::keyspace::Counts;
-use crate::latency;
-use crate::listen::Service;
-use crate::process;
-use crate::saver;
-use crate::shared::Shared;
-use crate::stats::{CommandTotals, Totals};
 use tarn_engine::checkpoint::Progress;
 use tarn_engine::compactor::FileStatus;
 use tarn_engine::view::OpenView;
 use tarn_engine::{Entry, LogStatus};
 use tarn_resp::request::Args;
+
+use crate::commands::{self, absent};
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::services::Services;
+use crate::execute::spec::Flags;
+use crate::metrics::figures::{Clients, LogDirectory, Memory, Persistence, setting, word};
+use crate::net::listen::Service;
+use crate::observe::keyspace::Counts;
+use crate::observe::latency;
+use crate::observe::process;
+use crate::observe::stats::{CommandTotals, Totals};
+use crate::persist::backups::{Ended, Running, Status};
+use crate::persist::saver;
+use crate::version::REDIS_VERSION;
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[row(
@@ -177,8 +179,8 @@ fn memory(report: &mut Report, cx: &Context<'_, '_>) {
     report.line("mem_aof_buffer", backlog_bytes(cx.server));
     report.line("mem_allocator", allocator_name());
     report.line("active_defrag_running", 0);
-    report.line("lazyfree_pending_objects", cx.keys.engine().pending_frees());
-    report.line("lazyfreed_objects", cx.keys.engine().freed());
+    report.line("lazyfree_pending_objects", cx.keys.store().pending_frees());
+    report.line("lazyfreed_objects", cx.keys.store().freed());
 }
 
 fn persistence(report: &mut Report, cx: &Context<'_, '_>) {
@@ -312,7 +314,7 @@ fn log_files(report: &mut Report, cx: &Context<'_, '_>) {
     let Some(store) = cx.server.store() else { return };
     let Some(log) = store.log.load_full() else { return };
     let engine = &store.engine;
-    let (files, count) = engine.compactor().files(engine, &log.appender, FILES_MAX);
+    let (files, count) = engine.compactor().files(engine.store(), &log.appender, FILES_MAX);
     report.line("log_files", count);
     for (number, file) in files.iter().enumerate() {
         let FileStatus { path, records, bytes, live_bytes, is_compacted } = file;
@@ -371,7 +373,7 @@ fn checkpoints(report: &mut Report, cx: &Context<'_, '_>, figures: &Persistence)
     }
 }
 
-fn backups(report: &mut Report, server: &Shared) {
+fn backups(report: &mut Report, server: &Services) {
     let Status { running, last } = server.backups.status();
     report.line("backup_in_progress", u8::from(running.is_some()));
     if let Some(Running { directory, began, progress }) = running {
@@ -401,7 +403,7 @@ fn backups(report: &mut Report, server: &Shared) {
 }
 
 fn views(report: &mut Report, cx: &Context<'_, '_>) {
-    let status = cx.keys.engine().views().status();
+    let status = cx.keys.store().views().status();
     report.line("views_open", status.open.len());
     report.line("views_opened", status.opened);
     report.line("views_cancelled", status.cancelled);
@@ -454,7 +456,7 @@ fn stats(report: &mut Report, cx: &Context<'_, '_>) {
     let wrong: u64 = Service::ALL.iter().map(|service| cx.server.attempts.wrong(*service)).sum();
     report.line("wrong_passwords", wrong);
     report.line("refused_passwords", cx.server.attempts.excessive());
-    report.line("expired_keys", cx.keys.engine().expired_keys());
+    report.line("expired_keys", cx.keys.store().expiry().expired_keys());
     report.line("evicted_keys", 0);
     report.line("keyspace_hits", hits);
     report.line("keyspace_misses", misses);
@@ -490,7 +492,7 @@ fn cpu(report: &mut Report, _: &Context<'_, '_>) {
 
 fn commandstats(report: &mut Report, cx: &Context<'_, '_>) {
     let totals = cx.server.stats.totals();
-    for (name, slot) in commands::full_names() {
+    for (name, slot) in commands::table().full_names() {
         let total = totals.commands.get(slot).copied().unwrap_or_default();
         if total == CommandTotals::default() {
             continue;
@@ -506,7 +508,7 @@ fn commandstats(report: &mut Report, cx: &Context<'_, '_>) {
 /// The percentiles of `latency-tracking-info-percentiles` of each command that was called, in microseconds.
 fn latencystats(report: &mut Report, cx: &Context<'_, '_>) {
     let config = cx.server.config.snapshot();
-    for (name, slot) in commands::full_names() {
+    for (name, slot) in commands::table().full_names() {
         let counts = cx.server.stats.latencies(slot);
         let values: Vec<String> = config
             .latency_tracking_info_percentiles
@@ -556,7 +558,8 @@ fn counts_to_tell(cx: &Context<'_, '_>) -> (Counts, bool) {
     // While the log is being switched on, what there is of it tells nothing of what a start would find.
     let durable = cx.server.durable().min(cx.server.revealable());
     let is_durable = cx.server.keyspace.note(&counts, newest, durable);
-    if is_durable || newest <= cx.client.handle.revealable(cx.server, || cx.server.revealable()) {
+    if is_durable || newest <= cx.client.handle.revealable(|| cx.server.durable(), || cx.server.revealable())
+    {
         return (counts, true);
     }
     (cx.server.keyspace.settled(), false)
@@ -589,7 +592,7 @@ fn allocator_name() -> String {
 }
 
 /// Bytes of records that are not on disk yet.
-fn backlog_bytes(server: &Shared) -> u64 {
+fn backlog_bytes(server: &Services) -> u64 {
     let Some(open) = server.store().and_then(|store| store.log.load_full()) else { return 0 };
     open.log.lock().as_ref().map_or(0, |log| log.appender().backlog_bytes())
 }

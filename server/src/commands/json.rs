@@ -3,19 +3,22 @@
 //! A key holds the text of its document. A command reads it, selects, and writes the new text: a change of a
 //! part is a record of the whole (`docs/design/0022`). The expiry stays, whatever is set.
 
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::json::document::{self, type_of};
-use crate::json::select::{Fate, Marks, select};
-use crate::json::{Document, Layout, Path, PathError};
+use std::collections::HashSet;
+
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Number, Value};
-use std::collections::HashSet;
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::StringRef;
 use tarn_resp::Protocol;
 use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::{Flags, KeySpec};
+use crate::json::document::{self, type_of};
+use crate::json::select::{Fate, Marks, select};
+use crate::json::{Document, Layout, Path, PathError};
 
 const READ: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const UPDATE: &[KeySpec] = &[KeySpec::one(&["RW", "access", "update"])];

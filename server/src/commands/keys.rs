@@ -1,14 +1,16 @@
 //! Keys as such, whatever they hold: deleting, looking whether they are there, renaming, copying.
 
-use crate::command::{Command, Flags, KeySpec, Keys, row};
-use crate::context::Context;
-use crate::decided::Decided;
-use crate::error::CommandError;
-use crate::parse;
 use tarn_engine::Entry;
 use tarn_engine::record::Change;
 use tarn_engine::value::{ValueRef, elements_of};
 use tarn_resp::request::Args;
+
+use crate::commands::decided::Decided;
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec, Keys};
 
 const SAME_OBJECT: CommandError = CommandError::text("ERR source and destination objects are the same");
 const LOOKED_AT: &[KeySpec] = &[KeySpec::all(1, &["RO"])];

@@ -8,12 +8,14 @@
 //!   b  0 0 1 2
 //! ```
 
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::parse;
 use tarn_engine::value::{StringRef, ValueRef};
 use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] =

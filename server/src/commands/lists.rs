@@ -2,14 +2,17 @@
 //! in
 //! `lists_moving` and `lists_blocking`.
 
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::parse;
 use std::ops::Range;
+
 use tarn_engine::record::{Change, Side};
 use tarn_engine::value::ListRef;
 use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 
 const READ: Flags = Flags::READONLY;
 const GROW: Flags = Flags::WRITE.with(Flags::DENYOOM);

@@ -1,14 +1,16 @@
 //! List commands that wait when there is nothing to take.
 
+use tarn_engine::record::{Change, Kind, Side};
+use tarn_resp::request::Args;
+
 use super::lists::write_end;
 use super::lists_moving::{MOVE_KEYS, MULTI_POP, Move, pop_from_first, side};
 use super::multi_pop::MultiPop;
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
 use crate::error::CommandError;
-use crate::parse;
-use tarn_engine::record::{Change, Kind, Side};
-use tarn_resp::request::Args;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 
 const WAIT: Flags = Flags::WRITE.with(Flags::BLOCKING);
 const WAIT_NOSCRIPT: Flags = WAIT.with(Flags::NOSCRIPT);

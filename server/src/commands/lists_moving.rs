@@ -1,12 +1,14 @@
 //! List commands that take from one list to give to another, or from the first of several lists.
 
-use super::lists::{end_of, pop_many};
-use super::multi_pop::MultiPop;
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::error::CommandError;
 use tarn_engine::record::{Change, Side};
 use tarn_resp::request::Args;
+
+use super::lists::{end_of, pop_many};
+use super::multi_pop::MultiPop;
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::{Flags, KeySpec};
 
 const GROW: Flags = Flags::WRITE.with(Flags::DENYOOM);
 

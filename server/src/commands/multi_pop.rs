@@ -1,8 +1,9 @@
 //! The arguments that `LMPOP`, `ZMPOP` and their blocking forms share: `numkeys key … END [COUNT n]`.
 
-use crate::error::CommandError;
-use crate::parse;
 use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::parse;
 
 /// Which keys to look at, and how much to take from the first that has something.
 #[derive(Debug, PartialEq)]

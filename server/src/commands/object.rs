@@ -1,18 +1,20 @@
 //! `OBJECT`: how a value is kept. The encodings are those that Redis would have; there are no access times or
 //! counts.
 
-use crate::command::{Command, Flags, KeySpec, Run, row};
-use crate::context::Context;
-use crate::error::CommandError;
 use tarn_engine::Entry;
 use tarn_engine::value::ValueRef;
 use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::command::{Command, Run, row};
+use crate::execute::context::Context;
+use crate::execute::spec::{Flags, KeySpec};
 
 const KEY: &[KeySpec] = &[KeySpec::range(2, 0, 1, &["RO"])];
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] =
-    &[row("object", -2, Flags::NONE, "2.2.3", "Tells how values are kept.", super::unknown_container)
+    &[row("object", -2, Flags::NONE, "2.2.3", "Tells how values are kept.", super::help::unknown_container)
         .complexity("depends on the subcommand")
         .subcommands(&[
             of_key("encoding", "2.2.3", "Returns the name of the encoding that a value has.", encoding),
@@ -32,7 +34,7 @@ const SHARED_INTEGERS: i64 = 10_000;
 const SHARED_REFERENCES: i64 = i32::MAX as i64;
 
 fn help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    super::help(cx, "OBJECT");
+    super::help::help(cx, "OBJECT");
     Ok(())
 }
 
@@ -78,7 +80,7 @@ fn refcount<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     with_entry(cx, args, |cx, entry| {
         let is_shared = match entry.value() {
             ValueRef::String(value) if entry.encoding() == "int" => {
-                let number = value.whole().and_then(|text| crate::parse::integer(text).ok());
+                let number = value.whole().and_then(|text| crate::execute::parse::integer(text).ok());
                 number.is_some_and(|number| (0..SHARED_INTEGERS).contains(&number))
             }
             _ => false,

@@ -1,14 +1,16 @@
 //! Commands that draw elements by chance: `HRANDFIELD`, `SRANDMEMBER`, `ZRANDMEMBER`, and `SPOP`, which also
 //! takes them out.
 
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::decided::Decided;
-use crate::error::CommandError;
-use crate::parse;
 use tarn_engine::record::Change;
 use tarn_resp::reply::Protocol;
 use tarn_resp::request::Args;
+
+use crate::commands::decided::Decided;
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 
 const ACCESS: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const PER_ELEMENT: &str = "O(N), N being the number of elements returned";

@@ -1,12 +1,15 @@
 //! Parts of strings: appending, overwriting, cutting out.
 
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::parse;
 use std::ops::Range;
+
 use tarn_engine::record::Change;
 use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 
 const READ: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const CUT_OUT: &str = "O(N) for N bytes returned";

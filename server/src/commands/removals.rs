@@ -1,10 +1,11 @@
 //! `HDEL`, `SREM` and `ZREM`: elements taken out by their names, each of which may come twice.
 
-use crate::context::Context;
-use crate::decided::Decided;
-use crate::error::CommandError;
 use tarn_engine::record::Change;
 use tarn_resp::request::Args;
+
+use crate::commands::decided::Decided;
+use crate::error::CommandError;
+use crate::execute::context::Context;
 
 /// Takes out those elements of the key that are there; replies how many.
 fn remove<'a>(

@@ -1,13 +1,16 @@
 //! Commands that wait until others have what was written: the disk; and replicas, of which there are none.
 
-use crate::blocking::{AwaitedLog, LOG_IS_OFF};
-use crate::command::{Command, Flags, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::parse;
-use crate::shared::Kept;
 use std::time::Duration;
+
 use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::blocking::{AwaitedLog, LOG_IS_OFF};
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::Flags;
+use crate::store::Kept;
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[

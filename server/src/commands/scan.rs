@@ -1,13 +1,16 @@
 //! The keys of a database that nobody named: counted, listed, scanned, drawn by chance. One segment is
 //! latched at a time.
 
-use crate::command::{Command, Flags, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::{glob, parse};
 use tarn_engine::{Entry, ScanBudget};
 use tarn_resp::reply::Writer;
 use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::Flags;
+use crate::glob;
 
 const SWEEPS: Flags = Flags::READONLY.with(Flags::ALONE_IN_EXEC);
 

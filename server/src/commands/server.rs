@@ -1,14 +1,18 @@
 //! Commands about the server: `TIME`, `SHUTDOWN`, `SLOWLOG`, `MEMORY`.
 
-use crate::client::After;
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::commands::unknown_container;
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::shared::{Shared, Store};
-use crate::shutdown::How;
 use std::time::{SystemTime, UNIX_EPOCH};
+
 use tarn_resp::request::Args;
+
+use crate::commands::help::unknown_container;
+use crate::error::CommandError;
+use crate::execute::client::After;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::{Flags, KeySpec};
+use crate::persist::shutdown::How;
+use crate::shared::Shared;
+use crate::store::Store;
 
 const ANY_TIME: Flags = Flags::LOADING.with(Flags::STALE);
 const ADMIN: Flags = ANY_TIME.with(Flags::ADMIN);
@@ -91,7 +95,8 @@ fn shutdown<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
     }
     let saves = save || !nosave && cx.server.saves_by_rule();
     // Until the connection is closed, or the end has come to nothing.
-    cx.client.ending = Some(ending.begin(cx.server, How { saves, gives_up: nosave, forced: force }));
+    cx.client.ending =
+        Some(ending.begin(cx.server, &cx.server.saver, How { saves, gives_up: nosave, forced: force }));
     cx.client.after = After::Postpone;
     Ok(())
 }
@@ -116,7 +121,7 @@ fn slowlog_get<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comma
     let count = match args.get(2) {
         None => 10,
         Some(count) => {
-            let count = crate::parse::integer(count).ok().filter(|count| *count >= -1);
+            let count = crate::execute::parse::integer(count).ok().filter(|count| *count >= -1);
             count.ok_or(CommandError::text("ERR count should be greater than or equal to -1"))?
         }
     };
@@ -147,7 +152,7 @@ fn slowlog_reset<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), Comman
 }
 
 fn slowlog_help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    crate::commands::help(cx, "SLOWLOG");
+    crate::commands::help::help(cx, "SLOWLOG");
     Ok(())
 }
 
@@ -155,7 +160,7 @@ fn memory_usage<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comm
     match args.len() {
         3 => {}
         5 if args.at(3).eq_ignore_ascii_case(b"samples") => {
-            let samples = crate::parse::integer(args.at(4))?;
+            let samples = crate::execute::parse::integer(args.at(4))?;
             if samples < 0 {
                 return Err(CommandError::Syntax);
             }
@@ -173,6 +178,6 @@ fn memory_usage<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), Comm
 }
 
 fn memory_help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
-    crate::commands::help(cx, "MEMORY");
+    crate::commands::help::help(cx, "MEMORY");
     Ok(())
 }

@@ -1,14 +1,16 @@
 //! Commands that combine sets: intersection, union, difference.
 
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::parse;
 use hashbrown::HashSet;
 use smallvec::SmallVec;
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::{ImageBuilder, SetRef};
 use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 
 const GROW: Flags = Flags::WRITE.with(Flags::DENYOOM);
 

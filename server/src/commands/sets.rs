@@ -2,14 +2,16 @@
 //! combines sets is in
 //! `set_algebra`.
 
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::commands::removals;
-use crate::context::Context;
-use crate::decided::Decided;
-use crate::error::CommandError;
 use tarn_engine::record::Change;
 use tarn_engine::value::SetRef;
 use tarn_resp::request::Args;
+
+use crate::commands::decided::Decided;
+use crate::commands::removals;
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::{Flags, KeySpec};
 
 const FAST_READ: Flags = Flags::READONLY.with(Flags::FAST);
 const FAST_WRITE: Flags = Flags::WRITE.with(Flags::FAST);

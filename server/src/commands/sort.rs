@@ -7,15 +7,18 @@
 //!
 //! Keys that come of patterns cannot be declared, so a request with such patterns has the store for itself.
 
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::parse;
 use std::borrow::Cow;
 use std::cmp::Ordering;
+
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::{ImageBuilder, ValueRef};
 use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 
 const CATEGORIES: &[&str] = &["@set", "@sortedset", "@list", "@dangerous"];
 const COMPLEXITY: &str = "O(N+M*log(M)) for N elements of which M are returned";

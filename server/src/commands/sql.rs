@@ -1,11 +1,13 @@
 //! `SQL`: a statement over the live keyspace, answered as of one instant.
 
-use crate::client::After;
-use crate::command::{Command, Flags, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::sql::{Answer, Cell};
 use tarn_resp::request::Args;
+
+use crate::analytics::sql::{Answer, Cell};
+use crate::error::CommandError;
+use crate::execute::client::After;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::Flags;
 
 /// The rows of this family.
 pub const COMMANDS: &[Command] = &[row(

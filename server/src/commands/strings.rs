@@ -1,13 +1,15 @@
 //! Strings as whole values and as counters. Parts of strings are in `ranges.rs`, bits in `bits.rs`.
 
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::extended::Extended;
-use crate::parse::{self, ExpiryForm};
 use tarn_engine::record::{Change, UnixMs};
 use tarn_engine::value::ValueRef;
 use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::extended::Extended;
+use crate::execute::parse::{self, ExpiryForm};
+use crate::execute::spec::{Flags, KeySpec};
 
 const READ: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const UPDATE: &[KeySpec] = &[KeySpec::one(&["RW", "access", "update"])];

@@ -1,11 +1,14 @@
 //! `MULTI` and what belongs to it. Queueing and running is done in `exec`.
 
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::transaction::Transaction;
 use std::sync::atomic::Ordering;
+
 use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::spec::{Flags, KeySpec};
+use crate::execute::transaction::Transaction;
 
 const ANY_TIME: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 const QUICK: Flags = ANY_TIME.with(Flags::FAST).with(Flags::ALLOW_BUSY);

@@ -1,18 +1,20 @@
 //! Commands that combine sorted sets, and sets as if all their members had score 1: union, intersection,
 //! difference.
 
-use super::set_algebra::store_image;
-use super::zsets::{stored, write_members};
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::decided::Decided;
-use crate::error::CommandError;
-use crate::parse;
 use smallvec::SmallVec;
 use tarn_engine::Entry;
 use tarn_engine::record::Kind;
 use tarn_engine::value::{ImageBuilder, SetRef, ValueRef, ZSetRef};
 use tarn_resp::request::Args;
+
+use super::set_algebra::store_image;
+use super::zsets::{stored, write_members};
+use crate::commands::decided::Decided;
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 
 const READ: Flags = Flags::READONLY.with(Flags::MOVABLEKEYS);
 const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLEKEYS);

@@ -1,11 +1,12 @@
 //! Bounds of ranges in sorted sets, by index, score or bytes, and the indices that they mean.
 
-use crate::error::CommandError;
-use crate::parse;
 use std::ops::Range;
+
 use tarn_engine::value::ZSetRef;
 
 use super::lists::indices;
+use crate::error::CommandError;
+use crate::execute::parse;
 
 /// How the bounds of a range are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

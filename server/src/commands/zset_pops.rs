@@ -1,17 +1,20 @@
 //! Sorted-set commands that take the lowest or highest members out, and wait for some if there are none.
 
-use super::lists_moving::MULTI_POP;
-use super::multi_pop::MultiPop;
-use super::zset_ranges::remove_range;
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::parse;
 use std::ops::Range;
+
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::ZSetRef;
 use tarn_resp::reply::Protocol;
 use tarn_resp::request::Args;
+
+use super::lists_moving::MULTI_POP;
+use super::multi_pop::MultiPop;
+use super::zset_ranges::remove_range;
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 
 const FAST_WRITE: Flags = Flags::WRITE.with(Flags::FAST);
 const WAIT: Flags = FAST_WRITE.with(Flags::BLOCKING).with(Flags::NOSCRIPT);

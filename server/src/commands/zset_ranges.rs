@@ -1,16 +1,19 @@
 //! Sorted-set commands on ranges: by index, by score, by bytes; returned, counted, stored, removed.
 
-use super::set_algebra::store_image;
-use super::zset_bounds::{Bounds, By};
-use super::zsets::write_members;
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::context::Context;
-use crate::error::CommandError;
-use crate::parse;
 use std::ops::Range;
+
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::{ImageBuilder, ZSetRef};
 use tarn_resp::request::Args;
+
+use super::set_algebra::store_image;
+use super::zset_bounds::{Bounds, By};
+use super::zsets::write_members;
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 
 const READ: Flags = Flags::READONLY;
 const ACCESS: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];

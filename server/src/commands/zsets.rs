@@ -1,16 +1,18 @@
 //! Sorted-set commands that name members. Ranges are in `zset_ranges`, what takes members out in order in
 //! `zset_pops`, combinations in `zset_algebra`, random members in `random`, `ZSCAN` in `element_scans`.
 
-use crate::command::{Command, Flags, KeySpec, row};
-use crate::commands::removals;
-use crate::context::Context;
-use crate::decided::Decided;
-use crate::error::CommandError;
-use crate::parse;
 use smallvec::SmallVec;
 use tarn_engine::record::Change;
 use tarn_resp::reply::Protocol;
 use tarn_resp::request::Args;
+
+use crate::commands::decided::Decided;
+use crate::commands::removals;
+use crate::error::CommandError;
+use crate::execute::command::{Command, row};
+use crate::execute::context::Context;
+use crate::execute::parse;
+use crate::execute::spec::{Flags, KeySpec};
 
 const FAST_READ: Flags = Flags::READONLY.with(Flags::FAST);
 const FAST_WRITE: Flags = Flags::WRITE.with(Flags::FAST);

@@ -5,7 +5,7 @@
 //! not the default brings one line of warning. It is *only default* where another value would promise a
 //! behaviour that is not there.
 
-use super::directives::{BYTES_MAX, Directive as D, Home, INT_MAX, int, memory};
+use super::directive::{BYTES_MAX, Directive as D, Home, INT_MAX, int, memory};
 use super::shape::Shape;
 
 /// Directives that are no settings but orders, which `CONFIG GET` does not show: name and why they are

@@ -1,7 +1,7 @@
 //! The directives of Redis newer than 7.0, and of Valkey, that Tarn knows by name only. The rules are those
 //! of [`foreign`](super::foreign).
 
-use super::directives::{BYTES_MAX, Directive as D, Home, INT_MAX, int, memory};
+use super::directive::{BYTES_MAX, Directive as D, Home, INT_MAX, int, memory};
 use super::foreign::{
     BIT, BYTES, COUNT, NO_CLUSTER, NO_DEFRAG, NO_REPLICATION, NO_SCRIPTS, NO_STREAMS, NO_TLS, PORT, TEXT,
     WIDE, fixed, inert, only,
@@ -92,3 +92,10 @@ pub(super) static LATER: &[D] = &[
     inert("cluster-slot-stats-enabled", TEXT, "no", NO_CLUSTER),
     inert("slot-migration-max-failover-repl-bytes", OR_NONE, "0", NO_CLUSTER),
 ];
+
+impl D {
+    /// Whether redis-server 7.0 does not have it, and newer ones or Valkey do.
+    pub fn is_newer(&self) -> bool {
+        LATER.iter().any(|row| row.name == self.name)
+    }
+}

@@ -11,7 +11,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::args::{join_args, split_args};
-use super::directives::{Directive, directives, find_directive};
+use super::directive::Directive;
+use super::directives::{directives, find_directive};
 use super::error::{LoadError, RewriteError, Source};
 use super::file::{Includes, Reading, load_text, read_text};
 use super::kinds::Phase;
@@ -303,7 +304,7 @@ mod tests {
     /// A directive that can be set at run time, with a value that it takes.
     fn setting() -> impl Strategy<Value = (&'static str, Vec<u8>)> {
         let free = |row: &&Directive| {
-            row.run_time && !matches!(row.home, super::super::directives::Home::OnlyDefault(_))
+            row.run_time && !matches!(row.home, super::super::directive::Home::OnlyDefault(_))
         };
         let rows: Vec<&'static Directive> = directives().filter(free).collect();
         prop::sample::select(rows).prop_flat_map(|row| {

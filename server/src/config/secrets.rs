@@ -4,16 +4,9 @@
 //! even where it is quoted, misspelt, or grown together with its value.
 
 use super::args::{is_space, join_args, split_args};
-use super::directives::{Directive, directives, find_directive, nearest_name};
+use super::directive::{Directive, HIDDEN};
+use super::directives::{directives, find_directive, nearest_name};
 use super::foreign::REFUSED_ORDERS;
-
-/// What stands in a message for what it must not show.
-const HIDDEN: &str = "...";
-
-/// The value of a directive as a message may show it.
-pub(super) fn shown_value(directive: &Directive, printed: &[u8]) -> String {
-    if directive.sensitive { HIDDEN.to_owned() } else { String::from_utf8_lossy(printed).into_owned() }
-}
 
 /// A line, or a word of one, as a message may show it: as it is, or up to the name of the first sensitive
 /// directive in it.

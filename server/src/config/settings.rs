@@ -1,14 +1,13 @@
-//! The configuration as typed fields, one per directive that Tarn implements. Defaults come from the table of
-//! directives, in the words that a file would use.
+//! The configuration as typed fields, one per directive that Tarn implements. The defaults come from the
+//! table of directives (`directives.rs`), in the words that a file would use.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::cores::Cores;
-use super::directives::{directives, find_directive};
 use super::kinds::{
     AppendFsync, CheckpointFormat, CheckpointPace, DebugAccess, FileName, LogCompaction, LogLevel,
-    MetricsAuth, OutputBufferLimits, Phase, SaveRules, SnapshotAlgorithm, SqlTls, Supervised, settled,
+    MetricsAuth, OutputBufferLimits, SaveRules, SnapshotAlgorithm, SqlTls, Supervised, settled,
 };
 use super::shape::Value;
 
@@ -215,16 +214,6 @@ impl Config {
         self.dir.join(std::ffi::OsStr::from_bytes(&self.dbfilename.0))
     }
 
-    /// What the append-only file of a Redis is in, as the configuration names it: its directory, since
-    /// Redis 7, and the file that older ones have.
-    pub fn redis_aof_paths(&self) -> [PathBuf; 2] {
-        use std::os::unix::ffi::OsStringExt;
-        ["appenddirname", "appendfilename"].map(|name| {
-            let named = find_directive(name.as_bytes()).map(|directive| directive.print(self));
-            self.dir.join(std::ffi::OsString::from_vec(named.unwrap_or_default()))
-        })
-    }
-
     /// Whether a restart finds nothing of what clients write: there is no log, and no rule takes
     /// checkpoints.
     pub fn keeps_nothing(&self) -> bool {
@@ -288,7 +277,7 @@ impl Config {
     }
 
     /// All fields zero or empty: what the defaults are applied to.
-    fn blank() -> Self {
+    pub(super) fn blank() -> Self {
         Self {
             bind: Vec::new(),
             port: 0,
@@ -368,17 +357,5 @@ impl Config {
             enable_debug_command: DebugAccess::default(),
             inert: BTreeMap::new(),
         }
-    }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        let mut config = Self::blank();
-        for directive in directives() {
-            let value = directive.shape.read_default(directive.default);
-            let stored = value.and_then(|value| directive.store(&mut config, value, Phase::Default));
-            stored.expect("the table's defaults fit their shapes, as a test checks");
-        }
-        config
     }
 }

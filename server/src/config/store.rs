@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tarn_engine::lock::{Mutex, RwLock, rank};
 
-use super::directives::{Directive, directives, find_directive};
+use super::directive::Directive;
+use super::directives::{directives, find_directive};
 use super::error::{RewriteError, SetError, ValueError};
 use super::kinds::Phase;
 use super::rewrite::rewrite_file;

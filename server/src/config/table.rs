@@ -1,7 +1,7 @@
 //! The directives that Tarn implements: name, what it takes, default, the field it sets, and a sentence about
 //! it.
 
-use super::directives::{BYTES_MAX, Directive, Home, INT_MAX, int, memory};
+use super::directive::{BYTES_MAX, Directive, Home, INT_MAX, int, memory};
 use super::kinds::{
     AppendFsync, CheckpointFormat, CheckpointPace, ClientClass, DebugAccess, LogCompaction, LogLevel,
     MetricsAuth, SnapshotAlgorithm, SqlTls, Stored, Supervised,

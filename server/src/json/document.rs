@@ -4,10 +4,11 @@
 //! be read again: no text nests deeper than its reader goes, and each number is written in the digits from
 //! which the same number is read.
 
+use std::io;
+
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
-use std::io;
 use tarn_engine::record::BYTES_MAX;
 use tarn_engine::value::StringRef;
 

@@ -7,10 +7,11 @@
 //! root in the order of the text: a list of places would have the name of an object as often as the object
 //! has members.
 
-use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::iter::Peekable;
 use std::vec;
+
+use serde_json::Value;
 
 use super::path::{Path, Segment, Selector};
 

@@ -6,26 +6,27 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::page::Page;
-use crate::commands;
-use crate::figures::{Clients, LogDirectory, Memory, Persistence};
-use crate::latency;
-use crate::listen::Service;
-use crate::process;
-use crate::shared::Shared;
-use crate::stats::CommandTotals;
 use tarn_engine::checkpoint::Progress;
 use tarn_engine::record::UnixMs;
 
+use super::page::Page;
+use crate::execute::services::Services;
+use crate::execute::table::Table;
+use crate::metrics::figures::{Clients, LogDirectory, Memory, Persistence};
+use crate::net::listen::Service;
+use crate::observe::latency;
+use crate::observe::process;
+use crate::observe::stats::CommandTotals;
+
 /// All metrics of a server as they are now, in the text format of Prometheus.
-pub(super) fn page(server: &Shared) -> String {
+pub(super) fn page(server: &Services, table: &Table) -> String {
     let mut page = Page::default();
     let figures = Persistence::of(server);
     about(&mut page, server);
     process(&mut page, server);
     clients(&mut page, server);
     memory(&mut page, server);
-    commands(&mut page, server);
+    commands(&mut page, server, table);
     keyspace(&mut page, server);
     checkpoints(&mut page, server, &figures);
     views(&mut page, server);
@@ -35,10 +36,10 @@ pub(super) fn page(server: &Shared) -> String {
     page.text()
 }
 
-fn about(page: &mut Page, server: &Shared) {
+fn about(page: &mut Page, server: &Services) {
     let config = server.config.snapshot();
-    let mode = crate::figures::setting(server, "appendfsync");
-    let algorithm = crate::figures::setting(server, "snapshot-algorithm");
+    let mode = crate::metrics::figures::setting(server, "appendfsync");
+    let algorithm = crate::metrics::figures::setting(server, "snapshot-algorithm");
     let labels =
         [("version", env!("CARGO_PKG_VERSION")), ("appendfsync", &mode), ("snapshot_algorithm", &algorithm)];
     page.gauges("tarn_build_info", "Always 1; the labels say what runs, and how it was set.")
@@ -47,7 +48,7 @@ fn about(page: &mut Page, server: &Shared) {
     page.gauge("tarn_worker_threads", "Threads that serve clients.", config.threads());
 }
 
-fn process(page: &mut Page, server: &Shared) {
+fn process(page: &mut Page, server: &Services) {
     let (cpu, _) = process::cpu_times();
     let (open, limit) = process::open_files();
     let seconds = cpu.user_s + cpu.system_s;
@@ -63,7 +64,7 @@ fn process(page: &mut Page, server: &Shared) {
     );
 }
 
-fn clients(page: &mut Page, server: &Shared) {
+fn clients(page: &mut Page, server: &Services) {
     let clients = Clients::of(server);
     page.gauge("tarn_clients_connected", "Clients that are connected.", clients.connected);
     page.gauge("tarn_clients_blocked", "Clients that wait in a blocking command.", clients.blocked);
@@ -81,7 +82,7 @@ fn clients(page: &mut Page, server: &Shared) {
     );
 }
 
-fn memory(page: &mut Page, server: &Shared) {
+fn memory(page: &mut Page, server: &Services) {
     let Memory { heap, peak, .. } = Memory::of(server);
     page.gauge("tarn_memory_used_bytes", "Bytes that are allocated.", heap.allocated);
     page.gauge("tarn_memory_used_peak_bytes", "The most bytes that were ever allocated.", peak);
@@ -91,7 +92,7 @@ fn memory(page: &mut Page, server: &Shared) {
     page.gauge("tarn_pending_frees", "Large values and databases that wait to be freed.", frees);
 }
 
-fn commands(page: &mut Page, server: &Shared) {
+fn commands(page: &mut Page, server: &Services, table: &Table) {
     let totals = server.stats.totals();
     page.counter("tarn_connections_total", "Connections accepted.", totals.connections);
     page.counter(
@@ -117,7 +118,8 @@ fn commands(page: &mut Page, server: &Shared) {
         "Commands a second, over the last 1.6 seconds.",
         server.rates.now().commands,
     );
-    let called: Vec<(String, usize, CommandTotals)> = commands::full_names()
+    let called: Vec<(String, usize, CommandTotals)> = table
+        .full_names()
         .into_iter()
         .map(|(name, slot)| (name, slot, totals.commands.get(slot).copied().unwrap_or_default()))
         .filter(|(_, _, total)| *total != CommandTotals::default())
@@ -153,12 +155,12 @@ fn commands(page: &mut Page, server: &Shared) {
     }
 }
 
-fn keyspace(page: &mut Page, server: &Shared) {
+fn keyspace(page: &mut Page, server: &Services) {
     let Some(engine) = server.engine() else { return };
     page.counter(
         "tarn_expired_keys_total",
         "Keys that were deleted as they were due.",
-        engine.expired_keys(),
+        engine.expiry().expired_keys(),
     );
     let databases: Vec<(String, usize, usize)> = server
         .keyspace()
@@ -178,7 +180,7 @@ fn keyspace(page: &mut Page, server: &Shared) {
     }
 }
 
-fn checkpoints(page: &mut Page, server: &Shared, figures: &Persistence) {
+fn checkpoints(page: &mut Page, server: &Services, figures: &Persistence) {
     let status = &figures.checkpoints;
     let (loaded, to_load) = figures.loaded;
     page.gauge("tarn_loading", "1 while the data is being loaded.", figures.loading);
@@ -208,7 +210,7 @@ fn checkpoints(page: &mut Page, server: &Shared, figures: &Persistence) {
     }
 }
 
-fn views(page: &mut Page, server: &Shared) {
+fn views(page: &mut Page, server: &Services) {
     let Some(engine) = server.engine() else { return };
     let status = engine.views().status();
     page.gauge("tarn_views_open", "Open views of the store.", status.open.len());
@@ -219,7 +221,7 @@ fn views(page: &mut Page, server: &Shared) {
     page.gauge("tarn_views_oldest_age_seconds", "Age of the oldest open view; 0 if there is none.", oldest);
 }
 
-fn log(page: &mut Page, server: &Shared, figures: &Persistence) {
+fn log(page: &mut Page, server: &Services, figures: &Persistence) {
     page.gauge(
         "tarn_log_enabled",
         "1 if writes are logged: appendonly.",

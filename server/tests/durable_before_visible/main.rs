@@ -14,8 +14,8 @@ mod scene;
 use samples::{OF_ANALYTICS, OF_THE_PROCESS, PRELUDE, READS, WATCHED, WRITES, Write};
 use scene::{Peer, Scene, eventually};
 use tarn_engine::SyncMode;
-use tarn_server::command::Flags;
 use tarn_server::commands;
+use tarn_server::execute::spec::Flags;
 
 /// How long it takes until what is written expires, and a little longer.
 const PASSED_MS: u64 = 10_000;
@@ -197,7 +197,7 @@ fn every_command_has_a_sample() {
         WRITES.iter().flat_map(|write| write.requests.iter().flat_map(|request| names(request))).collect();
     let read: Vec<String> = READS.iter().flat_map(|read| names(read)).collect();
     let mut missing = Vec::new();
-    for found in commands::all() {
+    for found in commands::table().all() {
         let command = found.command;
         let rows: Vec<(String, Flags)> = match command.subcommands {
             [] => vec![(command.name.to_owned(), command.flags)],

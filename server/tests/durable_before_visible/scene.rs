@@ -14,13 +14,16 @@ use tarn_engine::io::{Disk, DiskFile, DiskLock, DiskResult, ManualClock, SimDisk
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::{LogOptions, SyncMode};
-use tarn_server::accept::{AcceptorHandle, Incoming};
-use tarn_server::address::Address;
-use tarn_server::client::ClientHandle;
+use tarn_server::commands;
 use tarn_server::config::{Config, ConfigStore, DebugAccess};
-use tarn_server::shared::{OpenLog, Shared, Store};
-use tarn_server::stream::Detached;
-use tarn_server::worker;
+use tarn_server::execute::services::Services;
+use tarn_server::net::address::Address;
+use tarn_server::net::handle::ClientHandle;
+use tarn_server::net::moves::AcceptorHandle;
+use tarn_server::net::stream::Detached;
+use tarn_server::serve::accept::Incoming;
+use tarn_server::serve::event_loop;
+use tarn_server::store::{OpenLog, Store};
 
 /// What has not happened by then will not happen.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -154,7 +157,7 @@ impl DiskFile for StallingFile {
 
 /// The server.
 pub struct Scene {
-    pub server: Arc<Shared>,
+    pub server: Arc<Services>,
     pub clock: Arc<ManualClock>,
     mode: SyncMode,
     disk: Stalling,
@@ -176,8 +179,9 @@ impl Scene {
         let clock = Arc::new(ManualClock::new(NOW));
         let mut config = Config::default();
         config.enable_debug_command = DebugAccess::Yes;
-        let mut server = Shared::new(Arc::new(ConfigStore::new(config, None)), AcceptorHandle::new().0);
-        server.clock = clock.clone();
+        let store = Arc::new(ConfigStore::new(config, None));
+        let mut server = Services::new(store, AcceptorHandle::new().0, commands::table().slots());
+        server.shared.clock = clock.clone();
         let disk = Stalling { disk: SimDisk::new(1, SimOptions::default()), stalled: Arc::default() };
         let checkpoints = Checkpoints::open(Arc::new(disk.clone()), Path::new("/checkpoints")).unwrap();
         let directories = vec![PathBuf::from("/log")];
@@ -192,14 +196,16 @@ impl Scene {
         let (engine, background) =
             Engine::new(opened.tables, workers, appender, opened.validity, clock.clone());
         // What expires is to be found by those who look.
-        engine.set_active_expire(false);
+        engine.expiry().set_active(false);
         let log = OpenLog::new(opened.log, mode == SyncMode::Always, Lsn::ZERO, &server.wakers);
         server.note_loaded(&engine);
         server.set_store(Store::new(engine, Some(log), Arc::new(checkpoints)));
         let server = Arc::new(server);
         let (incoming, receiver) = tokio::sync::mpsc::unbounded_channel();
         let (serving, waker) = (server.clone(), server.wakers[0].clone());
-        let worker = std::thread::spawn(move || worker::run(0, serving, waker, receiver).unwrap());
+        let worker = std::thread::spawn(move || {
+            event_loop::run(0, serving, commands::table(), waker, receiver).unwrap()
+        });
         let mut scene = Scene {
             server,
             clock,

@@ -110,6 +110,11 @@ impl Own {
         }
     }
 
+    /// The process that serves.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("a server runs").id()
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(self.child.as_ref().expect("a server runs")), signal).unwrap();
     }

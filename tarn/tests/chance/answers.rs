@@ -1,8 +1,8 @@
-//! What a statement was answered, so that two answers can be compared.
+//! The answer to a statement, in a form in which two answers can be compared.
 //!
-//! By design (`docs/sql.md`) these differ: which kind of number a column has, how many digits a numeric shows
-//! and from the fifteenth on which, the sign of zero, and that what is out of range for PostgreSQL's type may
-//! have an answer here.
+//! By design (`docs/sql.md`) these differ: the kind of number of a column, the number of digits of a numeric
+//! and its digits from the fifteenth on, the sign of zero, and that a value out of range for PostgreSQL's
+//! type may have an answer here.
 
 use crate::running::postgres::{Postgres, extended, message};
 
@@ -36,7 +36,7 @@ fn kind(oid: u32) -> Kind {
     }
 }
 
-/// How a statement is sent.
+/// The way in which a statement is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Simple,

@@ -1,4 +1,4 @@
-//! Statements by chance, and who answers them.
+//! Random statements, and the servers that answer them.
 
 pub mod answers;
 pub mod peer;

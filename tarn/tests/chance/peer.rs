@@ -63,7 +63,7 @@ impl Peer {
              -c max_connections=20"
         );
         let log = format!("{folder}/log");
-        // What it leaves running holds no pipe of this process.
+        // A process that it leaves running holds no pipe of this process.
         let mut start = command(&tools.join("pg_ctl").display().to_string());
         start.args(["-D", &folder, "-l", &log, "-w", "-t", "60", "-o", &options, "start"]);
         let status = start.stdout(Stdio::null()).stderr(Stdio::null()).status();

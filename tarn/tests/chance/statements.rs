@@ -1,7 +1,7 @@
 //! Rows and statements by chance, of the constructs that `docs/sql.md` names.
 //!
 //! A statement is made with marks: `{t}` and `{u}` stand for tables, `⟦INT:5⟧` for a constant, which is
-//! written where it stands or given as a parameter.
+//! written in its place or given as a parameter.
 
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -21,7 +21,7 @@ pub enum Of {
 
 const ALL: [Of; 7] = [Of::Int, Of::Float, Of::Numeric, Of::Text, Of::Truth, Of::Day, Of::Moment];
 
-/// The columns of both tables: names, types in a declaration, and what they are.
+/// The columns of both tables: names, types in a declaration, and kinds.
 pub const T: [(&str, &str, Of); 9] = [
     ("id", "INT", Of::Int),
     ("a", "INT", Of::Int),
@@ -77,12 +77,12 @@ pub fn value(rng: &mut StdRng, of: Of) -> Option<String> {
 /// A statement.
 pub struct Made {
     text: String,
-    /// Whether the order of its rows is told.
+    /// True if the order of its rows is defined.
     pub is_ordered: bool,
 }
 
 impl Made {
-    /// The text with tables of these names, with constants where they stand.
+    /// The text with tables of these names, with constants in their places.
     pub fn plain(&self, t: &str, u: &str) -> String {
         self.with(t, u, |kind, value, _| literal(kind, value)).0
     }
@@ -126,7 +126,7 @@ struct Maker<'r> {
     reach: Vec<(String, bool)>,
     /// Names that have been given.
     names: usize,
-    /// How many subqueries one may still be within.
+    /// The number of further levels of subqueries that it may have.
     subqueries: usize,
 }
 

@@ -3,7 +3,7 @@
 use super::running::{Connection, Folder, Running, SmallDisk, eventually, free_port};
 use super::{assert_one_checkpoint, digest, field, fill, number, wait_until_saved};
 
-/// A checkpoint fails for this reason, and only that: clients go on, and the last one stands.
+/// A checkpoint fails for this reason, and only that: clients continue, and the last one stays valid.
 fn assert_fails(client: &mut Connection, reason: &str) {
     let (saves, last) = (number(client, "rdb_saves"), client.ask("LASTSAVE"));
     assert_eq!(client.ask("BGSAVE"), "+Background saving started");
@@ -25,7 +25,7 @@ fn assert_works_again(client: &mut Connection) {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_anew_says_so() {
+fn a_log_that_cannot_be_rewritten_says_so() {
     let running = Running::start(&["--log-compaction", "rewrite", "--save", ""]);
     let mut client = running.connect();
     fill(&mut client, 1);

@@ -1,5 +1,5 @@
-//! `snapshot-algorithm fork`: the child process that writes, held still by a signal to look at it, killed,
-//! and left behind.
+//! `snapshot-algorithm fork`: the child process that writes is stopped by a signal to examine it, killed, and
+//! left without its parent.
 //!
 //! ```text
 //!   BGSAVE ── child found in /proc ── SIGSTOP ── change, ask, kill ── SIGCONT ── what does a restart find?
@@ -33,12 +33,12 @@ fn children(parent: u32) -> Vec<Pid> {
 }
 
 fn exists(pid: Pid) -> bool {
-    // A process that nobody reaped, as the first process of a container may, is none.
+    // A zombie does not count: the first process of a container may not reap it.
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Whether a process has any connection open.
+/// True if a process has any connection open.
 fn has_sockets(pid: Pid) -> bool {
     let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero()));
     let mut targets =
@@ -71,7 +71,7 @@ fn filled() -> (Running, Connection, String) {
     let mut client = running.connect();
     fill_many(&mut client);
     fill(&mut client, 1);
-    // So much that the child is there for a while.
+    // Enough data that the child exists for a while.
     for number in 0..BIG_KEYS {
         assert_eq!(client.ask(&format!("SETRANGE big:{number} 999999 x")), ":1000000");
     }
@@ -92,7 +92,7 @@ fn clients_go_on_while_a_child_writes_what_was_there_at_the_fork() {
     fill(&mut client, 3);
     assert_eq!(field(&mut client, "rdb_bgsave_in_progress").unwrap(), "1");
     assert_eq!(number(&mut client, "current_save_keys_total"), MANY_KEYS as u64 + BIG_KEYS + 9);
-    // Who leaves while there is a child is gone: it holds nobody's connection.
+    // A client that leaves while there is a child is gone: the child holds no connection.
     other.send("QUIT");
     assert_eq!(other.reply(), "+OK");
     other.0.get_ref().set_read_timeout(Some(LIMIT)).unwrap();

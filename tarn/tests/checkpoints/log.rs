@@ -1,4 +1,4 @@
-//! The log and checkpoints together: a start goes on from both, or refuses what does not belong together.
+//! The log and checkpoints together: a start continues from both, or refuses a pair that does not fit.
 
 use super::running::{Folder, Running, eventually};
 use super::{assert_one_checkpoint, digest, fill, number};
@@ -177,7 +177,7 @@ fn a_checkpoint_taken_without_the_log_is_refused_and_either_can_be_used_alone() 
     fill(&mut client, 2);
     let logged = digest(&mut client);
 
-    // The log is away while a start without one goes on from the checkpoint, and comes back behind that.
+    // The log is away while a start without one continues from the checkpoint, and comes back after that.
     running.server.take().unwrap().kill();
     rename(&running.folder, "log", "away");
     running.restart_with(&NO_LOG);

@@ -18,7 +18,7 @@ mod waiting;
 
 use running::{Connection, Folder, Running, digest, eventually, field, number};
 
-/// So many keys that taking a checkpoint of them takes a while.
+/// Enough keys that a checkpoint of them takes a while.
 const MANY_KEYS: usize = 30_000;
 
 /// Waits until no checkpoint is being taken and none is wanted.
@@ -73,7 +73,7 @@ fn assert_one_checkpoint(folder: &Folder) {
     assert!(checkpoint.starts_with("checkpoint-") && checkpoint.ends_with(".tarn"), "{names:?}");
 }
 
-/// How a server ends.
+/// The way in which a server ends.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     Kill,
@@ -88,7 +88,7 @@ const RULES: &str = "3600 1000000";
 
 #[test]
 fn without_a_log_a_restart_finds_what_was_saved_last() {
-    // The rules of `save`; what is asked before the end; the end; whether the changes are kept.
+    // The rules of `save`; the command before the end; the end; whether the changes are kept.
     for (rules, command, end, is_kept) in [
         (RULES, "SAVE", End::Kill, true),
         ("", "BGSAVE", End::Kill, true),

@@ -1,16 +1,15 @@
 //! Single requests, whose replies a real `redis-server` knows.
 
 use std::collections::BTreeMap;
-use std::process::{Child, Command, Stdio};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_resp::frame::Frame;
-use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::commands_of;
-use crate::running::{Running, free_port};
+use crate::running::Running;
+use crate::running::redis::Redis;
 use crate::words::{BEGINNING, Words, request, show};
 
 /// Commands that chance, the clock or the server itself answers, or that wait, or that end something.
@@ -28,35 +27,9 @@ const LEFT_OUT: &str = "object|encoding shutdown debug config config|set config|
 /// Commands by which a key gets a time to live.
 const EXPIRING: &[&str] = &["set", "getex", "setex", "psetex", "expire", "pexpire", "expireat", "pexpireat"];
 
-/// Replies in an order that nobody promises.
+/// Commands whose replies have no defined order.
 const UNORDERED: &[&str] =
     &["keys", "smembers", "sunion", "sinter", "sdiff", "hgetall", "hkeys", "hvals", "config|get"];
-
-struct Redis {
-    child: Child,
-    port: u16,
-    _folder: TempDir,
-}
-
-impl Redis {
-    fn start() -> Option<Redis> {
-        let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
-        let mut command = Command::new("redis-server");
-        command.args(["--port", &port.to_string(), "--save", "", "--enable-debug-command", "yes", "--dir"]);
-        command.arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().ok()?;
-        let redis = Redis { child, port, _folder: folder };
-        Client::connect(port);
-        Some(redis)
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn parts(frame: &Frame) -> Vec<String> {
     match frame {
@@ -68,7 +41,7 @@ fn parts(frame: &Frame) -> Vec<String> {
     }
 }
 
-/// Whether two replies say the same, or differ as they may.
+/// True if two replies are the same, or differ only as they may.
 fn equal(words: &Words, ours: &Frame, theirs: &Frame) -> bool {
     let name = String::from_utf8_lossy(&words[0]).to_ascii_lowercase();
     // Each server lists its own subcommands, and finds keys of its own commands.
@@ -105,7 +78,7 @@ fn forget(words: &Words, ours: &mut Client, theirs: &mut Client) {
     }
 }
 
-/// An error without what differs by design.
+/// An error without the parts that differ by design.
 fn essence(text: &[u8]) -> Vec<u8> {
     // Bytes that are no UTF-8 are shown as such.
     String::from_utf8_lossy(text).into_owned().into_bytes()

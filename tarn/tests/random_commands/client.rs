@@ -19,12 +19,12 @@ pub struct Client {
 pub enum Silence {
     /// The server closed the connection.
     Closed,
-    /// The server says nothing, or what is no reply.
+    /// The server is silent, or sends something that is no reply.
     Fault(String),
 }
 
 impl Client {
-    /// Connects; `None` if nobody listens.
+    /// Connects; `None` if no server listens.
     pub fn try_connect(port: u16) -> Option<Client> {
         let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
         stream.set_read_timeout(Some(LIMIT)).unwrap();

@@ -15,14 +15,14 @@ use crate::commands_of;
 use crate::running::{Running, eventually};
 use crate::words::{BEGINNING, Known, Words, encode, request, show};
 
-/// What each client sends in a life of the server.
+/// The number of pipelines that each client sends in a life of the server.
 const PIPELINES: usize = 30;
 
-/// Commands that end a server or wait for ever. What an operator sends is not left to chance.
+/// Commands that end a server or wait for ever. The commands of an operator are not random.
 const LEFT_OUT: &[&str] =
     &["shutdown", "debug", "debug|panic", "debug|sleep", "debug|set-active-expire", "config|set", "backup"];
 
-/// One client: its requests, and those of the last pipelines for who has to find a fault.
+/// One client: its requests, and those of the last pipelines, for a person who has to find a fault.
 struct Disturber<'l> {
     port: u16,
     rng: SmallRng,
@@ -105,7 +105,8 @@ impl Disturber<'_> {
     }
 }
 
-/// What an operator does meanwhile. How often each kind of it was taken is counted by who reads the replies.
+/// An operator's commands meanwhile. The reader of the replies counts how often each kind of them was
+/// accepted.
 fn operate(port: u16, seed: u64, switches: bool, told: &mut Vec<String>) -> Result<(), String> {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut open: Option<Client> = None;
@@ -154,7 +155,7 @@ fn operate(port: u16, seed: u64, switches: bool, told: &mut Vec<String>) -> Resu
     Ok(())
 }
 
-/// Deletes what is going to expire soon, so that what is held depends on no clock.
+/// Deletes keys that are going to expire soon, so that the content depends on no clock.
 fn settle(client: &mut Client) {
     for db in 0..16 {
         client.ask(&["SELECT", &db.to_string()]);
@@ -230,7 +231,7 @@ fn live(seed: u64) {
     client.ask(&["CLIENT", "UNPAUSE"]);
     settle(&mut client);
     let before = held(&mut client);
-    // A checkpoint that was taken while the log was off is not gone on from by the log.
+    // The log does not continue from a checkpoint that was taken while the log was off.
     let Frame::Array(said) = client.ask(&["CONFIG", "GET", "appendonly"]) else { panic!("an array") };
     server.args.extend(["--appendonly".to_owned(), said[1].to_string().replace('"', "")]);
     let is_killed = !switches && mode[1] == "yes" && seed.is_multiple_of(2);

@@ -1,10 +1,9 @@
-//! Random requests to the program: whatever clients send, in pipelines, transactions, either protocol,
-//! without replies, beside declarations, backups and changes of the configuration, no server panics or
-//! hangs, and what it holds is there after a start. Where a `redis-server` is installed, replies of single
-//! requests equal its.
+//! Random requests to the program: in pipelines, transactions, either protocol, without replies, beside
+//! declarations, backups and changes of the configuration. Whatever clients send, no server panics or hangs,
+//! and a start has its data. Where a `redis-server` is installed, replies of single requests equal its.
 //!
 //! The build of the tests checks that a command looks at no key that it has not declared
-//! (`engine/src/session.rs`): one that does panics, and so a life ends here.
+//! (`engine/src/session/latched.rs`): one that does panics, and so a life ends here.
 //!
 //! `TARN_SEEDS` says how many seeds are tried, `TARN_FIRST_SEED` with which to begin; a failure names its
 //! seed and shows the last requests.

@@ -8,7 +8,7 @@ use tarn_resp::frame::encode_command;
 /// A request, word by word.
 pub type Words = Vec<Vec<u8>>;
 
-/// What a command may take somewhere.
+/// The options that a command may take somewhere.
 const OPTIONS: &str = "NX XX GT LT CH INCR GET SET EX PX EXAT PXAT KEEPTTL PERSIST LIMIT WITHSCORES \
     WITHVALUES WITHSCORE BY ASC DESC ALPHA STORE COUNT MATCH TYPE REV BYSCORE BYLEX \
     WEIGHTS AGGREGATE SUM MIN MAX LEFT RIGHT BEFORE AFTER RANK MAXLEN IDX LEN \
@@ -16,7 +16,7 @@ const OPTIONS: &str = "NX XX GT LT CH INCR GET SET EX PX EXAT PXAT KEEPTTL PERSI
     i16 REPLACE ABSTTL IDLETIME FREQ DB ASYNC SYNC HELP ENCODING REFCOUNT USAGE SAMPLES \
     - + [a (b (1 +inf -inf inf nan FIELDS PATH";
 
-/// Numbers at the edges of what is one.
+/// Numbers at the limits of valid ones.
 const NUMBERS: &[&str] = &[
     "0",
     "1",
@@ -71,11 +71,11 @@ fn word(rng: &mut SmallRng) -> Vec<u8> {
     if rng.random_ratio(1, 20) { word.to_ascii_lowercase() } else { word }
 }
 
-/// What the server tells of a command.
+/// The server's description of a command.
 #[derive(Debug, Clone)]
 pub struct Known {
     pub name: String,
-    /// The number of words, negative for at least so many.
+    /// The number of words, negative for a minimum.
     pub arity: i64,
     /// The place of the first key, 0 if there is none that has a place.
     pub first_key: i64,
@@ -101,7 +101,7 @@ pub fn request(rng: &mut SmallRng, commands: &[Known]) -> Words {
     words
 }
 
-/// A name that is no command is quoted in the error; what is not printable there is another matter.
+/// The error quotes a name that is no command; unprintable bytes in it are another matter.
 fn printable(word: Vec<u8>) -> Vec<u8> {
     let mut word: Vec<u8> =
         word.into_iter().map(|byte| if byte.is_ascii_graphic() { byte } else { b'_' }).collect();

@@ -12,7 +12,7 @@ const SOURCES: [&str; 8] = [
     include_str!("../../../docs/search.md"),
 ];
 
-/// How a statement begins.
+/// The first words of statements.
 const BEGINNINGS: [&str; 10] = [
     "SELECT ",
     "WITH ",

@@ -1,5 +1,5 @@
-//! Messages of PostgreSQL's protocol, in any order and with faults, before and after a client has said who it
-//! is.
+//! Messages of PostgreSQL's protocol, in any order and with faults, before and after a client has sent its
+//! user name.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -108,7 +108,7 @@ fn spoil(rng: &mut SmallRng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// What one client sends in all.
+/// All bytes that one client sends.
 fn conversation(rng: &mut SmallRng) -> Vec<u8> {
     let mut bytes = match rng.random_range(0..8) {
         0 => Vec::new(),

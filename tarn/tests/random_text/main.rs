@@ -2,10 +2,11 @@
 //! right. Whatever comes, the server neither ends nor hangs, its memory stays bounded, and an error names its
 //! reason: one of the libraries' own faults ("Internal error") is a fault here.
 //!
-//! Statements come of those in the documentation and in other tests, with words swapped, dropped, doubled,
-//! nested and replaced. `TARN_SEEDS` says how many seeds are tried, `TARN_FIRST_SEED` with which to begin.
+//! Statements come from those in the documentation and in other tests, with words swapped, dropped, doubled,
+//! nested and replaced. `TARN_SEEDS` is the number of seeds, `TARN_FIRST_SEED` the first one.
 //!
-//! The planner is not among the fuzz targets: what libFuzzer needs takes very long to build for it.
+//! The planner is not among the fuzz targets, because it takes very long to build with libFuzzer's
+//! instrumentation.
 
 #![allow(clippy::unwrap_used)]
 
@@ -80,7 +81,7 @@ impl Scene {
         scene
     }
 
-    /// Declares what statements are about, as far as it is not there.
+    /// Declares the tables and indexes of the statements, if they are missing.
     fn declare(&mut self) {
         sql::DECLARATIONS.iter().for_each(|statement| drop(self.client.ask(&["SQL", statement])));
         search::DECLARATIONS.iter().for_each(|request| {
@@ -117,7 +118,7 @@ fn fault_of(said: &str) -> Option<&'static str> {
     }
 }
 
-/// Collects what is wrong, so that one run shows all of it.
+/// Collects faults, so that one run shows all of them.
 #[derive(Default)]
 struct Faults(Vec<String>);
 

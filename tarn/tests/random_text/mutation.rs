@@ -49,7 +49,7 @@ const ODD: &[&str] = &[
     "$$",
 ];
 
-/// A text in words, strings and signs, with the blanks behind each.
+/// A text in words, strings and signs, each with the blanks after it.
 pub fn tokens(text: &str) -> Vec<String> {
     let mut tokens: Vec<String> = Vec::new();
     let mut within = None;

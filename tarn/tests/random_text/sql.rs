@@ -75,7 +75,7 @@ fn one_seed(scene: &mut Scene, seed: u64, corpus: &[String], faults: &mut Faults
                 check(&answer, seed, &text, faults);
             }
             _ => {
-                // The command knows no limit of time: what takes long is not asked by it.
+                // The command has no time limit: slow statements are not sent by it.
                 let text = text.replace('\0', "");
                 postgres.ask("ROLLBACK");
                 postgres.ask("SET statement_timeout = 300");

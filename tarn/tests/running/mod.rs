@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod postgres;
+pub mod redis;
 pub mod scrape;
 
 use std::fs::File;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// What has not happened by then will not happen.
+/// The longest time to wait for an event.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// A folder for data, sockets and the messages of the servers that run in it one after another.
@@ -42,7 +43,7 @@ impl Folder {
         command
     }
 
-    /// Starts a server that has to refuse; returns its exit status and what it says.
+    /// Starts a server that has to refuse; returns its exit status and its output.
     pub fn refusal(&self, args: &[&str]) -> String {
         let child = self.command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut server = Server { child };
@@ -125,7 +126,8 @@ impl Running {
         let mut args = vec!["--port", &port, "--enable-debug-command", "yes"];
         args.extend(self.args.iter().map(String::as_str));
         self.server = Some(self.folder.serve(&args));
-        while self.connect().ask("PING") != "+PONG" {}
+        // A connection to the server before may still be in the queue of the port: the system resets it.
+        eventually(|| self.connect().try_ask("PING").filter(|reply| reply == "+PONG"));
     }
 
     /// As `restart`, with other arguments.
@@ -154,7 +156,7 @@ impl SmallDisk {
         if mounted.is_ok_and(|status| status.success()) {
             return Some(SmallDisk(path));
         }
-        // Nobody shall think that this was tested.
+        // The reader must not believe that this was tested.
         let _ = writeln!(std::io::stderr(), "SKIPPED: no file system can be mounted here");
         None
     }
@@ -211,13 +213,13 @@ impl<S: Read + Write> Client<S> {
         self.reply()
     }
 
-    /// As `whole`; `None` if the server has gone.
+    /// As `whole`; `None` if the server has closed the connection.
     pub fn try_ask(&mut self, command: &str) -> Option<String> {
         self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).ok()?;
         self.try_reply()
     }
 
-    /// As `reply`, of one that is a line; `None` if the server has gone.
+    /// As `reply`, of one that is a line; `None` if the server has closed the connection.
     pub fn try_reply(&mut self) -> Option<String> {
         let mut line = String::new();
         self.0.read_line(&mut line).ok()?;

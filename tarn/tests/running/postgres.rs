@@ -1,4 +1,4 @@
-//! A client of PostgreSQL's protocol that sends what it is told, also what no library would send.
+//! A client of PostgreSQL's protocol that sends any bytes, also those that no library would send.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -12,13 +12,13 @@ pub struct Postgres {
     pub key: Vec<u8>,
 }
 
-/// What a statement was answered.
+/// The answer to a statement.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// Names and types of columns.
     pub columns: Vec<(String, u32)>,
     pub rows: Vec<Vec<Option<String>>>,
-    /// What was done, of each statement.
+    /// The command tag of each statement.
     pub tags: Vec<String>,
     /// The code and the words of an error.
     pub error: Option<(String, String)>,
@@ -103,7 +103,7 @@ impl Postgres {
         postgres
     }
 
-    /// The next message of the server; `None` if it has gone.
+    /// The next message of the server; `None` if it has closed the connection.
     pub fn receive(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut head = [0; 5];
         self.stream.read_exact(&mut head).ok()?;
@@ -113,7 +113,7 @@ impl Postgres {
         Some((head[0], body))
     }
 
-    /// All until the server is ready, or has gone.
+    /// All messages until the server is ready, or has closed the connection.
     pub fn answer(&mut self) -> Answer {
         let mut answer = Answer::default();
         while let Some((kind, body)) = self.receive() {

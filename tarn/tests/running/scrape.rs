@@ -110,7 +110,7 @@ impl Family {
     }
 }
 
-/// Reads labels up to the closing brace; returns what follows.
+/// Reads labels up to the closing brace; returns the rest after it.
 fn read_labels<'t>(mut rest: &'t str, labels: &mut Vec<(String, String)>) -> &'t str {
     loop {
         let (name, value) = rest.split_once("=\"").unwrap();

@@ -51,12 +51,12 @@ impl Client {
         }
     }
 
-    /// Whether a reply, or the end of the connection, can be read without waiting.
+    /// True if a reply, or the end of the connection, can be read without waiting.
     pub fn has_answer(&self) -> std::io::Result<bool> {
         Ok(self.peek()?.is_some())
     }
 
-    /// Whether bytes have come that nobody has read: a reply that was not asked for.
+    /// True if unread bytes have come: a reply that was not asked for.
     pub fn has_unread(&self) -> std::io::Result<bool> {
         match self.peek() {
             Ok(seen) => Ok(seen.is_some_and(|count| count > 0)),
@@ -65,7 +65,8 @@ impl Client {
         }
     }
 
-    /// How many bytes can be read without waiting, 0 at the end of the connection; `None`: one has to wait.
+    /// The number of bytes that can be read without waiting, 0 at the end of the connection; `None` if
+    /// nothing can be read yet.
     fn peek(&self) -> std::io::Result<Option<usize>> {
         if !self.stream.buffer().is_empty() {
             return Ok(Some(self.stream.buffer().len()));

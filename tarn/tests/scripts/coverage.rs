@@ -1,5 +1,5 @@
-//! Asks whether the scripts speak of every command: no command is served without one, and none of Redis's is
-//! forgotten silently.
+//! Checks that the scripts cover every command: each command of the server has one, and no command of Redis
+//! is missing silently.
 
 use crate::client::Client;
 use crate::reply::{Order, Reply};
@@ -150,7 +150,7 @@ fn without_note(spec: &Reply) -> Reply {
     }
 }
 
-/// What `COMMAND LIST` names, subcommands left out.
+/// The commands that `COMMAND LIST` names, without subcommands.
 fn commands(kind: Kind) -> Result<BTreeSet<String>, String> {
     let server = Server::start(kind)?;
     let mut client = Client::connect(server.address()).map_err(|error| error.to_string())?;

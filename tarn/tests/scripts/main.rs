@@ -11,7 +11,7 @@
 //! - `TARN_SCRIPTS_SERVER=host:port` plays them one after the other against a server that runs already, whose
 //!   data is lost.
 
-// Output to the terminal is what this program is for, and a test may fail by panicking.
+// This program is meant to print to the terminal, and a test may fail by panicking.
 #![allow(clippy::unwrap_used)]
 
 mod client;
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
 
 /// The folder of the scripts in the source tree.
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").unwrap())
         .parent()
         .expect("the package lies in the workspace")
         .join("testscripts")

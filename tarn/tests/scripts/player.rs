@@ -8,10 +8,10 @@ use crate::words;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// How long `@eventually` asks again.
+/// The time for which `@eventually` repeats a question.
 const EVENTUALLY_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long `@async` waits for the server to hold the command.
+/// The time for which `@async` waits for the server to hold the command.
 const HELD_LIMIT: Duration = Duration::from_secs(5);
 
 /// More differences than this are not worth reading.
@@ -110,7 +110,7 @@ fn joined(lines: &[String]) -> String {
     text
 }
 
-/// Whether the text is the pattern with something in place of each `*`.
+/// True if the text is the pattern with something in place of each `*`.
 fn matches_pattern(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().expect("a split has at least one part");
@@ -157,7 +157,7 @@ impl Player {
         }
     }
 
-    /// Plays a paragraph, giving each reply and what is written in its place to `check`.
+    /// Plays a paragraph, giving each reply and the written one to `check`.
     fn play(
         &mut self,
         paragraph: &Paragraph,
@@ -241,8 +241,9 @@ impl Player {
         Ok(last.ordered(step.order))
     }
 
-    /// Sends without waiting for the reply, and goes on when the server has seen the command: it answers, or
-    /// it counts one more blocked client. A command behind one that waits is seen later, nobody knows when.
+    /// Sends without waiting for the reply, and continues when the server has seen the command: it answers,
+    /// or it counts one more blocked client. A command after one that waits is seen later, at an unknown
+    /// time.
     fn send_and_see_held(&mut self, step: &Step, line: &str) -> std::io::Result<()> {
         let words = self.words(line, 0);
         let before = self.blocked_clients()?;

@@ -32,13 +32,13 @@ pub enum Reply {
     Push(Vec<Reply>),
     /// Keys and values in turn.
     Map(Vec<Reply>),
-    /// Not of the wire: so many elements, whichever they are.
+    /// Not of the wire: this number of any elements.
     Elements(usize),
     /// The server closed the connection instead of answering.
     Closed,
 }
 
-/// How the elements of arrays are ordered before they are compared and written.
+/// The order of the elements of arrays before they are compared and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// As they came.
@@ -149,12 +149,12 @@ impl Reply {
         lines.push(format!("{indent}{close}{end}"));
     }
 
-    /// Whether there is anything inside of it.
+    /// True if there is anything inside of it.
     fn holds_others(&self) -> bool {
         self.elements().is_some_and(|(_, values, _)| !values.is_empty())
     }
 
-    /// Opening bracket, elements and closing bracket of what holds other replies.
+    /// Opening bracket, elements and closing bracket of a reply with other replies inside.
     fn elements(&self) -> Option<(&'static str, &[Reply], &'static str)> {
         match self {
             Reply::Array(values) => Some(("[", values, "]")),
@@ -203,13 +203,14 @@ impl Reply {
     }
 }
 
-/// Whether a simple string can stand bare: a word or a few, like `OK` or `Background saving started`.
+/// True if a simple string can be written without quotes: a word or a few, like `OK` or `Background saving
+/// started`.
 fn is_plain(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text.chars().all(|one| one.is_ascii_alphanumeric() || " -_@.".contains(one))
 }
 
-/// Whether a text shows itself on a line of its own: no blank at an end, nothing that cannot be printed.
+/// True if a text can be read on a line of its own: no blank at an end, nothing that cannot be printed.
 fn is_visible(text: &str) -> bool {
     text.trim() == text && text.chars().all(|one| (' '..='~').contains(&one))
 }

@@ -18,11 +18,11 @@ pub struct Script {
     pub paragraphs: Vec<Paragraph>,
 }
 
-/// What stands between two blank lines.
+/// The text between two blank lines.
 pub struct Paragraph {
     /// Comments, directives and commands as written, up to the `---`.
     pub head: Vec<String>,
-    /// What to do, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
     /// The written replies; `None` without a `---`, as in a script that is still to be recorded.
     pub replies: Option<Vec<WrittenReply>>,
@@ -30,7 +30,7 @@ pub struct Paragraph {
     pub differs: Option<String>,
 }
 
-/// A reply as it stands in the file.
+/// A reply as it is in the file.
 pub struct WrittenReply {
     /// Its lines.
     pub lines: Vec<String>,
@@ -40,11 +40,11 @@ pub struct WrittenReply {
 
 /// One line of the upper part of a paragraph.
 pub struct Step {
-    /// Where it stands.
+    /// Its line.
     pub line_number: usize,
-    /// As it stands.
+    /// Its text, unchanged.
     pub text: String,
-    /// What it asks for.
+    /// The action of the step.
     pub action: Action,
     /// `@on b`: the connection.
     pub connection: String,
@@ -60,26 +60,26 @@ pub struct Step {
     pub save: Option<String>,
 }
 
-/// What a step does.
+/// The kinds of steps.
 pub enum Action {
     /// Sends a command and reads its reply.
     Command(String),
     /// `@raw "PING\r\n"`: sends these bytes and reads a reply.
     Raw(Vec<u8>),
-    /// `@async b BLPOP l 0`: sends a command on connection `b` and goes on when the server holds it.
+    /// `@async b BLPOP l 0`: sends a command on connection `b` and continues when the server holds it.
     Async(String),
     /// `@await b`: reads the next reply of connection `b`.
     Await,
     /// `@resp3`: speaks RESP3 until the end of the paragraph.
     Resp3,
-    /// `@sleep 20`: lets so many milliseconds pass.
+    /// `@sleep 20`: waits for this number of milliseconds.
     Sleep(Duration),
     /// `@close b`: closes connection `b` from this side.
     Close,
 }
 
 impl Step {
-    /// Whether a reply is written for it.
+    /// True if a reply is written for it.
     pub fn has_reply(&self) -> bool {
         matches!(self.action, Action::Command(_) | Action::Raw(_) | Action::Await)
     }
@@ -231,7 +231,7 @@ fn parse_last(word: &str, after: &str, connection: &mut String) -> Result<Action
     }
 }
 
-/// Groups reply lines: a reply goes on until its brackets are closed.
+/// Groups reply lines: a reply continues until its brackets are closed.
 fn parse_replies(lines: &[&str], first_line: usize) -> Result<Vec<WrittenReply>, (usize, String)> {
     let mut replies: Vec<WrittenReply> = Vec::new();
     let mut depth = 0;

@@ -1,5 +1,5 @@
-//! Does the player see what it is there to see? Small scripts are played against a server that says what it
-//! is told to, right or wrong.
+//! Tests the player itself: small scripts are played against a server that gives prepared answers, right or
+//! wrong.
 
 use crate::player;
 use crate::script::Script;
@@ -9,8 +9,8 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 
-/// What is shown, the commands and replies of a script, what the server answers to each command in turn, and
-/// a part of what the player has to say to it; empty: nothing.
+/// A name, the commands and replies of a script, the server's answers to each command in turn, and a part of
+/// the player's complaint; empty: nothing.
 type Case = (&'static str, &'static str, &'static [&'static str], &'static str);
 
 const CASES: &[Case] = &[
@@ -96,7 +96,7 @@ fn script(body: &str) -> Result<Script, String> {
     Script::parse("selfcheck".to_owned(), Path::new("selfcheck.txt"), format!("# A case.\n\n{body}\n"))
 }
 
-/// What the player says to these answers, failures included.
+/// The player's output for these answers, failures included.
 fn play(body: &str, answers: &'static [&'static str]) -> Result<String, String> {
     let script = script(body)?;
     let shown = |error: std::io::Error| error.to_string();
@@ -110,7 +110,7 @@ fn play(body: &str, answers: &'static [&'static str]) -> Result<String, String> 
     }
 }
 
-/// Gives one answer to each request of one client and hangs up, without any answers behind the first request.
+/// Gives one answer to each request of one client and hangs up, without any answers after the first request.
 fn answer(listener: &TcpListener, answers: &[&str]) {
     let Ok((mut stream, _)) = listener.accept() else { return };
     let nothing = answers.is_empty().then_some(&"");

@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// Whether its program can be started.
+    /// True if its program can be started.
     pub fn is_installed(self) -> bool {
         let mut command = self.program();
         command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
@@ -117,7 +117,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Whether it answers, and not another server that was quicker to take the port.
+    /// True if this server answers, and not another one that was quicker to take the port.
     fn answers(&self) -> bool {
         let Ok(mut client) = Client::connect(&self.address) else { return false };
         let is_ours = |reply: Reply| match reply {

@@ -22,7 +22,7 @@ pub fn split(line: &str) -> Result<Vec<Vec<u8>>, String> {
     Ok(words)
 }
 
-/// The word up to the closing quote with its escapes resolved, and what follows it.
+/// The word up to the closing quote with its escapes resolved, and the rest after it.
 fn double_quoted(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut word = Vec::new();
     let mut at = 0;

@@ -1,13 +1,11 @@
 //! The same random sequences twice: inside `MULTI` and outside of it, on Tarn and on `redis-server`.
 
-use crate::running::{Client, eventually, free_port};
+use crate::running::redis::Redis;
 use crate::{Connection, Running, commands};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use std::process::{Child, Command, Stdio};
-use tempfile::TempDir;
 
-/// How many random sequences are tried, unless `TARN_SEEDS` says so.
+/// The number of random sequences that are tried, unless `TARN_SEEDS` says otherwise.
 fn seed_count() -> u64 {
     tarn_engine::io::seed_count(300)
 }
@@ -42,39 +40,7 @@ fn a_transaction_replies_and_leaves_what_the_same_commands_would_one_by_one() {
     }
 }
 
-/// A real `redis-server`.
-struct Redis {
-    child: Child,
-    port: u16,
-    _folder: TempDir,
-}
-
-impl Redis {
-    /// `None` where none is installed.
-    fn start() -> Option<Redis> {
-        let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
-        let mut command = Command::new("redis-server");
-        command.args(["--port", &port.to_string(), "--save", "", "--enable-debug-command", "yes", "--dir"]);
-        command.arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().ok()?;
-        let redis = Redis { child, port, _folder: folder };
-        eventually(|| (redis.connect().ask("PING") == "+PONG").then_some(()));
-        Some(redis)
-    }
-
-    fn connect(&self) -> Connection {
-        Client::tcp("127.0.0.1", self.port)
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// What a connection does next. Outside of a transaction it also watches.
+/// The next command of a connection. Outside of a transaction it also watches.
 fn next(rng: &mut SmallRng, in_transaction: bool) -> String {
     match (rng.random_range(0..100), in_transaction) {
         (0..15, false) => "MULTI".to_owned(),

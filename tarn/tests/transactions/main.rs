@@ -138,14 +138,14 @@ fn a_kill_amid_transfers_leaves_the_sum() {
     for number in 0..ACCOUNTS {
         first.ask(&format!("SET {} {BALANCE}", account(number)));
     }
-    // What every life begins with is on disk.
+    // The initial data of every life is on disk.
     for command in ["CONFIG SET appendfsync always", "SET x 0", "CONFIG SET appendfsync no"] {
         assert_eq!(first.ask(command), "+OK");
     }
     let began = Instant::now();
     for life in 0..4 {
         let mut clients: Vec<Connection> = (0..4).map(|_| running.connect()).collect();
-        // Many transactions are under way when the server dies.
+        // Many transactions are in progress when the server dies.
         for (number, client) in clients.iter_mut().enumerate() {
             for i in 0..400 {
                 let (from, to) = (account((i * 7 + number) % ACCOUNTS), account((i * 13 + life) % ACCOUNTS));

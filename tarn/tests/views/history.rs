@@ -1,17 +1,17 @@
-//! Random commands of every kind, one after the other, while up to eight views are open: each view must have
-//! what the store had when it was opened, by a digest.
+//! Random commands of every kind, one after the other, while up to eight views are open. Each view must have
+//! the store of the moment when it was opened, by a digest.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_engine::view::{View, ViewOptions};
 use tarn_engine::{END, Entry};
-use tarn_server::digest::{Digest, of_entry};
+use tarn_server::commands::digest::{Digest, of_entry};
 
 use super::Server;
 use super::commands::{any, large};
 use super::running::{Connection, eventually};
 
-/// An open view, what it must come to, and what has been read so far.
+/// An open view, its expected content, and the content read so far.
 struct Watched {
     view: View,
     expected: String,
@@ -20,7 +20,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Opens one; nobody writes meanwhile.
+    /// Opens one; there are no writes meanwhile.
     fn open(server: &Server, client: &mut Connection, rng: &mut SmallRng) -> Watched {
         let expected = client.whole("DEBUG DIGEST");
         let pinned = rng.random_bool(0.3);

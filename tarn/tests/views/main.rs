@@ -28,12 +28,12 @@ use tarn_engine::engine::Engine;
 use tarn_engine::value::ValueRef;
 use tarn_engine::view::{View, ViewOptions};
 use tarn_server::config::{Invocation, parse_serve_args};
+use tarn_server::execute::services::Services;
 use tarn_server::serve::{ServeError, serve_beside};
-use tarn_server::shared::Shared;
 
 /// A server in this process.
 struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<Services>,
     port: u16,
     running: Option<JoinHandle<Result<(), ServeError>>>,
     _folder: Folder,
@@ -50,7 +50,7 @@ impl Server {
         let (sender, told) = mpsc::channel();
         let serve = move || serve_beside(*loaded, |shared| sender.send(shared.clone()).unwrap());
         let running = Some(std::thread::spawn(serve));
-        let shared: Arc<Shared> = told.recv().expect("the server starts");
+        let shared: Arc<Services> = told.recv().expect("the server starts");
         eventually(|| shared.engine().map(drop));
         Server { shared, port, running, _folder: folder }
     }
@@ -143,7 +143,7 @@ fn transfer(client: &mut Connection, rng: &mut SmallRng, teller: usize) {
     }
 }
 
-/// What all of a store holds: money, tokens in lists, coins in sets.
+/// The sum of a store: money, tokens in lists, coins in sets.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wealth {
     money: i64,

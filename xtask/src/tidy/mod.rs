@@ -1,12 +1,14 @@
-//! `cargo xtask tidy`: rules of the house that no compiler knows, as checks of the source.
+//! `cargo xtask tidy`: rules of the source that no compiler checks.
 //!
-//! Each file of this folder holds rules of one kind, and says at its head which and why. What a rule finds is
-//! printed as `file:line: [rule] what is wrong; what to do`.
+//! Each file of this folder has rules of one kind, and names them and their reasons at its head. A finding is
+//! printed as `file:line: [rule] fault; remedy`.
 
 mod cycles;
 mod floors;
 mod packages;
+mod paths;
 mod places;
+mod prose;
 mod safety;
 mod shape;
 mod source;
@@ -25,7 +27,7 @@ pub struct Finding {
     pub line: usize,
     /// The rule's name.
     pub rule: &'static str,
-    /// What is wrong, and after a semicolon what to do.
+    /// The fault, and after a semicolon the remedy.
     pub problem: String,
 }
 
@@ -82,12 +84,12 @@ pub fn cycles(root: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Prints what breaks the rules.
+/// Prints the findings.
 pub fn run(root: &Path) -> ExitCode {
     if is_tidy(root) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Whether all rules hold; prints what does not.
+/// True if all rules hold; prints the findings.
 pub fn is_tidy(root: &Path) -> bool {
     let tree = match Tree::read(root) {
         Ok(tree) => tree,
@@ -110,7 +112,15 @@ pub fn is_tidy(root: &Path) -> bool {
 }
 
 fn findings(tree: &Tree) -> Vec<Finding> {
-    let rules: [fn(&Tree) -> Vec<Finding>; 6] =
-        [cycles::check, floors::check, packages::check, places::check, safety::check, shape::check];
+    let rules: [fn(&Tree) -> Vec<Finding>; 8] = [
+        cycles::check,
+        floors::check,
+        packages::check,
+        paths::check,
+        places::check,
+        prose::check,
+        safety::check,
+        shape::check,
+    ];
     rules.iter().flat_map(|rule| rule(tree)).collect()
 }

@@ -1,8 +1,8 @@
-//! Which package may know which, and what of it: the floors of the house.
+//! Floors of the packages: the packages that each may import, and the parts that stay private.
 //!
 //! The table of packages in ARCHITECTURE.md says the same in its last column, and is compared.
 //!
-//! Nobody sees below the engine's front door: the log and the table are the engine's own.
+//! No other package sees the private modules of the engine: the log and the table.
 
 use super::Finding;
 use super::source::Tree;
@@ -13,11 +13,11 @@ use std::collections::BTreeSet;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("resp", &[]),
     ("rdb", &[]),
-    ("snapshot", &[]),
+    ("study", &[]),
     ("engine", &[]),
     ("analytics", &["tarn-engine"]),
     ("server", &["tarn-resp", "tarn-rdb", "tarn-engine"]),
-    ("lab", &["tarn-resp", "tarn-engine", "tarn-snapshot"]),
+    ("lab", &["tarn-resp", "tarn-engine", "tarn-study"]),
     ("tarn", &["tarn-lab", "tarn-server", "tarn-engine", "tarn-rdb", "tarn-resp", "tarn-analytics"]),
     ("xtask", &[]),
 ];
@@ -28,7 +28,7 @@ const PAGE: &str = "ARCHITECTURE.md";
 /// Modules of the engine that only the engine names.
 const BEHIND_THE_DOOR: &[&str] = &["table", "log"];
 
-/// Dependencies that are not allowed, and names from behind the engine's front door.
+/// Dependencies that are not allowed, and names of modules that only the engine may name.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (package, allowed) in ALLOWED {

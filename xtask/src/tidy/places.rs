@@ -1,4 +1,4 @@
-//! Names and places: no folder without a subject, no path of one machine, no link that leads nowhere.
+//! Names and places: each folder has a subject, no path is of one machine, each link leads somewhere.
 
 use super::Finding;
 use super::source::Tree;
@@ -7,7 +7,7 @@ use std::path::Path;
 /// Folders that would hold whatever found no better place.
 const FORBIDDEN_FOLDERS: &[&str] = &["common", "util", "utils", "misc", "core", "helpers"];
 
-/// Folders at the root that hold what exists on somebody's machine only.
+/// Folders at the root that exist on one machine only.
 const HOMES: &[&str] = &["home", "root", "Users"];
 
 /// All findings of this kind.
@@ -37,7 +37,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether a line holds the place of this very clone, or a path into somebody's home.
+/// True if a line contains the path of this clone, or a path into a home folder.
 fn names_a_machine(line: &str, root: &str) -> bool {
     let is_path_here =
         |at: usize| !line[..at].ends_with(|one: char| one.is_alphanumeric() || "~.}_-*".contains(one));

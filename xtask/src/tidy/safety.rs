@@ -1,13 +1,14 @@
-//! `unsafe` is rare: only in the files that ARCHITECTURE.md names, each with the fact that makes it sound.
+//! The rule for `unsafe`: only in the files that ARCHITECTURE.md names, each with the fact that makes it
+//! sound.
 //!
 //! ARCHITECTURE.md names them as items (`- \`engine/src/x.rs\`: why`) under a heading with the word "unsafe".
-//! `// SAFETY:` stands on one of the three lines above.
+//! `// SAFETY:` is on one of the three lines above.
 
 use super::Finding;
 use super::source::Tree;
 use proc_macro2::{TokenStream, TokenTree};
 
-/// How far above an `unsafe` its reason may begin.
+/// The number of lines above an `unsafe` within which its reason may begin.
 const REASON_LINES_MAX: usize = 3;
 
 /// Every `unsafe` that is not allowed, or not explained.

@@ -1,4 +1,4 @@
-//! What a reader meets first: heads, lengths and widths of files and functions.
+//! Rules for a reader's first view: heads, lengths and widths of files and functions.
 //!
 //! A file says what it is in its first line, and stays below 900 lines (100-300 are aimed at); a function
 //! stays below 100 lines (70 fit a screen); a line stays within 110 columns.

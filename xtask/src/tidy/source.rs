@@ -18,7 +18,7 @@ pub struct Tree {
 
 /// One text file.
 pub struct Text {
-    /// All of it.
+    /// The whole text.
     pub text: String,
     /// Parsed, if it is Rust.
     pub rust: Option<Rust>,
@@ -44,7 +44,7 @@ impl Tree {
             return Err(format!("git ls-files: {}", String::from_utf8_lossy(&output.stderr)));
         }
         let listed = String::from_utf8_lossy(&output.stdout).into_owned();
-        // What is no UTF-8 is no text, and what was deleted but not committed is not there.
+        // A file that is not UTF-8 is no text; a file that was deleted but not committed is not there.
         let read = |path: &str| Some((path.to_owned(), std::fs::read_to_string(root.join(path)).ok()?));
         let texts = listed.split('\0').filter(|path| !path.is_empty()).filter_map(read);
         Tree::of(root.display().to_string(), texts.collect())
@@ -95,7 +95,7 @@ impl Tree {
     }
 }
 
-/// Whether an item with these attributes is compiled for tests alone.
+/// True if an item is compiled for tests alone.
 pub fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident("cfg") => {

@@ -1,13 +1,13 @@
 //! `cargo xtask tidy --fix`: breaks comment lines that are too wide, which rustfmt leaves as they are.
 //!
-//! What does not fit goes to the next line of the same comment, or to a new one before what must not be
-//! joined: an empty line, an item of a list, a table, a heading, text that is set in. Drawings and code
-//! between fences stay as they are; they are for a human to mend.
+//! Words that do not fit go to the next line of the same comment. They go to a new line before text that must
+//! not be joined: an empty line, an item of a list, a table, a heading, indented text. Drawings and code
+//! between fences stay as they are; a person has to change them.
 
-/// The text with its comments within so many columns.
+/// The text, with comments of at most `columns_max` columns.
 pub fn wrap_comments(text: &str, columns_max: usize) -> String {
     let mut out: Vec<String> = Vec::new();
-    // What did not fit on the line before: its comment sign with indentation, and the words.
+    // The rest of the line before: its comment sign with indentation, and the words.
     let mut carried: Option<(String, String)> = None;
     let mut is_fenced = false;
     for line in text.lines() {
@@ -61,14 +61,14 @@ fn push_wrapped(out: &mut Vec<String>, line: String, columns_max: usize) -> Opti
     Some((format!("{sign}{}", " ".repeat(hanging)), line[at..].trim().to_owned()))
 }
 
-/// Indentation and sign of a comment that is alone on its line, and what it says.
+/// Indentation and sign of a comment that is alone on its line, and its words.
 fn split_comment(line: &str) -> Option<(&str, &str)> {
     let start = line.len() - line.trim_start().len();
     let length = ["//!", "///", "//"].iter().find(|sign| line[start..].starts_with(**sign))?.len();
     Some(line.split_at(start + length))
 }
 
-/// Whether words may stand on the line before, being the plain continuation of a paragraph.
+/// True if words may be joined to the line before, as the continuation of a paragraph.
 fn can_be_joined(words: &str) -> bool {
     let text = words.strip_prefix(' ').unwrap_or(words);
     let starts = ["- ", "* ", "|", "#", "```", "SAFETY:", "paper:"];

@@ -1,4 +1,4 @@
-//! A campaign: write, kill, restart, compare, and on with what survived, many times over the same data.
+//! A campaign: write, kill, restart, compare, and continue with the surviving data, many times over.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,14 +11,14 @@ use serde::Serialize;
 use super::judge::{History, Violation, judge};
 use super::model::Model;
 use super::writer::{read_until_the_end, write_until_the_end};
-use crate::client::Client;
 use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::power::{PowerDisk, Survival};
 use crate::server::{Plan, Server};
 use crate::setting::progress;
+use tarn_resp::client::Client;
 
-/// How a campaign is fought.
+/// The parameters of a campaign.
 #[derive(Debug, Clone)]
 pub struct Orders {
     /// The server.
@@ -40,10 +40,10 @@ pub struct Orders {
 /// The disk of the server, if it is one that loses power.
 pub type Power<'a> = Option<&'a mut PowerDisk>;
 
-/// How it went.
+/// The outcome of a campaign.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Outcome {
-    /// The server's version, as it tells it.
+    /// The server's version, as it reports it.
     #[serde(skip)]
     pub version: String,
     /// Hard kills while writing.
@@ -52,9 +52,9 @@ pub struct Outcome {
     pub kills_while_starting: u32,
     /// Acknowledged writes.
     pub acknowledged: u64,
-    /// Of these, those that were gone after a restart.
+    /// Of these, those that were missing after a restart.
     pub lost: u64,
-    /// How long before a kill the oldest lost one was acknowledged.
+    /// For the oldest lost write, the time from its acknowledgement to the kill.
     pub lost_age_ms_max: f64,
     /// Writes that survived though unacknowledged, which is allowed.
     pub unacknowledged_survived: u64,
@@ -64,7 +64,7 @@ pub struct Outcome {
     pub restart_ms_p50: f64,
     /// The longest.
     pub restart_ms_max: f64,
-    /// What was wrong, in words.
+    /// The violations, in words.
     pub violations: Vec<String>,
 }
 
@@ -73,10 +73,9 @@ const LONG_STRETCHES: u32 = 8;
 /// One restart in this many is killed too.
 const KILLED_RESTARTS: u32 = 6;
 
-/// Fights a campaign. It ends early when something is wrong, because then nobody knows what to expect further
-/// on.
+/// Runs a campaign. It ends early after a violation, because then the expected content is not known any more.
 ///
-/// With a disk that loses power, every kill comes behind a cut: what was not synced is gone.
+/// With a disk that loses power, every kill comes after a cut: unsynced data is lost.
 pub fn fight(orders: &Orders, mut power: Power<'_>, what: &str) -> Result<Outcome> {
     let mut rng = SmallRng::seed_from_u64(orders.seed);
     let mut models: Vec<Model> = (0..orders.writers).map(|writer| Model::new(writer, orders.seed)).collect();
@@ -120,21 +119,21 @@ pub fn fight(orders: &Orders, mut power: Power<'_>, what: &str) -> Result<Outcom
     Ok(outcome)
 }
 
-/// Forgets what was not synced: all of it, or what chance picks.
+/// Forgets unsynced data: all of it, or a random part.
 fn lose_power(power: &mut Power<'_>, rng: &mut SmallRng) {
     if let Some(disk) = power {
         disk.restore(if rng.random() { Survival::Synced } else { Survival::ByChance });
     }
 }
 
-/// Has the server take checkpoints and backups, and compact its log, until it is gone.
+/// Makes the server take checkpoints and backups, and compact its log, until it is killed.
 fn keep_busy(address: SocketAddr, killed: &AtomicBool) {
     let Ok(mut client) = Client::connect(address, Duration::from_secs(30)) else { return };
     for round in 0.. {
         let backup = format!("backup-{round}");
         let chores: [&[&str]; 3] = [&["BGSAVE"], &["BACKUP", &backup], &["BGREWRITEAOF"]];
         for chore in chores {
-            // One that is refused, as another is under way, is tried again in the next round.
+            // A command that is refused because another is in progress is tried again in the next round.
             if killed.load(Ordering::SeqCst) || client.ask(chore).is_err() {
                 return;
             }
@@ -143,8 +142,8 @@ fn keep_busy(address: SocketAddr, killed: &AtomicBool) {
     }
 }
 
-/// Lets the writers write for a while and kills the server under them. Returns what they did, the moment, and
-/// the compactions.
+/// Lets the writers write for a while and kills the server meanwhile. Returns their histories, the moment,
+/// and the compactions.
 fn write_and_kill(
     orders: &Orders,
     server: &mut Server,
@@ -192,7 +191,7 @@ fn write_and_kill(
     })
 }
 
-/// Reads what the server holds and judges it. Returns each writer's keys to go on from.
+/// Reads the content of the server and judges it. Returns each writer's keys to continue from.
 fn compare(
     orders: &Orders,
     server: &Server,

@@ -1,4 +1,4 @@
-//! Decides whether what a restarted server holds is what its acknowledgements promised.
+//! Decides whether the content of a restarted server keeps the promises of its acknowledgements.
 //!
 //! ```text
 //! writes of one writer    1 2 3 4 5 6 7 8 9 10 11
@@ -7,10 +7,10 @@
 //! found after restart     ─────────▶               (5)    6, 7, 8 are lost
 //! ```
 //!
-//! - *Never altered:* what is found is the state after some number of the writer's writes: a prefix.
-//! - *No loss too large:* the first lost acknowledgement is within what the mode allows (nothing, or the last
-//!   second).
-//! - *Nothing shown too early:* where no loss is allowed, what a reader was shown is there too.
+//! - *Never altered:* the content is the state after some number of the writer's writes: a prefix.
+//! - *No loss too large:* the first lost acknowledgement is within the limit of the mode (nothing, or the
+//!   last second).
+//! - *Nothing shown too early:* where no loss is allowed, all writes that a reader has seen are there too.
 //! - *Never a hole:* if a write survived, so did every write of any writer that was acknowledged before that
 //!   one was sent.
 
@@ -18,42 +18,42 @@ use std::time::{Duration, Instant};
 
 use super::model::{Keys, Model, difference};
 
-/// What a writer did between a start of the server and its end.
+/// The writes of a writer between a start of the server and its end.
 #[derive(Debug, Clone)]
 pub struct History {
     /// The highest value of this writer's counter that a reader was shown.
     pub seen: i64,
     /// Its keys before.
     pub before: Model,
-    /// When each write was sent, the first after `before` first.
+    /// The time when each write was sent, the first after `before` first.
     pub sent: Vec<Instant>,
-    /// When each was acknowledged: as many as were, from the first.
+    /// The time when each write was acknowledged, from the first on; unacknowledged ones have none.
     pub acknowledged: Vec<Instant>,
 }
 
-/// What is wrong.
+/// The kinds of violations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
-    /// What is found is not the state after any prefix of the writer's writes.
+    /// The content is not the state after any prefix of the writer's writes.
     Altered(String),
-    /// Acknowledged writes are gone that should not be.
+    /// Acknowledged writes are missing that should not be.
     Lost(String),
     /// A later write survived an earlier, acknowledged one.
     Hole(String),
-    /// A reader was shown a write that is gone, in a mode in which replies show only what is durable.
+    /// A reader has seen a write that is missing, in a mode in which replies show only durable writes.
     Shown(String),
 }
 
-/// What was found.
+/// The judgement of the content.
 #[derive(Debug, Clone, Default)]
 pub struct Verdict {
-    /// What is wrong; empty if all is well.
+    /// The violations; empty if all is well.
     pub violations: Vec<Violation>,
-    /// Each writer's keys as found, for it to go on from. Whole only if nothing was altered.
+    /// Each writer's keys as found, for it to continue from. Complete only if nothing was altered.
     pub survivors: Vec<Model>,
-    /// Acknowledged writes that are gone.
+    /// Acknowledged writes that are missing.
     pub lost: u64,
-    /// How long before the end the oldest of them was acknowledged.
+    /// For the oldest of them, the time from its acknowledgement to the end.
     pub lost_age: Duration,
     /// Writes that survived without having been acknowledged.
     pub unacknowledged_survived: u64,
@@ -61,17 +61,17 @@ pub struct Verdict {
 
 /// The writes of one writer that survived.
 struct Survival {
-    /// Surely so many, counted from the beginning of the history: a write that changed nothing may or may not
-    /// be there.
+    /// The least number of surviving writes, counted from the beginning of the history: a write that changed
+    /// nothing may or may not be there.
     at_least: usize,
-    /// At most so many.
+    /// The largest number.
     at_most: usize,
     /// The state.
     model: Model,
 }
 
-/// Compares histories with what was found, writer by writer. `allowed` is the age that lost acknowledgements
-/// may have at the moment of the end; `None` if none may be lost.
+/// Compares histories with the content, writer by writer. `allowed` is the age that lost acknowledgements may
+/// have at the moment of the end; `None` if none may be lost.
 pub fn judge(histories: &[History], found: &[Keys], ended: Instant, allowed: Option<Duration>) -> Verdict {
     let mut verdict = Verdict::default();
     let mut survivals = Vec::new();
@@ -136,7 +136,7 @@ fn find_holes(histories: &[History], survivals: &[Survival], verdict: &mut Verdi
     }
 }
 
-/// Which prefix of the history was found, if any.
+/// The prefix of the history that was found, if any.
 fn survival(history: &History, found: &Keys) -> Option<Survival> {
     let mut model = history.before.clone();
     let mut survival: Option<Survival> = None;
@@ -242,7 +242,8 @@ mod tests {
             };
             let verdict =
                 judge(std::slice::from_ref(&history), &[found], begin + Duration::from_secs(9), None);
-            // Missing at the very end is a loss; before that nothing but a prefix can explain the state.
+            // A write that is missing at the very end is a loss; before that only a prefix can explain the
+            // state.
             assert!(!verdict.violations.is_empty(), "seed {SEED}, write {missing} of {key}");
         }
     }

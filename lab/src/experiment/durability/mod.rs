@@ -1,14 +1,14 @@
-//! Question: do acknowledged writes survive `kill -9`, and is what comes back always a prefix?
+//! Question: do acknowledged writes survive `kill -9`, and is the restored state always a prefix?
 //!
 //! Variables: mode of the log, number of directories. Several connections write strings, counters, hashes,
-//! lists, sets and sorted sets, one by one and pipelined, some in transactions; the server is killed at
-//! random moments, also while it starts, and goes on with the same data each time. Expected: no loss under
-//! `always`; under `everysec` only what was acknowledged within the last second; never a hole; never half a
-//! write of several keys. Tarn compacts its log all the while, in small files.
+//! lists, sets and sorted sets, one by one and pipelined, some in transactions. The server is killed at
+//! random moments, also while it starts, and continues with the same data each time. Expected: no loss under
+//! `always`; under `everysec` only writes that were acknowledged within the last second; never a hole; never
+//! half a write of several keys. Tarn compacts its log all the while, in small files.
 //!
-//! A killed process loses what it had not handed to the operating system; a machine that loses power loses
-//! more. With `--power` the data lie on a disk that does ([`crate::power`]): with each kill all is gone that
-//! was not synced, or all but what chance picks, while checkpoints and backups are taken.
+//! A killed process loses the data that it had not handed to the operating system; a machine that loses power
+//! loses more. With `--power` the data is on a disk that loses power ([`crate::power`]). Each kill loses all
+//! unsynced data, or all of it but a random part, while checkpoints and backups are taken.
 
 mod campaign;
 mod judge;
@@ -27,7 +27,7 @@ use crate::server::{Persistence, Plan, Product};
 use crate::setting::Setting;
 use campaign::{Orders, Outcome};
 
-/// What `tarn lab list` says.
+/// The question, for `tarn lab list`.
 pub const QUESTION: &str = "Do acknowledged writes survive kill -9, and is what comes back always a prefix?";
 
 /// Under `everysec`, acknowledged writes may be lost if they are younger than this at the kill.
@@ -53,14 +53,14 @@ pub struct Options {
     /// one.
     #[arg(long, value_name = "COUNT", value_delimiter = ',')]
     pub dirs: Vec<usize>,
-    /// Cuts power: whatever was not synced is gone. Needs /dev/fuse. By default 1,000 cuts in all
-    /// modes and numbers of directories together, with --quick 3 in each.
+    /// Cuts power: all unsynced data is lost. Needs /dev/fuse. By default 1,000 cuts in all modes and numbers
+    /// of directories together, with --quick 3 in each.
     #[arg(long)]
     pub power: bool,
     /// Makes syncs of that disk do nothing: shows that the experiment notices.
     #[arg(long, requires = "power")]
     pub without_syncs: bool,
-    /// What is added to the second of `everysec`: the clocks of two processes on a busy machine.
+    /// An allowance on top of the second of `everysec`, for the clocks of two processes on a busy machine.
     #[arg(long, value_name = "MS", default_value_t = 250)]
     pub slack_ms: u64,
 }
@@ -97,7 +97,7 @@ pub fn run(setting: &Setting, options: &Options, report: &mut Report) -> Result<
         "wrong",
     ]);
     let mut broken = 0;
-    // Ours alone unless others are named: theirs is not what this project promises.
+    // Ours alone unless others are named: this project does not promise theirs.
     let named = !setting.options.servers.is_empty();
     let servers = setting.servers.iter().filter(|(product, _)| named || *product == Product::Tarn);
     let dirs: &[usize] = match (&options.dirs[..], options.power) {
@@ -147,7 +147,7 @@ fn campaign(
     plan.cores = Vec::new();
     plan.threads = 2;
     if product == Product::Tarn {
-        // Small files, compacted as soon as some of their records are needless.
+        // Small files, compacted as soon as some of their records are obsolete.
         plan.compacts = true;
         let directives = [("log-file-size", "65536"), ("log-compaction-min-size", "0")];
         plan.directives.extend(directives.map(|(name, value)| (name, value.to_owned())));
@@ -209,7 +209,7 @@ fn mount(plan: &mut Plan, options: &Options, seed: u64) -> Result<PowerDisk> {
     let disk = PowerDisk::mount(&place, !options.without_syncs, seed)?;
     plan.dir = place.join("data");
     make(&plan.dir)?;
-    // Whoever installs a server makes its directory long before; the server makes all that is in it.
+    // An installation makes the server's directory long before; the server makes everything inside it.
     disk.keep_all();
     Ok(disk)
 }

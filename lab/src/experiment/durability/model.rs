@@ -1,16 +1,16 @@
-//! What a writer does, and what its keys must hold after any number of its writes.
+//! The writes of a writer, and the expected content of its keys after any number of them.
 //!
-//! Everything follows from the seed, the writer's number and the number of writes: so the state after write
-//! `n` can be computed again and compared with what a restarted server holds. Nearly every write carries its
-//! number in what it writes, so that two different prefixes rarely leave the same state.
+//! Everything follows from the seed, the writer's number and the number of writes. So the state after write
+//! `n` can be computed again and compared with the content of a restarted server. Nearly every write contains
+//! its number, so that two different prefixes rarely leave the same state.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tarn_resp::Frame;
 
-use crate::client::{Client, elements, integer, text, texts as strings};
 use crate::error::{LabError, Result};
 use crate::load::scatter;
+use tarn_resp::client::{Client, elements, integer, text, texts as strings};
 
 /// Fields, members and plain keys of each writer.
 const SLOTS: u64 = 12;
@@ -44,7 +44,7 @@ pub type Keys = BTreeMap<String, Content>;
 pub struct Write {
     /// The request; of a transaction all of them, from `MULTI` to `EXEC`.
     pub requests: Vec<Vec<String>>,
-    /// What an integer reply must be, where the model knows.
+    /// The expected integer reply, where the model knows it.
     pub integer: Option<i64>,
 }
 
@@ -59,7 +59,7 @@ impl Write {
 pub struct Model {
     writer: usize,
     seed: u64,
-    /// How many writes this is the state after.
+    /// The number of writes after which this is the state.
     pub done: u64,
     /// The keys.
     pub keys: Keys,
@@ -80,7 +80,7 @@ impl Model {
         self.key("counter")
     }
 
-    /// What the counter is in a state of this writer's keys; 0 if it is not there.
+    /// The counter in a state of this writer's keys; 0 if it is not there.
     pub fn counter_in(&self, keys: &Keys) -> i64 {
         match keys.get(&self.counter_key()) {
             Some(Content::Text(text)) => text.parse().unwrap_or(0),
@@ -284,7 +284,7 @@ impl Model {
         Write::of(words(&["RENAME", &key, &to]), None)
     }
 
-    /// Reads what the server holds of this writer's keys.
+    /// Reads the server's content of this writer's keys.
     pub fn read_found(&self, client: &mut Client) -> Result<Keys> {
         let mut keys = Keys::new();
         let mut texts: Vec<String> = (0..SLOTS).map(|slot| self.key(&format!("text{slot}"))).collect();

@@ -1,5 +1,5 @@
-//! A writer: one connection that sends the writes of a model until the server dies under it. A reader looks
-//! on.
+//! A writer: one connection that sends the writes of a model until the server dies. A reader checks
+//! meanwhile.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::judge::History;
 use super::model::Model;
-use crate::client::{self, Client};
 use crate::error::{LabError, Result};
 use tarn_resp::Frame;
+use tarn_resp::client::{self, Client, ClientError};
 
-/// A server that does not answer for so long is broken.
+/// A server that does not answer for this time is broken.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Writes, `pipeline` at once, until the connection breaks or `stop` is set. Fails if a reply is wrong, or if
@@ -25,9 +25,9 @@ pub fn write_until_the_end(
 ) -> Result<History> {
     let mut model = before.clone();
     let mut history = History { seen: 0, before, sent: Vec::new(), acknowledged: Vec::new() };
-    let excused = |history: History, error: LabError| {
+    let excused = |history: History, error: ClientError| {
         // The flag is set before the signal, so a connection that the kill broke always finds it set.
-        if killed.load(Ordering::SeqCst) { Ok(history) } else { Err(error) }
+        if killed.load(Ordering::SeqCst) { Ok(history) } else { Err(error.into()) }
     };
     let mut client = match Client::connect(address, PATIENCE) {
         Ok(client) => client,
@@ -45,7 +45,8 @@ pub fn write_until_the_end(
         }
         for write in &writes {
             // The last is that of the request, or of EXEC.
-            let replies: Result<Vec<Frame>> = write.requests.iter().map(|_| client.receive()).collect();
+            let replies: client::Result<Vec<Frame>> =
+                write.requests.iter().map(|_| client.receive()).collect();
             let reply = match replies.map(|mut replies| replies.pop()) {
                 Ok(reply) => reply.expect("a write has a request"),
                 Err(error) => return excused(history, error),
@@ -57,7 +58,7 @@ pub fn write_until_the_end(
                 }
                 None => reply.as_bytes() == Some(b"OK"),
             };
-            // A server whose disk is gone refuses writes until it is killed.
+            // A server whose disk has failed refuses writes until it is killed.
             if !is_right && killed.load(Ordering::SeqCst) {
                 return Ok(history);
             }

@@ -1,4 +1,4 @@
-//! A cell: what is measured at a time, and what comes of it.
+//! A cell: the parameters of one measurement, and its results.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ impl Model {
         }
     }
 
-    /// What the log does with a write.
+    /// The treatment of a write by the log.
     pub const fn persistence(self) -> Persistence {
         match self {
             Model::NoSave | Model::Snapshot => Persistence::None,
@@ -54,7 +54,7 @@ impl Model {
         }
     }
 
-    /// Whether it has a log.
+    /// True if it has a log.
     pub fn logs(self) -> bool {
         self.persistence() != Persistence::None
     }
@@ -83,7 +83,7 @@ impl Part {
     }
 }
 
-/// How much memory the server may have.
+/// The memory that the server may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Memory {
@@ -103,16 +103,16 @@ impl Memory {
     }
 }
 
-/// What is measured at a time.
+/// The parameters of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
     /// The part.
     pub part: Part,
     /// Whose server: `tarn` or not.
     pub is_tarn: bool,
-    /// How it persists.
+    /// The model of persistence.
     pub model: Model,
-    /// Whether its log is rewritten or compacted.
+    /// True if its log is rewritten or compacted.
     pub shortens: bool,
     /// Client threads: connections that each wait for their reply.
     pub threads: u32,
@@ -120,7 +120,7 @@ pub struct Cell {
     pub records: u64,
     /// Memory.
     pub memory: Memory,
-    /// Whether it was measured with `--quick`.
+    /// True if it was measured with `--quick`.
     pub quick: bool,
 }
 
@@ -140,7 +140,7 @@ impl Cell {
         (self.memory == Memory::Short).then(|| self.raw_bytes() * 3 / 4 + (16 << 20))
     }
 
-    /// The model, with what becomes of the log.
+    /// The model, with the treatment of its log.
     pub fn model_name(&self) -> String {
         let what = match (self.is_tarn, self.shortens) {
             (_, false) => "",
@@ -150,7 +150,7 @@ impl Cell {
         format!("{}{what}", self.model.name())
     }
 
-    /// What a start is from.
+    /// The kind of file that a start reads.
     pub const fn file_name(&self) -> &'static str {
         match (self.model, self.shortens) {
             (Model::Snapshot, _) => "snapshot",
@@ -180,13 +180,13 @@ impl fmt::Display for Cell {
     }
 }
 
-/// What came of a cell. What does not concern its part stays empty.
+/// The results of a cell. Fields that do not concern its part stay empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
     /// The limit of memory, if there was one.
     pub limit_bytes: Option<u64>,
-    /// How the server ended by itself, or why it was of no use any more.
+    /// The reason why the server ended by itself, or was of no more use.
     pub ended: Option<String>,
     /// Records that were acknowledged.
     pub loaded: u64,
@@ -198,7 +198,7 @@ pub struct Figures {
     pub load: Stretch,
     /// Updates and reads afterwards, half and half.
     pub updates: Stretch,
-    /// When these began, in seconds since the start.
+    /// The start of these, in seconds since the start.
     pub updates_from_s: f64,
     /// `used_memory` after the records were loaded.
     pub used_bytes: u64,
@@ -214,6 +214,6 @@ pub struct Figures {
     pub cores_busy: f64,
     /// By time: seconds at the end of an interval, and requests a second in it.
     pub throughput: Vec<(f32, f32)>,
-    /// By time: what was used.
+    /// The use of the machine by time.
     pub usage: Vec<Usage>,
 }

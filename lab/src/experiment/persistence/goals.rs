@@ -1,4 +1,4 @@
-//! What the design promises of the models and of a start, held against what was measured.
+//! The goals of the design for the models and for a start, compared with the measurements.
 
 use super::Results;
 use super::cell::{Cell, Figures, Memory, Part};
@@ -10,7 +10,7 @@ const LOADED_SHORT: f64 = 1.0;
 /// Of all cores: the rest of a start is one thread's.
 const CORES_BUSY: f64 = 0.75;
 
-/// Judges what the results have of Tarn; what was not measured is left out.
+/// Judges the results of Tarn; unmeasured goals are left out.
 pub fn judge(results: &Results, quick: bool) -> Vec<Goal> {
     let cells = results.of(|cell: &Cell| cell.quick == quick && cell.is_tarn);
     let mut goals = Vec::new();
@@ -18,7 +18,7 @@ pub fn judge(results: &Results, quick: bool) -> Vec<Goal> {
     let largest = starts().map(|(cell, _)| cell.records).max();
     for (cell, figures) in starts().filter(|(cell, _)| cell.memory == Memory::Ample) {
         if Some(cell.records) != largest {
-            // What a server has without any data weighs too much.
+            // The memory of a server without any data weighs too much.
             continue;
         }
         if cell.model.logs() && !cell.shortens {

@@ -19,7 +19,7 @@ use crate::ycsb;
 /// Each field of each record is updated so often on average before a start from a log.
 const TURNS: u64 = 1;
 
-/// How long and how often.
+/// The durations and numbers of repeats.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
     /// Records are loaded no longer than this.
@@ -124,7 +124,7 @@ fn load_and_update(setting: &Setting, times: &Times, trial: &mut Trial, cell: &C
     note_errors(&mut figures, &loaded);
     let is_whole = figures.loaded >= cell.records;
     if !is_whole && began.elapsed() < times.load {
-        // Who presses Ctrl-C ends the server too.
+        // Ctrl-C ends the server too.
         interrupt::check()?;
         figures.ended =
             Some(trial.server.ended().map_or("it broke the connections".to_owned(), |status| {
@@ -136,7 +136,7 @@ fn load_and_update(setting: &Setting, times: &Times, trial: &mut Trial, cell: &C
         let from = began.elapsed();
         figures.updates_from_s = from.as_secs_f64();
         let until = Until::Time { warmup: Duration::ZERO, measured: times.updates };
-        // What was not loaded is read as missing, and an update makes a small record of it.
+        // A record that was not loaded is read as missing, and an update makes a small record of it.
         let mix = update(cell, KeyChoice::Zipfian, 50);
         let updated = run(setting, trial, cell, mix, until, times.updates * 2)?;
         series.add(from, &updated);
@@ -226,7 +226,7 @@ fn recovery(setting: &Setting, times: &Times, trial: &mut Trial) -> Result<Figur
             figures.started_s = Some(seconds);
             figures.cores_busy = busy.as_secs_f64() / seconds;
         }
-        // Where memory is short, a server may end; that is what is measured.
+        // Where memory is short, a server may end; that is the measurement.
         Err(error @ LabError::Server { .. }) if cell.memory == Memory::Short => {
             interrupt::check()?;
             let words = trial.server.ended().map(|status| LabError::Ended { status }.to_string());

@@ -1,11 +1,11 @@
-//! Question: what does each model of persistence cost while data come in, and how long does a start take from
-//! what it left?
+//! Question: what does each model of persistence cost while data comes in, and how long does a start take
+//! from its files?
 //!
 //! Variables: the model (nothing, snapshots by rules, a log that is flushed when the system likes, each
 //! second, before each reply), the server (Tarn, redis-server), client threads, records, memory (ample, or
 //! less than the raw data). Expected: a log that is flushed before each reply is slowest and steady with one
-//! thread, and gains most from more of them; the others differ little. Where memory is short, who has no swap
-//! is ended by the kernel. A start of redis-server keeps one core busy, Tarn's all of them.
+//! thread, and gains most from more of them; the others differ little. Where memory is short, the kernel ends
+//! a server without swap. A start of redis-server keeps one core busy, Tarn's all of them.
 //!
 //! ```text
 //!   plan: cells ─► trial: a server as a model says ─► measure: a load, or a start, under watch
@@ -34,7 +34,7 @@ use crate::resources::Usage;
 use crate::results;
 use crate::setting::Setting;
 
-/// What `tarn lab list` says.
+/// The question, for `tarn lab list`.
 pub const QUESTION: &str = "What does each model of persistence cost, and how long does a start take from \
     what it left? (parts: load, recovery)";
 
@@ -59,14 +59,14 @@ pub struct Options {
     /// Measure these models only.
     #[arg(long, value_name = "MODEL", value_delimiter = ',')]
     pub models: Vec<Model>,
-    /// Measure with so much memory only.
+    /// Measure with this much memory only.
     #[arg(long, value_name = "MEMORY", value_delimiter = ',')]
     pub memory: Vec<Memory>,
     /// The study's sizes, 1, 4 and 8 GB, and readings each second; by default a twenty-fifth of them, read
     /// four times a second, and records are loaded for ten seconds at most.
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
-    /// Measure also what the file of results has already.
+    /// Measure cells again that the file of results already has.
     #[arg(long)]
     pub again: bool,
 }
@@ -145,7 +145,7 @@ fn write_series(path: &Path, cell: &Cell, figures: &Figures) -> Result<()> {
     cells::append_series(path, heads, rows)
 }
 
-/// What was measured, as a table.
+/// Prints the measurements as a table.
 fn print(results: &Results, quick: bool) {
     let mut loads = table(&["load", "loaded", "requests/s", "p99.9 ms", "updates and reads/s", "ended"]);
     let mut starts = table(&["start", "seconds", "MB of files", "cores busy", "ended"]);

@@ -1,4 +1,4 @@
-//! Which cells there are.
+//! The cells of the experiment.
 
 use super::Options;
 use super::cell::{Cell, Memory, Model, Part};
@@ -7,14 +7,14 @@ use crate::setting::Setting;
 
 /// Records of the study, in millions: 1, 4 and 8 GB of raw data.
 const SIZES_M: [f64; 3] = [1.0, 4.0, 8.0];
-/// Without `--full`, so much of that.
+/// The share of that without `--full`.
 const SHARE: f64 = 0.04;
 /// Client threads of the study.
 const THREADS: [u32; 2] = [1, 16];
 
 /// The sizes of stores: small, light, heavy.
 fn sizes(setting: &Setting, own: &Options) -> [u64; 3] {
-    // What is quick is small already.
+    // A quick run is small already.
     let share = if own.full || setting.options.quick { 1.0 } else { SHARE };
     SIZES_M.map(|millions| setting.scaled((millions * share * 1e6) as u64))
 }
@@ -46,7 +46,7 @@ pub fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
     for threads in THREADS {
         Model::ALL.into_iter().for_each(|model| add(Cell { model, threads, ..base }));
     }
-    // What the log's being made shorter costs can be seen where it is written most.
+    // The cost of shortening the log can be seen where it is written most.
     let logs = || Model::ALL.into_iter().filter(|model| model.logs());
     logs().for_each(|model| add(Cell { model, shortens: true, ..base }));
     let heavy = if quick { small } else { heavy };

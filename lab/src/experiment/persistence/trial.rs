@@ -1,21 +1,21 @@
-//! A server on trial: started as a model says, looked at, started again.
+//! A server on trial: started as its model says, checked, started again.
 
 use tempfile::TempDir;
 
 use super::cell::{Cell, Model, Part};
 use crate::checkpoint::{Ask, Subject, Taken};
-use crate::client::Client;
 use crate::error::Result;
 use crate::limit::MemoryLimit;
 use crate::process;
 use crate::restart;
 use crate::server::{Product, Server};
 use crate::setting::Setting;
+use tarn_resp::client::Client;
 
-/// When a checkpoint is taken by itself in the study: after 60 s with 1000 changes …
+/// The rule by which the study takes a checkpoint: after 60 s with 1000 changes …
 const SAVE_S: u64 = 60;
 const SAVE_CHANGES: u64 = 1000;
-/// … while so many records are loaded; fewer are loaded sooner.
+/// … while this many records are loaded; the time shrinks in proportion to fewer records.
 const SAVE_RECORDS: u64 = 4_000_000;
 /// `log-file-size`, `log-compaction-min-size` and `auto-aof-rewrite-min-size` by default, which are for …
 const LOG_BYTES: u64 = 64 << 20;
@@ -58,11 +58,11 @@ pub fn directives(cell: &Cell) -> Vec<(&'static str, String)> {
 /// A server.
 #[derive(Debug)]
 pub struct Trial {
-    /// What it is on trial for.
+    /// The cell that the server is started for.
     pub cell: Cell,
     /// Its version.
     pub version: String,
-    /// The server. Declared before what it needs: it must be gone before its files are, and its limit.
+    /// The server. Declared before its files and its limit, because it must end before they are removed.
     pub server: Server,
     limit: Option<MemoryLimit>,
     dir: TempDir,
@@ -98,8 +98,8 @@ impl Trial {
         restart::data_files(&[self.dir.path()]).1
     }
 
-    /// Kills it and starts it again under its limit of memory. `launched` is told its process number. Returns
-    /// the seconds until all keys are there.
+    /// Kills it and starts it again under its limit of memory. Passes its process number to `launched`.
+    /// Returns the seconds until all keys are there.
     pub fn recover(&mut self, launched: impl FnOnce(u32)) -> Result<f64> {
         let Trial { server, limit, dir, .. } = self;
         restart::after_kill_then(server, &[dir.path()], |server| {

@@ -1,4 +1,4 @@
-//! What is loaded, and how to look at it.
+//! The kinds of loaded data, and the way to check them.
 
 use clap::ValueEnum;
 
@@ -20,7 +20,7 @@ pub enum Part {
     Cold,
 }
 
-/// What is loaded, and how to look at one record of it.
+/// A kind of loaded data, and the way to check one record of it.
 pub(super) struct Kind {
     pub(super) part: Part,
     pub(super) name: &'static str,

@@ -15,7 +15,6 @@ use comfy_table::Cell;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::client;
 use crate::device::{self, Forgetting};
 use crate::error::{LabError, Result};
 use crate::interrupt;
@@ -26,18 +25,19 @@ use crate::restart;
 use crate::server::{Persistence, Plan, Product, Server};
 use crate::setting::Setting;
 use kinds::{Kind, kinds};
+use tarn_resp::client;
 
 pub use kinds::Part;
 
-/// What `tarn lab list` says.
+/// The question, for `tarn lab list`.
 pub const QUESTION: &str =
     "How long after a start does a server with a log answer again? (warm cache, cold disk)";
 
 /// The longest that a restart or a rewriting may take.
 const PATIENCE: Duration = Duration::from_secs(1800);
-/// How long between two questions to a server that rewrites its log.
+/// The interval between two questions to a server that rewrites its log.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
-/// Keys that are looked at after each restart.
+/// Keys that are read after each restart.
 const SAMPLES: u64 = 1000;
 /// Other processes busier than this disturbed the measurement. The one that asks whether the server is ready
 /// is one.
@@ -55,7 +55,7 @@ pub struct Options {
     pub only: Vec<Part>,
 }
 
-/// What a server has its data in.
+/// The form in which a server has its data on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Data {
     Log,
@@ -192,7 +192,7 @@ fn fill(setting: &Setting, kind: &Kind, product: Product, data: Data) -> Result<
     Ok(trial)
 }
 
-/// Has a server write its log anew, as short as it can, and waits for it.
+/// Makes a server rewrite its log as short as it can, and waits for it.
 fn rewrite_log(server: &Server) -> Result<()> {
     server.client()?.call(&["BGREWRITEAOF"])?;
     let begun = Instant::now();
@@ -245,7 +245,7 @@ fn restart(plan: &Plan, kind: &Kind, files: &[PathBuf]) -> Result<Restart> {
     if kind.is_cold() {
         device_bytes_per_s = bytes as f64 / time.as_secs_f64();
         forgotten = Some(device::forget(files)?);
-        // Forgetting may have reached the executable, which is not what is measured.
+        // Forgetting may have affected the executable, which is not to be measured.
         device::read_through(std::slice::from_ref(&plan.binary))?;
     }
     let machine_before = process::machine_cpu_time()?;

@@ -1,4 +1,4 @@
-//! A cell: what is measured at a time, and what comes of it.
+//! A cell: the parameters of one measurement, and its results.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::checkpoint::{Peak, Stretch, Taken};
 use crate::server::Product;
 use crate::ycsb;
 
-/// Who takes the checkpoint.
+/// The variants of taking a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
@@ -46,13 +46,13 @@ impl Variant {
         }
     }
 
-    /// Whether a process of its own writes, which shares its memory with the server's.
+    /// True if a child process writes, which shares its memory with the server's.
     pub const fn forks(self) -> bool {
         matches!(self, Variant::Fork | Variant::RedisServer)
     }
 }
 
-/// How hard a checkpoint works.
+/// The pace of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
@@ -108,7 +108,7 @@ impl Part {
     }
 }
 
-/// What the store holds.
+/// The kind of the store's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -130,7 +130,7 @@ impl Kind {
     /// The giants.
     pub const GIANTS: [Kind; 5] = [Kind::Lists, Kind::Hash500, Kind::Hash10k, Kind::Hash5m, Kind::String];
 
-    /// What one of its `Data::count` is.
+    /// The unit of `Data::count`.
     pub const fn unit(self) -> &'static str {
         match self {
             Kind::Records => "records",
@@ -143,12 +143,12 @@ impl Kind {
     }
 }
 
-/// What the store holds, and how much.
+/// The kind and the amount of the store's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Data {
-    /// What.
+    /// Its kind.
     pub kind: Kind,
-    /// How many of its units.
+    /// Its number of units.
     pub count: u64,
 }
 
@@ -166,8 +166,8 @@ impl Data {
             }
     }
 
-    /// Memory that a server may need for it, with what is around the values, before any checkpoint: on the
-    /// safe side.
+    /// An upper estimate of the memory that a server needs for it, with the overhead of the values, before
+    /// any checkpoint.
     pub const fn need_bytes(self) -> u64 {
         let around = match self.kind {
             // redis-server's allocator has classes of 1,280 and 1,536 bytes.
@@ -185,20 +185,20 @@ impl fmt::Display for Data {
     }
 }
 
-/// What is measured at a time.
+/// The parameters of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
     /// The part.
     pub part: Part,
     /// Whose checkpoint.
     pub variant: Variant,
-    /// How hard it works.
+    /// The pace of the checkpoints.
     pub pace: Pace,
-    /// What the store holds.
+    /// The content of the store.
     pub data: Data,
     /// Updates among the requests.
     pub update_percent: u32,
-    /// Whether it was measured with `--quick`.
+    /// True if it was measured with `--quick`.
     pub quick: bool,
 }
 
@@ -231,7 +231,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// What came of a cell. What does not concern its part stays empty.
+/// The results of a cell. Fields that do not concern its part stay empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
@@ -247,7 +247,7 @@ pub struct Figures {
     pub without_all: Stretch,
     /// All with one together.
     pub during_all: Stretch,
-    /// All of it, but for the warm-up.
+    /// The whole load, without the warm-up.
     pub all: Stretch,
     /// In a closed loop: requests a second without a checkpoint, stretch by stretch.
     pub rates_without: Vec<f64>,
@@ -267,7 +267,7 @@ pub struct Figures {
     pub server_busy: f64,
     /// Of all others, a child of the server among them.
     pub others_busy: f64,
-    /// Whether the generator came before others on its core.
+    /// True if the generator had priority on its core.
     pub generator_preferred: bool,
     /// By time: milliseconds since the start, requests, longest latency and latest sending in microseconds.
     pub timeline: Vec<(u32, u32, f32, f32)>,

@@ -1,4 +1,4 @@
-//! What the design promises of checkpoints, held against what was measured.
+//! The goals of the design for checkpoints, compared with the measurements.
 
 use super::Results;
 use super::cell::{Cell, Data, Figures, Pace, Part, Variant};
@@ -20,7 +20,7 @@ const CUT_US: f64 = 50.0;
 /// Ours that do not fork.
 const OURS: [Variant; 2] = [Variant::Hourglass, Variant::Piggyback];
 
-/// What there is of a part, the newest line of each cell.
+/// The results of a part, the newest line of each cell.
 pub(super) struct Measured<'r> {
     results: &'r Results,
     quick: bool,
@@ -49,7 +49,7 @@ impl<'r> Measured<'r> {
     }
 }
 
-/// Judges what the results have; what was not measured is left out.
+/// Judges the results; unmeasured goals are left out.
 pub fn judge(results: &Results, quick: bool) -> Vec<Goal> {
     let measured = Measured::new(results, quick);
     let mut goals = Vec::new();
@@ -63,7 +63,7 @@ pub fn judge(results: &Results, quick: bool) -> Vec<Goal> {
     goals
 }
 
-/// The median of what `of` says of some stretches.
+/// The median of `of` over some stretches.
 pub(super) fn median(stretches: &[Stretch], of: impl Fn(&Stretch) -> f64) -> f64 {
     report::median(stretches.iter().map(of))
 }
@@ -78,7 +78,7 @@ fn name(cell: &Cell) -> String {
     format!("{}{pace}, {}", cell.variant.name(), cell.data)
 }
 
-/// What the reader must know to judge a longest latency: how late the generator was, and what the host took.
+/// A note for judging a longest latency: the delay of the generator, and the time that the host took.
 fn noise(figures: &Figures) -> String {
     let (without, during) = (&figures.without_all, &figures.during_all);
     format!(
@@ -203,7 +203,7 @@ fn paper(measured: &Measured<'_>, goals: &mut Vec<Goal>) {
     }
 }
 
-/// Memory beyond what the store had before.
+/// Memory beyond that of the store before.
 pub(super) fn extra(figures: &Figures) -> f64 {
     figures.peak.most.saturating_sub(figures.peak.before) as f64
 }

@@ -17,14 +17,14 @@ const CONNECTIONS: usize = 50;
 const PAPER_CONNECTIONS: usize = 256;
 /// Requests of an open loop that are due within this are sent together.
 const BEAT: Duration = Duration::from_micros(200);
-/// The open loop runs at this share of what the closed one reached.
+/// The open loop runs at this share of the closed loop's throughput.
 const OPEN_SHARE: f64 = 0.5;
 /// Time from a checkpoint's end to the next in figures 13 to 17, as `save 10 1` has it.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// Requests in a batch where records are overwritten.
 const OVERWRITE_PIPELINE: u32 = 16;
 
-/// How long and how often.
+/// The durations and numbers of repeats.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
     /// Left out at the beginning of a load.
@@ -134,7 +134,7 @@ impl Lab<'_> {
         Ok(figures)
     }
 
-    /// An open loop with checkpoints, at half of what the closed loop reaches just before.
+    /// An open loop with checkpoints, at half of the closed loop's throughput just before.
     fn open(&self, mix: Mix, times: &Times) -> Result<Figures> {
         let saturation = self.saturation(mix.clone(), times)?;
         let rate = (saturation * OPEN_SHARE).max(1.0);

@@ -1,9 +1,9 @@
-//! Question: what does a checkpoint of the store cost those who use it meanwhile?
+//! Question: what does a checkpoint of the store cost its clients meanwhile?
 //!
-//! Variables: who takes it (Tarn by fork, Hourglass and Piggyback, redis-server), at which pace, the size of
-//! the store, the share of updates, giant collections. Expected: latency, throughput and memory of Tarn
-//! hardly tell whether one is being taken, at any size; those of who forks do, the more the larger the store
-//! is.
+//! Variables: the variant (Tarn by fork, Hourglass and Piggyback, redis-server), the pace, the size of the
+//! store, the share of updates, giant collections. Expected: latency, throughput and memory of Tarn hardly
+//! show whether a checkpoint is being taken, at any size; those of servers that fork do, the more the larger
+//! the store is.
 //!
 //! ```text
 //!   plan: cells ─► trial: a server with its data ─► measure: a load with checkpoints
@@ -33,7 +33,7 @@ use crate::report::{Report, Run, number_cell, table, thousands};
 use crate::results;
 use crate::setting::Setting;
 
-/// What `tarn lab list` says.
+/// The question, for `tarn lab list`.
 pub const QUESTION: &str = "What does a checkpoint of the store cost those who use it meanwhile? \
     (parts: saturated, latency, figures, overwrite, time, giants)";
 
@@ -67,7 +67,7 @@ pub struct Options {
     /// Measure stores with these only: records, or which giants.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub kinds: Vec<Kind>,
-    /// Measure also what the file of results has already.
+    /// Measure cells again that the file of results already has.
     #[arg(long)]
     pub again: bool,
 }
@@ -165,7 +165,7 @@ impl Lab<'_> {
         Ok(())
     }
 
-    /// Whether the servers of all cells fit into memory at the same time, while one of them takes a
+    /// True if the servers of all cells fit into memory at the same time, while one of them takes a
     /// checkpoint.
     fn fit_together(&self, cells: &[Cell]) -> Result<bool> {
         let mut variants: Vec<Variant> = cells.iter().map(|cell| cell.variant).collect();
@@ -234,7 +234,7 @@ fn write_series(path: &Path, cell: &Cell, figures: &Figures) -> Result<()> {
     cells::append_series(path, heads, figures.timeline.iter().map(row))
 }
 
-/// What was measured of latency and throughput, as a table.
+/// Prints latency and throughput as a table.
 fn print(results: &Results, quick: bool) {
     let heads =
         ["cell", "requests/s", "during", "p99.9 µs", "during", "max ms", "during", "late ms", "checkpoint s"];
@@ -259,7 +259,7 @@ fn print(results: &Results, quick: bool) {
     }
 }
 
-/// Whether a cell is one of records.
+/// True if a cell is one of records.
 fn is_records(cell: &Cell) -> bool {
     cell.data.kind == Kind::Records
 }

@@ -1,4 +1,4 @@
-//! Which cells there are.
+//! The cells of the experiment.
 
 use super::Options;
 use super::cell::{Cell, Data, Kind, Pace, Part, Variant};
@@ -6,7 +6,7 @@ use crate::setting::Setting;
 
 /// Records of the paper, in millions.
 const SIZES_M: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
-/// Without `--full`, so much of that.
+/// The share of that without `--full`.
 const SHARE: f64 = 0.25;
 /// Updates among the requests, where nothing else is said.
 const UPDATES: u32 = 50;
@@ -58,7 +58,7 @@ fn paces(part: Part, variant: Variant) -> &'static [Pace] {
     }
 }
 
-/// The cells of some data, by part and then by variant, so that what disturbs the machine disturbs all
+/// The cells of some data, by part and then by variant, so that disturbances of the machine affect all
 /// variants alike.
 pub fn cells(
     setting: &Setting,
@@ -71,7 +71,7 @@ pub fn cells(
     let of_this = |part: &&Part| (**part == Part::Giants) == (data.kind != Kind::Records);
     for &part in parts.iter().filter(of_this) {
         for &variant in variants {
-            // Of a store that nobody changes, an incremental checkpoint has nothing to write.
+            // Of a store without changes, an incremental checkpoint has nothing to write.
             if part == Part::Time && variant == Variant::Hourglass {
                 continue;
             }

@@ -1,10 +1,10 @@
-//! What fills a store, and what the clients of each part ask it.
+//! The requests that fill a store, and those of the clients of each part.
 
 use super::cell::{Data, Kind};
-use crate::client::Client;
 use crate::error::Result;
 use crate::load::{Arg, KeyChoice, Keys, Mix, Request};
 use crate::ycsb;
+use tarn_resp::client::Client;
 
 /// Elements of a list.
 const ELEMENTS: usize = 250;

@@ -1,33 +1,33 @@
-//! A server on trial: started, filled, asked, started again.
+//! A server on trial: started, filled, asked for checkpoints, started again.
 
 use tempfile::TempDir;
 
 use super::cell::{Data, Kind, Pace, Variant};
 use super::requests;
 use crate::checkpoint::{Ask, Subject, Taken};
-use crate::client::{self, Client};
 use crate::device;
 use crate::error::Result;
 use crate::load::{Group, Load, Pace as LoadPace, Until};
 use crate::restart;
 use crate::server::{Persistence, Product, Server};
 use crate::setting::Setting;
+use tarn_resp::client::{self, Client};
 
 /// A server with its data.
 #[derive(Debug)]
 pub struct Trial {
     /// Whose checkpoints.
     pub variant: Variant,
-    /// What it holds.
+    /// The content of the store.
     pub data: Data,
     /// Its version.
     pub version: String,
-    /// The server. Declared before the directory: it must be gone before its files are.
+    /// The server. Declared before the directory, because it must end before its files are removed.
     pub server: Server,
     dir: TempDir,
 }
 
-/// Whether the variant is there: an older Tarn may refuse an algorithm. Returns its words if it does.
+/// Checks that the variant exists: an older Tarn may refuse an algorithm. Returns its words if it does.
 pub fn refusal(setting: &Setting, variant: Variant) -> Result<Option<String>> {
     if variant.product() == Product::RedisServer {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! A reply only when the write is durable: writers alone, and readers who should not notice the writers.
+//! Replies only when the write is durable: writers alone, and readers that should not notice the writers.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::report::{Bound, Goal, Report, Run, thousands};
 use crate::server::Persistence;
 use crate::setting::{Contender, Setting};
 
-/// Connections that write, when nobody reads.
+/// Connections that write, when there are no readers.
 const WRITERS_ALONE: usize = 64;
 /// Connections that write while others read.
 const WRITERS: usize = 8;
 /// Connections that read.
 const READERS: usize = 50;
-/// Readers in an open loop come at this share of what the closed loop reached.
+/// Readers in an open loop send at this share of the closed loop's throughput.
 const OPEN_SHARE: f64 = 0.5;
 
 /// Runs the part.

@@ -1,4 +1,4 @@
-//! The same load on several running servers, by turns, so that what disturbs the machine disturbs all alike.
+//! The same load on several running servers, in turns, so that disturbances of the machine affect all alike.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::process::Pinned;
 use crate::report::{Report, Run, Spread};
 use crate::setting::{Contender, Setting, progress};
 
-/// What one server did, over all repeats.
+/// The figures of one server, over all repeats.
 #[derive(Debug, Clone)]
 pub struct Score {
     /// The server's label.
@@ -25,7 +25,7 @@ pub struct Score {
     pub others_busy: f64,
 }
 
-/// What one group of connections saw of one server, over all repeats.
+/// The figures of one group of connections to one server, over all repeats.
 #[derive(Debug, Clone, Copy)]
 pub struct GroupScore {
     /// The group's name.
@@ -42,8 +42,8 @@ const GENERATOR_BUSY_LIMIT: f64 = 0.97;
 const OTHERS_BUSY_LIMIT: f64 = 0.1;
 
 impl Score {
-    /// What the reader must know: that the generator was as busy as it can be while the server was not, so
-    /// that the server could do more; or that somebody else used the processor.
+    /// A warning for the reader: the generator was fully busy while the server was not, so that the server
+    /// could do more; or another process used the processor.
     pub fn limit_note(&self) -> Option<String> {
         if self.others_busy > OTHERS_BUSY_LIMIT {
             return Some(format!("{}: disturbed, others used {:.1} cores", self.label, self.others_busy));

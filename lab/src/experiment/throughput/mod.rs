@@ -20,7 +20,7 @@ use crate::report::Report;
 use crate::server::Product;
 use crate::setting::Setting;
 
-/// What `tarn lab list` says.
+/// The question, for `tarn lab list`.
 pub const QUESTION: &str = "How many requests a second does one worker answer, and what does the log cost? \
     (parts: plain, structures, everysec, always, workers)";
 
@@ -33,7 +33,7 @@ pub enum Part {
     Structures,
     /// A log flushed every second, against none.
     Everysec,
-    /// Replies only for what is durable: writers alone, then readers beside writers.
+    /// Replies only for durable writes: writers alone, then readers beside writers.
     Always,
     /// Two workers against one.
     Workers,

@@ -12,7 +12,7 @@ use crate::setting::{Contender, Setting};
 
 /// The keys: 16 bytes.
 pub const KEY: Arg = Arg::Key { prefix: "key:", digits: 12, scattered: false };
-/// How many of them.
+/// The number of keys.
 pub const KEYS: u64 = 1_000_000;
 /// The values.
 pub const VALUE: Arg = Arg::Value(64);

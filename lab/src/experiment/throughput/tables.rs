@@ -1,4 +1,4 @@
-//! How scores are shown, and which ratios are goals.
+//! The tables of scores, and the ratios that are goals.
 
 use comfy_table::{Cell, Table};
 

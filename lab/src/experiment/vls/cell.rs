@@ -1,4 +1,4 @@
-//! A cell: what is measured at a time, its variants by turns, and what comes of it.
+//! A cell: the parameters of one measurement, its variants in turns, and its results.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::cells;
 use crate::report::{median, thousands};
 use crate::snapshots::cell::Distribution;
 
-/// How the records are read.
+/// The way in which the records are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
@@ -66,11 +66,11 @@ pub enum Part {
     Updates,
     /// Figures 8b and 10: queries beside updates in an open loop.
     Latency,
-    /// Figure 11: what is kept, by time.
+    /// Figure 11: the kept versions, by time.
     Remset,
     /// The text on masks of 64 and of 128 bits.
     Masks,
-    /// How long a view takes to open, and whether it sees what was acknowledged before.
+    /// The time until a view is open, and whether it sees what was acknowledged before.
     Opening,
     /// Other stores, through their clients.
     References,
@@ -102,10 +102,10 @@ impl Part {
     }
 }
 
-/// What a full scan reads, in percent of the records.
+/// The share of the records that a full scan reads, in percent.
 pub const FULL: u32 = 100;
 
-/// What is measured at a time.
+/// The parameters of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
     /// The part.
@@ -114,16 +114,16 @@ pub struct Cell {
     pub records: u64,
     /// Queries at the same time.
     pub queries: usize,
-    /// How many of the records a query reads, in percent; by an index unless it is [`FULL`].
+    /// The share of the records that a query reads, in percent; by an index unless it is [`FULL`].
     pub share_percent: u32,
     /// Updates a second that are attempted; 0: as many as there can be.
     pub rate: u32,
-    /// Whether it was measured with `--quick`.
+    /// True if it was measured with `--quick`.
     pub quick: bool,
 }
 
 impl Cell {
-    /// Whether a query reads all records.
+    /// True if a query reads all records.
     pub const fn is_full(&self) -> bool {
         self.share_percent == FULL
     }
@@ -153,7 +153,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// What a variant came to in one turn. Times in microseconds; what was not measured is zero.
+/// The figures of a variant in one turn. Times in microseconds; zero if not measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Measured {
@@ -161,7 +161,7 @@ pub struct Measured {
     pub rows_per_s: f64,
     /// Queries that ended.
     pub queries: u64,
-    /// How long they took.
+    /// The durations of the queries.
     pub query: Distribution,
     /// Updates a second.
     pub updates_per_s: f64,
@@ -176,7 +176,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// How long a query takes at the speed at which rows were read, in milliseconds: those that did not end
+    /// The time of a query at the speed at which rows were read, in milliseconds: queries that did not end
     /// count too.
     pub fn query_ms(&self, cell: &Cell) -> f64 {
         let rows = cell.records as f64 * f64::from(cell.share_percent) / 100.0;
@@ -189,11 +189,11 @@ impl Measured {
 pub struct Turns {
     /// The variant.
     pub variant: Variant,
-    /// What each turn came to.
+    /// The figures of each turn.
     pub turns: Vec<Measured>,
 }
 
-/// How much was kept at a moment.
+/// The kept versions at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
     /// Milliseconds since the queries began.
@@ -206,7 +206,7 @@ pub struct Moment {
     pub bytes: u64,
 }
 
-/// How much was kept while some queries ran that began at the same time.
+/// The versions that were kept while some queries ran that began at the same time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Remset {
@@ -228,11 +228,11 @@ impl Remset {
     }
 }
 
-/// What came of opening views.
+/// The figures of opening views.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Opening {
-    /// How long one took that reads tables, in microseconds.
+    /// The time of a view that reads tables, in microseconds.
     pub plain: Distribution,
     /// One that reads indexes as well.
     pub indexed: Distribution,
@@ -242,12 +242,12 @@ pub struct Opening {
     pub stale: u64,
 }
 
-/// What another store, or ours through its clients, came to.
+/// The figures of another store, or of ours through its clients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reference {
-    /// Which, such as `redis-server, SCAN + HGETALL`.
+    /// The name, such as `redis-server, SCAN + HGETALL`.
     pub what: String,
-    /// What was asked: `count`, `sum`, `texts`, `range`.
+    /// The query: `count`, `sum`, `texts`, `range`.
     pub query: String,
     /// Seconds of each turn.
     pub seconds: Vec<f64>,
@@ -260,30 +260,30 @@ impl Reference {
     }
 }
 
-/// What came of a cell. What does not concern its part stays empty.
+/// The results of a cell. Fields that do not concern its part stay empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
     /// The variants, each with its turns.
     pub variants: Vec<Turns>,
-    /// What was kept by time.
+    /// The kept versions by time.
     pub remset: Remset,
     /// Of opening views.
     pub opening: Opening,
     /// Others, and ours through clients.
     pub references: Vec<Reference>,
-    /// Whether the threads came before others on their cores.
+    /// True if the threads had priority on their cores.
     pub preferred: bool,
 }
 
 impl Figures {
-    /// The median of what `of` says of a variant's turns; `NaN` without one.
+    /// The median of `of` over a variant's turns; `NaN` without one.
     pub fn of(&self, variant: Variant, of: impl Fn(&Measured) -> f64) -> f64 {
         let turns = self.variants.iter().filter(|own| own.variant == variant).flat_map(|own| &own.turns);
         median(turns.map(of))
     }
 
-    /// A variant by another one: the median over the turns of what `of` says of the one by the other.
+    /// One variant divided by another: the median of the ratios of `of` over the turns.
     pub fn by(&self, one: Variant, other: Variant, of: impl Fn(&Measured) -> f64) -> f64 {
         let turns = |variant| {
             self.variants.iter().filter(move |own| own.variant == variant).flat_map(|own| &own.turns)

@@ -1,4 +1,4 @@
-//! What the design promises of consistent queries, held against what was measured.
+//! The goals of the design for consistent queries, compared with the measurements.
 
 use super::Results;
 use super::cell::{Cell, FULL, Figures, Measured, Part, Variant};
@@ -18,7 +18,7 @@ const SHARED: f64 = 0.95;
 const OPENING_US: f64 = 100.0;
 const BY_CLIENT: f64 = 20.0;
 
-/// Judges what the results have; what was not measured is left out.
+/// Judges the results; unmeasured goals are left out.
 pub fn judge(results: &Results, quick: bool) -> Vec<Goal> {
     let mut goals = Vec::new();
     for (cell, figures) in results.of(|cell| cell.quick == quick) {
@@ -36,8 +36,8 @@ pub fn judge(results: &Results, quick: bool) -> Vec<Goal> {
     goals
 }
 
-/// Cells in which something was wrong: versions that outlived their last reader, or a view that did not see
-/// what was acknowledged before it was opened.
+/// Cells with a fault: versions that outlived their last reader, or a view that did not see a write
+/// acknowledged before it was opened.
 pub fn broken(results: &Results, quick: bool) -> usize {
     let is_broken = |figures: &Figures| {
         let turns = figures.variants.iter().flat_map(|own| &own.turns);
@@ -90,7 +90,7 @@ fn updates(cell: &Cell, figures: &Figures, goals: &mut Vec<Goal>) {
     });
 }
 
-/// What it was without a query, where that was measured.
+/// The figure without a query, where that was measured.
 fn without(figures: &Figures, figure: impl Fn(Variant) -> String) -> String {
     let is_measured = figures.variants.iter().any(|own| own.variant == Variant::None);
     if is_measured { format!("; without a query {}", figure(Variant::None)) } else { String::new() }

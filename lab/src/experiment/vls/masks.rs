@@ -1,4 +1,4 @@
-//! The paper's literal form, with a mask in each record, and what the width of the masks costs.
+//! The paper's literal form, with a mask in each record, and the cost of wider masks.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use rand::Rng;
 use rand::rngs::SmallRng;
-use tarn_snapshot::Shape;
-use tarn_snapshot::vls::{Keep, Mask, Scan, Store, StoreError};
+use tarn_study::Shape;
+use tarn_study::vls::{Keep, Mask, Scan, Store, StoreError};
 
 use super::cell::{Cell, Figures, Measured, Turns, Variant};
 use super::measure::{self, Place, Update};
@@ -35,7 +35,7 @@ trait Masked: Sync {
 
 /// The rows of a query.
 trait Rows {
-    /// Reads the next rows, so many at most; how many there were.
+    /// Reads the next rows, at most `most`; returns their number.
     fn read(&mut self, most: u64) -> u64;
 }
 

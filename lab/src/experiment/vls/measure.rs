@@ -20,7 +20,7 @@ use crate::load::{KeyChoice, Keys};
 use crate::process::{self, Pinned};
 use crate::snapshots::cell::Distribution;
 
-/// Updates between two looks at whether it goes on, in a closed loop.
+/// Updates between two checks for the end, in a closed loop.
 const UPDATES_AT_ONCE: u64 = 32;
 /// Parts that a query reads before it is the turn of the next: about a batch of 8,192 records.
 pub const PARTS_AT_ONCE: usize = 64;
@@ -34,17 +34,17 @@ pub struct Place {
     pub writer_core: usize,
     /// The core of the queries.
     pub query_core: usize,
-    /// How long a turn is, after a warm-up of a fifth of it.
+    /// The length of a turn, after a warm-up of a fifth of it.
     pub measured: Duration,
     /// Turns of each variant.
     pub repeats: u32,
-    /// What chance begins with.
+    /// The seed of the random choices.
     pub seed: u64,
 }
 
 /// Figure 7a: a query by turns without a view and through one, and nothing else.
 pub fn alone(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
-    // On a thread of its own, as what it is granted cannot always be given back.
+    // On a thread of its own, because a granted priority cannot always be given back.
     std::thread::scope(|scope| {
         let measured = scope.spawn(|| by_turns(store, place, cell));
         measured.join().expect("a query does not panic")
@@ -58,7 +58,7 @@ fn by_turns(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
     }
     let _pinned = Pinned::to(&[place.query_core])?;
     let preferred = process::prefer_thread();
-    // So many turns as fit into the time of those of other parts, of which there are few.
+    // As many turns as fit into the time of those of other parts, of which there are few.
     let began = Instant::now();
     let until = began + place.measured * place.repeats;
     let mut turns: Vec<Turns> =
@@ -114,7 +114,7 @@ pub fn beside_updates(store: &Store, place: &Place, cell: &Cell) -> Result<Figur
     Ok(Figures { variants: turns, preferred, ..Figures::default() })
 }
 
-/// What threads of a turn share.
+/// The state that the threads of a turn share.
 struct Turn<'s> {
     store: &'s Store,
     place: &'s Place,
@@ -127,13 +127,13 @@ struct Turn<'s> {
     rows: AtomicU64,
 }
 
-/// What the writer of a turn came to.
+/// The figures of the writer of a turn.
 pub struct Written {
     /// Updates a second.
     pub updates_per_s: f64,
-    /// How long each took from its intended start, in microseconds; in an open loop.
+    /// The time of each update from its intended start, in microseconds; in an open loop.
     pub latencies_us: Vec<f64>,
-    /// Whether it came before others on its core.
+    /// True if it had priority on its core.
     pub preferred: bool,
 }
 
@@ -195,8 +195,8 @@ impl Turn<'_> {
         Ok((figures, written.preferred))
     }
 
-    /// So many queries by turns, and a new one for each that ends. Returns how long those took that began and
-    /// ended while it counts.
+    /// Runs the queries of the cell at the same time, and starts a new one for each that ends. Returns the
+    /// durations of those that began and ended within the measured time.
     fn ask(&self) -> Result<Vec<f64>> {
         let pinned = Pinned::to(&[self.place.query_core]);
         process::prefer_thread();
@@ -224,7 +224,7 @@ impl Turn<'_> {
                     continue;
                 }
                 times.extend(began.map(|began| began.elapsed().as_secs_f64() * 1e6));
-                // The old one gives back what it has before the new one begins.
+                // The old one gives back its versions before the new one begins.
                 *place = None;
                 *place = Some(begin()?);
             }
@@ -240,7 +240,7 @@ pub fn p95(times_us: &[f64]) -> f64 {
     if times.is_empty() { 0.0 } else { *times.select_nth_unstable_by(at, f64::total_cmp).1 }
 }
 
-/// Who can update a record.
+/// A writer that can update a record.
 pub trait Update {
     /// Writes a field of a record.
     fn update(&mut self, number: u64, rng: &mut SmallRng) -> Result<()>;
@@ -252,11 +252,11 @@ impl Update for Writer<'_> {
     }
 }
 
-/// Updates of which there is room to note how long they took.
+/// The number of updates whose durations can be recorded.
 const LATENCIES: usize = 1 << 20;
 
-/// Updates records, as often as it can or at the rate of the cell, until it is told to stop. What is done
-/// before it counts is left out.
+/// Updates records, as often as it can or at the rate of the cell, until the turn ends. Updates before the
+/// measured time are left out.
 pub fn write(
     writer: &mut impl Update,
     cell: &Cell,
@@ -267,7 +267,8 @@ pub fn write(
 ) -> Result<Written> {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut keys = Keys::new(KeyChoice::Zipfian, cell.records);
-    // What is noted has its memory from the start, and was written to: to wait for it would be noted, too.
+    // The memory of the recorded durations is there from the start, and was written to: a wait for it would
+    // be recorded, too.
     let mut latencies_us = vec![1.0; LATENCIES * usize::from(cell.rate != 0)];
     latencies_us.clear();
     let (mut from, mut done) = (None, 0);
@@ -294,7 +295,7 @@ pub fn write(
         }
         intended += gap;
     }
-    // Who waited for a latch all the time has done none.
+    // A thread that waited for a latch all the time has done none.
     let updates_per_s = from.map_or(0.0, |from| done as f64 / from.elapsed().as_secs_f64());
     Ok(Written { updates_per_s, latencies_us, preferred })
 }

@@ -1,10 +1,10 @@
-//! Question: what do consistent queries cost, beside queries that read what they happen to meet?
+//! Question: what do consistent queries cost, beside queries that read each record as they meet it?
 //!
-//! Variables: records of 240 bytes, queries at the same time, how much of the records a query reads (all, or
-//! 5 to 25 % by an index), updates (none, a rate, as many as there can be), and how the records are read:
-//! live, through a view, by a child process; and the paper's literal form with masks of 64 and 128 bits.
-//! Expected, as in the paper on virtual lightweight snapshots: a view costs a query and the updates next to
-//! nothing, and what is kept for many queries is about as much as for one.
+//! Variables: records of 240 bytes, queries at the same time, the share of the records that a query reads
+//! (all, or 5 to 25 % by an index), updates (none, a rate, as many as possible), and the way in which the
+//! records are read: live, through a view, by a child process; and the paper's literal form with masks of 64
+//! and 128 bits. Expected, as in the paper on virtual lightweight snapshots: a view costs a query and the
+//! updates next to nothing, and many queries keep about as much as one.
 //!
 //! ```text
 //!   plan: cells ─► store: records in the engine, in this process ─► measure, remset, masks, opening
@@ -40,7 +40,7 @@ use crate::report::{Report, Run, number_cell, table, thousands};
 use crate::results;
 use crate::setting::Setting;
 
-/// What `tarn lab list` says.
+/// The question, for `tarn lab list`.
 pub const QUESTION: &str = "What do consistent queries cost, beside those that read what they happen to \
     meet? (parts: alone, updates, latency, remset, masks, opening, references)";
 
@@ -68,10 +68,10 @@ pub struct Options {
     /// These sizes instead, in millions of records.
     #[arg(long, value_name = "MILLIONS", value_delimiter = ',')]
     pub sizes: Vec<f64>,
-    /// So many queries at the same time; by default 1, 8 and 64.
+    /// This many queries at the same time; by default 1, 8 and 64.
     #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = queries)]
     pub queries: Vec<usize>,
-    /// Measure also what the file of results has already.
+    /// Measure cells again that the file of results already has.
     #[arg(long)]
     pub again: bool,
 }
@@ -169,7 +169,7 @@ fn measure(
     }
 }
 
-/// What was measured, as tables.
+/// Prints the measurements as tables.
 fn print(results: &Results, quick: bool) {
     let heads =
         ["cell", "variant", "M rows/s", "query ms", "updates/s", "p50 µs", "p95", "p99.9", "max", "kept"];

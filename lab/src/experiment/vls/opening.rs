@@ -1,4 +1,5 @@
-//! How long a view takes to open while writers write, and whether it sees what was acknowledged before.
+//! Measures how long a view takes to open while writers write, and checks that it sees what was acknowledged
+//! before.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +20,7 @@ use crate::snapshots::cell::Distribution;
 /// Openings of each kind.
 const OPENINGS: u64 = 10_000;
 const OPENINGS_QUICK: u64 = 200;
-/// The key that is written and looked at; no record, so no index has it.
+/// The key that is written and read; it is no record, so no index has it.
 const KEY: &[u8] = b"fresh";
 const FIELD: &[u8] = b"number";
 
@@ -50,7 +51,7 @@ pub fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
         while acknowledged.load(Ordering::Acquire) == 0 && !writer.is_finished() {
             std::thread::yield_now();
         }
-        // On a thread of its own, as what it is granted cannot always be given back.
+        // On a thread of its own, because a granted priority cannot always be given back.
         let opener = scope.spawn(|| {
             let pinned = Pinned::to(&[place.query_core]);
             process::prefer_thread();
@@ -87,7 +88,7 @@ fn open_view(engine: &Engine, options: ViewOptions) -> Result<View> {
     engine.open_view(options).map_err(|error| LabError::Arguments(error.to_string()))
 }
 
-/// Whether a view sees what was acknowledged before it was opened.
+/// True if a view sees what was acknowledged before it was opened.
 fn is_fresh(engine: &Engine, acknowledged: &AtomicU64) -> Result<bool> {
     let least = acknowledged.load(Ordering::Acquire);
     let view = open_view(engine, ViewOptions::pinned("lab"))?;

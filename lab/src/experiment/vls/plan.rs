@@ -1,4 +1,4 @@
-//! Which cells there are.
+//! The cells of the experiment.
 
 use super::Options;
 use super::cell::{Cell, FULL, Part};
@@ -10,9 +10,9 @@ const SIZE_M: f64 = 1.0;
 const SIZE_FULL_M: f64 = 10.0;
 /// Queries at the same time.
 const QUERIES: [usize; 3] = [1, 8, 64];
-/// Queries that begin together, of which what is kept is looked at.
+/// The numbers of queries that begin together, whose kept versions are counted.
 const QUERIES_TOGETHER: [usize; 4] = [1, 8, 16, 64];
-/// What index scans read, in percent.
+/// The shares of the records that index scans read, in percent.
 const SHARES: [u32; 3] = [5, 10, 25];
 /// Attempted updates a second in an open loop: the paper's default, and the most of the paper.
 const RATES: [u32; 2] = [10_000, 100_000];

@@ -1,6 +1,6 @@
-//! A query, as the paper has it: how many records there are, of all or of a range of the index. The bytes of
-//! the keys are summed as well, so that each record is looked at. It reads part by part, so that one thread
-//! can run many by turns, as the one that answers SQL does.
+//! A query as in the paper: it counts the records, all or those of a range of the index. It sums the bytes of
+//! the keys as well, so that it reads each record. It reads part by part, so that one thread can run many
+//! queries in turns, as the SQL thread does.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::error::{IoContext, LabError, Result};
 
 /// Pointers of an index that are followed in a part: about as many records as a part of a full scan has.
 const POINTERS_AT_ONCE: usize = 128;
-/// How often a child process is looked after.
+/// The interval between two checks of a child process.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// What a query has read.
+/// The result of a query.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Records.
@@ -45,7 +45,7 @@ enum Source {
 /// A query that runs.
 pub struct Query {
     source: Source,
-    /// What it has read.
+    /// The result of the query.
     pub counted: Counted,
 }
 

@@ -1,4 +1,4 @@
-//! Figure 11: what is kept while some queries run that began at the same instant.
+//! Figure 11: the old versions kept while some queries run that began at the same instant.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -15,12 +15,13 @@ use super::store::{Store, Writer};
 use crate::error::{LabError, Result};
 use crate::process::{self, Pinned};
 
-/// Looks at what is kept while the queries run, about.
+/// The approximate number of readings of the kept versions while the queries run.
 const LOOKS: u32 = 200;
-/// Between two looks at the least.
+/// The least time between two readings.
 const LOOK: Duration = Duration::from_micros(500);
 
-/// Has queries begin together, twice: giving back what they have read, and keeping it to the end.
+/// Runs queries that begin together, twice: once they release versions when they have read them, and once
+/// they keep them to the end.
 pub fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
     let (moments, left, updates_per_s, preferred) = wave(store, place, cell, false)?;
     let (to_the_end, left_then, ..) = wave(store, place, cell, true)?;
@@ -28,8 +29,7 @@ pub fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
     Ok(Figures { remset, preferred, ..Figures::default() })
 }
 
-/// What was kept by time, what was left at the end, updates a second, and whether the threads came before
-/// others.
+/// The kept versions by time, those left at the end, updates a second, and whether the threads had priority.
 fn wave(store: &Store, place: &Place, cell: &Cell, keeps: bool) -> Result<(Vec<Moment>, u64, f64, bool)> {
     let options = match keeps {
         true => ViewOptions::pinned("lab"),

@@ -95,7 +95,7 @@ impl Store {
     }
 }
 
-/// Who writes records.
+/// A writer of records.
 pub struct Writer<'s> {
     store: &'s Store,
     group: Group,

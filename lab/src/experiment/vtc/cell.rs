@@ -1,4 +1,4 @@
-//! A cell: what is measured at a time, and what comes of it.
+//! A cell: the parameters of one measurement, and its results.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::report::{median, thousands};
 use crate::server::{Persistence, Product};
 use crate::ycsb;
 
-/// Whose checkpoint, or what stands for one.
+/// The owner and the kind of a checkpoint, or of its equivalent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
@@ -23,7 +23,7 @@ pub enum Variant {
     Vtc,
     /// The same without a bound.
     VtcFast,
-    /// Tarn with a log of which is dropped what a checkpoint has.
+    /// Tarn with a log from which a checkpoint removes the records that it has.
     Rewrite,
     /// Tarn without a log, with snapshots.
     Snapshot,
@@ -33,24 +33,27 @@ pub enum Variant {
     RedisAof,
 }
 
-/// What makes a variant.
+/// The properties of a variant.
 #[derive(Debug, Clone, Copy)]
 pub struct Traits {
     /// Its name in tables, lines and files.
     pub name: &'static str,
     /// The server that it is.
     pub product: Product,
-    /// What its log does.
+    /// The treatment of a write by its log.
     pub persistence: Persistence,
-    /// How it is asked for a checkpoint; `None` if it has none.
+    /// The command for a checkpoint; `None` if it has none.
     pub ask: Option<Ask>,
-    /// Whether a process of its own writes, which shares its memory with the server's.
+    /// True if a child process writes, which shares its memory with the server's.
     pub forks: bool,
     /// `log-compaction`; `none` where there is nothing to compact.
     pub compaction: &'static str,
     /// More directives.
     pub directives: &'static [(&'static str, &'static str)],
 }
+
+/// Moments of a timeline that make one point of the throughput by time: 100 ms.
+const MOMENTS: usize = 5;
 
 const TARN: Traits = Traits {
     name: "off",
@@ -86,7 +89,7 @@ impl Variant {
         Variant::RedisAof,
     ];
 
-    /// What makes it. A new variant is a row here, and a look in the report.
+    /// Its properties. A new variant is a row here, and a look in the report.
     pub const fn traits(self) -> Traits {
         let log = Traits { persistence: Persistence::Everysec, ..TARN };
         let vtc = Traits { name: "vtc", ask: Some(Ask::Rewrite), compaction: "vtc", ..log };
@@ -114,7 +117,7 @@ impl Variant {
         self.traits().name
     }
 
-    /// Whether it has a log.
+    /// True if it has a log.
     pub fn logs(self) -> bool {
         self.traits().persistence != Persistence::None
     }
@@ -152,7 +155,7 @@ impl Part {
     }
 }
 
-/// Which records are updated.
+/// The distribution of the updates over the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
@@ -172,7 +175,7 @@ impl Access {
     }
 }
 
-/// What is measured at a time.
+/// The parameters of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
     /// The part.
@@ -183,9 +186,9 @@ pub struct Cell {
     pub records: u64,
     /// Updates among the requests.
     pub update_percent: u32,
-    /// Which records are updated.
+    /// The distribution of the updates over the records.
     pub access: Access,
-    /// Whether it was measured with `--quick`.
+    /// True if it was measured with `--quick`.
     pub quick: bool,
 }
 
@@ -220,7 +223,7 @@ pub struct Files {
     pub run_s: f64,
     /// Bytes of the files after the records were loaded.
     pub loaded_bytes: u64,
-    /// Bytes of the files after the requests; of who has no log, of a checkpoint taken then.
+    /// Bytes of the files after the requests; for a variant without a log, of a checkpoint taken then.
     pub run_bytes: u64,
     /// Seconds of starts from these.
     pub started_s: Vec<f64>,
@@ -230,17 +233,17 @@ pub struct Files {
     pub short_started_s: Vec<f64>,
 }
 
-/// What was written for updates.
+/// The bytes that were written for updates.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Writes {
     /// Updates of a field.
     pub updates: u64,
-    /// How long they took, with the time until the log was quiet again.
+    /// The time that they took, with the time until the log was quiet again.
     pub seconds: f64,
     /// Bytes that the server and its children had written to the device, as the kernel counts them.
     pub device_bytes: u64,
-    /// Bytes that were appended to the log, as Tarn tells it.
+    /// Bytes that were appended to the log, as Tarn reports it.
     pub appended_bytes: Option<u64>,
     /// Bytes of files that compaction put in the place of others.
     pub compacted_bytes: Option<u64>,
@@ -249,7 +252,7 @@ pub struct Writes {
     pub log: Vec<(u32, u64, u64)>,
 }
 
-/// What came of a cell. What does not concern its part stays empty.
+/// The results of a cell. Fields that do not concern its part stay empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
@@ -270,6 +273,17 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// Requests a second by time, in seconds, from the start of the load.
+    pub fn requests_by_time(&self) -> Vec<(f64, f64)> {
+        let moments = self.course.timeline.chunks_exact(MOMENTS);
+        let point = |part: &[(u32, u32, f32, f32)]| {
+            let requests: u32 = part.iter().map(|moment| moment.1).sum();
+            let seconds = part.len() as f64 * 0.02;
+            (f64::from(part[0].0) / 1e3 + seconds, f64::from(requests) / seconds)
+        };
+        moments.map(point).collect()
+    }
+
     /// Resident bytes just before a checkpoint and the most during it, of the one that added most.
     pub fn extra_bytes(&self) -> Option<(u64, u64)> {
         let timeline = &self.course.peak.timeline;
@@ -283,8 +297,8 @@ impl Figures {
         all.max_by_key(|(before, during)| during.saturating_sub(*before))
     }
 
-    /// What checkpoints added to the resident memory at most, by what there was just before. `NaN` without
-    /// one.
+    /// The most resident memory that checkpoints added, as a share of the memory just before. `NaN` without a
+    /// checkpoint.
     pub fn extra_share(&self) -> f64 {
         let share = |(before, during): (u64, u64)| during as f64 / before as f64 - 1.0;
         self.extra_bytes().map_or(f64::NAN, share)

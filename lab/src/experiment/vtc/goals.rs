@@ -1,4 +1,4 @@
-//! What the design promises of the log and of its compaction, held against what was measured.
+//! The goals of the design for the log and its compaction, compared with the measurements.
 
 use super::Results;
 use super::cell::{Access, Cell, Figures, Part, Variant};
@@ -20,7 +20,7 @@ const FASTER_THAN_REDIS: f64 = 1.0;
 /// Ours whose log is compacted.
 const OURS: [Variant; 2] = [Variant::Vtc, Variant::VtcFast];
 
-/// Judges what the results have; what was not measured is left out.
+/// Judges the results; unmeasured goals are left out.
 pub fn judge(results: &Results, quick: bool) -> Vec<Goal> {
     let part = |part: Part| {
         let cells = results.of(move |cell: &Cell| cell.quick == quick && cell.part == part);
@@ -49,7 +49,7 @@ fn name(cell: &Cell) -> String {
     text.split_once(": ").map(|(_, rest)| rest.to_owned()).unwrap_or(text)
 }
 
-/// The median of what `of` says of some stretches.
+/// The median of `of` over some stretches.
 pub(super) fn of_stretches(stretches: &[Stretch], of: impl Fn(&Stretch) -> f64) -> f64 {
     median(stretches.iter().map(of))
 }
@@ -186,7 +186,7 @@ pub(super) fn bytes_per_update(figures: &Figures) -> f64 {
     figures.writes.device_bytes as f64 / figures.writes.updates as f64
 }
 
-/// The log's length against what is needed of it, at most, once it is so long that it is compacted.
+/// The largest ratio of the log's length to its needed part, once it is long enough to be compacted.
 pub(super) fn longest_log(figures: &Figures) -> f64 {
     let long = figures.writes.log.iter().filter(|(_, all, _)| *all > 2 * figures.log_file_bytes);
     long.map(|(_, all, needed)| *all as f64 / (*needed).max(1) as f64).fold(f64::NAN, f64::max)

@@ -19,24 +19,24 @@ use crate::ycsb;
 const CONNECTIONS: usize = 128;
 /// Requests of an open loop that are due within this are sent together.
 const BEAT: Duration = Duration::from_micros(200);
-/// The open loop runs at this share of what the closed one reached.
+/// The open loop runs at this share of the closed loop's throughput.
 const OPEN_SHARE: f64 = 0.5;
-/// Requests in a batch where nothing but bytes is counted.
+/// Requests in a batch where only bytes are counted.
 const WRITES_PIPELINE: u32 = 16;
 /// Checkpoints of a server that has nothing else to do, unless said otherwise.
 const ALONE_REPEATS: u32 = 5;
 /// Each field of each record is updated so often on average, so that the log turns over.
 const TURNS: u64 = 4;
-/// How often the length of the log is looked at.
+/// The interval between two readings of the log's length.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The log is quiet when nothing was written for so long.
+/// The log is quiet when nothing was written for this time.
 const QUIET: Duration = Duration::from_millis(1500);
 /// No longer is waited for that.
 const QUIET_PATIENCE: Duration = Duration::from_secs(60);
 /// Requests between the load and the measurement of files, in the thesis.
 const RUN: Duration = Duration::from_secs(60);
 
-/// How long and how often.
+/// The durations and numbers of repeats.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     stretch: Duration,
@@ -122,13 +122,13 @@ fn closed(setting: &Setting, trial: &Trial, cell: &Cell, time: Duration) -> Resu
     Ok(load.run(|_| ())?.check()?.rate())
 }
 
-/// How many checkpoints are taken of a server that has nothing else to do.
+/// The number of checkpoints of a server that has nothing else to do.
 fn times_alone(setting: &Setting) -> u32 {
     setting.options.repeats.unwrap_or(if setting.options.quick { 1 } else { ALONE_REPEATS }).max(1)
 }
 
-/// Checkpoints of a server that has nothing else to do. Before each as many records are written as there are,
-/// any of them, so that about half of a log is needless.
+/// Checkpoints of a server that has nothing else to do. Before each checkpoint random records are written, as
+/// many as there are, so that about half of a log is obsolete.
 fn alone(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Course> {
     let mut course = Course::default();
     for number in 0..times_alone(setting) {
@@ -161,8 +161,8 @@ fn files(setting: &Setting, trial: &mut Trial, cell: &Cell, times: &Times) -> Re
     Ok(files)
 }
 
-/// What one look at a log says: bytes of the log, bytes needed, bytes read and written by compaction.
-fn look(trial: &Trial, client: &mut crate::client::Client) -> Result<[u64; 4]> {
+/// One reading of a log: bytes of the log, bytes needed, bytes read and written by compaction.
+fn look(trial: &Trial, client: &mut tarn_resp::client::Client) -> Result<[u64; 4]> {
     match trial.variant.traits().product {
         Product::Tarn => {
             let names = [
@@ -171,8 +171,8 @@ fn look(trial: &Trial, client: &mut crate::client::Client) -> Result<[u64; 4]> {
                 "log_compaction_read_bytes",
                 "log_compaction_written_bytes",
             ];
-            let [closed, needless, read, written] = Trial::numbers(client, "persistence", names)?;
-            Ok([closed, closed.saturating_sub(needless), read, written])
+            let [closed, obsolete, read, written] = Trial::numbers(client, "persistence", names)?;
+            Ok([closed, closed.saturating_sub(obsolete), read, written])
         }
         Product::RedisServer => {
             let [all, base] = Trial::numbers(client, "persistence", ["aof_current_size", "aof_base_size"])?;
@@ -181,7 +181,7 @@ fn look(trial: &Trial, client: &mut crate::client::Client) -> Result<[u64; 4]> {
     }
 }
 
-/// Updates fields until the log has turned over, and counts what was written.
+/// Updates fields until the log has turned over, and counts the written bytes.
 fn writes(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Writes> {
     let updates = cell.records * ycsb::FIELDS * if cell.quick { 2 } else { TURNS };
     wait_until_quiet(trial)?;
@@ -217,7 +217,7 @@ fn writes(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Writes> {
         updates,
         seconds: began.elapsed().as_secs_f64(),
         device_bytes,
-        // What is closed is what was appended, without what compaction took away.
+        // The closed bytes are those that were appended, without those that compaction removed.
         appended_bytes: is_tarn.then_some((closed + read - compacted).max(0) as u64),
         compacted_bytes: is_tarn.then_some(compacted.max(0) as u64),
         log: log?,

@@ -1,11 +1,11 @@
 //! Question: what does a log cost that is its own checkpoint, beside snapshots and beside a log that is
 //! rewritten?
 //!
-//! Variables: who is asked for a checkpoint (Tarn with a log that is compacted by validity, Tarn with
-//! snapshots, redis-server with RDB files and with an append-only file; without any: Tarn without a log, and
-//! with one that only grows), records, the share of updates. Expected: a log costs little throughput;
-//! compacting it takes hardly any memory and does not slow clients down, while who forks pays with memory
-//! that grows with the share of updates; and a start from the log is as fast as from a snapshot.
+//! Variables: the variant (Tarn with a log that is compacted by validity, Tarn with snapshots, redis-server
+//! with RDB files and with an append-only file; without checkpoints: Tarn without a log, and with one that
+//! only grows), records, the share of updates. Expected: a log costs little throughput. Compacting it takes
+//! hardly any memory and does not slow clients down, while a server that forks pays with memory that grows
+//! with the share of updates. A start from the log is as fast as from a snapshot.
 //!
 //! ```text
 //!   plan: cells ─► trial: a server with its records ─► measure: a load with checkpoints
@@ -32,7 +32,7 @@ use crate::report::{Report, Run, number_cell, table, thousands};
 use crate::results;
 use crate::setting::Setting;
 
-/// What `tarn lab list` says.
+/// The question, for `tarn lab list`.
 pub const QUESTION: &str = "What does a log cost that is its own checkpoint, beside snapshots and a log \
     that is rewritten? (parts: checkpoints, alone, latency, files, writes)";
 
@@ -64,7 +64,7 @@ pub struct Options {
     /// Put the log's files there, once for each device. By default three directories below that of the data.
     #[arg(long = "log-dir", value_name = "DIR")]
     pub log_dirs: Vec<PathBuf>,
-    /// Measure also what the file of results has already.
+    /// Measure cells again that the file of results already has.
     #[arg(long)]
     pub again: bool,
 }
@@ -86,7 +86,7 @@ pub fn run(setting: &Setting, own: &Options, path: &Path, report: &mut Report) -
             let figures = match measure::measure(setting, own.full, &mut trial, cell) {
                 Ok(figures) => figures,
                 Err(error) => {
-                    // Who presses Ctrl-C ends the server too.
+                    // Ctrl-C ends the server too.
                     interrupt::check()?;
                     return Err(ended(&mut trial).unwrap_or(error));
                 }
@@ -108,12 +108,13 @@ pub fn run(setting: &Setting, own: &Options, path: &Path, report: &mut Report) -
     Ok(())
 }
 
-/// What to say of a server that ended by itself.
+/// The error of a server that ended by itself.
 fn ended(trial: &mut Trial) -> Option<LabError> {
     trial.server.ended().map(|status| LabError::Ended { status })
 }
 
-/// Appends a cell's time series to the table of all: memory and the log's length where they were looked at.
+/// Appends a cell's time series to the table of all: memory and the log's length at the times of the
+/// readings.
 fn write_series(path: &Path, cell: &Cell, figures: &Figures) -> Result<()> {
     let heads = "part,variant,records,update_percent,access,ms,what,value";
     let Cell { part, variant, records, update_percent, access, .. } = cell;
@@ -130,7 +131,7 @@ fn write_series(path: &Path, cell: &Cell, figures: &Figures) -> Result<()> {
     cells::append_series(path, heads, requests.chain(memory).chain(log))
 }
 
-/// What was measured, as a table.
+/// Prints the measurements as a table.
 fn print(results: &Results, quick: bool) {
     let heads = ["cell", "requests/s", "during", "p99.9 ms", "during", "checkpoint s", "added memory"];
     let mut table = table(&heads);

@@ -1,4 +1,4 @@
-//! Which cells there are.
+//! The cells of the experiment.
 
 use super::Options;
 use super::cell::{Access, Cell, Part, Variant};
@@ -8,7 +8,7 @@ use crate::setting::Setting;
 const SIZES_M: [f64; 6] = [2.0, 4.0, 6.0, 8.0, 10.0, 12.0];
 /// Without `--full` every other size of that …
 const STEP: usize = 2;
-/// … and so much of it.
+/// … and this share of it.
 const SHARE: f64 = 0.02;
 /// Updates among the requests, in percent.
 const UPDATES: [u32; 5] = [10, 30, 50, 70, 90];
@@ -32,7 +32,7 @@ pub fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
     sizes
 }
 
-/// The cells, by part and size and then by variant, so that what disturbs the machine disturbs all alike.
+/// The cells, by part and size and then by variant, so that disturbances of the machine affect all alike.
 pub fn cells(setting: &Setting, own: &Options, variants: &[Variant]) -> Vec<Cell> {
     let parts = if own.only.is_empty() { Part::ALL.to_vec() } else { own.only.clone() };
     let sizes = sizes(setting, own);
@@ -66,7 +66,7 @@ pub fn cells(setting: &Setting, own: &Options, variants: &[Variant]) -> Vec<Cell
     cells
 }
 
-/// Whether a part has something to measure of a variant.
+/// True if a part measures a variant at this share of updates.
 fn is_measured(part: Part, variant: Variant, update_percent: u32) -> bool {
     match part {
         // Without a checkpoint one share of updates says all; without a bound it is the same as with one.

@@ -1,4 +1,4 @@
-//! A server on trial: started with its log in three directories, filled, looked at, started again.
+//! A server on trial: started with its log in three directories, filled, checked, started again.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use tempfile::TempDir;
 use super::Options;
 use super::cell::{Cell, Part, Variant};
 use crate::checkpoint::{Ask, Subject, Taken};
-use crate::client::{self, Client};
 use crate::error::{IoContext, Result};
 use crate::load::{Group, KeyChoice, Keys, Load, Mix, Pace, Until};
 use crate::restart;
 use crate::server::{Persistence, Product, Server};
 use crate::setting::Setting;
 use crate::ycsb;
+use tarn_resp::client::{self, Client};
 
 /// Directories of the log.
 const LOG_DIRS: usize = 3;
@@ -36,11 +36,11 @@ pub fn log_file_bytes(records: u64) -> u64 {
 /// A server with its records.
 #[derive(Debug)]
 pub struct Trial {
-    /// Which.
+    /// The variant.
     pub variant: Variant,
     /// Its version.
     pub version: String,
-    /// The server. Declared before the directories: it must be gone before its files are.
+    /// The server. Declared before the directories, because it must end before its files are removed.
     pub server: Server,
     dir: TempDir,
     log_dirs: Vec<TempDir>,
@@ -104,7 +104,7 @@ impl Trial {
         restart::after_kill(&mut self.server, &dirs.iter().map(|dir| &**dir).collect::<Vec<_>>())
     }
 
-    /// Numbers that a section of `INFO` has; 0 for what it has not.
+    /// Numbers of a section of `INFO`; 0 for those that are missing.
     pub fn numbers<const N: usize>(client: &mut Client, section: &str, names: [&str; N]) -> Result<[u64; N]> {
         let info = client::text(&client.call(&["INFO", section])?)?;
         let number = |name: &str| {

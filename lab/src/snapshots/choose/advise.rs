@@ -1,4 +1,4 @@
-//! Who is ruled out, and who is best of the others.
+//! Advice for a workload: the algorithms that are ruled out, and the best of the others.
 
 use super::super::cell::Algorithm;
 use super::super::report::data::Study;
@@ -8,24 +8,24 @@ use super::predict::{Measured, Prediction};
 
 /// Among those whose updates cost no more than this times the least, the shortest spike decides.
 const COSTS_ALIKE: f64 = 1.25;
-/// Spikes that are shorter are short, whichever is shortest.
+/// Shorter spikes are short, whichever algorithm has the shortest.
 const SPIKE_US_SHORT: f64 = 100.0;
 
-/// What was found out for a workload.
+/// The advice for a workload.
 #[derive(Debug)]
 pub struct Advice {
     /// Of the algorithms that were measured.
     pub predictions: Vec<Prediction>,
-    /// Who is ruled out, a line for each reason.
+    /// The algorithms that are ruled out, a line for each reason.
     pub ruled_out: Vec<(Algorithm, String)>,
-    /// What the reader must know to judge it.
+    /// Notes for judging it.
     pub notes: Vec<String>,
     /// The algorithm that fits best, if one does.
     pub chosen: Option<Prediction>,
 }
 
 impl Advice {
-    /// Which algorithm to take, and why.
+    /// The recommended algorithm, and the reason.
     pub fn recommendation(&self) -> String {
         self.chosen.as_ref().map_or_else(|| "none of them fits".to_owned(), recommend)
     }
@@ -99,7 +99,7 @@ fn recommend(best: &Prediction) -> String {
     )
 }
 
-/// What a prediction was made from, and where it lies outside of that.
+/// The measurements that a prediction was made from, and where it lies outside of them.
 fn sources(measured: &Measured<'_>, workload: &Workload) -> Vec<String> {
     let [by_data, by_row, by_rate] = measured.costs();
     let parts = [

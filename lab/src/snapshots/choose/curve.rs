@@ -1,4 +1,4 @@
-//! What was measured of one parameter, and what lies between.
+//! The measurements of one parameter, and the values between them.
 
 use crate::report::Spread;
 
@@ -43,15 +43,15 @@ impl Curve {
         self.between(x.clamp(least, greatest))
     }
 
-    /// On the line between the nearest points; beyond the ends it goes on as steeply as the straight line
-    /// through all points does, if that rises.
+    /// Interpolates between the nearest points. Beyond the ends the line continues with the slope of the
+    /// straight line through all points, if that rises.
     pub fn linear(&self, x: f64) -> Option<f64> {
         let (least, greatest) = self.ends()?;
         let end = x.clamp(least, greatest);
         Some((self.between(end)? + self.slope() * (x - end)).max(0.0))
     }
 
-    /// How steep the straight line is that comes nearest to all points; 0 if it falls.
+    /// The slope of the straight line that fits all points best; 0 if it falls.
     fn slope(&self) -> f64 {
         let count = self.points.len() as f64;
         let mean_x = self.points.iter().map(|point| point.0).sum::<f64>() / count;

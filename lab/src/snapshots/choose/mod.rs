@@ -1,4 +1,4 @@
-//! `tarn lab choose`: which algorithm fits a workload, by what was measured.
+//! `tarn lab choose`: recommends an algorithm for a workload, by the measurements.
 //!
 //! ```text
 //!   results ─► predict: what each algorithm would cost ─► advise: who is ruled out, who is best
@@ -10,7 +10,7 @@ mod predict;
 
 use std::path::PathBuf;
 
-use tarn_snapshot::Shape;
+use tarn_study::Shape;
 
 use super::report::data::Study;
 use super::report::scales;
@@ -34,27 +34,27 @@ pub struct Options {
     /// Updates a second, of whole rows that are chosen uniformly.
     #[arg(long, value_name = "COUNT")]
     pub updates_per_s: u64,
-    /// There is so much memory, such as 4gb.
+    /// Available memory, such as 4gb.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory: Option<u64>,
-    /// A client may wait for so long when a snapshot is taken.
+    /// The longest time that a client may wait when a snapshot is taken.
     #[arg(long, value_name = "MICROSECONDS")]
     pub latency_us_max: Option<u64>,
-    /// Each snapshot must have all rows, and not only what has changed.
+    /// Each snapshot must have all rows, and not only the changed ones.
     #[arg(long)]
     pub full_only: bool,
     /// The file of results.
     #[arg(long, value_name = "FILE", default_value = super::RESULTS)]
     pub json: PathBuf,
-    /// Use what was measured with `--quick`; by default the scale of the newest result.
+    /// Use the results of `--quick`; by default the scale of the newest result.
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
-    /// Use what was measured with `--full`.
+    /// Use the results of `--full`.
     #[arg(long)]
     pub full: bool,
 }
 
-/// What is asked of a snapshot algorithm.
+/// The requirements on a snapshot algorithm.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Workload {
     pub rows: usize,

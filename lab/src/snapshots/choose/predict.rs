@@ -1,4 +1,4 @@
-//! What an algorithm would cost, from the cells that were measured nearest to a workload.
+//! Predicts the costs of an algorithm, from the cells that were measured nearest to a workload.
 //!
 //! The cost of an update is that of the workload's size of data, times how it changes with the row and with
 //! the rate. Times and memory that grow with the data are taken as straight lines between the measured sizes,
@@ -6,25 +6,24 @@
 
 use super::super::cell::{Algorithm, Cell, Figures};
 use super::super::plan::Figure;
-use super::super::report::data::{Study, exponent};
-use super::super::report::orders::TAKEN_US_SHORT;
+use super::super::report::data::{Study, TAKEN_US_SHORT, exponent};
 use super::Workload;
 use super::curve::Curve;
 
 /// A taken phase that grows with a smaller exponent does not grow.
 const GROWS: f64 = 0.3;
 
-/// What an algorithm would cost.
+/// The predicted costs of an algorithm.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prediction {
     pub algorithm: Algorithm,
     /// The mean, over ticks in and out of snapshots.
     pub update_ns: f64,
-    /// What of a core the updates take.
+    /// The share of a core that the updates take.
     pub core_share: f64,
     /// The taken phase, for which clients wait.
     pub spike_us: f64,
-    /// Whether it grows with the data.
+    /// True if it grows with the data.
     pub spike_grows: bool,
     /// The most memory.
     pub memory_bytes: f64,
@@ -32,7 +31,7 @@ pub struct Prediction {
     pub checkpoint_s: f64,
 }
 
-/// What was measured of an algorithm, by what it depends on.
+/// The measurements of an algorithm, by the parameters that they depend on.
 pub struct Measured<'s> {
     cells: Vec<(Figure, Cell, &'s Figures)>,
 }
@@ -89,8 +88,8 @@ impl<'s> Measured<'s> {
         })
     }
 
-    /// The taken phase, and whether it grows. What turns bits grows with the rows, what copies with the
-    /// bytes.
+    /// The taken phase, and whether it grows. For algorithms that invert bits it grows with the rows, for
+    /// those that copy with the bytes.
     fn spike(&self, workload: &Workload) -> Option<(f64, bool)> {
         let (_, Cell { algorithm, .. }, _) = self.cells.first()?;
         let by_rows = matches!(algorithm, Algorithm::CopyOnUpdate | Algorithm::Zigzag);

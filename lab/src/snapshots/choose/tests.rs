@@ -1,4 +1,4 @@
-//! Advice from results that nobody measured.
+//! Tests advice with made-up results.
 
 use super::super::cell::Algorithm;
 use super::super::fixture;

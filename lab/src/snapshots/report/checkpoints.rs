@@ -1,21 +1,21 @@
-//! Figures 10 i to l: what checkpoints take.
+//! Judges figures 10 i to l: the times of checkpoints.
 //!
-//! A cell takes several checkpoints of the same rows to the same disk. How far they lie apart is the noise
-//! of what it takes there, and what lies within is not told apart.
+//! A cell takes several checkpoints of the same rows to the same disk. The spread of their times is the noise
+//! of the measurement, and differences within it are not distinguished.
 
 use super::super::cell::{Algorithm, Figures};
 use super::super::plan::Figure;
 use super::data::{Series, Study, exponent};
-use super::orders::Verdict;
 use super::reasons::UNKNOWN;
+use super::verdict::Verdict;
 use crate::drawing::short;
 
-/// What grows with such an exponent is linear.
+/// A growth with an exponent in this range is linear.
 const LINEAR: std::ops::RangeInclusive<f64> = 0.7..=1.3;
 /// Checkpoints take about the same time if the longest takes no more than this times the shortest.
 const OVERHEADS_ALIKE: f64 = 1.5;
 
-/// Of each algorithm what its checkpoints take by size, in milliseconds.
+/// For each algorithm the times of its checkpoints by size, in milliseconds.
 struct Overheads {
     shortest: Vec<Series>,
     median: Vec<Series>,

@@ -4,6 +4,9 @@ use super::super::cell::{Algorithm, Cell, Figures};
 use super::super::plan::{Figure, Point, Scale, points};
 use super::super::results::Results;
 
+/// The growth of a taken phase that is shorter than this cannot be seen.
+pub const TAKEN_US_SHORT: f64 = 10.0;
+
 /// The results of one scale and seed.
 pub struct Study<'r> {
     pub results: &'r Results,
@@ -11,15 +14,15 @@ pub struct Study<'r> {
     pub seed: u64,
 }
 
-/// What a line of a figure shows.
+/// A line of a figure.
 #[derive(Debug, Clone)]
 pub struct Series {
     pub algorithm: Algorithm,
-    /// Its name, with what sets it apart from another line of the same algorithm.
+    /// Its name, with the difference from another line of the same algorithm.
     pub name: String,
-    /// Whether its points are hollow and its line thin.
+    /// True if its points are hollow and its line thin.
     pub second: bool,
-    /// In the order of `x`. What was not measured is not there, nor what is not a number.
+    /// In the order of `x`. Unmeasured points are missing, and so are values that are not numbers.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -53,12 +56,12 @@ impl<'r> Study<'r> {
             .collect()
     }
 
-    /// How many cells of a figure were measured, and how many there are.
+    /// The number of measured cells of a figure, and the number of all its cells.
     pub fn coverage(&self, figure: Figure) -> (usize, usize) {
         (self.measured(figure).len(), points(figure, self.scale, self.seed).len())
     }
 
-    /// Of each algorithm what `y` says of its cells, where that is a number.
+    /// For each algorithm, `y` of its cells, where that is a number.
     pub fn series(&self, figure: Figure, y: impl Fn(&Cell, &Figures) -> f64) -> Vec<Series> {
         let mut all: Vec<Series> = Vec::new();
         for (point, figures) in self.measured(figure) {
@@ -78,7 +81,7 @@ impl<'r> Study<'r> {
         all
     }
 
-    /// What was measured of an algorithm at the study's default parameters: a cell for each repeat.
+    /// The measurements of an algorithm at the study's default parameters: a cell for each repeat.
     pub fn defaults_of(&self, algorithm: Algorithm) -> Vec<(Cell, &'r Figures)> {
         let mut all = self.measured(Figure::Trace);
         all.extend(self.measured(Figure::Repeats));
@@ -91,7 +94,7 @@ fn swap<A, B>((a, b): (A, B)) -> (B, A) {
     (b, a)
 }
 
-/// How fast values grow with `x`: the slope of a straight line through their logarithms, 0 for those that
+/// The growth of values with `x`: the slope of a straight line through their logarithms, 0 for values that
 /// stay and 1 for those that are proportional. `None` for fewer than two points.
 pub fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     let positive = |value: f64| value.is_finite() && value > 0.0;

@@ -5,11 +5,12 @@ use super::super::plan::{Figure, Point};
 use super::data::{Series, Study};
 use super::head::{flag, head, legend};
 use super::looks::{look, traces};
-use super::orders::{self, Verdict};
+use super::orders;
+use super::verdict::Verdict;
 use super::{published, tables};
 use crate::drawing::{Axis, Look, Page, Words, bars, escape, lines};
 
-/// Waits are drawn on a logarithmic axis; who did not wait stands here.
+/// Waits are drawn on a logarithmic axis; a wait of zero is drawn here.
 const LEAST_WAIT_US: f64 = 0.1;
 
 struct Draw<'s, 'r> {
@@ -68,7 +69,7 @@ impl Draw<'_, '_> {
         measured > 0
     }
 
-    /// Says how ours compares with what was printed.
+    /// Compares our results with the printed ones.
     fn verdicts(&mut self, figure: Figure) {
         let own: Vec<Verdict> = self.verdicts.iter().filter(|own| own.figure == figure).cloned().collect();
         own.iter().for_each(|verdict| self.verdict(verdict));

@@ -1,4 +1,4 @@
-//! The head of the report: where, when and how it was measured, and what the colours mean.
+//! The head of the report: place, time and method of the measurement, and the legend.
 
 use super::super::cell::Algorithm;
 use super::super::plan::Scale;
@@ -6,7 +6,7 @@ use super::data::Study;
 use super::looks::look;
 use crate::drawing::{escape, utc};
 
-/// How the quantities are measured, as `ticks.rs`, `flood.rs` and `transactions.rs` do it.
+/// The measured quantities and the way in which `ticks.rs`, `flood.rs` and `transactions.rs` measure them.
 const QUANTITIES: &[(&str, &str)] = &[
     (
         "tick latency",
@@ -42,7 +42,7 @@ const QUANTITIES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What the command line says of a scale.
+/// The flag of a scale on the command line.
 pub const fn flag(scale: Scale) -> &'static str {
     match scale {
         Scale::Quick => " --quick",

@@ -1,4 +1,4 @@
-//! How the lines of algorithms look, and their traces.
+//! The looks of the algorithms' lines, and their traces.
 
 use plotters::style::RGBColor;
 
@@ -39,8 +39,8 @@ impl Curve for Series {
     }
 }
 
-/// The update stages of runs by time, each on a panel, all with the same scale of latencies; while a snapshot
-/// was under way the ground is shaded. Returns panels with what stands above them.
+/// The update stages of runs by time, each on a panel, all with the same scale of latencies; the ground is
+/// shaded while a snapshot was in progress. Returns panels with their captions.
 pub fn traces(runs: &[(Algorithm, &Figures)]) -> Vec<(String, String)> {
     let all: Vec<_> = runs.iter().map(|(algorithm, figures)| (*algorithm, figures, ticks(figures))).collect();
     let latencies = || all.iter().flat_map(|(_, _, ticks)| ticks).map(|tick| tick.1);
@@ -53,7 +53,7 @@ pub fn traces(runs: &[(Algorithm, &Figures)]) -> Vec<(String, String)> {
     panels.collect()
 }
 
-/// When ticks began and how long they took, in milliseconds.
+/// The start and the duration of each tick, in milliseconds.
 fn ticks(figures: &Figures) -> Vec<(f64, f64)> {
     figures
         .trace

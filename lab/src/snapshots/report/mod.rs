@@ -1,4 +1,4 @@
-//! `tarn lab report`: draws what was measured as the study drew it, beside what the study printed.
+//! `tarn lab report`: draws the measurements as the study drew its own, beside the printed numbers.
 //!
 //! ```text
 //!   results.jsonl ─► data (a scale, a seed) ─► charts, tables, orders ─► draw ─► page: one file of HTML
@@ -6,7 +6,7 @@
 //!              published, model, noise: what ours is held against
 //! ```
 //!
-//! What was not measured is left out, and the page says so.
+//! Unmeasured parts are left out, and the page says so.
 
 mod checkpoints;
 pub(super) mod data;
@@ -15,11 +15,12 @@ mod head;
 mod looks;
 mod model;
 mod noise;
-pub(super) mod orders;
+mod orders;
 mod published;
 mod reasons;
 mod spikes;
 mod tables;
+mod verdict;
 
 use std::path::PathBuf;
 
@@ -30,16 +31,16 @@ use crate::error::{IoContext, LabError, Result};
 use data::Study;
 pub(super) use tables::is_full;
 
-/// What the report is told.
+/// The options of the report.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The file of results.
     pub json: PathBuf,
     /// The file to write.
     pub out: PathBuf,
-    /// What was measured with `--quick`; by default the scale of the newest result.
+    /// Show the results of `--quick`; by default the scale of the newest result.
     pub quick: bool,
-    /// What was measured with `--full`.
+    /// Show the results of `--full`.
     pub full: bool,
 }
 

@@ -1,5 +1,5 @@
 //! A model, not a measurement: the cache lines that an update touches, read off the algorithms' files in
-//! `snapshot/src/`, for machines that count no cache misses.
+//! `study/src/`, for machines that count no cache misses.
 //!
 //! A row of `r` bytes begins at a line, and a copy of it has `r / 64` lines. Lines of bits and marks count
 //! one each, though the marks of 64 rows, or the bits of 512, share it: of uniform accesses to much data
@@ -19,10 +19,10 @@ pub struct Lines {
     pub first: usize,
     /// Of each later one.
     pub later: usize,
-    /// Of those of the first: the lines that must have come from memory before it can go on. What is only
-    /// stored need not.
+    /// Of those of the first: the lines that must have come from memory before the update can continue. Lines
+    /// that are only stored need not.
     pub awaited: usize,
-    /// What they are.
+    /// The words for these lines.
     pub what: &'static str,
 }
 
@@ -32,7 +32,7 @@ pub fn lines(algorithm: Algorithm, row_bytes: usize) -> Option<Lines> {
     let lines = |first, later, awaited, what| Some(Lines { first, later, awaited, what });
     match algorithm {
         Algorithm::Naive => lines(row, row, 0, "the row"),
-        // copy_on_update.rs: `settle` looks at the bit, locks, copies the row; then the row is stored.
+        // copy_on_update.rs: `settle` tests the bit, locks, copies the row; then the row is stored.
         Algorithm::CopyOnUpdate => {
             let what = "the row, its bit; first: read before it is written, a lock bit, a copy aside";
             lines(2 * row + 2, row + 1, row + 2, what)
@@ -41,13 +41,13 @@ pub fn lines(algorithm: Algorithm, row_bytes: usize) -> Option<Lines> {
             let page = 2 * PAGE_BYTES / LINE_BYTES;
             lines(page, row, page / 2, "the row; first of a page: the kernel reads and writes 4 KiB")
         }
-        // zigzag.rs: `target` looks at both bits.
+        // zigzag.rs: `target` tests both bits.
         Algorithm::Zigzag => lines(row + 2, row + 2, 2, "the row in one of two copies, two bits"),
         // ping_pong.rs: `write` stores both, and marks.
         Algorithm::PingPong => lines(2 * row + 1, 2 * row + 1, 0, "the row in two copies, a mark"),
         // hourglass.rs: `target` of a whole row only marks.
         Algorithm::Hourglass => lines(row + 1, row + 1, 0, "the row in one of two copies, a mark"),
-        // pair.rs: `change` looks at, and swings, the lower copy's flag until the pass is over.
+        // pair.rs: `change` tests and inverts the lower copy's flag until the pass is over.
         Algorithm::Piggyback => {
             let what = "the row in one of two copies, a mark; while the pass runs: another mark";
             lines(row + 2, row + 1, 1, what)

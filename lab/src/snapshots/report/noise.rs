@@ -1,4 +1,4 @@
-//! How far measurements of one thing lie apart: the noise of a run.
+//! The noise of a run: the spread of measurements of one thing.
 //!
 //! ```text
 //!   repeats of A     |------a------|           a = longest / shortest, as a factor
@@ -7,9 +7,9 @@
 //!                                   told apart: the values' intervals do not meet, A / B > √(a·b)
 //! ```
 //!
-//! The default parameters are measured several times, with different seeds. How far these repeats of an
-//! algorithm lie apart, as a factor, is the noise of its values everywhere, half of it to each side. Three
-//! repeats cannot say more, and whether other parameters have the same noise nobody has measured.
+//! The default parameters are measured several times, with different seeds. The spread of these repeats of an
+//! algorithm, as a factor, is the noise of its values everywhere, half of it to each side. Three repeats
+//! cannot say more, and the noise at other parameters was not measured.
 
 use super::super::cell::{Algorithm, Cell, Figures};
 use super::data::Study;
@@ -17,12 +17,13 @@ use super::data::Study;
 /// Values that lie no further apart than this count as equal, noise or not.
 pub const ALIKE: f64 = 1.05;
 
-/// Of each algorithm the longest repeat by the shortest. Who was not repeated has no noise that is known.
+/// For each algorithm, the longest repeat divided by the shortest. The noise of an algorithm without repeats
+/// is not known.
 #[derive(Debug, Clone, Default)]
 pub struct Noise(Vec<(Algorithm, f64)>);
 
 impl Noise {
-    /// The noise of what `of` says of a cell.
+    /// The noise of `of` over the repeats of a cell.
     pub fn of(study: &Study<'_>, of: impl Fn(&Cell, &Figures) -> f64) -> Noise {
         let spread = |algorithm: Algorithm| {
             let repeats = study.defaults_of(algorithm);
@@ -35,12 +36,12 @@ impl Noise {
         self.0.iter().find(|own| own.0 == algorithm).map_or(1.0, |own| own.1)
     }
 
-    /// Values of two algorithms are told apart if one is more than so many times the other.
+    /// Values of two algorithms differ if one is more than this many times the other.
     pub fn of_pair(&self, one: Algorithm, other: Algorithm) -> f64 {
         (self.spread(one) * self.spread(other)).sqrt()
     }
 
-    /// Says that values of these algorithms cannot be told apart.
+    /// Says that values of these algorithms cannot be distinguished.
     pub fn text(&self, of: &[Algorithm]) -> String {
         let most = of.iter().map(|algorithm| self.spread(*algorithm)).fold(1.0, f64::max);
         let percent = (most - 1.0) * 100.0;
@@ -55,7 +56,7 @@ impl Noise {
     }
 }
 
-/// The largest by the smallest; `None` for fewer than two, or what has no such ratio.
+/// The largest divided by the smallest; `None` for fewer than two values, or for values without such a ratio.
 fn spread(values: impl Iterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.filter(|value| value.is_finite() && *value > 0.0).collect();
     let (min, max) =

@@ -1,39 +1,20 @@
-//! Whether our figures have the orders and shapes that the study printed, and where not, why (`reasons.rs`).
+//! Judges whether our figures have the orders and shapes that the study printed, and why not where they do
+//! not (`reasons.rs`).
 
 use super::super::cell::{Algorithm, Cell, Figures};
 use super::super::plan::Figure;
-use super::data::{Series, Study, exponent};
+use super::data::{Series, Study, TAKEN_US_SHORT, exponent};
 use super::noise::{ALIKE, Noise};
 use super::reasons::{Measured, UNKNOWN};
+use super::verdict::Verdict;
 use super::{checkpoints, published, spikes};
 use crate::drawing::short;
 use Algorithm::{Fork, Hourglass, Piggyback};
 
-/// What grows with an exponent below does not grow.
+/// Values that grow with a smaller exponent do not grow.
 const GROWS: f64 = 0.3;
-/// Whether a taken phase that is shorter grows, nobody can see.
-pub const TAKEN_US_SHORT: f64 = 10.0;
 
-/// What the study printed about a figure, and what ours shows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
-    pub figure: Figure,
-    /// What was printed.
-    pub printed: &'static str,
-    /// Where ours differs, with the reason; nothing if it does not.
-    pub differences: Vec<String>,
-    /// Where ours seems to differ, by no more than the noise.
-    pub unclear: Vec<String>,
-}
-
-impl Verdict {
-    /// One that is clear.
-    pub fn new(figure: Figure, printed: &'static str, differences: Vec<String>) -> Verdict {
-        Verdict { figure, printed, differences, unclear: Vec::new() }
-    }
-}
-
-/// All that can be judged of what was measured.
+/// All verdicts that the measurements permit.
 pub fn judge(study: &Study<'_>) -> Vec<Verdict> {
     let mut all = Vec::new();
     spikes::judge(study, &mut all);
@@ -51,7 +32,8 @@ pub fn judge(study: &Study<'_>) -> Vec<Verdict> {
     all
 }
 
-/// Whether each of an earlier group is below each of a later one, wherever both were measured.
+/// Judges whether each algorithm of an earlier group is below each of a later one, wherever both were
+/// measured.
 pub fn order(
     figure: Figure,
     printed: &'static str,
@@ -113,7 +95,7 @@ fn above(series: &[Series], one: Algorithm, other: Algorithm) -> Option<Vec<(f64
     (!both.is_empty()).then(|| both.into_iter().filter(|(_, times)| *times > ALIKE).collect())
 }
 
-/// Lines about the algorithms whose values grow, or do not, against what was printed.
+/// Lines about the algorithms whose values grow, or do not, contrary to the printed results.
 fn growth(series: &[Series], of: &[Algorithm], what: &str, odd: impl Fn(f64) -> bool) -> Option<Vec<String>> {
     let own = series.iter().filter(|series| of.contains(&series.algorithm));
     let exponents: Vec<_> = own.filter_map(|own| Some((own.algorithm, exponent(&own.points)?))).collect();
@@ -153,7 +135,7 @@ fn huge_pages(study: &Study<'_>, all: &mut Vec<Verdict>) {
     all.extend(huge_page_order("huge pages raise Fork's mean", &mean, (Fork, false), (Fork, true)));
 }
 
-/// Whether an algorithm, with huge pages or without, is below another.
+/// Judges whether an algorithm, with huge pages or without, is below another.
 fn huge_page_order(
     printed: &'static str,
     (series, noise): &(Vec<Series>, Noise),
@@ -254,7 +236,7 @@ mod tests {
         assert!(line.starts_with("ZZ is above PP at 2: an update writes a whole row"), "{line}");
         let unknown = differences(&[(Hourglass, &[(1.0, 5.0)]), (Zigzag, &[(1.0, 2.0)])]);
         assert_eq!(unknown, Some(vec![format!("HG is above ZZ: {UNKNOWN}")]));
-        // What was not measured at the same place is not compared.
+        // Values that were not measured at the same place are not compared.
         assert_eq!(differences(&[(Naive, &[(1.0, 9.0)]), (PingPong, &[(2.0, 3.0)])]), None);
     }
 
@@ -268,7 +250,7 @@ mod tests {
         let noise = Noise::known(&[(Naive, 1.6), (Hourglass, 2.5), (Zigzag, 1.1)]);
         let measured = Measured { noise, ..Measured::alone(values) };
         let verdict = order(Figure::Row, "", published::MEAN_ORDER, &measured).expect("all were measured");
-        // NS and HG are told apart from 2 times on, NS and ZZ from 1.33 times.
+        // NS and HG are distinguished from 2 times on, NS and ZZ from 1.33 times.
         assert_eq!(verdict.differences, [format!("NS is above HG at 2: {UNKNOWN}")]);
         assert_eq!(
             verdict.unclear,

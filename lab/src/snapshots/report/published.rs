@@ -1,4 +1,4 @@
-//! What the comparative study printed: its numbers, its words and the orders that it found.
+//! The results that the comparative study printed: its numbers, its words and the orders that it found.
 
 use super::super::cell::Algorithm;
 use Algorithm::{CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Zigzag};
@@ -43,15 +43,16 @@ pub const TABLE_2: [(Algorithm, [&str; 6]); 7] = [
     (Piggyback, ["low", "almost none", "O(1)", "high", "yes", "2×"]),
 ];
 
-/// Figures 10 a to d: who has the lower mean tick latency, group after group; a group's own order is open.
+/// Figures 10 a to d: groups of algorithms by mean tick latency, the lowest first; the order within a group
+/// is open.
 pub const MEAN_ORDER: &[&[Algorithm]] =
     &[&[Naive, Fork], &[Hourglass, Piggyback], &[CopyOnUpdate, Zigzag], &[PingPong]];
 
-/// Figure 16 of the earlier text: who reaches less, group after group.
+/// Figure 16 of the earlier text: groups by the updates that they reach, the fewest first.
 pub const FLOOD_ORDER: &[&[Algorithm]] =
     &[&[Naive, CopyOnUpdate, Zigzag, PingPong], &[Hourglass, Piggyback, Fork]];
 
-/// Table 4: who misses the cache less, group after group.
+/// Table 4: groups by cache misses, the fewest first.
 pub const MISSES_ORDER: &[&[Algorithm]] =
     &[&[Naive, Fork], &[Hourglass, Piggyback, CopyOnUpdate], &[Zigzag, PingPong]];
 

@@ -1,4 +1,4 @@
-//! Why one algorithm is above another where the study has it below.
+//! The reasons why one algorithm is above another where the study has it below.
 //!
 //! ```text
 //!   by no more than the repeats lie apart (`noise.rs`)? ─► within the noise: not told apart
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A reason is given only where a measurement or the model shows it. A difference within the noise needs
-//! none, so that this is looked at first. Something makes a difference if without it less than half of the
+//! none, so noise is checked first. A circumstance makes a difference if without it less than half of the
 //! difference is left, and that is within the noise.
 
 use super::super::cell::{Algorithm, Cell, Figures};
@@ -20,7 +20,7 @@ use Algorithm::{CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Zigza
 
 struct Reason {
     figures: &'static [Figure],
-    /// Who is higher than printed.
+    /// The algorithms that are higher than printed.
     above: &'static [Algorithm],
     /// Than whom.
     below: &'static [Algorithm],
@@ -52,7 +52,7 @@ const REASONS: &[Reason] = &[
     },
 ];
 
-/// What stands where no reason is found.
+/// The text where no reason is found.
 pub const UNKNOWN: &str = "the reason is not known";
 
 /// The same values without something.
@@ -62,13 +62,13 @@ pub struct Without {
     why: &'static str,
 }
 
-/// What an order is judged by.
+/// The measurements that an order is judged by.
 pub struct Measured {
     pub values: Vec<Series>,
     pub noise: Noise,
-    /// What may make a difference, the narrowest first.
+    /// Circumstances that may make a difference, the narrowest first.
     pub without: Vec<Without>,
-    /// What is said where no reason is found.
+    /// The text where no reason is found.
     pub unknown: String,
 }
 
@@ -107,7 +107,7 @@ impl Measured {
         }
     }
 
-    /// Why one algorithm is above another at `x`, where it is so many times as high; `None`: noise.
+    /// The reason why one algorithm is `times` times as high as another at `x`; `None`: noise.
     pub fn why(
         &self,
         figure: Figure,
@@ -164,8 +164,8 @@ mod tests {
         };
         let expected = ["not when quiet", UNKNOWN, UNKNOWN].map(|why| Some(why.to_owned()));
         assert_eq!(whys(&measured), expected);
-        // Quiet ticks that cannot be told apart at all: where they have most of the difference, they are no
-        // reason.
+        // Quiet ticks that cannot be distinguished at all: where they have most of the difference, they are
+        // no reason.
         measured.without = without(Noise::known(&[(Naive, 2.0), (Hourglass, 2.0)]));
         assert_eq!(whys(&measured), expected);
         // Within the noise, half of the difference left.

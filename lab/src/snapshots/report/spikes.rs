@@ -1,4 +1,4 @@
-//! Figure 9: who has spikes at the trigger, and whose latency stays flat.
+//! Figure 9: the algorithms with spikes at the trigger, and those whose latency stays flat.
 //!
 //! ```text
 //!             triggered      taken                                    durable
@@ -13,11 +13,11 @@
 use super::super::cell::Figures;
 use super::super::plan::Figure;
 use super::data::Study;
-use super::orders::Verdict;
+use super::verdict::Verdict;
 use super::{published, tables};
 use crate::drawing::short;
 
-/// A spike is so many times the median tick.
+/// A spike is this many times the median tick.
 const SPIKE: f64 = 3.0;
 
 /// Judges both.

@@ -2,16 +2,15 @@
 
 use super::super::cell::{Algorithm, Cell, Distribution, Figures};
 use super::super::plan::Figure;
-use super::data::{Study, exponent};
-use super::orders::TAKEN_US_SHORT;
+use super::data::{Study, TAKEN_US_SHORT, exponent};
 use super::{model, published};
 use crate::drawing::{Page, short};
 use crate::report::Spread;
 
-/// What stands where nothing was measured.
+/// The text where nothing was measured.
 const NONE: &str = "–";
 
-/// Whether each checkpoint has all rows of itself, or must be merged with those before.
+/// True if each checkpoint has all rows by itself, and need not be merged with those before.
 pub fn is_full(algorithm: Algorithm) -> bool {
     !matches!(algorithm, Algorithm::PingPong | Algorithm::Hourglass | Algorithm::VirtualHourglass)
 }
@@ -24,7 +23,7 @@ pub fn memory_ratio(cell: &Cell, figures: &Figures) -> f64 {
     figures.resident_bytes_max as f64 / cell.data_bytes() as f64
 }
 
-/// How a taken phase grows, as an order.
+/// The growth of a taken phase, as an order.
 pub fn complexity(exponent: Option<f64>) -> String {
     match exponent {
         None => NONE.to_owned(),
@@ -100,7 +99,7 @@ pub fn longest_wait(figures: &Figures) -> f64 {
     figures.waits_us.iter().copied().fold(f64::NAN, f64::max)
 }
 
-/// Table 2: each cell what was measured, and in brackets what was printed.
+/// Table 2: each cell has our value, and in brackets the printed one.
 pub fn summary(study: &Study<'_>, page: &mut Page) {
     let taken = study.series(Figure::Dataset, |_, figures| figures.taken_us_median().max(TAKEN_US_SHORT));
     let flood = study.series(Figure::Flood, |_, figures| figures.updates_per_s / 1e6);
@@ -169,7 +168,7 @@ pub fn cache(study: &Study<'_>, page: &mut Page) {
     page.table("table-4", &heads, &rows);
 }
 
-/// What figure 12 does not draw.
+/// The figures of transactions that figure 12 does not draw.
 pub fn transactions(study: &Study<'_>, page: &mut Page) {
     let heads = heads(&["algorithm", "threads", "transactions/s", "conflicts", "restarts"]);
     let rows: Vec<Vec<String>> = study
@@ -188,7 +187,7 @@ pub fn transactions(study: &Study<'_>, page: &mut Page) {
     page.table("transactions", &heads, &rows);
 }
 
-/// A table of two figures of which the study has none: reads, or updates of fields.
+/// A table of two figures that the study does not have: reads, or updates of fields.
 pub fn beside(study: &Study<'_>, figure: Figure, page: &mut Page) {
     let reads = figure == Figure::Reads;
     let heads =
@@ -229,9 +228,7 @@ mod tests {
 
     #[test]
     fn the_summary_says_of_each_whether_it_is_full_as_the_algorithm_does() {
-        use tarn_snapshot::{
-            Algorithm as _, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Zigzag,
-        };
+        use tarn_study::{Algorithm as _, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Zigzag};
         let full = [
             Naive::FULL,
             CopyOnUpdate::FULL,

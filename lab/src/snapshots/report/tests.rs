@@ -1,4 +1,4 @@
-//! Reports drawn from results that nobody measured.
+//! Tests reports with made-up results.
 
 use super::super::cell::Algorithm;
 use super::super::fixture;

@@ -12,7 +12,7 @@ use syn::{Attribute, Expr, Ident, Item, Meta, UseTree, Visibility};
 /// The name of a module: its parents' names and its own; empty for the root of the package.
 pub(super) type Name = Vec<String>;
 
-/// What a module has, as far as imports are resolved by it. An inline module is one of its own.
+/// The parts of a module that imports are resolved by. An inline module is one of its own.
 #[derive(Default)]
 pub(super) struct Module {
     /// The file that it is in.

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The longest path that is followed. Imports may name each other in a circle.
 const SEGMENTS_MAX: usize = 24;
 
-/// What a path may name.
+/// The meanings of a path.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Found {
     Module(Name),
@@ -90,7 +90,7 @@ fn module_name(inside: &str, has_library: bool) -> Name {
 struct Search<'m> {
     modules: &'m BTreeMap<Name, Module>,
     found: BTreeSet<Found>,
-    /// What was looked for already: where, what, and by whom.
+    /// The searches that were begun: the module, the path, and the module that asked.
     asked: BTreeSet<(Name, Name, Name)>,
 }
 

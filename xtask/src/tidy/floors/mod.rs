@@ -1,4 +1,4 @@
-//! Who imports whom inside a package: a module imports its own floor and lower ones, so that each can be
+//! Floors inside a package: a module imports its own floor and lower ones, so that each can be
 //! read, tested and replaced without those above.
 //!
 //! `order.rs` has the floors, and ARCHITECTURE.md the table that is made of them. Modules of one floor may
@@ -154,7 +154,7 @@ mod tests {
         let text = "use crate::record::Lsn;\nuse crate::{io, value::Value};\nuse crate::table::Entry;";
         assert_eq!(problems("engine/src/table/segment.rs", text), []);
         assert_eq!(problems("engine/src/engine.rs", "use crate::{table, log, session};"), []);
-        assert_eq!(problems("server/src/table.rs", "use crate::engine;"), []);
+        assert_eq!(problems("lab/src/table.rs", "use crate::engine;"), []);
     }
 
     #[test]

@@ -12,8 +12,11 @@ pub struct Package {
 }
 
 /// Every package with floors.
-pub const PACKAGES: &[Package] =
-    &[Package { name: "engine", floors: ENGINE, is_apart: |module| ["table", "log"].contains(&module) }];
+pub const PACKAGES: &[Package] = &[
+    Package { name: "engine", floors: ENGINE, is_apart: |module| ["table", "log"].contains(&module) },
+    Package { name: "server", floors: SERVER, is_apart: |_| true },
+    Package { name: "analytics", floors: ANALYTICS, is_apart: |_| true },
+];
 
 /// A new module of the engine gets its place here.
 const ENGINE: &[&[&str]] = &[
@@ -22,18 +25,38 @@ const ENGINE: &[&[&str]] = &[
     &["value"],
     &["table", "log"],
     &["index", "gate", "declared"],
-    &["view", "overlay", "watch"],
+    &["view", "overlay", "watch", "rewrite_cursor"],
     &["checkpoint"],
-    &[
-        "engine",
-        "session",
-        "early",
-        "recovery",
-        "repair",
-        "compactor",
-        "renewal",
-        "scrub",
-        "backup",
-        "indexer",
-    ],
+    &["store"],
+    &["session"],
+    &["early", "renewal", "compactor", "indexer", "expirer"],
+    &["backup", "scrub", "recovery", "repair"],
+    &["engine"],
+];
+
+/// The same for the server. A folder is a module; so is a file beside the folders.
+const SERVER: &[&[&str]] = &[
+    &["error", "glob", "version"],
+    &["json", "config"],
+    &["net"],
+    &["analytics", "observe"],
+    &["store"],
+    &["shared"],
+    &["persist"],
+    &["execute"],
+    &["metrics", "apply"],
+    &["commands"],
+    &["serve"],
+];
+
+/// The same for SQL and search.
+const ANALYTICS: &[&[&str]] = &[
+    &["table"],
+    &["error"],
+    &["statement", "dialect", "json"],
+    &["plan", "guard"],
+    &["exact", "catalog", "export", "connections"],
+    &["analytics"],
+    &["session", "stats"],
+    &["search", "wire"],
 ];

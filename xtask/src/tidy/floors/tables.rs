@@ -80,7 +80,7 @@ fn begin(package: &Package) -> String {
     format!("<!-- floors: {} -->", package.name)
 }
 
-/// What stands between the two markers.
+/// The lines between the two markers.
 struct Place {
     /// The line of the first marker, from 1.
     line: usize,

@@ -1,4 +1,4 @@
-//! How models, files and uses look.
+//! The looks of models, files and uses.
 
 use plotters::style::RGBColor;
 
@@ -48,7 +48,7 @@ pub const RESIDENT: Look = Look { colour: RGBColor(0, 130, 95), sign: '●' };
 pub const MACHINE: Look = Look { colour: RGBColor(130, 130, 130), sign: '●' };
 /// Faults.
 pub const FAULTS: Look = Look { colour: RGBColor(190, 60, 20), sign: '×' };
-/// What is swapped out.
+/// Swapped memory.
 pub const SWAPPED: Look = Look { colour: RGBColor(142, 91, 208), sign: '▲' };
 
 /// The cores, by turns.

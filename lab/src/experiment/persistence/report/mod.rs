@@ -1,4 +1,4 @@
-//! `tarn lab report persistence`: draws what was measured, beside what the study printed, and says which
+//! `tarn lab report persistence`: draws the measurements beside the numbers of the study, and says which
 //! goals are met.
 
 mod looks;
@@ -11,8 +11,8 @@ use super::{EXPERIMENT, Results};
 use crate::drawing;
 use crate::error::Result;
 
-/// Draws the report of a file of results. `quick` chooses what was measured with `--quick`; by default the
-/// newest result decides.
+/// Draws the report of a file of results. `quick` chooses the results of `--quick`; by default the newest
+/// result decides.
 pub fn run(json: &Path, out: &Path, quick: bool) -> Result<()> {
     let results = Results::read_some(json, EXPERIMENT)?;
     let quick = quick || results.lines.last().is_some_and(|newest| newest.cell.quick);

@@ -1,4 +1,4 @@
-//! What the study printed in numbers, and what of ours it is held against.
+//! The numbers that the study printed, and the measurements that they are compared with.
 
 use super::super::Results;
 use super::super::cell::{Cell, Figures, Memory, Model, Part};
@@ -12,7 +12,7 @@ fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
     report::median(figures.into_iter().filter(|figure| figure.is_finite()))
 }
 
-/// All that the study says in numbers, beside what was measured of redis-server and of Tarn.
+/// All numbers of the study, beside the measurements of redis-server and of Tarn.
 pub fn statements(results: &Results, quick: bool) -> Vec<Statement> {
     let starts = |is_tarn: bool, model: Model, shortens: bool| {
         results.of(move |cell: &Cell| {
@@ -22,7 +22,7 @@ pub fn statements(results: &Results, quick: bool) -> Vec<Statement> {
     };
     let both =
         |of: &dyn Fn(bool) -> f64| format!("redis-server {}, tarn {}", factor(of(false)), factor(of(true)));
-    // How much longer a start takes where memory is short, or that nobody lived to see its end.
+    // The factor by which a start is longer where memory is short, or that it never ended.
     let slower = |model: Model, shortens: bool| {
         let of = |is_tarn| {
             let cells = starts(is_tarn, model, shortens);

@@ -19,7 +19,7 @@ struct Draw<'r> {
     page: Page,
 }
 
-/// A line of a trace: its name, its look, and what it shows.
+/// A line of a trace: its name, its look, and its value.
 type Shown<'s> = (&'s str, crate::drawing::Look, &'s dyn Fn(&Usage) -> f64);
 
 /// The page.
@@ -86,7 +86,7 @@ fn or_dash(text: &str) -> String {
     if text.is_empty() { "–".to_owned() } else { text.to_owned() }
 }
 
-/// What some uses show by time.
+/// The series of some uses by time.
 fn traces(usage: &[Usage], shown: &[Shown<'_>]) -> Vec<Series> {
     let line = |(name, look, of): &Shown<'_>| {
         let points = usage.iter().map(|usage| (f64::from(usage.ms) / 1e3, of(usage))).collect();
@@ -319,7 +319,7 @@ impl<'r> Draw<'r> {
         self.usage_table(Part::Load, "usage-table");
     }
 
-    /// What was used, on average.
+    /// The average uses.
     fn usage_table(&mut self, part: Part, id: &str) {
         let heads = [
             "server",
@@ -456,7 +456,7 @@ impl<'r> Draw<'r> {
         let used = |figures: &Figures| figures.used_bytes as f64 / 1e6;
         let file = |figures: &Figures| {
             let inserted = figures.file_bytes;
-            // Who has no log has its first file with the snapshot.
+            // A variant without a log has its first file with the snapshot.
             let bytes = if inserted > 1 << 10 { inserted } else { figures.last_file_bytes };
             bytes as f64 / 1e6
         };

@@ -1,4 +1,4 @@
-//! Goals and reports of results that nobody measured.
+//! Tests goals and reports with made-up results.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! How the lines of variants look.
+//! The looks of the lines of variants.
 
 use plotters::style::RGBColor;
 
@@ -60,7 +60,7 @@ impl Line {
     }
 }
 
-/// Of each variant and pace of a part what `y` says by what `x` says, where both are numbers.
+/// For each variant and pace of a part, `y` by `x`, where both are numbers.
 pub fn lines(
     measured: &Measured<'_>,
     part: Part,

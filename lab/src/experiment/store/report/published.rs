@@ -1,12 +1,12 @@
-//! What the comparative study printed of figures 13 to 17: Redis with fork, with Hourglass and with
-//! Piggyback.
+//! The numbers that the comparative study printed for figures 13 to 17: Redis with fork, with Hourglass and
+//! with Piggyback.
 
 /// The variants' names, in the order of the numbers.
 pub const VARIANTS: [&str; 3] = ["Redis, fork", "Redis-HG", "Redis-PB"];
 
 /// Numbers of a figure, by variant.
 pub struct Printed {
-    /// What the columns vary.
+    /// The values of the columns.
     pub columns: [&'static str; 5],
     /// By variant, in the order of `VARIANTS`.
     pub rows: [[f64; 5]; 3],

@@ -11,7 +11,7 @@ use crate::report::{self, Spread};
 /// Panels of timelines of a part, at most.
 const TIMELINES: usize = 8;
 
-/// What a chart shows: its caption, the words of its axis, the axis and the values.
+/// A chart: its caption, the words of its axis, the axis and the values.
 type Panel<'p> = (&'p str, &'p str, Axis, &'p dyn Fn(&Figures) -> f64);
 
 struct Draw<'r> {

@@ -1,4 +1,4 @@
-//! Goals and reports of results that nobody measured.
+//! Tests goals and reports with made-up results.
 
 #![allow(clippy::unwrap_used)]
 
@@ -48,7 +48,7 @@ fn a_latency_is_judged_by_ratio_and_by_what_was_added() {
     assert_eq!(judged(&bad, "p99.9"), [false]);
     assert_eq!(judged(&bad, "longest during - longest without"), [false]);
     assert_eq!(judged(&bad, "opening a view"), [true]);
-    // What forks is no promise of ours, and is compared with only if it is there.
+    // Variants that fork are no promise of ours, and are compared only if they are there.
     assert_eq!(judged(&bad, "redis-server's longest"), [false; 0]);
     let redis = (cell(Part::Latency, Variant::RedisServer), latency((100.0, 900.0), (1e5, 1e5)));
     assert_eq!(judged(&[bad[0].clone(), redis.clone()], "redis-server's longest"), [true]);

@@ -9,7 +9,7 @@ use super::{Missing, queries};
 use crate::error::{IoContext, LabError, Result};
 use crate::setting::{Setting, on_path};
 
-/// How it is called in tables and lines.
+/// The name in tables and lines.
 const NAME: &str = "duckdb, in process";
 /// Reads the table, then runs each statement so often; a line for each turn: statement, answer, seconds.
 const SCRIPT: &str = "

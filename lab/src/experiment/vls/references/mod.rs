@@ -10,13 +10,13 @@ mod postgres;
 
 use super::cell::{Cell, Figures, Reference};
 use super::store;
-use crate::client::{self, Client};
 use crate::error::{IoContext, LabError, Result};
 use crate::report::Report;
 use crate::server::{self, Persistence, Product, Server};
 use crate::setting::Setting;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use tarn_resp::client::{self, Client};
 
 /// Ours.
 pub const TARN: &str = "tarn, SQL";
@@ -26,10 +26,10 @@ pub const REDIS: &str = "redis-server, SCAN + HGETALL";
 pub const SUM: &str = "sum";
 /// Records that are written, or read, in one round trip.
 const RECORDS_AT_ONCE: u64 = 1000;
-/// How long a reply may take.
+/// The time that a reply may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Measures all that are there; tells what is not.
+/// Measures all references that are installed; reports those that are not.
 pub fn measure(setting: &Setting, cell: &Cell, report: &mut Report) -> Result<Figures> {
     let mut references = Vec::new();
     for &(product, _) in &setting.servers {
@@ -122,7 +122,7 @@ fn repeated(setting: &Setting, mut run: impl FnMut() -> Result<u64>, expected: u
     Ok(seconds)
 }
 
-/// What the queries answer: their names, their text, and the right answer.
+/// The queries: their names, their text, and the right answer.
 fn queries(cell: &Cell) -> [(&'static str, String, u64); 3] {
     let records = cell.records;
     let from = records - records / 20;

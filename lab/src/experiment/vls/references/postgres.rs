@@ -1,5 +1,5 @@
 //! PostgreSQL with the same records, where it is installed: a cluster in a directory of its own, which is
-//! gone afterwards. It does not run as root, so root runs it as another user.
+//! removed afterwards. It does not run as root, so root runs it as another user.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -19,11 +19,11 @@ use crate::interrupt;
 use crate::server::free_port;
 use crate::setting::{Setting, on_path};
 
-/// How it is called in tables and lines.
+/// The name in tables and lines.
 const NAME: &str = "postgresql, psql";
 /// Where Debian has its programs, by version.
 const DEBIAN: &str = "/usr/lib/postgresql";
-/// Who root may be instead.
+/// The users that root may run it as.
 const USERS: [&str; 2] = ["postgres", "nobody"];
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -80,7 +80,7 @@ fn programs() -> Option<PathBuf> {
         .find(|dir| ["initdb", "postgres", "psql"].iter().all(|name| dir.join(name).is_file()))
 }
 
-/// The numbers of a user and its group that may run it; `None`: who runs the laboratory.
+/// The numbers of a user and its group that may run it; `None` for the user of the laboratory.
 fn user() -> std::result::Result<Option<(u32, u32)>, Missing> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
@@ -102,7 +102,7 @@ struct Cluster {
     child: Child,
     port: u16,
     user: Option<(u32, u32)>,
-    /// Declared last: it must be gone before its files are.
+    /// Declared last: the server must end before its files are removed.
     dir: TempDir,
 }
 
@@ -138,7 +138,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Runs statements one after the other; what `psql` prints.
+    /// Runs statements one after the other; returns the output of `psql`.
     fn ask(&self, statements: &[&str]) -> Result<String> {
         let mut psql = as_user(&self.programs.join("psql"), self.user, self.dir.path());
         psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-U", "lab"]);
@@ -150,7 +150,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // At once, and its children with it: nobody needs its files.
+        // At once, and its children with it: its files are not needed.
         let pid = Pid::from_child(&self.child);
         let _ = kill_process(pid, Signal::QUIT);
         let _ = self.child.wait();

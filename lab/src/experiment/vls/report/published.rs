@@ -1,4 +1,4 @@
-//! What the paper printed, and what of ours it is held against.
+//! The numbers that the paper printed, and the measurements that they are compared with.
 
 use super::super::Results;
 use super::super::cell::{Cell, FULL, Figures, Measured, Part, Variant};
@@ -11,7 +11,7 @@ const ONE_CORE: &str = "ours has one core for all queries, the paper's machine 6
 const SHARED: &str = "the paper's sizes are hundreds of seconds of scans, ours fractions of one";
 const MASKS: &str = "the paper's form in a store of its own, without the rest of a database";
 
-/// What was measured at one scale.
+/// The measurements at one scale.
 struct Own<'r> {
     results: &'r Results,
     quick: bool,
@@ -42,7 +42,7 @@ impl Own<'_> {
     }
 }
 
-/// All that the paper says in numbers, beside what was measured.
+/// All numbers of the paper, beside the measurements.
 pub fn statements(results: &Results, quick: bool) -> Vec<Statement> {
     let own = Own { results, quick };
     let mut all = Vec::new();

@@ -9,7 +9,7 @@ use super::published::statements;
 use crate::drawing::{Axis, Facts, Look, Page, Series, Words, legend, lines, times};
 use crate::report::thousands;
 
-/// How a variant looks.
+/// The look of a variant.
 const fn look(variant: Variant) -> Look {
     match variant {
         Variant::None => Look { colour: RGBColor(130, 130, 130), sign: '●' },
@@ -93,7 +93,7 @@ fn number(value: f64, places: usize) -> String {
     if value.is_finite() && value > 0.0 { format!("{value:.places$}") } else { "–".to_owned() }
 }
 
-/// What is shown of a measurement.
+/// The shown value of a measurement.
 type Shown = fn(&Cell, &Measured) -> f64;
 
 impl<'r> Draw<'r> {
@@ -108,7 +108,7 @@ impl<'r> Draw<'r> {
         self.page.section_of((id, title), is_there, &format!("vls --only {}", part.name()))
     }
 
-    /// A line for each variant: what `y` says by what `x` says.
+    /// A line for each variant: `y` by `x`.
     fn series(
         cells: &[(&Cell, &Figures)],
         x: impl Fn(&Cell) -> f64,

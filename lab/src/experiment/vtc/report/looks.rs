@@ -1,4 +1,4 @@
-//! How variants look, and the lines of a figure.
+//! The looks of variants, and the lines of a figure.
 
 use plotters::style::RGBColor;
 
@@ -20,7 +20,7 @@ pub const fn look(variant: Variant) -> Look {
     }
 }
 
-/// Of each variant what `y` says by what `x` says, over the cells that are wanted.
+/// For each variant, `y` by `x` over the wanted cells.
 pub fn lines(
     results: &Results,
     wanted: impl Fn(&Cell) -> bool,

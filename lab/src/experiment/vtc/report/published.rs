@@ -1,4 +1,4 @@
-//! What the thesis printed, and what of ours it is held against.
+//! The numbers that the thesis printed, and the measurements that they are compared with.
 
 use super::super::Results;
 use super::super::cell::{Cell, Figures, Part, Variant};
@@ -16,20 +16,20 @@ const ALL_CORES: &str = "ours replays on all cores";
 /// The shares of updates at which sizes are compared.
 const USUAL: u32 = 50;
 
-/// What was measured at one scale.
+/// The measurements at one scale.
 struct Own<'r> {
     results: &'r Results,
     quick: bool,
 }
 
 impl Own<'_> {
-    /// What a variant came to, over all sizes the median.
+    /// The median of a variant over all sizes.
     fn of(&self, part: Part, variant: Variant, of: impl Fn(&Figures) -> f64) -> f64 {
         let cells = self.results.of(|cell| self.is_wanted(cell, part, variant));
         median(cells.into_iter().map(|(_, figures)| of(figures)))
     }
 
-    /// The same by what another variant came to.
+    /// The ratio to another variant.
     fn by(&self, part: Part, ours: Variant, theirs: Variant, of: impl Fn(&Figures) -> f64) -> f64 {
         let cells = self.results.of(|cell| self.is_wanted(cell, part, ours));
         let ratio = |(cell, figures): (&Cell, &Figures)| {
@@ -45,7 +45,7 @@ impl Own<'_> {
     }
 }
 
-/// All that the thesis says in numbers, beside what was measured.
+/// All numbers of the thesis, beside the measurements.
 pub fn statements(results: &Results, quick: bool) -> Vec<Statement> {
     let own = Own { results, quick };
     let mut all = Vec::new();
@@ -93,7 +93,7 @@ fn dip(figures: &Figures) -> f64 {
     let course = &figures.course;
     let Some(taken) = course.taken.first() else { return f64::NAN };
     let half = taken.from_ms..taken.from_ms + (taken.seconds * 500.0).max(100.0);
-    let rates = super::sections::requests_by_time(figures);
+    let rates = figures.requests_by_time();
     let during = rates.iter().filter(|(at, _)| half.contains(&(at * 1e3))).map(|(_, rate)| *rate);
     during.fold(f64::NAN, f64::min) / course.without_all.rate
 }

@@ -10,12 +10,10 @@ use crate::report::{median, thousands};
 
 /// The usual share of updates.
 const USUAL: u32 = 50;
-/// Throughput by time is drawn by stretches of so many moments: 100 ms.
-const MOMENTS: usize = 5;
 /// Records of the thesis's largest store.
 const RECORDS_MOST: f64 = 12e6;
 
-/// Which values by what a chart shows: its caption, the words of its axes, and how they are found.
+/// A chart of values: its caption, the words of its axes, the cells and how values are found.
 struct Panel<'p> {
     caption: &'p str,
     x: &'p str,
@@ -100,17 +98,6 @@ fn head(results: &Results, quick: bool) -> String {
     )
 }
 
-/// Requests a second by time, in seconds, from the start of the load.
-pub fn requests_by_time(figures: &Figures) -> Vec<(f64, f64)> {
-    let moments = figures.course.timeline.chunks_exact(MOMENTS);
-    let point = |part: &[(u32, u32, f32, f32)]| {
-        let requests: u32 = part.iter().map(|moment| moment.1).sum();
-        let seconds = part.len() as f64 * 0.02;
-        (f64::from(part[0].0) / 1e3 + seconds, f64::from(requests) / seconds)
-    };
-    moments.map(point).collect()
-}
-
 fn records(cell: &Cell) -> f64 {
     cell.records as f64
 }
@@ -139,7 +126,7 @@ impl<'r> Draw<'r> {
         self.page.section_of((id, title), is_there, &format!("vtc --only {}", part.name()))
     }
 
-    /// A row of charts, and the numbers behind them.
+    /// A row of charts, and the numbers that they show.
     fn panels(&mut self, part: Part, panels: &[Panel<'_>]) {
         let quick = self.quick;
         let mut charts = Vec::new();
@@ -178,7 +165,7 @@ impl<'r> Draw<'r> {
         self.page.table(&id, &heads, &rows);
     }
 
-    /// What the thesis says in numbers, beside ours.
+    /// The numbers of the thesis, beside ours.
     fn printed(&mut self) {
         self.page.section("printed", "What the thesis printed, beside what was measured");
         self.page.paragraph(
@@ -212,7 +199,7 @@ impl<'r> Draw<'r> {
             let all = own.iter().flat_map(|(_, figures)| of(figures)).map(|point| point.1);
             Some(all.fold(0.0, f64::max) * 1.08).filter(|most| *most > 0.0)
         };
-        let (most_rate, most_memory) = (most(&requests_by_time), most(&memory));
+        let (most_rate, most_memory) = (most(&Figures::requests_by_time), most(&memory));
         let mut charts = Vec::new();
         for (cell, figures) in &own {
             let spans: Vec<_> = figures
@@ -229,7 +216,7 @@ impl<'r> Draw<'r> {
                 let svg = times(words, &series, &spans, most)?;
                 Some((caption.clone(), svg))
             };
-            charts.extend(chart("throughput", "requests/s", requests_by_time(figures), most_rate));
+            charts.extend(chart("throughput", "requests/s", figures.requests_by_time(), most_rate));
             charts.extend(chart("memory", "resident [MB]", memory(figures), most_memory));
         }
         self.page.charts(&charts);
@@ -246,7 +233,7 @@ impl<'r> Draw<'r> {
         let (usual, at_largest) = (
             |cell: &Cell| cell.update_percent == USUAL,
             move |cell: &Cell| {
-                // Who is measured at one share only is no line.
+                // A variant that is measured at one share only makes no line.
                 Some(cell.records) == largest
                     && !matches!(cell.variant, Variant::Off | Variant::None | Variant::VtcFast)
             },
@@ -358,7 +345,7 @@ impl<'r> Draw<'r> {
         }
         self.page.paragraph(
             "Before each as many records are written as there are, any of them, so that about half of a log \
-             is needless; then the server is left until it writes nothing any more.",
+             is obsolete; then the server is left until it writes nothing any more.",
         );
         let heads = ["variant", "records", "checkpoints", "median s", "shortest s", "MB of files afterwards"];
         let row = |(cell, figures): (&Cell, &Figures)| {

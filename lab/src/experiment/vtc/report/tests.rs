@@ -1,4 +1,4 @@
-//! Goals and reports of results that nobody measured.
+//! Tests goals and reports with made-up results.
 
 #![allow(clippy::unwrap_used)]
 
@@ -74,7 +74,7 @@ fn writes(appended: u64, compacted: u64, device: u64, log: u64) -> Figures {
         appended_bytes: Some(appended),
         compacted_bytes: Some(compacted),
         device_bytes: device,
-        // What is shorter than two files is not judged.
+        // A log shorter than two files is not judged.
         log: vec![(0, 1 << 20, 1), (100, log << 20, 100 << 20)],
         ..Writes::default()
     };

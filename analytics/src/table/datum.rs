@@ -1,0 +1,210 @@
+//! A value of a row as its column's type, and the order of such values: SQL's order, as bytes.
+
+use std::borrow::Cow;
+
+use datafusion::arrow::compute::kernels::cast_utils::{Parser, parse_decimal, string_to_timestamp_nanos};
+use datafusion::arrow::datatypes::{
+    DECIMAL128_MAX_PRECISION, DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type,
+    Int32Type, Int64Type,
+};
+use datafusion::common::ScalarValue;
+
+/// A value of a row, as the store has it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell<'a> {
+    /// There is none.
+    Null,
+    /// Bytes, most often the text of a value.
+    Bytes(Cow<'a, [u8]>),
+    /// A number of ours: an index, a time to live, a size.
+    Int(i64),
+    /// A score.
+    Float(f64),
+    /// A truth value of a JSON document.
+    Bool(bool),
+}
+
+impl Cell<'_> {
+    /// The same cell, without its bytes being copied.
+    pub fn borrowed(&self) -> Cell<'_> {
+        match self {
+            Cell::Null => Cell::Null,
+            Cell::Bytes(bytes) => Cell::Bytes(Cow::Borrowed(bytes)),
+            Cell::Int(number) => Cell::Int(*number),
+            Cell::Float(number) => Cell::Float(*number),
+            Cell::Bool(truth) => Cell::Bool(*truth),
+        }
+    }
+}
+
+/// A value of a row, as its column's type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Datum<'a> {
+    /// NULL.
+    Null,
+    /// Of `BOOLEAN`.
+    Bool(bool),
+    /// Of a type of whole numbers, of `DATE` in days, or of `TIMESTAMP` in nanoseconds.
+    Int(i64),
+    /// Of `REAL` or `DOUBLE`.
+    Float(f64),
+    /// Of `DECIMAL`, in units of its last digit.
+    Decimal(i128),
+    /// Of `TEXT`.
+    Text(Cow<'a, str>),
+    /// Of `BYTEA`.
+    Bytes(Cow<'a, [u8]>),
+}
+
+const SIGN: u64 = 1 << 63;
+const SIGN_WIDE: u128 = 1 << 127;
+
+impl<'a> Datum<'a> {
+    /// Reads a cell as this type; `None`: it cannot be.
+    ///
+    /// REQUIRES: the type is one that a declaration allows.
+    #[inline]
+    pub fn read(cell: Cell<'a>, data_type: &DataType) -> Option<Datum<'a>> {
+        match cell {
+            Cell::Null => Some(Datum::Null),
+            Cell::Bytes(bytes) => Datum::read_bytes(bytes, data_type),
+            Cell::Int(number) => match data_type {
+                DataType::Int64 => Some(Datum::Int(number)),
+                DataType::Float64 => Some(Datum::Float(number as f64)),
+                _ => Datum::read_written(&number, data_type),
+            },
+            Cell::Float(number) => match data_type {
+                DataType::Float64 => Some(Datum::real(number)),
+                DataType::Float32 => Some(Datum::real(f64::from(number as f32))),
+                // A whole number reads as one; others have no place in a column of whole numbers.
+                _ => Datum::read_written(&number, data_type),
+            },
+            Cell::Bool(truth) => match data_type {
+                DataType::Boolean => Some(Datum::Bool(truth)),
+                _ => Datum::read_written(&truth, data_type),
+            },
+        }
+    }
+
+    /// There is one zero and one NaN, so that numbers which are equal are the same in joins and groups.
+    #[inline]
+    fn real(number: f64) -> Datum<'a> {
+        Datum::Float(if number.is_nan() { f64::NAN } else { number + 0.0 })
+    }
+
+    fn read_written(value: &impl ToString, data_type: &DataType) -> Option<Datum<'a>> {
+        Datum::read_bytes(Cow::Owned(value.to_string().into_bytes()), data_type)
+    }
+
+    #[inline]
+    fn read_bytes(bytes: Cow<'a, [u8]>, data_type: &DataType) -> Option<Datum<'a>> {
+        match data_type {
+            DataType::Binary | DataType::BinaryView => return Some(Datum::Bytes(bytes)),
+            DataType::Utf8 | DataType::Utf8View => {
+                return text_of(bytes).map(Datum::Text);
+            }
+            _ => {}
+        }
+        let text = std::str::from_utf8(&bytes).ok()?.trim_ascii();
+        match data_type {
+            DataType::Boolean => truth_of(text).map(Datum::Bool),
+            DataType::Int16 => Int16Type::parse(text).map(|number| Datum::Int(i64::from(number))),
+            DataType::Int32 => Int32Type::parse(text).map(|number| Datum::Int(i64::from(number))),
+            DataType::Int64 => Int64Type::parse(text).map(Datum::Int),
+            DataType::Float32 => Float32Type::parse(text).map(|number| Datum::real(f64::from(number))),
+            DataType::Float64 => Float64Type::parse(text).map(Datum::real),
+            DataType::Decimal128(precision, scale) => {
+                decimal_of(text, *precision, *scale).map(Datum::Decimal)
+            }
+            DataType::Date32 => Date32Type::parse(text).map(|days| Datum::Int(i64::from(days))),
+            DataType::Timestamp(..) => string_to_timestamp_nanos(text).ok().map(Datum::Int),
+            _ => None,
+        }
+    }
+
+    /// Bytes of its text.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Datum::Text(text) => text.len(),
+            Datum::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+
+    /// A literal of a query, if it is of the type of the column that it is compared with.
+    pub fn of_scalar(scalar: &ScalarValue, data_type: &DataType) -> Option<Datum<'static>> {
+        if scalar.is_null() || scalar.data_type() != *data_type {
+            return None;
+        }
+        Some(match scalar {
+            ScalarValue::Boolean(Some(truth)) => Datum::Bool(*truth),
+            ScalarValue::Int16(Some(number)) => Datum::Int(i64::from(*number)),
+            ScalarValue::Int32(Some(number)) | ScalarValue::Date32(Some(number)) => {
+                Datum::Int(i64::from(*number))
+            }
+            ScalarValue::Int64(Some(number)) | ScalarValue::TimestampNanosecond(Some(number), _) => {
+                Datum::Int(*number)
+            }
+            ScalarValue::Float32(Some(number)) => Datum::Float(f64::from(*number)),
+            ScalarValue::Float64(Some(number)) => Datum::Float(*number),
+            ScalarValue::Decimal128(Some(number), ..) => Datum::Decimal(*number),
+            ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
+                Datum::Text(Cow::Owned(text.clone()))
+            }
+            ScalarValue::Binary(Some(value)) | ScalarValue::BinaryView(Some(value)) => {
+                Datum::Bytes(Cow::Owned(value.clone()))
+            }
+            _ => return None,
+        })
+    }
+
+    /// Hands bytes whose order is that of the values to `work`; `None` for NULL. Values of one type only can
+    /// be compared so.
+    #[inline]
+    pub fn in_order<T>(&self, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        Some(match self {
+            Datum::Null => return None,
+            Datum::Bool(truth) => work(&[u8::from(*truth)]),
+            Datum::Int(number) => work(&(*number as u64 ^ SIGN).to_be_bytes()),
+            Datum::Float(number) => {
+                // As the operators compare: NaN sorts after all others, and both zeros are the same: adding
+                // makes the negative one positive. Negative numbers grow towards zero while their bits fall.
+                let bits = (number + 0.0).to_bits();
+                work(&(if bits & SIGN == 0 { bits | SIGN } else { !bits }).to_be_bytes())
+            }
+            Datum::Decimal(number) => work(&(*number as u128 ^ SIGN_WIDE).to_be_bytes()),
+            Datum::Text(text) => work(text.as_bytes()),
+            Datum::Bytes(bytes) => work(bytes),
+        })
+    }
+}
+
+fn text_of(bytes: Cow<'_, [u8]>) -> Option<Cow<'_, str>> {
+    match bytes {
+        Cow::Borrowed(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
+        Cow::Owned(bytes) => String::from_utf8(bytes).ok().map(Cow::Owned),
+    }
+}
+
+/// The texts that PostgreSQL reads as a boolean.
+fn truth_of(text: &str) -> Option<bool> {
+    let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+    if is(&["true", "t", "yes", "y", "on", "1"]) {
+        Some(true)
+    } else if is(&["false", "f", "no", "n", "off", "0"]) {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// A decimal number, rounded to the scale as PostgreSQL does: half away from zero.
+fn decimal_of(text: &str, precision: u8, scale: i8) -> Option<i128> {
+    let Ok(finer) = parse_decimal::<Decimal128Type>(text, DECIMAL128_MAX_PRECISION, scale + 1) else {
+        // There is no room for a digit more, so none can be rounded.
+        return parse_decimal::<Decimal128Type>(text, precision, scale).ok();
+    };
+    let rounded = (finer + 5 * finer.signum()) / 10;
+    (rounded.unsigned_abs() < 10u128.pow(u32::from(precision))).then_some(rounded)
+}

@@ -1,0 +1,22 @@
+//! Settings about clients that may change while clients are served.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Settings about clients, read at each use because they may change.
+pub trait Rules: Send + Sync {
+    /// The password that clients need; `None`: none.
+    fn password(&self) -> Option<Vec<u8>>;
+
+    /// How many may be connected at once; more are refused.
+    fn connections_max(&self) -> usize;
+
+    /// How long the start of a connection may take.
+    fn start_patience(&self) -> Duration;
+
+    /// How long a client may do nothing outside of a block; `None`: for ever.
+    fn idle_patience(&self) -> Option<Duration>;
+
+    /// Notes that a client has given a wrong password.
+    fn note_wrong_password(&self, peer: SocketAddr);
+}

@@ -1,0 +1,70 @@
+//! Deletes expired keys that no command touches, and gives back segments of tables that lost most of theirs.
+
+use crate::log::Group;
+use crate::record::{Batch, Change, UnixMs, Write};
+use crate::session::Latched;
+use crate::store::{CommitError, Databases, Store};
+
+/// How often in one turn the expirer makes a table smaller.
+const SHRINKS_AT_ONCE: usize = 64;
+
+/// One turn of the expirer: cancels views past a limit, deletes what is due, makes tables smaller.
+pub(crate) fn turn(store: &Store) {
+    store.views().enforce_limits();
+    if store.expiry().is_active() {
+        expire_due(store, store.now());
+    }
+    shrink_tables(store);
+}
+
+/// Deletes the keys that are due at `now`, one segment at a time. Stops early if the log refuses writes.
+pub(crate) fn expire_due(store: &Store, now: UnixMs) {
+    let mut group = Group::default();
+    let count = store.background().tables.len();
+    for db in 0..count {
+        let mut from = 0;
+        loop {
+            // The gate is left after each segment, so that closing it waits for one segment at most.
+            let databases = store.background();
+            let Some(index) = databases.tables[db].next_due(from, now) else { break };
+            from = index + 1;
+            if expire_segment(store, &databases, (db as u8, index), now, &mut group).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Gives back segments of tables that have lost most of their keys, some hundreds at most.
+pub(crate) fn shrink_tables(store: &Store) {
+    let count = store.background().tables.len();
+    for db in 0..count {
+        for _ in 0..SHRINKS_AT_ONCE {
+            // The gate is left again and again, so that closing it waits for a few segments at most.
+            let databases = store.background();
+            if !databases.tables[db].is_sparse() {
+                break;
+            }
+            databases.tables[db].shrink(8);
+        }
+    }
+}
+
+fn expire_segment(
+    store: &Store,
+    databases: &Databases,
+    (db, index): (u8, usize),
+    now: UnixMs,
+    group: &mut Group,
+) -> Result<(), CommitError> {
+    let mut latched = Latched::of_segment(store, databases, db, index, now);
+    let (due, next) = latched.segment().expired(now);
+    if !due.is_empty() {
+        let delete = |key: Box<[u8]>| Write::Key { db, key: key.into_vec().into(), change: Change::Delete };
+        let batch: Batch<'_> = due.into_iter().map(delete).collect();
+        latched.commit(&batch, group)?;
+        store.expiry().note_expired(batch.len());
+    }
+    latched.set_due(next);
+    Ok(())
+}

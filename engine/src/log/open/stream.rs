@@ -1,0 +1,256 @@
+//! Reading one directory: a thread that checks what was read ahead, and after a spoilt stretch finds the next
+//! whole block.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use super::ahead::{Ahead, StreamFile};
+use crate::io::{Disk, DiskError};
+use crate::log::block::{Block, BlockFault, BlockHeader};
+use crate::log::chunk::Chunk;
+use crate::log::condensed::{Table, Told};
+use crate::log::error::{Damage, OpenError};
+use crate::log::format::{BLOCK_BEGIN, BLOCK_HEADER_BYTES, BLOCK_TRAILER_BYTES, FILE_HEADER_BYTES};
+use crate::log::sizes::Sizes;
+
+/// Messages that wait to be merged, at most. They hold buffers, which bound them better.
+const MESSAGES_AHEAD: usize = 8;
+
+/// What stands in a file, in order.
+#[derive(Debug)]
+pub(in crate::log) enum Found {
+    /// A whole block.
+    Block { file: usize, block: Block },
+    /// Blocks of which a compaction has left nothing.
+    Void { file: usize, told: Told },
+    /// Bytes that are none.
+    Fault(Fault),
+    /// Bytes that the disk did not give.
+    Unread(Unread),
+}
+
+/// A place from which on a file could not be read, or not all of it.
+#[derive(Debug)]
+pub(in crate::log) struct Unread {
+    pub(in crate::log) path: Arc<PathBuf>,
+    pub(in crate::log) offset: u64,
+    pub(in crate::log) error: OpenError,
+}
+
+impl Found {
+    /// Where in its file it stands.
+    fn offset(&self) -> u64 {
+        match self {
+            Found::Block { block, .. } => block.offset,
+            Found::Fault(fault) => fault.offset,
+            Found::Unread(unread) => unread.offset,
+            // It is told by the block behind it.
+            Found::Void { .. } => 0,
+        }
+    }
+}
+
+/// A stretch of a file that holds no whole block, and not zeros alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::log) struct Fault {
+    pub(in crate::log) path: Arc<PathBuf>,
+    pub(in crate::log) offset: u64,
+    /// Up to the last byte that is not zero.
+    pub(in crate::log) bytes: u64,
+    pub(in crate::log) what: &'static str,
+}
+
+impl Fault {
+    pub(in crate::log) fn to_damage(&self) -> Damage {
+        Damage::new(self.path.to_path_buf(), self.offset, self.what.to_string())
+    }
+}
+
+/// What a part of a directory's files holds; `None` behind the last part, which the sender says so that its
+/// death is not taken for the end of the log.
+pub(in crate::log) type Message = Result<Option<Vec<Found>>, OpenError>;
+
+/// Starts to read a directory's files, in order.
+pub(in crate::log) fn read_ahead(
+    disk: Arc<dyn Disk>,
+    files: Vec<StreamFile>,
+    bytes_read: Arc<AtomicU64>,
+    sizes: Sizes,
+) -> Receiver<Message> {
+    let (sender, receiver) = bounded(MESSAGES_AHEAD);
+    let mut ahead = Ahead::start(disk, files.clone(), sizes);
+    std::thread::Builder::new()
+        .name("tarn-log-check".to_string())
+        .spawn(move || {
+            for file in &files {
+                if !read_file(file, &mut ahead, &bytes_read, &sender) {
+                    return;
+                }
+            }
+            let _ = sender.send(Ok(None));
+        })
+        .expect("the system has room for a thread at the start");
+    receiver
+}
+
+/// Reads a file to its end; says whether anybody still listens.
+fn read_file(file: &StreamFile, ahead: &mut Ahead, bytes_read: &AtomicU64, sender: &Sender<Message>) -> bool {
+    let mut scan = Scan { file, offset: 0, fault: None, found: Vec::new(), unread: VecDeque::new() };
+    let outcome = scan.file(ahead, |bytes, found| {
+        bytes_read.fetch_add(bytes, Ordering::Relaxed);
+        found.is_empty() || sender.send(Ok(Some(found))).is_ok()
+    });
+    match outcome {
+        Ok(heard) => heard,
+        Err(error) => {
+            let _ = sender.send(Err(error));
+            false
+        }
+    }
+}
+
+/// How far a file has been read.
+struct Scan<'a> {
+    file: &'a StreamFile,
+    offset: u64,
+    /// A stretch without blocks that goes on.
+    fault: Option<Fault>,
+    found: Vec<Found>,
+    /// What could not be read, and has not been delivered.
+    unread: VecDeque<(u64, DiskError)>,
+}
+
+impl Scan<'_> {
+    /// Reads the file; `deliver` is given the bytes that were looked at and what they hold, and says whether
+    /// to go on.
+    fn file(
+        &mut self,
+        ahead: &mut Ahead,
+        mut deliver: impl FnMut(u64, Vec<Found>) -> bool,
+    ) -> Result<bool, OpenError> {
+        let mut chunk = ahead.next_file()?;
+        let mut at = FILE_HEADER_BYTES.min(chunk.len());
+        loop {
+            let wanted = self.chunk(&chunk, &mut at, ahead.file_ended())?;
+            self.unread.extend(ahead.take_unread());
+            if ahead.file_ended() && at == chunk.len() {
+                self.end_fault();
+                self.place_unread(u64::MAX);
+                return Ok(deliver(at as u64, std::mem::take(&mut self.found)));
+            }
+            self.place_unread(self.offset + at as u64);
+            if !deliver(at as u64, std::mem::take(&mut self.found)) {
+                return Ok(false);
+            }
+            self.offset += at as u64;
+            chunk = ahead.more(&chunk.part(at..chunk.len()), wanted)?;
+            at = 0;
+        }
+    }
+
+    /// Takes from `chunk` all blocks that it holds whole, from `at` on. Moves `at` to what cannot be decided
+    /// yet and says how many bytes that needs. At the end of the file all is decided.
+    fn chunk(&mut self, chunk: &Chunk, at: &mut usize, file_ended: bool) -> Result<usize, OpenError> {
+        while *at < chunk.len() {
+            let rest = chunk.len() - *at;
+            if rest < BLOCK_HEADER_BYTES && !file_ended {
+                break;
+            }
+            let Some(header) = BlockHeader::parse(&chunk[*at..], self.file.header.file_id) else {
+                *at = self.skip(chunk, *at, file_ended);
+                continue;
+            };
+            if header.length <= rest as u64 {
+                *at += self.block(header, chunk, *at)?;
+            } else if file_ended || header.length > self.file.bytes - self.offset - *at as u64 {
+                let offset = self.offset + *at as u64;
+                self.note(offset, BLOCK_HEADER_BYTES as u64, "the file ends within a block");
+                *at += BLOCK_HEADER_BYTES;
+            } else {
+                return Ok(usize::try_from(header.length).expect("what fits the file fits the address space"));
+            }
+        }
+        Ok(BLOCK_HEADER_BYTES)
+    }
+
+    /// Checks the block at `at` and says where to go on from there.
+    fn block(&mut self, header: BlockHeader, chunk: &Chunk, at: usize) -> Result<usize, OpenError> {
+        let length = header.length as usize;
+        let offset = self.offset + at as u64;
+        match header.check(&chunk[at..at + length]) {
+            Ok(()) => {
+                self.end_fault();
+                if header.sequence <= self.file.sequence_limit {
+                    let mut body = chunk.part(at + BLOCK_HEADER_BYTES..at + length - BLOCK_TRAILER_BYTES);
+                    let mut rest = &body[..];
+                    let table = Table::of(&header, &mut rest).map_err(|error| OpenError::TooNew {
+                        path: self.file.path.to_path_buf(),
+                        reason: format!("the block at byte {offset}: {error}"),
+                    })?;
+                    body = body.part(body.len() - rest.len()..body.len());
+                    let Table { own, is_void, voids } = table;
+                    let file = self.file.index;
+                    self.found.extend(voids.into_iter().map(|told| Found::Void { file, told }));
+                    let path = self.file.path.clone();
+                    let block = Block { header, path, offset, body, own, is_void, behind: 0 };
+                    self.found.push(Found::Block { file, block });
+                }
+                Ok(length)
+            }
+            Err(BlockFault::UnknownFlags) => Err(OpenError::TooNew {
+                path: self.file.path.to_path_buf(),
+                reason: format!("the block at byte {offset} has flags {:#x}", header.flags),
+            }),
+            Err(BlockFault::BadBody) => {
+                self.note(offset, BLOCK_HEADER_BYTES as u64, "a block's checksum does not fit its bytes");
+                Ok(BLOCK_HEADER_BYTES)
+            }
+        }
+    }
+
+    /// Skips from `at`, where no block begins, to where one may.
+    fn skip(&mut self, chunk: &[u8], at: usize, file_ended: bool) -> usize {
+        let mut mark = [0; 16];
+        mark[..8].copy_from_slice(&BLOCK_BEGIN);
+        mark[8..].copy_from_slice(&self.file.header.file_id.to_le_bytes());
+        let to = match memchr::memmem::find(&chunk[at + 1..], &mark) {
+            Some(distance) => at + 1 + distance,
+            None if file_ended => chunk.len(),
+            // The end of the chunk may cut a mark in two.
+            None => (at + 1).max(chunk.len().saturating_sub(mark.len())),
+        };
+        if let Some(last) = chunk[at..to].iter().rposition(|byte| *byte != 0) {
+            self.note(self.offset + at as u64, last as u64 + 1, "no block begins where one should");
+        }
+        to
+    }
+
+    /// Puts what could not be read before `end` where it stands among what was found.
+    fn place_unread(&mut self, end: u64) {
+        while let Some((offset, error)) = self.unread.pop_front_if(|(offset, _)| *offset < end) {
+            // Voids stand with the block that tells them, which says where.
+            let behind = self
+                .found
+                .iter()
+                .rposition(|found| !matches!(found, Found::Void { .. }) && found.offset() <= offset);
+            let place = behind.map_or(0, |behind| behind + 1);
+            let (path, error) = (self.file.path.clone(), OpenError::from(error));
+            self.found.insert(place, Found::Unread(Unread { path, offset, error }));
+        }
+    }
+
+    fn note(&mut self, offset: u64, bytes: u64, what: &'static str) {
+        match &mut self.fault {
+            Some(fault) => fault.bytes = offset + bytes - fault.offset,
+            None => self.fault = Some(Fault { path: self.file.path.clone(), offset, bytes, what }),
+        }
+    }
+
+    fn end_fault(&mut self) {
+        self.found.extend(self.fault.take().map(Found::Fault));
+    }
+}

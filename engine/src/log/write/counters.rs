@@ -1,0 +1,31 @@
+//! What is counted of each directory of the log: once a block or a sync, never once a record.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What has been done so far in one directory.
+#[derive(Debug, Default)]
+pub(in crate::log) struct Counters {
+    pub(in crate::log) blocks: AtomicU64,
+    pub(in crate::log) bytes: AtomicU64,
+    pub(in crate::log) syncs: AtomicU64,
+    pub(in crate::log) sync_nanos: AtomicU64,
+    pub(in crate::log) sync_nanos_max: AtomicU64,
+    pub(in crate::log) failures: AtomicU64,
+}
+
+impl Counters {
+    /// Counts a block of `bytes` bytes.
+    pub(in crate::log) fn note_block(&self, bytes: u64) {
+        self.blocks.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts a sync.
+    pub(in crate::log) fn note_sync(&self, took: Duration) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.sync_nanos.fetch_add(nanos, Ordering::Relaxed);
+        self.sync_nanos_max.fetch_max(nanos, Ordering::Relaxed);
+    }
+}

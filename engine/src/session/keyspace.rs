@@ -1,0 +1,79 @@
+//! Whole databases as a command sees them: counted, scanned, drawn from by chance, one segment at a time. In
+//! a transaction, with what it has changed so far.
+
+use super::Latched;
+use crate::record::UnixMs;
+use crate::table::{Entry, KeyHash, ScanBudget, Table};
+
+impl<'s> Latched<'s> {
+    /// The table of a database, for commands that look at keys which they did not declare, one segment at a
+    /// time. What they see counts as seen up to now: call `see_all` behind it. Without what a transaction has
+    /// changed: see the other functions here.
+    ///
+    /// REQUIRES: this command has latched no key, or the store is its own.
+    pub fn table(&self, db: u8) -> &'s Table {
+        let below = self.overlay.as_ref().and_then(|overlay| overlay.below(db));
+        &self.databases.tables[below.unwrap_or(db) as usize]
+    }
+
+    /// Number of keys of a database, expired ones included.
+    pub fn keys(&self, db: u8) -> usize {
+        let Some(overlay) = &self.overlay else { return self.table(db).len() };
+        let below = overlay.below(db).map_or(0, |below| self.databases.tables[below as usize].len());
+        below.saturating_add_signed(overlay.keys_more(db) as isize)
+    }
+
+    /// Number of keys of a database with an expiry. REQUIRES: as `table`.
+    pub fn expiring(&self, db: u8) -> usize {
+        if self.overlay.is_none() {
+            return self.table(db).expiring();
+        }
+        let mut expiring = 0;
+        self.scan(db, 0, &mut ScanBudget::UNLIMITED.clone(), |entry| {
+            expiring += usize::from(entry.expiry().is_some());
+        });
+        expiring
+    }
+
+    /// Calls `visit` for entries from position `cursor` on, as `Table::scan` does. Returns the cursor to go
+    /// on from, 0 at the end. REQUIRES: as `table`.
+    pub fn scan(&self, db: u8, cursor: u64, budget: &mut ScanBudget, mut visit: impl FnMut(&Entry)) -> u64 {
+        let Some(overlay) = &self.overlay else {
+            return self.table(db).scan(cursor, budget, |entry| {
+                visit(entry);
+                false
+            });
+        };
+        let next = overlay.below(db).map_or(0, |below| {
+            self.databases.tables[below as usize].scan(cursor, budget, |entry| {
+                if overlay.find(db, KeyHash::of(entry.key()), entry.key()).is_none() {
+                    visit(entry);
+                }
+                false
+            })
+        });
+        let passed = |entry: &&Entry| {
+            let position = KeyHash::of(entry.key()).position();
+            position >= cursor && (next == 0 || position < next)
+        };
+        overlay.entries(db).filter(passed).for_each(visit);
+        next
+    }
+
+    /// The key of a live entry drawn by `random`. REQUIRES: as `table`.
+    pub fn sample(&self, db: u8, mut random: impl FnMut() -> u64) -> Option<Vec<u8>> {
+        let now: UnixMs = self.now;
+        let draw = |entry: &Entry| (!entry.is_expired(now)).then(|| entry.key().to_vec());
+        let Some(overlay) = &self.overlay else { return self.table(db).sample(random, draw) };
+        let changed: Vec<&Entry> = overlay.entries(db).filter(|entry| !entry.is_expired(now)).collect();
+        let among = random() as usize % self.keys(db).max(1);
+        if let Some(entry) = changed.get(among) {
+            return Some(entry.key().to_vec());
+        }
+        let draw_below =
+            |entry: &Entry| draw(entry).filter(|key| overlay.find(db, KeyHash::of(key), key).is_none());
+        let below = overlay.below(db).map(|below| &self.databases.tables[below as usize]);
+        let drawn = below.and_then(|table| table.sample(&mut random, draw_below));
+        drawn.or_else(|| changed.first().map(|entry| entry.key().to_vec()))
+    }
+}

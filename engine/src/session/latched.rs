@@ -1,0 +1,432 @@
+//! Latched segments: what one command sees and changes.
+
+use super::superseded::Superseded;
+use crate::index;
+use crate::log::Group;
+use crate::overlay::Overlay;
+use crate::record::{Batch, Change, Lsn, UnixMs, Write};
+use crate::store::{CommitError, Databases, Store};
+use crate::table::latch::{ReadLatch, WriteLatch};
+use crate::table::{Entry, KeyHash, Readers, Retired, Segment, Table};
+use smallvec::SmallVec;
+use std::cell::Cell;
+#[cfg(debug_assertions)]
+use std::collections::HashSet;
+
+/// Whether latched keys are only looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Shared latches; nothing can be committed.
+    Read,
+    /// Exclusive latches.
+    Write,
+}
+
+pub(super) enum Latch<'s> {
+    Read(ReadLatch<'s>),
+    Write(WriteLatch<'s>),
+}
+
+impl Latch<'_> {
+    #[inline]
+    pub(super) fn segment(&self) -> &Segment {
+        match self {
+            Latch::Read(segment) => segment,
+            Latch::Write(segment) => segment,
+        }
+    }
+}
+
+pub(super) struct Held<'s> {
+    db: u8,
+    index: usize,
+    pub(super) latch: Latch<'s>,
+}
+
+/// The latches of one command by place. Not a `SmallVec`, which would tie commands to one exact lifetime.
+pub(super) enum Holding<'s> {
+    None,
+    One(Held<'s>),
+    Many(Vec<Held<'s>>),
+}
+
+impl<'s> Holding<'s> {
+    #[inline]
+    pub(super) fn as_slice(&self) -> &[Held<'s>] {
+        match self {
+            Holding::None => &[],
+            Holding::One(held) => std::slice::from_ref(held),
+            Holding::Many(held) => held,
+        }
+    }
+
+    #[inline]
+    fn as_mut_slice(&mut self) -> &mut [Held<'s>] {
+        match self {
+            Holding::None => &mut [],
+            Holding::One(held) => std::slice::from_mut(held),
+            Holding::Many(held) => held,
+        }
+    }
+}
+
+/// Latched segments: what one command may see and change.
+pub struct Latched<'s> {
+    pub(super) store: &'s Store,
+    pub(super) databases: &'s Databases,
+    pub(super) held: Holding<'s>,
+    pub(super) now: UnixMs,
+    seen: Cell<Lsn>,
+    met_expired: Cell<bool>,
+    /// Look-ups that found a live entry, and that did not.
+    lookups: Cell<(u64, u64)>,
+    /// Where replaced records are kept for a while; `None`: they are marked at once.
+    pub(super) superseded: Option<&'s Superseded>,
+    /// What the transaction that runs has changed so far.
+    pub(super) overlay: Option<Box<Overlay>>,
+    /// The keys that the segments were latched for, where builds check it: a segment has many keys, so most
+    /// that a command forgets to declare would be found there. `None`: a segment was latched for itself.
+    #[cfg(debug_assertions)]
+    declared: Option<HashSet<(u8, u64)>>,
+}
+
+#[inline]
+fn lock(table: &Table, index: usize, access: Access) -> Latch<'_> {
+    match access {
+        Access::Read => Latch::Read(table.read(index)),
+        Access::Write => Latch::Write(table.write(index)),
+    }
+}
+
+impl<'s> Latched<'s> {
+    /// Latches the segments of `keys`, of which `databases` has the tables.
+    pub(crate) fn new(
+        store: &'s Store,
+        databases: &'s Databases,
+        keys: &[(u8, KeyHash)],
+        access: Access,
+        now: UnixMs,
+    ) -> Latched<'s> {
+        let floor = match keys {
+            [(db, _)] => databases.floors[*db as usize],
+            _ => keys.iter().map(|(db, _)| databases.floors[*db as usize]).max().unwrap_or(Lsn::ZERO),
+        };
+        let mut latched = Latched {
+            store,
+            databases,
+            held: Holding::None,
+            now,
+            seen: Cell::new(floor),
+            met_expired: Cell::new(false),
+            lookups: Cell::default(),
+            superseded: None,
+            overlay: None,
+            #[cfg(debug_assertions)]
+            declared: Some(keys.iter().map(|(db, hash)| (*db, hash.0)).collect()),
+        };
+        match keys {
+            [] => {}
+            [(db, hash)] => {
+                let table = &databases.tables[*db as usize];
+                let (index, latch) = match access {
+                    Access::Read => {
+                        let (index, segment) = table.read_of(*hash);
+                        (index, Latch::Read(segment))
+                    }
+                    Access::Write => {
+                        let (index, segment) = table.write_of(*hash);
+                        (index, Latch::Write(segment))
+                    }
+                };
+                latched.held = Holding::One(Held { db: *db, index, latch });
+            }
+            _ => while !latched.try_latch_all(keys, access) {},
+        }
+        latched
+    }
+
+    fn try_latch_all(&mut self, keys: &[(u8, KeyHash)], access: Access) -> bool {
+        let mut places: SmallVec<[(u8, usize); 8]> = keys
+            .iter()
+            .map(|(db, hash)| (*db, self.databases.tables[*db as usize].index_of(*hash)))
+            .collect();
+        places.sort_unstable();
+        places.dedup();
+        let databases = self.databases;
+        let latch = |(db, index): (u8, usize)| {
+            let latch = lock(&databases.tables[db as usize], index, access);
+            Held { db, index, latch }
+        };
+        self.held = Holding::Many(places.into_iter().map(latch).collect());
+        let all_held = keys.iter().all(|(db, hash)| self.position(*db, *hash).is_some());
+        if !all_held {
+            self.held = Holding::None;
+        }
+        all_held
+    }
+
+    #[inline]
+    pub(super) fn position(&self, db: u8, hash: KeyHash) -> Option<usize> {
+        let index = self.databases.tables[db as usize].index_of(hash);
+        match self.held.as_slice() {
+            [held] => (held.index == index && held.db == db).then_some(0),
+            held => held.binary_search_by(|held| (held.db, held.index).cmp(&(db, index))).ok(),
+        }
+    }
+
+    /// Whether a key is among those that were latched, as far as this build knows them.
+    fn declares(&self, db: u8, hash: KeyHash) -> bool {
+        #[cfg(debug_assertions)]
+        if let Some(declared) = &self.declared {
+            return declared.contains(&(db, hash.0));
+        }
+        let _ = (db, hash);
+        true
+    }
+
+    /// Number of logical databases.
+    pub fn databases(&self) -> usize {
+        self.databases.tables.len()
+    }
+
+    /// Says that the command looked at many keys.
+    pub fn see_all(&self) {
+        self.see(self.newest());
+    }
+
+    /// The newest change of the store.
+    pub fn newest(&self) -> Lsn {
+        self.store.last_lsn(self.databases)
+    }
+
+    /// The store.
+    pub fn store(&self) -> &'s Store {
+        self.store
+    }
+
+    /// The time that this command takes for now.
+    pub const fn now(&self) -> UnixMs {
+        self.now
+    }
+
+    /// The newest `Lsn` that the entries looked at so far reveal.
+    pub fn seen(&self) -> Lsn {
+        self.seen.get()
+    }
+
+    /// Whether a key was looked for that is expired and still takes room: readers leave that to somebody who
+    /// may write. `false` while such keys are left where they are.
+    pub fn met_expired(&self) -> bool {
+        self.met_expired.get() && !self.store.expiry().is_held()
+    }
+
+    /// Says that the command looked at more than its latched keys.
+    pub fn see(&self, lsn: Lsn) {
+        self.seen.set(self.seen.get().max(lsn));
+    }
+
+    /// The live entry of `key`; `None` if there is none or it is expired.
+    ///
+    /// REQUIRES: `key` is among the keys that were latched.
+    #[inline]
+    pub fn get(&self, db: u8, key: &[u8]) -> Option<&Entry> {
+        self.get_hashed(db, KeyHash::of(key), key)
+    }
+
+    /// As `get`, where the hash is known.
+    #[inline]
+    pub fn get_hashed(&self, db: u8, hash: KeyHash, key: &[u8]) -> Option<&Entry> {
+        if let Some(overlay) = &self.overlay
+            && let Some(shadow) = overlay.find(db, hash, key)
+        {
+            let (found, missed) = self.lookups.get();
+            let there = u64::from(shadow.entry().is_some());
+            self.lookups.set((found + there, missed + 1 - there));
+            return shadow.entry();
+        }
+        let position = self.position(db, hash).expect("a command looks only at keys that it declared");
+        debug_assert!(self.declares(db, hash), "a command looks at a key that it has not declared");
+        let segment = self.held.as_slice()[position].latch.segment();
+        let (found, missed) = self.lookups.get();
+        match segment.find(hash, key) {
+            Some(entry) if !entry.is_expired(self.now) => {
+                self.lookups.set((found + 1, missed));
+                self.see(entry.lsn());
+                Some(entry)
+            }
+            Some(entry) => {
+                self.met_expired.set(true);
+                self.lookups.set((found, missed + 1));
+                // That its time is over follows from its newest record.
+                self.see(entry.lsn());
+                None
+            }
+            None => {
+                self.lookups.set((found, missed + 1));
+                self.see(segment.removed());
+                None
+            }
+        }
+    }
+
+    /// How many look-ups found a live entry, and how many did not.
+    pub fn lookups(&self) -> (u64, u64) {
+        self.lookups.get()
+    }
+
+    /// Hands the live entry of any key to `look`, latching its segment for that long if it is not held.
+    ///
+    /// REQUIRES: this command has the store for itself (the gate is closed): else two commands could wait for
+    /// each other.
+    pub fn peek<T>(&self, db: u8, key: &[u8], look: impl FnOnce(Option<&Entry>) -> T) -> T {
+        let hash = KeyHash::of(key);
+        let mut below = db;
+        if let Some(overlay) = &self.overlay {
+            match (overlay.find(db, hash, key), overlay.below(db)) {
+                (Some(shadow), _) => return look(shadow.entry()),
+                (None, None) => return look(None),
+                (None, Some(other)) => below = other,
+            }
+        }
+        self.with_segment(below, hash, |segment| {
+            let entry = segment.find(hash, key);
+            self.see(entry.map_or(segment.removed(), Entry::lsn).max(self.databases.floors[below as usize]));
+            look(entry.filter(|entry| !entry.is_expired(self.now)))
+        })
+    }
+
+    /// Deletes those of the latched keys that are expired, so that a write meets only live entries. Returns
+    /// how many.
+    pub fn expire(&mut self, keys: &[(u8, &[u8])], group: &mut Group) -> Result<usize, CommitError> {
+        if self.held.as_slice().iter().all(|held| held.latch.segment().expiring() == 0) {
+            return Ok(0);
+        }
+        let mut batch = Batch::new();
+        for &(db, key) in keys {
+            let hash = KeyHash::of(key);
+            let position = self.position(db, hash).expect("keys to expire are latched");
+            let entry = self.held.as_slice()[position].latch.segment().find(hash, key);
+            if entry.is_some_and(|entry| entry.is_expired(self.now)) {
+                batch.push(Write::Key { db, key: key.into(), change: Change::Delete });
+            }
+        }
+        if batch.is_empty() {
+            return Ok(0);
+        }
+        self.commit(&batch, group)?;
+        self.store.expiry().note_expired(batch.len());
+        Ok(batch.len())
+    }
+
+    /// Appends `batch` to the log as one atomic group and applies it. Returns the `Lsn` of its last write.
+    ///
+    /// REQUIRES: the keys are latched for writing. On an error nothing has changed.
+    pub fn commit(&mut self, batch: &Batch<'_>, group: &mut Group) -> Result<Lsn, CommitError> {
+        let batch = self.with_deletes(batch);
+        let (first, readers) = self.store.append(self.databases, &batch, group, self.superseded.is_some())?;
+        Ok(self.apply(&batch, first, readers))
+    }
+
+    /// Applies changes of keys that the log has taken, the first of them as `first`, and keeps what
+    /// `readers` still need. Returns the `Lsn` of the last.
+    pub(super) fn apply(&mut self, writes: &[Write<'_>], first: Lsn, readers: Readers<'_>) -> Lsn {
+        let mut retired = Retired::default();
+        let mut lsn = first;
+        for write in writes {
+            let Write::Key { db, key, change } = write else {
+                debug_assert!(false, "databases are flushed and swapped behind a closed gate");
+                continue;
+            };
+            let hash = KeyHash::of(key);
+            let position = self.position(*db, hash).expect("a command changes only keys that it declared");
+            debug_assert!(self.declares(*db, hash), "a command changes a key that it has not declared");
+            let held = &mut self.held.as_mut_slice()[position];
+            let Latch::Write(segment) = &mut held.latch else {
+                panic!("a command that writes latches for writing");
+            };
+            let table = &self.databases.tables[*db as usize];
+            let waiting = table.waiting(readers, hash);
+            let indexes = &self.databases.indexes[*db as usize];
+            let (effect, fits) = if !indexes.is_empty() {
+                let apply =
+                    |segment: &mut Segment| segment.apply(hash, key, change, lsn, waiting, &mut retired);
+                let (applied, kept) = index::maintained(indexes, segment, (hash, key), (lsn, change), apply);
+                retired.kept.add_all(kept);
+                applied
+            } else {
+                segment.apply(hash, key, change, lsn, waiting, &mut retired)
+            };
+            debug_assert!(fits, "a command checks the kind before it changes an entry: {change:?}");
+            table.note(held.index, effect.keys, effect.expiry);
+            if self.store.rewrite_cursor().concerns(hash) {
+                let base = segment.find(hash, key).and_then(Entry::renewable_base);
+                self.store.rewrite_cursor().follow(base, change);
+            }
+            if effect.keys > 0 {
+                self.store.watches().note_created(*db, key);
+            }
+            lsn = lsn.after(1);
+        }
+        if self.databases.log.is_some() {
+            match self.superseded {
+                Some(superseded) => superseded.extend(&retired.lsns, self.store.validity()),
+                None => self.store.validity().invalidate(&retired.lsns),
+            }
+        }
+        self.store.views().note_kept(retired.kept);
+        self.store.discard_values(retired.garbage);
+        let last = Lsn(lsn.0 - 1);
+        self.see(last);
+        last
+    }
+
+    /// Tells when the next entry of the one latched segment is due. Used by the expirer.
+    pub(crate) fn set_due(&mut self, due: Option<UnixMs>) {
+        if let [held] = self.held.as_slice() {
+            self.databases.tables[held.db as usize].set_due(held.index, due);
+        }
+    }
+
+    /// Latches one segment by its place, for the expirer.
+    pub(crate) fn of_segment(
+        store: &'s Store,
+        databases: &'s Databases,
+        db: u8,
+        index: usize,
+        now: UnixMs,
+    ) -> Self {
+        let latch = lock(&databases.tables[db as usize], index, Access::Write);
+        let held = Holding::One(Held { db, index, latch });
+        Latched {
+            store,
+            databases,
+            held,
+            now,
+            seen: Cell::new(Lsn::ZERO),
+            met_expired: Cell::new(false),
+            lookups: Cell::default(),
+            superseded: None,
+            overlay: None,
+            #[cfg(debug_assertions)]
+            declared: None,
+        }
+    }
+
+    /// The one latched segment, for the expirer.
+    pub(crate) fn segment(&self) -> &Segment {
+        self.held.as_slice()[0].latch.segment()
+    }
+
+    /// Unlatches, then makes tables larger that the latched segments show to be crowded.
+    pub fn release(self) {
+        let crowded = self.held.as_slice().iter().find_map(|held| {
+            let table = &self.databases.tables[held.db as usize];
+            table.is_crowded(held.latch.segment().len()).then_some(table)
+        });
+        drop(self.held);
+        if let Some(table) = crowded {
+            // A segment for each few hundred keys keeps pace even when a command inserted many.
+            table.grow(4);
+        }
+    }
+}

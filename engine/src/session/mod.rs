@@ -1,0 +1,72 @@
+//! How a thread gets at the keys: through the gate, then by latching the segments of the keys it names.
+//!
+//! ```text
+//!   enter(worker) ──> Session ──latch(keys)──> Latched ──commit(batch)──> appended, applied, unlatched
+//!   close_gate()  ──> Exclusive: every worker is out; databases may be flushed and swapped
+//! ```
+//!
+//! The gate is one reader-writer lock per thread, so that entering costs no shared cache line; a thread that
+//! needs the store alone takes them all, in order. Order of everything that is locked: gate, segments by
+//! (database, index), the log's appender.
+
+mod emptied;
+mod exclusive;
+mod indexes;
+mod keyspace;
+mod latched;
+mod superseded;
+mod transaction;
+
+use crate::lock::{RwLockReadGuard, rank};
+use crate::record::UnixMs;
+use crate::store::{Databases, Store};
+use crate::table::KeyHash;
+pub use exclusive::Exclusive;
+pub use latched::{Access, Latched};
+use superseded::Superseded;
+
+/// A worker inside the gate.
+pub struct Session<'e> {
+    store: &'e Store,
+    databases: RwLockReadGuard<'e, Databases, rank::Gate>,
+    superseded: Superseded,
+    /// Whether what it commits is sent off at its end.
+    departs: bool,
+}
+
+impl<'e> Session<'e> {
+    pub(crate) fn new(
+        store: &'e Store,
+        databases: RwLockReadGuard<'e, Databases, rank::Gate>,
+        departs: bool,
+    ) -> Session<'e> {
+        Session { store, databases, superseded: Superseded::default(), departs }
+    }
+
+    /// Latches the segments of `keys`. With `Access::Write`, keys among them that are expired are deleted
+    /// first.
+    pub fn latch<'s>(&'s self, keys: &[(u8, KeyHash)], access: Access, now: UnixMs) -> Latched<'s> {
+        let mut latched = Latched::new(self.store, &self.databases, keys, access, now);
+        latched.superseded = Some(&self.superseded);
+        latched
+    }
+
+    /// Number of keys of a database.
+    pub fn keys(&self, db: u8) -> usize {
+        self.databases.tables[db as usize].len()
+    }
+
+    /// Brings the entries of keys with these hashes into the processor's cache.
+    pub fn fetch(&self, db: u8, hashes: impl Iterator<Item = KeyHash>) {
+        self.databases.tables[db as usize].fetch(hashes);
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.superseded.mark(self.store.validity());
+        if let (true, Some(log)) = (self.departs, &self.databases.log) {
+            log.depart();
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Measures one cell in this process, with the algorithm that it names.
+
+use tarn_study::transaction::{Calc, VirtualHourglass, VirtualPiggyback};
+use tarn_study::{CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Zigzag};
+
+use super::cell::{Algorithm, Cell, Figures, Place, Task};
+use super::{flood, ticks, transactions};
+use crate::error::{IoContext, LabError, Result};
+
+/// Runs the process of a cell: measures it and prints its figures. Both arguments are JSON.
+pub fn run(cell: &str, place: &str) -> Result<()> {
+    let refuse = |error: serde_json::Error| LabError::Arguments(format!("that is no cell: {error}"));
+    let cell: Cell = serde_json::from_str(cell).map_err(refuse)?;
+    let place: Place = serde_json::from_str(place).map_err(refuse)?;
+    let figures = measure(&cell, &place)?;
+    println!("{}", serde_json::to_string(&figures).expect("figures are plain data"));
+    Ok(())
+}
+
+/// Measures a cell in this process.
+fn measure(cell: &Cell, place: &Place) -> Result<Figures> {
+    rustix::thread::disable_transparent_huge_pages(!cell.huge_pages)
+        .doing(|| "choose the size of pages".to_owned())?;
+    match (cell.task, cell.algorithm) {
+        (Task::Transactions, Algorithm::Calc) => transactions::measure::<Calc>(cell),
+        (Task::Transactions, Algorithm::VirtualHourglass) => transactions::measure::<VirtualHourglass>(cell),
+        (Task::Transactions, Algorithm::VirtualPiggyback) => transactions::measure::<VirtualPiggyback>(cell),
+        (_, Algorithm::Naive) => measure_physical::<Naive>(cell, place),
+        (_, Algorithm::CopyOnUpdate) => measure_physical::<CopyOnUpdate>(cell, place),
+        (_, Algorithm::Fork) => measure_physical::<Fork>(cell, place),
+        (_, Algorithm::Zigzag) => measure_physical::<Zigzag>(cell, place),
+        (_, Algorithm::PingPong) => measure_physical::<PingPong>(cell, place),
+        (_, Algorithm::Hourglass) => measure_physical::<Hourglass>(cell, place),
+        (_, Algorithm::Piggyback) => measure_physical::<Piggyback>(cell, place),
+        (_, Algorithm::Calc | Algorithm::VirtualHourglass | Algorithm::VirtualPiggyback) => {
+            refuse("its algorithm takes snapshots of transactions only")
+        }
+    }
+}
+
+fn measure_physical<A: tarn_study::Algorithm + 'static>(cell: &Cell, place: &Place) -> Result<Figures> {
+    match cell.task {
+        Task::Ticks | Task::Reads => ticks::measure::<A>(cell, place),
+        Task::Flood => flood::measure::<A>(cell, place),
+        Task::Transactions => refuse("its algorithm takes no snapshots of transactions"),
+    }
+}
+
+fn refuse(why: &str) -> Result<Figures> {
+    Err(LabError::Arguments(format!("no such cell: {why}")))
+}

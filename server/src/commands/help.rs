@@ -1,0 +1,24 @@
+//! The function of a container of subcommands, and the reply to its `HELP`.
+
+use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::context::Context;
+
+/// Runs for a container of subcommands itself, which never happens: the arity demands a subcommand, and the
+/// executor looks it up.
+pub(super) fn unknown_container<'a>(_: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {
+    Err(CommandError::Syntax)
+}
+
+/// Replies with the subcommands of `container`.
+pub(super) fn help(cx: &mut Context<'_, '_>, container: &str) {
+    let subcommands =
+        super::table().find(container.as_bytes()).map_or(&[][..], |found| found.command.subcommands);
+    cx.reply.array(1 + subcommands.len() * 2);
+    cx.reply.simple(format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    for subcommand in subcommands {
+        cx.reply.simple(subcommand.name.to_uppercase());
+        cx.reply.simple(format!("    {}", subcommand.summary));
+    }
+}

@@ -1,0 +1,153 @@
+//! Settings that the hot path reads: plain atomics, written by `CONFIG SET`.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tarn_resp::request::Limits;
+
+use crate::config::{ClientClass, Config};
+
+/// Settings that change at run time and are read for each request.
+#[derive(Debug)]
+pub struct Live {
+    proto_max_bulk_len: AtomicU64,
+    query_buffer_limit_bytes: AtomicU64,
+    output_limit_bytes: AtomicU64,
+    soft_output_limit_bytes: AtomicU64,
+    soft_output_limit_s: AtomicU64,
+    timeout_s: AtomicU64,
+    tcp_keepalive_s: AtomicU64,
+    auth_timeout_s: AtomicU64,
+    needs_password: AtomicBool,
+    protected_mode: AtomicBool,
+    maxclients: AtomicU64,
+    slow_us: AtomicI64,
+    latency_tracking: AtomicBool,
+    serve_while_loading: AtomicBool,
+}
+
+impl Live {
+    /// The settings of a configuration.
+    pub fn of(config: &Config) -> Live {
+        let live = Live {
+            proto_max_bulk_len: AtomicU64::new(0),
+            query_buffer_limit_bytes: AtomicU64::new(0),
+            output_limit_bytes: AtomicU64::new(0),
+            soft_output_limit_bytes: AtomicU64::new(0),
+            soft_output_limit_s: AtomicU64::new(0),
+            timeout_s: AtomicU64::new(0),
+            tcp_keepalive_s: AtomicU64::new(0),
+            auth_timeout_s: AtomicU64::new(0),
+            needs_password: AtomicBool::new(false),
+            protected_mode: AtomicBool::new(false),
+            maxclients: AtomicU64::new(0),
+            slow_us: AtomicI64::new(0),
+            latency_tracking: AtomicBool::new(false),
+            serve_while_loading: AtomicBool::new(false),
+        };
+        live.update(config);
+        live
+    }
+
+    /// Takes over the settings of a changed configuration.
+    pub fn update(&self, config: &Config) {
+        let normal = config.client_output_buffer_limit.of(ClientClass::Normal);
+        self.proto_max_bulk_len.store(config.proto_max_bulk_len_bytes as u64, Ordering::Relaxed);
+        self.query_buffer_limit_bytes.store(config.client_query_buffer_limit_bytes as u64, Ordering::Relaxed);
+        self.output_limit_bytes.store(normal.hard_bytes, Ordering::Relaxed);
+        self.soft_output_limit_bytes.store(normal.soft_bytes, Ordering::Relaxed);
+        self.soft_output_limit_s.store(normal.soft_s, Ordering::Relaxed);
+        self.timeout_s.store(config.timeout_s, Ordering::Relaxed);
+        self.needs_password.store(!config.requirepass.is_empty(), Ordering::Relaxed);
+        self.tcp_keepalive_s.store(config.tcp_keepalive_s.into(), Ordering::Relaxed);
+        self.auth_timeout_s.store(config.auth_timeout_s, Ordering::Relaxed);
+        self.protected_mode.store(config.protected_mode, Ordering::Relaxed);
+        self.maxclients.store(config.maxclients as u64, Ordering::Relaxed);
+        self.slow_us.store(config.slowlog_log_slower_than_us, Ordering::Relaxed);
+        self.latency_tracking.store(config.latency_tracking, Ordering::Relaxed);
+        self.serve_while_loading.store(config.serve_while_loading, Ordering::Relaxed);
+    }
+
+    /// Clients at the same time.
+    pub fn maxclients(&self) -> usize {
+        self.maxclients.load(Ordering::Relaxed) as usize
+    }
+
+    /// Microseconds from which on a command is slow; negative: none is.
+    pub fn slow_us(&self) -> i64 {
+        self.slow_us.load(Ordering::Relaxed)
+    }
+
+    /// Whether histograms of latency are kept.
+    pub fn tracks_latency(&self) -> bool {
+        self.latency_tracking.load(Ordering::Relaxed)
+    }
+
+    /// Whether reads are answered while the data is being loaded.
+    pub fn serves_while_loading(&self) -> bool {
+        self.serve_while_loading.load(Ordering::Relaxed)
+    }
+
+    /// Longest string.
+    pub fn proto_max_bulk_len(&self) -> u64 {
+        self.proto_max_bulk_len.load(Ordering::Relaxed)
+    }
+
+    /// Largest input that waits for the rest of its request.
+    pub fn query_buffer_limit_bytes(&self) -> u64 {
+        self.query_buffer_limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Hard limit of replies that wait for a client; 0: none.
+    pub fn output_limit_bytes(&self) -> usize {
+        self.output_limit_bytes.load(Ordering::Relaxed) as usize
+    }
+
+    /// Where the output buffer ends that has `len` bytes when a command begins its reply.
+    pub fn reply_end_max(&self, len: usize) -> usize {
+        match self.output_limit_bytes() {
+            0 => usize::MAX,
+            limit => len.saturating_add(limit),
+        }
+    }
+
+    /// Replies that may wait for a client for so long only; `None`: no such limit.
+    pub fn soft_output_limit(&self) -> Option<(usize, Duration)> {
+        let bytes = self.soft_output_limit_bytes.load(Ordering::Relaxed) as usize;
+        let time = Duration::from_secs(self.soft_output_limit_s.load(Ordering::Relaxed));
+        (bytes > 0).then_some((bytes, time))
+    }
+
+    /// Seconds after which an idle client is closed; 0: never.
+    pub fn timeout_s(&self) -> u64 {
+        self.timeout_s.load(Ordering::Relaxed)
+    }
+
+    /// Seconds between probes of an idle connection; 0: none.
+    pub fn tcp_keepalive_s(&self) -> u64 {
+        self.tcp_keepalive_s.load(Ordering::Relaxed)
+    }
+
+    /// Seconds that a client may take to say the password.
+    pub fn auth_timeout_s(&self) -> u64 {
+        self.auth_timeout_s.load(Ordering::Relaxed)
+    }
+
+    /// Whether only clients on this machine are served, as nobody must say a password.
+    pub fn is_protected(&self) -> bool {
+        self.protected_mode.load(Ordering::Relaxed) && !self.needs_password()
+    }
+
+    /// Whether clients must say a password.
+    pub fn needs_password(&self) -> bool {
+        self.needs_password.load(Ordering::Relaxed)
+    }
+
+    /// Limits of a request.
+    pub fn decoder_limits(&self) -> Limits {
+        Limits {
+            proto_max_bulk_len: self.proto_max_bulk_len(),
+            client_query_buffer_limit: self.query_buffer_limit_bytes(),
+        }
+    }
+}

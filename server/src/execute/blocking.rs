@@ -1,0 +1,349 @@
+//! Commands that wait for a list or a sorted set to have something (`BLPOP`, `BZPOPMIN` …), or for replicas
+//! (`WAIT`), of which there are none yet, or for the disk (`WAITAOF`).
+//!
+//! A blocking command that finds nothing asks its connection to wait. The connection registers a [`Waiter`]
+//! in a queue for each key. A worker that commits a write which may give one of these keys something runs the
+//! command of the first waiter in its stead, with the same function, right after its own command, and hands
+//! it the reply (`executor/waiters.rs`). So clients are served in the order in which they came.
+//!
+//! Order of locks: the gate, a waiter's outcome, the keys that its command latches; the queues are locked
+//! last and for a moment. So a command that holds latches must not touch an outcome.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tarn_engine::lock::{Mutex, rank};
+use tarn_engine::record::{Batch, Change, Kind, Lsn, Write};
+use tarn_resp::reply::{Protocol, Writer};
+use tarn_resp::request::OwnedArgs;
+
+use crate::net::handle::ClientHandle;
+use crate::shared::Shared;
+use crate::store::Kept;
+
+/// A blocking command that found nothing.
+#[derive(Debug)]
+pub struct BlockRequest {
+    /// What is waited for: a list, a sorted set, or (`None`) replicas or the disk.
+    pub kind: Option<Kind>,
+    /// Up to where the log is to be durable, if that is waited for.
+    pub log: Option<AwaitedLog>,
+    /// The keys that may bring something, in the selected database; none for replicas or the disk.
+    pub keys: Vec<Box<[u8]>>,
+    /// How long to wait at most; `None`: for ever.
+    pub timeout: Option<Duration>,
+    /// The request, to be run again.
+    pub args: OwnedArgs,
+    /// The newest `Lsn` that finding nothing revealed.
+    pub seen: Lsn,
+}
+
+impl BlockRequest {
+    /// A request that waits for nothing in particular yet.
+    pub fn new(timeout: Option<Duration>, args: OwnedArgs) -> BlockRequest {
+        BlockRequest { kind: None, log: None, keys: Vec::new(), timeout, args, seen: Lsn::ZERO }
+    }
+}
+
+/// What `WAITAOF` waits for.
+#[derive(Clone, Copy, Debug)]
+pub struct AwaitedLog {
+    /// The log is to be durable up to here, if the log is waited for at all.
+    pub local: Option<Lsn>,
+    /// Replicas are waited for besides, of which there are none.
+    pub replicas: bool,
+}
+
+impl AwaitedLog {
+    /// Whether a start would find everything by the log.
+    pub fn is_kept(&self, kept: Kept) -> bool {
+        matches!(kept, Kept::UpTo(kept) if kept >= self.local.unwrap_or(Lsn::ZERO))
+    }
+
+    /// Whether nothing is waited for any more.
+    pub fn is_done(&self, kept: Kept) -> bool {
+        !self.replicas && (self.local.is_none() || self.is_kept(kept))
+    }
+}
+
+/// How waiting ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The command ran; the reply, and what it reveals.
+    Served(Vec<u8>, Lsn),
+    /// `CLIENT UNBLOCK … TIMEOUT`, or the time is over.
+    TimedOut,
+    /// `CLIENT UNBLOCK … ERROR`.
+    Unblocked,
+}
+
+/// A client that waits.
+#[derive(Debug)]
+pub struct Waiter {
+    pub(crate) client: Arc<ClientHandle>,
+    pub(crate) db: u8,
+    pub(crate) protocol: Protocol,
+    pub(crate) request: Box<BlockRequest>,
+    /// The newest `Lsn` that looks which found nothing have revealed.
+    pub(crate) seen: AtomicU64,
+    pub(crate) outcome: Mutex<Option<Outcome>, rank::Outcome>,
+}
+
+impl Waiter {
+    /// Whether waiting has ended.
+    pub fn is_done(&self) -> bool {
+        // Locked while somebody runs the command in this client's stead; its wake-up follows.
+        self.outcome.try_lock().is_some_and(|outcome| outcome.is_some())
+    }
+
+    /// Takes the outcome if there is one.
+    pub fn take_outcome(&self) -> Option<Outcome> {
+        self.outcome.lock().take()
+    }
+}
+
+/// A database and a key.
+pub(crate) type Place = (u8, Box<[u8]>);
+
+/// All clients that wait, by key, first come first.
+#[derive(Debug, Default)]
+pub struct Blocking {
+    queues: Mutex<HashMap<Place, VecDeque<Arc<Waiter>>>>,
+    /// How many are in the queues.
+    waiting: AtomicUsize,
+    /// Those that no key can serve (`WAIT`, `WAITAOF`).
+    keyless: Mutex<Vec<Arc<Waiter>>>,
+    /// Keys whose waiters could not be served for want of room in the log.
+    postponed: Mutex<Vec<Place>>,
+}
+
+impl Blocking {
+    /// How many clients wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// How many wait that will not wait for ever.
+    pub fn waiting_for_a_time(&self) -> usize {
+        let for_a_time = |waiter: &&Arc<Waiter>| waiter.request.timeout.is_some();
+        let queues = self.queues.lock();
+        let mut ids: Vec<u64> =
+            queues.values().flatten().filter(for_a_time).map(|waiter| waiter.client.id).collect();
+        drop(queues);
+        ids.sort_unstable();
+        ids.dedup();
+        ids.len() + self.keyless.lock().iter().filter(for_a_time).count()
+    }
+
+    /// Puts `client` at the end of the queues of the request's keys, which are of database `db`.
+    pub fn register(
+        &self,
+        client: Arc<ClientHandle>,
+        db: u8,
+        protocol: Protocol,
+        request: Box<BlockRequest>,
+    ) -> Arc<Waiter> {
+        let waiter = Arc::new(Waiter {
+            client,
+            db,
+            protocol,
+            seen: AtomicU64::new(request.seen.0),
+            request,
+            outcome: Mutex::new(None),
+        });
+        if waiter.request.keys.is_empty() {
+            self.keyless.lock().push(waiter.clone());
+            return waiter;
+        }
+        let mut queues = self.queues.lock();
+        // SeqCst with the load in `collect_ready`: either the pusher sees this waiter, or the waiter's second
+        // look sees the push.
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        for key in &waiter.request.keys {
+            let queue = queues.entry((waiter.db, key.clone())).or_default();
+            if !queue.back().is_some_and(|last| Arc::ptr_eq(last, &waiter)) {
+                queue.push_back(waiter.clone());
+            }
+        }
+        waiter
+    }
+
+    /// Takes a waiter out of all queues.
+    pub fn remove(&self, waiter: &Arc<Waiter>) {
+        if waiter.request.keys.is_empty() {
+            self.keyless.lock().retain(|other| !Arc::ptr_eq(other, waiter));
+            return;
+        }
+        let mut queues = self.queues.lock();
+        let mut found = false;
+        for key in &waiter.request.keys {
+            let place = (waiter.db, key.clone());
+            if let Some(queue) = queues.get_mut(&place) {
+                let before = queue.len();
+                queue.retain(|other| !Arc::ptr_eq(other, waiter));
+                found |= queue.len() < before;
+                if queue.is_empty() {
+                    queues.remove(&place);
+                }
+            }
+        }
+        if found {
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Ends the waiting of client `id`, for `CLIENT UNBLOCK`. Returns whether it waited.
+    pub fn unblock(&self, id: u64, outcome: Outcome) -> bool {
+        let is_it = |waiter: &&Arc<Waiter>| waiter.client.id == id;
+        let queued = self.queues.lock().values().flatten().find(is_it).cloned();
+        let found = queued.or_else(|| self.keyless.lock().iter().find(is_it).cloned());
+        let Some(waiter) = found else { return false };
+        let mut slot = waiter.outcome.lock();
+        let waited = slot.is_none();
+        if waited {
+            *slot = Some(outcome);
+        }
+        drop(slot);
+        self.remove(&waiter);
+        waiter.client.wake();
+        waited
+    }
+
+    /// The first client that waits for this key. Skips those that wait for a kind in `exhausted`.
+    pub(crate) fn first(&self, place: &Place, exhausted: &[Kind]) -> Option<Arc<Waiter>> {
+        let queues = self.queues.lock();
+        queues
+            .get(place)?
+            .iter()
+            .find(|waiter| !waiter.request.kind.is_some_and(|kind| exhausted.contains(&kind)))
+            .cloned()
+    }
+
+    /// Serves those whose changes are durable by now.
+    pub fn serve_durable(&self, server: &Shared) {
+        let waiting = self.keyless.lock().clone();
+        if waiting.is_empty() {
+            return;
+        }
+        let kept = server.kept();
+        for waiter in waiting {
+            let Some(awaited) = waiter.request.log else { continue };
+            let mut reply = Vec::new();
+            let mut writer = Writer::new(&mut reply, waiter.protocol);
+            match (kept, awaited.local) {
+                (Kept::Off, Some(_)) => writer.error(LOG_IS_OFF),
+                _ if awaited.is_done(kept) => acknowledge(&mut writer, awaited.is_kept(kept)),
+                _ => continue,
+            }
+            let mut outcome = waiter.outcome.lock();
+            if outcome.is_none() {
+                *outcome = Some(Outcome::Served(reply, Lsn::ZERO));
+                drop(outcome);
+                self.remove(&waiter);
+                waiter.client.wake();
+            }
+        }
+    }
+
+    /// Whether there are keys whose waiters could not be served for want of room in the log.
+    pub fn has_postponed(&self) -> bool {
+        !self.postponed.lock().is_empty()
+    }
+
+    /// Adds the keys to `ready` that `batch` may have given something. `false` if no client waits for keys.
+    pub(crate) fn collect_ready(&self, batch: &Batch<'_>, ready: &mut VecDeque<Place>) -> bool {
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            return false;
+        }
+        for write in batch {
+            match write {
+                Write::Key { db, key, change } if may_serve(change) => {
+                    ready.push_back((*db, key.as_ref().into()));
+                }
+                Write::Swap { a, b } => {
+                    for db in [*a, *b] {
+                        ready.extend(self.places_of(db));
+                    }
+                }
+                _ => {}
+            }
+        }
+        true
+    }
+
+    /// Notes a key whose waiters could not be served for want of room in the log.
+    pub(crate) fn postpone(&self, place: Place) {
+        self.postponed.lock().push(place);
+    }
+
+    /// Takes the keys whose waiters could not be served for want of room in the log.
+    pub(crate) fn take_postponed(&self) -> Vec<Place> {
+        std::mem::take(&mut *self.postponed.lock())
+    }
+
+    fn places_of(&self, db: u8) -> Vec<Place> {
+        self.queues.lock().keys().filter(|place| place.0 == db).cloned().collect()
+    }
+}
+
+const fn may_serve(change: &Change<'_>) -> bool {
+    matches!(
+        change,
+        Change::ListPush { .. }
+            | Change::ListInsert { .. }
+            | Change::ZSetPut { .. }
+            | Change::Image { kind: Kind::List | Kind::ZSet, .. }
+    )
+}
+
+/// Ends the waiting of a connection that gives up, unless it has been served in this very moment. The outcome
+/// is then in the waiter.
+pub fn give_up(blocking: &Blocking, waiter: &Arc<Waiter>) {
+    let mut outcome = waiter.outcome.lock();
+    if outcome.is_none() {
+        *outcome = Some(Outcome::TimedOut);
+    }
+    drop(outcome);
+    blocking.remove(waiter);
+}
+
+/// The reply of `WAITAOF` when nobody is to wait for a log that is off.
+pub const LOG_IS_OFF: &str = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+
+/// Writes the reply of `WAITAOF`: how many logs and how many replicas have what the connection wrote.
+pub fn acknowledge(writer: &mut Writer<'_>, is_kept: bool) {
+    writer.array(2);
+    writer.integer(i64::from(is_kept));
+    writer.integer(0);
+}
+
+/// Writes what the client of `waiter` is told. A start would find `kept`.
+pub fn write_outcome(waiter: &Waiter, outcome: Outcome, kept: Kept, out: &mut Vec<u8>) -> Lsn {
+    let mut writer = Writer::new(out, waiter.protocol);
+    match outcome {
+        Outcome::Served(reply, lsn) => {
+            out.extend_from_slice(&reply);
+            return lsn;
+        }
+        Outcome::TimedOut if waiter.request.log.is_some() => {
+            acknowledge(&mut writer, waiter.request.log.is_some_and(|awaited| awaited.is_kept(kept)));
+        }
+        Outcome::TimedOut if waiter.request.kind.is_none() => writer.integer(0),
+        Outcome::TimedOut => {
+            // That there was nothing all the time.
+            writer.null_array();
+            return Lsn(waiter.seen.load(Ordering::Relaxed));
+        }
+        Outcome::Unblocked => writer.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+    }
+    Lsn::ZERO
+}
+
+impl Waiter {
+    /// How long to wait at most.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.request.timeout
+    }
+}

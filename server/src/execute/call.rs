@@ -1,0 +1,171 @@
+//! One call of a command: counted, timed, and noted if it was slow.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use tarn_engine::record::UnixMs;
+use tarn_resp::request::Args;
+
+use crate::error::CommandError;
+use crate::execute::client::{After, Client};
+use crate::execute::command::Command;
+use crate::execute::spec::Flags;
+use crate::observe::counter::add;
+use crate::observe::stats::CommandCounter;
+use crate::observe::stopwatch::{Stopwatch, tick_us};
+use crate::shared::Shared;
+
+/// One of so many calls of a quick command is timed.
+const SAMPLE: u64 = 16;
+/// Commands that are quick if their arguments are short.
+const QUICK: Flags = Flags::FAST.with(Flags::STEADY);
+/// Arguments, and bytes of them, that can be stored in some microseconds.
+const SHORT_ARGS: usize = 16;
+const SHORT_BYTES: usize = 64 << 10;
+
+/// A call of a command that is under way.
+#[must_use = "a call that is not finished is not timed"]
+pub(crate) struct Call<'e> {
+    server: &'e Shared,
+    watch: &'e Stopwatch,
+    counter: &'e CommandCounter,
+    command: &'static Command,
+    /// Calls before this one.
+    calls: u64,
+    /// The time of this call stands for this many calls.
+    weight: u64,
+    /// Microseconds from which on a command is slow; negative: none is.
+    slow_us: i64,
+    /// When it began, if it is timed.
+    began: Option<Instant>,
+}
+
+impl<'e> Call<'e> {
+    /// Counts a call and starts to time it. Fast commands with short arguments are timed by sample, as
+    /// reading a clock costs as much as some of them; those that are slow are found all the same.
+    #[inline]
+    pub(crate) fn begin(
+        server: &'e Shared,
+        worker: usize,
+        command: &'static Command,
+        slot: usize,
+        args: Args<'_>,
+    ) -> Call<'e> {
+        let stats = &server.stats.workers[worker];
+        let counter = &stats.commands[slot];
+        let calls = counter.calls.load(Ordering::Relaxed);
+        counter.calls.store(calls + 1, Ordering::Relaxed);
+        let slow_us = server.live.slow_us();
+        let short = args.len() <= SHORT_ARGS && args.total_bytes() < SHORT_BYTES;
+        let quick = short && command.flags.has_any(QUICK);
+        let weight = if quick && !(0..tick_us()).contains(&slow_us) { SAMPLE } else { 1 };
+        let began = calls.is_multiple_of(weight).then(Instant::now);
+        Call { server, watch: &stats.stopwatch, counter, command, calls, weight, slow_us, began }
+    }
+
+    /// Ends the call: notes how long it took, whether it was slow, and whether it failed. `now` is the time
+    /// of the command.
+    #[inline]
+    pub(crate) fn finish<T>(
+        self,
+        client: &Client,
+        args: Args<'_>,
+        now: UnixMs,
+        result: &Result<T, CommandError>,
+    ) {
+        let Call { server, watch, counter, command, calls, weight, slow_us, began } = self;
+        if matches!(result, Err(CommandError::GateBusy)) {
+            // It has done nothing, and is run again.
+            counter.calls.store(calls, Ordering::Relaxed);
+            return;
+        }
+        let took = match began {
+            Some(began) => {
+                let ended = Instant::now();
+                watch.note(ended);
+                let took = ended.duration_since(began);
+                let nanos = took.as_nanos() as u64;
+                add(&counter.nanos, nanos * weight);
+                if server.live.tracks_latency() {
+                    counter.latencies.note(nanos, weight);
+                }
+                Some(took)
+            }
+            None if slow_us < 0 => None,
+            None => watch.look(),
+        };
+        if let Some(took) = took
+            && slow_us >= 0
+            && took.as_micros() >= slow_us as u128
+            && !command.flags.has(Flags::SKIP_SLOWLOG)
+            && !matches!(client.after, After::Block(_))
+        {
+            let name = client.handle.info.lock().name.clone();
+            let (took_us, addr) = (took.as_micros() as u64, client.handle.addr.clone());
+            server.slowlog.push(args, now / 1000, took_us, addr, name);
+        }
+        if result.is_err() {
+            add(&counter.failed, 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands;
+    use crate::config::{Config, ConfigStore};
+    use crate::net::address::Address;
+    use crate::net::handle::ClientHandle;
+    use std::sync::Arc;
+    use std::time::Duration;
+    use tarn_resp::OwnedArgs;
+
+    #[test]
+    fn every_slow_call_of_a_fast_command_is_in_the_slow_log() {
+        let config = Arc::new(ConfigStore::new(Config::default(), None));
+        let server = Shared::new(config, commands::table().slots());
+        let address = Address::Unix("test".into());
+        let handle = ClientHandle::new(1, address.clone(), address, 0);
+        let client = Client::new(Arc::new(handle), true);
+        let found = commands::table().find(b"get").expect("it is there");
+        let args: OwnedArgs = ["GET", "k"].into_iter().collect();
+        let call = |takes: Duration| {
+            let call = Call::begin(&server, 0, found.command, found.slot, args.as_args());
+            std::thread::sleep(takes);
+            call.finish(&client, args.as_args(), 0, &Ok(()));
+        };
+        server.stats.workers[0].stopwatch.start();
+        let slow = Duration::from_micros(server.live.slow_us() as u64);
+        for _ in 0..20 {
+            call(slow);
+        }
+        assert_eq!(server.slowlog.len(), 20);
+        let newest = server.slowlog.newest(100);
+        assert!(newest.iter().all(|entry| entry.duration_us >= slow.as_micros() as u64));
+    }
+
+    #[test]
+    fn what_runs_within_a_slow_call_does_not_hide_it() {
+        let config = Arc::new(ConfigStore::new(Config::default(), None));
+        let server = Shared::new(config, commands::table().slots());
+        let address = Address::Unix("test".into());
+        let client = Client::new(Arc::new(ClientHandle::new(1, address.clone(), address, 0)), true);
+        let found = commands::table().find(b"lpush").expect("it is there");
+        let args: OwnedArgs = ["LPUSH", "k", "v"].into_iter().collect();
+        let watch = &server.stats.workers[0].stopwatch;
+        watch.start();
+        let slow = Duration::from_micros(server.live.slow_us() as u64);
+        for _ in 0..20 {
+            let call = Call::begin(&server, 0, found.command, found.slot, args.as_args());
+            std::thread::sleep(slow);
+            // As for a waiter that it serves.
+            let mark = watch.mark();
+            watch.look();
+            watch.note(Instant::now());
+            watch.go_back_to(mark);
+            call.finish(&client, args.as_args(), 0, &Ok(()));
+        }
+        assert_eq!(server.slowlog.len(), 20);
+    }
+}

@@ -1,0 +1,185 @@
+//! The state of one client that its connection keeps between commands.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use tarn_engine::record::Lsn;
+use tarn_resp::reply::Protocol;
+
+use crate::analytics::search::Searching;
+use crate::analytics::sql::Asked;
+use crate::config::rewriter;
+use crate::error::CommandError;
+use crate::execute::blocking::BlockRequest;
+use crate::execute::spec::Flags;
+use crate::execute::transaction::{Transaction, Watching};
+use crate::net::handle::ClientHandle;
+use crate::persist::saver::Ticket;
+use crate::persist::shutdown::Attempt;
+
+/// Whether replies are sent (`CLIENT REPLY`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// Every reply.
+    On,
+    /// No reply until switched on again.
+    Off,
+    /// No reply to the next command.
+    SkipNext,
+    /// No reply to this command.
+    Skipping,
+}
+
+/// What the connection does when a command has returned.
+#[derive(Debug, Default)]
+pub enum After {
+    /// Goes on.
+    #[default]
+    GoOn,
+    /// Sends what is there and closes.
+    Close,
+    /// Waits until a key has something, or for the timeout.
+    Block(Box<BlockRequest>),
+    /// Runs the request when the server is no longer paused.
+    Postpone,
+}
+
+/// What a connection remembers between commands.
+#[derive(Debug)]
+pub struct Client {
+    /// What others see of it.
+    pub handle: Arc<ClientHandle>,
+    /// The selected database.
+    pub db: u8,
+    /// RESP2 or RESP3.
+    pub protocol: Protocol,
+    /// Whether it may do more than `AUTH`.
+    pub authenticated: bool,
+    /// Whether replies are sent.
+    pub reply_mode: ReplyMode,
+    /// What happens after this command.
+    pub after: After,
+    /// Whether a command that has waited runs again in this client's stead.
+    pub waits: bool,
+    /// What `MULTI` has queued; `None` outside of a transaction.
+    pub transaction: Option<Box<Transaction>>,
+    /// The keys that are watched.
+    pub watching: Watching,
+    /// Whether a transaction runs: commands that would wait answer as if their time were over.
+    pub denies_waiting: bool,
+    /// The checkpoint that its `SAVE` waits for.
+    pub save: Option<Ticket>,
+    /// The file that its `CONFIG REWRITE` waits for.
+    pub rewrite: Option<rewriter::Ticket>,
+    /// The end of the server that its `SHUTDOWN` waits for.
+    pub ending: Option<Attempt>,
+    /// Since when its request waits for the gate to be closed.
+    pub waits_for_gate: Option<Instant>,
+    /// The statement of SQL that it waits for.
+    pub asked: Option<Box<dyn Asked>>,
+    /// The command of search that it waits for.
+    pub searching: Option<Box<dyn Searching>>,
+    /// Bytes that the output buffer may have behind the reply to its command.
+    pub reply_end_max: usize,
+    /// The newest change that it made, or was told of.
+    pub seen: Lsn,
+}
+
+impl Client {
+    /// A new client.
+    pub fn new(handle: Arc<ClientHandle>, authenticated: bool) -> Client {
+        handle.await_password(!authenticated);
+        Client {
+            handle,
+            db: 0,
+            protocol: Protocol::Resp2,
+            authenticated,
+            reply_mode: ReplyMode::On,
+            after: After::GoOn,
+            waits: false,
+            transaction: None,
+            watching: Watching::default(),
+            denies_waiting: false,
+            save: None,
+            rewrite: None,
+            ending: None,
+            waits_for_gate: None,
+            asked: None,
+            searching: None,
+            reply_end_max: usize::MAX,
+            seen: Lsn::ZERO,
+        }
+    }
+
+    /// Lets it do more than `AUTH`, or no longer.
+    pub fn set_authenticated(&mut self, authenticated: bool) {
+        self.authenticated = authenticated;
+        self.handle.await_password(!authenticated);
+    }
+
+    /// Selects a database.
+    pub fn select(&mut self, db: u8) {
+        self.db = db;
+        self.handle.info.lock().db = db;
+    }
+
+    /// Forgets the transaction, if there is one, and the watched keys.
+    pub fn discard(&mut self) {
+        self.transaction = None;
+        self.handle.queued.store(-1, Ordering::Relaxed);
+        self.unwatch();
+    }
+
+    /// Forgets the watched keys.
+    pub fn unwatch(&mut self) {
+        self.watching = Watching::default();
+        self.note_queued_bytes();
+    }
+
+    /// Tells others how much memory the transaction and the watched keys take, and returns it.
+    pub fn note_queued_bytes(&self) -> u64 {
+        let of_queue = self.transaction.as_ref().map_or(0, |transaction| transaction.bytes());
+        let bytes = of_queue + self.watching.bytes();
+        self.handle.queued_bytes.store(bytes, Ordering::Relaxed);
+        bytes as u64
+    }
+
+    /// Takes the reply at the end of `out`, which begins at `start`, away again if it is not wanted. To be
+    /// called once for each reply.
+    #[inline]
+    pub fn drop_unwanted(&mut self, out: &mut Vec<u8>, start: usize) {
+        if self.reply_mode == ReplyMode::On {
+            return;
+        }
+        out.truncate(start);
+        self.reply_mode = match self.reply_mode {
+            ReplyMode::SkipNext => ReplyMode::Skipping,
+            ReplyMode::Skipping => ReplyMode::On,
+            mode => mode,
+        };
+    }
+
+    /// Makes of a refusal before a command ran what the client is told: the transaction that the command was
+    /// to belong to cannot run any more, and that which `EXEC` was to run is over.
+    #[cold]
+    pub fn reject(&mut self, flags: Flags, error: CommandError) -> CommandError {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.aborted = true;
+        }
+        if !flags.has(Flags::EXEC) {
+            return error;
+        }
+        self.discard();
+        let text = error.to_string();
+        let text = text.strip_prefix("ERR ").unwrap_or(&text);
+        CommandError::owned(format!("EXECABORT Transaction discarded because of: {text}"))
+    }
+
+    /// Closes the connection without a reply, and tells the operator why.
+    pub fn close_for(&mut self, why: &str) {
+        let ClientHandle { id, addr, .. } = &*self.handle;
+        tracing::warn!("closing client {id} at {addr}: {why}");
+        self.after = After::Close;
+    }
+}

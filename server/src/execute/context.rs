@@ -1,0 +1,215 @@
+//! What a command sees besides its arguments.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::time::Duration;
+
+use tarn_engine::Entry;
+use tarn_engine::record::{BYTES_MAX, Batch, Bytes, Change, Kind, UnixMs, Write};
+use tarn_engine::session::Latched;
+use tarn_engine::value::{HashRef, ListRef, SetRef, StringRef, ValueRef, ZSetRef};
+use tarn_resp::reply::Writer;
+use tarn_resp::request::{Args, OwnedArgs};
+
+use crate::config::AppendFsync;
+use crate::error::CommandError;
+use crate::execute::blocking::{AwaitedLog, BlockRequest, acknowledge};
+use crate::execute::client::{After, Client};
+use crate::execute::services::Services;
+
+/// The surroundings of one run of a command.
+///
+/// A command looks at the keys that its row in the table declares, pushes the writes that it wants, and
+/// writes one reply. The writes are appended and applied when it has returned `Ok`; on `Err` there is no
+/// change and the reply is the error.
+pub struct Context<'c, 'a> {
+    /// The latched keys.
+    pub keys: &'c Latched<'c>,
+    /// What shall change. Effects of earlier writes are not visible in `keys`.
+    pub batch: &'c mut Batch<'a>,
+    /// Where the reply goes.
+    pub reply: Writer<'c>,
+    /// Whose request it is.
+    pub client: &'c mut Client,
+    /// The server.
+    pub server: &'c Services,
+    /// The selected database.
+    pub db: u8,
+}
+
+impl<'c, 'a> Context<'c, 'a> {
+    /// The time this command takes for now.
+    pub fn now(&self) -> UnixMs {
+        self.keys.now()
+    }
+
+    /// Says that an answer of analytics, which waits for the disk as `appendfsync` says, goes to a client
+    /// that asked for more.
+    pub fn see_if_strict(&self) {
+        if self.client.handle.durability() == Some(AppendFsync::Always) {
+            self.keys.see_all();
+        }
+    }
+
+    /// The live entry of a declared key.
+    pub fn entry(&self, key: &[u8]) -> Option<&'c Entry> {
+        self.keys.get(self.db, key)
+    }
+
+    /// The string at `key`; `None` if the key is missing.
+    pub fn string(&self, key: &[u8]) -> Result<Option<StringRef<'c>>, CommandError> {
+        match self.entry(key).map(Entry::value) {
+            None => Ok(None),
+            Some(ValueRef::String(value)) => Ok(Some(value)),
+            Some(_) => Err(CommandError::WrongType),
+        }
+    }
+
+    /// The hash at `key`; `None` if the key is missing.
+    pub fn hash(&self, key: &[u8]) -> Result<Option<HashRef<'c>>, CommandError> {
+        match self.entry(key).map(Entry::value) {
+            None => Ok(None),
+            Some(ValueRef::Hash(value)) => Ok(Some(value)),
+            Some(_) => Err(CommandError::WrongType),
+        }
+    }
+
+    /// The list at `key`; `None` if the key is missing.
+    pub fn list(&self, key: &[u8]) -> Result<Option<ListRef<'c>>, CommandError> {
+        match self.entry(key).map(Entry::value) {
+            None => Ok(None),
+            Some(ValueRef::List(value)) => Ok(Some(value)),
+            Some(_) => Err(CommandError::WrongType),
+        }
+    }
+
+    /// The set at `key`; `None` if the key is missing.
+    pub fn set(&self, key: &[u8]) -> Result<Option<SetRef<'c>>, CommandError> {
+        match self.entry(key).map(Entry::value) {
+            None => Ok(None),
+            Some(ValueRef::Set(value)) => Ok(Some(value)),
+            Some(_) => Err(CommandError::WrongType),
+        }
+    }
+
+    /// The sorted set at `key`; `None` if the key is missing.
+    pub fn zset(&self, key: &[u8]) -> Result<Option<ZSetRef<'c>>, CommandError> {
+        match self.entry(key).map(Entry::value) {
+            None => Ok(None),
+            Some(ValueRef::ZSet(value)) => Ok(Some(value)),
+            Some(_) => Err(CommandError::WrongType),
+        }
+    }
+
+    /// The text of the JSON document at `key`; `None` if the key is missing.
+    pub fn json(&self, key: &[u8]) -> Result<Option<StringRef<'c>>, CommandError> {
+        match self.entry(key).map(Entry::value) {
+            None => Ok(None),
+            Some(ValueRef::Json(text)) => Ok(Some(text)),
+            Some(_) => Err(CommandError::WrongType),
+        }
+    }
+
+    /// Replies with a string.
+    #[inline]
+    pub fn reply_string(&mut self, string: StringRef<'_>) {
+        self.reply_part(string, 0..string.len());
+    }
+
+    /// Replies with a part of a string. REQUIRES: it ends in there.
+    #[inline]
+    pub fn reply_part(&mut self, string: StringRef<'_>, range: Range<usize>) {
+        match string.whole() {
+            Some(bytes) => self.reply.bulk(&bytes[range]),
+            None => self.reply.bulk_of_pieces(range.len(), string.pieces(range)),
+        }
+    }
+
+    /// As `list`, for commands that may wait: those that do pass keys of another kind over.
+    pub fn awaited_list(&self, key: &[u8]) -> Result<Option<ListRef<'c>>, CommandError> {
+        match self.list(key) {
+            Err(_) if self.client.waits => Ok(None),
+            list => list,
+        }
+    }
+
+    /// As `zset`, for commands that may wait: those that do pass keys of another kind over.
+    pub fn awaited_zset(&self, key: &[u8]) -> Result<Option<ZSetRef<'c>>, CommandError> {
+        match self.zset(key) {
+            Err(_) if self.client.waits => Ok(None),
+            zset => zset,
+        }
+    }
+
+    /// Lets the client wait until one of `keys`, of the selected database, is given something of this kind,
+    /// or for the timeout (`None`: for ever). The command that asks for it writes no reply; it runs again
+    /// then. Within a transaction nobody waits: the reply is that of a wait that is over.
+    pub fn wait_for<'k>(
+        &mut self,
+        kind: Kind,
+        keys: impl IntoIterator<Item = &'k [u8]>,
+        timeout: Option<Duration>,
+        args: Args<'_>,
+    ) {
+        if self.client.denies_waiting {
+            self.reply.null_array();
+            return;
+        }
+        let keys = keys.into_iter().map(Box::from).collect();
+        let request =
+            BlockRequest { kind: Some(kind), keys, ..BlockRequest::new(timeout, OwnedArgs::from(args)) };
+        self.client.after = After::Block(Box::new(request));
+    }
+
+    /// Lets the client wait until the time is over (`None`: for ever), which is answered with 0.
+    pub fn wait_for_replicas(&mut self, timeout: Option<Duration>, args: Args<'_>) {
+        if self.client.denies_waiting {
+            self.reply.integer(0);
+            return;
+        }
+        self.wait_without_keys(None, timeout, args);
+    }
+
+    /// Waits until the log is durable as `awaited` says.
+    pub fn wait_for_log(&mut self, awaited: AwaitedLog, timeout: Option<Duration>, args: Args<'_>) {
+        let kept = self.server.kept();
+        if awaited.is_done(kept) || self.client.denies_waiting {
+            acknowledge(&mut self.reply, awaited.is_kept(kept));
+            return;
+        }
+        self.server.have_synced(awaited.local.unwrap_or_default(), false);
+        self.wait_without_keys(Some(awaited), timeout, args);
+    }
+
+    fn wait_without_keys(&mut self, log: Option<AwaitedLog>, timeout: Option<Duration>, args: Args<'_>) {
+        let request = BlockRequest { log, ..BlockRequest::new(timeout, OwnedArgs::from(args)) };
+        self.client.after = After::Block(Box::new(request));
+    }
+
+    /// Asks for a change of a declared key in the selected database.
+    pub fn write(&mut self, key: &'a [u8], change: Change<'a>) {
+        self.write_in(self.db, Cow::Borrowed(key), change);
+    }
+
+    /// Asks for a change of a declared key.
+    pub fn write_in(&mut self, db: u8, key: Bytes<'a>, change: Change<'a>) {
+        self.batch.push(Write::Key { db, key, change });
+    }
+
+    /// Notes that a string was to be changed in part and stays as it is: `OBJECT ENCODING` says `raw` then.
+    pub fn touch_string(&mut self, key: &'a [u8]) {
+        if self.entry(key).is_some_and(|entry| !entry.sticky()) {
+            self.write(key, Change::MAKES_RAW);
+        }
+    }
+
+    /// Refuses strings that would become longer than a bulk may be.
+    pub fn check_string_len(&self, len: u64) -> Result<(), CommandError> {
+        if len > self.string_len_max() as u64 { Err(CommandError::StringTooLong) } else { Ok(()) }
+    }
+
+    /// How long a string may become.
+    pub fn string_len_max(&self) -> usize {
+        self.server.live.proto_max_bulk_len().min(BYTES_MAX as u64) as usize
+    }
+}

@@ -1,0 +1,227 @@
+//! `MULTI` and `EXEC`: requests are queued, then run as one.
+//!
+//! ```text
+//!   latch the keys of all queued requests, and the watched keys
+//!     ─ has a watched key changed? then that is all
+//!     ─ run one request after the other, each sees what those before it changed
+//!     ─ commit all changes as one group ─ unlatch ─ serve clients that wait for keys
+//! ```
+//!
+//! If a request needs the store for itself, the gate is closed instead. Then what one request flushed or
+//! swapped is what the next one finds, too.
+
+use std::sync::atomic::Ordering;
+
+use tarn_engine::KeyHash;
+use tarn_engine::record::{Batch, Lsn};
+use tarn_engine::session::{Access, Latched};
+use tarn_resp::reply::Writer;
+use tarn_resp::request::Args;
+
+use super::Executor;
+use super::latched::{close_gate, run_in};
+use crate::error::CommandError;
+use crate::execute::call::Call;
+use crate::execute::client::{After, Client};
+use crate::execute::command::Command;
+use crate::execute::spec::{Flags, places};
+use crate::execute::transaction::{Queued, Transaction};
+
+/// Whether the keys of each request are to be copied before it runs: behind a closed gate nothing is latched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Prepare {
+    Each,
+    Nothing,
+}
+
+impl Executor<'_> {
+    /// Why a request is not queued.
+    #[cold]
+    pub(super) fn refuse_to_queue(&self, command: &Command) -> Option<CommandError> {
+        if command.flags.has(Flags::NO_MULTI) {
+            return Some(CommandError::text("ERR Command not allowed inside a transaction"));
+        }
+        let is_early = self.server.engine().is_none() && !command.flags.has(Flags::LOADING);
+        is_early.then(|| self.loading())
+    }
+
+    /// Queues a request.
+    pub(super) fn queue(
+        &mut self,
+        command: &'static Command,
+        slot: usize,
+        client: &mut Client,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let Some(transaction) = &mut client.transaction else { return };
+        client.handle.last_slot.store(slot, Ordering::Relaxed);
+        transaction.push(&command.spec, slot, args);
+        client.handle.queued.store(transaction.queue().len() as i64, Ordering::Relaxed);
+        if client.note_queued_bytes() > self.server.live.query_buffer_limit_bytes() {
+            client.close_for("its transaction is longer than client-query-buffer-limit");
+            return;
+        }
+        Writer::new(out, client.protocol).simple("QUEUED");
+    }
+
+    /// Runs the queued requests. The client forgets them, and the keys that it watches, unless the log has no
+    /// room, or somebody keeps the gate open: then `EXEC` is to be run again.
+    pub(super) fn exec(&mut self, client: &mut Client, out: &mut Vec<u8>) -> Result<Lsn, CommandError> {
+        let Some(transaction) = client.transaction.take() else {
+            return Err(CommandError::text("ERR EXEC without MULTI"));
+        };
+        if transaction.aborted {
+            client.discard();
+            return Err(CommandError::text("EXECABORT Transaction discarded because of previous errors."));
+        }
+        let db = client.db;
+        client.denies_waiting = true;
+        let result = if self.server.engine().is_none() {
+            self.exec_unloaded(&transaction, client, out)
+        } else if transaction.is_alone(client.watching.watches().is_empty()) {
+            self.exec_alone(&transaction, client, out)
+        } else {
+            self.exec_latched(&transaction, client, out)
+        };
+        client.denies_waiting = false;
+        if let Err(error) = result {
+            client.select(db);
+            client.after = After::GoOn;
+            if matches!(error, CommandError::LogBehind | CommandError::GateBusy) {
+                client.transaction = Some(transaction);
+                return Err(error);
+            }
+            return Err(client.reject(Flags::EXEC, error));
+        }
+        client.discard();
+        result
+    }
+
+    fn exec_latched(
+        &mut self,
+        transaction: &Transaction,
+        client: &mut Client,
+        out: &mut Vec<u8>,
+    ) -> Result<Lsn, CommandError> {
+        self.enter_gate();
+        let session = self.session.as_ref().expect("the store is there");
+        let keys = transaction.keys(client.db, self.server.databases);
+        let hashed = places(&keys);
+        let watched = client.watching.watches().iter().map(|watch| (watch.db(), watch.hash()));
+        let all: Vec<(u8, KeyHash)> = hashed.iter().copied().chain(watched).collect();
+        let access = if transaction.writes() { Access::Write } else { Access::Read };
+        let mut latched = session.latch(&all, access, self.now);
+        if !client.watching.holds(&latched) {
+            return Ok(refuse_changed(&latched, client, out));
+        }
+        if access == Access::Write {
+            latched.expire(&keys, self.group)?;
+            latched.begin();
+        }
+        let staged = self.run_queue(transaction, Prepare::Nothing, &mut latched, client, out);
+        latched.end();
+        if !staged.is_empty() {
+            latched.commit(&staged, self.group)?;
+        }
+        let (seen, met_expired) = (latched.seen(), latched.met_expired());
+        latched.release();
+        if met_expired {
+            let mut latched = session.latch(&hashed, Access::Write, self.now);
+            // As for a single command: the expirer tries again.
+            let _ = latched.expire(&keys, self.group);
+            latched.release();
+        }
+        self.after_commit(&staged);
+        Ok(seen)
+    }
+
+    fn exec_alone(
+        &mut self,
+        transaction: &Transaction,
+        client: &mut Client,
+        out: &mut Vec<u8>,
+    ) -> Result<Lsn, CommandError> {
+        self.session = None;
+        let engine = self.server.engine().ok_or_else(|| self.loading())?;
+        let mut alone = close_gate(engine, client)?;
+        let mut latched = alone.transact(self.now);
+        if !client.watching.holds(&latched) {
+            return Ok(refuse_changed(&latched, client, out));
+        }
+        let staged = self.run_queue(transaction, Prepare::Each, &mut latched, client, out);
+        let mut seen = latched.seen();
+        latched.release();
+        if !staged.is_empty() {
+            seen = seen.max(alone.commit(&staged, self.group)?);
+        }
+        drop(alone);
+        self.after_commit(&staged);
+        Ok(seen)
+    }
+
+    /// Runs requests that need no key, while the store is not there yet.
+    fn exec_unloaded(
+        &mut self,
+        transaction: &Transaction,
+        client: &mut Client,
+        out: &mut Vec<u8>,
+    ) -> Result<Lsn, CommandError> {
+        let session = self.server.empty_store.enter(0);
+        let keys = transaction.keys(client.db, self.server.databases);
+        let hashed = places(&keys);
+        let mut latched = session.latch(&hashed, Access::Read, self.now);
+        if client.watching.lost {
+            return Ok(refuse_changed(&latched, client, out));
+        }
+        self.run_queue(transaction, Prepare::Nothing, &mut latched, client, out);
+        Ok(Lsn::ZERO)
+    }
+
+    /// Runs one request after the other, and returns all their changes. A request that fails changes nothing,
+    /// and the others go on.
+    fn run_queue<'a>(
+        &self,
+        transaction: &'a Transaction,
+        prepare: Prepare,
+        latched: &mut Latched<'_>,
+        client: &mut Client,
+        out: &mut Vec<u8>,
+    ) -> Batch<'a> {
+        let server = self.server;
+        let mut staged = Batch::new();
+        Writer::new(out, client.protocol).array(transaction.queue().len());
+        for Queued { slot, args, .. } in transaction.queue() {
+            let command = self.table.at(*slot).expect("a queued request names a command of the table");
+            let args = args.as_args();
+            if prepare == Prepare::Each {
+                latched.prepare(&command.declared_keys(client.db, server.databases, args));
+            }
+            let (start, lookups) = (out.len(), latched.lookups());
+            let mut batch = Batch::new();
+            let call = Call::begin(server, self.worker, command, *slot, args);
+            let result = run_in(command, latched, &mut batch, client, server, args, out);
+            call.finish(client, args, self.now, &result);
+            match result {
+                Ok(()) => latched.stage(batch, &mut staged),
+                Err(error) => {
+                    out.truncate(start);
+                    Writer::new(out, client.protocol).error(error.to_string());
+                    server.stats.note_error(&error);
+                }
+            }
+            if !command.flags.has(Flags::WRITE) {
+                let (hits, misses) = latched.lookups();
+                self.note_lookups((hits - lookups.0, misses - lookups.1));
+            }
+        }
+        staged
+    }
+}
+
+/// Replies that a watched key has changed, and returns up to where that may reveal changes.
+fn refuse_changed(latched: &Latched<'_>, client: &Client, out: &mut Vec<u8>) -> Lsn {
+    latched.see_all();
+    Writer::new(out, client.protocol).null_array();
+    latched.seen()
+}

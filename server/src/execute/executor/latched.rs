@@ -1,0 +1,155 @@
+//! Runs one command: latch its keys, run its function, commit its writes.
+//!
+//! ```text
+//!   keys declared ── latch ── expire ── function ── commit ── unlatch ── serve waiting clients
+//!   keys unknown  ── close the gate, which keeps every other worker out ── the same without latches
+//!   no keys, or no store yet ── the empty store
+//! ```
+
+use std::time::Instant;
+
+use tarn_engine::Engine;
+use tarn_engine::record::{Batch, Lsn};
+use tarn_engine::session::{Access, Exclusive, Latched};
+use tarn_resp::reply::Writer;
+use tarn_resp::request::Args;
+
+use super::Executor;
+use crate::error::CommandError;
+use crate::execute::client::Client;
+use crate::execute::command::Command;
+use crate::execute::context::Context;
+use crate::execute::services::Services;
+use crate::execute::spec::{Flags, places};
+
+impl Executor<'_> {
+    /// Runs a command that declares its keys.
+    pub(super) fn run_latched(
+        &mut self,
+        command: &'static Command,
+        client: &mut Client,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Lsn, CommandError> {
+        let keys = command.declared_keys(client.db, self.server.databases, args);
+        let session = match &self.session {
+            Some(session) => session,
+            None => {
+                let Some(engine) = self.server.engine() else {
+                    if command.flags.has(Flags::LOADING) {
+                        return self.run_without_store(command, client, args, out);
+                    }
+                    return self.run_early(command, client, args, out);
+                };
+                self.session.insert(engine.enter_in_turn(self.worker))
+            }
+        };
+        let access = if command.flags.has(Flags::WRITE) { Access::Write } else { Access::Read };
+        let hashed = places(&keys);
+        let mut latched = session.latch(&hashed, access, self.now);
+        if access == Access::Write {
+            latched.expire(&keys, self.group)?;
+        }
+        let mut batch = Batch::new();
+        let ran = run_in(command, &latched, &mut batch, client, self.server, args, out);
+        if let Err(error) = ran {
+            self.refused_at = latched.seen();
+            return Err(error);
+        }
+        if !batch.is_empty() {
+            latched.commit(&batch, self.group)?;
+        }
+        let (seen, met_expired, lookups) = (latched.seen(), latched.met_expired(), latched.lookups());
+        latched.release();
+        if met_expired {
+            let mut latched = session.latch(&hashed, Access::Write, self.now);
+            // The keys are missing for everybody already. If the log refuses this, the expirer tries again.
+            let _ = latched.expire(&keys, self.group);
+            latched.release();
+        }
+        if access == Access::Read {
+            // As in Redis, the look-ups of writing commands are not counted.
+            self.note_lookups(lookups);
+        }
+        self.after_commit(&batch);
+        Ok(seen)
+    }
+
+    /// Runs a command whose keys cannot be declared, with every other worker kept out.
+    pub(super) fn run_exclusive(
+        &mut self,
+        command: &'static Command,
+        client: &mut Client,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Lsn, CommandError> {
+        let keys = command.declared_keys(client.db, self.server.databases, args);
+        self.session = None;
+        let Some(engine) = self.server.engine() else {
+            return Err(self.loading());
+        };
+        let mut alone = close_gate(engine, client)?;
+        let hashed = places(&keys);
+        let mut latched = alone.latch(&hashed, Access::Write, self.now);
+        latched.expire(&keys, self.group)?;
+        let mut batch = Batch::new();
+        let ran = run_in(command, &latched, &mut batch, client, self.server, args, out);
+        let mut seen = latched.seen();
+        if let Err(error) = ran {
+            self.refused_at = seen;
+            return Err(error);
+        }
+        latched.release();
+        if !batch.is_empty() {
+            seen = seen.max(alone.commit(&batch, self.group)?);
+        }
+        drop(alone);
+        self.after_commit(&batch);
+        Ok(seen)
+    }
+
+    /// Runs a command that needs no key before the store is loaded, or outside of the gate.
+    pub(super) fn run_without_store(
+        &self,
+        command: &'static Command,
+        client: &mut Client,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Lsn, CommandError> {
+        let session = self.server.empty_store.enter(0);
+        let keys = command.declared_keys(client.db, self.server.databases, args);
+        let hashed = places(&keys);
+        let latched = session.latch(&hashed, Access::Read, self.now);
+        let mut batch = Batch::new();
+        run_in(command, &latched, &mut batch, client, self.server, args, out)?;
+        Ok(Lsn::ZERO)
+    }
+}
+
+/// Closes the gate for a client. If another worker is at something long, an error says that the request is
+/// to be run again: the clients of this worker are served meanwhile.
+///
+/// REQUIRES: the worker is not inside the gate.
+pub(super) fn close_gate<'e>(engine: &'e Engine, client: &mut Client) -> Result<Exclusive<'e>, CommandError> {
+    let since = *client.waits_for_gate.get_or_insert_with(Instant::now);
+    let closed = engine.try_close_gate(since.elapsed()).ok_or(CommandError::GateBusy)?;
+    client.waits_for_gate = None;
+    Ok(closed)
+}
+
+/// Runs the function of a command.
+pub(super) fn run_in<'a>(
+    command: &'static Command,
+    latched: &Latched<'_>,
+    batch: &mut Batch<'a>,
+    client: &mut Client,
+    server: &Services,
+    args: Args<'a>,
+    out: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let db = client.db;
+    let reply = Writer::new(out, client.protocol).limited(client.reply_end_max);
+    let mut context = Context { keys: latched, batch, reply, client, server, db };
+    (command.run)(&mut context, args)?;
+    if context.reply.is_over() { Err(CommandError::ReplyTooLong) } else { Ok(()) }
+}

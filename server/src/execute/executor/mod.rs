@@ -1,0 +1,279 @@
+//! From a request to a reply: look up, check, latch, run, commit.
+//!
+//! ```text
+//!   request ──resolve──> command ──┬─ latched: keys latched, function, commit
+//!                                  ├─ exec: the requests that MULTI has queued, as one
+//!                                  ├─ early: reads while the data is being loaded
+//!                                  └─ waits: the connection runs it again
+//!   commit ──waiters──> commands of clients that waited for these keys
+//! ```
+
+mod early;
+mod exec;
+mod latched;
+mod resolve;
+mod waiters;
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use tarn_engine::Group;
+use tarn_engine::record::{Batch, Lsn, UnixMs};
+use tarn_engine::session::Session;
+use tarn_resp::reply::Writer;
+use tarn_resp::request::Args;
+
+use self::resolve::{Resolved, resolve, unknown};
+use crate::config::DebugAccess;
+use crate::error::CommandError;
+use crate::execute::call::Call;
+use crate::execute::client::{After, Client};
+use crate::execute::command::Command;
+use crate::execute::services::Services;
+use crate::execute::spec::Flags;
+use crate::execute::table::{Found, Table};
+use crate::observe::counter;
+
+/// Runs the requests of one batch of a worker.
+pub struct Executor<'e> {
+    server: &'e Services,
+    table: &'static Table,
+    /// Number of this worker.
+    worker: usize,
+    /// The worker inside the gate; out while a command has the store for itself.
+    session: Option<Session<'e>>,
+    /// The buffer in which records are encoded.
+    group: &'e mut Group,
+    /// The time of the commands.
+    now: UnixMs,
+    /// The newest change that could be revealed when the batch began.
+    revealable: Lsn,
+    /// Whether the log had room when the batch began.
+    has_room: bool,
+    /// Keys that may have something for clients that wait.
+    ready: VecDeque<(u8, Box<[u8]>)>,
+    /// Whether waiting clients are being served.
+    serving: bool,
+    /// Clients asked for changes up to here to become durable at once.
+    demanded: Lsn,
+    /// Whether changes have to become durable within a second.
+    wants_sync: bool,
+    /// The newest `Lsn` that the error of the current request reveals.
+    refused_at: Lsn,
+}
+
+impl<'e> Executor<'e> {
+    /// An executor for a batch of requests of `worker`, whose commands take `now` for the time. Their records
+    /// are encoded in `group`.
+    pub fn new(
+        server: &'e Services,
+        table: &'static Table,
+        worker: usize,
+        group: &'e mut Group,
+        now: UnixMs,
+    ) -> Executor<'e> {
+        Executor {
+            server,
+            table,
+            worker,
+            session: None,
+            group,
+            now,
+            revealable: server.revealable(),
+            has_room: server.has_room(),
+            ready: VecDeque::new(),
+            serving: false,
+            demanded: Lsn::ZERO,
+            wants_sync: false,
+            refused_at: Lsn::ZERO,
+        }
+    }
+
+    /// Ends the batch: passes on to the log how soon it has to be durable.
+    pub fn finish(self) {
+        if self.demanded > Lsn::ZERO || self.wants_sync {
+            self.server.have_synced(self.demanded, self.wants_sync);
+        }
+    }
+
+    /// The worker inside the gate, if a request of this batch has entered it.
+    pub fn session(&self) -> Option<&Session<'e>> {
+        self.session.as_ref()
+    }
+
+    /// The newest change that may be revealed to clients without a durability of their own.
+    pub fn revealable(&self) -> Lsn {
+        self.revealable
+    }
+
+    /// Demands that changes up to `lsn` become durable at once.
+    pub fn demand(&mut self, lsn: Lsn) {
+        self.demanded = self.demanded.max(lsn);
+    }
+
+    /// Demands that all changes become durable within a second.
+    pub fn want_sync(&mut self) {
+        self.wants_sync = true;
+    }
+
+    /// Runs one request and appends the reply to `out`. Returns the newest `Lsn` that the reply reveals.
+    pub fn run(&mut self, client: &mut Client, args: Args<'_>, out: &mut Vec<u8>) -> Lsn {
+        let start = out.len();
+        self.refused_at = Lsn::ZERO;
+        client.reply_end_max = self.server.live.reply_end_max(start);
+        let result = match self.table.find(&args[0]) {
+            Some(found) => self.check_and_run(found, client, args, out),
+            None => Err(client.reject(Flags::NONE, unknown(args))),
+        };
+        let seen = match result {
+            Ok(seen) => seen,
+            Err(error) => {
+                out.truncate(start);
+                Writer::new(out, client.protocol).error(error.to_string());
+                self.server.stats.note_error(&error);
+                self.refused_at
+            }
+        };
+        match &mut client.after {
+            // There is no reply yet, nor one to be skipped.
+            After::Postpone => out.truncate(start),
+            After::Block(request) => request.seen = seen,
+            After::GoOn | After::Close => client.drop_unwanted(out, start),
+        }
+        seen
+    }
+
+    fn check_and_run(
+        &mut self,
+        found: Found,
+        client: &mut Client,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Lsn, CommandError> {
+        let resolved = resolve(found, args, || self.allows_debug(client));
+        let resolved = resolved.map_err(|error| client.reject(Flags::NONE, error))?;
+        let Resolved { command, slot, .. } = resolved;
+        let refusal = resolved.refusal(args, client.authenticated).or_else(|| {
+            if self.server.saver.is_failing() && self.is_stopped_by_failure(command, client) {
+                Some(CommandError::CheckpointsFail)
+            } else if client.transaction.is_some() {
+                self.refuse_to_queue(command)
+            } else {
+                None
+            }
+        });
+        if let Some(refusal) = refusal {
+            counter::add(&self.server.stats.workers[self.worker].commands[slot].rejected, 1);
+            return Err(client.reject(command.flags, refusal));
+        }
+        let writes = writes(command, client);
+        let waits = writes && !self.has_room && !command.flags.has(Flags::ADMIN)
+            // As in Redis, a pause of all commands spares none: `CLIENT UNPAUSE` and `SHUTDOWN` wait, too.
+            || self.server.pause.holds(writes, self.now);
+        if waits && !self.serving {
+            client.after = After::Postpone;
+            return Ok(Lsn::ZERO);
+        }
+        if client.transaction.is_some() && !command.flags.has(Flags::AT_ONCE) {
+            self.queue(command, slot, client, args, out);
+            return Ok(Lsn::ZERO);
+        }
+        match self.run_counted(command, slot, client, args, out) {
+            // Nothing has changed: it can be run again.
+            Err(CommandError::LogBehind | CommandError::GateBusy) => {
+                client.after = After::Postpone;
+                Ok(Lsn::ZERO)
+            }
+            result => {
+                // A request that waited for the gate waits no longer.
+                client.waits_for_gate = None;
+                result
+            }
+        }
+    }
+
+    /// Whether the command waits until a checkpoint has been taken (`stop-writes-on-bgsave-error`), as the
+    /// last one failed.
+    #[cold]
+    fn is_stopped_by_failure(&self, command: &Command, client: &Client) -> bool {
+        let config = self.server.config.snapshot();
+        let stops = config.stop_writes_on_bgsave_error && !config.save.rules.is_empty();
+        writes(command, client) && !self.serving && stops
+    }
+
+    /// Whether `enable-debug-command` lets this client use `DEBUG`.
+    fn allows_debug(&self, client: &Client) -> bool {
+        match self.server.config.snapshot().enable_debug_command {
+            DebugAccess::No => false,
+            DebugAccess::Local => client.handle.addr.is_local(),
+            DebugAccess::Yes => true,
+        }
+    }
+
+    fn run_counted(
+        &mut self,
+        command: &'static Command,
+        slot: usize,
+        client: &mut Client,
+        args: Args<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Lsn, CommandError> {
+        client.handle.last_slot.store(slot, Ordering::Relaxed);
+        let call = Call::begin(self.server, self.worker, command, slot, args);
+        let alone = command.flags.has_any(Flags::EXCLUSIVE.with(Flags::EXEC).with(Flags::OUTSIDE))
+            || command.alone_if.is_some_and(|needs| needs(args));
+        let result = match alone {
+            false => self.run_latched(command, client, args, out),
+            true if command.flags.has(Flags::EXEC) => self.exec(client, out),
+            true if command.flags.has(Flags::OUTSIDE) => {
+                self.session = None;
+                self.run_without_store(command, client, args, out)
+            }
+            true => self.run_exclusive(command, client, args, out),
+        };
+        call.finish(client, args, self.now, &result);
+        if result.is_ok() && command.flags.has_any(Flags::ADMIN.with(Flags::EXEC)) {
+            // `CONFIG SET` may have changed whether the replies of this very batch wait.
+            self.revealable = self.server.revealable();
+        }
+        result
+    }
+
+    /// Makes sure that the worker is inside the gate, if the store is there.
+    fn enter_gate(&mut self) {
+        if self.session.is_none() {
+            self.session = self.server.engine().map(|engine| engine.enter_in_turn(self.worker));
+        }
+    }
+
+    /// Counts the committed writes, and serves the clients that wait for them.
+    fn after_commit(&mut self, batch: &Batch<'_>) {
+        if !batch.is_empty() {
+            counter::add(&self.server.stats.workers[self.worker].changes, batch.len() as u64);
+            self.serve_ready(batch);
+        }
+    }
+
+    fn note_lookups(&self, (hits, misses): (u64, u64)) {
+        let stats = &self.server.stats.workers[self.worker];
+        counter::add(&stats.hits, hits);
+        counter::add(&stats.misses, misses);
+    }
+
+    /// The error of commands while the data is being loaded.
+    fn loading(&self) -> CommandError {
+        let loading = &self.server.loading;
+        let (read, bytes) =
+            (loading.bytes_read.load(Ordering::Relaxed), loading.bytes.load(Ordering::Relaxed));
+        let percent = read * 100 / bytes.max(1);
+        CommandError::owned(format!(
+            "LOADING Tarn is loading the dataset in memory: {percent} % of {bytes} bytes"
+        ))
+    }
+}
+
+/// Whether the command writes, or runs a queue that does.
+fn writes(command: &Command, client: &Client) -> bool {
+    command.flags.has(Flags::WRITE)
+        || command.flags.has(Flags::EXEC) && client.transaction.as_ref().is_some_and(|queue| queue.writes())
+}

@@ -1,0 +1,100 @@
+//! Serves clients that wait for keys: runs their commands in their stead.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use smallvec::SmallVec;
+use tarn_engine::record::{Batch, Kind};
+
+use super::Executor;
+use crate::execute::blocking::{Outcome, Waiter};
+use crate::execute::client::{After, Client};
+
+/// The outcome of running a waiter's command.
+enum Served {
+    /// The waiter is done, by this or by something else.
+    Done,
+    /// There is nothing for it.
+    FoundNothing,
+    /// The log has no room for it. It keeps its place in the queues.
+    NoRoom,
+}
+
+impl Executor<'_> {
+    /// Serves clients that wait for keys which `batch` may have given something. To be called after each
+    /// command that wrote.
+    pub(super) fn serve_ready(&mut self, batch: &Batch<'_>) {
+        if self.server.blocking.collect_ready(batch, &mut self.ready) {
+            self.serve_queued();
+        }
+    }
+
+    /// Looks once more for something to take, for a waiter that has just been registered.
+    pub(crate) fn serve_waiter(&mut self, waiter: &Waiter) {
+        self.ready.extend(waiter.request.keys.iter().map(|key| (waiter.db, key.clone())));
+        self.serve_queued();
+    }
+
+    /// Serves clients that could not be served for want of room in the log, now that there is some.
+    pub(crate) fn serve_postponed(&mut self) {
+        self.ready.extend(self.server.blocking.take_postponed());
+        self.serve_queued();
+    }
+
+    /// Serves the waiters of the keys in `ready`. A command that serves a waiter may push in its turn
+    /// (`BLMOVE`): its keys join the queue instead of the stack.
+    fn serve_queued(&mut self) {
+        if self.serving {
+            return;
+        }
+        self.serving = true;
+        // The commands that run here are timed by themselves, and not taken off the time of the one that
+        // served them.
+        let stopwatch = &self.server.stats.workers[self.worker].stopwatch;
+        let mark = stopwatch.mark();
+        while let Some(place) = self.ready.pop_front() {
+            let mut exhausted = SmallVec::<[Kind; 2]>::new();
+            while let Some(waiter) = self.server.blocking.first(&place, &exhausted) {
+                match self.serve(&waiter) {
+                    Served::Done => {}
+                    Served::FoundNothing => exhausted.extend(waiter.request.kind),
+                    Served::NoRoom => {
+                        self.server.blocking.postpone(place.clone());
+                        exhausted.extend(waiter.request.kind);
+                    }
+                }
+            }
+        }
+        stopwatch.go_back_to(mark);
+        self.serving = false;
+    }
+
+    /// Runs the command of `waiter`.
+    fn serve(&mut self, waiter: &Arc<Waiter>) -> Served {
+        // A thread that holds an outcome must not wait for the gate: a worker inside may be waiting for this
+        // outcome.
+        self.enter_gate();
+        let mut outcome = waiter.outcome.lock();
+        if outcome.is_none() && !waiter.client.is_killed() {
+            let mut stand_in = Client::new(waiter.client.clone(), true);
+            stand_in.db = waiter.db;
+            stand_in.protocol = waiter.protocol;
+            stand_in.waits = true;
+            let mut reply = Vec::new();
+            let lsn = self.run(&mut stand_in, waiter.request.args.as_args(), &mut reply);
+            match stand_in.after {
+                After::Block(_) => {
+                    waiter.seen.fetch_max(lsn.0, Ordering::Relaxed);
+                    return Served::FoundNothing;
+                }
+                After::Postpone => return Served::NoRoom,
+                After::GoOn | After::Close => {}
+            }
+            *outcome = Some(Outcome::Served(reply, lsn));
+        }
+        drop(outcome);
+        self.server.blocking.remove(waiter);
+        waiter.client.wake();
+        Served::Done
+    }
+}

@@ -1,0 +1,136 @@
+//! The table of all commands, and the look-up of a name in it.
+
+use hashbrown::HashTable;
+
+use crate::execute::command::Command;
+
+/// The commands of one group, as `COMMAND DOCS` names it.
+pub type Family = (&'static str, &'static [Command]);
+
+/// A command and the number under which its calls are counted; its subcommands have the numbers behind it.
+#[derive(Clone, Copy)]
+pub struct Found {
+    /// The group of its family: `string`, `list`, `generic`, `server` … .
+    pub group: &'static str,
+    /// The command.
+    pub command: &'static Command,
+    /// Its slot among the counters.
+    pub slot: usize,
+}
+
+/// All commands.
+pub struct Table {
+    families: &'static [Family],
+    by_name: HashTable<Row>,
+    by_slot: Vec<&'static Command>,
+}
+
+/// A command under its name as one number.
+#[derive(Clone, Copy)]
+struct Row {
+    /// The name, padded with zeros.
+    name: u128,
+    /// The bit of case of each of its letters.
+    letters: u128,
+    found: Found,
+}
+
+/// The bit of case in every byte. With it names in any case have the same hash; other bytes may, too.
+const CASES: u128 = 0x2020_2020_2020_2020_2020_2020_2020_2020;
+
+impl Row {
+    fn of(found: Found) -> Row {
+        let text = found.command.name.as_bytes();
+        let name = as_number(text).expect("names of commands have at most 16 bytes");
+        let cases: Vec<u8> = text.iter().map(|byte| u8::from(byte.is_ascii_lowercase()) << 5).collect();
+        Row { name, letters: as_number(&cases).expect("as many bytes as the name"), found }
+    }
+
+    /// Whether these bytes, so many, are the name in any case. The length tells NULs from padding.
+    #[inline]
+    fn is_named(&self, bytes: u128, len: usize) -> bool {
+        bytes | self.letters == self.name && len == self.found.command.name.len()
+    }
+}
+
+/// At most 16 bytes as one number, padded with zeros.
+#[inline]
+fn as_number(name: &[u8]) -> Option<u128> {
+    let mut bytes = [0; 16];
+    bytes.get_mut(..name.len())?.copy_from_slice(name);
+    Some(u128::from_le_bytes(bytes))
+}
+
+#[inline]
+const fn mix(folded: u128) -> u64 {
+    ((folded as u64) ^ ((folded >> 64) as u64).rotate_left(23))
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        .rotate_left(29)
+}
+
+impl Table {
+    /// The table of these families. REQUIRES: no name is there twice.
+    pub fn new(families: &'static [Family]) -> Table {
+        let mut table = Table { families, by_name: HashTable::with_capacity(512), by_slot: Vec::new() };
+        for found in all(families) {
+            let row = Row::of(found);
+            table.by_slot.push(found.command);
+            table.by_slot.extend(found.command.subcommands);
+            table.by_name.insert_unique(mix(row.name | CASES), row, |row| mix(row.name | CASES));
+        }
+        table
+    }
+
+    /// The command of this name, in any case.
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<Found> {
+        let bytes = as_number(name)?;
+        let row = self.by_name.find(mix(bytes | CASES), |row| row.is_named(bytes, name.len()))?;
+        Some(row.found)
+    }
+
+    /// All commands, in the order of the table.
+    pub fn all(&self) -> impl Iterator<Item = Found> + use<> {
+        all(self.families)
+    }
+
+    /// The command or subcommand whose calls are counted in `slot`.
+    pub fn at(&self, slot: usize) -> Option<&'static Command> {
+        self.by_slot.get(slot).copied()
+    }
+
+    /// Number of counters that all commands and subcommands need.
+    pub fn slots(&self) -> usize {
+        self.by_slot.len()
+    }
+
+    /// Every command and subcommand by its full name (`config|get`), with its slot among the counters.
+    pub fn full_names(&self) -> Vec<(String, usize)> {
+        let mut names = Vec::with_capacity(self.slots());
+        for Found { command, .. } in self.all() {
+            names.push((command.name.to_owned(), names.len()));
+            for sub in command.subcommands {
+                names.push((format!("{}|{}", command.name, sub.name), names.len()));
+            }
+        }
+        names
+    }
+
+    /// The full name of the command or subcommand whose calls are counted in `slot`.
+    pub fn name_of_slot(&self, slot: usize) -> Option<String> {
+        let Found { command, slot: first, .. } = self.all().take_while(|found| found.slot <= slot).last()?;
+        match slot - first {
+            0 => Some(command.name.to_owned()),
+            at => Some(format!("{}|{}", command.name, command.subcommands.get(at - 1)?.name)),
+        }
+    }
+}
+
+fn all(families: &'static [Family]) -> impl Iterator<Item = Found> {
+    let rows = families.iter().flat_map(|(group, rows)| rows.iter().map(|command| (*group, command)));
+    rows.scan(0, |slots, (group, command)| {
+        let slot = *slots;
+        *slots += 1 + command.subcommands.len();
+        Some(Found { group, command, slot })
+    })
+}

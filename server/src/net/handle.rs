@@ -1,0 +1,171 @@
+//! The handle of a client: what other threads see of it, and how they reach it.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use tarn_engine::lock::Mutex;
+use tarn_engine::record::Lsn;
+
+use crate::config::AppendFsync;
+use crate::net::address::Address;
+
+/// Stands for no value of `appendfsync`.
+const DURABILITY_OF_SERVER: u8 = u8::MAX;
+
+/// What others see of a client and how they reach it: `CLIENT LIST`, `CLIENT KILL`, `CLIENT UNBLOCK`.
+#[derive(Debug)]
+pub struct ClientHandle {
+    /// Rises with each connection.
+    pub id: u64,
+    /// The other end.
+    pub addr: Address,
+    /// This end.
+    pub local_addr: Address,
+    /// When it connected.
+    pub since: Instant,
+    /// Number of the worker that serves it.
+    pub worker: usize,
+    /// What changes now and then.
+    pub info: Mutex<ClientInfo>,
+    /// Milliseconds after `since` of the last command.
+    pub last_command_ms: AtomicU64,
+    /// Slot of the last command; `usize::MAX` before the first.
+    pub last_slot: AtomicUsize,
+    /// Bytes that wait to be sent.
+    pub output_bytes: AtomicUsize,
+    /// Bytes of an incomplete request.
+    pub query_bytes: AtomicUsize,
+    /// Bytes that there is room for behind it.
+    pub query_free_bytes: AtomicUsize,
+    /// Bytes of the buffer of replies; a connection with nothing to send has none.
+    pub output_buffer_bytes: AtomicUsize,
+    /// The number of the socket in this process.
+    pub descriptor: AtomicI32,
+    /// Requests that `MULTI` has queued; -1 outside of a transaction.
+    pub queued: AtomicI64,
+    /// Bytes of them and of watched keys.
+    pub queued_bytes: AtomicUsize,
+    /// Milliseconds after `since` from when on its password is awaited; `u64::MAX`: it is not.
+    awaited_ms: AtomicU64,
+    durability: AtomicU8,
+    killed: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+/// The part of a client that `CLIENT LIST` shows and commands change.
+#[derive(Clone, Debug, Default)]
+pub struct ClientInfo {
+    /// `CLIENT SETNAME`.
+    pub name: String,
+    /// The selected database.
+    pub db: u8,
+    /// 2 or 3.
+    pub protocol: u8,
+    /// Whether it waits in a blocking command.
+    pub blocked: bool,
+    /// Not to be evicted (`CLIENT NO-EVICT`).
+    pub no_evict: bool,
+    /// Its commands are not to count as uses of keys (`CLIENT NO-TOUCH`).
+    pub no_touch: bool,
+    /// What the client's library is called, and its version (`CLIENT SETINFO`).
+    pub library: [String; 2],
+}
+
+impl ClientHandle {
+    /// A handle of a new connection.
+    pub fn new(id: u64, addr: Address, local_addr: Address, worker: usize) -> ClientHandle {
+        ClientHandle {
+            id,
+            addr,
+            local_addr,
+            since: Instant::now(),
+            worker,
+            info: Mutex::new(ClientInfo { protocol: 2, ..ClientInfo::default() }),
+            last_command_ms: AtomicU64::new(0),
+            last_slot: AtomicUsize::new(usize::MAX),
+            output_bytes: AtomicUsize::new(0),
+            query_bytes: AtomicUsize::new(0),
+            query_free_bytes: AtomicUsize::new(0),
+            output_buffer_bytes: AtomicUsize::new(0),
+            descriptor: AtomicI32::new(-1),
+            queued: AtomicI64::new(-1),
+            queued_bytes: AtomicUsize::new(0),
+            awaited_ms: AtomicU64::new(u64::MAX),
+            durability: AtomicU8::new(DURABILITY_OF_SERVER),
+            killed: AtomicBool::new(false),
+            waker: Mutex::new(None),
+        }
+    }
+
+    /// When its replies leave, if not as `appendfsync` says (`CLIENT DURABILITY`).
+    pub fn durability(&self) -> Option<AppendFsync> {
+        AppendFsync::ALL.get(usize::from(self.durability.load(Ordering::Relaxed))).copied()
+    }
+
+    /// Sets when its replies leave; `None`: as `appendfsync` says.
+    pub fn set_durability(&self, durability: Option<AppendFsync>) {
+        let number = durability.map_or(DURABILITY_OF_SERVER, |durability| durability as u8);
+        self.durability.store(number, Ordering::Relaxed);
+    }
+
+    /// The newest change that may be revealed to it. `revealable` is the one that `appendfsync` allows to
+    /// reveal, `durable` the newest durable one.
+    pub fn revealable(&self, durable: impl FnOnce() -> Lsn, revealable: impl FnOnce() -> Lsn) -> Lsn {
+        match self.durability() {
+            None => revealable(),
+            Some(AppendFsync::Always) => durable(),
+            Some(AppendFsync::EverySec | AppendFsync::No) => Lsn(u64::MAX),
+        }
+    }
+
+    /// How long ago its last command, or its beginning, was.
+    pub fn idle(&self) -> Duration {
+        self.since
+            .elapsed()
+            .saturating_sub(Duration::from_millis(self.last_command_ms.load(Ordering::Relaxed)))
+    }
+
+    /// Notes that the password is awaited from now on, or no longer.
+    pub fn await_password(&self, awaited: bool) {
+        let from = if awaited { self.since.elapsed().as_millis() as u64 } else { u64::MAX };
+        self.awaited_ms.store(from, Ordering::Relaxed);
+    }
+
+    /// Whether its password has been awaited for so long.
+    pub fn is_overdue(&self, patience_ms: u64) -> bool {
+        let from = self.awaited_ms.load(Ordering::Relaxed);
+        from != u64::MAX && self.since.elapsed().as_millis() as u64 >= from.saturating_add(patience_ms)
+    }
+
+    /// Bytes of memory that its buffers hold.
+    pub fn memory_bytes(&self) -> usize {
+        [&self.query_bytes, &self.output_bytes, &self.queued_bytes]
+            .iter()
+            .map(|bytes| bytes.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// Asks the connection to close.
+    pub fn kill(&self) {
+        self.killed.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Whether the connection shall close.
+    pub fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Relaxed)
+    }
+
+    /// Makes the connection's task look around.
+    pub fn wake(&self) {
+        if let Some(waker) = self.waker.lock().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Says how to wake the connection's task.
+    pub fn set_waker(&self, waker: &Waker) {
+        *self.waker.lock() = Some(waker.clone());
+    }
+}

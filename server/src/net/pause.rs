@@ -1,0 +1,114 @@
+//! `CLIENT PAUSE`, and the pause of writes before the server ends: which commands are held back, and until
+//! when. Expired keys are not deleted meanwhile.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tarn_engine::record::UnixMs;
+
+/// Which commands a pause holds back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseMode {
+    /// Those that may write.
+    Write,
+    /// All.
+    All,
+}
+
+/// Writes wait, whatever the rest of the state says: the server is about to end.
+const ENDING: u64 = 1 << 63;
+
+/// The pause; over at its time by itself.
+#[derive(Debug, Default)]
+pub struct Pause {
+    /// The end of the pause in milliseconds, shifted by one; the lowest bit says `All`, the highest `ENDING`.
+    /// 0: no pause.
+    state: AtomicU64,
+}
+
+impl Pause {
+    /// Holds commands back until `until`. A pause that is on is not shortened, nor made milder.
+    pub fn begin(&self, mode: PauseMode, until: UnixMs) {
+        let asked = (until.min(u64::MAX >> 2) << 1, u64::from(mode == PauseMode::All));
+        let merge = |state: u64| {
+            let until = (state & !(ENDING | 1)).max(asked.0);
+            Some(until | state & (ENDING | 1) | asked.1)
+        };
+        let _ = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, merge);
+    }
+
+    /// Lets commands go on.
+    pub fn end(&self) {
+        self.state.fetch_and(ENDING, Ordering::Relaxed);
+    }
+
+    /// Holds writes back because the server is about to end, or not any more.
+    pub fn stop_writes(&self, stop: bool) {
+        if stop {
+            self.state.fetch_or(ENDING, Ordering::Relaxed);
+        } else {
+            self.state.fetch_and(!ENDING, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there is a pause of any kind.
+    pub fn is_on(&self, now: UnixMs) -> bool {
+        self.holds(true, now)
+    }
+
+    /// Whether a command is held back.
+    #[inline]
+    pub fn holds(&self, writes: bool, now: UnixMs) -> bool {
+        let state = self.state.load(Ordering::Relaxed);
+        state != 0 && self.holds_in(state, writes, now)
+    }
+
+    #[cold]
+    fn holds_in(&self, state: u64, writes: bool, now: UnixMs) -> bool {
+        let ending = state & ENDING != 0 && writes;
+        if (state & !ENDING) >> 1 <= now {
+            // Over. Only this very pause is taken back, not one that began meanwhile.
+            let over = state & ENDING;
+            let _ = self.state.compare_exchange(state, over, Ordering::Relaxed, Ordering::Relaxed);
+            return ending;
+        }
+        ending || writes || state & 1 == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_of_writes_lets_reads_through_and_ends() {
+        let pause = Pause::default();
+        assert!(!pause.holds(true, 5));
+        pause.begin(PauseMode::Write, 10);
+        assert!(pause.holds(true, 5));
+        assert!(!pause.holds(false, 5));
+        pause.begin(PauseMode::All, 8);
+        assert!(pause.holds(false, 9), "the longer time and the stronger mode stay");
+        assert!(!pause.holds(true, 10));
+        pause.begin(PauseMode::Write, 20);
+        pause.end();
+        assert!(!pause.holds(true, 11));
+    }
+
+    #[test]
+    fn writes_wait_before_the_end_whatever_becomes_of_other_pauses() {
+        let pause = Pause::default();
+        pause.stop_writes(true);
+        assert!(pause.holds(true, 5) && !pause.holds(false, 5) && pause.is_on(5));
+        pause.begin(PauseMode::All, 10);
+        assert!(pause.holds(true, 5) && pause.holds(false, 5));
+        assert!(!pause.holds(false, 10) && pause.holds(true, 10), "the other one is over");
+        pause.begin(PauseMode::All, 20);
+        pause.end();
+        assert!(pause.holds(true, 15) && !pause.holds(false, 15));
+        pause.begin(PauseMode::Write, u64::MAX);
+        pause.stop_writes(false);
+        assert!(pause.holds(true, 1 << 50) && !pause.holds(false, 15));
+        pause.end();
+        assert!(!pause.is_on(15));
+    }
+}

@@ -1,0 +1,87 @@
+//! A connected socket of either kind: TCP, or a Unix socket.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::net::address::Address;
+
+/// A connection in an event loop.
+#[derive(Debug)]
+pub enum Stream {
+    /// Over TCP.
+    Tcp(TcpStream),
+    /// Over a Unix socket.
+    Unix(UnixStream),
+}
+
+/// A connection on its way from one event loop to another.
+#[derive(Debug)]
+pub enum Detached {
+    /// Over TCP.
+    Tcp(std::net::TcpStream),
+    /// Over a Unix socket.
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Stream {
+    /// Enters the event loop of this thread.
+    pub fn attach(detached: Detached) -> io::Result<Stream> {
+        match detached {
+            Detached::Tcp(stream) => TcpStream::from_std(stream).map(Stream::Tcp),
+            Detached::Unix(stream) => UnixStream::from_std(stream).map(Stream::Unix),
+        }
+    }
+
+    /// Leaves its event loop.
+    pub fn detach(self) -> io::Result<Detached> {
+        match self {
+            Stream::Tcp(stream) => stream.into_std().map(Detached::Tcp),
+            Stream::Unix(stream) => stream.into_std().map(Detached::Unix),
+        }
+    }
+
+    /// Its number in this process.
+    pub fn descriptor(&self) -> i32 {
+        match self {
+            Stream::Tcp(stream) => stream.as_raw_fd(),
+            Stream::Unix(stream) => stream.as_raw_fd(),
+        }
+    }
+
+    /// This end, where the other one is `peer`.
+    pub fn local_address(&self, peer: &Address) -> io::Result<Address> {
+        match self {
+            Stream::Tcp(stream) => stream.local_addr().map(Address::Tcp),
+            Stream::Unix(_) => Ok(peer.clone()),
+        }
+    }
+
+    /// Reads what there is; `buf` stays as it was at the end of the stream.
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+
+    /// Waits for room to write.
+    pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Tcp(stream) => stream.poll_write_ready(cx),
+            Stream::Unix(stream) => stream.poll_write_ready(cx),
+        }
+    }
+
+    /// Writes as much as there is room for, at once.
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.try_write(bytes),
+            Stream::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What the operating system knows about this process: memory, processor time, open files.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::config::Config;
+
+/// Files that the log and checkpoints have open now and then, listeners, and some to spare.
+const OTHER_FILES: u64 = 112;
+/// Files of the event loop of a worker.
+const FILES_OF_WORKER: u64 = 4;
+/// Files of a directory of the log: open ones, the next ones, and those that are compacted or backed up.
+const FILES_OF_LOG_DIRECTORY: u64 = 16;
+/// Connections at `sql-port` that wait, or have not said the password yet, each with two descriptors.
+const SQL_STARTING_FILES: u64 = 2 * 32 + 64;
+/// Connections at `metrics-port` that wait or are answered.
+const METRICS_FILES: u64 = 2 * 32 + 8;
+
+/// Bytes of memory that the process has in RAM; 0 if the system does not tell.
+pub fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
+/// Bytes of address space that the process has; 0 if the system does not tell.
+pub fn virtual_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = statm.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
+/// How many files and sockets the process has open, and how many it may have; 0 if the system does not tell.
+pub fn open_files() -> (u64, u64) {
+    // The directory that is read counts itself.
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
+    (open.saturating_sub(1), getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
+}
+
+/// Bytes of memory of the machine.
+pub fn machine_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    // The fields have the width of the machine's `long`.
+    info.totalram as u64 * u64::from(info.mem_unit)
+}
+
+/// What the allocator holds, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Heap {
+    /// In objects.
+    pub allocated: u64,
+    /// In pages that hold objects.
+    pub active: u64,
+    /// In RAM.
+    pub resident: u64,
+}
+
+impl Heap {
+    /// What it holds now; zeros if it does not tell.
+    pub fn now() -> Self {
+        use tikv_jemalloc_ctl::{epoch, stats};
+        let read = || -> Result<Self, tikv_jemalloc_ctl::Error> {
+            // The statistics are those of the last epoch.
+            epoch::advance()?;
+            let (allocated, active) = (stats::allocated::read()?, stats::active::read()?);
+            let resident = stats::resident::read()?;
+            Ok(Self { allocated: allocated as u64, active: active as u64, resident: resident as u64 })
+        };
+        read().unwrap_or_default()
+    }
+}
+
+/// Processor time, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CpuTime {
+    /// In this program.
+    pub user_s: f64,
+    /// In the system on its behalf.
+    pub system_s: f64,
+}
+
+/// Processor time of the process and of its main thread so far; zeros if the system does not tell.
+pub fn cpu_times() -> (CpuTime, CpuTime) {
+    let main = format!("/proc/self/task/{}/stat", std::process::id());
+    (cpu_time("/proc/self/stat"), cpu_time(&main))
+}
+
+/// The processor time of child processes that have ended.
+pub fn children_cpu_time() -> CpuTime {
+    cpu_time_in("/proc/self/stat", 13)
+}
+
+fn cpu_time(path: &str) -> CpuTime {
+    cpu_time_in(path, 11)
+}
+
+/// The time in user mode, which stands in this field behind the name, and in the system, in the next one.
+fn cpu_time_in(path: &str, field: usize) -> CpuTime {
+    let stat = std::fs::read_to_string(path).unwrap_or_default();
+    // The second field is the program's name in parentheses, and may contain anything.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = |n: usize| fields.split_whitespace().nth(n).and_then(|text| text.parse::<f64>().ok());
+    let seconds = |n| ticks(n).unwrap_or(0.0) / rustix::param::clock_ticks_per_second() as f64;
+    CpuTime { user_s: seconds(field), system_s: seconds(field + 1) }
+}
+
+/// The name and release of the operating system, and the machine.
+pub fn system_name() -> String {
+    let name = rustix::system::uname();
+    [name.sysname(), name.release(), name.machine()].map(|part| part.to_string_lossy()).join(" ")
+}
+
+/// Files and sockets that a configuration needs beside one for each client of Redis' protocol: the log and
+/// checkpoints must always have theirs, however many connect at other ports.
+fn reserved_files(config: &Config) -> u64 {
+    let sql = match config.sql_port {
+        0 => 0,
+        // A second descriptor looks whether the client of a running statement is there.
+        _ => 2 * config.sql_max_clients as u64 + SQL_STARTING_FILES,
+    };
+    let metrics = if config.metrics_port == 0 { 0 } else { METRICS_FILES };
+    let threads = FILES_OF_WORKER * config.threads() as u64;
+    let log = FILES_OF_LOG_DIRECTORY * config.log_dirs().len() as u64;
+    [sql, metrics, threads, log].into_iter().fold(OTHER_FILES, u64::saturating_add)
+}
+
+/// Raises the limit of open files so far that all clients fit that a configuration lets in. `Err` has the
+/// number of clients of Redis' protocol that do.
+pub fn allow_clients(config: &Config) -> Result<(), usize> {
+    let reserved = reserved_files(config);
+    allow_files((config.maxclients as u64).saturating_add(reserved))
+        .map_err(|open| open.saturating_sub(reserved) as usize)
+}
+
+/// How many clients of Redis' protocol and of PostgreSQL's fit the limit of open files, as far as that can be
+/// raised; `None`: all that the configuration lets in.
+pub fn fitting_clients(config: &Config) -> Option<(usize, usize)> {
+    let mut fitted = config.clone();
+    let mut fit = allow_clients(&fitted).err()?;
+    // Those of Redis' protocol come first.
+    while config.sql_port != 0 && fitted.sql_max_clients > fit.max(1) {
+        fitted.sql_max_clients /= 2;
+        fit = allow_clients(&fitted).err().unwrap_or(fitted.maxclients);
+    }
+    Some((fit.max(1), fitted.sql_max_clients))
+}
+
+/// Raises the limit of open files. `Err` has how many there may be, if these are too many.
+fn allow_files(needed: u64) -> Result<(), u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.current.unwrap_or(u64::MAX);
+    if current >= needed {
+        return Ok(());
+    }
+    let wanted = Rlimit { current: Some(needed), maximum: limit.maximum.map(|hard| hard.max(needed)) };
+    if setrlimit(Resource::Nofile, wanted).is_ok() {
+        return Ok(());
+    }
+    // Without the right to raise the hard limit, there is what is left below it.
+    let reachable = limit.maximum.unwrap_or(u64::MAX).min(needed);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(reachable), maximum: limit.maximum });
+    let open = if raised.is_ok() { reachable } else { current };
+    if open >= needed { Ok(()) } else { Err(open) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_tells_memory_and_time() {
+        assert!(resident_bytes() > 100_000);
+        assert!(machine_bytes() > resident_bytes());
+        assert!(system_name().starts_with("Linux "));
+        let mut sum = 0u64;
+        while cpu_times().0 == CpuTime::default() {
+            sum = sum.wrapping_add(sum.rotate_left(1)) + 1;
+        }
+        assert!(cpu_times().0.user_s + cpu_times().0.system_s > 0.0);
+    }
+
+    fn config(change: impl FnOnce(&mut Config)) -> Config {
+        let mut config = Config::default();
+        change(&mut config);
+        config
+    }
+
+    #[test]
+    fn few_clients_fit_and_too_many_are_told_how_many_would() {
+        let of = |clients| config(|config| config.maxclients = clients);
+        assert_eq!(allow_clients(&of(1)), Ok(()));
+        let too_many = usize::MAX / 2;
+        if let Err(fit) = allow_clients(&of(too_many)) {
+            assert!(fit < too_many);
+            assert_eq!(allow_clients(&of(fit)), Ok(()));
+        }
+    }
+
+    #[test]
+    fn clients_of_other_ports_have_files_of_their_own() {
+        let reserved = |sql_port, metrics_port| {
+            reserved_files(&config(|config| {
+                (config.sql_port, config.metrics_port, config.sql_max_clients) =
+                    (sql_port, metrics_port, 500);
+            }))
+        };
+        assert!(reserved(1, 0) >= reserved(0, 0) + 1000);
+        assert!(reserved(1, 2) > reserved(1, 0));
+    }
+}

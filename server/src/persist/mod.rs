@@ -1,0 +1,20 @@
+//! Checkpoints, backups, RDB files, and switching the log: everything that keeps data beyond the process.
+//!
+//! ```text
+//!   saver: one thread takes the checkpoints     shutdown: the last one, then the end
+//!   log_switch: appendonly on and off           backups: copies of the log
+//!   rdb, rdb_file, transfer: Redis's files
+//! ```
+//!
+//! May import `shared` and the folders below it. Services that need each other get the other one as an
+//! argument: nothing here knows `execute::services`.
+
+pub(crate) mod backup_place;
+pub(crate) mod backups;
+pub(crate) mod keeping;
+pub(crate) mod log_switch;
+pub mod rdb;
+pub(crate) mod rdb_file;
+pub(crate) mod saver;
+pub(crate) mod shutdown;
+pub mod transfer;

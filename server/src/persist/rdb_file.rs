@@ -1,0 +1,150 @@
+//! A whole store as an RDB file, through a view: what `checkpoint-format rdb` and `tarn export` write.
+//!
+//! ```text
+//!   view ──part, copied under its latch──> tarn_rdb::Writer ──> dump.rdb.tmp ──sync, rename──> dump.rdb
+//! ```
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tarn_engine::checkpoint::{CheckpointError, Pace, Pacer, Progress, Source, Taken};
+use tarn_engine::engine::Engine;
+use tarn_engine::io::{Disk, DiskError, OsDisk};
+use tarn_engine::record::{Kind, UnixMs};
+use tarn_engine::view::{Cancelled, View};
+use tarn_engine::{Entry, ViewOptions};
+use tarn_rdb::Writer;
+
+use crate::observe::process::Heap;
+use crate::persist::rdb::{rdb_kind, value_len, write_value};
+use crate::version::REDIS_VERSION;
+
+/// Writes the store as of now to `path`, in the place of what is there. On an error that is as it was.
+pub fn save(
+    engine: &Engine,
+    path: &Path,
+    pace: Pace,
+    progress: &Progress,
+    unix_ms: UnixMs,
+) -> Result<Taken, CheckpointError> {
+    let clock = Source::clock(engine);
+    let began = clock.monotonic();
+    let elapsed = || clock.monotonic().saturating_sub(began);
+    let mut file = NewFile::create(path)?;
+    let view = engine.open_view(ViewOptions::once("RDB file"))?;
+    let cut = elapsed();
+    progress.begin((0..view.databases()).map(|db| view.keys(db as u8) as u64).sum());
+    let mut pacer = Pacer::new(pace, progress, clock);
+    let Counts { keys, .. } = write(view, unix_ms, &mut file, &mut |keys, bytes| {
+        progress.keys.store(keys, Ordering::Relaxed);
+        progress.bytes.store(bytes, Ordering::Relaxed);
+        pacer.rest_if_due()
+    })?;
+    let read = elapsed();
+    let bytes = file.publish()?;
+    Ok(Taken { keys, bytes, cut, read, all: elapsed(), child_bytes: None })
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Keys.
+    pub keys: u64,
+    /// Those that are JSON documents, which a Redis without the module RedisJSON does not load.
+    pub documents: u64,
+}
+
+/// Writes all keys of a view; how many. `after_part` is told how many keys and bytes there are so far, while
+/// nothing is latched. Expired keys that nobody has deleted are among them: who loads the file deletes them.
+pub fn write<E: From<Cancelled> + From<DiskError>>(
+    mut view: View,
+    unix_ms: UnixMs,
+    file: &mut NewFile,
+    after_part: &mut dyn FnMut(u64, u64) -> Result<(), E>,
+) -> Result<Counts, E> {
+    let unfinished = file.unfinished.clone();
+    let failed = |error| DiskError::new("write", &unfinished, error);
+    let bytes = AtomicU64::new(0);
+    let counted = Counted { file: &mut file.file, bytes: &bytes };
+    let mut writer = Writer::new(counted).map_err(failed)?;
+    writer.about(REDIS_VERSION, unix_ms / 1000, Heap::now().allocated).map_err(failed)?;
+    let (mut counts, mut selected) = (Counts::default(), None);
+    let mut part: Vec<Entry> = Vec::new();
+    while let Some(db) = view.next_db() {
+        // Written behind the latch: a disk may be slow.
+        view.step(&mut |entry: &Entry| part.push(entry.clone()))?;
+        if !part.is_empty() && selected.replace(db) != Some(db) {
+            let (keys, expiring) = (view.keys(db) as u64, view.expiring(db) as u64);
+            writer.begin_database(u64::from(db), keys, expiring).map_err(failed)?;
+        }
+        for entry in part.drain(..) {
+            put(&mut writer, &entry).map_err(failed)?;
+            counts.keys += 1;
+            counts.documents += u64::from(entry.kind() == Kind::Json);
+        }
+        after_part(counts.keys, bytes.load(Ordering::Relaxed))?;
+    }
+    writer.finish().map_err(failed)?;
+    Ok(counts)
+}
+
+fn put<W: io::Write>(writer: &mut Writer<W>, entry: &Entry) -> io::Result<()> {
+    let (kind, value) = (rdb_kind(entry.kind()), entry.value());
+    write_value(value, writer.begin_value(entry.key(), entry.expiry(), kind, value_len(value))?)
+}
+
+/// A file, and how many bytes have gone to it; atomic, because the writer has it meanwhile.
+struct Counted<'f> {
+    file: &'f mut File,
+    bytes: &'f AtomicU64,
+}
+
+impl io::Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.bytes.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// A file that has its name when it is whole and durable; until then it ends in `.tmp`, and is removed if it
+/// does not come to that.
+pub struct NewFile {
+    path: PathBuf,
+    unfinished: PathBuf,
+    file: File,
+}
+
+impl NewFile {
+    /// Makes it; one that was left unfinished is begun anew.
+    pub fn create(path: &Path) -> Result<NewFile, DiskError> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".tmp");
+        let unfinished = PathBuf::from(name);
+        let file = File::create(&unfinished).map_err(|error| DiskError::new("create", &unfinished, error))?;
+        Ok(NewFile { path: path.to_path_buf(), unfinished, file })
+    }
+
+    /// Gives it its name; how long it is.
+    pub fn publish(self) -> Result<u64, DiskError> {
+        let synced = self.file.sync_all().and_then(|()| self.file.metadata());
+        let bytes = synced.map_err(|error| DiskError::new("write", &self.unfinished, error))?.len();
+        OsDisk.rename(&self.unfinished, &self.path)?;
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        OsDisk.sync_dir(folder.unwrap_or(Path::new(".")))?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        // Without effect once it has its name; a part of a file that cannot be removed harms nobody.
+        let _ = std::fs::remove_file(&self.unfinished);
+    }
+}

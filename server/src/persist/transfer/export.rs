@@ -1,0 +1,111 @@
+//! What a server would load becomes an RDB file.
+//!
+//! ```text
+//!   checkpoint, log ──> tables ──view──> tarn_rdb::Writer ──> dump.rdb.tmp ──sync, rename──> dump.rdb
+//! ```
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tarn_engine::ViewOptions;
+use tarn_engine::checkpoint::Loaded;
+use tarn_engine::engine::Engine;
+use tarn_engine::io::{Clock, SystemClock};
+use tarn_engine::recovery::{self, Progress};
+
+use super::{Place, Stage, TransferError, disk};
+use crate::persist::rdb_file::{self, Counts, NewFile};
+
+/// How often it is told how far reading has come.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
+
+/// What was exported.
+#[derive(Clone, Copy, Debug)]
+pub struct Exported {
+    /// Keys in the file.
+    pub keys: u64,
+    /// Those that are JSON documents, which a Redis without the module RedisJSON does not load.
+    pub documents: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// How long reading the data took.
+    pub read: Duration,
+    /// How long it took in all.
+    pub all: Duration,
+}
+
+/// Writes what a server would load from a data directory to the RDB file `path`, in the place of one that is
+/// there. Without `appendonly` that is the checkpoint alone.
+pub fn export(
+    place: &Place,
+    appendonly: bool,
+    path: &Path,
+    report: &mut dyn FnMut(Stage),
+) -> Result<Exported, TransferError> {
+    place.check()?;
+    let disk = disk();
+    let holds_log = appendonly && place.holds_log(&disk)?;
+    let nothing = || TransferError::Empty { path: place.dir.clone() };
+    if !holds_log && !place.checkpoint_dir().exists() {
+        return Err(nothing());
+    }
+    let clock = Arc::new(SystemClock::new());
+    let began = clock.monotonic();
+    // Locked to the end, so that nobody takes the data for newer than it is.
+    let checkpoints = place.open_checkpoints(&disk)?;
+    if !holds_log && checkpoints.current().is_none() {
+        return Err(nothing());
+    }
+    // Before the data is read, which may take long: a file that cannot be made is told at once.
+    let mut file = NewFile::create(path)?;
+    let log_dirs = if appendonly { place.log_dirs() } else { Vec::new() };
+    let loaded = reading(report, |progress| {
+        recovery::read(disk.clone(), log_dirs, &checkpoints, place.databases, place.threads, progress)
+    })?;
+    let read = clock.monotonic() - began;
+    let Counts { keys, documents } = write(loaded, &clock, &mut file, report)?;
+    let bytes = file.publish()?;
+    Ok(Exported { keys, documents, bytes, read, all: clock.monotonic() - began })
+}
+
+/// Reads the data, and tells how far it has come.
+fn reading<E: Send>(
+    report: &mut dyn FnMut(Stage),
+    read: impl FnOnce(&Progress) -> Result<Loaded, E> + Send,
+) -> Result<Loaded, E> {
+    let progress = Progress::default();
+    let waiting = std::thread::current();
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let loaded = read(&progress);
+            waiting.unpark();
+            loaded
+        });
+        while !reading.is_finished() {
+            let bytes = progress.bytes_read.load(Ordering::Relaxed);
+            report(Stage::Reading { keys: 0, bytes, bytes_total: progress.bytes.load(Ordering::Relaxed) });
+            std::thread::park_timeout(REPORT_EVERY);
+        }
+        reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Writes all keys; how many.
+fn write(
+    loaded: Loaded,
+    clock: &Arc<SystemClock>,
+    file: &mut NewFile,
+    report: &mut dyn FnMut(Stage),
+) -> Result<Counts, TransferError> {
+    let keys_total = loaded.keys;
+    let (engine, _background) = Engine::loaded(loaded, 1, clock.clone());
+    // The counts that stand before the keys of a database are to be right.
+    engine.expiry().set_active(false);
+    let view = engine.open_view(ViewOptions::once("export"))?;
+    rdb_file::write(view, clock.unix_ms(), file, &mut |keys, _| {
+        report(Stage::Writing { keys, keys_total });
+        Ok(())
+    })
+}

@@ -1,0 +1,165 @@
+//! Accepting connections and dealing them out to the workers, and the main thread's rounds, until the server
+//! stops.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+
+use crate::execute::services::Services;
+use crate::metrics::server::MetricsServer;
+use crate::net::address::Address;
+use crate::net::caller::{Caller, PROTECTED};
+use crate::net::handle::ClientHandle;
+use crate::net::listen::{Listeners, Service};
+use crate::net::moves::Move;
+use crate::net::stream::{Detached, Stream};
+use crate::serve::rounds::{self, Rounds};
+use crate::serve::signals::{self, Caught, Signals};
+
+/// A worker's end for new connections.
+pub type Incoming = mpsc::UnboundedSender<(Detached, Arc<ClientHandle>)>;
+
+/// Accepts connections.
+pub struct Acceptor {
+    server: Arc<Services>,
+    listeners: Listeners,
+    moves: mpsc::UnboundedReceiver<Move>,
+    signals: Signals,
+    incoming: Vec<Incoming>,
+    metrics: MetricsServer,
+    /// The worker that the next connection is dealt to.
+    next: usize,
+}
+
+impl Acceptor {
+    /// Deals what connects to `listeners` out to these workers in turn, to SQL, and to metrics.
+    pub fn new(
+        server: Arc<Services>,
+        listeners: Listeners,
+        moves: mpsc::UnboundedReceiver<Move>,
+        signals: Signals,
+        incoming: Vec<Incoming>,
+        metrics: MetricsServer,
+    ) -> Acceptor {
+        Acceptor { server, listeners, moves, signals, incoming, metrics, next: 0 }
+    }
+
+    /// Accepts until [`Shared::shut_down`](crate::shared::Shared::shut_down), then closes the listeners.
+    /// Returns the signals, which may still come.
+    pub async fn run(mut self) -> io::Result<Signals> {
+        let server = self.server.clone();
+        let (mut rounds, mut ticks) = (Rounds::default(), tokio::time::interval(rounds::PAUSE));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            // Who has none is looked at again with the next tick.
+            let metrics = self.metrics.has_room();
+            let sql = server.sql().is_some_and(|sql| sql.has_room());
+            let has_room = |service| match service {
+                Service::Redis => true,
+                Service::Metrics => metrics,
+                Service::Sql => sql,
+            };
+            tokio::select! {
+                caught = self.signals.next() => {
+                    match caught {
+                        Caught::Hangup => signals::look_around(),
+                        Caught::End(ending) => {
+                            let running = server.shutdown.attempt();
+                            if running.is_some() && self.signals.is_second(ending, running) {
+                                self.signals.end_now(ending);
+                            }
+                            let attempt = server.shutdown.begin_by_signal(&server, &server.saver);
+                            self.signals.note(ending, Some(attempt));
+                        }
+                    }
+                    continue;
+                }
+                () = server.stop.notified() => {}
+                _ = ticks.tick() => {
+                    rounds.make(&server);
+                    continue;
+                }
+                accepted = poll_fn(|cx| self.listeners.poll_accept(cx, has_room)) => {
+                    match accepted {
+                        Ok((service, stream, peer)) => self.admit(service, stream, peer),
+                        Err(error) => {
+                            // Out of file descriptors, most likely: the pause lets others close theirs.
+                            tracing::warn!(%error, "cannot accept a connection");
+                            tokio::time::sleep(Duration::from_millis(100)).await;
+                        }
+                    }
+                    continue;
+                }
+                Some(Move { old, config, outcome }) = self.moves.recv() => {
+                    let moved = self.listeners.reopen_tcp(&old, &config);
+                    if moved.is_ok() {
+                        self.listeners.announce(&config);
+                    }
+                    // Who asked waits for it.
+                    let _ = outcome.send(moved);
+                    continue;
+                }
+            }
+            return Ok(self.signals);
+        }
+    }
+
+    /// The one way in, whatever the port: strangers are turned away while there is no password, in the words
+    /// of the port, and who is silent for long is looked for.
+    fn admit(&mut self, service: Service, stream: Stream, peer: Address) {
+        let live = &self.server.live;
+        let is_refused = live.is_protected() && !peer.is_local();
+        if let Stream::Tcp(stream) = &stream {
+            let _ = stream.set_nodelay(true);
+            let keepalive_s = live.tcp_keepalive_s();
+            if keepalive_s > 0 {
+                let keepalive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(keepalive_s));
+                let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&keepalive);
+            }
+        }
+        match service {
+            Service::Redis => self.deal(stream, peer, is_refused),
+            Service::Metrics | Service::Sql => {
+                let (Ok(Detached::Tcp(stream)), Address::Tcp(peer)) = (stream.detach(), peer) else { return };
+                let caller = Caller { stream, peer, refusal: is_refused.then_some(PROTECTED) };
+                match self.server.sql() {
+                    _ if service == Service::Metrics => self.metrics.answer(caller),
+                    Some(sql) => sql.talk_to(caller),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    fn deal(&mut self, stream: Stream, peer: Address, is_refused: bool) {
+        let server = &self.server;
+        server.stats.connections.fetch_add(1, Ordering::Relaxed);
+        let refusal = if server.clients.len() >= server.live.maxclients() {
+            Some(FULL.to_owned())
+        } else if is_refused {
+            Some(format!("-DENIED {PROTECTED}\r\n"))
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            server.stats.rejected_connections.fetch_add(1, Ordering::Relaxed);
+            // A fresh socket has room for one line.
+            let _ = stream.try_write(refusal.as_bytes());
+            return;
+        }
+        let (Ok(local), Ok(stream)) = (stream.local_address(&peer), stream.detach()) else { return };
+        let worker = self.next;
+        self.next = (worker + 1) % self.incoming.len();
+        let handle = Arc::new(ClientHandle::new(server.clients.next_id(), peer, local, worker));
+        server.clients.insert(handle.clone());
+        let _ = self.incoming[worker].send((stream, handle));
+    }
+}
+
+/// What one client too many is told.
+const FULL: &str = "-ERR max number of clients reached\r\n";

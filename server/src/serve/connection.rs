@@ -1,0 +1,503 @@
+//! One connection: read as much as there is, run every whole request in it, answer with one write.
+//!
+//! ```text
+//!   socket ──read──> the worker's scratch ──decode, run──> outbox ──one write──> socket
+//!                        └─ what is no whole request yet waits in `input`
+//! ```
+//!
+//! Memory is bounded: from a client that does not read nothing is read, a request's size is limited by the
+//! decoder, and replies are sent before more requests of a pipeline run once they pass a threshold. Under
+//! `appendfsync always` the outbox also keeps back what reveals changes that are not durable yet. An idle
+//! connection holds no buffer.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tarn_engine::record::Lsn;
+use tarn_resp::reply::Writer;
+use tarn_resp::request::{Args, OwnedArgs, RequestDecoder};
+use tokio::io::ReadBuf;
+
+use crate::config::AppendFsync;
+use crate::execute::blocking::{self, BlockRequest, Waiter};
+use crate::execute::client::{After, Client};
+use crate::execute::executor::Executor;
+use crate::net::handle::ClientHandle;
+use crate::net::stream::Stream;
+use crate::observe::counter;
+use crate::serve::outbox::Outbox;
+use crate::serve::output::Output;
+use crate::serve::worker::Worker;
+
+/// Replies that are gathered before they are sent and more requests of a pipeline run.
+const OUTPUT_BYTES_BEFORE_SEND: usize = 256 << 10;
+/// Replies that may wait for the disk, or requests behind a blocking command, before the connection is no
+/// longer read from.
+const WAITING_BYTES_MAX: usize = 1 << 20;
+
+/// A held request of a client that has closed its sending side, or has gone, waits so long.
+const CLOSED_PATIENCE: Duration = Duration::from_secs(5);
+/// How often a held request looks whether the pause is over.
+const PAUSE_STEP: Duration = Duration::from_millis(5);
+/// How long a held request waits for room in the log before the connection looks after its client again.
+const ROOM_STEP: Duration = Duration::from_millis(50);
+
+/// A connection and its task's state.
+pub struct Connection {
+    output: Rc<Output>,
+    client: Client,
+    worker: Rc<Worker>,
+    decoder: Option<RequestDecoder>,
+    /// Bytes of requests that have not run yet.
+    input: Vec<u8>,
+    /// Whole requests wait in `input` until replies have left.
+    has_more: bool,
+    /// No more requests; ends when the outbox is empty.
+    closing: bool,
+    /// The request that is held back.
+    held: Option<OwnedArgs>,
+    /// Since when the client sends nothing more, if a held request was told so.
+    closed_since: Option<Instant>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.worker.outputs.abandon(&self.output);
+    }
+}
+
+/// Why a connection ended.
+#[derive(Debug)]
+pub enum End {
+    /// The client closed it or asked for it.
+    Closed,
+    /// Reading or writing failed.
+    Io(#[expect(dead_code, reason = "a debug message shows it")] io::Error),
+    /// `CLIENT KILL`, idle for longer than `timeout`, or the server stops.
+    Killed,
+    /// It reads more slowly than `client-output-buffer-limit` allows.
+    OutputLimit,
+}
+
+enum Event {
+    /// So many bytes stand in the scratch buffer.
+    Read(usize),
+    /// There is room for replies, or some have left: what stood still may go on.
+    GoOn,
+    /// Nothing more is to be done.
+    End(End),
+}
+
+/// What running requests came to.
+enum Ran {
+    /// All whole requests ran.
+    All,
+    /// Replies have to be sent before more requests run.
+    Full,
+    /// A command waits for a key.
+    Blocked(Box<BlockRequest>),
+    /// The server is paused, or the log has no room; this request comes first when it goes on.
+    Postponed,
+}
+
+impl Connection {
+    /// A connection of `client` over `stream`.
+    pub fn new(stream: Stream, client: Client, worker: Rc<Worker>) -> Connection {
+        let decoder = RequestDecoder::new(worker.server.live.decoder_limits());
+        let output = Output::new(stream, client.handle.clone());
+        client.handle.descriptor.store(output.descriptor(), Ordering::Relaxed);
+        Connection {
+            output,
+            client,
+            worker,
+            decoder: Some(decoder),
+            input: Vec::new(),
+            has_more: false,
+            closing: false,
+            held: None,
+            closed_since: None,
+        }
+    }
+
+    /// Serves the client until it goes, is told to go, or fails.
+    pub async fn serve(&mut self) -> End {
+        match self.run().await {
+            Ok(end) => {
+                if matches!(end, End::OutputLimit) {
+                    self.tell("it did not read its replies, see client-output-buffer-limit");
+                }
+                end
+            }
+            Err(error) => End::Io(error),
+        }
+    }
+
+    /// Tells the operator why the connection is closed.
+    fn tell(&self, why: &str) {
+        let ClientHandle { id, addr, .. } = &*self.client.handle;
+        tracing::warn!("closing client {id} at {addr}: {why}");
+    }
+
+    async fn run(&mut self) -> io::Result<End> {
+        poll_fn(|cx| {
+            self.client.handle.set_waker(cx.waker());
+            Poll::Ready(())
+        })
+        .await;
+        loop {
+            let mut ran = match poll_fn(|cx| self.poll_event(cx)).await? {
+                Event::End(end) => return Ok(end),
+                Event::Read(0) => {
+                    // It may have closed its sending side alone: what it asked for is still answered.
+                    self.closing = true;
+                    Ran::All
+                }
+                Event::Read(len) => self.run_scratch(len),
+                Event::GoOn if self.input.is_empty() || self.closing => Ran::All,
+                Event::GoOn => Ran::Full,
+            };
+            self.has_more = false;
+            loop {
+                if matches!(ran, Ran::All) && !self.closing {
+                    self.worker.send_at_end_of_turn(&self.output);
+                    break;
+                }
+                self.output.send(&self.worker.outputs)?;
+                if self.is_over_limit() {
+                    return Ok(End::OutputLimit);
+                }
+                match ran {
+                    Ran::All => break,
+                    Ran::Full
+                        if self.output.is_stuck() || self.output.waiting_bytes() >= WAITING_BYTES_MAX =>
+                    {
+                        self.has_more = true;
+                        break;
+                    }
+                    Ran::Full => {}
+                    Ran::Blocked(request) => {
+                        if !self.wait_for_key(request).await? {
+                            self.closing = true;
+                            ran = Ran::All;
+                            continue;
+                        }
+                    }
+                    Ran::Postponed => {
+                        self.client.handle.info.lock().blocked = true;
+                        let is_there = self.wait_to_go_on().await?;
+                        if self.client.handle.is_killed() {
+                            return Ok(End::Killed);
+                        }
+                        if !is_there {
+                            // What it waited for and nobody else does is given up with the client.
+                            self.closing = true;
+                            ran = Ran::All;
+                            continue;
+                        }
+                        ran = self.run_held();
+                        self.client.handle.info.lock().blocked = matches!(ran, Ran::Postponed);
+                        continue;
+                    }
+                }
+                ran = self.run_input();
+            }
+            if self.closing && self.output.waiting_bytes() == 0 {
+                return Ok(End::Closed);
+            }
+        }
+    }
+
+    /// Waits for bytes to read, for room to write what is left, for durability, or for the end.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
+        if self.client.handle.is_killed() {
+            return Poll::Ready(Ok(Event::End(End::Killed)));
+        }
+        if let Some(error) = self.output.take_failure() {
+            return Poll::Ready(Err(error));
+        }
+        if self.output.is_stuck() {
+            if self.is_over_limit() {
+                return Poll::Ready(Ok(Event::End(End::OutputLimit)));
+            }
+            return self.output.poll_room(cx).map_ok(|()| Event::GoOn);
+        }
+        if self.output.is_forgotten(&self.worker.outputs) {
+            return Poll::Ready(Ok(Event::GoOn));
+        }
+        if self.closing && self.output.waiting_bytes() == 0 {
+            return Poll::Ready(Ok(Event::End(End::Closed)));
+        }
+        if self.closing || self.output.waiting_bytes() >= WAITING_BYTES_MAX {
+            self.output.await_departure();
+            return Poll::Pending;
+        }
+        if self.has_more {
+            return Poll::Ready(Ok(Event::GoOn));
+        }
+        self.poll_read(cx).map_ok(Event::Read)
+    }
+
+    fn is_over_limit(&self) -> bool {
+        let limit = self.worker.server.live.output_limit_bytes();
+        limit > 0 && self.output.waiting_bytes() > limit
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut scratch = self.worker.scratch.borrow_mut();
+        let mut buf = ReadBuf::new(&mut scratch);
+        self.output.poll_read(cx, &mut buf).map_ok(|()| {
+            counter::add(&self.worker.stats().input_bytes, buf.filled().len() as u64);
+            counter::add(&self.worker.stats().reads, 1);
+            buf.filled().len()
+        })
+    }
+
+    /// Runs the requests among `len` bytes in the scratch buffer and keeps what is left.
+    fn run_scratch(&mut self, len: usize) -> Ran {
+        let worker = self.worker.clone();
+        let scratch = worker.scratch.borrow();
+        if !self.input.is_empty() {
+            self.input.extend_from_slice(&scratch[..len]);
+            return self.run_input();
+        }
+        let (ran, consumed) = self.run_requests(&scratch[..len]);
+        self.input.extend_from_slice(&scratch[consumed..len]);
+        self.note_buffers();
+        ran
+    }
+
+    /// Runs the requests in `input`.
+    fn run_input(&mut self) -> Ran {
+        let mut input = std::mem::take(&mut self.input);
+        let (ran, consumed) = self.run_requests(&input);
+        if consumed < input.len() {
+            input.drain(..consumed);
+            self.input = input;
+        }
+        self.note_buffers();
+        ran
+    }
+
+    /// Waits a while for the end of a pause, for what somebody else does, or for room in the log. `false` if
+    /// the client closed its sending side too long ago: it may have closed that alone, and is answered then,
+    /// or have gone. Room in the log comes, and is waited for as long as it takes.
+    async fn wait_to_go_on(&mut self) -> io::Result<bool> {
+        if !self.worker.server.has_room() {
+            let _ = tokio::time::timeout(ROOM_STEP, self.worker.room.notified()).await;
+            return Ok(true);
+        }
+        let mut over = pin!(tokio::time::sleep(PAUSE_STEP));
+        poll_fn(|cx| {
+            if over.as_mut().poll(cx).is_ready() || self.client.handle.is_killed() {
+                return Poll::Ready(Ok(true));
+            }
+            if let Some(since) = self.closed_since {
+                return if since.elapsed() < CLOSED_PATIENCE {
+                    Poll::Pending
+                } else {
+                    Poll::Ready(Ok(false))
+                };
+            }
+            self.poll_input(cx).map_ok(|()| {
+                self.closed_since = Some(Instant::now());
+                true
+            })
+        })
+        .await
+    }
+
+    /// Keeps what comes for later, within the limit; ready when the client has closed its side.
+    fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.input.len() < WAITING_BYTES_MAX {
+            match self.poll_read(cx)? {
+                Poll::Pending => break,
+                Poll::Ready(0) => return Poll::Ready(Ok(())),
+                Poll::Ready(len) => {
+                    let worker = self.worker.clone();
+                    self.input.extend_from_slice(&worker.scratch.borrow()[..len]);
+                }
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Runs the request that is held back.
+    fn run_held(&mut self) -> Ran {
+        let Some(args) = self.held.take() else { return Ran::Full };
+        let worker = self.worker.clone();
+        let output = self.output.clone();
+        let ran = worker.execute(|executor| self.run_one(executor, args.as_args(), &mut output.outbox()));
+        if matches!(ran, Some(Ran::Postponed)) {
+            self.held = Some(args);
+        }
+        ran.unwrap_or(Ran::Full)
+    }
+
+    /// Runs whole requests at the beginning of `bytes` inside the gate, without any await. Returns how many
+    /// bytes they took.
+    fn run_requests(&mut self, bytes: &[u8]) -> (Ran, usize) {
+        let (worker, output) = (self.worker.clone(), self.output.clone());
+        let mut outbox = output.outbox();
+        worker.outputs.lend(&mut outbox);
+        worker.execute(|executor| self.run_with(executor, bytes, &mut outbox))
+    }
+
+    fn run_with(&mut self, executor: &mut Executor<'_>, bytes: &[u8], outbox: &mut Outbox) -> (Ran, usize) {
+        let mut consumed = 0;
+        let mut ran = Ran::All;
+        // The decoder lends the arguments, so it stands aside while they run.
+        let mut decoder = self.decoder.take().expect("the decoder stands aside only here");
+        // As they are now: a `CONFIG SET` reaches who is connected already with what they send next.
+        decoder.set_limits(self.worker.server.live.decoder_limits());
+        // The first request runs at once: most are alone, and it opens the session.
+        let mut fetched = 1;
+        while !self.closing {
+            if outbox.len() >= OUTPUT_BYTES_BEFORE_SEND {
+                ran = Ran::Full;
+                break;
+            }
+            decoder.set_authenticated(self.client.authenticated);
+            if fetched == 0 {
+                fetched = self.worker.fetch_ahead(executor, self.client.db, &bytes[consumed..]);
+            }
+            match decoder.decode(bytes, &mut consumed) {
+                Ok(Some(args)) => {
+                    fetched -= 1;
+                    if let Some(stop) = self.run_one(executor, args, outbox) {
+                        self.held = matches!(stop, Ran::Postponed).then(|| args.to_owned());
+                        ran = stop;
+                        break;
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    if error.has_reply() {
+                        Writer::new(outbox.buffer(), self.client.protocol).protocol_error(&error);
+                    } else {
+                        self.tell("its request is longer than client-query-buffer-limit");
+                    }
+                    self.closing = true;
+                }
+            }
+        }
+        self.decoder = Some(decoder);
+        let handle = &self.client.handle;
+        let elapsed = handle.since.elapsed().as_millis() as u64;
+        handle.last_command_ms.store(elapsed, Ordering::Relaxed);
+        (ran, consumed)
+    }
+
+    /// Runs one request. Returns what the connection has to do before the next one, if anything.
+    fn run_one(&mut self, executor: &mut Executor<'_>, args: Args<'_>, outbox: &mut Outbox) -> Option<Ran> {
+        let start = outbox.buffer().len();
+        let lsn = executor.run(&mut self.client, args, outbox.buffer());
+        self.client.seen = self.client.seen.max(lsn);
+        match self.client.handle.durability() {
+            None if lsn <= executor.revealable() => {}
+            Some(AppendFsync::No) => {}
+            Some(AppendFsync::EverySec) => {
+                if lsn > Lsn::ZERO {
+                    executor.want_sync();
+                }
+            }
+            None => outbox.hold(start, lsn),
+            Some(AppendFsync::Always) => {
+                if lsn > self.worker.server.durable() {
+                    outbox.hold(start, lsn);
+                    executor.demand(lsn);
+                }
+            }
+        }
+        match std::mem::take(&mut self.client.after) {
+            After::GoOn => None,
+            After::Close => {
+                self.closing = true;
+                None
+            }
+            After::Block(request) => Some(Ran::Blocked(request)),
+            After::Postpone => Some(Ran::Postponed),
+        }
+    }
+
+    fn note_buffers(&self) {
+        let handle = &self.client.handle;
+        handle.query_bytes.store(self.input.len(), Ordering::Relaxed);
+        handle.query_free_bytes.store(self.input.capacity() - self.input.len(), Ordering::Relaxed);
+        handle.output_bytes.store(self.output.waiting_bytes(), Ordering::Relaxed);
+        handle.output_buffer_bytes.store(self.output.capacity(), Ordering::Relaxed);
+    }
+
+    /// Sends replies to earlier requests of a pipeline as soon as they may leave, while the connection waits
+    /// for a key.
+    fn poll_outbox(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        loop {
+            if self.output.is_stuck() && self.output.poll_room(cx)?.is_pending() {
+                return Ok(());
+            }
+            self.output.send(&self.worker.outputs)?;
+            if !self.output.is_stuck() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a key brings something, the time is over, or the client goes (`false`), and writes the
+    /// reply.
+    async fn wait_for_key(&mut self, request: Box<BlockRequest>) -> io::Result<bool> {
+        let worker = self.worker.clone();
+        let waiter = {
+            let Client { handle, db, protocol, .. } = &self.client;
+            worker.server.blocking.register(handle.clone(), *db, *protocol, request)
+        };
+        self.client.handle.info.lock().blocked = true;
+        worker.execute(|executor| executor.serve_waiter(&waiter));
+        let alive = self.wait_for_outcome(&waiter).await;
+        blocking::give_up(&worker.server.blocking, &waiter);
+        self.client.handle.info.lock().blocked = false;
+        if !alive? {
+            return Ok(false);
+        }
+        let outcome = waiter.take_outcome().expect("a waiter that was given up has an outcome");
+        let mut outbox = self.output.outbox();
+        let start = outbox.buffer().len();
+        let lsn = blocking::write_outcome(&waiter, outcome, worker.server.kept(), outbox.buffer());
+        self.client.seen = self.client.seen.max(lsn);
+        self.client.drop_unwanted(outbox.buffer(), start);
+        if self.client.handle.durability() == Some(AppendFsync::EverySec) {
+            worker.server.have_synced(Lsn::ZERO, true);
+        } else if lsn > self.output.revealable(&worker.outputs) {
+            outbox.hold(start, lsn);
+            if self.client.handle.durability() == Some(AppendFsync::Always) {
+                worker.server.have_synced(lsn, false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn wait_for_outcome(&mut self, waiter: &Arc<Waiter>) -> io::Result<bool> {
+        let mut timeout = waiter.timeout().map(|timeout| Box::pin(tokio::time::sleep(timeout)));
+        poll_fn(|cx| {
+            self.poll_outbox(cx)?;
+            if waiter.is_done() {
+                return Poll::Ready(Ok(true));
+            }
+            if self.client.handle.is_killed() {
+                return Poll::Ready(Ok(false));
+            }
+            if let Some(timeout) = &mut timeout
+                && timeout.as_mut().poll(cx).is_ready()
+            {
+                return Poll::Ready(Ok(true));
+            }
+            self.poll_input(cx).map_ok(|()| false)
+        })
+        .await
+    }
+}

@@ -1,0 +1,113 @@
+//! The thread of a worker: an event loop of its own, and the connections that were dealt to it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+
+use crate::execute::client::Client;
+use crate::execute::services::Services;
+use crate::execute::table::Table;
+use crate::net::handle::ClientHandle;
+use crate::net::stream::{Detached, Stream};
+use crate::serve::connection::Connection;
+use crate::serve::worker::Worker;
+
+/// How often a worker looks after its connections.
+const CRON: Duration = Duration::from_millis(100);
+
+/// A client that is being served. It is removed from the registers however that ends, so that a stop does not
+/// wait for clients that are gone.
+struct Served {
+    worker: Rc<Worker>,
+    id: u64,
+    open: Rc<Notify>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.worker.clients.borrow_mut().remove(&self.id);
+        self.worker.server.clients.remove(self.id);
+        self.open.notify_one();
+    }
+}
+
+/// Serves the connections that come through `incoming` until it is closed and all of them have ended.
+pub fn run(
+    index: usize,
+    server: Arc<Services>,
+    table: &'static Table,
+    durable: Arc<Notify>,
+    mut incoming: mpsc::UnboundedReceiver<(Detached, Arc<ClientHandle>)>,
+) -> std::io::Result<()> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().enable_time().event_interval(61).build()?;
+    let tasks = tokio::task::LocalSet::new();
+    let worker = Rc::new(Worker::new(index, server, table));
+    tasks.spawn_local({
+        let worker = worker.clone();
+        async move {
+            loop {
+                durable.notified().await;
+                worker.go_on();
+            }
+        }
+    });
+    tasks.spawn_local({
+        let worker = worker.clone();
+        async move {
+            loop {
+                worker.turn_over.notified().await;
+                worker.end_turn();
+            }
+        }
+    });
+    tasks.spawn_local({
+        let worker = worker.clone();
+        async move {
+            let mut ticks = tokio::time::interval(CRON);
+            loop {
+                ticks.tick().await;
+                // A mode that was switched lets replies out that were held.
+                worker.go_on();
+                worker.look_after_clients();
+                if worker.index == 0 {
+                    worker.server.keyspace();
+                }
+            }
+        }
+    });
+    tasks.block_on(&runtime, async {
+        let open = Rc::new(Notify::new());
+        while let Some((stream, handle)) = incoming.recv().await {
+            match Stream::attach(stream) {
+                Ok(stream) => {
+                    worker.clients.borrow_mut().insert(handle.id, handle.clone());
+                    let (worker, open) = (worker.clone(), open.clone());
+                    tokio::task::spawn_local(async move {
+                        let client = Client::new(handle.clone(), !worker.server.live.needs_password());
+                        let mut connection = Connection::new(stream, client, worker.clone());
+                        // Dropped before the connection: a peer that sees the socket closed no longer finds
+                        // the client.
+                        let _served = Served { worker, id: handle.id, open };
+                        let end = connection.serve().await;
+                        tracing::debug!(client = handle.id, ?end, "connection closed");
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot serve a new connection");
+                    worker.server.clients.remove(handle.id);
+                }
+            }
+        }
+        for client in worker.clients.borrow().values() {
+            client.kill();
+        }
+        while !worker.clients.borrow().is_empty() {
+            open.notified().await;
+        }
+        worker.end_turn();
+    });
+    Ok(())
+}

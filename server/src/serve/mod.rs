@@ -1,0 +1,29 @@
+//! The threads of a server: the main thread accepts, the workers serve, the loader loads and saves.
+//!
+//! ```text
+//!   life: listen, load, serve, stop
+//!   accept ──deals──> event_loop ── connection ──request──> execute::executor
+//!                       worker          └── output, outbox <── reply
+//! ```
+//!
+//! The top of the package: it may import every other folder, and none imports it.
+
+pub mod accept;
+mod connection;
+mod error;
+pub mod event_loop;
+mod life;
+mod load;
+mod lookahead;
+mod outbox;
+mod output;
+pub mod panics;
+mod pidfile;
+mod redis_files;
+mod rounds;
+mod signals;
+pub mod supervisor;
+mod worker;
+
+pub use error::ServeError;
+pub use life::{serve, serve_beside};

@@ -1,0 +1,246 @@
+//! What a connection sends: the socket, the replies for it, and whether they wait for the end of the turn.
+//!
+//! A turn of a worker's event loop is all that was ready at once. The connections that are ready run their
+//! requests one after the other; then their replies are written in a row. The first write may wake a client's
+//! thread on another core, which costs the server more than anything else it does for a request; when the
+//! others are written that thread is still awake.
+//!
+//! ```text
+//!   turn:  run A  run B  run C  │  write A  write B  write C  │  wait for sockets
+//! ```
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use tarn_engine::record::Lsn;
+use tokio::io::ReadBuf;
+
+use crate::execute::services::Services;
+use crate::net::handle::ClientHandle;
+use crate::net::stream::Stream;
+use crate::observe::counter;
+use crate::observe::stats::WorkerStats;
+use crate::serve::outbox::Outbox;
+
+/// Buffers kept warm, of connections that have nothing to send.
+const SPARES: usize = 64;
+/// Capacity of a new buffer.
+const BUFFER_BYTES: usize = 16 << 10;
+/// A buffer that grew beyond this is not kept.
+const BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// A connection's socket and the replies that have not left yet.
+pub struct Output {
+    stream: RefCell<Stream>,
+    handle: Arc<ClientHandle>,
+    outbox: RefCell<Outbox>,
+    /// It is in the worker's list.
+    queued: Cell<bool>,
+    /// The socket has no room: wait for it before anything else.
+    stuck: Cell<bool>,
+    /// The connection's task wants to go on when something has left.
+    awaited: Cell<bool>,
+    /// Why the last write failed, until the connection's task sees it.
+    failed: Cell<Option<io::Error>>,
+}
+
+impl Output {
+    /// Nothing to send yet.
+    pub fn new(stream: Stream, handle: Arc<ClientHandle>) -> Rc<Output> {
+        Rc::new(Output {
+            stream: RefCell::new(stream),
+            handle,
+            outbox: RefCell::default(),
+            queued: Cell::new(false),
+            stuck: Cell::new(false),
+            awaited: Cell::new(false),
+            failed: Cell::new(None),
+        })
+    }
+
+    /// The replies, to append to.
+    pub fn outbox(&self) -> RefMut<'_, Outbox> {
+        self.outbox.borrow_mut()
+    }
+
+    /// Whose it is.
+    pub fn client(&self) -> u64 {
+        self.handle.id
+    }
+
+    /// Bytes that the buffer of replies has room for.
+    pub fn capacity(&self) -> usize {
+        self.outbox.borrow().capacity()
+    }
+
+    /// The number of the socket in this process.
+    pub fn descriptor(&self) -> i32 {
+        self.stream.borrow().descriptor()
+    }
+
+    /// Bytes that have not been sent.
+    pub fn waiting_bytes(&self) -> usize {
+        self.outbox.borrow().len()
+    }
+
+    /// The `Lsn` whose durability lets more out; `None` if nothing is held.
+    pub fn held_until(&self) -> Option<Lsn> {
+        self.outbox.borrow().held_until()
+    }
+
+    /// Whether the socket had no room.
+    pub fn is_stuck(&self) -> bool {
+        self.stuck.get()
+    }
+
+    /// Whether something may leave that nobody is about to send.
+    pub fn is_forgotten(&self, outputs: &Outputs) -> bool {
+        !self.queued.get() && !self.outbox().sendable(self.revealable(outputs)).is_empty()
+    }
+
+    /// Up to where changes may be revealed to the client.
+    pub fn revealable(&self, outputs: &Outputs) -> Lsn {
+        self.handle.revealable(|| outputs.server.durable(), || outputs.server.revealable())
+    }
+
+    /// Wakes the connection's task when something has left behind its back.
+    pub fn await_departure(&self) {
+        self.awaited.set(true);
+    }
+
+    /// Why a write failed behind the connection's back, once.
+    pub fn take_failure(&self) -> Option<io::Error> {
+        self.failed.take()
+    }
+
+    /// Reads what is there.
+    pub fn poll_read(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.stream.borrow_mut().poll_read(cx, buf)
+    }
+
+    /// Waits until the socket has room again.
+    pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.borrow().poll_write_ready(cx).map_ok(|()| self.stuck.set(false))
+    }
+
+    /// Sends what may leave at once. What the socket does not take stays; what is held leaves when it is
+    /// durable.
+    pub fn send(self: &Rc<Self>, outputs: &Outputs) -> io::Result<()> {
+        let (mut outbox, stream) = (self.outbox(), self.stream.borrow());
+        let revealable = self.revealable(outputs);
+        loop {
+            let bytes = outbox.sendable(revealable);
+            if bytes.is_empty() {
+                break;
+            }
+            match stream.try_write(bytes) {
+                Ok(len) => {
+                    counter::add(&outputs.stats().output_bytes, len as u64);
+                    counter::add(&outputs.stats().writes, 1);
+                    outbox.sent(len);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.stuck.set(true);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(lsn) = outbox.held_until() {
+            outputs.send_when_durable(lsn, self);
+        }
+        outputs.give_back(&mut outbox);
+        self.handle.output_bytes.store(outbox.len(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// The outputs of one worker: those to send at the end of the turn, those that hold replies, and buffers for
+/// all of them.
+pub struct Outputs {
+    server: Arc<Services>,
+    /// Number of the worker.
+    worker: usize,
+    /// Outputs that hold replies until an `Lsn` is durable.
+    waiting: RefCell<BTreeMap<(Lsn, u64), Rc<Output>>>,
+    queue: RefCell<Vec<Rc<Output>>>,
+    spares: RefCell<Vec<Vec<u8>>>,
+}
+
+impl Outputs {
+    /// The outputs of `worker`, which has none yet.
+    pub fn new(server: Arc<Services>, worker: usize) -> Outputs {
+        let (waiting, queue, spares) = Default::default();
+        Outputs { server, worker, waiting, queue, spares }
+    }
+
+    fn stats(&self) -> &WorkerStats {
+        &self.server.stats.workers[self.worker]
+    }
+
+    /// Sends the replies that `output` holds when `lsn` is durable.
+    fn send_when_durable(&self, lsn: Lsn, output: &Rc<Output>) {
+        self.waiting.borrow_mut().insert((lsn, output.client()), output.clone());
+    }
+
+    /// Forgets the replies that `output` holds: its client is gone, and its socket shall close now.
+    pub fn abandon(&self, output: &Output) {
+        if let Some(lsn) = output.held_until() {
+            self.waiting.borrow_mut().remove(&(lsn, output.client()));
+        }
+    }
+
+    /// Takes an output that holds replies which reveal no change after `revealable`.
+    pub fn next_revealable(&self, revealable: Lsn) -> Option<Rc<Output>> {
+        let mut waiting = self.waiting.borrow_mut();
+        let first = waiting.first_entry().filter(|first| first.key().0 <= revealable)?;
+        Some(first.remove())
+    }
+
+    /// Gives an empty outbox a warm buffer.
+    pub fn lend(&self, outbox: &mut Outbox) {
+        let spare = || self.spares.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES));
+        outbox.lend_buffer(spare);
+    }
+
+    /// Takes the buffer of an empty outbox back.
+    fn give_back(&self, outbox: &mut Outbox) {
+        let mut spares = self.spares.borrow_mut();
+        if let Some(buffer) = outbox.take_buffer()
+            && spares.len() < SPARES
+            && buffer.capacity() <= BUFFER_BYTES_MAX
+        {
+            spares.push(buffer);
+        }
+    }
+
+    /// Puts `output` among those that are sent at the end of the turn.
+    pub fn queue(&self, output: &Rc<Output>) {
+        if !output.queued.replace(true) {
+            self.queue.borrow_mut().push(output.clone());
+        }
+    }
+
+    /// Sends what was queued. What goes wrong, the connections' tasks are woken for.
+    pub fn send_all(&self) {
+        let mut queue = self.queue.take();
+        for output in queue.drain(..) {
+            output.queued.set(false);
+            if output.stuck.get() {
+                continue;
+            }
+            if let Err(error) = output.send(self) {
+                output.failed.set(Some(error));
+                output.handle.wake();
+            } else if output.stuck.get() || output.awaited.take() {
+                output.handle.wake();
+            }
+        }
+        self.queue.replace(queue);
+    }
+}

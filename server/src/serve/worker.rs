@@ -1,0 +1,176 @@
+//! The state of a worker, which its connections share: time, buffers, replies on their way out.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tarn_engine::Group;
+use tarn_engine::record::Lsn;
+use tokio::sync::Notify;
+
+use crate::execute::executor::Executor;
+use crate::execute::services::Services;
+use crate::execute::table::Table;
+use crate::net::handle::ClientHandle;
+use crate::observe::stats::WorkerStats;
+use crate::serve::lookahead::Lookahead;
+use crate::serve::output::{Output, Outputs};
+
+/// Bytes read from a socket at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// The state that the connections of one worker share.
+pub struct Worker {
+    /// The number of this worker.
+    pub index: usize,
+    /// The server.
+    pub server: Arc<Services>,
+    table: &'static Table,
+    /// Where sockets are read into.
+    pub scratch: RefCell<Box<[u8]>>,
+    /// Replies on their way out.
+    pub outputs: Outputs,
+    pub(crate) turn_over: Notify,
+    /// The task behind `turn_over` has been woken.
+    in_turn: Cell<bool>,
+    group: RefCell<Group>,
+    lookahead: RefCell<Lookahead>,
+    /// The clients of its connections.
+    pub(crate) clients: RefCell<BTreeMap<u64, Arc<ClientHandle>>>,
+    /// Since when clients have been above the soft limit of unread output.
+    slow_readers: RefCell<BTreeMap<u64, Instant>>,
+    /// Wakes connections whose request waits for room in the log.
+    pub room: Notify,
+}
+
+impl Worker {
+    /// A worker without connections.
+    pub(crate) fn new(index: usize, server: Arc<Services>, table: &'static Table) -> Worker {
+        Worker {
+            index,
+            outputs: Outputs::new(server.clone(), index),
+            server,
+            table,
+            scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
+            turn_over: Notify::new(),
+            in_turn: Cell::new(false),
+            group: RefCell::new(Group::default()),
+            lookahead: RefCell::default(),
+            clients: RefCell::new(BTreeMap::new()),
+            slow_readers: RefCell::default(),
+            room: Notify::new(),
+        }
+    }
+
+    /// Runs `requests` with an executor inside the gate. Nothing in it waits.
+    pub fn execute<T>(&self, requests: impl FnOnce(&mut Executor<'_>) -> T) -> T {
+        let now = self.server.clock.unix_ms();
+        self.stats().stopwatch.start();
+        self.be_told_of_end_of_turn();
+        let mut group = self.group.borrow_mut();
+        let mut executor = Executor::new(&self.server, self.table, self.index, &mut group, now);
+        let outcome = requests(&mut executor);
+        executor.finish();
+        outcome
+    }
+
+    /// What this worker counts.
+    pub fn stats(&self) -> &WorkerStats {
+        &self.server.stats.workers[self.index]
+    }
+
+    /// Fetches what the next requests in `bytes` will look for. Returns for how many of them that will do.
+    pub fn fetch_ahead(&self, executor: &Executor<'_>, db: u8, bytes: &[u8]) -> usize {
+        match executor.session() {
+            Some(session) if !bytes.is_empty() => self.lookahead.borrow_mut().fetch(session, db, bytes),
+            _ => 1,
+        }
+    }
+
+    /// What may be revealed: everything unless the mode is `always`, then what is durable.
+    pub fn revealable(&self) -> Lsn {
+        self.server.revealable()
+    }
+
+    /// Lets the clients go on that waited for the log: its watermark has moved, or it has room again.
+    pub(crate) fn go_on(&self) {
+        if self.server.has_room() {
+            self.room.notify_waiters();
+            if self.server.blocking.has_postponed() {
+                self.execute(|executor| executor.serve_postponed());
+            }
+        }
+        self.server.blocking.serve_durable(&self.server);
+        let revealable = self.revealable();
+        while let Some(output) = self.outputs.next_revealable(revealable) {
+            self.send_at_end_of_turn(&output);
+        }
+    }
+
+    /// Sends the replies in `output` when the connections that are ready now have run.
+    pub fn send_at_end_of_turn(&self, output: &Rc<Output>) {
+        self.outputs.queue(output);
+        self.be_told_of_end_of_turn();
+    }
+
+    /// Wakes the task that ends the turn: it stands behind those of the ready connections in the queue.
+    fn be_told_of_end_of_turn(&self) {
+        if !self.in_turn.replace(true) {
+            self.turn_over.notify_one();
+        }
+    }
+
+    /// Sends what was committed in this turn to the disk, and what was replied to the clients.
+    pub(crate) fn end_turn(&self) {
+        self.in_turn.set(false);
+        if let Some(engine) = self.server.engine() {
+            engine.end_turn(self.index);
+        }
+        self.outputs.send_all();
+    }
+
+    /// Closes the connections of clients that exceed a time limit.
+    pub(crate) fn look_after_clients(&self) {
+        let live = &self.server.live;
+        if live.needs_password() {
+            let patience_ms = live.auth_timeout_s().saturating_mul(1000);
+            let clients = self.clients.borrow();
+            clients.values().filter(|client| client.is_overdue(patience_ms)).for_each(|client| client.kill());
+        }
+        let timeout_s = live.timeout_s();
+        if timeout_s != 0 {
+            for client in self.clients.borrow().values() {
+                if client.idle() > Duration::from_secs(timeout_s) && !client.info.lock().blocked {
+                    client.kill();
+                }
+            }
+        }
+        if let Some((bytes, time)) = self.server.live.soft_output_limit() {
+            self.close_slow_readers(bytes, time);
+        }
+    }
+
+    /// Closes the connections that more than `bytes` of output have been waiting for, longer than `time` and
+    /// at every look.
+    fn close_slow_readers(&self, bytes: usize, time: Duration) {
+        let clients = self.clients.borrow();
+        let is_slow = |client: &ClientHandle| client.output_bytes.load(Ordering::Relaxed) >= bytes;
+        let mut slow = self.slow_readers.borrow_mut();
+        slow.retain(|id, _| clients.get(id).is_some_and(|client| is_slow(client)));
+        for client in clients.values().filter(|client| is_slow(client)) {
+            let since = slow.entry(client.id).or_insert_with(Instant::now);
+            if since.elapsed() > time && !client.is_killed() {
+                tracing::warn!(
+                    "closing client {} at {}: it did not read {bytes} bytes of output in time, see \
+                     client-output-buffer-limit",
+                    client.id,
+                    client.addr
+                );
+                client.kill();
+            }
+        }
+    }
+}

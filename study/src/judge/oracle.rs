@@ -1,0 +1,307 @@
+//! Checks that every snapshot of every algorithm is the array at its cut: not one write earlier or later, for
+//! rows that are written always, sometimes and never.
+//!
+//! ```text
+//!   client       write, note, write, note … ──┐ what it noted before the cut
+//!   snapshotter               cut ────────────┴─► played onto the model
+//!                             traversal ────────► the rows ── the same? ── the model
+//! ```
+//!
+//! Clients write rising values and record them; they read too, and must see their last writes. A seed decides
+//! on the array and on all actions; only the interleaving of the threads is left to chance. All seeds
+//! together take 10,000 snapshots; `TARN_SEED=7` tries one alone.
+
+use std::ops::Range;
+use std::panic::resume_unwind;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::yield_now;
+
+use rand::distr::weighted::WeightedIndex;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::mutant::{Faithful, Mutated, rejects};
+use crate::{
+    Algorithm, Array, Client, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Shape, Snapshot,
+    SnapshotError, Snapshotter, Zigzag, copy_on_update, hourglass, piggyback, zigzag,
+};
+
+/// Seeds and snapshots of each: with seven algorithms 10,150 snapshots.
+const SEEDS: u64 = if cfg!(miri) { 1 } else { 29 };
+const SNAPSHOTS: usize = if cfg!(miri) { 3 } else { 50 };
+const CLIENTS_MAX: usize = if cfg!(miri) { 1 } else { 3 };
+/// Fields of an array, about, where it has no long rows.
+const FIELDS_OF_ALL: usize = if cfg!(miri) { 200 } else { 20_000 };
+/// A row has less than two to the power of this many fields, or as many.
+const FIELDS_LOG2_MAX: u32 = if cfg!(miri) { 2 } else { 9 };
+/// Writes since the last cut after which a client gives way to the others between its turns.
+const AHEAD: usize = if cfg!(miri) { 20 } else { 3000 };
+
+/// A field that was written, or with `field` none a whole row.
+struct Written {
+    row: usize,
+    field: Option<usize>,
+    value: u64,
+}
+
+impl Written {
+    fn field_of(&self, field: usize) -> u64 {
+        self.value.wrapping_add((field as u64) << 40)
+    }
+
+    fn play(&self, model: &mut [Vec<u64>]) {
+        match self.field {
+            Some(field) => model[self.row][field] = self.value,
+            None => {
+                for field in 0..model[self.row].len() {
+                    model[self.row][field] = self.field_of(field);
+                }
+            }
+        }
+    }
+}
+
+/// The writes of a client since the last cut.
+type Notes = Mutex<Vec<Written>>;
+
+/// The distribution of writes over a range of rows: many times, a few times; the last third never.
+enum Access {
+    /// The first third alike, the second seldom.
+    Uniform,
+    /// The first ones most.
+    Zipfian(WeightedIndex<f64>),
+}
+
+impl Access {
+    fn draw(rng: &mut StdRng, rows: &Range<usize>) -> Access {
+        let exponent: f64 = rng.random_range(0.5..1.5);
+        let weights = (1..=rows.len() * 2 / 3).map(|rank| (rank as f64).powf(-exponent));
+        let zipf = WeightedIndex::new(weights).expect("there are rows");
+        if rng.random() { Access::Uniform } else { Access::Zipfian(zipf) }
+    }
+
+    fn row(&self, rng: &mut StdRng, rows: &Range<usize>) -> usize {
+        let third = rows.len() / 3;
+        let index = match self {
+            Access::Uniform if rng.random_ratio(1, 200) => third + rng.random_range(0..third),
+            Access::Uniform => rng.random_range(0..third),
+            Access::Zipfian(zipf) => rng.sample(zipf),
+        };
+        rows.start + index
+    }
+}
+
+/// Writes until `stop` is set; checks that it reads what it has written.
+fn write_and_read<A: Algorithm>(
+    mut client: Client<A>,
+    seed: u64,
+    shape: Shape,
+    stop: &AtomicBool,
+    notes: &Notes,
+) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let rows = client.rows();
+    let access = Access::draw(&mut rng, &rows);
+    let mut model = vec![vec![0; shape.fields]; rows.end];
+    let mut buffer = vec![0; shape.fields];
+    let mut value = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let mut turn = client.turn();
+        // Within the turn, so that the cut sees a turn whole or not.
+        let mut notes = notes.lock().expect("who notes does not panic");
+        for _ in 0..rng.random_range(1..20) {
+            value += 1;
+            let field = rng.random_bool(0.7).then(|| rng.random_range(0..shape.fields));
+            let written = Written { row: access.row(&mut rng, &rows), field, value };
+            match field {
+                Some(field) => turn.write_field(written.row, field, value),
+                None => {
+                    (0..shape.fields).for_each(|field| buffer[field] = written.field_of(field));
+                    turn.write(written.row, &buffer)
+                }
+            }
+            .expect("the row is the client's");
+            written.play(&mut model);
+            notes.push(written);
+        }
+        let is_ahead = notes.len() > AHEAD;
+        drop(notes);
+        let row = rng.random_range(rows.clone());
+        let field = rng.random_range(0..shape.fields);
+        turn.read(row, &mut buffer).expect("the row is the client's");
+        assert_eq!(buffer, model[row], "{}: seed {seed}: row {row} is read as it was written", A::NAME);
+        let read = turn.read_field(row, field).expect("the row is the client's");
+        assert_eq!(read, model[row][field], "{}: seed {seed}: field {field} of row {row} is read", A::NAME);
+        drop(turn);
+        if is_ahead {
+            yield_now();
+        }
+    }
+}
+
+/// Takes snapshots and compares them with the clients' records.
+struct Judge<'n, A: Algorithm> {
+    snapshotter: Snapshotter<A>,
+    shape: Shape,
+    seed: u64,
+    rng: StdRng,
+    notes: &'n [Notes],
+    /// The rows at the last cut, by the notes.
+    model: Vec<Vec<u64>>,
+    /// The rows by the snapshots, each laid over those before.
+    merged: Vec<Vec<u64>>,
+    /// The number of snapshots that have been shown completely.
+    whole: usize,
+}
+
+/// A traversal broke off.
+struct Enough;
+
+impl From<SnapshotError> for Enough {
+    fn from(error: SnapshotError) -> Enough {
+        panic!("{error}")
+    }
+}
+
+impl<A: Algorithm> Judge<'_, A> {
+    fn judge(&mut self, number: usize) {
+        let mut written = Vec::new();
+        let cut = || {
+            let notes = self.notes.iter();
+            written
+                .extend(notes.flat_map(|notes| std::mem::take(&mut *notes.lock().expect("nobody panicked"))));
+        };
+        let mut snapshot = self.snapshotter.take_and(cut).expect("a snapshot is taken");
+        written.iter().for_each(|written| written.play(&mut self.model));
+        if self.rng.random_ratio(1, 4) && break_off(&mut snapshot, &mut self.rng, self.shape) {
+            // Abandoned: the next one shows its changes too.
+            return;
+        }
+        let mut shown = vec![false; self.shape.rows];
+        let visit = |row: usize, fields: &[u64]| {
+            assert!(!std::mem::replace(&mut shown[row], true), "{}: row {row} is shown twice", A::NAME);
+            self.merged[row].copy_from_slice(fields);
+            if row.is_multiple_of(97) {
+                yield_now();
+            }
+            Ok::<_, SnapshotError>(())
+        };
+        snapshot.traverse(visit).expect("a snapshot is shown");
+        let (name, seed, rows) = (A::NAME, self.seed, self.shape.rows);
+        if A::FULL || self.whole == 0 {
+            assert!(shown.iter().all(|shown| *shown), "{name}: seed {seed}: snapshot {number} is full");
+        }
+        for (row, (is, should)) in self.merged.iter().zip(&self.model).enumerate() {
+            assert_eq!(is, should, "{name}: seed {seed}: snapshot {number}, row {row} of {rows}");
+        }
+        self.whole += 1;
+    }
+}
+
+/// Breaks a traversal off somewhere. Returns whether the snapshot is to be abandoned.
+fn break_off<A: Algorithm>(snapshot: &mut Snapshot<'_, A>, rng: &mut StdRng, shape: Shape) -> bool {
+    let mut left = rng.random_range(0..shape.rows);
+    let broken = snapshot.traverse(|_, _| {
+        left = left.checked_sub(1).ok_or(Enough)?;
+        Ok::<_, Enough>(())
+    });
+    broken.is_err() && rng.random()
+}
+
+/// Stops the clients, also when the judge panics.
+struct Stop<'s>(&'s AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Has up to three clients write to an array of up to some hundred rows of 8 to 4096 bytes, and judges
+/// snapshots of it.
+fn check<A: Algorithm>(seed: u64, snapshots: usize) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let clients = rng.random_range(1..=CLIENTS_MAX);
+    let fields_max = 1 << rng.random_range(0..=FIELDS_LOG2_MAX);
+    let fields = rng.random_range(fields_max / 2 + 1..=fields_max);
+    let rows_min = clients * 64;
+    let rows = rng.random_range(rows_min..=rows_min + FIELDS_OF_ALL / fields.max(32));
+    let shape = Shape::new(rows, 8 * fields).expect("a shape");
+    let (handles, snapshotter) = Array::<A>::new(shape, clients).expect("an array");
+    let notes: Vec<Notes> = (0..clients).map(|_| Notes::default()).collect();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let client = |(index, client)| {
+            let (stop, notes): (&AtomicBool, &Notes) = (&stop, &notes[index]);
+            scope.spawn(move || write_and_read(client, seed * 10 + index as u64, shape, stop, notes))
+        };
+        let threads: Vec<_> = handles.into_iter().enumerate().map(client).collect();
+        let stopping = Stop(&stop);
+        let zeros = || vec![vec![0; fields]; rows];
+        let (model, merged) = (zeros(), zeros());
+        let mut judge = Judge { snapshotter, shape, seed, rng, notes: &notes, model, merged, whole: 0 };
+        (0..snapshots).for_each(|number| judge.judge(number));
+        drop(stopping);
+        for thread in threads {
+            thread.join().unwrap_or_else(|complaint| resume_unwind(complaint));
+        }
+    });
+}
+
+/// Judges an algorithm under each seed, or under that which the environment names.
+fn check_all<A: Algorithm>() {
+    match std::env::var("TARN_SEED") {
+        Ok(seed) => check::<A>(seed.parse().expect("TARN_SEED is a number"), SNAPSHOTS),
+        Err(_) => (0..SEEDS).for_each(|seed| check::<A>(seed, SNAPSHOTS)),
+    }
+}
+
+macro_rules! shown_as_at_the_cut {
+    ($($(#[$unless:meta])? $name:ident: $algorithm:ty,)*) => {$(
+        #[test]
+        $(#[$unless])?
+        fn $name() {
+            check_all::<$algorithm>();
+        }
+    )*};
+}
+
+shown_as_at_the_cut! {
+    naive_shows_the_array_at_the_cut: Naive,
+    copy_on_update_shows_the_array_at_the_cut: CopyOnUpdate,
+    #[cfg_attr(miri, ignore = "miri has one process")]
+    fork_shows_the_array_at_the_cut: Fork,
+    zigzag_shows_the_array_at_the_cut: Zigzag,
+    ping_pong_shows_the_array_at_the_cut: PingPong,
+    hourglass_shows_the_array_at_the_cut: Hourglass,
+    piggyback_shows_the_array_at_the_cut: Piggyback,
+}
+
+#[test]
+fn mutants_that_do_nothing_otherwise_pass() {
+    (0..3).for_each(|seed| {
+        check::<Mutated<Faithful<Hourglass>>>(seed, SNAPSHOTS);
+        check::<Mutated<Faithful<PingPong>>>(seed, SNAPSHOTS);
+        check::<Mutated<Faithful<Piggyback>>>(seed, SNAPSHOTS);
+    });
+}
+
+macro_rules! rejected {
+    ($($name:ident: $mutant:ty,)*) => {$(
+        #[test]
+        #[cfg_attr(miri, ignore = "too few snapshots to meet the hole")]
+        fn $name() {
+            type Mutant = Mutated<$mutant>;
+            rejects(Mutant::NAME, || (0..SEEDS).for_each(|seed| check::<Mutant>(seed, SNAPSHOTS)));
+        }
+    )*};
+}
+
+rejected! {
+    copy_on_update_that_looks_without_the_lock_is_rejected: copy_on_update::mutants::LooksWithoutTheLock,
+    zigzag_that_writes_a_field_alone_is_rejected: zigzag::mutants::WritesAFieldAlone,
+    hourglass_that_writes_a_field_alone_is_rejected: hourglass::mutants::WritesAFieldAlone,
+    piggyback_that_clears_before_it_copies_is_rejected: piggyback::mutants::ClearsBeforeItCopies,
+    piggyback_that_leaves_out_its_pass_is_rejected: piggyback::mutants::LeavesOutItsPass,
+}

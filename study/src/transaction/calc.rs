@@ -1,0 +1,122 @@
+//! CALC: copy-on-update between transactions. A snapshot has the transactions that committed before its point
+//! of consistency; rows that later ones write are copied aside first.
+//!
+//! ```text
+//!   phase    rest | prepare |  resolve  | capture  | complete | rest
+//!                 ^ take    ^ point of  ^ traverse ^ finish
+//!                             consistency
+//!   waits for       those of  those of              those of
+//!   transactions    rest      prepare               resolve, capture
+//!
+//!   a write         copied    copied      copied     in place
+//!   in place        aside,    aside       aside
+//!                   kept or dropped at commit
+//! ```
+//!
+//! - The phase in which a transaction commits is read while it holds all its locks. A transaction that
+//!   follows it gets a lock from it, and so reads the same phase or a later one: those that committed before
+//!   the point of consistency are a prefix of the order.
+//! - A transaction of the phase prepare may commit on either side, and so copies a row aside when it locks it
+//!   for writing. The copy is kept if it commits after the point of consistency; else it is dropped, which
+//!   is nothing to do: only a settled row has a copy that counts.
+//! - A transaction of the phase rest copies nothing, and so must have ended before the point of consistency.
+//!
+//! The rows, the copies and the bits of settled rows are those of Copy-on-Update. Two copies of the data and
+//! two bits a row. The trigger waits for the transactions in progress, and stops none.
+
+use std::ops::ControlFlow;
+
+use crate::algorithm::{Algorithm, Visit};
+use crate::copy_on_update::CopyOnUpdate;
+use crate::error::SnapshotError;
+use crate::shape::Shape;
+use crate::transaction::algorithm::{Meeting, VirtualAlgorithm};
+use crate::transaction::periods::{Period, Periods};
+
+/// Keeps an old row when a transaction after the cut first writes over it.
+pub struct Calc {
+    /// No row is settled in the phases rest and prepare.
+    rows: CopyOnUpdate,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Rest,
+    Prepare,
+    Resolve,
+    Capture,
+    Complete,
+}
+
+impl Phase {
+    fn of(period: Period) -> Phase {
+        [Phase::Rest, Phase::Prepare, Phase::Resolve, Phase::Capture, Phase::Complete]
+            [(period.number() % 5) as usize]
+    }
+
+    /// Enters the next phase, which is `to`.
+    fn enter(to: Phase, periods: &Periods) {
+        periods.advance();
+        debug_assert_eq!(Phase::of(periods.now()), to, "one phase follows the other");
+    }
+}
+
+impl VirtualAlgorithm for Calc {
+    const NAME: &'static str = "CALC";
+    const FULL: bool = true;
+    const COPIES: usize = 2;
+
+    fn new(shape: Shape) -> Result<Calc, SnapshotError> {
+        let rows = CopyOnUpdate::new(shape)?;
+        rows.unsettle();
+        Ok(Calc { rows })
+    }
+
+    /// The side of a transaction is where it commits, so it may follow any other.
+    fn must_restart(_: Meeting) -> bool {
+        false
+    }
+
+    fn read(&self, _: Period, row: usize, fields: &mut [u64]) {
+        self.rows.read(row, fields);
+    }
+
+    fn before_write(&self, began: Period, row: usize) {
+        if Phase::of(began) == Phase::Prepare {
+            self.rows.copy_aside(row);
+        }
+    }
+
+    fn install(&self, began: Period, committed: Period, row: usize, fields: &[u64]) {
+        match (Phase::of(began), Phase::of(committed)) {
+            (Phase::Prepare, Phase::Resolve) => {
+                self.rows.keep(row);
+                self.rows.write_through(row, fields);
+            }
+            (_, Phase::Resolve | Phase::Capture) => self.rows.write(row, fields),
+            (_, Phase::Rest | Phase::Prepare | Phase::Complete) => self.rows.write_through(row, fields),
+        }
+    }
+
+    fn take(&self, periods: &Periods) {
+        Phase::enter(Phase::Prepare, periods);
+        periods.drain();
+        Phase::enter(Phase::Resolve, periods);
+    }
+
+    fn settle(&self, periods: &Periods) {
+        periods.drain();
+        Phase::enter(Phase::Capture, periods);
+    }
+
+    fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()> {
+        self.rows.show(visit)
+    }
+
+    fn finish(&self, periods: &Periods) {
+        Phase::enter(Phase::Complete, periods);
+        periods.drain();
+        self.rows.unsettle();
+        Phase::enter(Phase::Rest, periods);
+    }
+}

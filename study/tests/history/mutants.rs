@@ -1,0 +1,92 @@
+//! Algorithms with a mistake: the published rules, and ones that lack half of the cure.
+
+use std::ops::ControlFlow;
+
+use tarn_study::transaction::{
+    Calc, Meeting, Period, Periods, VirtualAlgorithm, VirtualHourglass, VirtualPiggyback,
+};
+use tarn_study::{Shape, SnapshotError, Visit};
+
+/// A type that does as the algorithm within, but for its rule of restarts and the period that it takes for
+/// that of the commit.
+macro_rules! mutant {
+    ($(#[$doc:meta])* $name:ident($inner:ty), restarts: $restarts:expr, committed: $committed:expr) => {
+        $(#[$doc])*
+        pub(crate) struct $name($inner);
+
+        impl VirtualAlgorithm for $name {
+            const NAME: &'static str = stringify!($name);
+            const FULL: bool = <$inner as VirtualAlgorithm>::FULL;
+            const COPIES: usize = <$inner as VirtualAlgorithm>::COPIES;
+
+            fn new(shape: Shape) -> Result<Self, SnapshotError> {
+                Ok($name(<$inner>::new(shape)?))
+            }
+
+            fn must_restart(meeting: Meeting) -> bool {
+                let rule: fn(Meeting) -> bool = $restarts;
+                rule(meeting)
+            }
+
+            fn read(&self, began: Period, row: usize, fields: &mut [u64]) {
+                self.0.read(began, row, fields);
+            }
+
+            fn before_write(&self, began: Period, row: usize) {
+                self.0.before_write(began, row);
+            }
+
+            fn install(&self, began: Period, committed: Period, row: usize, fields: &[u64]) {
+                let rule: fn(Period, Period) -> Period = $committed;
+                self.0.install(began, rule(began, committed), row, fields);
+            }
+
+            fn take(&self, periods: &Periods) {
+                self.0.take(periods);
+            }
+
+            fn settle(&self, periods: &Periods) {
+                self.0.settle(periods);
+            }
+
+            fn traverse(&self, visit: Visit<'_>) -> ControlFlow<()> {
+                self.0.traverse(visit)
+            }
+
+            fn finish(&self, periods: &Periods) {
+                self.0.finish(periods);
+            }
+
+            fn abandon<G>(&self, periods: &Periods, hold: impl Fn(usize) -> G) {
+                self.0.abandon(periods, hold);
+            }
+        }
+    };
+}
+
+mutant! {
+    /// vHG as published: an older transaction writes to its copy whatever it meets.
+    PublishedHourglass(VirtualHourglass), restarts: |_| false, committed: |_, committed| committed
+}
+
+mutant! {
+    /// vPB as published: as vHG.
+    PublishedPiggyback(VirtualPiggyback), restarts: |_| false, committed: |_, committed| committed
+}
+
+mutant! {
+    /// An older transaction is restarted where a newer one has written, but not where one has read.
+    WrittenOnly(VirtualHourglass), restarts: |meeting| meeting.written, committed: |_, committed| committed
+}
+
+mutant! {
+    /// An older transaction may read the writes of a newer one.
+    WritersOnly(VirtualPiggyback),
+    restarts: |meeting| meeting.to_write && (meeting.written || meeting.read),
+    committed: |_, committed| committed
+}
+
+mutant! {
+    /// A write that was made in the phase prepare counts as before the cut, wherever its transaction commits.
+    CalcByWrite(Calc), restarts: Calc::must_restart, committed: |began, _| began
+}
