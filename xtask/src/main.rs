@@ -3,10 +3,12 @@
 //! - `cargo xtask tidy` holds the source to the rules of the house;
 //! - `cargo xtask scripts` plays the behaviour scripts of `testscripts/`, or records them;
 //! - `cargo xtask licences` writes THIRD-PARTY.md;
+//! - `cargo xtask measure` prints numbers about the source, to compare two commits;
 //! - `cargo xtask ci` does all that a change has to pass.
 
 mod ci;
 mod licences;
+mod measure;
 mod run;
 mod scripts;
 mod setup;
@@ -42,6 +44,8 @@ enum Task {
     Scripts(scripts::Scripts),
     /// Write THIRD-PARTY.md: the licences of the linked libraries.
     Licences,
+    /// Print numbers about the source: lines, cycles, public items, words a sentence.
+    Measure(measure::Measure),
     /// Do all that a change has to pass.
     Ci(ci::Ci),
 }
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
         Task::Tidy { fix: true, .. } => tidy::fix(&root()),
         Task::Tidy { .. } => tidy::run(&root()),
         Task::Scripts(scripts) => scripts.run(&root()),
+        Task::Measure(measure) => measure.run(&root()),
         Task::Licences => licences::run(&root()),
         Task::Ci(ci) => ci.run(&root()),
     }

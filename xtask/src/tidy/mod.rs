@@ -11,7 +11,7 @@ mod places;
 mod prose;
 mod safety;
 mod shape;
-mod source;
+pub mod source;
 mod wrap;
 
 use source::Tree;
@@ -70,6 +70,11 @@ pub fn write(root: &Path) -> ExitCode {
         }
     }
     run(root)
+}
+
+/// The number of files of a package that lie in cycles of imports.
+pub fn files_in_cycles(tree: &source::Tree, package: &str) -> usize {
+    cycles::files(tree, package)
 }
 
 /// Prints the imports that make up cycles of files.

@@ -33,6 +33,11 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     check_against(tree, IN_CYCLES)
 }
 
+/// The number of files of a package that lie in cycles.
+pub fn files(tree: &Tree, package: &str) -> usize {
+    Graph::of(tree, package).cycles().iter().map(Vec::len).sum()
+}
+
 fn check_against(tree: &Tree, written: &[(&str, usize)]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in packages(tree) {
