@@ -1,4 +1,5 @@
-//! `cargo xtask measure`: numbers about a source tree, to compare two commits. Prints one row for each number.
+//! `cargo xtask measure`: numbers about a source tree, to compare two commits. Prints one row for each
+//! number.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
