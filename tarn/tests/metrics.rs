@@ -99,7 +99,7 @@ fn records_that_are_not_durable_are_told_with_their_age() {
     eventually(|| (number(&mut client, "log_lag_ms") > age_ms).then_some(()));
     assert_eq!(client.ask("CONFIG SET appendfsync everysec"), "+OK");
     eventually(|| (number(&mut client, "log_lag_records") == 0).then_some(()));
-    assert_eq!(number(&mut client, "log_lag_ms"), 0);
+    eventually(|| (number(&mut client, "log_lag_ms") == 0).then_some(()));
 }
 
 #[test]
@@ -128,9 +128,15 @@ fn info_log_has_a_line_for_each_full_file() {
         };
         assert!(line.starts_with(&format!("log_file{at}:path=")), "{line}");
         assert_eq!(part("live_bytes") + part("invalid_bytes"), part("bytes"));
-        // Ten keys were written again and again.
-        assert!(part("records") > 10 && part("invalid_bytes") > 0, "{line}");
+        assert!(part("records") > 10, "{line}");
     }
+    // Ten keys were written again and again. Records of a file that is just full are marked a moment later.
+    let has_waste = |line: &str| line.contains("invalid_bytes=") && !line.contains("invalid_bytes=0,");
+    eventually(|| {
+        let info = client.ask("INFO log");
+        let mut files = info.lines().filter(|line| line.contains("path="));
+        files.all(has_waste).then_some(())
+    });
     assert!(!client.ask("INFO").contains("log_file0:"), "only who asks gets them");
 }
 
