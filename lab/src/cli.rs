@@ -1,5 +1,6 @@
 //! The command line of `tarn-lab`: `demo`, `list`, `run EXPERIMENT`, `report` and `choose`.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -245,7 +246,8 @@ fn list() {
     table.add_row(["persistence", persistence::QUESTION]);
     table.add_row(["vls", vls::QUESTION]);
     table.add_row(["snapshots", snapshots::QUESTION]);
-    println!("{table}");
+    // A reader that closes the pipe early has what it wanted.
+    let _ = writeln!(std::io::stdout(), "{table}");
 }
 
 fn run_experiment(experiment: Experiment) -> Result<Conclusion> {
