@@ -31,13 +31,16 @@ pub struct ExportArgs {
 pub fn run(args: ExportArgs) -> ExitCode {
     ended(|report| {
         let exported = transfer::export(&args.place.place(), args.appendonly, &args.file, report)?;
-        let Exported { keys, documents, bytes, read, all } = exported;
+        let Exported { keys, documents, bytes, read, all, warnings } = exported;
         println!("exported {}", rate(keys, all));
         println!(
             "reading the data took {:.2} s, the file has {:.1} MB",
             read.as_secs_f64(),
             bytes as f64 / 1e6
         );
+        for warning in warnings {
+            println!("WARNING: {warning}");
+        }
         if documents > 0 {
             println!(
                 "WARNING: {documents} of the keys are JSON documents: a Redis loads the file only with the \

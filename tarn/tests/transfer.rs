@@ -434,6 +434,28 @@ fn an_export_replaces_a_file_when_the_new_one_is_whole() {
     assert_eq!(digests[0], digests[1]);
 }
 
+#[test]
+fn an_export_of_a_torn_log_names_what_it_leaves_out() {
+    let (folder, given) = (Folder::new(), Folder::new());
+    let port = free_port().to_string();
+    let server = folder.serve(&["--port", &port, "--appendfsync", "always"]);
+    assert_eq!(ask(&mut connected(&port), "SET key value"), "OK");
+    assert!(server.terminate().success());
+    let out = given.path("out.rdb");
+    let (code, said) = export(&folder, &out, &[]);
+    assert!(code == 0 && !said.contains("WARNING"), "{said}");
+    let file = folder.path("log/0000000001.tarnlog");
+    let mut torn = std::fs::read(&file).unwrap();
+    torn.extend([7; 100]);
+    std::fs::write(&file, torn).unwrap();
+    let (code, said) = export(&folder, &out, &[]);
+    assert!(code == 0 && said.starts_with("exported 1 keys in "), "{said}");
+    assert!(
+        said.contains("WARNING: The log ended in the middle of a write: 100 bytes after record "),
+        "{said}"
+    );
+}
+
 /// Starts a server that writes RDB files; its port.
 fn serve_rdb(folder: &Folder, more: &[&str]) -> (running::Server, String) {
     let port = free_port().to_string();

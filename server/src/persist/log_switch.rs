@@ -140,26 +140,38 @@ pub enum Tail {
 
 /// Logs what a log lost: its torn tail, and damage that a checkpoint makes good.
 pub fn tell_recovered(recovered: &Recovered, tail: Tail) {
-    if let Some(place) = recovered.place_of_cut() {
-        let cause = match recovered.blocks_cut {
-            0 => "The log ended in the middle of a write",
-            _ => "A block of the log is missing, and nothing says that it was on disk",
-        };
-        let end = match tail {
-            Tail::Cut => "are cut off",
-            Tail::LeftOut => "are left out, and the files keep them",
-        };
-        let (bytes, last, blocks) = (recovered.bytes_cut, recovered.last, recovered.blocks_cut_in_words());
-        tracing::warn!("{cause}: {bytes} bytes after record {last}{blocks}, {place}, {end}");
+    if let Some(torn) = torn_tail(recovered, tail) {
+        tracing::warn!("{torn}");
     }
-    for damage in &recovered.covered {
-        tracing::error!(
-            "Damage in the log was passed over, as the checkpoint has all that was there: {} at byte {}: {}",
-            OnOneLine(&damage.path),
-            damage.offset,
-            damage.what
-        );
+    for damage in covered_damage(recovered) {
+        tracing::error!("{damage}");
     }
+}
+
+/// A message that says which end of a log was not kept, if any.
+pub fn torn_tail(recovered: &Recovered, tail: Tail) -> Option<String> {
+    let place = recovered.place_of_cut()?;
+    let cause = match recovered.blocks_cut {
+        0 => "The log ended in the middle of a write",
+        _ => "A block of the log is missing, and nothing says that it was on disk",
+    };
+    let end = match tail {
+        Tail::Cut => "are cut off",
+        Tail::LeftOut => "are left out, and the files keep them",
+    };
+    let (bytes, last, blocks) = (recovered.bytes_cut, recovered.last, recovered.blocks_cut_in_words());
+    Some(format!("{cause}: {bytes} bytes after record {last}{blocks}, {place}, {end}"))
+}
+
+/// A message for each damaged place whose records the checkpoint has.
+pub fn covered_damage(recovered: &Recovered) -> impl Iterator<Item = String> {
+    recovered.covered.iter().map(|damage| {
+        let (path, offset, what) = (OnOneLine(&damage.path), damage.offset, &damage.what);
+        format!(
+            "Damage in the log was passed over, as the checkpoint has all that was there: {path} at byte \
+             {offset}: {what}"
+        )
+    })
 }
 
 fn switch_on(server: &Shared, store: &Store, config: &Config) -> Result<(), SwitchError> {

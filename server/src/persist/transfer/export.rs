@@ -5,8 +5,8 @@
 //! ```
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tarn_engine::ViewOptions;
@@ -16,13 +16,14 @@ use tarn_engine::io::{Clock, SystemClock};
 use tarn_engine::recovery::{self, Progress};
 
 use super::{Place, Stage, TransferError, disk};
+use crate::persist::log_switch::{self, Tail};
 use crate::persist::rdb_file::{self, Counts, NewFile};
 
 /// How often it is told how far reading has come.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// What was exported.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Exported {
     /// Keys in the file.
     pub keys: u64,
@@ -34,6 +35,8 @@ pub struct Exported {
     pub read: Duration,
     /// How long it took in all.
     pub all: Duration,
+    /// Messages about parts of the log that the file lacks, or that the checkpoint replaced.
+    pub warnings: Vec<String>,
 }
 
 /// Writes what a server would load from a data directory to the RDB file `path`, in the place of one that is
@@ -61,21 +64,33 @@ pub fn export(
     // Before the data is read, which may take long: a file that cannot be made is told at once.
     let mut file = NewFile::create(path)?;
     let log_dirs = if appendonly { place.log_dirs() } else { Vec::new() };
-    let loaded = reading(report, |progress| {
+    let (warn, warnings) = mpsc::channel();
+    let loaded = reading(report, warn, |progress| {
         recovery::read(disk.clone(), log_dirs, &checkpoints, place.databases, place.threads, progress)
     })?;
     let read = clock.monotonic() - began;
     let Counts { keys, documents } = write(loaded, &clock, &mut file, report)?;
     let bytes = file.publish()?;
-    Ok(Exported { keys, documents, bytes, read, all: clock.monotonic() - began })
+    let all = clock.monotonic() - began;
+    Ok(Exported { keys, documents, bytes, read, all, warnings: warnings.try_iter().collect() })
 }
 
-/// Reads the data, and tells how far it has come.
+/// Reads the data, and reports progress. Sends a message for each part of the log that is not read.
 fn reading<E: Send>(
     report: &mut dyn FnMut(Stage),
+    warn: mpsc::Sender<String>,
     read: impl FnOnce(&Progress) -> Result<Loaded, E> + Send,
 ) -> Result<Loaded, E> {
     let progress = Progress::default();
+    progress.found.get_or_init(|| {
+        Box::new(move |recovered| {
+            let torn = log_switch::torn_tail(recovered, Tail::LeftOut);
+            // Nobody listens after a failed export.
+            torn.into_iter()
+                .chain(log_switch::covered_damage(recovered))
+                .for_each(|one| drop(warn.send(one)));
+        })
+    });
     let waiting = std::thread::current();
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| {
