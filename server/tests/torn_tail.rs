@@ -87,16 +87,24 @@ fn blocks_after_one_that_is_missing_are_told_and_where_each_directory_is_cut() {
     let args = ["--appendonly", "yes", "--appendfsync", "no", "--log-dir", &first, &second];
     let mut client = own.start(&args);
     let files = directories.each_ref().map(|path| path.join("0000000001.tarnlog"));
-    for number in 0..8 {
+    // The second directory lacks a block, and the first has two or more after it.
+    let missing = || blocks(&files[1]).into_iter().find(|block| block.sequence > 2);
+    let after = |gone: &Block| {
+        let later = blocks(&files[0]).into_iter().filter(|block| block.sequence > gone.sequence);
+        later.collect::<Vec<_>>()
+    };
+    for number in 0..200 {
         assert_eq!(client.ask(&format!("SET key:{number} value")), "+OK");
         let written = || files.iter().map(|path| blocks(path).len()).sum::<usize>();
         eventually(|| (written() > number).then_some(()));
+        if missing().is_some_and(|gone| after(&gone).len() > 1) {
+            break;
+        }
     }
     own.kill();
+    let gone = missing().expect("the second directory has a third block or a later one");
+    let beyond = after(&gone);
     let [first, second] = files;
-    let gone = blocks(&second).into_iter().find(|block| block.sequence > 2).unwrap();
-    let beyond =
-        blocks(&first).into_iter().filter(|block| block.sequence > gone.sequence).collect::<Vec<_>>();
     // Of the missing block 17 bytes are left; the next ones are zeros, which are not counted at the end of a
     // file. The blocks that follow in the other directory are whole.
     std::fs::File::options().write(true).open(&second).unwrap().set_len(gone.offset as u64 + 17).unwrap();
