@@ -10,7 +10,7 @@
 //! was:
 //! - an entry that only the checkpoint made is as it was at the cut;
 //! - a string that one record made is what that record said;
-//! - any other is made of many records. Of those a compaction has left out what is needless in the end, so it
+//! - any other is made of many records. Of those a compaction has left out what is obsolete in the end, so it
 //!   may lack elements that it always had, until all that the compacted files rely on is replayed. Nor is it
 //!   sure until then that a key was still there when its database changed places with another. From there on
 //!   every beginning of the log is one that a crash may leave: see [`Reader::relied_on`].

@@ -1,4 +1,4 @@
-//! Writing a giant anew, in pieces, while clients go on to change it: so that what its changes say can leave
+//! Writing a giant again, in pieces, while clients go on to change it: so that what its changes say can leave
 //! the log.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //! Each record says what is true when it is written, under the latch of the key; the changes of clients in
 //! between say what they always say. So a replay has nothing to put aside: it applies one record after the
 //! other, and what it has at E is right, whether or not something older than B was there. If there was
-//! nothing, or something else, as a compaction has dropped what is needless since E, the beginning makes as
+//! nothing, or something else, as a compaction has dropped what is obsolete since E, the beginning makes as
 //! many empty elements (or zeros) as there are, so that the changes in between meet the places that they were
 //! made for, and the parts fill them. Elements of hashes, sets and sorted sets have names, so the parts are
 //! the records of elements that clients would write, and at E what is older than B is gone.
@@ -46,7 +46,7 @@ const RECORD_BYTES: usize = 16;
 pub enum Step {
     /// A part of so many bytes has been logged; there is more to do.
     Goes(u64),
-    /// All is said, and what is older than the beginning is needless.
+    /// All is said, and what is older than the beginning is obsolete.
     Ended,
     /// The key is gone, or is another one, or nothing can be logged. What was logged does no harm.
     GivenUp,

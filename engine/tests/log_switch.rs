@@ -176,7 +176,7 @@ fn whenever_the_log_is_switched_a_start_finds_a_state_that_was() {
                     }
                     4 if store.log.is_some() => store.engine.compactor().ask(Scope::All),
                     _ => {
-                        // Behind it there may be records already of what is written anew.
+                        // Behind it there may be records already of what is written again.
                         if let Some(lsn) = store.write(&mut rng) {
                             history.insert(lsn, contents_of(&store.engine));
                         }

@@ -1,4 +1,4 @@
-//! Entries that are written anew in pieces: whatever happens in between, to them, to their databases, to the
+//! Entries that are written again in pieces: whatever happens in between, to them, to their databases, to the
 //! log and to the machine, what comes back is the store as it was after the last record that came back.
 
 #![allow(clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! Keys of which a repair has cut off what made their records fit: a start says them anew, and from then on
+//! Keys of which a repair has cut off what made their records fit: a start says them again, and from then on
 //! they are keys like others.
 
 #![allow(clippy::unwrap_used)]

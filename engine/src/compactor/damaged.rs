@@ -3,7 +3,7 @@
 //! The store has in memory whatever the log says, so a checkpoint has what was in a damaged block, and that
 //! it was taken away where a removal was lost. So damage asks for a checkpoint, if the last one does not
 //! reach as far; then the file is compacted at once, and leaves out what is damaged. (Writing the keys of the
-//! lost records anew in the log instead would not do for removals: older records of keys that are gone may be
+//! lost records again in the log instead would not do for removals: older records of keys that are gone may be
 //! in any file that is older, and would count again.)
 
 use std::collections::BTreeMap;

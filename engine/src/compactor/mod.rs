@@ -1,4 +1,4 @@
-//! Keeps the log short: chooses files of which much is needless, and has what is left of them take their
+//! Keeps the log short: chooses files of which much is obsolete, and has what is left of them take their
 //! place.
 //!
 //! ```text
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! - `thread`: the thread that does it, and what others see and ask of it;
-//! - `estimates`, `stock`: how much of each file is needless;
+//! - `estimates`, `stock`: how much of each file is obsolete;
 //! - `choosing`: which files are next;
 //! - `damaged`: files with damage, which a checkpoint makes good;
 //! - `needs`: which of their records are left;
-//! - `renewing`: entries that are written anew, as they are made of too many records.
+//! - `renewing`: entries that are written again, as they are made of too many records.
 //!
 //! paper: vtc §3.3, §3.4; `docs/design/0015`.
 

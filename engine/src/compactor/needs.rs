@@ -13,7 +13,7 @@
 //! - two databases that changed places: always.
 //!
 //! With `CompactionOptions::rewrites` nothing is needed that the last checkpoint has: a log that is written
-//! anew from a snapshot, as others do it, to compare with.
+//! again from a snapshot, as others do it, to compare with.
 
 use std::collections::HashMap;
 

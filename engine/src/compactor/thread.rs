@@ -276,7 +276,7 @@ impl Compactor {
     }
 
     /// What is known of the files that are written to no more, at most `limit` of them: those with the most
-    /// needless bytes, by directory and number. And how many there are.
+    /// obsolete bytes, by directory and number. And how many there are.
     pub fn files(&self, store: &Store, log: &Appender, limit: usize) -> (Vec<FileStatus>, usize) {
         let stock = self.take_stock(store, log);
         (stock.worst(limit), stock.files.len())

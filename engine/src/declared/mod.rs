@@ -48,7 +48,7 @@ impl<T> Declared<T> {
 }
 
 impl<T> Turn<'_, T> {
-    /// As it is, until it is published anew.
+    /// As it is, until it is published again.
     pub fn now(&self) -> Arc<T> {
         self.shown.lock().clone()
     }

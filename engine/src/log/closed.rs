@@ -151,7 +151,7 @@ impl ClosedFile {
         self.contents.lsns()
     }
 
-    /// Whatever made records of it needless up to here was known when it was compacted; 0 if it never was.
+    /// Whatever made records of it obsolete up to here was known when it was compacted; 0 if it never was.
     pub fn timestamp(&self) -> Lsn {
         self.header.compaction.map_or(Lsn::ZERO, |compaction| compaction.timestamp)
     }

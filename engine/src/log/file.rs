@@ -77,7 +77,7 @@ pub(super) struct Era {
 /// What the header of a compacted file says of the compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Compaction {
-    /// Whatever made records of the file needless up to here was known when it was copied.
+    /// Whatever made records of the file obsolete up to here was known when it was copied.
     pub(super) timestamp: Lsn,
     /// This block and all before it were durable when the file got its name.
     pub(super) durable: u64,

@@ -25,7 +25,7 @@ pub(super) struct LooseKey {
     pub(super) remains: Option<Remains>,
     /// The record of an expiry, if the key was never seen.
     pub(super) unseen: Option<Misfit>,
-    /// Since when the key has been said anew in pieces, and the first record behind that did not fit.
+    /// Since when the key has been said again in pieces, and the first record behind that did not fit.
     renewal: Option<(Lsn, Option<Misfit>)>,
     /// Whether a repair has cut off what made its records fit, so that they make what they make only as long
     /// as all of them are there.
@@ -61,7 +61,7 @@ impl Loose {
         self.of(db, key).is_torn = true;
     }
 
-    /// Forgets a key that is said anew.
+    /// Forgets a key that is said again.
     pub(super) fn forget(&mut self, db: u8, key: &[u8], retired: &mut Retired) {
         if !self.keys.is_empty()
             && let Some(loose) = self.keys.remove(&(db, key.into()))
@@ -70,7 +70,7 @@ impl Loose {
         }
     }
 
-    /// Notes that a key begins to be said anew in pieces, and whether that did not fit.
+    /// Notes that a key begins to be said again in pieces, and whether that did not fit.
     pub(super) fn begin_renewal(&mut self, db: u8, key: &[u8], lsn: Lsn, misfit: Option<Misfit>) {
         if let Some(misfit) = misfit {
             self.of(db, key).misfit.get_or_insert(misfit);
@@ -82,7 +82,7 @@ impl Loose {
         }
     }
 
-    /// Forgets what did not fit up to where a key began to be said anew, as all of it has been said.
+    /// Forgets what did not fit up to where a key began to be said again, as all of it has been said.
     pub(super) fn end_renewal(&mut self, db: u8, key: &[u8], begun: Lsn, retired: &mut Retired) {
         if self.keys.is_empty() {
             return;

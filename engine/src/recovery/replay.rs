@@ -41,7 +41,7 @@ pub struct Replayed {
     pub misfit: Option<Misfit>,
     /// What happened to whole databases.
     pub upheavals: Upheavals,
-    /// Keys of which a repair has cut off what made their records fit, and that nothing has said anew since.
+    /// Keys of which a repair has cut off what made their records fit, and that nothing has said again since.
     pub torn: Vec<Place>,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A replay makes something of such a key, always the same of the same records. It would be something else
 //! once a compaction drops some of these, or behind them comes what only fits what there was. So who opens
-//! the log says the key anew, as it is or that it is not there, and no record before that matters any more.
+//! the log says the key again, as it is or that it is not there, and no record before that matters any more.
 //! Large ones are said in parts (`renewal`). Killed before all is durable, it is said at the next start:
 //! nothing that came behind it is there either.
 
@@ -19,7 +19,7 @@ use crate::table::{KeyHash, Retired, Segment, Table, Waiting};
 /// How much may wait for the disk before the next key or part is said.
 const WAITING_BYTES_MAX: u64 = 8 << 20;
 
-/// Says keys anew that are torn.
+/// Says keys again that are torn.
 pub(super) fn say_anew(
     torn: &[Place],
     tables: &[Arc<Table>],

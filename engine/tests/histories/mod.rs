@@ -78,7 +78,7 @@ pub struct Store {
     pub clock: Arc<ManualClock>,
     /// How many keys of a database are written to.
     pub keys: Cell<u8>,
-    /// A key that is written to more often than others, but seldom said anew as a whole.
+    /// A key that is written to more often than others, but seldom said again as a whole.
     pub favourite: RefCell<Option<(u8, Vec<u8>)>>,
     /// Of how many elements the favourite may have some.
     pub favourite_elements: Cell<u16>,

@@ -84,7 +84,7 @@ impl Appender {
         &self.pipeline.disk
     }
 
-    /// Puts what `keeper` needs of `files` in their place. `timestamp`: whatever makes records needless up to
+    /// Puts what `keeper` needs of `files` in their place. `timestamp`: whatever makes records obsolete up to
     /// there is known to the keeper. `checkpoint`: the one that a start would build on has all up to there.
     ///
     /// REQUIRES: the files are closed, each is followed by the next, and nobody else compacts.

@@ -167,7 +167,7 @@ fn what_is_said_of_blocks_that_are_gone_is_bounded_by_what_is_left() {
     }
 }
 
-/// Writes a file anew as it would have been before tables told of blocks of other directories.
+/// Writes a file again as it would have been before tables told of blocks of other directories.
 fn make_older(disk: &SimDisk, file: &ClosedFile) {
     let source = disk.open(file.path()).unwrap();
     let bytes = disk.contents(file.path()).unwrap();

@@ -271,7 +271,7 @@ impl Reader {
         self.state.unsure.front().map_or(self.state.last, |block| Lsn(block.first.0.saturating_sub(1)))
     }
 
-    /// Compacted files have left out what blocks up to this one made needless, or what they did before it; 0
+    /// Compacted files have left out what blocks up to this one made obsolete, or what they did before it; 0
     /// without such files. As a crash could end the log at any block from there on, what is made of all up to
     /// such a block is what was.
     pub fn relied_on(&self) -> u64 {

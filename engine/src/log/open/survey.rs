@@ -48,7 +48,7 @@ pub struct FileSurvey {
     pub records: u64,
     /// The first and the last of them, or of what was there before it was compacted, if there are any.
     pub lsns: Option<(Lsn, Lsn)>,
-    /// If it was compacted: what made records of it needless up to here was known then.
+    /// If it was compacted: what made records of it obsolete up to here was known then.
     pub compacted: Option<Lsn>,
     /// What is not kept of it.
     pub lost: Lost,

@@ -98,7 +98,7 @@ impl Reader {
                     // The numbers behind are given again, to others.
                     let (durable, timestamp) =
                         (compaction.durable.min(last), compaction.timestamp.min(last_lsn));
-                    // Nor is there what made some records of theirs needless.
+                    // Nor is there what made some records of theirs obsolete.
                     let compaction = Some(Compaction { durable, timestamp, unfit: last_lsn, ..compaction });
                     let opened_after = file.header.opened_after.min(last);
                     let header = FileHeader { compaction, opened_after, ..file.header };
