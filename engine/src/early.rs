@@ -29,13 +29,13 @@ use crate::session::Session;
 use crate::store::{Databases, Store};
 use crate::table::{Entry, Table};
 
-/// What is loaded already, for those who read while the rest is being loaded.
+/// The data that is loaded already, for clients that read while the rest is being loaded.
 pub struct Early {
     /// No tables before the beginning and after the end.
     databases: RwLock<Databases, rank::Gate>,
-    /// What is not newer is from a checkpoint.
+    /// Records up to this `Lsn` are from a checkpoint.
     settled: AtomicU64,
-    /// What is not newer is durable.
+    /// Records up to this `Lsn` are durable.
     sure: AtomicU64,
     /// The newest record that had databases change places.
     swapped: AtomicU64,

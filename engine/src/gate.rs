@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   enter        read lock of one's own
-//!   pass each    write lock of one after the other, each given back at once: whoever was inside has left
+//! pass each    write lock of one after the other, each given back at once: all that were inside have left
 //!   close        pass each ── take all, for a moment ── somebody slow came in? give all back, and again
 //! ```
 //!
-//! One command may take seconds. Whoever closes the gate waits for it while it holds nobody else: it takes
+//! One command may take seconds. A closer of the gate waits for it while it holds nobody else: it takes
 //! all locks only when everybody has just been out, and gives them back after a patience that grows from
 //! round to round, so that slow commands that overlap for ever keep nobody from closing
 //! (`docs/design/0027`).
@@ -42,7 +42,8 @@ impl<T> Gates<T> {
         self.0[number].0.read_as(self.number(number))
     }
 
-    /// Waits until each thread has been out once, and holds nobody meanwhile. Whoever is inside behind it
+    /// Waits until each thread has been out once, and holds nobody meanwhile. A thread that is inside behind
+    /// it
     /// came in after it began.
     ///
     /// REQUIRES: the caller is not inside.
@@ -116,7 +117,7 @@ impl<T> Gates<T> {
 mod tests {
     use super::*;
 
-    /// What has not happened by then will not happen.
+    /// An event that has not happened by then will not happen.
     const LIMIT: Duration = Duration::from_secs(30);
 
     fn until(what: impl Fn() -> bool) {
@@ -207,7 +208,7 @@ mod model {
         gates: Gates<u64>,
         inside: AtomicU64,
         alone: AtomicU64,
-        /// What each thread has begun, and what it has done, as records that are numbered and then applied.
+        /// Per thread, the records that it has begun and those that it has applied.
         begun: [AtomicU64; ENTERING],
         done: [AtomicU64; ENTERING],
     }

@@ -54,7 +54,7 @@ pub const RENEWED_LENGTH_MAX: u64 = 1 << 26;
 /// Most bytes of such a string.
 const RENEWED_BYTES_MAX: u64 = BYTES_MAX as u64;
 
-/// What a key holds.
+/// The type of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -220,7 +220,7 @@ pub enum Change<'a> {
     /// The key holds this collection or this document now, whatever it was before (`RENAME`, `COPY`,
     /// `…STORE`, `JSON.SET`). Never empty.
     Image {
-        /// What it is; never a string, which is a `Put`.
+        /// The type; never a string, which is a `Put`.
         kind: Kind,
         /// Its elements in the form of `value::image`, or the text of a document.
         elements: Bytes<'a>,
@@ -229,10 +229,10 @@ pub enum Change<'a> {
         /// Whether it has passed a limit of Redis's small encodings, whatever its elements say.
         sticky: bool,
     },
-    /// What the key holds is of this kind and so long, and is about to be said again, part by part; see
+    /// The value of the key, of this type and length, is about to be logged again, part by part; see
     /// `renewal`.
     RenewalBegins {
-        /// What it is.
+        /// The type.
         kind: Kind,
         /// Elements, or bytes of a string.
         length: u64,
@@ -249,7 +249,7 @@ pub enum Change<'a> {
     /// All that the value is made of has been said since the record `begun`: what is older is not needed, and
     /// elements of a hash, a set or a sorted set that are older are gone.
     RenewalEnds {
-        /// What the key holds.
+        /// The type of the key's value.
         kind: Kind,
         /// Where that began.
         begun: Lsn,
@@ -266,7 +266,7 @@ impl Change<'_> {
         matches!(self, RenewalBegins { .. } | RenewalPart { .. } | RenewalEnds { .. })
     }
 
-    /// What the key holds that the change makes or fits; `None` if it fits any.
+    /// The type that the change makes or fits; `None` if it fits any.
     pub const fn kind(&self) -> Option<Kind> {
         Some(match self {
             Change::Put { .. } | Change::Patch { .. } => Kind::String,
@@ -296,7 +296,7 @@ pub enum Write<'a> {
         db: u8,
         /// The key.
         key: Bytes<'a>,
-        /// What happens to it.
+        /// The change of the key.
         change: Change<'a>,
     },
     /// A database loses all its keys; `None`: every database does.

@@ -21,7 +21,7 @@ const DATABASES: usize = 256;
 
 /// A log that was examined for a repair; its directories are locked.
 pub struct Repair {
-    /// What is wrong and what will be kept.
+    /// The damage, and the records that will be kept.
     pub survey: Survey,
     reader: Reader,
 }

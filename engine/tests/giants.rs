@@ -24,7 +24,7 @@ const GIANT_BYTES: usize = 24 << 20;
 /// Far above what anything here takes, below what a test runner waits.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What stops large writes.
+/// The switch that stops large writes.
 #[derive(Debug, Default)]
 struct Gate {
     state: Mutex<GateState>,

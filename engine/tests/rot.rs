@@ -21,7 +21,7 @@ use histories::*;
 
 const FAST: TakeOptions = TakeOptions { pace: Pace::Fast, writers: 1 };
 
-/// What became of the lives.
+/// The results of the lives.
 #[derive(Debug, Default)]
 struct Fates {
     /// A start has refused.

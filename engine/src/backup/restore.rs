@@ -44,7 +44,7 @@ pub struct Target {
     pub checkpoint_dir: PathBuf,
 }
 
-/// What was restored.
+/// The result of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// The newest record.

@@ -18,7 +18,7 @@ use super::writer::Blocks;
 use crate::table::KeyHash;
 use crate::value::stored::key_of;
 
-/// What of the changes has been written, as far as entries of the full checkpoint may still meet it.
+/// The changes that have been written, as far as entries of the full checkpoint may still meet them.
 #[derive(Default)]
 struct Written {
     keys: HashSet<Box<[u8]>>,

@@ -1,4 +1,4 @@
-//! Which files are compacted next.
+//! Chooses the files to compact next.
 //!
 //! A file is chosen where the share of obsolete records has passed a bound, or where the whole log is longer
 //! than it may be against what is needed of it: then the one that gives back most. Removals and changes of
@@ -25,7 +25,7 @@ const FAILED_PAUSE: Duration = Duration::from_secs(30);
 /// A round is made when the log is this many times as long as after the last one.
 const ROUND_GROWTH: u64 = 2;
 
-/// What whoever compacts has done, and is about to do.
+/// The compactor's past and planned work.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     round: Option<Round>,

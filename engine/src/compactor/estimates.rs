@@ -1,4 +1,4 @@
-//! How many records of each file are obsolete, as far as can be guessed.
+//! Estimates how many records of each file are obsolete.
 //!
 //! Bits say of a range of `Lsn`s how many records are obsolete, and files of other directories have records
 //! in it, too. So whenever there are more bits in the range of a file than at the last look, it gets its
@@ -26,13 +26,13 @@ use super::lsns::Lsns;
 /// A directory and the number of a file in it.
 pub(super) type Place = (usize, u64);
 
-/// What is guessed of each file.
+/// The estimates of all files.
 #[derive(Debug, Default)]
 pub(super) struct Estimates {
     pub(super) known: HashMap<Place, Guess>,
 }
 
-/// What is guessed of a file.
+/// The estimate of one file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Guess {
     /// Bits of its range that it has got its share of.

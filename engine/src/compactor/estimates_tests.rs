@@ -1,4 +1,4 @@
-//! What is guessed of the files of a log, against what is true of a model of it.
+//! Tests the estimates for log files against the truth in a model of the log.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! When compactions are made, and how fast.
+//! Options of compaction: when it runs, and how fast.
 
 use crate::renewal::PART_BYTES;
 

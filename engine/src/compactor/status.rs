@@ -1,4 +1,4 @@
-//! What is told of compactions, and of the files that they are made of.
+//! The status of compaction, and of the files that it works on.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub struct CompactionStatus {
     pub validity_bytes: usize,
 }
 
-/// What is known of a file that is written to no more.
+/// The status of a file that is no longer written to.
 #[derive(Clone, Debug)]
 pub struct FileStatus {
     /// Where it is.

@@ -43,7 +43,7 @@ pub struct Compactor {
     yields: AtomicBool,
 }
 
-/// What a round that is asked for goes over.
+/// The files that a requested round covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// The files that are written to no more.
@@ -161,7 +161,7 @@ impl Compactor {
     /// other until the guard is dropped.
     pub(crate) fn pause(&self) -> MutexGuard<'_, Plan, rank::CompactorTurn> {
         self.yields.store(true, Ordering::Relaxed);
-        // Whoever has asked whether to give up, and not waited yet, holds it.
+        // A thread that has asked whether to give up, and not waited yet, holds it.
         drop(self.state.lock());
         self.changed.notify_all();
         let mut alone = self.alone.lock();
@@ -275,8 +275,8 @@ impl Compactor {
         }
     }
 
-    /// What is known of the files that are written to no more, at most `limit` of them: those with the most
-    /// obsolete bytes, by directory and number. And how many there are.
+    /// The status of at most `limit` files that are no longer written to: those with the most obsolete
+    /// bytes, by directory and number. And how many there are.
     pub fn files(&self, store: &Store, log: &Appender, limit: usize) -> (Vec<FileStatus>, usize) {
         let stock = self.take_stock(store, log);
         (stock.worst(limit), stock.files.len())

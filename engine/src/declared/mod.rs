@@ -1,5 +1,5 @@
-//! What has been declared, as a whole that anybody reads and one at a time changes; and the indexes that are
-//! wanted, from before the store is there.
+//! The declarations (indexes and the like) as one immutable value: any thread reads it, and one at a time
+//! replaces it. Also keeps the wanted indexes until the store exists.
 //!
 //! ```text
 //!   change:  turn ── file ── gate, if an index comes or goes ── publish
@@ -16,7 +16,7 @@ mod model;
 use crate::lock::{Mutex, MutexGuard, rank};
 use std::sync::Arc;
 
-/// What has been declared.
+/// The current declarations.
 #[derive(Debug, Default)]
 pub struct Declared<T> {
     changing: Mutex<(), rank::Declarations>,

@@ -1,4 +1,4 @@
-//! What keys are ordered by in an index: bytes whose order is that of the values.
+//! The sort keys of an index: bytes whose order is that of the values.
 
 use smallvec::SmallVec;
 use std::fmt;

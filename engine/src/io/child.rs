@@ -160,7 +160,7 @@ impl Drop for EndOfProcess {
     }
 }
 
-/// What a child does first; `false` if its parent is gone.
+/// The first steps of a child; `false` if its parent is gone.
 fn prepare(parent: Pid, file: BorrowedFd<'_>) -> bool {
     if set_parent_process_death_signal(Some(Signal::KILL)).is_err() || getppid() != Some(parent) {
         return false;

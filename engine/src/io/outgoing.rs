@@ -26,9 +26,9 @@ pub struct Outgoing {
     path: PathBuf,
     file: Arc<dyn DiskFile>,
     way: Way,
-    /// What the device is given in one go.
+    /// The bytes that the device is given at once.
     piece_bytes: usize,
-    /// What is being filled.
+    /// The piece that is being filled.
     piece: Piece,
 }
 

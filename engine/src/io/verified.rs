@@ -18,7 +18,7 @@ pub struct Verified {
     piece: Mutex<Piece>,
 }
 
-/// What was read last.
+/// The last bytes that were read.
 #[derive(Debug)]
 struct Piece {
     /// Room for a piece, wherever in it the alignment lets that begin.

@@ -31,7 +31,7 @@ use super::format::{
 use super::records::Records;
 use crate::record::Lsn;
 
-/// What a block's header says.
+/// The header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockHeader {
     pub(super) file_id: u64,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// So many times the members that a sorted set has are collected before they are put in.
 const TIMES: usize = 3;
-/// What an empty collection counts for.
+/// The bytes that an empty collection counts for.
 const KEY_BYTES: usize = 128;
 
 /// The sorted sets of a replayer that are being collected.

@@ -26,7 +26,7 @@ struct Run<'b> {
     records: usize,
 }
 
-/// What a replayer has gathered.
+/// The changes that a replayer has gathered.
 #[derive(Default)]
 pub(super) struct Gathered<'b> {
     runs: SmallVec<[Run<'b>; KEYS_GATHERED]>,
@@ -72,7 +72,7 @@ impl<'b> Gathered<'b> {
     }
 }
 
-/// What a replayer knows beside the tables.
+/// The state of a replayer beside the tables.
 pub(super) struct Aside {
     pub(super) loose: Loose,
     pub(super) collected: Collected,

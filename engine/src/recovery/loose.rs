@@ -8,8 +8,8 @@ use std::collections::HashMap;
 /// A key and its database.
 pub type Place = (u8, Box<[u8]>);
 
-/// What a replayer knows of keys whose records do not tell all: a compaction may have dropped some that
-/// nothing needs in the end.
+/// The pending keys of a replayer: their records do not say everything, as a compaction may have dropped
+/// some that nothing needs in the end.
 pub(super) struct Loose {
     /// Records up to here need not fit.
     unfit: Lsn,
@@ -20,8 +20,7 @@ pub(super) struct Loose {
 pub(super) struct LooseKey {
     /// The first record that did not fit.
     pub(super) misfit: Option<Misfit>,
-    /// What was said of a key that is not there, or not any more, and that may come to be there by elements
-    /// that are younger than those it had.
+    /// The leftovers of a key that is absent, and that elements younger than those it had may create.
     pub(super) remains: Option<Remains>,
     /// The record of an expiry, if the key was never seen.
     pub(super) unseen: Option<Misfit>,
@@ -108,7 +107,7 @@ impl Loose {
         }
     }
 
-    /// What was said before of a key that elements have made.
+    /// The leftovers of a key that elements have made.
     pub(super) fn take_remains(&mut self, db: u8, key: &[u8]) -> Option<Remains> {
         if self.keys.is_empty() {
             return None;

@@ -57,7 +57,7 @@ impl Progress {
     }
 }
 
-/// What opening found.
+/// The result of opening.
 pub struct Opened {
     /// The databases.
     pub tables: Vec<Arc<Table>>,
@@ -65,9 +65,9 @@ pub struct Opened {
     pub log: Log,
     /// Which of its records have been replaced.
     pub validity: Arc<Validity>,
-    /// What the log said of itself.
+    /// The result of reading the log.
     pub recovered: Recovered,
-    /// What was replayed.
+    /// The result of the replay.
     pub replayed: Replayed,
 }
 

@@ -35,7 +35,7 @@ impl<'e> Exclusive<'e> {
         Some(Exclusive { store, copies: store.try_close(waited)? })
     }
 
-    /// What the gate protects.
+    /// The databases, which the gate protects.
     pub(crate) fn databases(&self) -> &Databases {
         &self.copies[0]
     }

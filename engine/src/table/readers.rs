@@ -40,7 +40,7 @@ impl Readers<'_> {
         let next = move || {
             let bit = (left != 0).then(|| left.trailing_zeros() as u8)?;
             left &= left - 1;
-            // Relaxed: whoever made these readers has seen all these cuts settled.
+            // Relaxed: the maker of these readers has seen all these cuts settled.
             Some(Reader { bit, cut: Lsn(self.cuts[usize::from(bit)].load(Ordering::Relaxed)) })
         };
         std::iter::from_fn(next).filter(move |reader| lsn <= reader.cut && reader.cut < self.lsn)

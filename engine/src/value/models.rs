@@ -187,7 +187,7 @@ fn string_len() -> impl Strategy<Value = usize> {
     ]
 }
 
-/// What is done to a string.
+/// The operations on a string.
 #[derive(Clone, Debug)]
 enum StringStep {
     Put(usize),

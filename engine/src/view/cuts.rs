@@ -1,5 +1,4 @@
-//! The instants that views see: which cuts are in force, for a writer the price of one load if there are
-//! none.
+//! The cuts of open views. A writer learns with one load that no view is open.
 //!
 //! A view sees what was written up to its *cut*, the newest `Lsn` at the moment it was opened. The rule that
 //! everything rests on: **a writer whose `Lsn` is after a cut knows of that cut**, and so keeps what it
@@ -12,8 +11,10 @@
 //!            newer than the newest cut
 //! ```
 //!
-//! Whoever finds a cut pending reads the newest `Lsn` after the bit was set, and all take the value of the
-//! first. Numbering is one critical section, or one atomic counter, for all: so whoever gets a number after
+//! A thread that finds a cut pending reads the newest `Lsn` after the bit was set, and all take the value of
+//! the
+//! first. Numbering is one critical section, or one atomic counter, for all: so a writer that gets a number
+//! after
 //! the one that became the cut was numbered after that look, and sees the bit. It needs no lock that writers
 //! share beyond the one that numbers them, and nobody waits for an opener that was put to sleep.
 //!

@@ -14,8 +14,8 @@ use super::state::{NameChange, SimInode, SimState};
 use super::surviving::surviving_bytes;
 
 impl SimDisk {
-    /// What is left when the machine dies now, for its next life. The old one answers every call with an
-    /// error from then on.
+    /// The disk after the machine dies now, for its next life. The old disk answers every call with an error
+    /// from then on.
     pub fn crash(&self, crash: Crash, seed: u64, options: SimOptions) -> SimDisk {
         let mut old = self.state.lock();
         old.dead = true;

@@ -90,7 +90,7 @@ impl Reader {
         self.state.recovered.covered.extend(unread);
     }
 
-    /// What could not be read and may hold a block that counts.
+    /// A range that could not be read and may hold a block that counts.
     pub(in crate::log) fn unread_that_counts(&mut self) -> Option<OpenError> {
         for source in &mut self.sources {
             for unread in std::mem::take(&mut source.unread) {

@@ -78,7 +78,7 @@ impl OpenProgress {
     }
 }
 
-/// What was found when a log was opened.
+/// The result of opening a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Blocks kept.
@@ -433,7 +433,7 @@ impl Reader {
         recovered.closed &= recovered.bytes_cut == 0;
     }
 
-    /// What was found. REQUIRES: all blocks have been read.
+    /// The result of reading. REQUIRES: all blocks have been read.
     pub fn recovered(&self) -> &Recovered {
         &self.state.recovered
     }
@@ -578,8 +578,8 @@ impl Merged {
             && (blocks.to <= self.sequence || goes_on())
     }
 
-    /// What is told, with its records: where they are not told they begin behind the last one, and nothing is
-    /// new where others have told of all.
+    /// The dropped range that is recorded, with its records. Where its first record is not recorded, it
+    /// begins after the last one; no record is new where others have recorded all.
     fn void(&self, told: &Told) -> Option<Void> {
         let is_next = told.blocks.from == self.sequence + 1;
         let first = told.first.or_else(|| is_next.then(|| self.last.after(1)));
@@ -587,7 +587,7 @@ impl Merged {
     }
 }
 
-/// What is known when everything old is read and settled.
+/// The state after all old blocks are read and settled.
 pub(in crate::log) struct Finished {
     pub(in crate::log) disk: Arc<dyn Disk>,
     pub(in crate::log) options: LogOptions,

@@ -30,7 +30,7 @@ use crate::log::sizes::Sizes;
 use crate::log::voids::Voids;
 use crate::record::Lsn;
 
-/// What is read and written in one go.
+/// The bytes that are read and written at once.
 const COPY_BYTES: usize = 1 << 20;
 
 impl Reader {

@@ -29,7 +29,7 @@ pub(in crate::log) struct Flight {
 }
 
 impl Flight {
-    /// The flight of whoever writes beside the flights.
+    /// The flight of a thread that writes beside the flights.
     pub(in crate::log) fn of_keeper(file: &LogFile) -> Flight {
         Flight { lane: file.lane(), handle: file.handles.len() - 1 }
     }

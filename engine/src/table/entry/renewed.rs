@@ -1,4 +1,4 @@
-//! What the records of a renewal mean for an entry (`docs/design/0021`).
+//! Applies the records of a rewrite (renewal) to an entry (`docs/design/0021`).
 
 use super::{Applied, Entry, Mismatch, Remains, Retired};
 use crate::record::{Kind, Lsn};

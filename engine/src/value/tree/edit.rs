@@ -56,7 +56,7 @@ impl Buffer for Leaf<'_> {
     }
 }
 
-/// What became of a node.
+/// The result of an edit for a node.
 enum Fate<O: Order> {
     /// It is within its limits.
     Fits,
