@@ -1,4 +1,5 @@
-//! Reading while the data is being loaded: the tables as they stand, and what of them may be told.
+//! Loading reads: serves reads from the tables while the data is being loaded, and decides which entries may
+//! be served.
 //!
 //! ```text
 //!   loader   begin(tables) ── checkpoint ── replay: note_sure, follow a flush or a swap ── end

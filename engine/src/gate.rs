@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   enter        read lock of one's own
-//! pass each    write lock of one after the other, each given back at once: all that were inside have left
+//!   pass each    write lock of one after the other, each given back at once: all that were inside have left
 //!   close        pass each ── take all, for a moment ── somebody slow came in? give all back, and again
 //! ```
 //!
@@ -42,9 +42,8 @@ impl<T> Gates<T> {
         self.0[number].0.read_as(self.number(number))
     }
 
-    /// Waits until each thread has been out once, and holds nobody meanwhile. A thread that is inside behind
-    /// it
-    /// came in after it began.
+    /// Waits until each thread has been out once, and holds nobody meanwhile. A thread that is inside after
+    /// it came in after it began.
     ///
     /// REQUIRES: the caller is not inside.
     pub fn pass_each(&self) {

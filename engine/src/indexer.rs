@@ -1,4 +1,4 @@
-//! Making and dropping indexes, and the thread that builds them.
+//! Creates and drops indexes, and runs the thread that builds them.
 //!
 //! ```text
 //!   create_index   gate closed ── from here on writers maintain it ── gate open ── built, part after part

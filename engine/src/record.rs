@@ -1,4 +1,4 @@
-//! The words of the log: what one committed change is, whatever file or table it ends in.
+//! The types of a committed change, which the log and the tables share.
 //!
 //! A command reads entries and answers with a [`Batch`] of [`Write`]s; the engine appends the batch to the
 //! log as one atomic group, which gives each write its [`Lsn`], and then applies the same writes to the

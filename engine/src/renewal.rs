@@ -1,5 +1,5 @@
-//! Writing a giant again, in pieces, while clients go on to change it: so that what its changes say can leave
-//! the log.
+//! Rewrites a large value (a *giant*) in the log in parts, while clients go on to change it, so that its old
+//! changes can leave the log.
 //!
 //! ```text
 //!   begin: "a list of n elements"    part: "from i on: …"   client: push   part …   end: "begun at B"

@@ -1,5 +1,4 @@
-//! Reads what lies on the disk for long, slowly and again and again, to find damage while the store still has
-//! in memory what was there.
+//! Scrubs the disk: reads old files slowly and repeatedly, to find damage while memory still has the data.
 //!
 //! ```text
 //!   file of the log ─┐ past the cache,   damage, twice ──> the compactor: a checkpoint, and the file is

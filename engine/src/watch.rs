@@ -1,9 +1,8 @@
 //! Watched keys (`WATCH`): detects whether a key has changed since it was watched.
 //!
-//! A key that is there is compared by the `Lsn` of its entry: every change gives it a new one, and none comes
-//! twice. A key that is missing has none; between two looks it may come and go without a trace in the table.
-//! So a client that watches a missing key registers it, and a writer of a new key looks into the register,
-//! if
+//! A present key is compared by the `Lsn` of its entry: every change gives it a new one, and none comes
+//! twice. A missing key has none; between two looks it may come and go without a trace in the table. So a
+//! client that watches a missing key registers it. A writer of a new key looks into the register, if
 //! anything is in it at all.
 //!
 //! ```text

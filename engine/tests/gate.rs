@@ -1,4 +1,5 @@
-//! The gate: while somebody is slow inside it, neither a compaction nor who closes it holds up the others.
+//! The gate: while a command is slow inside it, neither a compaction nor a closer of the gate holds up the
+//! others.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 

@@ -1,4 +1,4 @@
-//! A compacted log of which any byte is spoilt is repaired once, and can be opened and gone on with.
+//! A compacted log with any byte damaged is repaired once, and can be opened and written again.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! Keys of which a repair has cut off what made their records fit: a start says them again, and from then on
-//! they are keys like others.
+//! Keys that a repair has left incomplete: a start logs them again, and from then on they are keys like
+//! others.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Bytes from one file to another, or only looked at: at a gentle pace, with their checksum.
+//! Copies a file, or only reads it, at a limited rate, and computes its checksum.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Why there is no backup, or it was not restored.
+//! The errors of taking and of restoring a backup.
 
 use std::path::PathBuf;
 

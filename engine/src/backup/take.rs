@@ -1,4 +1,4 @@
-//! Taking a backup of a log that goes on.
+//! Takes a backup of a running log.
 //!
 //! ```text
 //!   directory, backup.unfinished

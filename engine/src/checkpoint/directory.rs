@@ -1,4 +1,4 @@
-//! The directory of checkpoints: taking the next one, and which one a start would load.
+//! The directory of checkpoints: takes the next checkpoint, and finds the one that a start loads.
 //!
 //! ```text
 //!   checkpoint-8.tarn.new ──complete, synced──> checkpoint-8.tarn ──> MANIFEST names it ──> 7 is removed

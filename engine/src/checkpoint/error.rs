@@ -1,4 +1,4 @@
-//! Why a checkpoint was not taken, or not read.
+//! The errors of taking and of reading a checkpoint.
 
 use std::path::{Path, PathBuf};
 

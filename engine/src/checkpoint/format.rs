@@ -1,4 +1,4 @@
-//! The bytes of a checkpoint: see `docs/format/checkpoint.md`.
+//! The byte format of a checkpoint: see `docs/format/checkpoint.md`.
 //!
 //! ```text
 //! file:    [header 64] [block] [block] … [last block: totals]

@@ -1,5 +1,5 @@
-//! From a checkpoint to the tables, on all cores: no two blocks hold the same key, so their order does not
-//! matter.
+//! Loads a checkpoint into the tables, on all cores. No two blocks hold the same key, so their order does
+//! not matter.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A full checkpoint and the changes since, merged into the next full one, without ever holding more than
-//! the keys of some hundreds of entries.
+//! Merges a full checkpoint and the changes since into the next full one. It never holds more than the keys
+//! of some hundreds of entries.
 //!
 //! ```text
 //!   full      e e e e | e e e | e e e e e      entries in groups of rising positions

@@ -1,4 +1,4 @@
-//! Takes a checkpoint through a view: what is written of the store.
+//! Takes a checkpoint: writes the entries of a view to a file.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};

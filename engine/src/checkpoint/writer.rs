@@ -1,4 +1,4 @@
-//! Writing a file of a checkpoint: records gather in blocks, which other threads sum up and write.
+//! Writes a file of a checkpoint: records gather in blocks, which other threads checksum and write.
 //!
 //! ```text
 //!   Blocks ──sealed block──> channel ──> writer 1: crc, write_at      buffers come back by another channel

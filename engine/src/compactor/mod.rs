@@ -1,5 +1,5 @@
-//! Keeps the log short: chooses files of which much is obsolete, and has what is left of them take their
-//! place.
+//! Keeps the log short: chooses files with many obsolete records, and replaces them with copies of what is
+//! still needed.
 //!
 //! ```text
 //!   newest Lsn ── everyone has been out ──> reaper has marked what was discarded by then ──> the timestamp

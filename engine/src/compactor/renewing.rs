@@ -1,4 +1,4 @@
-//! Entries that are written again, so that their changes can go.
+//! Chooses entries to be rewritten in the log, so that their old changes can be dropped.
 //!
 //! A list that lives long, a string that is changed in part again and again, and a set of which an image was
 //! the first record would never be shorter in the log than all its changes. Where a compaction keeps more

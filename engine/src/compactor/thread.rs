@@ -1,4 +1,4 @@
-//! The thread that compacts, and what others see and ask of it.
+//! The compaction thread, its status, and the requests to it.
 //!
 //! Latches, in their order: `alone`, for as long as a compaction takes; `estimates`, for a look over all
 //! files; `state`, for some words, which is all that who asks for the status waits for.

@@ -1,4 +1,4 @@
-//! An index, and how it is made and kept: built while writes go on, maintained under the latches of writers.
+//! Builds an index while writes go on, and maintains it under the latches of writers.
 
 use super::pointers::{Batch, Kept, Pointer, Pointers, Purged};
 use super::range::IndexRange;

@@ -1,4 +1,4 @@
-//! A child process: it has the memory of this one as of now, does one thing with it, and ends.
+//! A forked child process: it has a copy of this process's memory, does one task with it, and ends.
 //!
 //! ```text
 //!   parent   fork ────────> numbers, has it ended? …  ────> reaped; killed before, if it is dropped earlier

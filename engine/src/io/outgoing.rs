@@ -1,5 +1,4 @@
-//! A long file that is written once, from front to back, past the operating system's cache where that is
-//! possible.
+//! A long file that is written once, front to back, past the page cache where that is possible.
 //!
 //! What goes through the cache is copied once more, drives out what others read, and reaches the device when
 //! the system pleases: all of it at once if nobody hurries it, in small pieces with a sync each if somebody

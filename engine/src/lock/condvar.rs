@@ -1,4 +1,4 @@
-//! Waiting for a condition, with a lock that has a rank.
+//! A condition variable for locks with ranks.
 
 use super::{MutexGuard, Rank};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A block: what one flush writes, and the unit that is whole or not.
+//! A block: the bytes that one flush writes, and the unit that is valid or invalid as a whole.
 //!
 //! ```text
 //!  0        8         16         24        32          40      44      48          56       60      64

@@ -1,4 +1,4 @@
-//! A file that is written to no more: what is in it, and what is known of it.
+//! A closed file, which is no longer written to: its contents and its state.
 
 use std::ops::Range;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A condensed block: what a compaction left of one block or of several that follow each other.
+//! A condensed block: the records that a compaction kept of one block or of several adjacent ones.
 //!
 //! ```text
 //!  body:  | sequences - 1 | lsns | voids | start, lsns | { gap, lsns, sequences - 1, lsns } ... |
@@ -292,7 +292,7 @@ impl<'v> Condenser<'v> {
 
     /// The dropped range that a table records, with its records.
     fn whole(&self, told: &Told) -> Result<Void, FormatError> {
-        // Whoever read the log has found out where the blocks are of which an older table tells.
+        // The reader of the log has found out where the blocks are which an older table records.
         let Stretch { from, to, .. } = told.blocks;
         let void = told.void().or_else(|| self.known.run_of(from, to).copied());
         void.filter(|void| void.from > self.floor).ok_or(FormatError::BadField("blocks that are gone"))

@@ -1,5 +1,5 @@
-//! Random lives of a log on the simulated disk: every step from a seed, every fault kind, a crash at any
-//! call, and then: is what came back a legal state?
+//! Random lives of a log on the simulated disk. A seed decides every step, every kind of fault occurs, and a
+//! crash comes at any call. Then the recovered state must be legal.
 //!
 //! The threads of the log are left out; their steps are taken here one by one, in an order that chance
 //! chooses, so that a seed always tells the same story. What must hold when a log is opened again:

@@ -1,4 +1,4 @@
-//! A log file: its header, its name, and how one comes into being.
+//! A log file: its header, its name, and its creation.
 //!
 //! ```text
 //!  0       8         12       16     32       36     40       48        56      64         72

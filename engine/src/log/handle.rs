@@ -1,4 +1,4 @@
-//! The log as its owner holds it: opened, switched, asked, closed.
+//! The owner's handle of the log: opens, switches, queries and closes it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Reading records: an iterator over the body of a block, which borrows from it and trusts nothing in it.
+//! Reads records: an iterator over the body of a block, which borrows from it and trusts nothing in it.
 
 use std::borrow::Cow;
 

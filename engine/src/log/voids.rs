@@ -1,4 +1,4 @@
-//! The blocks of which nothing is left in any directory, and which file tells so.
+//! The dropped blocks: ranges of which no directory has a record, each with the file that records the range.
 //!
 //! ```text
 //!  directory 0:   1 .  .  4 .  .  .  8          runs: 2-7 without 4 (it has records)

@@ -1,5 +1,5 @@
-//! Members of large sorted sets, collected so that their trees are built of many at once: putting one by one
-//! into two trees copies two leaves for each.
+//! Collects members of large sorted sets, so that their trees are built in bulk. Inserting one by one into
+//! two trees copies two leaves for each.
 //!
 //! A sorted set is collected from when it is large. Its members are put in when there are thrice as many as
 //! it has, or before anything else happens to the key, or its database, or when all replaying ends.

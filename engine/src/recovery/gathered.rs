@@ -1,5 +1,5 @@
-//! The records of a block on their way to the table: those of some keys at once, so that looking the keys up
-//! does not wait for memory one key after the other.
+//! Gathers the records of a block on their way to the table, so that looking up several keys does not wait
+//! for memory one key after the other.
 
 use super::collected::Collected;
 use super::loose::Loose;

@@ -1,4 +1,4 @@
-//! Keys whose records do not tell all.
+//! Pending keys, whose records do not say everything until later records complete them.
 
 use super::misfit::Misfit;
 use crate::record::{Lsn, Write};

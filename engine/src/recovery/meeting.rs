@@ -1,4 +1,4 @@
-//! Where all replayers wait for each other.
+//! A barrier for all replayers.
 
 use crate::lock::{Condvar, Mutex};
 

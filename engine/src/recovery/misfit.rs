@@ -1,4 +1,4 @@
-//! A record that does not fit the state that the records before it made.
+//! A replay mismatch: a record that does not fit the state that the records before it made.
 
 use crate::log::{Block, Damage};
 use crate::record::Lsn;

@@ -1,5 +1,5 @@
-//! From the log to the tables: a start reads the checkpoint, if there is one that the log goes on from, and
-//! replays the log on top of it.
+//! Loads the tables at a start: reads the checkpoint, if the log continues from one, and replays the log on
+//! top of it.
 //!
 //! `replay` deals with the blocks, `gathered` with the records of a block, `loose` with those that need not
 //! fit, `torn` with keys of which a repair has cut off some, `start` with logs and checkpoints that do not

@@ -1,4 +1,4 @@
-//! From the log to the tables: every core replays, each the keys whose hash is its share.
+//! Replays the log into the tables on every core; the hash of a key decides which core replays it.
 //!
 //! ```text
 //!   reader (one thread a directory, CRCs checked) ──block──┬──> replayer 0: hash mod n = 0

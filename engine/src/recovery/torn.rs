@@ -1,5 +1,5 @@
-//! Keys that a repair has torn: of their records some are there, and others not, as a compaction had dropped
-//! them for the sake of what the repair has cut off.
+//! Incomplete keys: a repair has cut off some of their records, for whose sake a compaction had dropped
+//! others.
 //!
 //! A replay makes something of such a key, always the same of the same records. It would be something else
 //! once a compaction drops some of these, or behind them comes what only fits what there was. So who opens

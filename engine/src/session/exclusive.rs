@@ -1,4 +1,4 @@
-//! A thread that has the store for itself: it flushes and swaps databases, and switches the log on and off.
+//! Exclusive access to the store: flushes and swaps databases, and switches the log on and off.
 
 use super::latched::{Access, Latched};
 use crate::gate::Closed;

@@ -1,4 +1,4 @@
-//! Latched segments: what one command sees and changes.
+//! Latched segments, through which one command reads and changes keys.
 
 use super::superseded::Superseded;
 use crate::index;

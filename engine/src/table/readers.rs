@@ -1,4 +1,4 @@
-//! Views as tables know them: which of them still need what a write replaces, and how much is kept for them.
+//! The views that a table knows: which of them still need a replaced version, and how much is kept for them.
 
 use super::latch::{AtomicU64, Ordering};
 use crate::record::Lsn;

@@ -20,7 +20,7 @@ use crate::record::Lsn;
 /// The number and size of versions kept for views.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemsetSize {
-    /// Versions, of which each is there once, whoever reads it.
+    /// Versions; each counts once, however many views read it.
     pub versions: usize,
     /// Their bytes.
     pub bytes: usize,

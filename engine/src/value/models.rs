@@ -1,5 +1,5 @@
-//! Values against plain models, by random changes that carry them over the bound between one allocation and
-//! nodes, both ways in number of elements.
+//! Tests values against plain models. Random changes cross the bound between one allocation and nodes, in
+//! both directions.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Large values, whatever their kind, and what is left of them.
+//! Large values of every type, and the garbage that they leave.
 
 use super::block::Block;
 use super::chunks::Chunks;

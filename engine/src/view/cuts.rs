@@ -5,18 +5,17 @@
 //! replaces; a writer whose `Lsn` is not after it holds its latches until it has applied, and so is seen.
 //!
 //! ```text
-//!   opener   pending |= bit ──> active |= bit ──> at[bit] = PENDING ──> at[bit] = newest Lsn, by whoever
-//!            comes first ──> newest cut = max ──> pending &= !bit
+//!   opener   pending |= bit ──> active |= bit ──> at[bit] = PENDING ──> at[bit] = newest Lsn, by the
+//!            first to come ──> newest cut = max ──> pending &= !bit
 //!   writer   Lsn = next Lsn ──> active? ──> pending? settle at[bit] ──> at[bit], for an entry that is not
 //!            newer than the newest cut
 //! ```
 //!
 //! A thread that finds a cut pending reads the newest `Lsn` after the bit was set, and all take the value of
-//! the
-//! first. Numbering is one critical section, or one atomic counter, for all: so a writer that gets a number
-//! after
-//! the one that became the cut was numbered after that look, and sees the bit. It needs no lock that writers
-//! share beyond the one that numbers them, and nobody waits for an opener that was put to sleep.
+//! the first. Numbering is one critical section, or one atomic counter, for all. So a writer that gets a
+//! number after the one that became the cut was numbered after that look, and sees the bit. It needs no lock
+//! that writers share beyond the one that numbers them, and nobody waits for an opener that was put to
+//! sleep.
 //!
 //! With many views a list of their cuts at each write cost more than the write (a tenth of its time, with an
 //! allocation). So a writer takes three words, of which only the newest cut has to be known: cuts that are

@@ -207,8 +207,8 @@ impl Views {
 
     /// Opens views with these options, all at one instant: see [`View::open`](super::View::open).
     ///
-    /// REQUIRES: nobody changes which table is which database meanwhile. Before an index is read, whoever has
-    /// got an `Lsn` up to the cut must have applied his change.
+    /// REQUIRES: nobody changes which table is which database meanwhile. Before an index is read, every
+    /// thread that has got an `Lsn` up to the cut must have applied its change.
     pub(super) fn open(
         &self,
         options: &[ViewOptions],

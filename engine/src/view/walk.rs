@@ -1,4 +1,4 @@
-//! Reading a view.
+//! Walks through a view, range by range.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The death of the machine: what a kill keeps, and what a loss of power leaves to chance.
+//! The crash of the simulated machine: what a kill keeps, and what a loss of power leaves to chance.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

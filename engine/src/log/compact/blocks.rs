@@ -1,4 +1,4 @@
-//! The blocks of a file that is written to no more, one after the other.
+//! Iterates over the blocks of a closed file.
 
 use crate::io::{DiskFile, DiskResult};
 use crate::log::block::BlockHeader;

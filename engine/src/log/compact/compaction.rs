@@ -1,5 +1,5 @@
-//! Compaction in place: what is still needed of one file, or of several that follow each other, takes their
-//! place.
+//! Compaction in place: copies the needed records of one file, or of several adjacent ones; the copy
+//! replaces them.
 //!
 //! ```text
 //!  0000000007.tarnlog ─┐ read, whole blocks only

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! - A bit is set once, and cleared when the record has left the log. So a thread that sees it set may drop
-//! the record,
-//!   and one that does not will see it next time. The bits of a range count the replaced records in the log.
+//!   the record, and one that does not will see it next time. The bits of a range count the replaced records
+//!   that the log has.
 //! - Pages are found through a hash map, and given back with their last bit ([`Validity::forget`]), so that a
 //!   range of which nothing was replaced costs nothing: about one bit for a record that the log still holds,
 //!   however old the oldest is.
@@ -223,8 +223,7 @@ impl Page {
     fn set(&self, lsn: Lsn) {
         let (word, mask) = place(lsn);
         // Nothing else is published with a bit, so no ordering: the thread that drops a record first makes
-        // the newer
-        // one durable.
+        // the newer one durable.
         if self.words[word].fetch_or(mask, Ordering::Relaxed) & mask == 0 {
             self.invalid.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! The bytes of a directory's files, read ahead of who looks at them, in memory that is used again.
+//! Reads the files of a directory ahead of their reader, into buffers that are reused.
 //!
 //! ```text
 //!  buffer:  | room for what is carried over | a piece as the disk gave it: whole pages |

@@ -1,4 +1,4 @@
-//! Damage that does not matter: no record up to the cut of the checkpoint that a start builds on is needed.
+//! Damage that a checkpoint covers: a start that builds on it needs no record up to its cut.
 //!
 //! ```text
 //!  directory 0:  41 [Lsn 810-819]   xx   44 [840-845]         42 and 43 had the records 820-839:

@@ -1,4 +1,4 @@
-//! Opening a log: the blocks of all directories merged by block sequence, and what is done about the end.
+//! Opens a log: merges the blocks of all directories by block sequence, and decides where the log ends.
 //!
 //! ```text
 //!  directory 0:  41     43 44        47            kept: 41-45

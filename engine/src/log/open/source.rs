@@ -1,5 +1,5 @@
-//! One directory's files: what their headers say, their blocks on the way to the merge, and what was found
-//! in each.
+//! One directory as a source of the merge: the headers of its files, its blocks on the way, and counts of
+//! each file.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;

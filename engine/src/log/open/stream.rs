@@ -1,5 +1,5 @@
-//! Reading one directory: a thread that checks what was read ahead, and after a spoilt stretch finds the next
-//! whole block.
+//! Reads one directory: a thread checks what was read ahead, and finds the next intact block after a damaged
+//! stretch.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Cutting a damaged log before the first damaged place, so that it can be opened again.
+//! Cuts a damaged log before the first damaged place, so that it can be opened again.
 //!
 //! ```text
 //!  1 mark     tarnlog.repair in each directory: nobody but a repair opens the log from now on

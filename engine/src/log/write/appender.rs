@@ -1,5 +1,5 @@
-//! Appending: a short critical section that numbers the records of a group and copies them into the active
-//! block.
+//! Appends groups: a short critical section numbers the records of a group and copies them into the write
+//! buffer.
 
 use std::fmt;
 use std::sync::Arc;

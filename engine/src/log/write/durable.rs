@@ -253,11 +253,10 @@ impl Durable {
         released
     }
 
-    /// Says that the log has failed or closed, or works again. Who waits is to be woken after that.
+    /// Says that the log has failed or closed, or works again. Waiting threads are to be woken after that.
     ///
-    /// A thread that changes the state of the log says so here before it unlocks it: one that comes between
-    /// would have
-    /// the last word about a state that is not the last.
+    /// A thread that changes the state of the log says so here before it unlocks it. Otherwise another
+    /// thread in between would have the last word about a state that is not the last.
     pub(in crate::log) fn set_stop(&self, stop: Option<LogError>) {
         self.shared.ledger.lock().stop = stop;
     }
@@ -267,7 +266,7 @@ impl Durable {
         self.shared.ledger.lock().stop.clone()
     }
 
-    /// What is durable and what is pending, in one look: a flight that syncs may move blocks from one to the
+    /// The durable and the pending blocks, in one look: a flight that syncs may move blocks from one to the
     /// other at any time.
     pub(in crate::log) fn standing(&self) -> Standing {
         let ledger = self.shared.ledger.lock();

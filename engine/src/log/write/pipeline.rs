@@ -428,7 +428,7 @@ impl Pipeline {
 
     /// Gives buffers back.
     fn give_back(&self, released: Released) {
-        // Whoever rescues a block still has it.
+        // A thread that rescues a block still has it.
         let buffers = released.into_iter().filter_map(|bytes| Arc::try_unwrap(bytes).ok());
         let mut buffers: Vec<_> = buffers.filter(|bytes| bytes.capacity() <= SPARE_BYTES_MAX).collect();
         if buffers.is_empty() {
