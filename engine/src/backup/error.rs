@@ -22,7 +22,7 @@ pub enum BackupError {
     Occupied {
         /// The directory.
         path: PathBuf,
-        /// The kind of file found there, if it is known.
+        /// A description of the contents, if they are known.
         reason: &'static str,
     },
     /// The log has not come as far.
@@ -49,7 +49,7 @@ pub enum BackupError {
     NoBackup {
         /// The directory.
         path: PathBuf,
-        /// The kind of thing that it lacks.
+        /// A noun for the missing contents.
         what: &'static str,
     },
     /// Another version of this program wrote the manifest.

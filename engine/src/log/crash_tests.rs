@@ -117,7 +117,7 @@ struct World {
     written: Lsn,
     /// The operating system may have dropped what was written in this life.
     drops: bool,
-    /// The rate of faults of a device that may lose acknowledged writes: this many calls of a thousand.
+    /// The silent faults of the device, which may lose acknowledged writes: this many calls of a thousand.
     breaks: Option<Broken>,
     /// A start has refused the log.
     is_refused: bool,

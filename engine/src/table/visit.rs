@@ -22,8 +22,8 @@ use super::remset::{Freed, RemsetSize};
 use super::segment::Segment;
 use crate::record::Lsn;
 
-/// The limit of entries under one latch: those in one allocation may be copied under it. Of longer entries
-/// fewer are read, so that these are about as many bytes.
+/// The bytes of entries in one allocation that may be copied under one latch. Of longer entries fewer are
+/// read, so that these are about as many bytes.
 const PART_BYTES: usize = 256 << 10;
 /// Bytes of an entry that are fetched at most before it is read.
 pub const REACH_MAX: usize = 512;
