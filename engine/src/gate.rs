@@ -17,7 +17,7 @@ use std::time::Duration;
 /// How long one lock is waited for at first, while others are held. It doubles from round to round, without
 /// an end: whatever commands overlap, a patience beyond the longest of them takes all locks.
 const HOLD_MIN: Duration = Duration::from_millis(4);
-/// How long it is waited at first for somebody inside by who goes about something else meanwhile.
+/// The first time limit of waiting for a thread inside, for a closer that does other work meanwhile.
 const KNOCK_MIN: Duration = Duration::from_millis(1);
 /// Which part of the time that a closer has waited already it may have others wait.
 const SHARE: u32 = 16;
@@ -101,7 +101,7 @@ impl<T> Gates<T> {
     pub fn lets_in(&self, number: usize, within: Duration) -> bool {
         let began = std::time::Instant::now();
         loop {
-            // Without waiting for it, so that who is inside may ask.
+            // Without waiting for it, so that a thread inside may ask.
             match self.0[number].0.try_read() {
                 Some(_) => return true,
                 None if began.elapsed() > within => return false,

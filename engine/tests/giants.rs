@@ -1,4 +1,4 @@
-//! Giant values and who needs them at one instant: a checkpoint writes them, in blocks of bounded size, while
+//! Giant values and their readers at one instant: a checkpoint writes them, in blocks of bounded size, while
 //! their keys are free, and a write during a view keeps a bounded part of them.
 
 #![allow(clippy::unwrap_used)]

@@ -217,7 +217,7 @@ fn a_log_that_is_switched_off_while_it_waits_for_a_checkpoint_leaves_nothing_to_
     }
     assert!(store.switch_off());
     assert!(!compactor.status().wants_checkpoint);
-    // The checkpoint is taken nevertheless, and who took it asks for the round.
+    // The checkpoint is taken nevertheless, and its taker asks for the round.
     store.save();
     compactor.ask(Scope::All);
     for _ in 0..3 {

@@ -92,7 +92,7 @@ impl Needs<'_> {
                 }
                 match lsn > validity.complete_after() {
                     true => !self.look.has_upheavals || validity.place_now(*db, lsn).is_some(),
-                    // It was not replayed, so who replaced it set no bit.
+                    // It was not replayed, so its replacement set no bit.
                     false => self.place_if(*db, key, lsn, |entry| entry.has_of(lsn, change)).is_some(),
                 }
             }

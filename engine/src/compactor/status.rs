@@ -1,4 +1,4 @@
-//! The status of compaction, and of the files that it works on.
+//! The status of compaction, and statistics of each file, for `INFO` and metrics.
 
 use std::path::PathBuf;
 use std::time::Duration;

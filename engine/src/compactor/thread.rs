@@ -1,7 +1,7 @@
 //! The compaction thread, its status, and the requests to it.
 //!
 //! Latches, in their order: `alone`, for as long as a compaction takes; `estimates`, for a look over all
-//! files; `state`, for some words, which is all that who asks for the status waits for.
+//! files; `state`, for some words: a request for the status waits for no other.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

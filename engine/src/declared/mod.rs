@@ -23,7 +23,7 @@ pub struct Declared<T> {
     shown: Mutex<Arc<T>>,
 }
 
-/// The turn of who changes it.
+/// The lock that a thread holds to change it.
 #[derive(Debug)]
 pub struct Turn<'d, T> {
     shown: &'d Mutex<Arc<T>>,

@@ -166,7 +166,7 @@ impl<T, R: Rank> RwLock<T, R> {
         Guard { raw: self.raw.upgradable_read(), held }
     }
 
-    /// Where its value is, for who may look at it without the lock.
+    /// Where its value is, for a thread that may look at it without the lock.
     pub fn data_ptr(&self) -> *mut T {
         self.raw.data_ptr()
     }

@@ -1,5 +1,5 @@
-//! Incomplete keys: a repair has cut off some of their records, for whose sake a compaction had dropped
-//! others.
+//! Keys left incomplete by a repair: compaction had dropped some of their records in favour of later ones,
+//! and the repair then cut those off.
 //!
 //! A replay makes something of such a key, always the same of the same records. It would be something else
 //! once a compaction drops some of these, or behind them comes what only fits what there was. So who opens

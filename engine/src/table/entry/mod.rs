@@ -519,7 +519,7 @@ pub fn touch_all<'e>(entries: impl Iterator<Item = &'e Entry>) {
     std::hint::black_box(entries.map(Entry::touch).fold(0, usize::wrapping_add));
 }
 
-/// The same for all lines, from the fronts of the allocations on as far as `reach`, for who is about to read
+/// The same for all lines, from the fronts of the allocations on as far as `reach`, for a thread about to read
 /// what is there.
 #[inline]
 pub fn touch<'e>(entries: impl Iterator<Item = &'e Entry>, reach: usize) {
