@@ -2,10 +2,10 @@
 //! and the repair then cut those off.
 //!
 //! A replay makes something of such a key, always the same of the same records. It would be something else
-//! once a compaction drops some of these, or behind them comes what only fits what there was. So who opens
-//! the log says the key again, as it is or that it is not there, and no record before that matters any more.
-//! Large ones are said in parts (`renewal`). Killed before all is durable, it is said at the next start:
-//! nothing that came behind it is there either.
+//! once a compaction drops some of these, or behind them comes what only fits what there was. So the
+//! start logs the key again, as it is or as absent, and no record before that matters any more. It logs
+//! large values in parts (`renewal`). If it is killed before all is durable, the next start logs the key
+//! again: no later record is there either.
 
 use std::sync::Arc;
 

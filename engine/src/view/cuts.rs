@@ -66,7 +66,8 @@ impl Cuts {
         let Some(leader) = bits.first() else { return newest() };
         let mask = bits.iter().fold(0, |mask, bit| mask | 1 << bit);
         self.pending.fetch_or(mask, Ordering::AcqRel);
-        // In this order, so that a thread that sees a bit as active sees it as pending until its cut is settled.
+        // In this order, so that a thread that sees a bit as active sees it as pending until its cut is
+        // settled.
         self.active.fetch_or(mask, Ordering::AcqRel);
         let opening = self.openings.fetch_add(1, Ordering::Relaxed);
         let pending = PENDING | opening << VIEW_BITS | u64::from(*leader);

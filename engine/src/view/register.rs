@@ -107,7 +107,8 @@ pub(super) struct Opened {
     pub(super) db: AtomicU8,
     /// Set before writers are told to take no more notice of it.
     pub(super) cancelled: AtomicBool,
-    /// Whether all has been given back. Held by the thread that does that, so that the bit is not used again meanwhile.
+    /// Whether all has been given back. Held by the thread that does that, so that the bit is not used again
+    /// meanwhile.
     ended: Mutex<bool, rank::ViewEnd>,
 }
 

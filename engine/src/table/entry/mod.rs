@@ -519,8 +519,8 @@ pub fn touch_all<'e>(entries: impl Iterator<Item = &'e Entry>) {
     std::hint::black_box(entries.map(Entry::touch).fold(0, usize::wrapping_add));
 }
 
-/// The same for all lines, from the fronts of the allocations on as far as `reach`, for a thread about to read
-/// what is there.
+/// The same for all lines, from the fronts of the allocations on as far as `reach`, for a thread about to
+/// read what is there.
 #[inline]
 pub fn touch<'e>(entries: impl Iterator<Item = &'e Entry>, reach: usize) {
     let lines = |entry: &Entry| entry.body.block().lines(reach);
