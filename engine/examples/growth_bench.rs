@@ -1,4 +1,4 @@
-//! Question: does anybody who inserts wait while the table grows?
+//! Question: does a thread that inserts wait while the table grows?
 //!
 //! One thread inserts keys into an empty table, then writes over the same keys, during which nothing grows.
 //! Other work on the machine disturbs single commands; so all is repeated, in a fresh table that grows at the

@@ -1,4 +1,4 @@
-//! What the log costs, beside what the device can do.
+//! Measures the cost of the log, compared with the limits of the device.
 //!
 //! ```text
 //! cargo run --release -p tarn-engine --example log_bench [-- DIRECTORY [SECONDS]]

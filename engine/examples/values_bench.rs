@@ -99,7 +99,7 @@ fn main() {
     parts.iter().filter(|(name, _)| name.contains(&part)).for_each(|(_, run)| run(&names));
 }
 
-/// What the standard library's map costs here, boxed names and values as in a server: to judge the other
+/// The cost of the standard library's map here, boxed names and values as in a server: to judge the other
 /// figures by.
 fn yardstick(names: &[[u8; 16]]) {
     let map: HashMap<Box<[u8]>, Box<[u8]>> =

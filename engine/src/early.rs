@@ -1,4 +1,5 @@
-//! Reading while the data is being loaded: the tables as they stand, and what of them may be told.
+//! Loading reads: serves reads from the tables while the data is being loaded, and decides which entries may
+//! be served.
 //!
 //! ```text
 //!   loader   begin(tables) ── checkpoint ── replay: note_sure, follow a flush or a swap ── end
@@ -10,7 +11,7 @@
 //! was:
 //! - an entry that only the checkpoint made is as it was at the cut;
 //! - a string that one record made is what that record said;
-//! - any other is made of many records. Of those a compaction has left out what is needless in the end, so it
+//! - any other is made of many records. Of those a compaction has left out what is obsolete in the end, so it
 //!   may lack elements that it always had, until all that the compacted files rely on is replayed. Nor is it
 //!   sure until then that a key was still there when its database changed places with another. From there on
 //!   every beginning of the log is one that a crash may leave: see [`Reader::relied_on`].
@@ -29,13 +30,13 @@ use crate::session::Session;
 use crate::store::{Databases, Store};
 use crate::table::{Entry, Table};
 
-/// What is loaded already, for those who read while the rest is being loaded.
+/// The data that is loaded already, for clients that read while the rest is being loaded.
 pub struct Early {
     /// No tables before the beginning and after the end.
     databases: RwLock<Databases, rank::Gate>,
-    /// What is not newer is from a checkpoint.
+    /// Records up to this `Lsn` are from a checkpoint.
     settled: AtomicU64,
-    /// What is not newer is durable.
+    /// Records up to this `Lsn` are durable.
     sure: AtomicU64,
     /// The newest record that had databases change places.
     swapped: AtomicU64,

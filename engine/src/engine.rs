@@ -209,7 +209,7 @@ impl Engine {
         self.store.views()
     }
 
-    /// What is kept for views, counted by a look at every segment.
+    /// The size of the remsets, counted by a look at every segment.
     pub fn remset_size(&self, db: u8) -> RemsetSize {
         self.store.remset_size(db)
     }

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   enter        read lock of one's own
-//!   pass each    write lock of one after the other, each given back at once: whoever was inside has left
+//!   pass each    write lock of one after the other, each given back at once: all that were inside have left
 //!   close        pass each ── take all, for a moment ── somebody slow came in? give all back, and again
 //! ```
 //!
-//! One command may take seconds. Whoever closes the gate waits for it while it holds nobody else: it takes
+//! One command may take seconds. A closer of the gate waits for it while it holds nobody else: it takes
 //! all locks only when everybody has just been out, and gives them back after a patience that grows from
 //! round to round, so that slow commands that overlap for ever keep nobody from closing
 //! (`docs/design/0027`).
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// How long one lock is waited for at first, while others are held. It doubles from round to round, without
 /// an end: whatever commands overlap, a patience beyond the longest of them takes all locks.
 const HOLD_MIN: Duration = Duration::from_millis(4);
-/// How long it is waited at first for somebody inside by who goes about something else meanwhile.
+/// The first time limit of waiting for a thread inside, for a closer that does other work meanwhile.
 const KNOCK_MIN: Duration = Duration::from_millis(1);
 /// Which part of the time that a closer has waited already it may have others wait.
 const SHARE: u32 = 16;
@@ -42,8 +42,8 @@ impl<T> Gates<T> {
         self.0[number].0.read_as(self.number(number))
     }
 
-    /// Waits until each thread has been out once, and holds nobody meanwhile. Whoever is inside behind it
-    /// came in after it began.
+    /// Waits until each thread has been out once, and holds nobody meanwhile. A thread that is inside after
+    /// it came in after it began.
     ///
     /// REQUIRES: the caller is not inside.
     pub fn pass_each(&self) {
@@ -101,7 +101,7 @@ impl<T> Gates<T> {
     pub fn lets_in(&self, number: usize, within: Duration) -> bool {
         let began = std::time::Instant::now();
         loop {
-            // Without waiting for it, so that who is inside may ask.
+            // Without waiting for it, so that a thread inside may ask.
             match self.0[number].0.try_read() {
                 Some(_) => return true,
                 None if began.elapsed() > within => return false,
@@ -116,7 +116,7 @@ impl<T> Gates<T> {
 mod tests {
     use super::*;
 
-    /// What has not happened by then will not happen.
+    /// An event that has not happened by then will not happen.
     const LIMIT: Duration = Duration::from_secs(30);
 
     fn until(what: impl Fn() -> bool) {
@@ -207,7 +207,7 @@ mod model {
         gates: Gates<u64>,
         inside: AtomicU64,
         alone: AtomicU64,
-        /// What each thread has begun, and what it has done, as records that are numbered and then applied.
+        /// Per thread, the records that it has begun and those that it has applied.
         begun: [AtomicU64; ENTERING],
         done: [AtomicU64; ENTERING],
     }

@@ -1,4 +1,4 @@
-//! Making and dropping indexes, and the thread that builds them.
+//! Creates and drops indexes, and runs the thread that builds them.
 //!
 //! ```text
 //!   create_index   gate closed ── from here on writers maintain it ── gate open ── built, part after part
@@ -6,7 +6,7 @@
 //!
 //! Which index is of which database is protected by the gate, as which table is. A database keeps its
 //! definitions: when its table is flushed, the fresh one has empty indexes, and when it changes places with
-//! another, its indexes are built anew from the table that is there now. Views that are open go on reading
+//! another, its indexes are built again from the table that is there now. Views that are open go on reading
 //! the table of their instant by the indexes that it had.
 
 use crate::index::{Index, Indexed};

@@ -1,4 +1,4 @@
-//! What a transaction has changed so far, while neither the log nor the table knows of it.
+//! The write set of a running transaction: its changes, which neither the log nor the table has yet.
 //!
 //! ```text
 //!   command ──reads──> overlay: copies of the entries that it has changed ──(not there)──> table
@@ -35,7 +35,7 @@ pub(crate) struct Shadow {
     below: Below,
 }
 
-/// What the table has at a key.
+/// The state of a key in the table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Below {
     Nothing,

@@ -1,4 +1,4 @@
-//! The words of the log: what one committed change is, whatever file or table it ends in.
+//! The types of a committed change, which the log and the tables share.
 //!
 //! A command reads entries and answers with a [`Batch`] of [`Write`]s; the engine appends the batch to the
 //! log as one atomic group, which gives each write its [`Lsn`], and then applies the same writes to the
@@ -49,12 +49,12 @@ pub const DATABASES_MAX: usize = 256;
 /// Longest key or element in bytes (`proto-max-bulk-len` of Redis).
 pub const BYTES_MAX: usize = 512 << 20;
 
-/// Most elements of a list that is said anew in parts: a replay makes room for them when it begins.
+/// Most elements of a list that is said again in parts: a replay makes room for them when it begins.
 pub const RENEWED_LENGTH_MAX: u64 = 1 << 26;
 /// Most bytes of such a string.
 const RENEWED_BYTES_MAX: u64 = BYTES_MAX as u64;
 
-/// What a key holds.
+/// The type of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -90,7 +90,7 @@ impl Kind {
         matches!(self, Kind::String | Kind::Json)
     }
 
-    /// How long a value may be that is said anew in parts: elements of a list, bytes of a string.
+    /// How long a value may be that is said again in parts: elements of a list, bytes of a string.
     pub const fn renewed_length_max(self) -> u64 {
         match self {
             Kind::String | Kind::Json => RENEWED_BYTES_MAX,
@@ -220,7 +220,7 @@ pub enum Change<'a> {
     /// The key holds this collection or this document now, whatever it was before (`RENAME`, `COPY`,
     /// `…STORE`, `JSON.SET`). Never empty.
     Image {
-        /// What it is; never a string, which is a `Put`.
+        /// The type; never a string, which is a `Put`.
         kind: Kind,
         /// Its elements in the form of `value::image`, or the text of a document.
         elements: Bytes<'a>,
@@ -229,17 +229,17 @@ pub enum Change<'a> {
         /// Whether it has passed a limit of Redis's small encodings, whatever its elements say.
         sticky: bool,
     },
-    /// What the key holds is of this kind and so long, and is about to be said anew, part by part; see
+    /// The value of the key, of this type and length, is about to be logged again, part by part; see
     /// `renewal`.
     RenewalBegins {
-        /// What it is.
+        /// The type.
         kind: Kind,
         /// Elements, or bytes of a string.
         length: u64,
     },
-    /// A part of a list or of a string that is being said anew: from `at` on, this is there.
+    /// A part of a list or of a string that is being said again: from `at` on, this is there.
     RenewalPart {
-        /// `List`, `String` or `Json`; other kinds are said anew by their elements.
+        /// `List`, `String` or `Json`; other kinds are said again by their elements.
         kind: Kind,
         /// An index, or an offset, from 0.
         at: u64,
@@ -249,7 +249,7 @@ pub enum Change<'a> {
     /// All that the value is made of has been said since the record `begun`: what is older is not needed, and
     /// elements of a hash, a set or a sorted set that are older are gone.
     RenewalEnds {
-        /// What the key holds.
+        /// The type of the key's value.
         kind: Kind,
         /// Where that began.
         begun: Lsn,
@@ -266,7 +266,7 @@ impl Change<'_> {
         matches!(self, RenewalBegins { .. } | RenewalPart { .. } | RenewalEnds { .. })
     }
 
-    /// What the key holds that the change makes or fits; `None` if it fits any.
+    /// The type that the change makes or fits; `None` if it fits any.
     pub const fn kind(&self) -> Option<Kind> {
         Some(match self {
             Change::Put { .. } | Change::Patch { .. } => Kind::String,
@@ -296,7 +296,7 @@ pub enum Write<'a> {
         db: u8,
         /// The key.
         key: Bytes<'a>,
-        /// What happens to it.
+        /// The change of the key.
         change: Change<'a>,
     },
     /// A database loses all its keys; `None`: every database does.

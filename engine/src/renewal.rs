@@ -1,5 +1,5 @@
-//! Writing a giant anew, in pieces, while clients go on to change it: so that what its changes say can leave
-//! the log.
+//! Rewrites a large value (a *giant*) in the log in parts, while clients go on to change it, so that its old
+//! changes can leave the log.
 //!
 //! ```text
 //!   begin: "a list of n elements"    part: "from i on: …"   client: push   part …   end: "begun at B"
@@ -10,7 +10,7 @@
 //! Each record says what is true when it is written, under the latch of the key; the changes of clients in
 //! between say what they always say. So a replay has nothing to put aside: it applies one record after the
 //! other, and what it has at E is right, whether or not something older than B was there. If there was
-//! nothing, or something else, as a compaction has dropped what is needless since E, the beginning makes as
+//! nothing, or something else, as a compaction has dropped what is obsolete since E, the beginning makes as
 //! many empty elements (or zeros) as there are, so that the changes in between meet the places that they were
 //! made for, and the parts fill them. Elements of hashes, sets and sorted sets have names, so the parts are
 //! the records of elements that clients would write, and at E what is older than B is gone.
@@ -30,7 +30,7 @@ use crate::table::{Entry, KeyHash};
 use crate::value::image::ImageItem;
 use crate::value::{ImageBuilder, ValueRef, elements_of};
 
-/// What has more bytes is said in parts, each of about so many.
+/// A larger value is logged in parts, each of about this many bytes.
 pub(crate) const PART_BYTES: usize = 64 << 10;
 /// Elements with names that are looked at together.
 const LOOKED_AT: usize = 32;
@@ -38,15 +38,15 @@ const LOOKED_AT: usize = 32;
 const LOOKS: usize = 8;
 /// The same for a replay.
 const LOOKED_AT_IN_REPLAY: usize = 1024;
-/// What a record takes beside its key and its element, about.
+/// The approximate size of a record beside its key and its element.
 const RECORD_BYTES: usize = 16;
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A part of so many bytes has been logged; there is more to do.
     Goes(u64),
-    /// All is said, and what is older than the beginning is needless.
+    /// All is said, and what is older than the beginning is obsolete.
     Ended,
     /// The key is gone, or is another one, or nothing can be logged. What was logged does no harm.
     GivenUp,
@@ -60,7 +60,7 @@ pub struct Renewal<'e> {
     key: Box<[u8]>,
     hash: KeyHash,
     kind: Kind,
-    /// What tells the value from others that the key had or will have.
+    /// The base `Lsn`, which distinguishes the value from others that the key had or will have.
     base: Lsn,
     /// The record of the beginning.
     begun: Lsn,
@@ -148,7 +148,7 @@ impl Drop for Renewal<'_> {
     }
 }
 
-/// What has been said of a value that is renewed, and what has not.
+/// The progress of a rewrite: the parts of the value that are logged, and the rest.
 pub(crate) struct Parts {
     kind: Kind,
     /// The record of the beginning.
@@ -176,7 +176,7 @@ impl Parts {
         self.is_said
     }
 
-    /// What has not been said yet, about a part of it; at the end, nothing, and that all is said.
+    /// The changes for about one more part of the value; after the last, one that says that it is complete.
     pub(crate) fn next(&mut self, entry: &Entry, cursor: &RewriteCursor) -> Vec<Change<'static>> {
         match entry.value() {
             ValueRef::String(value) | ValueRef::Json(value) => {
@@ -236,7 +236,7 @@ impl Parts {
         changes
     }
 
-    /// What a change takes in the log, about.
+    /// The approximate size of a change in the log.
     fn bytes_of(&self, change: &Change<'_>) -> usize {
         let fields = match change {
             Change::HashPut { field, value } => field.len() + value.len(),
@@ -249,7 +249,7 @@ impl Parts {
     }
 }
 
-/// What says all of an entry at once.
+/// The changes that log a whole entry at once.
 pub(crate) fn whole(entry: &Entry) -> SmallVec<[Change<'static>; 2]> {
     let expiry = entry.expiry();
     match entry.value() {
@@ -275,7 +275,7 @@ fn put(kind: Kind, item: &ImageItem<'_>) -> Change<'static> {
     }
 }
 
-/// What an element's removal says.
+/// The change that removes an element.
 fn removal(kind: Kind, item: &ImageItem<'_>) -> Change<'static> {
     let name: Bytes<'static> = item.name.to_vec().into();
     match kind {
@@ -340,7 +340,7 @@ mod tests {
         (engine, background, opened.log)
     }
 
-    /// What makes a value that is so long, and can be renewed.
+    /// The changes that make a value of this length that can be renewed.
     fn of_length(kind: Kind, length: u64) -> Vec<Change<'static>> {
         let bytes = || Bytes::Borrowed(b"x");
         match kind {

@@ -1,4 +1,4 @@
-//! A log whose start is refused: what is wrong with it, and how much of it can be had back.
+//! Repairs a log that a start refuses: reports the damage, and how much of the log can be recovered.
 //!
 //! It is examined as a start reads it, records replayed, so that both find the same damage. That takes as
 //! much memory as the start does. Damage of which the checkpoint has what was there is none to a start, so
@@ -21,7 +21,7 @@ const DATABASES: usize = 256;
 
 /// A log that was examined for a repair; its directories are locked.
 pub struct Repair {
-    /// What is wrong and what will be kept.
+    /// The damage, and the records that will be kept.
     pub survey: Survey,
     reader: Reader,
 }

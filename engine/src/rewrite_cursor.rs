@@ -1,4 +1,4 @@
-//! How far the rewrite of a list has come: where its next part begins, while clients change the list.
+//! The progress of the rewrite of a list: the place of its next part, while clients change the list.
 //!
 //! ```text
 //!   list      a b c d e f g        client: push x at the front     x a b c d e f g

@@ -1,5 +1,4 @@
-//! Reads what lies on the disk for long, slowly and again and again, to find damage while the store still has
-//! in memory what was there.
+//! Scrubs the disk: reads old files slowly and repeatedly, to find damage while memory still has the data.
 //!
 //! ```text
 //!   file of the log ─┐ past the cache,   damage, twice ──> the compactor: a checkpoint, and the file is
@@ -26,7 +25,7 @@ use crate::store::Store;
 /// How long is waited between two passes, and while none is made.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What is shorter is waited for together with what comes next.
+/// A shorter wait is added to the next one.
 const SHORTEST_WAIT: Duration = Duration::from_millis(5);
 
 /// How scrubbing is doing.
@@ -50,7 +49,7 @@ pub struct ScrubStatus {
     pub transient: u64,
 }
 
-/// What is scrubbed: the files of one store.
+/// The files to scrub: those of one store.
 #[derive(Clone, Copy)]
 pub struct Scrubbed<'s> {
     /// Has the log, and the clock.

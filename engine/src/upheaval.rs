@@ -1,5 +1,5 @@
-//! What happens to whole databases: flushed, or changed places. Kept with its `Lsn`, so that an old record of
-//! the log is looked up where its key is now.
+//! Records flushes and swaps of whole databases, each with its `Lsn`, so that an old record of the log is
+//! looked up where its key is now.
 //!
 //! Each database that is filled has an identity. A flush begins a new one, and a swap lets two change places:
 //!
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 use crate::record::{Lsn, Write};
 
-/// What fills a database until it is flushed.
+/// The identity of a database's contents, from one flush to the next.
 type Identity = u64;
 
 /// The upheavals so far.
@@ -77,7 +77,7 @@ impl Upheavals {
         }
     }
 
-    /// What fills a database now.
+    /// The identity of a database's contents now.
     fn identity(&self, db: u8) -> Identity {
         self.since
             .get(&db)

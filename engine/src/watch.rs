@@ -1,8 +1,8 @@
-//! Keys that somebody watches: has anything happened to one since?
+//! Watched keys (`WATCH`): detects whether a key has changed since it was watched.
 //!
-//! A key that is there is compared by the `Lsn` of its entry: every change gives it a new one, and none comes
-//! twice. A key that is missing has none; between two looks it may come and go without a trace in the table.
-//! So whoever watches a missing key registers it, and whoever creates a key looks into the register, if
+//! A present key is compared by the `Lsn` of its entry: every change gives it a new one, and none comes
+//! twice. A missing key has none; between two looks it may come and go without a trace in the table. So a
+//! client that watches a missing key registers it. A writer of a new key looks into the register, if
 //! anything is in it at all.
 //!
 //! ```text
@@ -43,7 +43,7 @@ pub struct Watch {
     watches: Arc<Watches>,
 }
 
-/// What was at the key.
+/// The state of the key when it was watched.
 #[derive(Debug)]
 enum Seen {
     /// An entry with this newest record, in a database that had changed places so often.

@@ -42,7 +42,7 @@ fn restore(disk: &SimDisk, backups: &[PathBuf], to: &Path) -> Result<(Restored, 
     Ok((restored, target))
 }
 
-/// What a server would find in a data directory.
+/// The contents that a server would find in a data directory.
 fn contents_in(disk: &SimDisk, target: &Target) -> (Lsn, Contents) {
     let base = Checkpoints::open(Arc::new(disk.clone()), &target.checkpoint_dir).unwrap();
     let options = LogOptions::new(target.log_dirs.clone());
@@ -107,7 +107,7 @@ impl World {
         PathBuf::from(format!("/{what}/{}", self.names))
     }
 
-    /// What goes wrong from now on.
+    /// Switches the faults on or off.
     fn disturb(&mut self, is_on: bool) {
         let no_links = self.rng.random_bool(0.3);
         let mut options = SimOptions { no_links, ..SimOptions::default() };

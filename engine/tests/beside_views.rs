@@ -1,4 +1,4 @@
-//! What views are measured against: live reads, and scans by a child process; and what is kept, counted.
+//! Tests the baselines of views: live reads, and scans by a child process; and counts the versions kept.
 
 #![allow(clippy::unwrap_used)]
 

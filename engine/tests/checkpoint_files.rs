@@ -87,7 +87,7 @@ impl Scene {
         })
     }
 
-    /// What reading the file again finds.
+    /// The result of reading the file again.
     fn verify(&self) -> Result<(), String> {
         let (_, outcome) = self.checkpoints.verify(|_| true).unwrap();
         outcome.map_err(|error| error.to_string())

@@ -58,7 +58,7 @@ fn whatever_is_compacted_the_store_comes_back_as_it_was() {
                 if rng.random_bool(compacts) {
                     let before = store.log.appender().last();
                     compactions += u64::from(store.compact_any(&mut rng));
-                    // Entries may have been written anew, as what they were.
+                    // Entries may have been written again, as what they were.
                     let found = contents_of(&store.engine);
                     for lsn in before.0..=store.log.appender().last().0 {
                         history.insert(Lsn(lsn), found.clone());

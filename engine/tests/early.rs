@@ -41,7 +41,7 @@ impl Eyes {
         Eyes { early: Early::default(), engine, _background }
     }
 
-    /// What the key holds, its expiry, its `Lsn`, and whether it is told. `None`: it is not there.
+    /// The value of the key, its expiry, its `Lsn`, and whether it may be served. `None`: it is not there.
     fn look(&self, db: u8, key: &str) -> Option<(String, Lsn, bool)> {
         let session = self.early.enter(self.engine.store())?;
         let place = (db, KeyHash::of(key.as_bytes()));

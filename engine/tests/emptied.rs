@@ -20,7 +20,7 @@ use tarn_engine::session::Access;
 const DATABASES: u8 = 2;
 const NOW: u64 = 1_000;
 
-/// What the keys of all databases hold, as far as it can become empty.
+/// The values of the keys of all databases, as far as they can become empty.
 #[derive(Default)]
 struct Model {
     keys: BTreeMap<(u8, Vec<u8>), Elements>,

@@ -1,4 +1,5 @@
-//! The gate: while somebody is slow inside it, neither a compaction nor who closes it holds up the others.
+//! The gate: while a command is slow inside it, neither a compaction nor a closer of the gate holds up the
+//! others.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
@@ -49,7 +50,7 @@ fn a_fork_waits_for_a_slow_one_and_holds_nobody_else() {
     others_go_on(|engine| drop(engine.fork_scan(0)));
 }
 
-/// Whoever shows figures is inside, and whoever declares something closes the gate.
+/// A thread that shows figures is inside, and one that declares something closes the gate.
 #[test]
 #[cfg(debug_assertions)]
 fn the_turn_of_who_declares_is_not_taken_inside_the_gate() {

@@ -1,4 +1,4 @@
-//! Giant values and who needs them at one instant: a checkpoint writes them, in blocks of bounded size, while
+//! Giant values and their readers at one instant: a checkpoint writes them, in blocks of bounded size, while
 //! their keys are free, and a write during a view keeps a bounded part of them.
 
 #![allow(clippy::unwrap_used)]
@@ -24,7 +24,7 @@ const GIANT_BYTES: usize = 24 << 20;
 /// Far above what anything here takes, below what a test runner waits.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What stops large writes.
+/// The switch that stops large writes.
 #[derive(Debug, Default)]
 struct Gate {
     state: Mutex<GateState>,

@@ -176,7 +176,7 @@ fn whenever_the_log_is_switched_a_start_finds_a_state_that_was() {
                     }
                     4 if store.log.is_some() => store.engine.compactor().ask(Scope::All),
                     _ => {
-                        // Behind it there may be records already of what is written anew.
+                        // Behind it there may be records already of what is written again.
                         if let Some(lsn) = store.write(&mut rng) {
                             history.insert(lsn, contents_of(&store.engine));
                         }
@@ -217,7 +217,7 @@ fn a_log_that_is_switched_off_while_it_waits_for_a_checkpoint_leaves_nothing_to_
     }
     assert!(store.switch_off());
     assert!(!compactor.status().wants_checkpoint);
-    // The checkpoint is taken nevertheless, and who took it asks for the round.
+    // The checkpoint is taken nevertheless, and its taker asks for the round.
     store.save();
     compactor.ask(Scope::All);
     for _ in 0..3 {

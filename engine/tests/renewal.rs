@@ -1,4 +1,4 @@
-//! Entries that are written anew in pieces: whatever happens in between, to them, to their databases, to the
+//! Entries that are written again in pieces: whatever happens in between, to them, to their databases, to the
 //! log and to the machine, what comes back is the store as it was after the last record that came back.
 
 #![allow(clippy::unwrap_used)]
@@ -21,7 +21,7 @@ use tarn_engine::log::{Group, LogOptions, SyncMode};
 use tarn_engine::record::{Batch, Change, Lsn, Side, Write};
 use tarn_engine::renewal::{Renewal, Step};
 
-/// What the histories did, so that a test can say that it was enough.
+/// Counts of what the histories did, so that a test can say that it was enough.
 #[derive(Debug, Default)]
 struct Done {
     renewals: u64,
@@ -195,7 +195,7 @@ fn the_log_alone_tells_the_same_when_its_checkpoint_is_moved_away() {
     assert!(enough.iter().all(|count| *count > seed_count()), "{done:?}");
 }
 
-/// What is in the log in all.
+/// The total bytes of the log.
 fn log_bytes(store: &Store, disk: &SimDisk) -> u64 {
     let is_log = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "tarnlog");
     let _ = store.log.sync();

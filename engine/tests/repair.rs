@@ -115,7 +115,7 @@ fn disk_of(files: &Files) -> SimDisk {
     disk
 }
 
-/// What is done to a log at these blocks, and how many of its records stand before that.
+/// Damages to a log at these blocks, each with the number of records before it.
 fn damages(files: &Files, blocks: &[Place], at: &[usize]) -> Vec<(String, Files, u64)> {
     let mut damages = Vec::new();
     for block in at.iter().map(|at| &blocks[*at]) {
@@ -159,7 +159,7 @@ fn assert_opens(disk: &SimDisk, count: usize, records: u64, what: &str) {
     }
 }
 
-/// What was in a file and is not there any more has been put beside.
+/// Asserts that bytes that are gone from a file have been put beside it.
 fn assert_nothing_is_lost(disk: &SimDisk, damaged: &Files, what: &str) {
     let now = files_of(disk);
     for (path, bytes) in damaged {

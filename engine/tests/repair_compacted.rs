@@ -1,4 +1,4 @@
-//! A compacted log of which any byte is spoilt is repaired once, and can be opened and gone on with.
+//! A compacted log with any byte damaged is repaired once, and can be opened and written again.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,7 +29,7 @@ fn one_repair_is_enough_whatever_is_spoilt() {
             let mut renewal: Option<Renewal<'_>> = None;
             for _ in 0..rng.random_range(20..200) {
                 if rng.random_bool(0.2) {
-                    // An entry is written anew in pieces, which may be cut off later.
+                    // An entry is written again in pieces, which may be cut off later.
                     let goes_on =
                         renewal.as_mut().is_some_and(|renewal| matches!(renewal.step(), Step::Goes(_)));
                     if !goes_on {

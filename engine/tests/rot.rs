@@ -1,6 +1,5 @@
-//! Devices that break their word without a word, below a store that is compacted, takes checkpoints, reads
-//! its files again and is replayed: whatever they lose, put elsewhere or let rot, a start finds the store as
-//! it once was, or says by name what is damaged.
+//! Devices that silently lose, misplace or corrupt data, below a store that is compacted, takes checkpoints,
+//! scrubs its files and is replayed. A start finds the store as it once was, or names the damage.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +20,7 @@ use histories::*;
 
 const FAST: TakeOptions = TakeOptions { pace: Pace::Fast, writers: 1 };
 
-/// What became of the lives.
+/// The results of the lives.
 #[derive(Debug, Default)]
 struct Fates {
     /// A start has refused.

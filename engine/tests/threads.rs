@@ -35,7 +35,7 @@ const FAST: TakeOptions = TakeOptions { pace: Pace::Fast, writers: 1 };
 
 /// A key's members with their scores, of a sorted set; or one without a name, of a string. Empty: it is gone.
 type State = BTreeMap<String, u32>;
-/// What a thread did: the last record of it, the key, and what that held then.
+/// The writes of a thread: its last record, the key, and the key's value then.
 type Written = Vec<(Lsn, String, State)>;
 
 fn put(engine: &Engine, key: &str, changes: Vec<Change<'static>>) -> Option<Lsn> {

@@ -1,5 +1,5 @@
-//! Keys of which a repair has cut off what made their records fit: a start says them anew, and from then on
-//! they are keys like others.
+//! Keys that a repair has left incomplete: a start logs them again, and from then on they are keys like
+//! others.
 
 #![allow(clippy::unwrap_used)]
 
@@ -54,7 +54,7 @@ fn found(store: &Store, key: &str) -> Option<String> {
     contents_of(&store.engine)[0].iter().find(|(name, _)| name == key).map(|(_, text)| text.clone())
 }
 
-/// What makes a value of 500 pieces of so many bytes.
+/// The changes that make a value of 500 pieces of this many bytes.
 fn changes_of(kind: Kind, bytes: usize) -> Vec<Change<'static>> {
     let piece = |number: u64| format!("{number:0bytes$}").into_bytes();
     let change = |number: u64| match kind {

@@ -29,7 +29,7 @@ struct Store {
     _background: Background,
 }
 
-/// What a store holds: for each database and key, all that a client could see of it.
+/// The contents of a store: for each database and key, all that a client could see of it.
 type Copy = BTreeMap<(u8, Vec<u8>), String>;
 
 fn describe(entry: &Entry) -> String {
@@ -68,7 +68,7 @@ impl Store {
         self.engine.close_gate().commit(&batch, &mut Group::default()).unwrap();
     }
 
-    /// What all tables hold now: the oracle.
+    /// The contents of all tables now: the oracle.
     fn copy(&self) -> Copy {
         let session = self.engine.enter(0);
         let latched = session.latch(&[], Access::Read, 0);

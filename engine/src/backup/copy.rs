@@ -1,4 +1,4 @@
-//! Bytes from one file to another, or only looked at: at a gentle pace, with their checksum.
+//! Copies a file, or only reads it, at a limited rate, and computes its checksum.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,8 @@ use super::error::BackupError;
 use crate::io::{Clock, Disk, DiskFile, DiskResult, SCAN_ALIGN_BYTES};
 use crate::log::create_over;
 
-/// What is read, written and synced in one go: a device that is given much at once keeps others waiting.
+/// The bytes that are read, written and synced at once. A larger piece would delay other users of the
+/// device.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// How far a backup has come; for others to look at and to stop it.

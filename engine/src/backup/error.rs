@@ -1,4 +1,4 @@
-//! Why there is no backup, or it was not restored.
+//! The errors of taking and of restoring a backup.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,8 @@ use crate::io::DiskError;
 use crate::log::{CompactionError, LogError, OpenError};
 use crate::record::Lsn;
 
-/// What went wrong. The log is as it was; what was made is gone again, but for what a disk refused to remove.
+/// The failure of a backup. The log is unchanged, and the partial backup is removed as far as the disk
+/// allows.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// Nothing is logged.
@@ -21,7 +22,7 @@ pub enum BackupError {
     Occupied {
         /// The directory.
         path: PathBuf,
-        /// What is there, if it is known.
+        /// A description of the contents, if they are known.
         reason: &'static str,
     },
     /// The log has not come as far.
@@ -48,7 +49,7 @@ pub enum BackupError {
     NoBackup {
         /// The directory.
         path: PathBuf,
-        /// What it holds none of.
+        /// A noun for the missing contents.
         what: &'static str,
     },
     /// Another version of this program wrote the manifest.
@@ -59,7 +60,7 @@ pub enum BackupError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// A description of the fault.
         what: String,
     },
     /// These backups do not make one log.
@@ -70,7 +71,7 @@ pub enum BackupError {
         /// Why.
         reason: String,
     },
-    /// What was restored is not a log as it should be.
+    /// The restored files are not a valid log.
     #[error("what was restored is not as it was backed up: {0}")]
     Restored(#[from] OpenError),
     /// The checkpoint could not be put in place.

@@ -1,4 +1,5 @@
-//! What a backup has: a few lines of text, put in place in one step. `docs/format/backup.md` tells of each.
+//! The manifest of a backup: a few lines of text, replaced atomically. `docs/format/backup.md` has the
+//! format.
 //!
 //! ```text
 //!   tarn backup 2
@@ -32,7 +33,7 @@ const BYTES_MAX: u64 = 256 << 20;
 /// The name of the checkpoint.
 pub(super) const CHECKPOINT: &str = "checkpoint.tarn";
 
-/// What a finished backup says of itself.
+/// The contents of a manifest: the description of a finished backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Manifest {
     pub(super) log_id: u128,
@@ -50,7 +51,7 @@ pub(super) struct Manifest {
     pub(super) unix_ms: UnixMs,
     /// The checkpoint that a start builds on.
     pub(super) checkpoint: Option<SavedCheckpoint>,
-    /// What else the data directory had.
+    /// The other files of the data directory.
     pub(super) beside: Vec<SavedBeside>,
     /// All files of the log, by directory and number.
     pub(super) files: Vec<SavedFile>,

@@ -1,4 +1,5 @@
-//! Backups: a copy of a running log in a directory of its own, and what is made of such copies again.
+//! Backups: copies a running log into a directory of its own, and restores data directories from such
+//! copies.
 //!
 //! ```text
 //!   log, checkpoint ──take──> DIR: backup.unfinished ... files ... backup.manifest     a full one

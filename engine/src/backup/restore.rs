@@ -1,4 +1,4 @@
-//! A full backup and its increments become a data directory.
+//! Restores a data directory from a full backup and its increments.
 //!
 //! ```text
 //!   full            since 0     end 100    files A  B  c
@@ -44,7 +44,7 @@ pub struct Target {
     pub checkpoint_dir: PathBuf,
 }
 
-/// What was restored.
+/// The result of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// The newest record.

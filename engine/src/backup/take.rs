@@ -1,4 +1,4 @@
-//! Taking a backup of a log that goes on.
+//! Takes a backup of a running log.
 //!
 //! ```text
 //!   directory, backup.unfinished
@@ -29,7 +29,7 @@ use crate::log::{Appender, Pinned, PinnedFile};
 use crate::record::Lsn;
 use crate::store::Store;
 
-/// What is wanted.
+/// The options of a backup.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Where to: an empty directory, or one that is not there yet. REQUIRES: the path is absolute.
@@ -117,7 +117,7 @@ struct Taking<'t> {
     taken: Taken,
 }
 
-/// What has been put into the directory. Checksums that are not known yet are 0.
+/// The files that are in the backup directory so far. Checksums that are not known yet are 0.
 struct Gathered {
     manifest: Manifest,
     /// The files of which the checksum is not known.

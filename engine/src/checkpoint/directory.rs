@@ -1,4 +1,4 @@
-//! The directory of checkpoints: taking the next one, and which one a start would load.
+//! The directory of checkpoints: takes the next checkpoint, and finds the one that a start loads.
 //!
 //! ```text
 //!   checkpoint-8.tarn.new ──complete, synced──> checkpoint-8.tarn ──> MANIFEST names it ──> 7 is removed
@@ -46,7 +46,7 @@ pub enum Algorithm {
     Fork,
 }
 
-/// What taking a checkpoint took.
+/// The costs of a checkpoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Taken {
     /// Keys in it.
@@ -68,7 +68,7 @@ pub struct Checkpoints {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     _lock: Box<dyn DiskLock>,
-    /// What the manifest names.
+    /// The checkpoint that the manifest names.
     current: Mutex<Option<Checkpoint>>,
     /// The store at the last checkpoint that this process took. Held while one is being taken.
     base: Mutex<Option<Base>, rank::CheckpointTurn>,
@@ -203,7 +203,7 @@ impl Checkpoints {
 
     /// Has the next checkpoint read nothing of the current one, which is damaged.
     pub fn distrust_current(&self) {
-        // Whoever takes one now finds the damage by itself.
+        // A thread that takes one now finds the damage by itself.
         if let Some(mut base) = self.base.try_lock() {
             *base = None;
         }

@@ -1,4 +1,4 @@
-//! Why a checkpoint was not taken, or not read.
+//! The errors of taking and of reading a checkpoint.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use crate::io::DiskError;
 use crate::log::LogError;
 use crate::view::{Cancelled, ViewError};
 
-/// What went wrong. The last checkpoint is as it was.
+/// The failure of a checkpoint. The last checkpoint is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// One is being taken already.
@@ -49,7 +49,7 @@ pub enum CheckpointError {
         path: PathBuf,
         /// Where in it.
         offset: u64,
-        /// What is wrong.
+        /// A description of the fault.
         what: String,
     },
     /// Another version of this program wrote it.
@@ -57,7 +57,7 @@ pub enum CheckpointError {
     TooNew {
         /// The file.
         path: PathBuf,
-        /// What is not known here.
+        /// The feature that this version does not know.
         reason: String,
     },
     /// It tells of more databases than there are.

@@ -129,7 +129,7 @@ impl Forked {
     }
 }
 
-/// What the child does.
+/// The work of the child process.
 fn write(tables: &[Arc<Table>], buffer: &mut [u8], file: BorrowedFd<'_>, numbers: &[AtomicU64; 8]) -> c_int {
     let offset = FILE_HEADER_BYTES as u64;
     let mut blocks = Blocks {
@@ -168,7 +168,7 @@ struct Blocks<'c> {
     /// The block that is being filled; room for its head is at its front.
     buffer: &'c mut [u8],
     len: usize,
-    /// What is said of it so far.
+    /// The header so far.
     head: BlockHead,
     /// The database of what comes next.
     db: u8,

@@ -1,4 +1,4 @@
-//! The bytes of a checkpoint: see `docs/format/checkpoint.md`.
+//! The byte format of a checkpoint: see `docs/format/checkpoint.md`.
 //!
 //! ```text
 //! file:    [header 64] [block] [block] … [last block: totals]
@@ -24,7 +24,7 @@ pub(super) const LAST: u8 = 1;
 /// The large value at the end of this block goes on in the next.
 pub(super) const CONTINUES: u8 = 1 << 1;
 
-/// What a record of a block is.
+/// The kinds of records in a block.
 pub(super) mod tag {
     /// `[db 1][whole 1][first position 8][position behind the last 8]`: what follows is of this range.
     pub(crate) const RANGE: u8 = 1;
@@ -38,12 +38,12 @@ pub(super) mod tag {
     pub(crate) const END: u8 = 5;
 }
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileKind {
     /// Everything.
     Full = 0,
-    /// What has changed since another cut.
+    /// The changes since another cut.
     Changes = 1,
 }
 
@@ -52,9 +52,9 @@ pub(super) enum FileKind {
 pub(super) struct FileHeader {
     pub(super) kind: FileKind,
     pub(super) databases: u32,
-    /// What it holds is as of here.
+    /// The cut: the file has the state as of this `Lsn`.
     pub(super) cut: Lsn,
-    /// What it does not hold is as it was here; 0 for a full one.
+    /// The cut of the checkpoint that has everything else; 0 for a full one.
     pub(super) base: Lsn,
     pub(super) unix_ms: UnixMs,
 }
@@ -99,7 +99,7 @@ impl FileHeader {
     }
 }
 
-/// What is said of a block before it.
+/// The header of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BlockHead {
     pub(super) sequence: u32,

@@ -1,5 +1,5 @@
-//! From a checkpoint to the tables, on all cores: no two blocks hold the same key, so their order does not
-//! matter.
+//! Loads a checkpoint into the tables, on all cores. No two blocks hold the same key, so their order does
+//! not matter.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const TELLING: u64 = 256;
 /// A checkpoint has at least so many bytes a key.
 const KEY_BYTES_MIN: u64 = 10;
 
-/// What was loaded.
+/// The result of loading a checkpoint.
 pub struct Loaded {
     /// The databases.
     pub tables: Vec<Arc<Table>>,
@@ -89,7 +89,7 @@ pub(super) fn load(
     Ok(Loaded { tables, cut, keys })
 }
 
-/// What loaders share.
+/// The state that loading threads share.
 struct Loading<'l> {
     path: &'l Path,
     tables: &'l [Arc<Table>],

@@ -1,4 +1,4 @@
-//! Which file is the checkpoint: a few lines of text, put in place in one step.
+//! The manifest that names the current checkpoint: a few lines of text, replaced atomically.
 //!
 //! ```text
 //!   tarn checkpoint 1

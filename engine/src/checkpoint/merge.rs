@@ -1,5 +1,5 @@
-//! A full checkpoint and the changes since, merged into the next full one, without ever holding more than
-//! the keys of some hundreds of entries.
+//! Merges a full checkpoint and the changes since into the next full one. It never holds more than the keys
+//! of some hundreds of entries.
 //!
 //! ```text
 //!   full      e e e e | e e e | e e e e e      entries in groups of rising positions
@@ -18,7 +18,7 @@ use super::writer::Blocks;
 use crate::table::KeyHash;
 use crate::value::stored::key_of;
 
-/// What of the changes has been written, as far as entries of the full checkpoint may still meet it.
+/// The changes that have been written, as far as entries of the full checkpoint may still meet them.
 #[derive(Default)]
 struct Written {
     keys: HashSet<Box<[u8]>>,

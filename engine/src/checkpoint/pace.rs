@@ -1,4 +1,4 @@
-//! How hard a checkpoint works, how far it has come, and how it is told to stop.
+//! The pace, the progress and the cancellation of a checkpoint.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

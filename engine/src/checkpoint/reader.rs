@@ -1,4 +1,4 @@
-//! Reading a file of a checkpoint, block by block. Nothing in it is trusted.
+//! Reads a file of a checkpoint, block by block. Trusts nothing in it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

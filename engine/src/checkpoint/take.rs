@@ -1,4 +1,4 @@
-//! Takes a checkpoint through a view: what is written of the store.
+//! Takes a checkpoint: writes the entries of a view to a file.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -12,7 +12,7 @@ use crate::record::Lsn;
 use crate::table::{Entry, Table, Visitor};
 use crate::view::{View, ViewError};
 
-/// What checkpoints are taken of.
+/// The source of a checkpoint.
 pub trait Source {
     /// Opens a view that is read once.
     fn view(&self) -> Result<View, ViewError>;
@@ -58,7 +58,7 @@ impl Base {
 struct Dump<'w, 'f> {
     blocks: &'w mut Blocks<'f>,
     db: u8,
-    /// What is not newer than this is left out, but for ranges in which keys were removed since.
+    /// Older entries, up to this `Lsn`, are left out, but for ranges in which keys were removed since.
     since: Lsn,
     whole: bool,
     keys: u64,

@@ -1,4 +1,4 @@
-//! Writing a file of a checkpoint: records gather in blocks, which other threads sum up and write.
+//! Writes a file of a checkpoint: records gather in blocks, which other threads checksum and write.
 //!
 //! ```text
 //!   Blocks ──sealed block──> channel ──> writer 1: crc, write_at      buffers come back by another channel
@@ -35,7 +35,7 @@ struct Sealed {
     head: BlockHead,
 }
 
-/// What a file holds in all.
+/// The totals of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) keys: u64,
@@ -49,7 +49,7 @@ pub(super) struct Blocks<'f> {
     failed: &'f AtomicBool,
     /// The block that is being filled; room for its head is at its front.
     bytes: Vec<u8>,
-    /// What is said of it so far.
+    /// The header so far.
     head: BlockHead,
     /// The database of what comes next.
     db: u8,
@@ -235,7 +235,7 @@ impl<'f> Writer<'f> {
             let outcome = self.run();
             if outcome.is_err() {
                 self.failed.store(true, Ordering::Relaxed);
-                // Whoever fills must not wait for room.
+                // A thread that fills must not wait for room.
                 self.blocks.iter().for_each(drop);
             }
             outcome

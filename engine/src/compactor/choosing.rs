@@ -1,6 +1,6 @@
-//! Which files are compacted next.
+//! Chooses the files to compact next.
 //!
-//! A file is chosen where the share of needless records has passed a bound, or where the whole log is longer
+//! A file is chosen where the share of obsolete records has passed a bound, or where the whole log is longer
 //! than it may be against what is needed of it: then the one that gives back most. Removals and changes of
 //! lists have no bits, so nobody knows what they would give back. Therefore a *round* over all files, the
 //! oldest first, is made when the log is twice as long as after the last one; in that order, removals go too.
@@ -18,14 +18,14 @@ use super::stock::Stock;
 
 /// How long is waited after a compaction that failed.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// A file with a smaller share of needless records is not worth it.
+/// A file with a smaller share of obsolete records is not worth it.
 const WASTE_MIN: f64 = 0.05;
 /// How long a file is left alone that could not be compacted, unless a round wants it.
 const FAILED_PAUSE: Duration = Duration::from_secs(30);
 /// A round is made when the log is this many times as long as after the last one.
 const ROUND_GROWTH: u64 = 2;
 
-/// What whoever compacts has done, and is about to do.
+/// The compactor's past and planned work.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     round: Option<Round>,
@@ -49,7 +49,7 @@ struct Round {
     began: Duration,
     /// Whatever is newer is left for the next round.
     up_to: Lsn,
-    /// Whether entries were written anew in it, and it began once more.
+    /// Whether entries were written again in it, and it began once more.
     is_extended: bool,
 }
 

@@ -1,10 +1,10 @@
-//! Files of the log with damage: what is told of them, and when they can be compacted without it.
+//! Damaged files of the log: their reports, and when compaction can drop the damage.
 //!
-//! The store has in memory whatever the log says, so a checkpoint has what was in a damaged block, and that
-//! it was taken away where a removal was lost. So damage asks for a checkpoint, if the last one does not
-//! reach as far; then the file is compacted at once, and leaves out what is damaged. (Writing the keys of the
-//! lost records anew in the log instead would not do for removals: older records of keys that are gone may be
-//! in any file that is older, and would count again.)
+//! Memory has everything that the log says. So a checkpoint has the records of a damaged block, and lacks
+//! keys whose removal was lost. Damage therefore asks for a checkpoint, if the last one does not reach as
+//! far. Then the file is compacted at once, without the damaged records. (Logging the keys of the lost
+//! records again would not do for removals: older records of deleted keys may be in any older file, and
+//! would count again.)
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use super::estimates::Place;
 pub struct DamagedFile {
     /// Where it is.
     pub path: PathBuf,
-    /// What is wrong with it, as it was found first.
+    /// The damage, as it was found first.
     pub damage: Damage,
     /// A checkpoint that has all up to here has what was there.
     pub up_to: Lsn,

@@ -1,8 +1,8 @@
-//! How many records of each file are needless, as far as can be guessed.
+//! Estimates how many records of each file are obsolete.
 //!
-//! Bits say of a range of `Lsn`s how many records are needless, and files of other directories have records
+//! Bits say of a range of `Lsn`s how many records are obsolete, and files of other directories have records
 //! in it, too. So whenever there are more bits in the range of a file than at the last look, it gets its
-//! share: of the records in the range that were not known to be needless, its own.
+//! share: of the records in the range that were not known to be obsolete, its own.
 //!
 //! ```text
 //!   directory 0   ....[   file 7: 3,000 records live   ][   file 8 ...
@@ -26,18 +26,18 @@ use super::lsns::Lsns;
 /// A directory and the number of a file in it.
 pub(super) type Place = (usize, u64);
 
-/// What is guessed of each file.
+/// The estimates of all files.
 #[derive(Debug, Default)]
 pub(super) struct Estimates {
     pub(super) known: HashMap<Place, Guess>,
 }
 
-/// What is guessed of a file.
+/// The estimate of one file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Guess {
     /// Bits of its range that it has got its share of.
     pub(super) bits: u64,
-    /// Its records that are needless.
+    /// Its records that are obsolete.
     pub(super) needless: f64,
 }
 
@@ -70,7 +70,7 @@ impl Estimates {
         }
     }
 
-    /// The share of needless records of a file.
+    /// The share of obsolete records of a file.
     pub(super) fn waste(&self, file: &ClosedFile) -> f64 {
         match file.records() {
             0 => 0.0,
@@ -95,7 +95,7 @@ impl Estimates {
     }
 
     /// Notes that `file`, if anything is left, took the place of `others` and has the records `kept`, of
-    /// which some may have become needless while they were copied.
+    /// which some may have become obsolete while they were copied.
     pub(super) fn count(
         &mut self,
         others: &[Place],
@@ -117,7 +117,7 @@ impl Estimates {
         self.known.insert(file.place(), Guess { bits, needless: needless as f64 });
     }
 
-    /// Records of a file that are needless.
+    /// Records of a file that are obsolete.
     pub(super) fn needless(&self, place: Place) -> f64 {
         self.known.get(&place).map_or(0.0, |guess| guess.needless)
     }
@@ -137,7 +137,7 @@ fn bits_of(file: &Extent, validity: &Validity) -> u64 {
     validity.invalid_in(file.first..=file.last)
 }
 
-/// How the records of a directory that are not known to be needless lie over the `Lsn`s.
+/// How the records of a directory that are not known to be obsolete lie over the `Lsn`s.
 ///
 /// INVARIANT: `first < end` of each run, and `end` of one is at most `first` of the next.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! What is guessed of the files of a log, against what is true of a model of it.
+//! Tests the estimates for log files against the truth in a model of the log.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use super::lsns::Lsns;
 /// Histories that are tried.
 const SEEDS: u64 = 60;
 
-/// A log of which it is known which records are needless.
+/// A log of which it is known which records are obsolete.
 struct Model {
     rng: SmallRng,
     validity: Validity,
@@ -116,7 +116,7 @@ impl Model {
         assert!((guessed - truth).abs() < 1e-9, "{guessed} is guessed of a file that was counted: {truth}");
     }
 
-    /// The share of needless records of a file, guessed and true.
+    /// The share of obsolete records of a file, guessed and true.
     fn shares(&self, directory: usize, at: usize) -> (f64, f64) {
         let file = &self.directories[directory][at];
         let needless = file.records.iter().filter(|lsn| self.replaced[lsn.0 as usize]).count();
@@ -125,7 +125,7 @@ impl Model {
     }
 
     /// How far the guesses of the closed files are off, of all their records; the share of these that is
-    /// needless, and how many there are.
+    /// obsolete, and how many there are.
     fn errors(&self) -> (f64, f64, f64) {
         let (mut off, mut needless, mut all) = (0.0, 0.0, 0.0);
         for (directory, files) in self.directories.iter().enumerate() {
@@ -189,7 +189,7 @@ fn guesses_are_near_the_truth() {
 
 #[test]
 fn a_file_that_is_guessed_wrong_comes_right() {
-    // Two files that lie in one range; all that is needless is thought to be in one of them.
+    // Two files that lie in one range; all that is obsolete is thought to be in one of them.
     let file = |directory| Extent { directory, number: 1, records: 5_000, first: Lsn(1), last: Lsn(10_000) };
     let (files, validity) = ([file(0), file(1)], Validity::new());
     let lsns: Vec<Lsn> = (1..=10_000).map(Lsn).collect();

@@ -1,4 +1,4 @@
-//! Records in the order of their `Lsn`s, about a byte each: a file may have millions.
+//! A compact list of records in the order of their `Lsn`s, about a byte each: a file may have millions.
 
 use crate::log::{put_varint, take_varint};
 use crate::record::Lsn;

@@ -1,5 +1,5 @@
-//! Keeps the log short: chooses files of which much is needless, and has what is left of them take their
-//! place.
+//! Keeps the log short: chooses files with many obsolete records, and replaces them with copies of what is
+//! still needed.
 //!
 //! ```text
 //!   newest Lsn ── everyone has been out ──> reaper has marked what was discarded by then ──> the timestamp
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! - `thread`: the thread that does it, and what others see and ask of it;
-//! - `estimates`, `stock`: how much of each file is needless;
+//! - `estimates`, `stock`: how much of each file is obsolete;
 //! - `choosing`: which files are next;
 //! - `damaged`: files with damage, which a checkpoint makes good;
 //! - `needs`: which of their records are left;
-//! - `renewing`: entries that are written anew, as they are made of too many records.
+//! - `renewing`: entries that are written again, as they are made of too many records.
 //!
 //! paper: vtc §3.3, §3.4; `docs/design/0015`.
 

@@ -1,4 +1,4 @@
-//! What is needed of the files that are compacted.
+//! Decides which records of a compacted file are still needed.
 //!
 //! By kind of record:
 //! - a put, an element, an image, an expiry: unless its bit says that a newer one took its place, or its
@@ -13,7 +13,7 @@
 //! - two databases that changed places: always.
 //!
 //! With `CompactionOptions::rewrites` nothing is needed that the last checkpoint has: a log that is written
-//! anew from a snapshot, as others do it, to compare with.
+//! again from a snapshot, as others do it, to compare with.
 
 use std::collections::HashMap;
 
@@ -34,9 +34,9 @@ pub(super) struct Needs<'e> {
     pub(super) keep_pace: &'e dyn Fn(u64) -> bool,
     /// Removals before this one are needed by no file, and by no checkpoint.
     pub(super) removals_end: Lsn,
-    /// What is not newer is in the checkpoint, and dropped.
+    /// Records up to this `Lsn` are in the checkpoint, and are dropped.
     pub(super) dropped_up_to: Lsn,
-    /// What is not newer is in the checkpoint, so that damage there does not matter.
+    /// Records up to this `Lsn` are in the checkpoint, so damage to them does not matter.
     pub(super) covered: Lsn,
     /// Bytes that were read and written.
     pub(super) moved: u64,
@@ -92,7 +92,7 @@ impl Needs<'_> {
                 }
                 match lsn > validity.complete_after() {
                     true => !self.look.has_upheavals || validity.place_now(*db, lsn).is_some(),
-                    // It was not replayed, so who replaced it set no bit.
+                    // It was not replayed, so its replacement set no bit.
                     false => self.place_if(*db, key, lsn, |entry| entry.has_of(lsn, change)).is_some(),
                 }
             }

@@ -1,4 +1,4 @@
-//! When compactions are made, and how fast.
+//! Options of compaction: when it runs, and how fast.
 
 use crate::renewal::PART_BYTES;
 
@@ -12,7 +12,7 @@ pub struct CompactionOptions {
     pub rewrites: bool,
     /// Bytes read and written in a second at most; 0 for no limit.
     pub bytes_per_second: u64,
-    /// The share of needless records from which a file is compacted, in percent.
+    /// The share of obsolete records from which a file is compacted, in percent.
     pub file_percent: u64,
     /// How long the log may be, in percent of what is needed of it.
     pub log_percent: u64,
@@ -20,7 +20,7 @@ pub struct CompactionOptions {
     pub min_bytes: u64,
     /// The most bytes that files have which become one.
     pub file_bytes: u64,
-    /// The most bytes of an entry that is written anew as one record, and about those of a part of a larger
+    /// The most bytes of an entry that is written again as one record, and about those of a part of a larger
     /// one: so much is done under one latch.
     pub part_bytes: usize,
 }

@@ -1,8 +1,8 @@
-//! Entries that are written anew, so that their changes can go.
+//! Chooses entries to be rewritten in the log, so that their old changes can be dropped.
 //!
 //! A list that lives long, a string that is changed in part again and again, and a set of which an image was
 //! the first record would never be shorter in the log than all its changes. Where a compaction keeps more
-//! bytes of such changes than their entry has, the entry is written anew, and the files are compacted once
+//! bytes of such changes than their entry has, the entry is written again, and the files are compacted once
 //! more: as one record, under the latch of its segment, or in pieces if it is large (`renewal`).
 
 use crate::log::Group;

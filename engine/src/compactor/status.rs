@@ -1,4 +1,4 @@
-//! What is told of compactions, and of the files that they are made of.
+//! The status of compaction, and statistics of each file, for `INFO` and metrics.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct CompactionStatus {
     pub compactions: u64,
     /// Compactions that were given up.
     pub failures: u64,
-    /// Entries that were written anew, so that their changes could go.
+    /// Entries that were written again, so that their changes could go.
     pub renewed: u64,
     /// Bytes of files that were compacted.
     pub bytes_read: u64,
@@ -46,17 +46,17 @@ pub struct CompactionStatus {
     pub files: usize,
     /// Their bytes.
     pub bytes: u64,
-    /// Bytes of them that are not known to be needless.
+    /// Bytes of them that are not known to be obsolete.
     pub live_bytes: u64,
     /// The same by directory of the log: files, bytes, live bytes.
     pub directories: Vec<(usize, u64, u64)>,
     /// Why the newest of those that were given up was, and when, be it that others went well since.
     pub last_error: Option<(UnixMs, String)>,
-    /// Memory that knowing which records are needless takes.
+    /// Memory that knowing which records are obsolete takes.
     pub validity_bytes: usize,
 }
 
-/// What is known of a file that is written to no more.
+/// The status of a file that is no longer written to.
 #[derive(Clone, Debug)]
 pub struct FileStatus {
     /// Where it is.
@@ -65,7 +65,7 @@ pub struct FileStatus {
     pub records: u64,
     /// Its length.
     pub bytes: u64,
-    /// Bytes of it that are not known to be needless.
+    /// Bytes of it that are not known to be obsolete.
     pub live_bytes: u64,
     /// Whether it was compacted.
     pub is_compacted: bool,

@@ -1,4 +1,4 @@
-//! The files that may be compacted, and how much of each is needless.
+//! The files that may be compacted, and how much of each is obsolete.
 
 use crate::log::ClosedFile;
 use crate::record::Lsn;
@@ -9,7 +9,7 @@ use super::status::FileStatus;
 /// The files that are written to no more, by directory and number.
 pub(super) struct Stock {
     pub(super) files: Vec<ClosedFile>,
-    /// The share of needless records of each, as far as is known.
+    /// The share of obsolete records of each, as far as is known.
     pub(super) wastes: Vec<f64>,
 }
 
@@ -19,7 +19,7 @@ impl Stock {
         Stock { files, wastes }
     }
 
-    /// Bytes of a file that are not known to be needless.
+    /// Bytes of a file that are not known to be obsolete.
     pub(super) fn live_bytes_of(&self, at: usize) -> u64 {
         (self.files[at].bytes() as f64 * (1.0 - self.wastes[at])) as u64
     }
@@ -28,7 +28,7 @@ impl Stock {
         self.files.iter().map(ClosedFile::bytes).sum()
     }
 
-    /// Bytes that are not known to be needless.
+    /// Bytes that are not known to be obsolete.
     pub(super) fn live_bytes(&self) -> u64 {
         (0..self.files.len()).map(|at| self.live_bytes_of(at)).sum()
     }
@@ -49,7 +49,7 @@ impl Stock {
         directories
     }
 
-    /// Those with the most needless bytes, at most `limit`, by directory and number.
+    /// Those with the most obsolete bytes, at most `limit`, by directory and number.
     pub(super) fn worst(&self, limit: usize) -> Vec<FileStatus> {
         let mut order: Vec<usize> = (0..self.files.len()).collect();
         order.sort_by_key(|at| std::cmp::Reverse(self.files[*at].bytes() - self.live_bytes_of(*at)));

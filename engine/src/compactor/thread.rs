@@ -1,7 +1,7 @@
-//! The thread that compacts, and what others see and ask of it.
+//! The compaction thread, its status, and the requests to it.
 //!
 //! Latches, in their order: `alone`, for as long as a compaction takes; `estimates`, for a look over all
-//! files; `state`, for some words, which is all that who asks for the status waits for.
+//! files; `state`, for some words: a request for the status waits for no other.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +43,7 @@ pub struct Compactor {
     yields: AtomicBool,
 }
 
-/// What a round that is asked for goes over.
+/// The files that a requested round covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// The files that are written to no more.
@@ -161,7 +161,7 @@ impl Compactor {
     /// other until the guard is dropped.
     pub(crate) fn pause(&self) -> MutexGuard<'_, Plan, rank::CompactorTurn> {
         self.yields.store(true, Ordering::Relaxed);
-        // Whoever has asked whether to give up, and not waited yet, holds it.
+        // A thread that has asked whether to give up, and not waited yet, holds it.
         drop(self.state.lock());
         self.changed.notify_all();
         let mut alone = self.alone.lock();
@@ -275,8 +275,8 @@ impl Compactor {
         }
     }
 
-    /// What is known of the files that are written to no more, at most `limit` of them: those with the most
-    /// needless bytes, by directory and number. And how many there are.
+    /// The status of at most `limit` files that are no longer written to: those with the most obsolete
+    /// bytes, by directory and number. And how many there are.
     pub fn files(&self, store: &Store, log: &Appender, limit: usize) -> (Vec<FileStatus>, usize) {
         let stock = self.take_stock(store, log);
         (stock.worst(limit), stock.files.len())

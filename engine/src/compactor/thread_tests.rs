@@ -1,4 +1,4 @@
-//! Who waits for what a compaction holds, and is heard.
+//! Tests which threads wait for the locks that a compaction holds, and that requests are heard.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use crate::io::Clock;
 use crate::record::UnixMs;
 
 const PACED: &str = "paced";
-/// What has not ended by then never will.
+/// A thread that has not ended by then never will.
 const END_LIMIT: Duration = Duration::from_secs(60);
 /// Long enough for a thread to go on to where it waits, or else the test finds nothing.
 const A_MOMENT: Duration = Duration::from_millis(20);

@@ -1,5 +1,5 @@
-//! What has been declared, as a whole that anybody reads and one at a time changes; and the indexes that are
-//! wanted, from before the store is there.
+//! The declarations (indexes and the like) as one immutable value: any thread reads it, and one at a time
+//! replaces it. Also keeps the wanted indexes until the store exists.
 //!
 //! ```text
 //!   change:  turn ── file ── gate, if an index comes or goes ── publish
@@ -16,14 +16,14 @@ mod model;
 use crate::lock::{Mutex, MutexGuard, rank};
 use std::sync::Arc;
 
-/// What has been declared.
+/// The current declarations.
 #[derive(Debug, Default)]
 pub struct Declared<T> {
     changing: Mutex<(), rank::Declarations>,
     shown: Mutex<Arc<T>>,
 }
 
-/// The turn of who changes it.
+/// The lock that a thread holds to change it.
 #[derive(Debug)]
 pub struct Turn<'d, T> {
     shown: &'d Mutex<Arc<T>>,
@@ -48,7 +48,7 @@ impl<T> Declared<T> {
 }
 
 impl<T> Turn<'_, T> {
-    /// As it is, until it is published anew.
+    /// As it is, until it is published again.
     pub fn now(&self) -> Arc<T> {
         self.shown.lock().clone()
     }

@@ -1,5 +1,5 @@
-//! Indexes that are declared and dropped, by two at once, while workers show figures and set directives, and
-//! while the store comes to be there, in random orders of their steps.
+//! Model test of declarations: two threads declare and drop indexes, workers show figures and set
+//! directives, and the store starts, in random orders of their steps.
 //!
 //! ```text
 //!   2 declare and drop     turn ── file, which may fail ── gate closed ── published

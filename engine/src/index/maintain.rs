@@ -1,4 +1,4 @@
-//! An index, and how it is made and kept: built while writes go on, maintained under the latches of writers.
+//! Builds an index while writes go on, and maintains it under the latches of writers.
 
 use super::pointers::{Batch, Kept, Pointer, Pointers, Purged};
 use super::range::IndexRange;
@@ -12,8 +12,9 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// What of the keys is in an index. Called under the latch of a segment: it must be quick, must not wait, and
-/// must not call the store; and say the same whenever it is asked.
+/// The function that says which part of a key belongs to an index. It is called under the latch of a
+/// segment: it must be quick, must not wait, must not call the store, and must give the same answer each
+/// time.
 pub trait Indexed: Send + Sync {
     /// Whether what this key holds may be in the index.
     fn covers(&self, key: &[u8]) -> bool;

@@ -1,4 +1,4 @@
-//! Secondary indexes: from what a key holds back to the key, in order, as of any instant that is still read.
+//! Secondary indexes: map values back to keys, in order, as of any instant that is still read.
 //!
 //! ```text
 //!   writer   latch ── value before ── apply ── value behind ── (old value, key) removed, (new, key) inserted

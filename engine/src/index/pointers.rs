@@ -1,5 +1,4 @@
-//! The pointers of an index: those in force in order, and beside them those that were removed and are still
-//! seen by a view.
+//! The pointers of an index: the current ones in order, and the removed ones that a view can still see.
 //!
 //! Invariants:
 //! - a value and a key are in force at most once; what was removed was inserted before;

@@ -1,4 +1,4 @@
-//! How far a view has come in a range of an index.
+//! The progress of a view in a range of an index.
 
 use super::maintain::Index;
 use super::pointers::Pointer;
@@ -20,7 +20,7 @@ pub enum Direction {
 pub struct IndexScan {
     index: Arc<Index>,
     db: u8,
-    /// What is left of the range.
+    /// The rest of the range.
     lower: Bound<Pointer>,
     upper: Bound<Pointer>,
     direction: Direction,

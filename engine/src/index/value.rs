@@ -1,4 +1,4 @@
-//! What keys are ordered by in an index: bytes whose order is that of the values.
+//! The sort keys of an index: bytes whose order is that of the values.
 
 use smallvec::SmallVec;
 use std::fmt;
@@ -31,7 +31,7 @@ impl IndexValue {
     }
 
     /// A text, or other bytes, in the order of the bytes. Behind [`TEXT_BYTES_MAX`] it is cut: those that are
-    /// the same up to there have the same place, so who reads a range looks at the entries again.
+    /// the same up to there have the same place, so a reader of a range looks at the entries again.
     pub fn text(bytes: &[u8]) -> IndexValue {
         IndexValue(SmallVec::from_slice(&bytes[..bytes.len().min(TEXT_BYTES_MAX)]))
     }

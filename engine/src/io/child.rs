@@ -1,4 +1,4 @@
-//! A child process: it has the memory of this one as of now, does one thing with it, and ends.
+//! A forked child process: it has a copy of this process's memory, does one task with it, and ends.
 //!
 //! ```text
 //!   parent   fork ────────> numbers, has it ended? …  ────> reaped; killed before, if it is dropped earlier
@@ -160,7 +160,7 @@ impl Drop for EndOfProcess {
     }
 }
 
-/// What a child does first; `false` if its parent is gone.
+/// The first steps of a child; `false` if its parent is gone.
 fn prepare(parent: Pid, file: BorrowedFd<'_>) -> bool {
     if set_parent_process_death_signal(Some(Signal::KILL)).is_err() || getppid() != Some(parent) {
         return false;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::record::UnixMs;
 
-/// What time it is.
+/// The time of day.
 pub trait Clock: Send + Sync + Debug {
     /// Milliseconds since the Unix epoch; may jump when the machine's clock is set.
     fn unix_ms(&self) -> UnixMs;

@@ -1,4 +1,4 @@
-//! What the log needs of a file system: [`Disk`] for names, [`DiskFile`] for bytes.
+//! The file system as the log needs it: [`Disk`] for names, [`DiskFile`] for bytes.
 //!
 //! The promises that the log builds on, and nothing more than these:
 //!
@@ -22,7 +22,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[error("cannot {action} {}: {source}", path.display())]
 pub struct DiskError {
-    /// What was tried, a verb: "write", "create" …
+    /// The action that failed, a verb: "write", "create" …
     pub action: &'static str,
     /// The file or directory.
     pub path: PathBuf,
@@ -114,7 +114,7 @@ pub trait Disk: Send + Sync + Debug {
 
     /// Makes a directory and those above it, where they do not exist, and the names of all of them durable.
     ///
-    /// Also of those that are there: whoever made them may have been killed before their names were synced.
+    /// Also of those that are there: their maker may have been killed before their names were synced.
     /// Of one that is there and above which nothing may be synced, nothing is known and nothing is said.
     fn create_dir_all(&self, directory: &Path) -> DiskResult<()> {
         let is_named = |level: &&Path| !level.as_os_str().is_empty();
@@ -167,8 +167,8 @@ pub trait Disk: Send + Sync + Debug {
     fn random(&self) -> u64;
 }
 
-/// What is read of a file that was opened to be scanned, or written to one that was opened to be streamed to,
-/// begins at a multiple of this, in the file and in memory, and is as long as a multiple of it.
+/// The alignment of direct I/O, for reads of a file opened to be scanned and writes to one opened to be
+/// streamed to: offset, address and length are multiples of this.
 pub const SCAN_ALIGN_BYTES: usize = 4096;
 
 /// An open file.
@@ -206,8 +206,8 @@ pub trait DiskFile: Send + Sync + Debug {
     /// Whether it has another name beside the one under which it was opened.
     fn is_shared(&self) -> DiskResult<bool>;
 
-    /// What a child process can write to that shares nothing else with us; `None` where there is no such
-    /// thing, as in a simulation.
+    /// A file for a child process that shares nothing else with us; `None` where there is no such thing, as
+    /// in a simulation.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }

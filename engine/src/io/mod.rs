@@ -1,5 +1,5 @@
-//! Files, time and chance: all that the store takes from the operating system, behind traits that a test can
-//! replace.
+//! Files, time and randomness: all that the store takes from the operating system, behind traits that a test
+//! can replace.
 
 pub(crate) mod child;
 #[expect(clippy::disallowed_methods, reason = "the one door to what clippy.toml forbids elsewhere")]

@@ -1,5 +1,4 @@
-//! A long file that is written once, from front to back, past the operating system's cache where that is
-//! possible.
+//! A long file that is written once, front to back, past the page cache where that is possible.
 //!
 //! What goes through the cache is copied once more, drives out what others read, and reaches the device when
 //! the system pleases: all of it at once if nobody hurries it, in small pieces with a sync each if somebody
@@ -26,9 +25,9 @@ pub struct Outgoing {
     path: PathBuf,
     file: Arc<dyn DiskFile>,
     way: Way,
-    /// What the device is given in one go.
+    /// The bytes that the device is given at once.
     piece_bytes: usize,
-    /// What is being filled.
+    /// The piece that is being filled.
     piece: Piece,
 }
 

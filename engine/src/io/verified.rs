@@ -1,4 +1,4 @@
-//! A file read from front to back as the device has it, for those who want to know whether it is whole.
+//! Reads a file front to back as the device has it, to verify that it is intact.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Verified {
     piece: Mutex<Piece>,
 }
 
-/// What was read last.
+/// The last bytes that were read.
 #[derive(Debug)]
 struct Piece {
     /// Room for a piece, wherever in it the alignment lets that begin.

@@ -1,4 +1,4 @@
-//! Waiting for a condition, with a lock that has a rank.
+//! A condition variable for locks with ranks.
 
 use super::{MutexGuard, Rank};
 use std::time::Duration;
@@ -67,7 +67,7 @@ mod by_shuttle {
     use super::{Duration, MutexGuard, Rank};
     use shuttle_parking_lot::MutexGuard as Raw;
 
-    /// As that of `parking_lot`, for the checker's locks. Whoever is notified wakes all: a wait may end
+    /// As that of `parking_lot`, for the checker's locks. Each notified thread wakes all: a wait may end
     /// without a reason at any time. A wait with a limit ends at once.
     #[derive(Debug, Default)]
     pub struct Condvar {
@@ -95,7 +95,7 @@ mod by_shuttle {
 
         /// Gives the lock back until somebody notifies.
         pub fn wait<T, R: Rank>(&self, guard: &mut MutexGuard<'_, T, R>) {
-            // Before it is unlocked: whoever changes what is waited for notifies after that.
+            // Before it is unlocked: a thread that changes what is waited for notifies after that.
             let mut notified = self.notified.lock().expect("nobody panics here");
             let before = *notified;
             Raw::unlocked(&mut guard.raw, move || {

@@ -1,5 +1,5 @@
-//! What a thread holds, in debug builds; nothing in others, and nothing under a checker, which has several
-//! threads in one.
+//! The locks that a thread holds, in debug builds. Other builds record nothing, nor does a checker, which
+//! runs several threads in one.
 
 #[cfg(any(not(debug_assertions), shuttle, loom))]
 pub(super) use unchecked::{Held, Place};
@@ -122,7 +122,7 @@ mod checked {
             Held::at_once(place)
         }
 
-        /// Whoever does not wait for a lock may take it in any order.
+        /// A thread that does not wait for a lock may take it in any order.
         pub fn at_once(place: Place) -> Held<R> {
             // What runs at the end of a thread, when this is gone, is not looked at.
             let _ = HELD.try_with(|held| held.borrow_mut().push(Lock::new::<R>(place)));

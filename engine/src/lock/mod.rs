@@ -1,4 +1,5 @@
-//! Locks with a rank: whoever holds one takes none of a lower rank, so no two threads wait for each other.
+//! Locks with ranks: a thread that holds one takes none of a lower rank, so no two threads wait for each
+//! other.
 //!
 //! ```text
 //!   Mutex<T, rank::Gate>, Mutex<T>     the rank is part of the type; without one it is a leaf
@@ -90,7 +91,7 @@ impl<T, R: Rank> Mutex<T, R> {
         Guard { raw: self.raw.lock(), held }
     }
 
-    /// What it protects.
+    /// The protected value.
     pub fn into_inner(self) -> T {
         self.raw.into_inner()
     }
@@ -165,7 +166,7 @@ impl<T, R: Rank> RwLock<T, R> {
         Guard { raw: self.raw.upgradable_read(), held }
     }
 
-    /// Where its value is, for who may look at it without the lock.
+    /// Where its value is, for a thread that may look at it without the lock.
     pub fn data_ptr(&self) -> *mut T {
         self.raw.data_ptr()
     }

@@ -1,4 +1,4 @@
-//! A block: what one flush writes, and the unit that is whole or not.
+//! A block: the bytes that one flush writes, and the unit that is valid or invalid as a whole.
 //!
 //! ```text
 //!  0        8         16         24        32          40      44      48          56       60      64
@@ -31,7 +31,7 @@ use super::format::{
 use super::records::Records;
 use crate::record::Lsn;
 
-/// What a block's header says.
+/// The header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockHeader {
     pub(super) file_id: u64,

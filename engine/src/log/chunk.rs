@@ -1,4 +1,4 @@
-//! Parts of files in memory that is used again once the last of them is dropped.
+//! Pooled buffers for parts of files: memory is reused once its last reference is dropped.
 
 use std::fmt;
 use std::ops::{Deref, Range};

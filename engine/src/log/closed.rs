@@ -1,4 +1,4 @@
-//! A file that is written to no more: what is in it, and what is known of it.
+//! A closed file, which is no longer written to: its contents and its state.
 
 use std::ops::Range;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::file::FileHeader;
 use super::voids::Teller;
 use crate::record::Lsn;
 
-/// What is in a file, or was before it was compacted.
+/// The contents of a file, now or before it was compacted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
     /// The first and the last block; 0 for none.
@@ -81,7 +81,8 @@ pub struct ClosedFile {
     pub(super) contents: Contents,
     /// Blocks above this are void, and others have their numbers.
     pub(super) sequence_limit: u64,
-    /// What its header voids in older files may still stand there: the log has failed since it was opened.
+    /// Blocks that its header voids in older files may still stand there: the log has failed since it was
+    /// opened.
     pub(super) is_epoch_needed: bool,
 }
 
@@ -151,7 +152,7 @@ impl ClosedFile {
         self.contents.lsns()
     }
 
-    /// Whatever made records of it needless up to here was known when it was compacted; 0 if it never was.
+    /// Whatever made records of it obsolete up to here was known when it was compacted; 0 if it never was.
     pub fn timestamp(&self) -> Lsn {
         self.header.compaction.map_or(Lsn::ZERO, |compaction| compaction.timestamp)
     }

@@ -1,4 +1,4 @@
-//! A condensed block: what a compaction left of one block or of several that follow each other.
+//! A condensed block: the records that a compaction kept of one block or of several adjacent ones.
 //!
 //! ```text
 //!  body:  | sequences - 1 | lsns | voids | start, lsns | { gap, lsns, sequences - 1, lsns } ... |
@@ -39,14 +39,14 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// What it tells, if it says where its records were.
+    /// The dropped range that it records, if it says where its records were.
     pub(super) fn void(&self) -> Option<Void> {
         let Stretch { from, to, lsns } = self.blocks;
         self.first.map(|first| Void { from, to, first, next: first.after(lsns) })
     }
 }
 
-/// What stands before the records of a condensed block.
+/// The table that stands before the records of a condensed block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Table {
     /// The blocks it stands for.
@@ -185,7 +185,7 @@ pub(super) struct Condenser<'v> {
     /// Bytes of records at which a block is left for the next one.
     bytes: usize,
     open: Option<Open>,
-    /// What is to be told in the next block.
+    /// The dropped ranges to record in the next block.
     voids: Vec<Void>,
     /// The last block, if it is a void that a repair wrote.
     tail: Option<Void>,
@@ -195,7 +195,7 @@ pub(super) struct Condenser<'v> {
     pub(super) full: Vec<Condensed>,
 }
 
-/// What is gathered for a block.
+/// The records gathered for a block.
 #[derive(Debug)]
 struct Open {
     own: Stretch,
@@ -290,9 +290,9 @@ impl<'v> Condenser<'v> {
         }
     }
 
-    /// What a table tells, with its records.
+    /// The dropped range that a table records, with its records.
     fn whole(&self, told: &Told) -> Result<Void, FormatError> {
-        // Whoever read the log has found out where the blocks are of which an older table tells.
+        // The reader of the log has found out where the blocks are which an older table records.
         let Stretch { from, to, .. } = told.blocks;
         let void = told.void().or_else(|| self.known.run_of(from, to).copied());
         void.filter(|void| void.from > self.floor).ok_or(FormatError::BadField("blocks that are gone"))
@@ -372,7 +372,8 @@ mod tests {
         bytes
     }
 
-    /// What is in a block, as (sequence, records); and the sequences that it stands for, with their `Lsn`s.
+    /// The records of a block, as (sequence, records); and the sequences that it stands for, with their
+    /// `Lsn`s.
     fn read(block: &Condensed) -> (Vec<Stretch>, Vec<u64>) {
         let mut rest = &block.body[..];
         let table = table_of(block, &mut rest);

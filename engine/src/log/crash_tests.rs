@@ -1,5 +1,5 @@
-//! Random lives of a log on the simulated disk: every step from a seed, every fault kind, a crash at any
-//! call, and then: is what came back a legal state?
+//! Random lives of a log on the simulated disk. A seed decides every step, every kind of fault occurs, and a
+//! crash comes at any call. Then the recovered state must be legal.
 //!
 //! The threads of the log are left out; their steps are taken here one by one, in an order that chance
 //! chooses, so that a seed always tells the same story. What must hold when a log is opened again:
@@ -117,8 +117,7 @@ struct World {
     written: Lsn,
     /// The operating system may have dropped what was written in this life.
     drops: bool,
-    /// What the device does that breaks its word, so that what was acknowledged may be lost: of a thousand
-    /// calls so many.
+    /// The silent faults of the device, which may lose acknowledged writes: this many calls of a thousand.
     breaks: Option<Broken>,
     /// A start has refused the log.
     is_refused: bool,
@@ -346,7 +345,7 @@ impl World {
         self.assert_back(self.seed, &back, pinned.last);
     }
 
-    /// What the preparer and the syncer do about files and failures.
+    /// The work of the preparer and the syncer on files and failures.
     fn keep(&mut self, pipeline: &Pipeline) {
         let lane = self.rng.random_range(0..self.options.directories.len());
         let wanted = pipeline.active.lock().lanes[lane].next.is_none();
@@ -540,7 +539,7 @@ fn whatever_happens_a_legal_state_comes_back() {
     println!("{lives} lives");
 }
 
-/// What became of worlds whose device breaks its word.
+/// The results of worlds whose device loses acknowledged writes.
 #[derive(Debug, Default)]
 struct Fates {
     refused: u64,

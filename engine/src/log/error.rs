@@ -1,4 +1,4 @@
-//! How the log fails: one enum for opening it, one for appending to it, one for compacting a file of it.
+//! The errors of the log: one enum for opening it, one for appending to it, one for compacting a file of it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub enum OpenError {
     WrongDirectories {
         /// The directory in question.
         path: PathBuf,
-        /// What is wrong with it, and what would be right.
+        /// A description of the fault, and of the correct state.
         reason: String,
     },
     /// Bytes that were durable are missing or spoilt.
@@ -34,7 +34,7 @@ pub enum OpenError {
     UnderRepair {
         /// The directory.
         path: PathBuf,
-        /// What the operator can do.
+        /// The action that the operator can take.
         remedy: Remedy,
     },
     /// The bytes are as they were written, and this version does not understand them.
@@ -42,7 +42,7 @@ pub enum OpenError {
     TooNew {
         /// The file.
         path: PathBuf,
-        /// What is not known here.
+        /// The feature that this version does not know.
         reason: String,
     },
     /// The log tells of a database that there shall not be.
@@ -83,9 +83,9 @@ pub struct Damage {
     pub path: PathBuf,
     /// Where in the file.
     pub offset: u64,
-    /// What is wrong.
+    /// A description of the fault.
     pub what: String,
-    /// What the operator can do when there is no copy to restore.
+    /// The action that the operator can take when there is no copy to restore.
     pub remedy: Option<Remedy>,
 }
 
@@ -204,7 +204,7 @@ pub enum CompactionError {
     /// A file is not as it was written, and no checkpoint has all that was there.
     #[error("{damage}")]
     Uncovered {
-        /// What is wrong.
+        /// The damage.
         damage: Damage,
         /// A checkpoint that has all up to here has what was there.
         up_to: Lsn,

@@ -1,4 +1,4 @@
-//! A log file: its header, its name, and how one comes into being.
+//! A log file: its header, its name, and its creation.
 //!
 //! ```text
 //!  0       8         12       16     32       36     40       48        56      64         72
@@ -40,7 +40,7 @@ pub(super) const LSN_END: u64 = Lsn::END.0;
 /// Where a header says since when the log has gone on.
 const ERA_AT: usize = 120;
 
-/// What a file's header says.
+/// The header of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileHeader {
     /// The log that the file belongs to.
@@ -59,7 +59,7 @@ pub(super) struct FileHeader {
     pub(super) first: Lsn,
     /// Since when the log has gone on without a gap.
     pub(super) era: Era,
-    /// What a compacted file says besides.
+    /// The additional fields of a compacted file.
     pub(super) compaction: Option<Compaction>,
 }
 
@@ -74,10 +74,10 @@ pub(super) struct Era {
     pub(super) after: u64,
 }
 
-/// What the header of a compacted file says of the compaction.
+/// The fields about the compaction in the header of a compacted file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Compaction {
-    /// Whatever made records of the file needless up to here was known when it was copied.
+    /// Whatever made records of the file obsolete up to here was known when it was copied.
     pub(super) timestamp: Lsn,
     /// This block and all before it were durable when the file got its name.
     pub(super) durable: u64,
@@ -201,7 +201,7 @@ pub(super) fn file_number(name: &str) -> Option<u64> {
     (file_name(number) == name).then_some(number)
 }
 
-/// Ending of files that are not complete; whoever opens the log removes them.
+/// Ending of files that are not complete; the next opening of the log removes them.
 pub(super) const UNFINISHED: &str = ".unfinished";
 
 /// Writes a small file so that it is there whole and durable, or not at all.
@@ -251,7 +251,7 @@ pub(super) struct LogFile {
     pub(super) distrusted: AtomicBool,
 }
 
-/// What is the same for all files.
+/// The header fields that are the same for all files.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FileTemplate {
     pub(super) log_id: u128,
@@ -306,7 +306,7 @@ impl LogFile {
             file.sync_data()
         };
         if let Err(error) = complete() {
-            // It may not even exist; whoever opens the log removes what is left.
+            // It may not even exist; the next opening of the log removes what is left.
             let _ = disk.remove(&unfinished);
             return Err(error);
         }

@@ -35,7 +35,7 @@ pub(super) const BLOCK_VOID: u32 = 16;
 pub(super) const BLOCK_FLAGS_KNOWN: u32 =
     BLOCK_CLOSED | BLOCK_CLAIM | BLOCK_CONDENSED | BLOCK_TELLS | BLOCK_VOID;
 
-/// What a record says; the second byte holds the flags.
+/// The kinds of records; the second byte holds the flags.
 pub(super) mod kind {
     pub(crate) const PUT: u8 = 1;
     pub(crate) const PATCH: u8 = 2;

@@ -1,4 +1,4 @@
-//! The log as its owner holds it: opened, switched, asked, closed.
+//! The owner's handle of the log: opens, switches, queries and closes it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub struct Log {
     replaced: Arc<Replaced>,
 }
 
-/// What a log that was switched on takes the place of: see [`Reader::into_log_behind`].
+/// The files that a log that was switched on replaces: see [`Reader::into_log_behind`].
 pub struct Replaced {
     disk: Arc<dyn Disk>,
     /// The first of the log's directories.
@@ -106,7 +106,7 @@ impl Log {
         self.replaced.files.lock().is_some()
     }
 
-    /// What it takes the place of, if it was switched on.
+    /// The files that it replaces, if it was switched on.
     pub fn replaced(&self) -> Arc<Replaced> {
         self.replaced.clone()
     }

@@ -1,4 +1,4 @@
-//! The end of the numbers of records: refused before, not at the next start.
+//! Tests the end of the `Lsn` space: the log refuses a write before it, not at the next start.
 
 #![allow(clippy::unwrap_used)]
 

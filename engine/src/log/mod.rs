@@ -1,4 +1,4 @@
-//! The log: what was written survives. `docs/format/log.md` has the bytes.
+//! The log, which makes writes durable. `docs/format/log.md` has the byte format.
 //!
 //! ```text
 //!   handle                            the log as its owner holds it

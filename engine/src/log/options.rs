@@ -1,4 +1,4 @@
-//! What can be chosen about the log.
+//! The options of the log.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl SyncMode {
     }
 }
 
-/// What can be chosen about the log when it is opened.
+/// The options for opening a log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// Where the files are; each directory stands for a device. At least one.
@@ -46,7 +46,7 @@ pub struct LogOptions {
     pub backlog_bytes_limit: usize,
     /// Where a log begins that is made now: behind this record, which a checkpoint has.
     pub base: Lsn,
-    /// What time it is, for the status.
+    /// The clock, for the status.
     pub clock: Arc<dyn Clock>,
     /// How much is kept, read and written at a time.
     pub sizes: Sizes,

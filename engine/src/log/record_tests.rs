@@ -1,4 +1,4 @@
-//! Records, there and back: every kind of write, and bytes from anywhere.
+//! Round trips of records: every kind of write, and arbitrary bytes.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Reading records: an iterator over the body of a block, which borrows from it and trusts nothing in it.
+//! Reads records: an iterator over the body of a block, which borrows from it and trusts nothing in it.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ pub struct Record<'a> {
     /// How many records the atomic group has that begins with this one; 1 for a record alone, 0 inside a
     /// group.
     pub group: u32,
-    /// What it says.
+    /// The write that it records.
     pub write: Write<'a>,
 }
 
@@ -110,7 +110,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// What stands before the fields of a record.
+/// The bytes before the fields of a record.
 struct Head<'a> {
     kind: u8,
     flags: u8,
@@ -118,7 +118,7 @@ struct Head<'a> {
     lsns_left_out: u64,
     db: u8,
     expiry: Option<UnixMs>,
-    /// What follows group and `Lsn`.
+    /// The bytes after group and `Lsn`.
     tail: &'a [u8],
 }
 

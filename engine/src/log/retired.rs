@@ -1,5 +1,5 @@
-//! Putting a log aside: a checkpoint has all that it has, and nothing is logged any more. Its files get names
-//! that no start reads, and stay until somebody removes them.
+//! Retires a log whose records are all in a checkpoint. Renames its files so that no start reads them; they
+//! stay until somebody removes them.
 //!
 //! ```text
 //!   mark in each directory ── 000001.tarnlog ──> retired-1/000001.tarnlog … ── marks removed

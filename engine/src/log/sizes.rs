@@ -1,14 +1,14 @@
-//! How much is kept, read and written at a time. What a log or a store is does not depend on it: tests make
-//! it small, so that short histories have blocks of many pieces and files of many blocks.
+//! The sizes of buffers, reads and writes. They do not change what a log or a store is: tests make them
+//! small, so that short histories have blocks of many pieces and files of many blocks.
 
 use crate::io::SCAN_ALIGN_BYTES;
 
-/// How much is kept, read and written at a time.
+/// The sizes of buffers, reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Bytes of blocks that are kept until they are durable, when nobody waits for that: what goes beyond is
-    /// read back if the disk fails. More would cost more: whoever appends would copy into buffers that are in
-    /// no cache.
+    /// Bytes of blocks that are kept until they are durable, when nobody waits for that. Blocks beyond it are
+    /// read back if the disk fails. More would cost more: threads that append would copy into buffers that
+    /// are in no cache.
     pub kept_bytes: usize,
     /// Bytes of records at which a condensed block is left for the next one.
     pub condensed_bytes: usize,

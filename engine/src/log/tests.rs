@@ -14,7 +14,7 @@ use super::*;
 use crate::io::{Crash, Disk, Fault, OsDisk, SimDisk, SimOptions};
 use crate::record::{Change, Lsn, Write};
 
-/// What has not ended by then never will.
+/// A thread that has not ended by then never will.
 const END_LIMIT: Duration = Duration::from_secs(60);
 
 fn put(number: u64) -> Write<'static> {

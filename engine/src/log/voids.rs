@@ -1,4 +1,4 @@
-//! The blocks of which nothing is left in any directory, and which file tells so.
+//! The dropped blocks: ranges of which no directory has a record, each with the file that records the range.
 //!
 //! ```text
 //!  directory 0:   1 .  .  4 .  .  .  8          runs: 2-7 without 4 (it has records)
@@ -12,7 +12,7 @@
 //! - A block that has a place of its own in a file is told of by none; so no run goes over the last block of
 //!   a file, which always has one (but for what a repair wrote).
 //! - A run has a teller only if that one file tells the whole run. A file that is compacted leaves out what
-//!   lies in a run with another teller, and tells anew all else that it told. As files are compacted one by
+//!   lies in a run with another teller, and tells again all else that it told. As files are compacted one by
 //!   one, and only those count that have their name durably, no two ever rely on each other.
 
 use std::collections::BTreeMap;

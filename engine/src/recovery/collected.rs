@@ -1,5 +1,5 @@
-//! Members of large sorted sets, collected so that their trees are built of many at once: putting one by one
-//! into two trees copies two leaves for each.
+//! Collects members of large sorted sets, so that their trees are built in bulk. Inserting one by one into
+//! two trees copies two leaves for each.
 //!
 //! A sorted set is collected from when it is large. Its members are put in when there are thrice as many as
 //! it has, or before anything else happens to the key, or its database, or when all replaying ends.
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// So many times the members that a sorted set has are collected before they are put in.
 const TIMES: usize = 3;
-/// What an empty collection counts for.
+/// The bytes that an empty collection counts for.
 const KEY_BYTES: usize = 128;
 
 /// The sorted sets of a replayer that are being collected.

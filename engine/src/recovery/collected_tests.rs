@@ -1,4 +1,4 @@
-//! What is collected and put in at once is as if it had been put in one by one.
+//! Tests that records collected and put in at once have the effect of records put in one by one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -48,7 +48,8 @@ fn any_change(rng: &mut SmallRng) -> Change<'static> {
     }
 }
 
-/// What the keys hold, which records fit, and which have been replaced; and all records there are in the end.
+/// The values of the keys, which records fit, which have been replaced, and all records there are in the
+/// end.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     keys: Vec<String>,

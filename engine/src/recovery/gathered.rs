@@ -1,5 +1,5 @@
-//! The records of a block on their way to the table: those of some keys at once, so that looking the keys up
-//! does not wait for memory one key after the other.
+//! Gathers the records of a block on their way to the table, so that looking up several keys does not wait
+//! for memory one key after the other.
 
 use super::collected::Collected;
 use super::loose::Loose;
@@ -26,7 +26,7 @@ struct Run<'b> {
     records: usize,
 }
 
-/// What a replayer has gathered.
+/// The changes that a replayer has gathered.
 #[derive(Default)]
 pub(super) struct Gathered<'b> {
     runs: SmallVec<[Run<'b>; KEYS_GATHERED]>,
@@ -72,7 +72,7 @@ impl<'b> Gathered<'b> {
     }
 }
 
-/// What a replayer knows beside the tables.
+/// The state of a replayer beside the tables.
 pub(super) struct Aside {
     pub(super) loose: Loose,
     pub(super) collected: Collected,

@@ -1,4 +1,4 @@
-//! Keys whose records do not tell all.
+//! Pending keys, whose records do not say everything until later records complete them.
 
 use super::misfit::Misfit;
 use crate::record::{Lsn, Write};
@@ -8,8 +8,8 @@ use std::collections::HashMap;
 /// A key and its database.
 pub type Place = (u8, Box<[u8]>);
 
-/// What a replayer knows of keys whose records do not tell all: a compaction may have dropped some that
-/// nothing needs in the end.
+/// The pending keys of a replayer: their records do not say everything, as a compaction may have dropped
+/// some that nothing needs in the end.
 pub(super) struct Loose {
     /// Records up to here need not fit.
     unfit: Lsn,
@@ -20,12 +20,11 @@ pub(super) struct Loose {
 pub(super) struct LooseKey {
     /// The first record that did not fit.
     pub(super) misfit: Option<Misfit>,
-    /// What was said of a key that is not there, or not any more, and that may come to be there by elements
-    /// that are younger than those it had.
+    /// The leftovers of a key that is absent, and that elements younger than those it had may create.
     pub(super) remains: Option<Remains>,
     /// The record of an expiry, if the key was never seen.
     pub(super) unseen: Option<Misfit>,
-    /// Since when the key has been said anew in pieces, and the first record behind that did not fit.
+    /// Since when the key has been said again in pieces, and the first record behind that did not fit.
     renewal: Option<(Lsn, Option<Misfit>)>,
     /// Whether a repair has cut off what made its records fit, so that they make what they make only as long
     /// as all of them are there.
@@ -61,7 +60,7 @@ impl Loose {
         self.of(db, key).is_torn = true;
     }
 
-    /// Forgets a key that is said anew.
+    /// Forgets a key that is said again.
     pub(super) fn forget(&mut self, db: u8, key: &[u8], retired: &mut Retired) {
         if !self.keys.is_empty()
             && let Some(loose) = self.keys.remove(&(db, key.into()))
@@ -70,7 +69,7 @@ impl Loose {
         }
     }
 
-    /// Notes that a key begins to be said anew in pieces, and whether that did not fit.
+    /// Notes that a key begins to be said again in pieces, and whether that did not fit.
     pub(super) fn begin_renewal(&mut self, db: u8, key: &[u8], lsn: Lsn, misfit: Option<Misfit>) {
         if let Some(misfit) = misfit {
             self.of(db, key).misfit.get_or_insert(misfit);
@@ -82,7 +81,7 @@ impl Loose {
         }
     }
 
-    /// Forgets what did not fit up to where a key began to be said anew, as all of it has been said.
+    /// Forgets what did not fit up to where a key began to be said again, as all of it has been said.
     pub(super) fn end_renewal(&mut self, db: u8, key: &[u8], begun: Lsn, retired: &mut Retired) {
         if self.keys.is_empty() {
             return;
@@ -108,7 +107,7 @@ impl Loose {
         }
     }
 
-    /// What was said before of a key that elements have made.
+    /// The leftovers of a key that elements have made.
     pub(super) fn take_remains(&mut self, db: u8, key: &[u8]) -> Option<Remains> {
         if self.keys.is_empty() {
             return None;

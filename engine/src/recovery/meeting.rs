@@ -1,9 +1,8 @@
-//! Where all replayers wait for each other.
+//! A barrier for all replayers.
 
 use crate::lock::{Condvar, Mutex};
 
-/// Where all replayers wait for each other. As a barrier, but whoever leaves, be it by a panic, is waited for
-/// no more.
+/// A barrier for all replayers, except that the others no longer wait for one that leaves, be it by a panic.
 pub(super) struct Meeting {
     state: Mutex<Attendance>,
     changed: Condvar,

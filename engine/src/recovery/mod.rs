@@ -1,5 +1,5 @@
-//! From the log to the tables: a start reads the checkpoint, if there is one that the log goes on from, and
-//! replays the log on top of it.
+//! Loads the tables at a start: reads the checkpoint, if the log continues from one, and replays the log on
+//! top of it.
 //!
 //! `replay` deals with the blocks, `gathered` with the records of a block, `loose` with those that need not
 //! fit, `torn` with keys of which a repair has cut off some, `start` with logs and checkpoints that do not
@@ -57,7 +57,7 @@ impl Progress {
     }
 }
 
-/// What opening found.
+/// The result of opening.
 pub struct Opened {
     /// The databases.
     pub tables: Vec<Arc<Table>>,
@@ -65,9 +65,9 @@ pub struct Opened {
     pub log: Log,
     /// Which of its records have been replaced.
     pub validity: Arc<Validity>,
-    /// What the log said of itself.
+    /// The result of reading the log.
     pub recovered: Recovered,
-    /// What was replayed.
+    /// The result of the replay.
     pub replayed: Replayed,
 }
 

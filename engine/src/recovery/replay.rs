@@ -1,4 +1,4 @@
-//! From the log to the tables: every core replays, each the keys whose hash is its share.
+//! Replays the log into the tables on every core; the hash of a key decides which core replays it.
 //!
 //! ```text
 //!   reader (one thread a directory, CRCs checked) ──block──┬──> replayer 0: hash mod n = 0
@@ -32,16 +32,16 @@ const BLOCKS_QUEUED: usize = 32;
 /// Replaced records that are gathered before they are marked.
 const INVALIDATED_AT_ONCE: usize = 256;
 
-/// What was replayed.
+/// The result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Records.
     pub records: u64,
     /// The first record that did not fit what the records before it had made.
     pub misfit: Option<Misfit>,
-    /// What happened to whole databases.
+    /// The flushes and swaps of whole databases.
     pub upheavals: Upheavals,
-    /// Keys of which a repair has cut off what made their records fit, and that nothing has said anew since.
+    /// Keys of which a repair has cut off what made their records fit, and that nothing has said again since.
     pub torn: Vec<Place>,
 }
 
@@ -62,9 +62,9 @@ impl From<usize> for Replayers {
 
 struct Replay<'r> {
     tables: Mutex<Vec<Arc<Table>>, rank::ReplayedTables>,
-    /// What is not newer is in the tables already.
+    /// Records up to this `Lsn` are in the tables already.
     base: Lsn,
-    /// What is not newer need not fit.
+    /// Records up to this `Lsn` need not fit the state.
     unfit: Lsn,
     meeting: Meeting,
     misfit: Mutex<Option<Misfit>>,

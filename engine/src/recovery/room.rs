@@ -1,4 +1,4 @@
-//! Room in the tables for the keys that the rest of the log will make.
+//! Reserves room in the tables for the keys that the rest of the log will make.
 //!
 //! A table that grows by itself moves each key about twice. How many keys there will be is not known, but so
 //! many have come of so many bytes, and so many bytes are still to come.

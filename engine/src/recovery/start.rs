@@ -1,4 +1,4 @@
-//! Which logs and checkpoints belong together; an error that tells what to do where they do not.
+//! Checks which logs and checkpoints belong together; its errors say what to do where they do not.
 
 use crate::checkpoint::{Checkpoint, Checkpoints};
 use crate::io::Disk;

@@ -1,11 +1,11 @@
-//! Keys that a repair has torn: of their records some are there, and others not, as a compaction had dropped
-//! them for the sake of what the repair has cut off.
+//! Keys left incomplete by a repair: compaction had dropped some of their records in favour of later ones,
+//! and the repair then cut those off.
 //!
 //! A replay makes something of such a key, always the same of the same records. It would be something else
-//! once a compaction drops some of these, or behind them comes what only fits what there was. So who opens
-//! the log says the key anew, as it is or that it is not there, and no record before that matters any more.
-//! Large ones are said in parts (`renewal`). Killed before all is durable, it is said at the next start:
-//! nothing that came behind it is there either.
+//! once a compaction drops some of these, or behind them comes what only fits what there was. So the
+//! start logs the key again, as it is or as absent, and no record before that matters any more. It logs
+//! large values in parts (`renewal`). If it is killed before all is durable, the next start logs the key
+//! again: no later record is there either.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::table::{KeyHash, Retired, Segment, Table, Waiting};
 /// How much may wait for the disk before the next key or part is said.
 const WAITING_BYTES_MAX: u64 = 8 << 20;
 
-/// Says keys anew that are torn.
+/// Says keys again that are torn.
 pub(super) fn say_anew(
     torn: &[Place],
     tables: &[Arc<Table>],

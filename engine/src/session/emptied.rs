@@ -1,4 +1,4 @@
-//! Telling the log of keys that lose their last element (`docs/design/0015`).
+//! Logs the deletion of keys that lose their last element (`docs/design/0015`).
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! A thread that has the store for itself: it flushes and swaps databases, and switches the log on and off.
+//! Exclusive access to the store: flushes and swaps databases, and switches the log on and off.
 
 use super::latched::{Access, Latched};
 use crate::gate::Closed;
@@ -35,7 +35,7 @@ impl<'e> Exclusive<'e> {
         Some(Exclusive { store, copies: store.try_close(waited)? })
     }
 
-    /// What the gate protects.
+    /// The databases, which the gate protects.
     pub(crate) fn databases(&self) -> &Databases {
         &self.copies[0]
     }

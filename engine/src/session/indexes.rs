@@ -1,4 +1,4 @@
-//! Which index is of which database: set behind the closed gate, kept through flushes and swaps.
+//! The indexes of each database: set while the gate is closed, kept through flushes and swaps.
 
 use super::Exclusive;
 use crate::index::{Index, Indexes};

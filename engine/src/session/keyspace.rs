@@ -1,5 +1,5 @@
-//! Whole databases as a command sees them: counted, scanned, drawn from by chance, one segment at a time. In
-//! a transaction, with what it has changed so far.
+//! Whole databases as a command sees them: counts, scans and random keys, one segment at a time. A
+//! transaction sees its own changes so far.
 
 use super::Latched;
 use crate::record::UnixMs;

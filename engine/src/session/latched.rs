@@ -1,4 +1,4 @@
-//! Latched segments: what one command sees and changes.
+//! Latched segments, through which one command reads and changes keys.
 
 use super::superseded::Superseded;
 use crate::index;
@@ -82,7 +82,7 @@ pub struct Latched<'s> {
     lookups: Cell<(u64, u64)>,
     /// Where replaced records are kept for a while; `None`: they are marked at once.
     pub(super) superseded: Option<&'s Superseded>,
-    /// What the transaction that runs has changed so far.
+    /// The changes of the running transaction so far.
     pub(super) overlay: Option<Box<Overlay>>,
     /// The keys that the segments were latched for, where builds check it: a segment has many keys, so most
     /// that a command forgets to declare would be found there. `None`: a segment was latched for itself.

@@ -1,4 +1,4 @@
-//! How a thread gets at the keys: through the gate, then by latching the segments of the keys it names.
+//! A thread's access to the keys: through the gate, then by latching the segments of the keys it names.
 //!
 //! ```text
 //!   enter(worker) ──> Session ──latch(keys)──> Latched ──commit(batch)──> appended, applied, unlatched

@@ -1,4 +1,4 @@
-//! Several commands as one: each sees what those before it changed, and the log gets one group.
+//! Transactions: each command sees the changes of those before it, and the log gets one group.
 //!
 //! ```text
 //!   Session::latch ────────┐                  ┌─ run a command ─ stage its batch ─┐

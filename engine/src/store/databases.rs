@@ -1,4 +1,4 @@
-//! What the gate protects: which table is which logical database, and the log that commits go to.
+//! The state that the gate protects: the table of each logical database, and the log that commits go to.
 
 use crate::index::Indexes;
 use crate::log::Appender;

@@ -1,4 +1,4 @@
-//! Whether and how often expired keys are deleted, and how many were.
+//! Settings and counts of the deletion of expired keys.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

@@ -67,7 +67,7 @@ pub struct Store {
 
 /// The receiving ends of the store's queues, for the threads that serve them.
 pub(crate) struct Queues {
-    /// What is to be freed.
+    /// The queue of garbage to free.
     pub(crate) reaper: ReaperQueue,
     /// Indexes that are to be built.
     pub(crate) builds: BuildQueue,
@@ -235,7 +235,7 @@ impl Store {
         &self.views
     }
 
-    /// What is kept for views, counted by a look at every segment.
+    /// The size of the remsets, counted by a look at every segment.
     pub fn remset_size(&self, db: u8) -> RemsetSize {
         let table = self.background().tables[usize::from(db)].clone();
         table.remset_size()
@@ -273,7 +273,7 @@ impl Store {
     }
 }
 
-/// What waits to be freed.
+/// The garbage that waits to be freed.
 impl Store {
     /// Values that wait to be freed in the background.
     pub fn pending_frees(&self) -> u64 {

@@ -21,7 +21,7 @@ pub(super) const PENDING_FREES_MAX: u64 = 1 << 14;
 /// How long is waited before it is asked again whether to go on.
 const A_WHILE: Duration = Duration::from_millis(50);
 
-/// What is freed or walked off the write path.
+/// The garbage that is freed or walked off the write path.
 pub(crate) enum Discarded {
     /// A large value.
     Value(Garbage),
@@ -29,7 +29,7 @@ pub(crate) enum Discarded {
     Table(#[expect(dead_code, reason = "held to be dropped elsewhere")] Arc<Table>),
     /// Indexes of such a database, or that were dropped.
     Indexes(#[expect(dead_code, reason = "held to be dropped elsewhere")] Indexes),
-    /// What a view has left.
+    /// The versions that a view has left.
     View(#[expect(dead_code, reason = "held to be dropped elsewhere")] Freed),
     /// A thread waits until everything sent before this is done.
     Mark(Sender<()>),

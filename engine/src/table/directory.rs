@@ -14,8 +14,8 @@
 //! that it was split from.
 //!
 //! Segments are allocated in pages that never move, so a reference to one stays good while the table grows
-//! and shrinks. Whoever latched a segment looks at `n` again: a split and a merge change it while holding
-//! that latch, so what is seen then stays true until the unlatch.
+//! and shrinks. A thread that latched a segment looks at `n` again: a split and a merge change it while
+//! holding that latch, so what is seen then stays true until the unlatch.
 //!
 //! Latch order: by database, then by index of the segment; a split and a merge latch their two segments in
 //! that order and hold no other.
@@ -45,8 +45,8 @@ const NEVER: u64 = u64::MAX;
 /// A latched segment and, beside the latch, when the first of its entries is due.
 pub(super) struct Cell {
     pub(super) segment: RwLock<Segment, rank::Segment>,
-    /// ≤ the earliest expiry in the segment. Lowered under the latch by whoever sets an expiry; raised by the
-    /// expirer under it.
+    /// ≤ the earliest expiry in the segment. A thread that sets an expiry lowers it under the latch; the
+    /// expirer raises it under the latch.
     due: AtomicU64,
 }
 

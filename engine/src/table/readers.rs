@@ -1,4 +1,4 @@
-//! Views as tables know them: which of them still need what a write replaces, and how much is kept for them.
+//! The views that a table knows: which of them still need a replaced version, and how much is kept for them.
 
 use super::latch::{AtomicU64, Ordering};
 use crate::record::Lsn;
@@ -40,7 +40,7 @@ impl Readers<'_> {
         let next = move || {
             let bit = (left != 0).then(|| left.trailing_zeros() as u8)?;
             left &= left - 1;
-            // Relaxed: whoever made these readers has seen all these cuts settled.
+            // Relaxed: the maker of these readers has seen all these cuts settled.
             Some(Reader { bit, cut: Lsn(self.cuts[usize::from(bit)].load(Ordering::Relaxed)) })
         };
         std::iter::from_fn(next).filter(move |reader| lsn <= reader.cut && reader.cut < self.lsn)

@@ -1,13 +1,13 @@
-//! What writers leave behind for views: the old versions of entries that some view has not read yet.
+//! The version store of a segment: the old versions of entries that some view has not read yet.
 //!
 //! ```text
 //!   entry of lsn 7 ──write at lsn 12──> entry of lsn 12, and a version (lsn 7, until 12) in the remset
 //!                                       for the views with 7 <= cut < 12 that have not passed its position
 //! ```
 //!
-//! A version says itself whom it concerns: a view with cut `s` sees it if and only if its `Lsn` ≤ `s` <
-//! `until`. The bits beside it say who has still to read it; whoever reads it last takes it away. A bit may
-//! be outdated, when its view was closed and the bit taken by a new one: `until` ≤ the new cut tells.
+//! A version itself says which views it concerns: a view with cut `s` sees it if and only if its `Lsn` ≤ `s`
+//! < `until`. The bits beside it say which views have still to read it; the last of them takes it away. A
+//! bit may be outdated, when its view was closed and a new one took the bit: then `until` ≤ the new cut.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::hash::KeyHash;
 use super::readers::{Reader, Retained};
 use crate::record::Lsn;
 
-/// What is kept for views, counted.
+/// The number and size of versions kept for views.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemsetSize {
-    /// Versions, of which each is there once, whoever reads it.
+    /// Versions; each counts once, however many views read it.
     pub versions: usize,
     /// Their bytes.
     pub bytes: usize,

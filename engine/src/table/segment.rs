@@ -34,7 +34,7 @@ pub struct Segment {
     remset: Remset,
 }
 
-/// What a change did to the number of keys and to the due time of a segment.
+/// The effect of a change on the number of keys and on the due time of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effect {
     /// +1, 0 or -1.

@@ -1,4 +1,4 @@
-//! How a view goes through a table: in the order of positions, a small part of a segment under each latch.
+//! A view's traversal of a table: in the order of positions, a small part of a segment under each latch.
 //!
 //! ```text
 //!   positions   0 ─────────────── passed[b] ──────────────────────────── 2^53
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A key's position never changes, however the table grows, so one number a view says which keys it has
-//! read. It moves on only under the latch of the one segment in which it moves: whoever holds the latch of
-//! another segment finds its keys on the same side of it whenever he looks.
+//! read. It moves on only under the latch of the one segment in which it moves. So a thread that holds the
+//! latch of another segment always finds the keys of that segment on the same side of it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use super::remset::{Freed, RemsetSize};
 use super::segment::Segment;
 use crate::record::Lsn;
 
-/// What is in one allocation may be copied under the latch; of longer entries fewer are read, so that these
-/// are about as many bytes.
+/// The bytes of entries in one allocation that may be copied under one latch. Of longer entries fewer are
+/// read, so that these are about as many bytes.
 const PART_BYTES: usize = 256 << 10;
 /// Bytes of an entry that are fetched at most before it is read.
 pub const REACH_MAX: usize = 512;
@@ -66,7 +66,7 @@ pub struct Part {
     pub next: u64,
     /// The versions that the view sees in this part: those entries have been changed since.
     pub versions: Vec<Arc<Entry>>,
-    /// What nobody needs any more.
+    /// The versions that no view needs any more.
     pub freed: Freed,
 }
 

@@ -33,7 +33,7 @@ const COUNT_BYTES: usize = 2;
 /// The payload of an empty packed collection.
 pub(crate) const PACKED_EMPTY: [u8; COUNT_BYTES] = [0; COUNT_BYTES];
 
-/// What stands in front of the key.
+/// The header before the key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,

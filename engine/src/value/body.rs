@@ -160,7 +160,7 @@ impl Body {
         }
     }
 
-    /// What takes long to free, if anything.
+    /// The part that takes long to free, if there is one.
     pub(crate) fn discard(self) -> Option<Garbage> {
         match self {
             Body::Large(large) => {

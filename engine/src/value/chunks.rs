@@ -24,7 +24,7 @@ use super::tree::{ARC_BYTES, FANOUT};
 /// Bytes of a chunk; with what an `Arc` keeps beside them they fill a size of the allocator.
 pub(crate) const CHUNK_BYTES: usize = (4 << 10) - ARC_BYTES;
 
-/// What is read where nothing was written.
+/// The bytes read where nothing was written.
 static ZEROS: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
 
 type Children = SmallVec<[Node; FANOUT]>;

@@ -1,5 +1,4 @@
-//! Counting what a write leaves behind in the clones of a value: nodes that it does not share with them any
-//! more, and so keep memory of their own.
+//! Counts the memory that a write leaves in the clones of a value: nodes that they no longer share with it.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Lists: byte strings in a row.
+//! Lists: sequences of byte strings.
 
 use super::form::Form;
 use super::packed::{self, Buffer, Item, LIST, Layout, Varint};

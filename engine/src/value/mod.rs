@@ -1,4 +1,4 @@
-//! What a key can hold, as data structures: no log, no latch, no I/O.
+//! The values of keys, as data structures: no log, no latch, no I/O.
 //!
 //! A small string stands in the one allocation of its entry, and so does a small collection, which is
 //! *packed*: its elements stand one behind the other. Large ones live in trees of bounded copy-on-write
@@ -90,7 +90,7 @@ pub(crate) fn position_of(element: &[u8]) -> u64 {
     hash_of(placed_part(element)) >> (64 - POSITION_BITS)
 }
 
-/// What of an element decides on its position: all.
+/// The part of an element that decides its position: all of it.
 #[cfg(not(test))]
 #[inline]
 fn placed_part(element: &[u8]) -> &[u8] {

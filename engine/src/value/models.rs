@@ -1,5 +1,5 @@
-//! Values against plain models, by random changes that carry them over the bound between one allocation and
-//! nodes, both ways in number of elements.
+//! Tests values against plain models. Random changes cross the bound between one allocation and nodes, in
+//! both directions.
 
 #![allow(clippy::unwrap_used)]
 
@@ -187,7 +187,7 @@ fn string_len() -> impl Strategy<Value = usize> {
     ]
 }
 
-/// What is done to a string.
+/// The operations on a string.
 #[derive(Clone, Debug)]
 enum StringStep {
     Put(usize),

@@ -1,4 +1,4 @@
-//! Large values, whatever their kind, and what is left of them.
+//! Large values of every type, and the garbage that they leave.
 
 use super::block::Block;
 use super::chunks::Chunks;
@@ -122,7 +122,7 @@ fn visit_lsns<const PREFIX: usize, const PAIR: bool>(
 /// clients wait for.
 pub struct Garbage(Rest);
 
-/// What is freed with it.
+/// The rest that is freed with it.
 enum Rest {
     /// A whole value, and the image that began it, which is reported elsewhere.
     Nodes { nodes: Box<Nodes>, base: Option<Lsn> },

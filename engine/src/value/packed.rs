@@ -1,5 +1,5 @@
-//! Elements one behind the other in a run of bytes: the form of small collections and of the leaves of large
-//! ones.
+//! Packed elements, one after the other in a run of bytes: the form of small collections and of leaves of
+//! large ones.
 //!
 //! ```text
 //! element:  [fixed prefix][varint length][name] and, in a hash, [varint length][value]

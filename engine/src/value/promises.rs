@@ -1,5 +1,5 @@
-//! What views, scans and memory rest on: clones that stay as they are, few nodes copied, nothing lost by a
-//! scan, few bytes.
+//! Tests the guarantees that views, scans and memory rest on: clones do not change, few nodes are copied, a
+//! scan loses nothing, values take few bytes.
 
 #![allow(clippy::unwrap_used)]
 

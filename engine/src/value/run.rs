@@ -1,4 +1,4 @@
-//! A run of bytes behind its length, read from bytes that may be wrong.
+//! A run of bytes after its length, read from untrusted bytes.
 
 /// The run of bytes at `at`, behind its length, and where it ends; `None` if there is none.
 pub(crate) fn checked_run(bytes: &[u8], mut at: usize) -> Option<(&[u8], usize)> {

@@ -1,4 +1,4 @@
-//! Entries as bytes of a file: the very bytes of memory, and the checks with which they come back.
+//! Entries as bytes of a file: the same bytes as in memory, and the checks when they are read.
 //!
 //! ```text
 //!   in one allocation   the block (see `block.rs`), payload included

@@ -276,7 +276,7 @@ impl ZSetTrees {
         ZSetTrees { index, ranking }
     }
 
-    /// Gives packed members their scores in turn, and builds the trees anew if they are many; `replaced` is
+    /// Gives packed members their scores in turn, and builds the trees again if they are many; `replaced` is
     /// told the `Lsn`s that they had. Returns the longest member that was not there.
     pub(crate) fn put_all<'m>(
         &mut self,

@@ -1,21 +1,21 @@
-//! The instants that views see: which cuts are in force, for a writer the price of one load if there are
-//! none.
+//! The cuts of open views. A writer learns with one load that no view is open.
 //!
 //! A view sees what was written up to its *cut*, the newest `Lsn` at the moment it was opened. The rule that
 //! everything rests on: **a writer whose `Lsn` is after a cut knows of that cut**, and so keeps what it
 //! replaces; a writer whose `Lsn` is not after it holds its latches until it has applied, and so is seen.
 //!
 //! ```text
-//!   opener   pending |= bit ──> active |= bit ──> at[bit] = PENDING ──> at[bit] = newest Lsn, by whoever
-//!            comes first ──> newest cut = max ──> pending &= !bit
+//!   opener   pending |= bit ──> active |= bit ──> at[bit] = PENDING ──> at[bit] = newest Lsn, by the
+//!            first to come ──> newest cut = max ──> pending &= !bit
 //!   writer   Lsn = next Lsn ──> active? ──> pending? settle at[bit] ──> at[bit], for an entry that is not
 //!            newer than the newest cut
 //! ```
 //!
-//! Whoever finds a cut pending reads the newest `Lsn` after the bit was set, and all take the value of the
-//! first. Numbering is one critical section, or one atomic counter, for all: so whoever gets a number after
-//! the one that became the cut was numbered after that look, and sees the bit. It needs no lock that writers
-//! share beyond the one that numbers them, and nobody waits for an opener that was put to sleep.
+//! A thread that finds a cut pending reads the newest `Lsn` after the bit was set, and all take the value of
+//! the first. Numbering is one critical section, or one atomic counter, for all. So a writer that gets a
+//! number after the one that became the cut was numbered after that look, and sees the bit. It needs no lock
+//! that writers share beyond the one that numbers them, and nobody waits for an opener that was put to
+//! sleep.
 //!
 //! With many views a list of their cuts at each write cost more than the write (a tenth of its time, with an
 //! allocation). So a writer takes three words, of which only the newest cut has to be known: cuts that are
@@ -66,7 +66,8 @@ impl Cuts {
         let Some(leader) = bits.first() else { return newest() };
         let mask = bits.iter().fold(0, |mask, bit| mask | 1 << bit);
         self.pending.fetch_or(mask, Ordering::AcqRel);
-        // In this order, so that who sees a bit as active sees it as pending until its cut is settled.
+        // In this order, so that a thread that sees a bit as active sees it as pending until its cut is
+        // settled.
         self.active.fetch_or(mask, Ordering::AcqRel);
         let opening = self.openings.fetch_add(1, Ordering::Relaxed);
         let pending = PENDING | opening << VIEW_BITS | u64::from(*leader);

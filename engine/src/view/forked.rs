@@ -49,7 +49,7 @@ impl ForkedScan {
     }
 }
 
-/// What the child does: it allocates nothing and takes no lock.
+/// The work of the child: it allocates nothing and takes no lock.
 fn count(table: &Table, told: &[AtomicU64; 8]) -> c_int {
     let (mut keys, mut bytes, mut from) = (0, 0, 0);
     while from < END {

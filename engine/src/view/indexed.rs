@@ -1,4 +1,4 @@
-//! Reading a view by its indexes: pointers in order, and the entries of keys in any order.
+//! Reads a view by its indexes: pointers in order, and the entries of keys in any order.
 
 use std::sync::Arc;
 

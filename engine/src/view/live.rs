@@ -1,5 +1,5 @@
-//! Reading without an instant: each entry as it is when it is met, so that what is moved meanwhile is seen
-//! twice or not at all. It is what other stores call a scan; views are measured against it.
+//! Reads without a cut: each entry as it is when the reader meets it, so an entry moved meanwhile is seen
+//! twice or not at all. Other stores call this a scan; views are measured against it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Views: the whole store as of one instant, read bit by bit while writers go on.
+//! Views: the whole store as of one instant, read step by step while writers go on.
 //!
 //! ```text
 //!   open ──> cut s ──> part after part, each under one short latch ──> close

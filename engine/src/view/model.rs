@@ -1,5 +1,5 @@
-//! Writers, views and a table that grows and shrinks, in random orders of their steps: tables and views as
-//! they are, on the locks and atomics of shuttle.
+//! Model test of writers, views and a table that grows and shrinks, in random orders of their steps: the
+//! real tables and views, on the locks and atomics of shuttle.
 //!
 //! ```text
 //!   3 writers: move amounts between keys, which come and go      the sum of all is the same

@@ -1,4 +1,4 @@
-//! Which views are open, what is kept for them, and which of them cost too much.
+//! The register of open views, with the versions kept for them; cancels views that cost too much.
 
 use std::fmt;
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub enum ViewError {
     TooMany,
 }
 
-/// What a view is for.
+/// The purpose of a view.
 #[derive(Clone, Copy, Debug)]
 pub struct ViewOptions {
     /// A word for `INFO` and errors: "checkpoint", "export" …
@@ -82,7 +82,7 @@ impl ViewOptions {
     }
 }
 
-/// What views may cost. Past a limit the oldest is cancelled; writers never wait for one.
+/// The limits on the cost of views. Past a limit the oldest is cancelled; writers never wait for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ViewLimits {
     /// Bytes of old versions; 0: no limit.
@@ -107,7 +107,8 @@ pub(super) struct Opened {
     pub(super) db: AtomicU8,
     /// Set before writers are told to take no more notice of it.
     pub(super) cancelled: AtomicBool,
-    /// Whether all has been given back. Held by who does that, so that the bit is not used again meanwhile.
+    /// Whether all has been given back. Held by the thread that does that, so that the bit is not used again
+    /// meanwhile.
     ended: Mutex<bool, rank::ViewEnd>,
 }
 
@@ -116,7 +117,7 @@ impl Opened {
         Reader { bit: self.bit, cut: self.cut }
     }
 
-    /// What has been read, in thousandths; 0 while nothing is, and for pinned views.
+    /// The progress in thousandths; 0 while nothing is read, and for pinned views.
     fn progress_permille(&self) -> u64 {
         let at = usize::from(self.db.load(Ordering::Relaxed));
         let positions = self.options.positions();
@@ -139,9 +140,9 @@ impl Opened {
 /// An open view, for `INFO`.
 #[derive(Clone, Debug)]
 pub struct OpenView {
-    /// What it is for.
+    /// Its purpose.
     pub purpose: &'static str,
-    /// What it sees.
+    /// Its cut.
     pub cut: Lsn,
     /// Since when it is open.
     pub age: Duration,
@@ -175,8 +176,8 @@ pub struct Views {
     open: Mutex<Vec<Arc<Opened>>>,
     /// The bits that no view has.
     free: Mutex<u64, rank::Views>,
-    /// What is kept. What an index has kept may be given back before its writer has counted it, so they may
-    /// be less than nothing for a moment.
+    /// The versions that are kept. A version of an index may be freed before its writer has counted it, so
+    /// the counts may be negative for a moment.
     records: AtomicI64,
     bytes: AtomicI64,
     bytes_peak: AtomicUsize,
@@ -207,8 +208,8 @@ impl Views {
 
     /// Opens views with these options, all at one instant: see [`View::open`](super::View::open).
     ///
-    /// REQUIRES: nobody changes which table is which database meanwhile. Before an index is read, whoever has
-    /// got an `Lsn` up to the cut must have applied his change.
+    /// REQUIRES: nobody changes which table is which database meanwhile. Before an index is read, every
+    /// thread that has got an `Lsn` up to the cut must have applied its change.
     pub(super) fn open(
         &self,
         options: &[ViewOptions],
@@ -286,7 +287,7 @@ impl Views {
         }
     }
 
-    /// What is kept now.
+    /// The counts of versions kept now.
     fn retained(&self) -> Retained {
         let now = |counter: &AtomicI64| counter.load(Ordering::Relaxed).max(0) as usize;
         Retained { records: now(&self.records), bytes: now(&self.bytes) }

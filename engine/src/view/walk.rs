@@ -1,4 +1,4 @@
-//! Reading a view.
+//! Walks through a view, range by range.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::table::{Entry, Table, Visitor};
 #[error("the view for the {0} was cancelled: it was past a limit of age or of memory for old versions")]
 pub struct Cancelled(pub &'static str);
 
-/// What one step of a walk has read: a range of a database's positions.
+/// The result of one step of a walk: a range of a database's positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walked {
     /// The logical database, as of the cut.
@@ -32,7 +32,7 @@ pub struct View {
     /// Where the walk goes on.
     db: usize,
     from: u64,
-    /// What is read of each database.
+    /// The positions to read in each database.
     positions: Range<u64>,
 }
 

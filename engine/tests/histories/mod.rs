@@ -78,14 +78,14 @@ pub struct Store {
     pub clock: Arc<ManualClock>,
     /// How many keys of a database are written to.
     pub keys: Cell<u8>,
-    /// A key that is written to more often than others, but seldom said anew as a whole.
+    /// A key that is written to more often than others, but seldom said again as a whole.
     pub favourite: RefCell<Option<(u8, Vec<u8>)>>,
     /// Of how many elements the favourite may have some.
     pub favourite_elements: Cell<u16>,
 }
 
 impl Store {
-    /// What a scrubber reads.
+    /// The files that a scrubber reads.
     pub fn scrubbed<'s>(&'s self, checkpoints: &'s Checkpoints) -> Scrubbed<'s> {
         Scrubbed { store: self.engine.store(), compactor: self.engine.compactor(), checkpoints }
     }
@@ -128,7 +128,7 @@ impl Store {
         self.log.appender().closed_files()
     }
 
-    /// What a key holds, and how many elements of a list.
+    /// The type of a key's value, and the length of a list.
     pub fn found(&self, db: u8, key: &[u8]) -> Option<(Kind, u64)> {
         let session = self.engine.enter(0);
         let latched = session.latch(&[(db, KeyHash::of(key))], Access::Read, NOW);

@@ -1,4 +1,4 @@
-//! The death of the machine: what a kill keeps, and what a loss of power leaves to chance.
+//! The crash of the simulated machine: what a kill keeps, and what a loss of power leaves to chance.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use super::state::{NameChange, SimInode, SimState};
 use super::surviving::surviving_bytes;
 
 impl SimDisk {
-    /// What is left when the machine dies now, for its next life. The old one answers every call with an
-    /// error from then on.
+    /// The disk after the machine dies now, for its next life. The old disk answers every call with an error
+    /// from then on.
     pub fn crash(&self, crash: Crash, seed: u64, options: SimOptions) -> SimDisk {
         let mut old = self.state.lock();
         old.dead = true;

@@ -1,4 +1,4 @@
-//! What can go wrong: how the machine dies, and which calls fail before.
+//! Faults of the simulated disk: how the machine dies, and which calls fail before.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -57,11 +57,11 @@ impl Fault {
         Fault::ShortRead,
         Fault::ReadError,
     ];
-    /// What a device does that breaks its word, and nobody hears of.
+    /// The faults of a device that loses or misplaces data and reports no error.
     pub const SILENT: [Fault; 2] = [Fault::LostWrite, Fault::MisdirectedWrite];
 }
 
-/// What goes wrong.
+/// The faults to inject.
 #[derive(Clone, Debug, Default)]
 pub struct SimOptions {
     /// Of a thousand calls that a fault fits, so many have it.

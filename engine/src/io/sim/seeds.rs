@@ -1,5 +1,5 @@
-//! Which seeds random tests try: fixed ones, so that the same commit has the same verdict, and some of each
-//! day that the environment names, so that tomorrow's run tries what today's did not.
+//! The seeds of random tests. Fixed seeds give the same commit the same verdict. Seeds that the environment
+//! derives from the day are tried too, so that tomorrow's run repeats today's.
 
 /// How many fixed seeds to try, unless `TARN_SEEDS` says so.
 pub fn seed_count(default: u64) -> u64 {

@@ -25,7 +25,7 @@ pub(super) struct SimState {
     pub(super) files: Vec<SimInode>,
     pub(super) names: BTreeMap<PathBuf, usize>,
     pub(super) device_names: BTreeMap<PathBuf, usize>,
-    /// What has happened to names since their directories were synced.
+    /// The changes of names since their directories were synced.
     pub(super) changes: Vec<NameChange>,
     /// The most bytes that one sync had to make durable.
     pub(super) synced_bytes_max: u64,
@@ -39,7 +39,7 @@ pub(super) struct SimState {
 pub(super) struct SimInode {
     pub(super) cache: Vec<u8>,
     pub(super) device: Vec<u8>,
-    /// What has happened to the bytes since the last sync.
+    /// The changes of bytes since the last sync.
     pub(super) dirty: Vec<Dirty>,
     /// How many such changes there were before the first of those.
     pub(super) synced: u64,

@@ -1,4 +1,4 @@
-//! What a device has of a file's bytes when power fails, or a sync.
+//! The bytes of a file that a device has after power, or a sync, fails.
 //!
 //! ```text
 //!  of each write:                      of each sector of 4 KB, as the system writes it, and the device:
@@ -14,13 +14,13 @@ use rand::rngs::SmallRng;
 
 use super::state::{Dirty, SimInode, apply};
 
-/// What a device tears or keeps at least.
+/// The smallest unit that a device tears or keeps.
 const SECTOR_BYTES: usize = 512;
-/// What the system writes at least, and many a device.
+/// The smallest unit that the system, and many devices, write.
 const PAGE_BYTES: usize = 4096;
 
-/// What is left of a file. Where sectors are torn, what was durable in one that was being written may be
-/// lost.
+/// The surviving bytes of a file. Where sectors are torn, durable bytes in a sector that was being written
+/// may be lost.
 pub(super) fn surviving_bytes(inode: &SimInode, tears_sectors: bool, chance: &mut SmallRng) -> Vec<u8> {
     if inode.dirty.is_empty() {
         return inode.device.clone();
@@ -73,7 +73,7 @@ struct Page {
     back: usize,
     /// Where the back begins.
     torn_at: usize,
-    /// What was not synced is anything.
+    /// Bytes that were not synced are arbitrary.
     is_garbage: bool,
 }
 

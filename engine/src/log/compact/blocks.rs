@@ -1,4 +1,4 @@
-//! The blocks of a file that is written to no more, one after the other.
+//! Iterates over the blocks of a closed file.
 
 use crate::io::{DiskFile, DiskResult};
 use crate::log::block::BlockHeader;
@@ -16,7 +16,7 @@ use crate::record::Lsn;
 pub(in crate::log) struct Blocks<'f> {
     file: &'f dyn DiskFile,
     closed: &'f ClosedFile,
-    /// What was read and not looked at, and where that begins.
+    /// The bytes that were read and not looked at, and where they begin.
     buffer: Vec<u8>,
     at: usize,
     /// Where the next one begins, or what lies before it.
@@ -34,9 +34,9 @@ pub(in crate::log) struct Blocks<'f> {
     has_zeros: bool,
     /// How often the disk gave nothing.
     failures: usize,
-    /// What is read in one go.
+    /// The bytes that are read at once.
     read_bytes: usize,
-    /// What is passed over where the disk gives nothing.
+    /// The bytes that are passed over where the disk gives nothing.
     skipped_bytes: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Files that a compaction has replaced are closed a moment later; who needs their space waits for that.
+//! Tests that files which a compaction has replaced are closed a moment later, and that those who need their
+//! space wait.
 
 #![allow(clippy::unwrap_used)]
 

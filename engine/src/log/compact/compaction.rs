@@ -1,5 +1,5 @@
-//! Compaction in place: what is still needed of one file, or of several that follow each other, takes their
-//! place.
+//! Compaction in place: copies the needed records of one file, or of several adjacent ones; the copy
+//! replaces them.
 //!
 //! ```text
 //!  0000000007.tarnlog ─┐ read, whole blocks only
@@ -52,14 +52,14 @@ pub struct Compacted {
     pub damage: Vec<Damage>,
 }
 
-/// What a compaction asks while it works.
+/// The questions that a compaction asks while it works.
 pub trait Keeper {
     /// Makes the log durable up to a record.
     fn settle(&mut self, log: &Appender, lsn: Lsn) -> Result<(), LogError> {
         log.sync_up_to(lsn)
     }
 
-    /// What is not newer is dropped whatever it is, because it is in the checkpoint that a start builds on.
+    /// Records up to this `Lsn` are all dropped, because they are in the checkpoint that a start builds on.
     fn dropped_up_to(&self) -> Lsn {
         Lsn::ZERO
     }
@@ -84,7 +84,7 @@ impl Appender {
         &self.pipeline.disk
     }
 
-    /// Puts what `keeper` needs of `files` in their place. `timestamp`: whatever makes records needless up to
+    /// Puts what `keeper` needs of `files` in their place. `timestamp`: whatever makes records obsolete up to
     /// there is known to the keeper. `checkpoint`: the one that a start would build on has all up to there.
     ///
     /// REQUIRES: the files are closed, each is followed by the next, and nobody else compacts.
@@ -108,7 +108,7 @@ impl Appender {
         let (mut file, compacted, told) = match outcome {
             Ok(copied) => copied,
             Err(error) => {
-                // It may not even exist; whoever opens the log removes what is left.
+                // It may not even exist; the next opening of the log removes what is left.
                 let _ = disk.remove(&unfinished);
                 return Err(error);
             }

@@ -1,4 +1,4 @@
-//! Making the log shorter: which records are superseded, and files that are replaced by shorter ones.
+//! Shortens the log: tracks superseded records, and replaces files with shorter ones.
 
 pub(super) mod blocks;
 #[cfg(test)]

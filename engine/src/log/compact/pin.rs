@@ -1,4 +1,4 @@
-//! A log as it is at one instant, while it goes on: which files it has, and up to where each belongs to it.
+//! Pins a running log as of one instant: its files, and the length of each that belongs to it.
 //!
 //! ```text
 //!                              all durable up to block 45

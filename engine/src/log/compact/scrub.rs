@@ -1,4 +1,4 @@
-//! Whether a file that is written to no more is still what was written, as the device has it.
+//! Verifies that a closed file is still as it was written, as the device has it.
 
 use super::blocks::Blocks;
 use crate::io::{DiskError, Verified};

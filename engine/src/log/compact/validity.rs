@@ -1,12 +1,13 @@
-//! Which records a newer one has replaced: a bitmap over the `Lsn` space, in sparse pages.
+//! The validity bitmap over the `Lsn` space, in sparse pages: which records a newer one has replaced.
 //!
 //! ```text
 //!  Lsn 0 ........ 32767 | 32768 ....... 65535 | 65536 … never touched … | 4,000,000,256 …
 //!      page 0: 4 KiB    | page 1: 4 KiB       | no page: all valid      | page 122,070
 //! ```
 //!
-//! - A bit is set once, and cleared when the record has left the log; so who sees it set may drop the record,
-//!   and who does not will see it next time. The bits of a range count the replaced records that the log has.
+//! - A bit is set once, and cleared when the record has left the log. So a thread that sees it set may drop
+//!   the record, and one that does not will see it next time. The bits of a range count the replaced records
+//!   that the log has.
 //! - Pages are found through a hash map, and given back with their last bit ([`Validity::forget`]), so that a
 //!   range of which nothing was replaced costs nothing: about one bit for a record that the log still holds,
 //!   however old the oldest is.
@@ -42,13 +43,13 @@ const FORGOTTEN_AT_ONCE: usize = 1024;
 #[derive(Default)]
 pub struct Validity {
     pages: RwLock<HashMap<u64, Box<Page>, FixedState>>,
-    /// What happened to whole databases, of whose records no bit is set.
+    /// The flushes and swaps of whole databases, which set no bits for the records concerned.
     upheavals: Mutex<Upheavals>,
     /// Bits of records up to here may be missing.
     complete_after: AtomicU64,
 }
 
-/// What [`Validity::look`] saw.
+/// The result of [`Validity::look`].
 #[derive(Debug, Default)]
 pub struct Look {
     /// The number of the first word, of 64 bits each.
@@ -221,8 +222,8 @@ impl Page {
 
     fn set(&self, lsn: Lsn) {
         let (word, mask) = place(lsn);
-        // Nothing else is published with a bit, so no ordering: whoever drops a record first makes the newer
-        // one durable.
+        // Nothing else is published with a bit, so no ordering: the thread that drops a record first makes
+        // the newer one durable.
         if self.words[word].fetch_or(mask, Ordering::Relaxed) & mask == 0 {
             self.invalid.fetch_add(1, Ordering::Relaxed);
         }

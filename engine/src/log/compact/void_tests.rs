@@ -1,5 +1,5 @@
-//! What a log has to say of blocks that are gone is bounded by what is left of it, not by how many there
-//! ever were, and is told by the same files after a start.
+//! Tests that the records of dropped block ranges stay bounded by the blocks that remain, not by all that
+//! ever were. After a start the same files record them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -30,9 +30,9 @@ use crate::log::{
 use crate::record::{Change, Lsn, Write};
 
 const DIRECTORIES: usize = 4;
-/// What a file may have that holds nothing: its header, a last block, and voids that end where it ends.
+/// The limit for a file without records: its header, a last block, and voids that end where it ends.
 const BYTES_A_FILE: u64 = 1_000;
-/// What a record may take that is alone in its block, with the void before it.
+/// The limit for a record that is alone in its block, with the void before it.
 const BYTES_A_RECORD: u64 = 200;
 
 /// Keeps these records.
@@ -167,7 +167,7 @@ fn what_is_said_of_blocks_that_are_gone_is_bounded_by_what_is_left() {
     }
 }
 
-/// Writes a file anew as it would have been before tables told of blocks of other directories.
+/// Writes a file again as it would have been before tables told of blocks of other directories.
 fn make_older(disk: &SimDisk, file: &ClosedFile) {
     let source = disk.open(file.path()).unwrap();
     let bytes = disk.contents(file.path()).unwrap();

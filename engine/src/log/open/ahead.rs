@@ -1,4 +1,4 @@
-//! The bytes of a directory's files, read ahead of who looks at them, in memory that is used again.
+//! Reads the files of a directory ahead of their reader, into buffers that are reused.
 //!
 //! ```text
 //!  buffer:  | room for what is carried over | a piece as the disk gave it: whole pages |
@@ -44,7 +44,7 @@ pub(in crate::log) struct StreamFile {
     pub(in crate::log) sequence_limit: u64,
 }
 
-/// What the disk gave in one go.
+/// The bytes of one read.
 struct Piece {
     buffer: Buffer,
     range: Range<usize>,
@@ -59,7 +59,7 @@ pub(in crate::log) struct Ahead {
     pieces: Receiver<DiskResult<Piece>>,
     /// Whether all pieces of the file that is being looked at have been taken.
     file_ended: bool,
-    /// What could not be read of the pieces that have been taken.
+    /// The ranges that could not be read, of the pieces that have been taken.
     unread: Vec<(u64, DiskError)>,
 }
 
@@ -193,7 +193,8 @@ struct Buffers {
     carried_bytes: usize,
     /// Room for a piece, a multiple of the alignment.
     piece_bytes: usize,
-    /// What is read at a time behind an error, to the end of its piece, and passed over where that fails.
+    /// The bytes read at a time after an error, to the end of the piece; they are passed over if that fails
+    /// too.
     unread_bytes: usize,
     home: Sender<Vec<u8>>,
     free: Receiver<Vec<u8>>,

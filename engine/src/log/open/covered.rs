@@ -1,4 +1,4 @@
-//! Damage that does not matter: no record up to the cut of the checkpoint that a start builds on is needed.
+//! Damage that a checkpoint covers: a start that builds on it needs no record up to its cut.
 //!
 //! ```text
 //!  directory 0:  41 [Lsn 810-819]   xx   44 [840-845]         42 and 43 had the records 820-839:
@@ -90,7 +90,7 @@ impl Reader {
         self.state.recovered.covered.extend(unread);
     }
 
-    /// What could not be read and may hold a block that counts.
+    /// A range that could not be read and may hold a block that counts.
     pub(in crate::log) fn unread_that_counts(&mut self) -> Option<OpenError> {
         for source in &mut self.sources {
             for unread in std::mem::take(&mut source.unread) {

@@ -1,4 +1,4 @@
-//! The directories of a log that is made where there are none: a loss of power keeps them, whenever it comes.
+//! Tests that a loss of power at any time keeps the directories of a new log.
 
 #![allow(clippy::unwrap_used)]
 

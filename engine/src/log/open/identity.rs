@@ -1,4 +1,4 @@
-//! Which log a directory belongs to, and who has it open.
+//! The identity of the log that a directory belongs to, and the lock against opening it twice.
 //!
 //! Each directory holds a lock file and an identity: the log's id, which of its directories this is, and how
 //! many there are. A directory that is missing or comes from elsewhere is refused before anything is read; an
@@ -25,7 +25,7 @@ const LOCK_FILE: &str = "tarnlog.lock";
 const REPAIR_FILE: &str = "tarnlog.repair";
 /// Stands in the first directory while a log that was switched on waits for its checkpoint.
 const PENDING_FILE: &str = "tarnlog.pending";
-/// What to do if that is what was meant.
+/// The advice for an operator who has removed directories on purpose.
 const FEWER: &str = "; to go on with fewer, start with all once more, SHUTDOWN SAVE, start with --appendonly \
                      no and a --log-dir of new ones, and CONFIG SET appendonly yes";
 
@@ -367,7 +367,7 @@ impl Identity {
         Ok(Identity { log_id, index: u32_at(32), count: u32_at(36) })
     }
 
-    /// What the identity of a directory must have been, by what its log files say.
+    /// The probable identity of a directory, by its log files.
     fn guess(
         disk: &dyn Disk,
         directory: &Path,

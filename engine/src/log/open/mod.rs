@@ -1,4 +1,5 @@
-//! Opening a log: its directories are looked at, read ahead, checked and merged; repair, and a survey.
+//! Opens a log: examines its directories, reads ahead, checks and merges their blocks; also repair and
+//! survey.
 
 pub(super) mod ahead;
 pub(super) mod covered;

@@ -1,4 +1,4 @@
-//! Opening a log: the blocks of all directories merged by block sequence, and what is done about the end.
+//! Opens a log: merges the blocks of all directories by block sequence, and decides where the log ends.
 //!
 //! ```text
 //!  directory 0:  41     43 44        47            kept: 41-45
@@ -78,7 +78,7 @@ impl OpenProgress {
     }
 }
 
-/// What was found when a log was opened.
+/// The result of opening a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Blocks kept.
@@ -271,7 +271,7 @@ impl Reader {
         self.state.unsure.front().map_or(self.state.last, |block| Lsn(block.first.0.saturating_sub(1)))
     }
 
-    /// Compacted files have left out what blocks up to this one made needless, or what they did before it; 0
+    /// Compacted files have left out what blocks up to this one made obsolete, or what they did before it; 0
     /// without such files. As a crash could end the log at any block from there on, what is made of all up to
     /// such a block is what was.
     pub fn relied_on(&self) -> u64 {
@@ -433,7 +433,7 @@ impl Reader {
         recovered.closed &= recovered.bytes_cut == 0;
     }
 
-    /// What was found. REQUIRES: all blocks have been read.
+    /// The result of reading. REQUIRES: all blocks have been read.
     pub fn recovered(&self) -> &Recovered {
         &self.state.recovered
     }
@@ -578,8 +578,8 @@ impl Merged {
             && (blocks.to <= self.sequence || goes_on())
     }
 
-    /// What is told, with its records: where they are not told they begin behind the last one, and nothing is
-    /// new where others have told of all.
+    /// The dropped range that is recorded, with its records. Where its first record is not recorded, it
+    /// begins after the last one; no record is new where others have recorded all.
     fn void(&self, told: &Told) -> Option<Void> {
         let is_next = told.blocks.from == self.sequence + 1;
         let first = told.first.or_else(|| is_next.then(|| self.last.after(1)));
@@ -587,7 +587,7 @@ impl Merged {
     }
 }
 
-/// What is known when everything old is read and settled.
+/// The state after all old blocks are read and settled.
 pub(in crate::log) struct Finished {
     pub(in crate::log) disk: Arc<dyn Disk>,
     pub(in crate::log) options: LogOptions,

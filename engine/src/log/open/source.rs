@@ -1,5 +1,5 @@
-//! One directory's files: what their headers say, their blocks on the way to the merge, and what was found
-//! in each.
+//! One directory as a source of the merge: the headers of its files, its blocks on the way, and counts of
+//! each file.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -25,16 +25,15 @@ use crate::record::Lsn;
 pub(in crate::log) struct Source {
     pub(in crate::log) directory: PathBuf,
     pub(in crate::log) files: Vec<StreamFile>,
-    /// What has been found in each file.
+    /// The counts of each file.
     pub(in crate::log) tallies: Vec<Tally>,
-    /// What a compaction that was ended before its end left of the files that it had replaced, and the files
-    /// of eras that do not count.
+    /// The replaced files that an interrupted compaction left, and the files of eras that do not count.
     pub(in crate::log) superseded: Vec<PathBuf>,
     /// Files whose blocks cannot be read; only an examination gets as far as having any.
     pub(in crate::log) unreadable: Vec<Unreadable>,
-    /// What is read of its files, until all is.
+    /// The channel for the rest of its files, until all are read.
     pub(in crate::log) incoming: Option<Receiver<Message>>,
-    /// What has come and was not looked at.
+    /// The blocks that have arrived and were not looked at.
     pub(in crate::log) found: VecDeque<Found>,
     /// The voids that are kept since the last kept block, if the log is examined.
     pub(in crate::log) untold: Vec<Void>,
@@ -47,7 +46,7 @@ pub(in crate::log) struct Source {
     pub(in crate::log) misplaced: Vec<Fault>,
     /// The file and the number of the highest block that was kept.
     highest: (usize, u64),
-    /// What could not be read since the last kept block.
+    /// The ranges that could not be read since the last kept block.
     pub(in crate::log) unread: Vec<Unread>,
     /// Files whose header cannot be read, with their numbers, the newest first, as far as none behind them
     /// has been come to. An examination has none.
@@ -56,7 +55,7 @@ pub(in crate::log) struct Source {
     pub(in crate::log) passed: Vec<String>,
 }
 
-/// What comes next of a directory.
+/// The next item of a directory.
 pub(in crate::log) enum Head<'s> {
     Block(&'s Block),
     Void(Told),
@@ -79,7 +78,7 @@ impl Head<'_> {
         }
     }
 
-    /// What it tells, if nothing is left of them.
+    /// The dropped ranges that it records, if nothing is left of them.
     pub(in crate::log) fn told(&self) -> Option<Told> {
         match self {
             Head::Block(block) => {
@@ -90,7 +89,7 @@ impl Head<'_> {
     }
 }
 
-/// What a start or a repair cuts off.
+/// The records that a start or a repair cuts off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// Whole blocks.
@@ -264,7 +263,7 @@ impl Source {
         }
     }
 
-    /// What [`Source::head`] showed, if nothing is left of those blocks, and its file.
+    /// The dropped blocks that [`Source::head`] showed, if nothing is left of them, and their file.
     pub(in crate::log) fn told(&self) -> Option<(Told, Teller)> {
         let (file, head) = match self.found.front()? {
             Found::Block { file, block } => (*file, Head::Block(block)),

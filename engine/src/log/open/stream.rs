@@ -1,5 +1,5 @@
-//! Reading one directory: a thread that checks what was read ahead, and after a spoilt stretch finds the next
-//! whole block.
+//! Reads one directory: a thread checks what was read ahead, and finds the next intact block after a damaged
+//! stretch.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::log::sizes::Sizes;
 /// Messages that wait to be merged, at most. They hold buffers, which bound them better.
 const MESSAGES_AHEAD: usize = 8;
 
-/// What stands in a file, in order.
+/// An item of a file, in order.
 #[derive(Debug)]
 pub(in crate::log) enum Found {
     /// A whole block.
@@ -70,8 +70,8 @@ impl Fault {
     }
 }
 
-/// What a part of a directory's files holds; `None` behind the last part, which the sender says so that its
-/// death is not taken for the end of the log.
+/// The contents of a part of a directory's files; `None` after the last part. The sender says so, so that
+/// its death is not taken for the end of the log.
 pub(in crate::log) type Message = Result<Option<Vec<Found>>, OpenError>;
 
 /// Starts to read a directory's files, in order.
@@ -120,7 +120,7 @@ struct Scan<'a> {
     /// A stretch without blocks that goes on.
     fault: Option<Fault>,
     found: Vec<Found>,
-    /// What could not be read, and has not been delivered.
+    /// The ranges that could not be read, and have not been delivered.
     unread: VecDeque<(u64, DiskError)>,
 }
 

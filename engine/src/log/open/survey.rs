@@ -1,5 +1,4 @@
-//! What stands in a log's directories, without opening it to write: what a start would keep, what it would
-//! lose, and why it would refuse.
+//! Examines a log without opening it to write: what a start would keep and lose, and why it would refuse.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,16 +13,16 @@ use crate::log::handle::Log;
 use crate::log::options::LogOptions;
 use crate::record::Lsn;
 
-/// What was found in a log that was examined.
+/// The result of examining a log.
 #[derive(Clone, Debug)]
 pub struct Survey {
     /// The files whose blocks can be read, by directory and number.
     pub files: Vec<FileSurvey>,
-    /// What a start keeps, after a repair if one is needed; and the torn tail.
+    /// The records that a start keeps, after a repair if one is needed; and the torn tail.
     pub recovered: Recovered,
     /// Why a start refuses, the first reason first. A log without is whole up to its torn tail.
     pub damage: Vec<Damage>,
-    /// What lies behind what is kept.
+    /// The records after those that are kept.
     pub lost: Lost,
     /// Whether a repair has begun and not ended.
     pub is_under_repair: bool,
@@ -31,7 +30,7 @@ pub struct Survey {
     pub lacks_older: bool,
 }
 
-/// What was found in one file.
+/// The result of examining one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSurvey {
     /// The file.
@@ -48,9 +47,9 @@ pub struct FileSurvey {
     pub records: u64,
     /// The first and the last of them, or of what was there before it was compacted, if there are any.
     pub lsns: Option<(Lsn, Lsn)>,
-    /// If it was compacted: what made records of it needless up to here was known then.
+    /// If it was compacted: what made records of it obsolete up to here was known then.
     pub compacted: Option<Lsn>,
-    /// What is not kept of it.
+    /// The part of it that is not kept.
     pub lost: Lost,
 }
 

@@ -1,4 +1,4 @@
-//! Cutting a damaged log before the first damaged place, so that it can be opened again.
+//! Cuts a damaged log before the first damaged place, so that it can be opened again.
 //!
 //! ```text
 //!  1 mark     tarnlog.repair in each directory: nobody but a repair opens the log from now on
@@ -30,7 +30,7 @@ use crate::log::sizes::Sizes;
 use crate::log::voids::Voids;
 use crate::record::Lsn;
 
-/// What is read and written in one go.
+/// The bytes that are read and written at once.
 const COPY_BYTES: usize = 1 << 20;
 
 impl Reader {
@@ -98,7 +98,7 @@ impl Reader {
                     // The numbers behind are given again, to others.
                     let (durable, timestamp) =
                         (compaction.durable.min(last), compaction.timestamp.min(last_lsn));
-                    // Nor is there what made some records of theirs needless.
+                    // Nor is there what made some records of theirs obsolete.
                     let compaction = Some(Compaction { durable, timestamp, unfit: last_lsn, ..compaction });
                     let opened_after = file.header.opened_after.min(last);
                     let header = FileHeader { compaction, opened_after, ..file.header };

@@ -1,5 +1,5 @@
-//! Appending: a short critical section that numbers the records of a group and copies them into the active
-//! block.
+//! Appends groups: a short critical section numbers the records of a group and copies them into the write
+//! buffer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ impl Appender {
     }
 
     /// Adds a waker that is called when there is room again after [`Appender::has_room`] said no, or the log
-    /// has failed. It may be called by whoever appends: like that of [`Durable::subscribe`] it must be quick
+    /// has failed. Any appending thread may call it: like that of [`Durable::subscribe`] it must be quick
     /// and must not call the log.
     pub fn subscribe_room(&self, waker: Waker) {
         self.pipeline.subscribe_room(waker);

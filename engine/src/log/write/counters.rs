@@ -1,9 +1,9 @@
-//! What is counted of each directory of the log: once a block or a sync, never once a record.
+//! Counters of each directory of the log, updated once a block or a sync, never once a record.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What has been done so far in one directory.
+/// The work done so far in one directory.
 #[derive(Debug, Default)]
 pub(in crate::log) struct Counters {
     pub(in crate::log) blocks: AtomicU64,

@@ -1,5 +1,5 @@
-//! Who waits for which record: the blocks on their way to the disk, and the watermark below which all are
-//! durable.
+//! The blocks on their way to the disk, and the watermark: all records up to it are durable. Threads wait
+//! here for their records.
 //!
 //! ```text
 //!      durable                     pending, in order of sequence                   not sealed yet
@@ -65,9 +65,9 @@ pub(in crate::log) struct Pending {
     pub(in crate::log) offset: u64,
     pub(in crate::log) length: u64,
     pub(in crate::log) progress: Progress,
-    /// What was written, or was meant to be: who writes it once more need not rely on reading it back, as a
-    /// file system may drop what a failed sync was to make durable. `None` while a flight has it, and where
-    /// too much would have to be kept.
+    /// The bytes that were written, or were meant to be. A thread that writes them again need not read them
+    /// back: a file system may drop what a failed sync was to make durable. `None` while a flight has them,
+    /// and where too much would have to be kept.
     pub(in crate::log) bytes: Option<Arc<Vec<u8>>>,
     /// When its records were taken from the buffer, on the log's clock.
     pub(in crate::log) taken_at: Duration,
@@ -85,7 +85,7 @@ struct Ledger {
     stop: Option<LogError>,
 }
 
-/// What is known of the blocks at one instant.
+/// The state of the blocks at one instant.
 #[derive(Clone, Debug)]
 pub(in crate::log) struct Standing {
     /// The highest block such that it and all before it are durable.
@@ -253,20 +253,20 @@ impl Durable {
         released
     }
 
-    /// Says that the log has failed or closed, or works again. Who waits is to be woken after that.
+    /// Says that the log has failed or closed, or works again. Waiting threads are to be woken after that.
     ///
-    /// Whoever changes the state of the log says so here before he unlocks it: who comes between would have
-    /// the last word about a state that is not the last.
+    /// A thread that changes the state of the log says so here before it unlocks it. Otherwise another
+    /// thread in between would have the last word about a state that is not the last.
     pub(in crate::log) fn set_stop(&self, stop: Option<LogError>) {
         self.shared.ledger.lock().stop = stop;
     }
 
-    /// What [`Durable::set_stop`] said last.
+    /// The last argument of [`Durable::set_stop`].
     pub(in crate::log) fn stopped(&self) -> Option<LogError> {
         self.shared.ledger.lock().stop.clone()
     }
 
-    /// What is durable and what is pending, in one look: a flight that syncs may move blocks from one to the
+    /// The durable and the pending blocks, in one look: a flight that syncs may move blocks from one to the
     /// other at any time.
     pub(in crate::log) fn standing(&self) -> Standing {
         let ledger = self.shared.ledger.lock();

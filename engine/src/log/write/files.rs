@@ -1,4 +1,4 @@
-//! Which files of the log are written to, and which no more, and the records that are in each.
+//! The files of the log, current and closed, and the records that are in each.
 
 use super::appender::Appender;
 use super::pipeline::{Active, Pipeline};

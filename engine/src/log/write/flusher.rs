@@ -1,5 +1,5 @@
-//! Flights: each takes the whole active buffer as a block, writes it to its directory and, if the mode says
-//! so, syncs it.
+//! The log writer threads (*flights*): each takes the whole write buffer as a block, writes it to its
+//! directory and, if the mode says so, syncs it.
 //!
 //! Several flights of a directory overlap, because many devices do two or four syncs in the time of one.
 //! Whatever gathers while all are under way goes with the next that is free: group commit without a timer.
@@ -29,7 +29,7 @@ pub(in crate::log) struct Flight {
 }
 
 impl Flight {
-    /// The flight of whoever writes beside the flights.
+    /// The flight of a thread that writes beside the flights.
     pub(in crate::log) fn of_keeper(file: &LogFile) -> Flight {
         Flight { lane: file.lane(), handle: file.handles.len() - 1 }
     }

@@ -1,4 +1,4 @@
-//! Writing records: the writes of one command, encoded outside every lock.
+//! Encodes the writes of one command as records, outside every lock.
 //!
 //! ```text
 //! type u8 | flags u8 | [group varint] | [lsn varint] | [db u8] | [expiry varint] | fields of the type

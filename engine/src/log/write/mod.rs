@@ -1,4 +1,4 @@
-//! Appending to the log: the write buffer, the threads that write and sync it, and recovery of a failed disk.
+//! Writes the log: the write buffer, the threads that write and sync it, and recovery of a failed disk.
 
 pub(super) mod appender;
 pub(super) mod counters;

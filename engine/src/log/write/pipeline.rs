@@ -1,4 +1,5 @@
-//! What lies between those who append and those who write: the active buffer, and where the next blocks go.
+//! The write path between appenders and log writer threads: the write buffer, and the places of the next
+//! blocks.
 //!
 //! ```text
 //!  workers --append--> [ active buffer ] --take--> flight 1 --write, sync--> directory 0, current file
@@ -66,18 +67,18 @@ pub(in crate::log) struct Pipeline {
     /// The backlog has passed its limit and not come down to half of it since.
     congested: AtomicBool,
     room: RwLock<Vec<Waker>>,
-    /// What was done, by directory.
+    /// The work done, by directory.
     pub(in crate::log) counters: Box<[Counters]>,
     /// How often the log has failed.
     pub(in crate::log) failures: AtomicU64,
-    /// What a disk refused last, and when.
+    /// The last error of a disk, and when it happened.
     pub(in crate::log) last_error: Mutex<Option<(UnixMs, String)>>,
     /// The files that are written to no more, by directory and number.
     pub(in crate::log) closed: Mutex<Vec<ClosedFile>>,
     /// Where compactions met bytes that the disk did not give: the ids of files that are written to no more,
     /// and offsets in them.
     pub(in crate::log) unread: Mutex<BTreeSet<(u64, u64)>>,
-    /// What the files say of blocks of which nothing is left. Locked for as long as a compaction takes.
+    /// The dropped ranges of blocks that the files record. Locked for as long as a compaction takes.
     pub(in crate::log) voids: Mutex<Voids, rank::GoneBlocks>,
     /// The log begins behind this record.
     pub(in crate::log) base: Lsn,
@@ -87,7 +88,7 @@ pub(in crate::log) struct Pipeline {
     pub(in crate::log) opened_in: u64,
 }
 
-/// What the lock of the appenders covers.
+/// The state that the lock of the appenders covers.
 pub(in crate::log) struct Active {
     /// Room for a block's header, and the records that no flight has taken yet.
     pub(in crate::log) buffer: Vec<u8>,
@@ -132,7 +133,7 @@ pub(in crate::log) struct Lane {
     /// `None` from the start of an epoch until the first file of it is ready.
     pub(in crate::log) current: Option<Arc<LogFile>>,
     pub(in crate::log) offset: u64,
-    /// What is in the current file, or on its way there.
+    /// The contents of the current file, written or on their way there.
     pub(in crate::log) contents: Contents,
     pub(in crate::log) next: Option<Arc<LogFile>>,
     pub(in crate::log) next_number: u64,
@@ -160,7 +161,7 @@ pub(in crate::log) enum State {
     Running,
     /// Since when, and why.
     Failed(UnixMs, LogError),
-    /// What was appended is still written; nothing more is taken.
+    /// Appended records are still written; no more are taken.
     Closing,
     Closed,
 }
@@ -427,7 +428,7 @@ impl Pipeline {
 
     /// Gives buffers back.
     fn give_back(&self, released: Released) {
-        // Whoever rescues a block still has it.
+        // A thread that rescues a block still has it.
         let buffers = released.into_iter().filter_map(|bytes| Arc::try_unwrap(bytes).ok());
         let mut buffers: Vec<_> = buffers.filter(|bytes| bytes.capacity() <= SPARE_BYTES_MAX).collect();
         if buffers.is_empty() {

@@ -1,4 +1,4 @@
-//! Taking up the work after the disk has failed.
+//! Recovers the log after a failed write or sync of the disk.
 //!
 //! A sync that failed says nothing about what was written before it, and the next one that succeeds says
 //! nothing either. So the blocks that are not below the watermark are written once more, to a new file,

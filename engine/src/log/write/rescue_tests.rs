@@ -1,5 +1,5 @@
-//! Rescues that meet a second failure, or a disk that has dropped what was written: on the simulated disk,
-//! without the threads of the log.
+//! Tests disk-failure recovery that meets a second failure, or a disk that has dropped written bytes: on the
+//! simulated disk, without the threads of the log.
 
 #![allow(clippy::unwrap_used)]
 

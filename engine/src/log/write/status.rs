@@ -1,4 +1,4 @@
-//! What can be told about a log that is open.
+//! The status of an open log.
 //!
 //! All of it is counted once a block or a sync, never once a record.
 
@@ -22,7 +22,7 @@ pub struct LogStatus {
     pub failed: Option<(UnixMs, LogError)>,
     /// How often the log has failed since it was opened.
     pub failures: u64,
-    /// What a disk refused last and when, be it that the log goes on or has recovered since.
+    /// The last error of a disk and its time, even if the log goes on or has recovered since.
     pub last_error: Option<(UnixMs, String)>,
     /// The newest record.
     pub last: Lsn,

@@ -1,5 +1,4 @@
-//! One key with all that belongs to it: expiry, `Lsn`s and value, in 16 bytes and one allocation while it is
-//! small.
+//! An entry: one key with its expiry, `Lsn`s and value, in 16 bytes and one allocation while it is small.
 //!
 //! An entry knows what a [`Change`] means: the engine applies each write here after it has logged it, and
 //! recovery applies what it reads back by the same code.
@@ -22,7 +21,7 @@ use crate::value::body::Body;
 use crate::value::stored::{NotStored, Stored};
 use crate::value::{Garbage, ValueRef, left, limits};
 
-/// What became of an entry.
+/// The result of a change to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// It is there.
@@ -36,7 +35,7 @@ pub enum Applied {
 #[error("the change does not fit the value")]
 pub struct Mismatch;
 
-/// What changes left behind.
+/// The superseded records and the garbage that changes leave.
 #[derive(Default)]
 pub struct Retired {
     /// Records that are no longer the newest of their unit.
@@ -45,8 +44,8 @@ pub struct Retired {
     pub garbage: Vec<Garbage>,
     /// Versions that were kept for views.
     pub kept: Retained,
-    /// What the last entry had that lost its last element; for a replay, which may see a key empty where it
-    /// never was.
+    /// The leftovers of the last entry that lost its last element; for a replay, which may see a key empty
+    /// where it never was.
     pub(crate) remains: Option<Remains>,
 }
 
@@ -58,7 +57,7 @@ impl Retired {
     }
 }
 
-/// What earlier records said of a key that is not there, and which a later one may let come to be there.
+/// The leftovers of a key that is absent, and which a later record may create.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Remains {
     /// The expiry.
@@ -127,7 +126,7 @@ impl Entry {
         self.body.block().key()
     }
 
-    /// What the key holds.
+    /// The type of the value.
     #[inline]
     pub fn kind(&self) -> Kind {
         self.body.block().kind()
@@ -248,7 +247,7 @@ impl Entry {
         self.body.block().sticky()
     }
 
-    /// What `OBJECT ENCODING` replies; the limits that were in force at each write decide, as in Redis.
+    /// The reply of `OBJECT ENCODING`; the limits that were in force at each write decide, as in Redis.
     pub fn encoding(&self) -> &'static str {
         match (self.kind(), self.body.block().sticky()) {
             (Kind::String, false) if self.body.nodes().is_none() => {
@@ -520,8 +519,8 @@ pub fn touch_all<'e>(entries: impl Iterator<Item = &'e Entry>) {
     std::hint::black_box(entries.map(Entry::touch).fold(0, usize::wrapping_add));
 }
 
-/// The same for all lines, from the fronts of the allocations on as far as `reach`, for who is about to read
-/// what is there.
+/// The same for all lines, from the fronts of the allocations on as far as `reach`, for a thread about to
+/// read what is there.
 #[inline]
 pub fn touch<'e>(entries: impl Iterator<Item = &'e Entry>, reach: usize) {
     let lines = |entry: &Entry| entry.body.block().lines(reach);

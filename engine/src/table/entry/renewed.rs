@@ -1,4 +1,4 @@
-//! What the records of a renewal mean for an entry (`docs/design/0021`).
+//! Applies the records of a rewrite (renewal) to an entry (`docs/design/0021`).
 
 use super::{Applied, Entry, Mismatch, Remains, Retired};
 use crate::record::{Kind, Lsn};
@@ -10,7 +10,7 @@ use crate::value::packed::Item;
 
 impl Entry {
     /// The record that the value began with, if it needs that and those after it as long as nobody says it
-    /// anew: then it can be renewed.
+    /// again: then it can be renewed.
     pub(crate) fn renewable_base(&self) -> Option<Lsn> {
         self.body.block().header().base
     }
@@ -31,7 +31,7 @@ impl Entry {
         self.kind() == kind && (!counts || self.length() == length)
     }
 
-    /// Where a renewal begins and what it builds on is not there, as it is needless: so many empty elements,
+    /// Where a renewal begins and what it builds on is not there, as it is obsolete: so many empty elements,
     /// or zeros, which its parts will fill. `None` for a hash, a set or a sorted set: their parts make them.
     pub(super) fn unfilled(key: &[u8], kind: Kind, length: u64, lsn: Lsn) -> Option<Entry> {
         let length = usize::try_from(length).ok().filter(|_| length <= kind.renewed_length_max())?;
@@ -66,7 +66,7 @@ impl Entry {
             self.body.block_mut().set_header(&header);
             return Applied::Kept;
         }
-        // Only a replay comes here. What is there is needless; what was said of its expiry may not be.
+        // Only a replay comes here. What is there is obsolete; what was said of its expiry may not be.
         let Header { expiry, expiry_lsn, .. } = self.body.block().header();
         let remains = Remains { expiry, expiry_lsn, base: None };
         let Some(mut new) = Entry::unfilled(self.key(), kind, length, lsn) else {
@@ -88,7 +88,7 @@ impl Entry {
         }
     }
 
-    /// Notes that what is older than `begun` is needless.
+    /// Notes that what is older than `begun` is obsolete.
     pub(super) fn end_renewal(&mut self, kind: Kind, begun: Lsn, retired: &mut Retired) {
         self.keep_base();
         let mut header = self.body.block().header();

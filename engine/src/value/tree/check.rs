@@ -1,4 +1,4 @@
-//! What must be true of every tree; for tests.
+//! The invariants of every tree; for tests.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Changes of a tree: one leaf is changed, and the branches above it follow.
+//! Changes a tree: one leaf changes, and the branches above it follow.
 //!
 //! On the way down, [`Arc::make_mut`] copies the nodes that a clone of the tree still holds. On the way up, a
 //! leaf or branch that grew too large is parted, and one that shrank is joined with a neighbour if both
@@ -56,7 +56,7 @@ impl Buffer for Leaf<'_> {
     }
 }
 
-/// What became of a node.
+/// The result of an edit for a node.
 enum Fate<O: Order> {
     /// It is within its limits.
     Fits,

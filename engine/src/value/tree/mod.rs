@@ -35,7 +35,7 @@ pub(crate) const ARC_BYTES: usize = 16;
 /// Items of one leaf.
 pub(crate) type LeafItems<'a> = SmallVec<[Item<'a>; 32]>;
 
-/// What the elements of a tree are ordered by.
+/// The order of the elements of a tree.
 pub(crate) trait Order: Sized {
     /// How the elements in the leaves are laid out.
     const LAYOUT: Layout;
@@ -43,7 +43,7 @@ pub(crate) trait Order: Sized {
     const LEAF_BYTES_MAX: usize;
     /// Whether the elements in a leaf stand in order, too.
     const SORTED: bool;
-    /// What tells two neighbouring children apart.
+    /// The key that separates two neighbouring children.
     type Separator: Clone + Default;
 
     /// The elements of a leaf in order.
