@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
+use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions};
 use tarn_engine::io::{Clock, OsDisk, SystemClock};
 use tarn_engine::record::{Batch, Change, Write};
 use tarn_engine::recovery::{self, Progress};
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     view.for_each(|db, entry| println!("database {db} has {}", entry.key().escape_ascii()))?;
 
     // A checkpoint is a view on the disk. Close: stop the threads, then write and sync the rest of the log.
-    checkpoints.take(&*engine, Algorithm::Piggyback, TakeOptions { pace: Pace::Fast, writers: 1 }, now)?;
+    checkpoints.take(&*engine, CheckpointMode::Full, TakeOptions { pace: Pace::Fast, writers: 1 }, now)?;
     drop((engine, background));
     opened.log.close()?;
     Ok(())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
+use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions};
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Disk, DiskFile, DiskLock, DiskResult, ManualClock, OsDisk};
 use tarn_engine::log::Group;
@@ -220,7 +220,7 @@ fn a_checkpoint_writes_a_giant_in_blocks_while_its_key_is_free() {
         let options = TakeOptions { pace: Pace::Fast, writers: 1 };
         std::thread::scope(|scope| {
             let taking =
-                scope.spawn(|| checkpoints.take(&*engine, Algorithm::Piggyback, options, 0).unwrap());
+                scope.spawn(|| checkpoints.take(&*engine, CheckpointMode::Full, options, 0).unwrap());
             gate.wait_for_somebody();
             let (done, is_done) = std::sync::mpsc::channel();
             let engine = &engine;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_engine::KeyHash;
-use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
+use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions};
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, Crash, Fault, SimDisk, SimOptions, SystemClock};
 use tarn_engine::log::{Group, Log, LogOptions, SyncMode};
@@ -168,8 +168,9 @@ fn live(seed: u64) {
                 while !ends.load(Ordering::SeqCst) {
                     compact_any(engine, log, &mut rng);
                     if rng.random_bool(0.2) {
-                        let algorithm = [Algorithm::Piggyback, Algorithm::Hourglass][rng.random_range(0..2)];
-                        let _ = checkpoints.take(&**engine, algorithm, FAST, NOW);
+                        let mode =
+                            [CheckpointMode::Full, CheckpointMode::Incremental][rng.random_range(0..2)];
+                        let _ = checkpoints.take(&**engine, mode, FAST, NOW);
                         let cut = checkpoints.current().map(|checkpoint| checkpoint.cut);
                         engine.compactor().checkpoint_ended(cut);
                     }

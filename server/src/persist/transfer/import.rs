@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions, Taken};
+use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions, Taken};
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, Disk, SystemClock};
 use tarn_engine::record::{Batch, Change, UnixMs, Write};
@@ -137,7 +137,7 @@ fn take(
     let waiting = std::thread::current();
     std::thread::scope(|scope| {
         let taking = scope.spawn(|| {
-            let taken = checkpoints.take(engine, Algorithm::Piggyback, options, clock.unix_ms());
+            let taken = checkpoints.take(engine, CheckpointMode::Full, options, clock.unix_ms());
             waiting.unpark();
             taken
         });
