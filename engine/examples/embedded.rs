@@ -11,7 +11,7 @@ use tarn_engine::record::{Batch, Change, Write};
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::session::Access;
 use tarn_engine::value::ValueRef;
-use tarn_engine::{Engine, Group, KeyHash, LogOptions, ViewOptions};
+use tarn_engine::{Engine, Group, KeyRef, LogOptions, ViewOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (engine, background) = Engine::new(opened.tables, 1, appender, opened.validity, clock.clone());
 
     // Write: latch the key, then append to the log and change the table in one step.
-    let (key, now) = ([(0, KeyHash::of(b"greeting"))], clock.unix_ms());
+    let (key, now) = ([KeyRef::of(0, b"greeting")], clock.unix_ms());
     let session = engine.enter(0);
     let mut latched = session.latch(&key, Access::Write, now);
     let change = Change::Put { value: b"hello".into(), expiry: None };

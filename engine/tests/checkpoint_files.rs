@@ -48,7 +48,7 @@ impl Scene {
 
     fn commit(&self, key: &[u8], change: Change<'_>) {
         let session = self.engine.enter(0);
-        let mut latched = session.latch(&[(0, KeyHash::of(key))], Access::Write, 0);
+        let mut latched = session.latch_places(&[(0, KeyHash::of(key))], Access::Write, 0);
         let batch = Batch::from_iter([Write::Key { db: 0, key: key.into(), change }]);
         latched.commit(&batch, &mut Group::default()).unwrap();
         latched.release();

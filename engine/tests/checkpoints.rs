@@ -69,7 +69,7 @@ fn store() -> Store {
 impl Store {
     fn commit(&self, worker: usize, db: u8, key: &[u8], change: Change<'_>) {
         let session = self.engine.enter(worker);
-        let mut latched = session.latch(&[(db, KeyHash::of(key))], Access::Write, 0);
+        let mut latched = session.latch_places(&[(db, KeyHash::of(key))], Access::Write, 0);
         let batch = Batch::from_iter([Write::Key { db, key: key.into(), change }]);
         latched.commit(&batch, &mut Group::default()).unwrap();
         latched.release();
@@ -185,7 +185,7 @@ fn a_checkpoint_is_of_one_instant_while_others_write() {
                 let keys = ["left", "right"].map(|side| format!("{side}:{pair}").into_bytes());
                 let session = store.engine.enter(0);
                 let hashes: Vec<_> = keys.iter().map(|key| (0, KeyHash::of(key))).collect();
-                let mut latched = session.latch(&hashes, Access::Write, 0);
+                let mut latched = session.latch_places(&hashes, Access::Write, 0);
                 let put = |key: Vec<u8>| Write::Key {
                     db: 0,
                     key: key.into(),

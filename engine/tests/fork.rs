@@ -79,7 +79,7 @@ impl Store {
     fn commit(&self, db: u8, key: &str, change: Change<'_>) {
         let session = self.engine.enter(0);
         let key = key.as_bytes();
-        let mut latched = session.latch(&[(db, KeyHash::of(key))], Access::Write, 0);
+        let mut latched = session.latch_places(&[(db, KeyHash::of(key))], Access::Write, 0);
         let batch = Batch::from_iter([Write::Key { db, key: key.into(), change }]);
         latched.commit(&batch, &mut Group::default()).unwrap();
         latched.release();

@@ -186,7 +186,7 @@ fn small(kind: Kind) -> Change<'static> {
 
 fn commit(engine: &Engine, change: Change<'_>) {
     let session = engine.enter(0);
-    let mut latched = session.latch(&[(0, KeyHash::of(b"giant"))], Access::Write, 0);
+    let mut latched = session.latch_places(&[(0, KeyHash::of(b"giant"))], Access::Write, 0);
     let batch = Batch::from_iter([Write::Key { db: 0, key: b"giant"[..].into(), change }]);
     latched.commit(&batch, &mut Group::default()).unwrap();
     latched.release();

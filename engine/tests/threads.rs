@@ -41,7 +41,7 @@ type Written = Vec<(Lsn, String, State)>;
 fn put(engine: &Engine, key: &str, changes: Vec<Change<'static>>) -> Option<Lsn> {
     let key = key.as_bytes().to_vec();
     let session = engine.enter(0);
-    let mut latched = session.latch(&[(0, KeyHash::of(&key))], Access::Write, NOW);
+    let mut latched = session.latch_places(&[(0, KeyHash::of(&key))], Access::Write, NOW);
     let writes = changes.into_iter().map(|change| Write::Key { db: 0, key: key.clone().into(), change });
     let lsn = latched.commit(&Batch::from_iter(writes), &mut Group::new()).ok();
     latched.release();

@@ -3,7 +3,7 @@
 use std::ops::BitOr;
 
 use smallvec::SmallVec;
-use tarn_engine::KeyHash;
+use tarn_engine::KeyRef;
 use tarn_resp::request::Args;
 
 /// A set of command flags, in the names of `COMMAND INFO`.
@@ -140,13 +140,8 @@ pub struct KeySpec {
     pub flags: &'static [&'static str],
 }
 
-/// The keys that a request declares, each with its database.
-pub type Keys<'a> = SmallVec<[(u8, &'a [u8]); 1]>;
-
-/// Where keys are, by which they are latched.
-pub fn places(keys: &[(u8, &[u8])]) -> SmallVec<[(u8, KeyHash); 1]> {
-    keys.iter().map(|(db, key)| (*db, KeyHash::of(key))).collect()
-}
+/// The keys that a request declares, each with its database and its hash, which is made here and nowhere else.
+pub type Keys<'a> = SmallVec<[KeyRef<'a>; 1]>;
 
 /// Adds keys of the arguments to the declared ones. Given are the selected database and how many there are; a
 /// key in a database that is not there must be left out.
@@ -279,8 +274,8 @@ impl Spec {
         let mut keys = Keys::new();
         for spec in self.keys {
             if spec.is_first_only() {
-                keys.push((db, args.at(1)));
-            } else if !spec.visit(args, |index| keys.push((db, args.at(index)))) {
+                keys.push(KeyRef::of(db, args.at(1)));
+            } else if !spec.visit(args, |index| keys.push(KeyRef::of(db, args.at(index)))) {
                 // The command will refuse these arguments before it looks at any key.
                 keys.clear();
                 break;

@@ -15,7 +15,7 @@ use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, Disk, SystemClock};
 use tarn_engine::record::{Batch, Change, UnixMs, Write};
 use tarn_engine::session::Access;
-use tarn_engine::{Group, KeyHash};
+use tarn_engine::{Group, KeyHash, KeyRef};
 use tarn_rdb::{Head, ReadError, Reader, Skipped, Unsupported};
 
 use super::{Place, Stage, TransferError, disk, file_failed};
@@ -261,12 +261,16 @@ impl<'e> Loader<'e> {
             return Ok(None);
         }
         let session = self.engine.enter(0);
-        let mut latched = session.latch(&self.places, Access::Write, self.now);
-        for (write, (_, hash)) in self.batch.iter().zip(&self.places) {
-            let Write::Key { db, key, .. } = write else { continue };
-            if latched.get_hashed(*db, *hash, key).is_some() {
-                return Ok(Some(key.to_vec()));
-            }
+        let placed = self.batch.iter().zip(&self.places);
+        let keys: Vec<KeyRef<'_>> = placed
+            .filter_map(|(write, (db, hash))| match write {
+                Write::Key { key, .. } => Some(KeyRef { db: *db, hash: *hash, key }),
+                _ => None,
+            })
+            .collect();
+        let mut latched = session.latch(&keys, Access::Write, self.now);
+        if let Some(twice) = keys.iter().find(|key| latched.find(**key).is_some()) {
+            return Ok(Some(twice.key.to_vec()));
         }
         latched.commit(&self.batch, &mut self.group)?;
         latched.release();
