@@ -96,8 +96,8 @@ impl Segment {
         &mut self.remset
     }
 
-    /// Applies a change to `key` and keeps what was there for those `waiting` that see it. A change that does not fit what is there (only a damaged log has one) is dropped and `false` stands in
-    /// the result.
+    /// Applies a change to `key` and keeps what was there for those `waiting` that see it. A change that does
+    /// not fit what is there (only a damaged log has one) is dropped and `false` stands in the result.
     pub fn apply(
         &mut self,
         KeyRef { hash, key, .. }: KeyRef<'_>,
