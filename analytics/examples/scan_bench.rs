@@ -66,7 +66,7 @@ fn fill(engine: &Engine, rows: u64) {
         };
         let batch: Batch<'_> = puts.into_iter().map(put).collect();
         let session = engine.enter(0);
-        let mut latched = session.latch(&[(0, KeyHash::of(&key))], Access::Write, 0);
+        let mut latched = session.latch_places(&[(0, KeyHash::of(&key))], Access::Write, 0);
         latched.commit(&batch, &mut group).unwrap();
         latched.release();
     }

@@ -103,7 +103,8 @@ fn run(directories: usize, load: Load, time: Duration) -> Result<Outcome, Failur
                         number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
                     let (key, start) = (format!("key:{}", (number >> 33) % KEYS), Instant::now());
                     let session = engine.enter(client);
-                    let mut latched = session.latch(&[(0, KeyHash::of(key.as_bytes()))], Access::Write, 1);
+                    let mut latched =
+                        session.latch_places(&[(0, KeyHash::of(key.as_bytes()))], Access::Write, 1);
                     let change = Change::Put { value: vec![b'v'; value_bytes].into(), expiry: None };
                     let write = Write::Key { db: 0, key: key.into_bytes().into(), change };
                     let lsn = latched.commit(&Batch::from_iter([write]), &mut Group::default())?;

@@ -5,13 +5,13 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
+use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions};
 use tarn_engine::io::{Clock, OsDisk, SystemClock};
 use tarn_engine::record::{Batch, Change, Write};
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::session::Access;
 use tarn_engine::value::ValueRef;
-use tarn_engine::{Engine, Group, KeyHash, LogOptions, ViewOptions};
+use tarn_engine::{Engine, Group, KeyRef, LogOptions, ViewOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (engine, background) = Engine::new(opened.tables, 1, appender, opened.validity, clock.clone());
 
     // Write: latch the key, then append to the log and change the table in one step.
-    let (key, now) = ([(0, KeyHash::of(b"greeting"))], clock.unix_ms());
+    let (key, now) = ([KeyRef::of(0, b"greeting")], clock.unix_ms());
     let session = engine.enter(0);
     let mut latched = session.latch(&key, Access::Write, now);
     let change = Change::Put { value: b"hello".into(), expiry: None };
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     view.for_each(|db, entry| println!("database {db} has {}", entry.key().escape_ascii()))?;
 
     // A checkpoint is a view on the disk. Close: stop the threads, then write and sync the rest of the log.
-    checkpoints.take(&*engine, Algorithm::Piggyback, TakeOptions { pace: Pace::Fast, writers: 1 }, now)?;
+    checkpoints.take(&*engine, CheckpointMode::Full, TakeOptions { pace: Pace::Fast, writers: 1 }, now)?;
     drop((engine, background));
     opened.log.close()?;
     Ok(())

@@ -47,7 +47,7 @@ fn set(engine: &Engine, key: usize) -> Duration {
     let key = format!("key:{key:012}");
     let start = Instant::now();
     let session = engine.enter(0);
-    let mut latched = session.latch(&[(0, KeyHash::of(key.as_bytes()))], Access::Write, 1);
+    let mut latched = session.latch_places(&[(0, KeyHash::of(key.as_bytes()))], Access::Write, 1);
     let change = Change::Put { value: Cow::Borrowed(&[b'v'; 32]), expiry: None };
     let write = Write::Key { db: 0, key: Cow::Borrowed(key.as_bytes()), change };
     latched.commit(&Batch::from_iter([write]), &mut Group::default()).expect("nothing is logged");

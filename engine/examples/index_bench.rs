@@ -55,7 +55,7 @@ fn write_all(engine: &Engine, keys: u64, field: &'static [u8], round: u64) -> f6
         let change = Change::HashPut { field: field.into(), value: value.into() };
         let batch = Batch::from_iter([Write::Key { db: 0, key: key.into(), change }]);
         let session = engine.enter(0);
-        let mut latched = session.latch(&[(0, hash)], Access::Write, 0);
+        let mut latched = session.latch_places(&[(0, hash)], Access::Write, 0);
         latched.commit(&batch, &mut group).unwrap();
         latched.release();
     }

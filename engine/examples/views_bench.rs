@@ -32,7 +32,7 @@ fn overwrite_all(engine: &Engine, keys: u64) -> f64 {
         let change = Change::Put { value: vec![b'v'; VALUE_BYTES].into(), expiry: None };
         let batch = Batch::from_iter([Write::Key { db: 0, key: key.into(), change }]);
         let session = engine.enter(0);
-        let mut latched = session.latch(&[(0, hash)], Access::Write, 0);
+        let mut latched = session.latch_places(&[(0, hash)], Access::Write, 0);
         latched.commit(&batch, &mut group).unwrap();
         latched.release();
     }

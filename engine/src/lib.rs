@@ -65,7 +65,7 @@ pub use log::{
     Appender, DirectoryStatus, Durable, Group, Log, LogError, LogOptions, LogStatus, OpenError, Recovered,
     SyncMode,
 };
-pub use table::{END, Entry, KeyHash, ScanBudget, VIEWS, Visitor};
+pub use table::{END, Entry, KeyHash, KeyRef, ScanBudget, VIEWS, Visitor};
 pub use view::{View, ViewOptions};
 pub use watch::Watch;
 

@@ -11,7 +11,7 @@
 //! The `Lsn`s in the copies are made up; they end with the overlay.
 
 use crate::record::{Change, Lsn, UnixMs};
-use crate::table::{Applied, Entry, KeyHash, Retired};
+use crate::table::{Applied, Entry, KeyHash, KeyRef, Retired};
 use hashbrown::HashTable;
 
 /// The keys that a transaction has changed, of all databases.
@@ -97,7 +97,7 @@ impl Overlay {
     }
 
     /// The key as the transaction sees it, if it was shadowed.
-    pub(crate) fn find(&self, db: u8, hash: KeyHash, key: &[u8]) -> Option<&Shadow> {
+    pub(crate) fn find(&self, KeyRef { db, hash, key }: KeyRef<'_>) -> Option<&Shadow> {
         self.databases[db as usize].shadows.find(hash.0, |shadow| *shadow.key == *key)
     }
 
@@ -107,7 +107,8 @@ impl Overlay {
     }
 
     /// Shadows a key, of which the table has `entry`. REQUIRES: it has no shadow yet.
-    pub(crate) fn shadow(&mut self, db: u8, hash: KeyHash, key: &[u8], entry: Option<&Entry>, now: UnixMs) {
+    pub(crate) fn shadow(&mut self, key: KeyRef<'_>, entry: Option<&Entry>, now: UnixMs) {
+        let KeyRef { db, hash, key } = key;
         let below = match entry {
             None => Below::Nothing,
             Some(entry) if entry.is_expired(now) => Below::Expired,
@@ -121,7 +122,8 @@ impl Overlay {
     /// Applies a change to a shadow. Returns which deletes have to stand around it.
     ///
     /// REQUIRES: the key has a shadow.
-    pub(crate) fn apply(&mut self, db: u8, hash: KeyHash, key: &[u8], change: &Change<'_>) -> Deletes {
+    pub(crate) fn apply(&mut self, key: KeyRef<'_>, change: &Change<'_>) -> Deletes {
+        let KeyRef { db, hash, key } = key;
         self.lsn = self.lsn.after(1);
         let shadows = &mut self.databases[db as usize].shadows;
         let shadow = shadows.find_mut(hash.0, |shadow| *shadow.key == *key);

@@ -287,6 +287,15 @@ impl Change<'_> {
     }
 }
 
+/// A change, and the number of its record.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stamped<'c, 'a> {
+    /// The number.
+    pub lsn: Lsn,
+    /// The change.
+    pub change: &'c Change<'a>,
+}
+
 /// A change and where it happens.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write<'a> {

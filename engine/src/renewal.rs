@@ -26,7 +26,7 @@ use crate::record::{Batch, Bytes, Change, Kind, Lsn, Write};
 use crate::rewrite_cursor::RewriteCursor;
 use crate::session::{Access, Latched};
 use crate::store::Store;
-use crate::table::{Entry, KeyHash};
+use crate::table::{Entry, KeyHash, KeyRef};
 use crate::value::image::ImageItem;
 use crate::value::{ImageBuilder, ValueRef, elements_of};
 
@@ -72,21 +72,21 @@ impl<'e> Renewal<'e> {
     /// Begins to renew a key, in parts of about so many bytes; `None` if there is nothing to renew, or
     /// another renewal is under way.
     pub fn begin(store: &'e Store, db: u8, key: &[u8], part_bytes: usize) -> Option<Renewal<'e>> {
-        Renewal::begin_up_to(store, db, key, part_bytes, Kind::renewed_length_max)
+        Renewal::begin_up_to(store, KeyRef::of(db, key), part_bytes, Kind::renewed_length_max)
     }
 
     /// As `begin`, for values that are no longer than that.
     fn begin_up_to(
         store: &'e Store,
-        db: u8,
-        key: &[u8],
+        key: KeyRef<'_>,
         part_bytes: usize,
         length_max: impl Fn(Kind) -> u64,
     ) -> Option<Renewal<'e>> {
         let databases = store.background();
         databases.log.as_ref()?;
-        let hash = KeyHash::of(key);
-        let mut latched = Latched::new(store, &databases, &[(db, hash)], Access::Write, store.now());
+        let keys = [key];
+        let KeyRef { db, hash, key } = key;
+        let mut latched = Latched::new(store, &databases, &keys, Access::Write, store.now());
         let entry = latched.get(db, key)?;
         if entry.length() > length_max(entry.kind()) {
             return None;
@@ -117,7 +117,8 @@ impl<'e> Renewal<'e> {
         let db = self.store.validity().place_now(self.db, self.begun);
         let (Some(db), true) = (db, databases.log.is_some()) else { return Step::GivenUp };
         let store = self.store;
-        let mut latched = Latched::new(store, &databases, &[(db, self.hash)], Access::Write, store.now());
+        let keys = [KeyRef { db, hash: self.hash, key: &self.key }];
+        let mut latched = Latched::new(store, &databases, &keys, Access::Write, store.now());
         let Some(entry) = latched.get(db, &self.key) else { return Step::GivenUp };
         if entry.kind() != self.kind || entry.renewable_base() != Some(self.base) {
             return Step::GivenUp;
@@ -303,11 +304,12 @@ pub(crate) fn removals_of_older(entry: Option<&Entry>, kind: Kind, begun: Lsn) -
 /// Renews a key, `pace` being told after each part how many bytes were logged; says whether it did.
 pub(crate) fn renew(
     store: &Store,
-    (db, key): (u8, &[u8]),
+    key: KeyRef<'_>,
     part_bytes: usize,
     mut pace: impl FnMut(u64) -> bool,
 ) -> bool {
-    let Some(mut renewal) = Renewal::begin(store, db, key, part_bytes) else { return false };
+    let begun = Renewal::begin_up_to(store, key, part_bytes, Kind::renewed_length_max);
+    let Some(mut renewal) = begun else { return false };
     loop {
         match renewal.step() {
             Step::Goes(bytes) if pace(bytes) => {}
@@ -361,7 +363,8 @@ mod tests {
                 let write = |change| Write::Key { db: 0, key: key.into(), change };
                 let batch: Batch<'_> = of_length(kind, length).into_iter().map(write).collect();
                 engine.close_gate().commit(&batch, &mut Group::new()).unwrap();
-                let begins = Renewal::begin_up_to(engine.store(), 0, key, 100, |_| longest).is_some();
+                let begins =
+                    Renewal::begin_up_to(engine.store(), KeyRef::of(0, key), 100, |_| longest).is_some();
                 assert_eq!(begins, length <= longest, "{kind:?} of {length}");
             }
         }

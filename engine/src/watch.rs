@@ -17,7 +17,7 @@
 
 use crate::lock::Mutex;
 use crate::record::Lsn;
-use crate::table::KeyHash;
+use crate::table::{KeyHash, KeyRef};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -110,7 +110,8 @@ impl Watch {
     /// Watches a key. `lsn` is that of its live entry, if there is one.
     ///
     /// REQUIRES: its segment is latched.
-    pub(crate) fn new(watches: &Arc<Watches>, db: u8, key: &[u8], lsn: Option<Lsn>, swaps: u64) -> Watch {
+    pub(crate) fn new(watches: &Arc<Watches>, key: KeyRef<'_>, lsn: Option<Lsn>, swaps: u64) -> Watch {
+        let KeyRef { db, hash, key } = key;
         let seen = match lsn {
             Some(lsn) => Seen::Entry { lsn, swaps },
             None => {
@@ -120,7 +121,7 @@ impl Watch {
                 Seen::Nothing { created }
             }
         };
-        Watch { db, key: key.into(), hash: KeyHash::of(key), seen, watches: watches.clone() }
+        Watch { db, key: key.into(), hash, seen, watches: watches.clone() }
     }
 
     /// Its database.

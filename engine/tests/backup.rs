@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_engine::backup::{self, BackupError, Chain, Progress, Request, Restored, Taken, Target};
-use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
+use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions};
 use tarn_engine::io::{Crash, Disk, Fault, ManualClock, SimDisk, SimOptions};
 use tarn_engine::log::{LogOptions, SyncMode};
 use tarn_engine::record::{Change, Lsn};
@@ -142,9 +142,10 @@ impl World {
                 }
                 6..8 => {
                     let options = TakeOptions { pace: Pace::Fast, writers: 1 };
-                    let algorithm = [Algorithm::Piggyback, Algorithm::Hourglass][self.rng.random_range(0..2)];
+                    let mode =
+                        [CheckpointMode::Full, CheckpointMode::Incremental][self.rng.random_range(0..2)];
                     // The log may not have recovered from a fault yet.
-                    let _ = base.take(&*store.engine, algorithm, options, 7);
+                    let _ = base.take(&*store.engine, mode, options, 7);
                     store.engine.compactor().checkpoint_ended(base.current().map(|found| found.cut));
                 }
                 8..12 => self.back_up(&store, &base),

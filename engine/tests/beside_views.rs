@@ -34,7 +34,7 @@ fn number_in(entry: &Entry) -> u64 {
 fn put(engine: &Engine, key: u64, number: u64) {
     let key = format!("key:{key:06}").into_bytes();
     let session = engine.enter(0);
-    let mut latched = session.latch(&[(0, KeyHash::of(&key))], Access::Write, 0);
+    let mut latched = session.latch_places(&[(0, KeyHash::of(&key))], Access::Write, 0);
     let change = Change::Put { value: number.to_string().into_bytes().into(), expiry: None };
     let batch = Batch::from_iter([Write::Key { db: 0, key: key.into(), change }]);
     latched.commit(&batch, &mut Group::default()).unwrap();

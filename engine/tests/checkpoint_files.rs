@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tarn_engine::checkpoint::{Algorithm, CheckpointError, Checkpoints, Loaded, Pace, TakeOptions};
+use tarn_engine::checkpoint::{CheckpointError, CheckpointMode, Checkpoints, Loaded, Pace, TakeOptions};
 use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Disk, ManualClock, SimDisk, SimOptions};
 use tarn_engine::log::Group;
@@ -48,7 +48,7 @@ impl Scene {
 
     fn commit(&self, key: &[u8], change: Change<'_>) {
         let session = self.engine.enter(0);
-        let mut latched = session.latch(&[(0, KeyHash::of(key))], Access::Write, 0);
+        let mut latched = session.latch_places(&[(0, KeyHash::of(key))], Access::Write, 0);
         let batch = Batch::from_iter([Write::Key { db: 0, key: key.into(), change }]);
         latched.commit(&batch, &mut Group::default()).unwrap();
         latched.release();
@@ -62,8 +62,8 @@ impl Scene {
     }
 
     /// Takes a checkpoint; its file.
-    fn take(&self, algorithm: Algorithm, unix_ms: u64) -> PathBuf {
-        self.checkpoints.take(&*self.engine, algorithm, FAST, unix_ms).unwrap();
+    fn take(&self, mode: CheckpointMode, unix_ms: u64) -> PathBuf {
+        self.checkpoints.take(&*self.engine, mode, FAST, unix_ms).unwrap();
         let number = self.checkpoints.current().unwrap().number;
         Path::new(DIRECTORY).join(format!("checkpoint-{number}.tarn"))
     }
@@ -124,21 +124,21 @@ fn seal_blocks(file: &mut [u8]) {
 fn a_file_of_another_time_is_not_the_checkpoint() {
     let scene = Scene::new();
     scene.put(0..20);
-    let older = scene.bytes(&scene.take(Algorithm::Piggyback, 1));
+    let older = scene.bytes(&scene.take(CheckpointMode::Full, 1));
     scene.put(20..60);
-    let path = scene.take(Algorithm::Piggyback, 2);
+    let path = scene.take(CheckpointMode::Full, 2);
     let newer = scene.bytes(&path);
     scene.write(&path, &older);
     scene.assert_refused("MANIFEST is of another file");
     // The next one finds it by itself.
     scene.put(60..70);
-    scene.take(Algorithm::Hourglass, 3);
+    scene.take(CheckpointMode::Incremental, 3);
     assert_eq!(scene.load(), Ok(70));
 
     // The manifest may be the older one of the two.
     let scene = Scene::new();
     scene.put(0..20);
-    let path = scene.take(Algorithm::Piggyback, 1);
+    let path = scene.take(CheckpointMode::Full, 1);
     scene.write(&path, &newer);
     scene.assert_refused("MANIFEST is of another file");
 }
@@ -147,19 +147,19 @@ fn a_file_of_another_time_is_not_the_checkpoint() {
 fn a_file_of_the_same_cut_is_not_the_checkpoint_if_another_store_or_moment_made_it() {
     let scene = Scene::new();
     scene.put(0..20);
-    let earlier = scene.bytes(&scene.take(Algorithm::Piggyback, 1));
-    let path = scene.take(Algorithm::Piggyback, 2);
+    let earlier = scene.bytes(&scene.take(CheckpointMode::Full, 1));
+    let path = scene.take(CheckpointMode::Full, 2);
     scene.write(&path, &earlier);
     scene.assert_refused("MANIFEST is of another file");
 
     let other = Scene::new();
     other.put(0..10);
     other.put(0..10);
-    let fewer = other.bytes(&other.take(Algorithm::Piggyback, 2));
+    let fewer = other.bytes(&other.take(CheckpointMode::Full, 2));
     scene.write(&path, &fewer);
     scene.assert_refused("MANIFEST is of another file");
     scene.put(20..21);
-    scene.take(Algorithm::Hourglass, 3);
+    scene.take(CheckpointMode::Incremental, 3);
     assert_eq!(scene.load(), Ok(21));
 }
 
@@ -168,14 +168,14 @@ fn a_file_of_changes_is_not_the_checkpoint() {
     for (at, value) in [(KIND_AT, 1), (BASE_AT, 7)] {
         let scene = Scene::new();
         scene.put(0..20);
-        let path = scene.take(Algorithm::Piggyback, 1);
+        let path = scene.take(CheckpointMode::Full, 1);
         let mut bytes = scene.bytes(&path);
         bytes[at] = value;
         seal_header(&mut bytes);
         scene.write(&path, &bytes);
         scene.assert_refused("a file of changes");
         scene.put(20..21);
-        scene.take(Algorithm::Hourglass, 2);
+        scene.take(CheckpointMode::Incremental, 2);
         assert_eq!(scene.load(), Ok(21));
     }
 }
@@ -221,7 +221,7 @@ fn an_entry_with_a_part_newer_than_the_checkpoint_is_refused() {
         let scene = Scene::behind(Lsn(0x0102_0304_0500));
         let (records, key) = (changes.len() as u64, b"key");
         changes.into_iter().for_each(|change| scene.commit(key, change));
-        let path = scene.take(Algorithm::Piggyback, 1);
+        let path = scene.take(CheckpointMode::Full, 1);
         assert_eq!(scene.load(), Ok(1), "{what}");
         let cut = scene.checkpoints.current().unwrap().cut;
         // The first record of those that are still needed, and not the newest of the entry.

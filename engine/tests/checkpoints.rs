@@ -1,5 +1,5 @@
 //! Checkpoints of a store that goes on changing: what a start loads is what the store held at the cut, by
-//! every algorithm, after a crash at any call of the disk, and never what somebody spoilt.
+//! every mode, after a crash at any call of the disk, and never what somebody spoilt.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tarn_engine::checkpoint::{Algorithm, CheckpointError, Checkpoints, Pace, Source, TakeOptions};
+use tarn_engine::checkpoint::{CheckpointError, CheckpointMode, Checkpoints, Pace, Source, TakeOptions};
 use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Clock, Crash, Disk, Fault, ManualClock, OsDisk, SimDisk, SimOptions};
 use tarn_engine::log::{Group, LogError};
@@ -24,7 +24,7 @@ use tarn_engine::{Entry, ViewOptions};
 
 const DATABASES: usize = 3;
 const FAST: TakeOptions = TakeOptions { pace: Pace::Fast, writers: 2 };
-const ALL: [Algorithm; 3] = [Algorithm::Piggyback, Algorithm::Hourglass, Algorithm::Fork];
+const ALL: [CheckpointMode; 3] = [CheckpointMode::Full, CheckpointMode::Incremental, CheckpointMode::Fork];
 
 type Copy = BTreeMap<(u8, Vec<u8>), String>;
 
@@ -69,7 +69,7 @@ fn store() -> Store {
 impl Store {
     fn commit(&self, worker: usize, db: u8, key: &[u8], change: Change<'_>) {
         let session = self.engine.enter(worker);
-        let mut latched = session.latch(&[(db, KeyHash::of(key))], Access::Write, 0);
+        let mut latched = session.latch_places(&[(db, KeyHash::of(key))], Access::Write, 0);
         let batch = Batch::from_iter([Write::Key { db, key: key.into(), change }]);
         latched.commit(&batch, &mut Group::default()).unwrap();
         latched.release();
@@ -140,7 +140,7 @@ fn open(directory: &Path) -> Checkpoints {
 }
 
 #[test]
-fn what_is_loaded_is_what_the_store_held_whatever_the_algorithm() {
+fn what_is_loaded_is_what_the_store_held_whatever_the_mode() {
     let directory = tempfile::tempdir().unwrap();
     for first in ALL {
         let path = directory.path().join(format!("{first:?}"));
@@ -148,17 +148,17 @@ fn what_is_loaded_is_what_the_store_held_whatever_the_algorithm() {
         let mut random = SmallRng::seed_from_u64(first as u64);
         for round in 0..12 {
             let checkpoints = open(&path);
-            let algorithm = if round < 4 { first } else { ALL[random.random_range(0..ALL.len())] };
+            let mode = if round < 4 { first } else { ALL[random.random_range(0..ALL.len())] };
             for _ in 0..3 {
                 store.change_at_random(0, [3, 3_000, 40_000][round % 3], &mut random);
-                let taken = checkpoints.take(&*store.engine, algorithm, FAST, 7).unwrap();
+                let taken = checkpoints.take(&*store.engine, mode, FAST, 7).unwrap();
                 let (cut, expected) = store.copy();
                 let current = checkpoints.current().unwrap();
                 assert_eq!((current.cut, current.keys, current.unix_ms), (cut, expected.len() as u64, 7));
                 assert_eq!(taken.keys, expected.len() as u64);
                 let (loaded_cut, loaded) = load(&checkpoints, 1 + round % 3).unwrap();
                 assert_eq!(loaded_cut, cut);
-                assert!(loaded == expected, "round {round} of {first:?}: {algorithm:?} loads the same");
+                assert!(loaded == expected, "round {round} of {first:?}: {mode:?} loads the same");
             }
         }
         let files = OsDisk.list(&path).unwrap().len();
@@ -185,7 +185,7 @@ fn a_checkpoint_is_of_one_instant_while_others_write() {
                 let keys = ["left", "right"].map(|side| format!("{side}:{pair}").into_bytes());
                 let session = store.engine.enter(0);
                 let hashes: Vec<_> = keys.iter().map(|key| (0, KeyHash::of(key))).collect();
-                let mut latched = session.latch(&hashes, Access::Write, 0);
+                let mut latched = session.latch_places(&hashes, Access::Write, 0);
                 let put = |key: Vec<u8>| Write::Key {
                     db: 0,
                     key: key.into(),
@@ -217,7 +217,7 @@ fn a_checkpoint_is_of_one_instant_while_others_write() {
 #[test]
 fn a_crash_at_any_call_leaves_the_old_checkpoint_or_the_new_one() {
     let directory = PathBuf::from("/data/checkpoints");
-    for algorithm in [Algorithm::Piggyback, Algorithm::Hourglass] {
+    for mode in [CheckpointMode::Full, CheckpointMode::Incremental] {
         let store = store();
         let mut random = SmallRng::seed_from_u64(3);
         store.change_at_random(0, 4_000, &mut random);
@@ -227,31 +227,25 @@ fn a_crash_at_any_call_leaves_the_old_checkpoint_or_the_new_one() {
                 let disk = SimDisk::new(at, SimOptions::default());
                 let checkpoints = Checkpoints::open(Arc::new(disk.clone()), &directory).unwrap();
                 let options = TakeOptions { pace: Pace::Fast, writers: 1 };
-                checkpoints.take(&*store.engine, algorithm, options, 0).unwrap();
+                checkpoints.take(&*store.engine, mode, options, 0).unwrap();
                 let old = load(&checkpoints, 1).unwrap();
                 store.change_at_random(0, 50, &mut random);
                 let crash_at = Some(disk.calls() + at);
                 disk.set_options(SimOptions { crash_at, ..SimOptions::default() });
-                let outcome = checkpoints.take(&*store.engine, algorithm, options, 0);
+                let outcome = checkpoints.take(&*store.engine, mode, options, 0);
                 let new = store.copy();
                 let is_over = !disk.is_dead();
                 drop(checkpoints);
                 let disk = disk.crash(crash, at, SimOptions::default());
                 let checkpoints = Checkpoints::open(Arc::new(disk.clone()), &directory).unwrap();
                 let back = load(&checkpoints, 1).unwrap();
-                assert!(
-                    back == new || back == old && outcome.is_err(),
-                    "{algorithm:?}, {crash:?} at call {at}"
-                );
+                assert!(back == new || back == old && outcome.is_err(), "{mode:?}, {crash:?} at call {at}");
                 drop(checkpoints);
                 for loss in 0..8 {
                     let left = disk.crash(Crash::PowerLoss, loss, SimOptions::default());
                     let checkpoints = Checkpoints::open(Arc::new(left), &directory).unwrap();
                     let again = load(&checkpoints, 1).unwrap();
-                    assert!(
-                        again == back,
-                        "{algorithm:?}, {crash:?} at call {at}, loss {loss}: a start used it"
-                    );
+                    assert!(again == back, "{mode:?}, {crash:?} at call {at}, loss {loss}: a start used it");
                 }
                 tried += 1;
                 if is_over {
@@ -271,11 +265,11 @@ fn a_disk_that_refuses_leaves_the_last_checkpoint_and_nothing_else() {
     store.change_at_random(0, 4_000, &mut random);
     let disk = SimDisk::new(1, SimOptions::default());
     let checkpoints = Checkpoints::open(Arc::new(disk.clone()), &directory).unwrap();
-    checkpoints.take(&*store.engine, Algorithm::Piggyback, FAST, 0).unwrap();
+    checkpoints.take(&*store.engine, CheckpointMode::Full, FAST, 0).unwrap();
     let (mut last, mut files) = (load(&checkpoints, 1), disk.paths());
     let mut refused = 0;
     for round in 0..40 {
-        for algorithm in [Algorithm::Piggyback, Algorithm::Hourglass] {
+        for mode in [CheckpointMode::Full, CheckpointMode::Incremental] {
             store.change_at_random(0, 50, &mut random);
             let before = disk.paths().len();
             let used: usize = files.iter().map(|path| disk.contents(path).unwrap().len()).sum();
@@ -289,7 +283,7 @@ fn a_disk_that_refuses_leaves_the_last_checkpoint_and_nothing_else() {
                     ..SimOptions::default()
                 },
             });
-            let outcome = checkpoints.take(&*store.engine, algorithm, FAST, 0);
+            let outcome = checkpoints.take(&*store.engine, mode, FAST, 0);
             disk.set_options(SimOptions::default());
             match outcome {
                 Ok(_) => (last, files) = (load(&checkpoints, 1), disk.paths()),
@@ -304,7 +298,7 @@ fn a_disk_that_refuses_leaves_the_last_checkpoint_and_nothing_else() {
         }
     }
     assert!(refused > 20, "{refused} refused");
-    checkpoints.take(&*store.engine, Algorithm::Hourglass, FAST, 0).unwrap();
+    checkpoints.take(&*store.engine, CheckpointMode::Incremental, FAST, 0).unwrap();
     assert_eq!(load(&checkpoints, 1), Some(store.copy()), "the next one works");
 }
 
@@ -314,14 +308,14 @@ fn attempts_that_end_before_the_manifest_leave_no_files() {
     store.change_at_random(0, 300, &mut SmallRng::seed_from_u64(5));
     let disk = SimDisk::new(1, SimOptions::default());
     let checkpoints = Checkpoints::open(Arc::new(disk.clone()), Path::new("/data")).unwrap();
-    checkpoints.take(&*store.engine, Algorithm::Piggyback, FAST, 0).unwrap();
+    checkpoints.take(&*store.engine, CheckpointMode::Full, FAST, 0).unwrap();
     let (last, files) = (load(&checkpoints, 1), disk.paths());
     store.change_at_random(0, 300, &mut SmallRng::seed_from_u64(6));
     let faults_per_mille = vec![(Fault::SyncDirError, 1000)];
     disk.set_options(SimOptions { faults_per_mille, ..SimOptions::default() });
-    for algorithm in [Algorithm::Piggyback, Algorithm::Hourglass].repeat(3) {
-        checkpoints.take(&*store.engine, algorithm, FAST, 0).unwrap_err();
-        assert_eq!(disk.paths(), files, "{algorithm:?}");
+    for mode in [CheckpointMode::Full, CheckpointMode::Incremental].repeat(3) {
+        checkpoints.take(&*store.engine, mode, FAST, 0).unwrap_err();
+        assert_eq!(disk.paths(), files, "{mode:?}");
     }
     disk.set_options(SimOptions::default());
     assert_eq!(load(&checkpoints, 1), last);
@@ -334,7 +328,7 @@ fn spoilt_bytes_are_refused_with_their_place() {
     store.change_at_random(0, 300, &mut SmallRng::seed_from_u64(5));
     let disk = SimDisk::new(1, SimOptions::default());
     let checkpoints = Checkpoints::open(Arc::new(disk.clone()), &directory).unwrap();
-    checkpoints.take(&*store.engine, Algorithm::Piggyback, FAST, 0).unwrap();
+    checkpoints.take(&*store.engine, CheckpointMode::Full, FAST, 0).unwrap();
     let name = |name: &str| directory.join(name);
     let file = disk.paths().into_iter().find(|path| path.extension().is_some_and(|e| e == "tarn")).unwrap();
     let len = disk.contents(&file).unwrap().len();
@@ -384,7 +378,7 @@ impl Source for Backdated<'_> {
 fn a_checkpoint_with_an_entry_newer_than_itself_is_refused() {
     let (directory, store) = (tempfile::tempdir().unwrap(), store());
     let checkpoints = open(directory.path());
-    let take = || checkpoints.take(&Backdated(&store.engine), Algorithm::Fork, FAST, 0).unwrap();
+    let take = || checkpoints.take(&Backdated(&store.engine), CheckpointMode::Fork, FAST, 0).unwrap();
     let value = || Change::Put { value: b"1".into(), expiry: None };
     store.commit(0, 0, b"as old as the checkpoint", value());
     take();

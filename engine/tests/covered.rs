@@ -14,7 +14,7 @@ use rand::rngs::SmallRng;
 use rand::seq::IteratorRandom;
 use rand::{Rng, SeedableRng};
 use tarn_engine::OpenError;
-use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
+use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions};
 use tarn_engine::io::{Crash, Disk, SimDisk, SimOptions};
 use tarn_engine::log::{LogOptions, SyncMode};
 use tarn_engine::record::{Change, Lsn};
@@ -31,7 +31,7 @@ fn checkpoints(disk: &SimDisk) -> Checkpoints {
 }
 
 fn take(store: &Store, checkpoints: &Checkpoints) {
-    checkpoints.take(&*store.engine, Algorithm::Piggyback, FAST, NOW).unwrap();
+    checkpoints.take(&*store.engine, CheckpointMode::Full, FAST, NOW).unwrap();
     store.engine.compactor().checkpoint_ended(checkpoints.current().map(|checkpoint| checkpoint.cut));
 }
 
@@ -471,7 +471,7 @@ fn a_damaged_checkpoint_is_found_and_the_next_one_builds_on_nothing_of_it() {
     assert_eq!((told.borrow().len(), scrubber.status().damage), (1, 1), "it is no news");
     assert!(store.engine.compactor().status().damage_wants_checkpoint);
     commit(&store, "behind", Change::Put { value: b"y".to_vec().into(), expiry: None });
-    taken.take(&*store.engine, Algorithm::Hourglass, FAST, NOW).unwrap();
+    taken.take(&*store.engine, CheckpointMode::Incremental, FAST, NOW).unwrap();
     store.engine.compactor().checkpoint_ended(taken.current().map(|checkpoint| checkpoint.cut));
     assert!(!store.engine.compactor().status().damage_wants_checkpoint);
     // One that is damaged unnoticed is read by the one that builds on it, which then reads the store instead.
@@ -479,7 +479,7 @@ fn a_damaged_checkpoint_is_found_and_the_next_one_builds_on_nothing_of_it() {
     let middle = disk.contents(&path).unwrap().len() / 2;
     disk.spoil(&path, middle, |byte| byte ^ 4);
     commit(&store, "last", Change::Put { value: b"z".to_vec().into(), expiry: None });
-    taken.take(&*store.engine, Algorithm::Hourglass, FAST, NOW).unwrap();
+    taken.take(&*store.engine, CheckpointMode::Incremental, FAST, NOW).unwrap();
     drop(taken);
     let disk = lose_power(store, &disk, 1);
     let taken = checkpoints(&disk);

@@ -45,7 +45,7 @@ impl Eyes {
     fn look(&self, db: u8, key: &str) -> Option<(String, Lsn, bool)> {
         let session = self.early.enter(self.engine.store())?;
         let place = (db, KeyHash::of(key.as_bytes()));
-        let latched = session.latch(&[place], Access::Read, NOW);
+        let latched = session.latch_places(&[place], Access::Read, NOW);
         let entry = latched.get(db, key.as_bytes())?;
         let text = format!("{} {:?}", text_of(entry.value()), entry.expiry());
         Some((text, entry.lsn(), self.early.tells(entry)))

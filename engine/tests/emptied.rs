@@ -152,12 +152,12 @@ fn commit_some(engine: &Engine, rng: &mut SmallRng) {
         match way {
             0 => {
                 let session = engine.enter(0);
-                session.latch(&keys, Access::Write, NOW).commit(&batch, &mut group).unwrap();
+                session.latch_places(&keys, Access::Write, NOW).commit(&batch, &mut group).unwrap();
             }
             1 => drop(engine.close_gate().commit(&batch, &mut group).unwrap()),
             2 => {
                 let session = engine.enter(0);
-                let mut latched = session.latch(&keys, Access::Write, NOW);
+                let mut latched = session.latch_places(&keys, Access::Write, NOW);
                 let mut staged = Batch::new();
                 latched.begin();
                 batch.into_iter().for_each(|write| latched.stage(Batch::from_iter([write]), &mut staged));

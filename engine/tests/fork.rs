@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tarn_engine::Entry;
-use tarn_engine::checkpoint::{Algorithm, CheckpointError, Checkpoints, Pace, TakeOptions};
+use tarn_engine::checkpoint::{CheckpointError, CheckpointMode, Checkpoints, Pace, TakeOptions};
 use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Disk, ManualClock, OsDisk, SimDisk, SimOptions};
 use tarn_engine::log::Group;
@@ -79,7 +79,7 @@ impl Store {
     fn commit(&self, db: u8, key: &str, change: Change<'_>) {
         let session = self.engine.enter(0);
         let key = key.as_bytes();
-        let mut latched = session.latch(&[(db, KeyHash::of(key))], Access::Write, 0);
+        let mut latched = session.latch_places(&[(db, KeyHash::of(key))], Access::Write, 0);
         let batch = Batch::from_iter([Write::Key { db, key: key.into(), change }]);
         latched.commit(&batch, &mut Group::default()).unwrap();
         latched.release();
@@ -94,7 +94,7 @@ impl Store {
         // Through a checkpoint of another kind, into a simulation.
         let checkpoints =
             Checkpoints::open(Arc::new(SimDisk::new(1, SimOptions::default())), Path::new("/d")).unwrap();
-        checkpoints.take(&*self.engine, Algorithm::Piggyback, OPTIONS, 0).unwrap();
+        checkpoints.take(&*self.engine, CheckpointMode::Full, OPTIONS, 0).unwrap();
         checkpoints.load(empty(DATABASES), 1, &|_, _| {}).unwrap().unwrap().tables
     }
 }
@@ -138,7 +138,7 @@ fn open(directory: &Path) -> Checkpoints {
 /// Takes a checkpoint by a child, loads it, and compares.
 fn assert_written(store: &Store, directory: &Path) {
     let checkpoints = open(directory);
-    let taken = checkpoints.take(&*store.engine, Algorithm::Fork, OPTIONS, 5).unwrap();
+    let taken = checkpoints.take(&*store.engine, CheckpointMode::Fork, OPTIONS, 5).unwrap();
     let loaded = checkpoints.load(empty(DATABASES), 2, &|_, _| {}).unwrap().unwrap();
     let expected = store.tables();
     assert_eq!(taken.keys, expected.iter().map(|table| table.len() as u64).sum::<u64>());
@@ -182,12 +182,12 @@ fn a_child_that_is_given_up_leaves_the_last_checkpoint() {
         store.put(0, &format!("key:{number}"), 100);
     }
     let checkpoints = open(directory.path());
-    checkpoints.take(&*store.engine, Algorithm::Fork, OPTIONS, 5).unwrap();
+    checkpoints.take(&*store.engine, CheckpointMode::Fork, OPTIONS, 5).unwrap();
     let (last, forks) =
         (checkpoints.current().unwrap(), checkpoints.progress().forks.load(Ordering::Relaxed));
     store.put(0, "one more", 100);
     let outcome = std::thread::scope(|scope| {
-        let taking = scope.spawn(|| checkpoints.take(&*store.engine, Algorithm::Fork, OPTIONS, 6));
+        let taking = scope.spawn(|| checkpoints.take(&*store.engine, CheckpointMode::Fork, OPTIONS, 6));
         while checkpoints.progress().forks.load(Ordering::Relaxed) == forks {
             std::hint::spin_loop();
         }
@@ -207,7 +207,7 @@ fn a_disk_without_descriptors_refuses() {
     let store = store();
     let disk = SimDisk::new(1, SimOptions::default());
     let checkpoints = Checkpoints::open(Arc::new(disk.clone()), Path::new("/d")).unwrap();
-    let error = checkpoints.take(&*store.engine, Algorithm::Fork, OPTIONS, 5).unwrap_err();
+    let error = checkpoints.take(&*store.engine, CheckpointMode::Fork, OPTIONS, 5).unwrap_err();
     assert!(matches!(error, CheckpointError::NoDescriptor), "{error}");
     assert!(disk.paths().is_empty(), "{:?}", disk.paths());
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
+use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions};
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Disk, DiskFile, DiskLock, DiskResult, ManualClock, OsDisk};
 use tarn_engine::log::Group;
@@ -186,7 +186,7 @@ fn small(kind: Kind) -> Change<'static> {
 
 fn commit(engine: &Engine, change: Change<'_>) {
     let session = engine.enter(0);
-    let mut latched = session.latch(&[(0, KeyHash::of(b"giant"))], Access::Write, 0);
+    let mut latched = session.latch_places(&[(0, KeyHash::of(b"giant"))], Access::Write, 0);
     let batch = Batch::from_iter([Write::Key { db: 0, key: b"giant"[..].into(), change }]);
     latched.commit(&batch, &mut Group::default()).unwrap();
     latched.release();
@@ -220,7 +220,7 @@ fn a_checkpoint_writes_a_giant_in_blocks_while_its_key_is_free() {
         let options = TakeOptions { pace: Pace::Fast, writers: 1 };
         std::thread::scope(|scope| {
             let taking =
-                scope.spawn(|| checkpoints.take(&*engine, Algorithm::Piggyback, options, 0).unwrap());
+                scope.spawn(|| checkpoints.take(&*engine, CheckpointMode::Full, options, 0).unwrap());
             gate.wait_for_somebody();
             let (done, is_done) = std::sync::mpsc::channel();
             let engine = &engine;

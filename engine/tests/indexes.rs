@@ -106,7 +106,7 @@ impl Store {
                 other => panic!("{other:?} concerns no key"),
             })
             .collect();
-        let mut latched = session.latch(&keys, Access::Write, self.clock.unix_ms());
+        let mut latched = session.latch_places(&keys, Access::Write, self.clock.unix_ms());
         latched.commit(batch, &mut Group::default()).unwrap();
         latched.release();
     }
@@ -131,7 +131,7 @@ impl Store {
 
     fn kind(&self, db: u8, key: &[u8]) -> Option<Kind> {
         let session = self.engine.enter(0);
-        let latched = session.latch(&[(db, KeyHash::of(key))], Access::Read, 0);
+        let latched = session.latch_places(&[(db, KeyHash::of(key))], Access::Read, 0);
         latched.get(db, key).map(Entry::kind)
     }
 
@@ -376,7 +376,7 @@ fn balance_of(entry: &Entry) -> i64 {
 fn transfer(store: &Store, worker: usize, (from, to): (u64, u64), random: &mut impl Rng) {
     let keys = [from, to].map(|number| (0, KeyHash::of(&account(number))));
     let session = store.engine.enter(worker);
-    let mut latched = session.latch(&keys, Access::Write, 0);
+    let mut latched = session.latch_places(&keys, Access::Write, 0);
     let balance = |number: u64| latched.get(0, &account(number)).map_or(0, balance_of);
     let all = balance(from);
     let amount = if random.random_range(0..10) == 0 { all } else { random.random_range(-50..50) };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, Source, TakeOptions};
+use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, Source, TakeOptions};
 use tarn_engine::compactor::{CompactionOptions, Scope};
 use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Crash, ManualClock, SimDisk, SimOptions};
@@ -92,7 +92,7 @@ impl Store {
     fn save(&self) -> bool {
         let taken = self.checkpoints.take(
             &*self.engine,
-            Algorithm::Piggyback,
+            CheckpointMode::Full,
             TakeOptions { pace: Pace::Fast, writers: 1 },
             NOW,
         );

@@ -13,7 +13,7 @@ use std::time::Duration;
 use histories::*;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
+use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions};
 use tarn_engine::compactor::{CompactionOptions, Scope};
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, Crash, SimDisk, SimOptions, SystemClock};
@@ -66,7 +66,7 @@ fn renew<'e>(
 
 fn save(store: &Store, checkpoints: &Checkpoints) -> bool {
     let options = TakeOptions { pace: Pace::Fast, writers: 1 };
-    let taken = checkpoints.take(&*store.engine, Algorithm::Piggyback, options, NOW).is_ok();
+    let taken = checkpoints.take(&*store.engine, CheckpointMode::Full, options, NOW).is_ok();
     let cut = checkpoints.current().map(|checkpoint| checkpoint.cut);
     store.engine.compactor().checkpoint_ended(cut);
     taken

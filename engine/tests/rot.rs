@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
+use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions};
 use tarn_engine::io::{Crash, Fault, SimDisk, SimOptions};
 use tarn_engine::record::Lsn;
 use tarn_engine::scrub::Scrubber;
@@ -81,8 +81,8 @@ fn live(seed: u64, fault: Option<Fault>, fates: &mut Fates) {
                     note(&mut history, &store, before);
                 }
                 8..11 => {
-                    let algorithm = [Algorithm::Piggyback, Algorithm::Hourglass][rng.random_range(0..2)];
-                    let _ = checkpoints.take(&*store.engine, algorithm, FAST, NOW);
+                    let mode = [CheckpointMode::Full, CheckpointMode::Incremental][rng.random_range(0..2)];
+                    let _ = checkpoints.take(&*store.engine, mode, FAST, NOW);
                     let cut = checkpoints.current().map(|checkpoint| checkpoint.cut);
                     store.engine.compactor().checkpoint_ended(cut);
                 }

@@ -40,7 +40,7 @@ impl Store {
             other => panic!("{other:?} concerns no key"),
         };
         let keys: Vec<_> = batch.iter().map(key_of).collect();
-        let mut latched = session.latch(&keys, Access::Write, self.clock.unix_ms());
+        let mut latched = session.latch_places(&keys, Access::Write, self.clock.unix_ms());
         let lsn = latched.commit(&batch, &mut Group::default()).unwrap();
         latched.release();
         lsn
@@ -294,12 +294,12 @@ fn transfers_between_latched_keys_keep_the_sum() {
     let read = |engine: &Engine, worker: usize| -> i64 {
         let session = engine.enter(worker);
         let hashes: Vec<_> = keys.iter().map(|key| (0, KeyHash::of(key.as_bytes()))).collect();
-        let latched = session.latch(&hashes, Access::Read, 1);
+        let latched = session.latch_places(&hashes, Access::Read, 1);
         keys.iter().map(|key| balance(&latched, key)).sum()
     };
     for key in &keys {
         let session = engine.enter(0);
-        let mut latched = session.latch(&[(0, KeyHash::of(key.as_bytes()))], Access::Write, 1);
+        let mut latched = session.latch_places(&[(0, KeyHash::of(key.as_bytes()))], Access::Write, 1);
         let write = Write::Key { db: 0, key: key.as_bytes().into(), change: put("100") };
         latched.commit(&Batch::from_iter([write]), &mut Group::default()).unwrap();
     }
@@ -314,7 +314,7 @@ fn transfers_between_latched_keys_keep_the_sum() {
                     }
                     let session = engine.enter(worker);
                     let hashes = [from, to].map(|key| (0, KeyHash::of(key.as_bytes())));
-                    let mut latched = session.latch(&hashes, Access::Write, 1);
+                    let mut latched = session.latch_places(&hashes, Access::Write, 1);
                     let (a, b) = (balance(&latched, from) - 1, balance(&latched, to) + 1);
                     let write = |key: &str, value: i64| Write::Key {
                         db: 0,

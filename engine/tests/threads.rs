@@ -18,7 +18,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_engine::KeyHash;
-use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
+use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions};
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, Crash, Fault, SimDisk, SimOptions, SystemClock};
 use tarn_engine::log::{Group, Log, LogOptions, SyncMode};
@@ -41,7 +41,7 @@ type Written = Vec<(Lsn, String, State)>;
 fn put(engine: &Engine, key: &str, changes: Vec<Change<'static>>) -> Option<Lsn> {
     let key = key.as_bytes().to_vec();
     let session = engine.enter(0);
-    let mut latched = session.latch(&[(0, KeyHash::of(&key))], Access::Write, NOW);
+    let mut latched = session.latch_places(&[(0, KeyHash::of(&key))], Access::Write, NOW);
     let writes = changes.into_iter().map(|change| Write::Key { db: 0, key: key.clone().into(), change });
     let lsn = latched.commit(&Batch::from_iter(writes), &mut Group::new()).ok();
     latched.release();
@@ -168,8 +168,9 @@ fn live(seed: u64) {
                 while !ends.load(Ordering::SeqCst) {
                     compact_any(engine, log, &mut rng);
                     if rng.random_bool(0.2) {
-                        let algorithm = [Algorithm::Piggyback, Algorithm::Hourglass][rng.random_range(0..2)];
-                        let _ = checkpoints.take(&**engine, algorithm, FAST, NOW);
+                        let mode =
+                            [CheckpointMode::Full, CheckpointMode::Incremental][rng.random_range(0..2)];
+                        let _ = checkpoints.take(&**engine, mode, FAST, NOW);
                         let cut = checkpoints.current().map(|checkpoint| checkpoint.cut);
                         engine.compactor().checkpoint_ended(cut);
                     }

@@ -13,7 +13,7 @@ use tarn_engine::record::{Batch, Change, Side, Write};
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::session::{Access, Latched};
 use tarn_engine::value::{ValueRef, elements_of};
-use tarn_engine::{KeyHash, ScanBudget, Watch};
+use tarn_engine::{KeyHash, KeyRef, ScanBudget, Watch};
 
 const DATABASES: u8 = 3;
 const NOW: u64 = 1_000;
@@ -145,7 +145,7 @@ fn latched_keys_show_what_was_staged() {
         let places: Vec<_> = places.collect();
         let hashed: Vec<_> = places.iter().map(|(db, key)| (*db, KeyHash::of(key))).collect();
         let session = engine.enter(0);
-        let mut latched = session.latch(&hashed, Access::Write, NOW);
+        let mut latched = session.latch_places(&hashed, Access::Write, NOW);
         latched.begin();
         let mut staged = Batch::new();
         let shown = |latched: &Latched<'_>| -> Vec<_> {
@@ -163,7 +163,7 @@ fn latched_keys_show_what_was_staged() {
                 let of_model = scope.spawn(|| {
                     commit_singly(&model, &write);
                     let session = model.enter(0);
-                    shown(&session.latch(&hashed, Access::Read, NOW))
+                    shown(&session.latch_places(&hashed, Access::Read, NOW))
                 });
                 of_model.join().unwrap()
             });
@@ -184,7 +184,7 @@ fn an_expired_key_is_deleted_before_a_transaction_writes_to_it() {
     commit_singly(&engine, &key(0, "k", put("old", Some(NOW - 1))));
     let mut alone = engine.close_gate();
     let mut latched = alone.transact(NOW);
-    latched.prepare(&[(0, b"k")]);
+    latched.prepare(&[KeyRef::of(0, b"k")]);
     assert!(latched.get(0, b"k").is_none());
     let mut staged = Batch::new();
     let patch = |bytes: &'static [u8]| Change::Patch { offset: 0, bytes: bytes.into() };
@@ -278,12 +278,12 @@ fn a_transaction_in_several_groups_would_be_found_torn() {
 
 fn watch(engine: &Engine, db: u8, key: &str) -> Watch {
     let hash = KeyHash::of(key.as_bytes());
-    engine.enter(0).latch(&[(db, hash)], Access::Read, NOW).watch(db, key.as_bytes())
+    engine.enter(0).latch_places(&[(db, hash)], Access::Read, NOW).watch(db, key.as_bytes())
 }
 
 fn is_unchanged(engine: &Engine, watch: &Watch) -> bool {
     let latched = engine.enter(0);
-    let latched = latched.latch(&[(watch.db(), watch.hash())], Access::Read, NOW);
+    let latched = latched.latch_places(&[(watch.db(), watch.hash())], Access::Read, NOW);
     latched.is_unchanged(watch)
 }
 
@@ -352,7 +352,7 @@ fn whoever_watches_a_missing_key_while_others_write_is_told() {
         let writer = scope.spawn(|| {
             for _ in 0..rounds {
                 let session = engine.enter(1);
-                let mut latched = session.latch(&[(0, KeyHash::of(b"k"))], Access::Write, NOW);
+                let mut latched = session.latch_places(&[(0, KeyHash::of(b"k"))], Access::Write, NOW);
                 for change in [put("v", None), Change::Delete] {
                     latched.commit(&Batch::from_iter([key(0, "k", change)]), &mut Group::new()).unwrap();
                 }
@@ -363,12 +363,12 @@ fn whoever_watches_a_missing_key_while_others_write_is_told() {
         while !writer.is_finished() {
             let hash = KeyHash::of(b"k");
             let session = engine.enter(2);
-            let latched = session.latch(&[(0, hash)], Access::Read, NOW);
+            let latched = session.latch_places(&[(0, hash)], Access::Read, NOW);
             let watch = latched.watch(0, b"k");
             let before = latched.seen();
             drop(latched);
             std::thread::yield_now();
-            let latched = session.latch(&[(0, hash)], Access::Read, NOW);
+            let latched = session.latch_places(&[(0, hash)], Access::Read, NOW);
             assert!(latched.get(0, b"k").is_none());
             assert_eq!(latched.is_unchanged(&watch), latched.seen() == before);
         }

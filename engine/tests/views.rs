@@ -58,7 +58,7 @@ impl Store {
                 other => panic!("{other:?} concerns no key"),
             })
             .collect();
-        let mut latched = session.latch(&keys, Access::Write, self.clock.unix_ms());
+        let mut latched = session.latch_places(&keys, Access::Write, self.clock.unix_ms());
         latched.commit(batch, &mut Group::default()).unwrap();
         latched.release();
     }
@@ -84,7 +84,7 @@ impl Store {
 
     fn kind(&self, db: u8, key: &[u8]) -> Option<Kind> {
         let session = self.engine.enter(0);
-        let latched = session.latch(&[(db, KeyHash::of(key))], Access::Read, 0);
+        let latched = session.latch_places(&[(db, KeyHash::of(key))], Access::Read, 0);
         latched.get(db, key).map(Entry::kind)
     }
 
@@ -367,7 +367,7 @@ fn what_a_view_keeps_of_a_large_value_is_counted_as_it_grows() {
     let bytes = |key: &str| {
         let session = store.engine.enter(0);
         let place = [(0, KeyHash::of(key.as_bytes()))];
-        let latched = session.latch(&place, Access::Read, store.clock.unix_ms());
+        let latched = session.latch_places(&place, Access::Read, store.clock.unix_ms());
         latched.get(0, key.as_bytes()).unwrap().bytes()
     };
     for number in 0..PIECES {
@@ -460,7 +460,7 @@ fn the_sum_of_all_accounts_is_exact_in_every_view() {
                     }
                     let keys = [a, b].map(|number| ((number % 2) as u8, KeyHash::of(&account(number))));
                     let session = store.engine.enter(worker);
-                    let mut latched = session.latch(&keys, Access::Write, 0);
+                    let mut latched = session.latch_places(&keys, Access::Write, 0);
                     let balance = |number: u64| match latched.get((number % 2) as u8, &account(number)) {
                         Some(entry) => balance_of(entry),
                         None => 0,

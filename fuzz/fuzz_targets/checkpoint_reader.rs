@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use cap::Cap;
 use libfuzzer_sys::fuzz_target;
-use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions};
+use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions};
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Disk, ManualClock, SimDisk, SimOptions};
 use tarn_engine::record::Lsn;
@@ -48,7 +48,8 @@ fuzz_target!(|input: &[u8]| {
     let clock = Arc::new(ManualClock::new(1));
     let (engine, background) = Engine::loaded(loaded, 1, clock.clone());
     let options = TakeOptions { pace: Pace::Fast, writers: 1 };
-    let taken = checkpoints.take(&*engine, Algorithm::Hourglass, options, 1).expect("the disk has no faults");
+    let taken = checkpoints.take(&*engine, CheckpointMode::Incremental, options, 1);
+    let taken = taken.expect("the disk has no faults");
     assert_eq!(taken.keys, keys as u64);
     drop(background);
     let again = checkpoints.load(recovery::empty(DATABASES), 1, &|_, _| {}).expect("it was written right");

@@ -43,7 +43,7 @@ fn restore_and_dump(bytes: &[u8]) -> Option<Vec<u8>> {
     let (engine, _background) = Engine::unlogged(1, 1, Arc::new(ManualClock::new(1)));
     let session = engine.enter(0);
     let key = b"key";
-    let mut latched = session.latch(&[(0, KeyHash::of(key))], Access::Write, 1);
+    let mut latched = session.latch_places(&[(0, KeyHash::of(key))], Access::Write, 1);
     let mut batch = Batch::new();
     batch.push(Write::Key { db: 0, key: Cow::Borrowed(key), change });
     latched.commit(&batch, &mut Group::default()).expect("there is no log that could refuse");

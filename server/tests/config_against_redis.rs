@@ -125,13 +125,14 @@ fn tarn_config(store: &ConfigStore, pattern: &str) -> BTreeMap<String, String> {
 }
 
 /// Directives that Redis does not have.
-const ONLY_TARN: [&str; 30] = [
+const ONLY_TARN: [&str; 31] = [
     "analytics-max-memory",
     "analytics-threads",
     "auth-timeout",
     "backup-dir",
     "backup-max",
     "checkpoint-format",
+    "checkpoint-mode",
     "checkpoint-pace",
     "log-backlog-limit",
     "log-compaction",

@@ -102,7 +102,7 @@ fn takes(row: &Directive) -> String {
         Shape::Octal => "octal number to 777".to_owned(),
         Shape::Memory { min, max } => format!("size{}", range(min, max)),
         Shape::MemoryOrPercent => "size, or `0%` to `100%`".to_owned(),
-        Shape::Choice(choices) => names(choices),
+        Shape::Choice(choices) | Shape::RenamedChoice { names: choices, .. } => names(choices),
         Shape::Flags(flags) => format!("some of {}", names(flags)),
         Shape::Text => "text".to_owned(),
         Shape::List => "words".to_owned(),

@@ -63,7 +63,7 @@ fn a_log_that_is_switched_on_has_everything() {
 /// Under `always`, nothing that is written after `CONFIG SET` is acknowledged before a start would find it.
 #[test]
 fn what_is_written_while_the_log_is_switched_on_is_acknowledged_when_it_is_kept() {
-    let without = ["--appendfsync", "always", "--appendonly", "no", "--snapshot-algorithm", "piggyback"];
+    let without = ["--appendfsync", "always", "--appendonly", "no", "--checkpoint-mode", "full"];
     let with = ["--appendfsync", "always", "--appendonly", "yes"];
     let mut running = Running::start(&without);
     let mut client = running.connect();

@@ -472,9 +472,8 @@ fn what_save_writes_as_an_rdb_file_redis_loads_and_so_does_the_next_start() {
     }
     let keys = 9_000;
     let (folder, back) = (Folder::new(), Folder::new());
-    for (stage, algorithm) in ["piggyback", "fork"].into_iter().enumerate() {
-        let (server, port) =
-            serve_rdb(&folder, &[&NO_LOG[..], &["--snapshot-algorithm", algorithm]].concat());
+    for (stage, mode) in ["full", "fork"].into_iter().enumerate() {
+        let (server, port) = serve_rdb(&folder, &[&NO_LOG[..], &["--checkpoint-mode", mode]].concat());
         let mut client = connected(&port);
         if stage == 0 {
             fill(&mut client, keys);

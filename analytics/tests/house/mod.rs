@@ -62,7 +62,7 @@ impl House {
     pub fn change(&self, worker: usize, db: u8, changes: Vec<(Vec<u8>, Change<'static>)>) {
         let session = self.engine.enter(worker);
         let keys: Vec<_> = changes.iter().map(|(key, _)| (db, KeyHash::of(key))).collect();
-        let mut latched = session.latch(&keys, Access::Write, BEGIN_MS);
+        let mut latched = session.latch_places(&keys, Access::Write, BEGIN_MS);
         let write = |(key, change): (Vec<u8>, _)| Write::Key { db, key: key.into(), change };
         let batch: Batch<'_> = changes.into_iter().map(write).collect();
         latched.commit(&batch, &mut Group::default()).unwrap();

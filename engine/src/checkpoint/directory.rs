@@ -36,13 +36,17 @@ const UNFINISHED: &str = ".new";
 const CHANGES: &str = ".changes";
 
 /// How a checkpoint gets the store as of one instant.
+///
+/// The mode says what a checkpoint reads of the store. Each mode leaves one file with all entries, so a start
+/// loads one file, whatever wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
-    /// Only what has changed since the last checkpoint is read from the store, and merged with that.
-    Hourglass,
-    /// All is read from the store.
-    Piggyback,
-    /// A child process has all, and writes it.
+pub enum CheckpointMode {
+    /// Reads all entries through a view, and writes them.
+    Full,
+    /// Reads through a view the entries that have changed since the last checkpoint, and merges them with its
+    /// file into a new one. Full where no earlier checkpoint of this process can be merged with.
+    Incremental,
+    /// A child process has all entries, and writes them.
     Fork,
 }
 
@@ -213,7 +217,7 @@ impl Checkpoints {
     pub fn take(
         &self,
         source: &dyn Source,
-        algorithm: Algorithm,
+        mode: CheckpointMode,
         options: TakeOptions,
         unix_ms: UnixMs,
     ) -> Result<Taken, CheckpointError> {
@@ -225,8 +229,8 @@ impl Checkpoints {
             Taking { checkpoints: self, source, options, unix_ms, began, taken: Taken::default() };
         let unfinished = with_ending(&path, UNFINISHED);
         let changes = with_ending(&path, CHANGES);
-        let taken = match (algorithm, &*base, self.current()) {
-            (Algorithm::Hourglass, Some(base), Some(last)) => {
+        let taken = match (mode, &*base, self.current()) {
+            (CheckpointMode::Incremental, Some(base), Some(last)) => {
                 match taking.changes_merged(&changes, base, &last, &unfinished) {
                     // The last one is damaged or cannot be read, and all of it is in the store.
                     Err(CheckpointError::Damaged { .. } | CheckpointError::Disk(_)) => {
@@ -237,7 +241,7 @@ impl Checkpoints {
                     taken => taken,
                 }
             }
-            (Algorithm::Fork, ..) => taking.forked(&unfinished),
+            (CheckpointMode::Fork, ..) => taking.forked(&unfinished),
             _ => taking.full(&unfinished),
         };
         let outcome = taken.and_then(|(next_base, totals)| {
@@ -343,7 +347,7 @@ impl Taking<'_> {
         Ok((next_base, totals))
     }
 
-    /// As Piggyback: all is read.
+    /// Reads and writes all entries.
     fn full(&mut self, path: &Path) -> Result<(Base, Totals), CheckpointError> {
         self.dump(path, None)
     }
@@ -367,7 +371,7 @@ impl Taking<'_> {
         Ok((base, totals))
     }
 
-    /// As Hourglass: what has changed is read, and merged into the last full checkpoint.
+    /// Reads the entries that have changed since `base`, and merges them into the last checkpoint.
     fn changes_merged(
         &mut self,
         changes: &Path,

@@ -31,7 +31,7 @@ pub enum CheckpointError {
     #[error("a child process cannot write a checkpoint here: the disk has no descriptors")]
     NoDescriptor,
     /// No child process could be made, or looked after.
-    #[error("cannot fork a process that writes the checkpoint: {0}; snapshot-algorithm piggyback needs none")]
+    #[error("cannot fork a process that writes the checkpoint: {0}; checkpoint-mode full needs none")]
     Fork(std::io::Error),
     /// The child process did not do what it was made for.
     #[error("the process that wrote the checkpoint {0}")]

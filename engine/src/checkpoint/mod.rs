@@ -16,7 +16,7 @@ mod reader;
 mod take;
 mod writer;
 
-pub use directory::{Algorithm, Checkpoints, Taken};
+pub use directory::{CheckpointMode, Checkpoints, Taken};
 pub use error::CheckpointError;
 pub use load::Loaded;
 pub use manifest::Checkpoint;

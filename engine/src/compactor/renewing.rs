@@ -10,23 +10,23 @@ use crate::record::{Batch, Lsn, Write};
 use crate::renewal;
 use crate::session::{Access, Latched};
 use crate::store::Store;
-use crate::table::KeyHash;
+use crate::table::KeyRef;
 
 /// Writes an entry again by a chance of what its changes have of `bytes` against what it has, so that what is
 /// written is as much as what can go, be the changes in ever so many files; says whether it did.
 pub(super) fn renew(
     store: &Store,
-    (db, key): (u8, &[u8]),
+    key: KeyRef<'_>,
     bytes: usize,
     timestamp: Lsn,
     part_bytes: usize,
     pace: impl FnMut(u64) -> bool,
 ) -> bool {
     let databases = store.background();
-    let hash = KeyHash::of(key);
-    let mut latched = Latched::new(store, &databases, &[(db, hash)], Access::Write, store.now());
-    let Some(entry) = latched.get(db, key) else { return false };
-    let chance = (hash.0 ^ timestamp.0).wrapping_mul(0x9E37_79B9_7F4A_7C15) as f64 / u64::MAX as f64;
+    let keys = [key];
+    let mut latched = Latched::new(store, &databases, &keys, Access::Write, store.now());
+    let Some(entry) = latched.find(key) else { return false };
+    let chance = (key.hash.0 ^ timestamp.0).wrapping_mul(0x9E37_79B9_7F4A_7C15) as f64 / u64::MAX as f64;
     let entry_bytes = entry.bytes_about();
     if chance * entry_bytes as f64 > bytes as f64 {
         return false;
@@ -34,8 +34,9 @@ pub(super) fn renew(
     if entry_bytes > part_bytes {
         drop(latched);
         drop(databases);
-        return renewal::renew(store, (db, key), part_bytes, pace);
+        return renewal::renew(store, key, part_bytes, pace);
     }
+    let KeyRef { db, key, .. } = key;
     let write = |change| Write::Key { db, key: key.to_vec().into(), change };
     let batch: Batch<'_> = renewal::whole(entry).into_iter().map(write).collect();
     latched.commit(&batch, &mut Group::new()).is_ok()

@@ -12,6 +12,7 @@ use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 use crate::log::{Appender, ClosedFile, Compacted, CompactionError, Damage, Extent, Look};
 use crate::record::Lsn;
 use crate::store::Store;
+use crate::table::KeyRef;
 
 use super::choosing::Plan;
 use super::damaged::DamagedFiles;
@@ -418,7 +419,7 @@ impl Compactor {
                 self.keep_pace(store, began, moved, options.bytes_per_second)
             };
             let mut renews = |((db, key), bytes): &((u8, Box<[u8]>), usize)| {
-                renew(store, (*db, key), *bytes, timestamp, options.part_bytes, &mut pace)
+                renew(store, KeyRef::of(*db, key), *bytes, timestamp, options.part_bytes, &mut pace)
             };
             let renewed = changes.into_iter().filter(|change| !self.gives_up() && renews(change)).count();
             self.state.lock().status.renewed += renewed as u64;

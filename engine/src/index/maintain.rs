@@ -4,9 +4,9 @@ use super::pointers::{Batch, Kept, Pointer, Pointers, Purged};
 use super::range::IndexRange;
 use super::value::IndexValue;
 use crate::lock::RwLock;
-use crate::record::{Change, Lsn};
+use crate::record::{Change, Lsn, Stamped};
 use crate::table::latch::{AtomicBool, AtomicU64, Ordering};
-use crate::table::{END, Entry, KeyHash, ScanBudget, Segment, Table};
+use crate::table::{END, Entry, KeyRef, ScanBudget, Segment, Table};
 use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Bound;
@@ -229,7 +229,7 @@ impl fmt::Debug for Index {
     }
 }
 
-/// Has `apply` apply the write `lsn` of a key to its segment, and moves the key in the indexes of its table.
+/// Has `apply` apply a change of a key to its segment, and moves the key in the indexes of its table.
 /// Returns what `apply` does, and what is kept for views.
 ///
 /// REQUIRES: the segment is latched for writing, and stays so.
@@ -238,8 +238,8 @@ impl fmt::Debug for Index {
 pub(crate) fn maintained<T>(
     indexes: &[Arc<Index>],
     segment: &mut Segment,
-    (hash, key): (KeyHash, &[u8]),
-    (lsn, change): (Lsn, &Change<'_>),
+    KeyRef { hash, key, .. }: KeyRef<'_>,
+    Stamped { lsn, change }: Stamped<'_, '_>,
     apply: impl FnOnce(&mut Segment) -> T,
 ) -> (T, Kept) {
     let mut kept = Kept::default();

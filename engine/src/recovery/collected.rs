@@ -5,8 +5,8 @@
 //! it has, or before anything else happens to the key, or its database, or when all replaying ends.
 
 use crate::log::Sizes;
-use crate::record::{Change, Lsn};
-use crate::table::{KeyHash, Retired, Segment, Table};
+use crate::record::{Change, Lsn, Stamped};
+use crate::table::{KeyHash, KeyRef, Retired, Segment, Table};
 use crate::value::zset;
 use hashbrown::HashTable;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ struct Set {
 }
 
 impl Set {
-    fn is_at(&self, db: u8, key: &[u8]) -> bool {
-        self.db == db && *self.key == *key
+    fn is_at(&self, key: KeyRef<'_>) -> bool {
+        self.db == key.db && *self.key == *key.key
     }
 
     /// Puts what was collected into the sorted set.
@@ -61,15 +61,15 @@ impl Collected {
     /// Is told of a change before it is made, in whose key's segment; `true` if that is all for now.
     pub(super) fn takes(
         &mut self,
-        (db, hash, key): (u8, KeyHash, &[u8]),
-        (lsn, change): (Lsn, &Change<'_>),
+        key: KeyRef<'_>,
+        Stamped { lsn, change }: Stamped<'_, '_>,
         segment: &mut Segment,
         retired: &mut Retired,
     ) -> bool {
         if self.sets.is_empty() {
             return false;
         }
-        let Ok(mut found) = self.sets.find_entry(hash.0, |set| set.is_at(db, key)) else { return false };
+        let Ok(mut found) = self.sets.find_entry(key.hash.0, |set| set.is_at(key)) else { return false };
         let set = found.get_mut();
         let before = set.members.len();
         if let Change::ZSetPut { member, score } = change {
@@ -78,33 +78,24 @@ impl Collected {
             self.bytes += set.members.len() - before;
             return true;
         }
-        self.put_in((db, hash, key), segment, retired);
+        self.put_in(key, segment, retired);
         false
     }
 
     /// Puts in what is collected of a key, in whose segment.
-    pub(super) fn put_in(
-        &mut self,
-        (db, hash, key): (u8, KeyHash, &[u8]),
-        segment: &mut Segment,
-        retired: &mut Retired,
-    ) {
-        if let Ok(found) = self.sets.find_entry(hash.0, |set| set.is_at(db, key)) {
+    pub(super) fn put_in(&mut self, key: KeyRef<'_>, segment: &mut Segment, retired: &mut Retired) {
+        if let Ok(found) = self.sets.find_entry(key.hash.0, |set| set.is_at(key)) {
             let (mut set, _) = found.remove();
-            self.bytes -= set.members.len() + KEY_BYTES + key.len();
+            self.bytes -= set.members.len() + KEY_BYTES + key.key.len();
             set.put_in(segment, retired);
         }
     }
 
     /// Is told that members were put into a sorted set, or taken for one, in whose segment; not between those
     /// of one command, of which a reader would see a part.
-    pub(super) fn note_puts(
-        &mut self,
-        (db, hash, key): (u8, KeyHash, &[u8]),
-        segment: &mut Segment,
-        retired: &mut Retired,
-    ) {
-        let found = self.sets.find_mut(hash.0, |set| set.is_at(db, key));
+    pub(super) fn note_puts(&mut self, key: KeyRef<'_>, segment: &mut Segment, retired: &mut Retired) {
+        let found = self.sets.find_mut(key.hash.0, |set| set.is_at(key));
+        let KeyRef { db, hash, key } = key;
         if let Some(set) = found {
             if set.count >= set.wanted {
                 self.bytes -= set.members.len();

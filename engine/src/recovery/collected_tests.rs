@@ -8,8 +8,8 @@ use rand::{Rng, SeedableRng};
 
 use super::collected::Collected;
 use crate::log::Sizes;
-use crate::record::{Change, Kind, Lsn};
-use crate::table::{KeyHash, Retired, Table, Waiting};
+use crate::record::{Change, Kind, Lsn, Stamped};
+use crate::table::{KeyHash, KeyRef, Retired, Table, Waiting};
 use crate::value::{ImageBuilder, ValueRef};
 
 const KEYS: [&[u8]; 3] = [b"a", b"b", b"c"];
@@ -71,10 +71,11 @@ fn outcome(seed: u64, collects: bool) -> Outcome {
     let mut misfits = Vec::new();
     for lsn in (1..=CHANGES).map(Lsn) {
         let key = KEYS[rng.random_range(0..KEYS.len())];
-        let (change, at) = (any_change(rng), (0, KeyHash::of(key), key));
-        let (_, mut segment) = tables[0].write_of(at.1);
-        if !collected.takes(at, (lsn, &change), &mut segment, &mut retired) {
-            let (_, fits) = segment.apply(at.1, key, &change, lsn, Waiting::NONE, &mut retired);
+        let (change, at) = (any_change(rng), KeyRef::of(0, key));
+        let (_, mut segment) = tables[0].write_of(at.hash);
+        let write = Stamped { lsn, change: &change };
+        if !collected.takes(at, write, &mut segment, &mut retired) {
+            let (_, fits) = segment.apply(at, write, Waiting::NONE, &mut retired);
             misfits.extend((!fits).then_some(lsn));
         }
         // As at the end of a command's records.
@@ -106,7 +107,8 @@ fn outcome(seed: u64, collects: bool) -> Outcome {
             let members = members.iter().map(|(member, score)| format!("{}:{score}", member.escape_ascii()));
             keys.push(format!("{head:?} {}", members.collect::<Vec<_>>().join(" ")));
         }
-        segment.apply(KeyHash::of(key), key, &Change::Delete, Lsn(9999), Waiting::NONE, &mut left);
+        let delete = Stamped { lsn: Lsn(9999), change: &Change::Delete };
+        segment.apply(KeyRef::of(0, key), delete, Waiting::NONE, &mut left);
     }
     Outcome { keys, misfits, replaced, all: lsns(&left) }
 }

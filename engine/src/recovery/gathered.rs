@@ -5,9 +5,9 @@ use super::collected::Collected;
 use super::loose::Loose;
 use super::misfit::Misfit;
 use crate::log::Block;
-use crate::record::{Bytes, Change, Kind, Lsn};
+use crate::record::{Bytes, Change, Kind, Lsn, Stamped};
 use crate::renewal::removals_of_older;
-use crate::table::{Effect, KeyHash, Retired, Segment, Table, Waiting};
+use crate::table::{Effect, KeyHash, KeyRef, Retired, Segment, Table, Waiting};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -24,6 +24,12 @@ struct Run<'b> {
     /// Whether the key is among this replayer's.
     ours: bool,
     records: usize,
+}
+
+impl Run<'_> {
+    fn key_ref(&self) -> KeyRef<'_> {
+        KeyRef { db: self.db, hash: self.hash, key: &self.key }
+    }
 }
 
 /// The changes that a replayer has gathered.
@@ -102,13 +108,12 @@ pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathere
                 if let Change::RenewalEnds { kind, begun } = change {
                     made += end_renewal(&mut segment, run, (kind, begun), lsn, aside);
                 }
-                let effect = apply_one(&mut segment, run, &change, lsn, block, aside);
+                let effect = apply_one(&mut segment, run, Stamped { lsn, change: &change }, block, aside);
                 table.note(index, 0, effect.expiry);
                 made += effect.keys;
             }
             if puts {
-                let place = (run.db, run.hash, &*run.key);
-                aside.collected.note_puts(place, &mut segment, &mut aside.retired);
+                aside.collected.note_puts(run.key_ref(), &mut segment, &mut aside.retired);
             }
             longest = longest.max(segment.len());
         }
@@ -132,10 +137,11 @@ fn end_renewal(
     Aside { loose, collected, retired }: &mut Aside,
 ) -> i64 {
     let Run { db, ref key, hash, .. } = *run;
-    collected.put_in((db, hash, key), segment, retired);
+    collected.put_in(run.key_ref(), segment, retired);
     let mut made = 0;
     for removal in removals_of_older(segment.find(hash, key), kind, begun) {
-        let (effect, _) = segment.apply(hash, key, &removal, lsn, Waiting::NONE, retired);
+        let removal = Stamped { lsn, change: &removal };
+        let (effect, _) = segment.apply(run.key_ref(), removal, Waiting::NONE, retired);
         made += effect.keys;
         if effect.keys < 0 {
             loose.keep_remains(db, key, retired);
@@ -149,13 +155,13 @@ fn end_renewal(
 fn apply_one(
     segment: &mut Segment,
     run: &Run<'_>,
-    change: &Change<'_>,
-    lsn: Lsn,
+    write: Stamped<'_, '_>,
     block: &Block,
     Aside { loose, collected, retired }: &mut Aside,
 ) -> Effect {
     let Run { db, ref key, hash, .. } = *run;
-    if collected.takes((db, hash, key), (lsn, change), segment, retired) {
+    let Stamped { lsn, change } = write;
+    if collected.takes(run.key_ref(), write, segment, retired) {
         return Effect::default();
     }
     let is_as = match *change {
@@ -172,7 +178,7 @@ fn apply_one(
     if change.is_of_renewal() && loose.is_excused(lsn) {
         loose.note_torn(db, key);
     }
-    let (mut effect, fits) = segment.apply(hash, key, change, lsn, Waiting::NONE, retired);
+    let (mut effect, fits) = segment.apply(run.key_ref(), write, Waiting::NONE, retired);
     if !fits && matches!(change, Change::HashPut { .. } | Change::SetAdd { .. } | Change::ZSetPut { .. }) {
         // What ended it is behind it, or the start is refused; and no entry has it, to tell that it ended.
         retired.lsns.push(lsn);

@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use super::loose::Place;
 use crate::log::{Appender, Group, LogError, Validity};
-use crate::record::{Change, Lsn, Write};
+use crate::record::{Change, Lsn, Stamped, Write};
 use crate::renewal::{PART_BYTES, Parts, whole};
 use crate::rewrite_cursor::RewriteCursor;
-use crate::table::{KeyHash, Retired, Segment, Table, Waiting};
+use crate::table::{KeyRef, Retired, Segment, Table, Waiting};
 
 /// How much may wait for the disk before the next key or part is said.
 const WAITING_BYTES_MAX: u64 = 8 << 20;
@@ -27,9 +27,9 @@ pub(super) fn say_anew(
     validity: &Validity,
 ) -> Result<(), LogError> {
     for (db, key) in torn {
-        let (hash, group) = (KeyHash::of(key), Group::new());
-        let mut speaker = Speaker { db: *db, key, hash, log, validity, group };
-        let (_, mut segment) = tables[*db as usize].write_of(hash);
+        let (key, group) = (KeyRef::of(*db, key), Group::new());
+        let mut speaker = Speaker { key, log, validity, group };
+        let (_, mut segment) = tables[*db as usize].write_of(key.hash);
         speaker.say_key(&mut segment)?;
     }
     Ok(())
@@ -37,9 +37,7 @@ pub(super) fn say_anew(
 
 /// Who says a key.
 struct Speaker<'s> {
-    db: u8,
-    key: &'s [u8],
-    hash: KeyHash,
+    key: KeyRef<'s>,
     log: &'s Appender,
     validity: &'s Validity,
     group: Group,
@@ -47,7 +45,7 @@ struct Speaker<'s> {
 
 impl Speaker<'_> {
     fn say_key(&mut self, segment: &mut Segment) -> Result<(), LogError> {
-        let Some(entry) = segment.find(self.hash, self.key) else {
+        let Some(entry) = segment.find(self.key.hash, self.key.key) else {
             return self.say(segment, &[Change::Delete]).map(|_| ());
         };
         if entry.bytes_about() <= PART_BYTES || entry.length() > entry.kind().renewed_length_max() {
@@ -57,11 +55,11 @@ impl Speaker<'_> {
         let (kind, length, expiry) = (entry.kind(), entry.length(), entry.expiry());
         let begins = [Change::RenewalBegins { kind, length }, Change::Expire(expiry)];
         let begun = self.say(segment, &begins)?;
-        let mut parts = Parts::new((kind, length), begun, self.key, PART_BYTES);
+        let mut parts = Parts::new((kind, length), begun, self.key.key, PART_BYTES);
         let cursor = RewriteCursor::default();
-        cursor.begin(self.hash, begun, length);
+        cursor.begin(self.key.hash, begun, length);
         while !parts.are_said() {
-            let entry = segment.find(self.hash, self.key).expect("nobody else changes it");
+            let entry = segment.find(self.key.hash, self.key.key).expect("nobody else changes it");
             let changes = parts.next(entry, &cursor);
             self.say(segment, &changes)?;
         }
@@ -72,13 +70,14 @@ impl Speaker<'_> {
     fn say(&mut self, segment: &mut Segment, changes: &[Change<'_>]) -> Result<Lsn, LogError> {
         self.group.clear();
         for change in changes {
-            self.group.push(&Write::Key { db: self.db, key: self.key.into(), change: change.clone() });
+            let KeyRef { db, key, .. } = self.key;
+            self.group.push(&Write::Key { db, key: key.into(), change: change.clone() });
         }
         let first = self.log.append(&self.group)?;
         let mut retired = Retired::default();
         let mut lsn = first;
         for change in changes {
-            segment.apply(self.hash, self.key, change, lsn, Waiting::NONE, &mut retired);
+            segment.apply(self.key, Stamped { lsn, change }, Waiting::NONE, &mut retired);
             lsn = lsn.after(1);
         }
         retired.take_garbage();

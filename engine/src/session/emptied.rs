@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::Latched;
 use crate::overlay::apply_to_copy;
 use crate::record::{Batch, Change, Lsn, Write};
-use crate::table::{Entry, KeyHash};
+use crate::table::Entry;
 
 /// Elements that a write takes away at most.
 fn elements_taken(write: &Write<'_>) -> u64 {
@@ -41,7 +41,7 @@ impl Latched<'_> {
         let mut copies: HashMap<(u8, &[u8]), Option<Entry>> = HashMap::new();
         for write in batch.iter().filter(|write| elements_taken(write) > 0) {
             let Write::Key { db, key, .. } = write else { continue };
-            let hash = KeyHash::of(key);
+            let hash = self.key_ref(*db, key).hash;
             let entry = self.with_segment(*db, hash, |segment| match segment.find(hash, key) {
                 Some(entry) if entry.count() as u64 > taken => None,
                 entry => Some(entry.cloned()),

@@ -5,7 +5,7 @@ use crate::gate::Closed;
 use crate::log::{Appender, Group};
 use crate::record::{Batch, Lsn, UnixMs, Write};
 use crate::store::{CommitError, Databases, Discarded, Store};
-use crate::table::{KeyHash, Readers, Table};
+use crate::table::{KeyHash, KeyRef, Readers, Table};
 use crate::upheaval::Upheavals;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl<'e> Exclusive<'e> {
     }
 
     /// As `Session::latch`; nobody else holds any latch.
-    pub fn latch<'s>(&'s self, keys: &[(u8, KeyHash)], access: Access, now: UnixMs) -> Latched<'s> {
+    pub fn latch<'s>(&'s self, keys: &'s [KeyRef<'s>], access: Access, now: UnixMs) -> Latched<'s> {
         Latched::new(self.store, self.databases(), keys, access, now)
     }
 
@@ -97,11 +97,11 @@ impl<'e> Exclusive<'e> {
 
     /// Applies changes of keys. Those who come in see all of them or none, as the gate is closed.
     fn apply(&self, writes: &[Write<'_>], first: Lsn, readers: Readers<'_>) {
-        let place = |write: &Write<'_>| match write {
-            Write::Key { db, key, .. } => Some((*db, KeyHash::of(key))),
+        let keys = writes.iter().filter_map(|write| match write {
+            Write::Key { db, key, .. } => Some(KeyRef::of(*db, key)),
             _ => None,
-        };
-        let keys: Vec<_> = writes.iter().filter_map(place).collect();
+        });
+        let keys: Vec<_> = keys.collect();
         let mut latched = self.latch(&keys, Access::Write, self.store.now());
         latched.apply(writes, first, readers);
         latched.release();

@@ -3,7 +3,7 @@
 
 use super::Latched;
 use crate::record::UnixMs;
-use crate::table::{Entry, KeyHash, ScanBudget, Table};
+use crate::table::{Entry, KeyHash, KeyRef, ScanBudget, Table};
 
 impl<'s> Latched<'s> {
     /// The table of a database, for commands that look at keys which they did not declare, one segment at a
@@ -46,7 +46,7 @@ impl<'s> Latched<'s> {
         };
         let next = overlay.below(db).map_or(0, |below| {
             self.databases.tables[below as usize].scan(cursor, budget, |entry| {
-                if overlay.find(db, KeyHash::of(entry.key()), entry.key()).is_none() {
+                if overlay.find(KeyRef::of(db, entry.key())).is_none() {
                     visit(entry);
                 }
                 false
@@ -71,7 +71,7 @@ impl<'s> Latched<'s> {
             return Some(entry.key().to_vec());
         }
         let draw_below =
-            |entry: &Entry| draw(entry).filter(|key| overlay.find(db, KeyHash::of(key), key).is_none());
+            |entry: &Entry| draw(entry).filter(|key| overlay.find(KeyRef::of(db, key)).is_none());
         let below = overlay.below(db).map(|below| &self.databases.tables[below as usize]);
         let drawn = below.and_then(|table| table.sample(&mut random, draw_below));
         drawn.or_else(|| changed.first().map(|entry| entry.key().to_vec()))

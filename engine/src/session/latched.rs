@@ -4,14 +4,17 @@ use super::superseded::Superseded;
 use crate::index;
 use crate::log::Group;
 use crate::overlay::Overlay;
-use crate::record::{Batch, Change, Lsn, UnixMs, Write};
+use crate::record::{Batch, Change, Lsn, Stamped, UnixMs, Write};
 use crate::store::{CommitError, Databases, Store};
 use crate::table::latch::{ReadLatch, WriteLatch};
-use crate::table::{Entry, KeyHash, Readers, Retired, Segment, Table};
+use crate::table::{Entry, KeyHash, KeyRef, Placed, Readers, Retired, Segment, Table};
 use smallvec::SmallVec;
 use std::cell::Cell;
 #[cfg(debug_assertions)]
 use std::collections::HashSet;
+
+/// Keys among which the hash of one is looked for, before it is hashed again.
+const NEAR: usize = 8;
 
 /// Whether latched keys are only looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +78,10 @@ pub struct Latched<'s> {
     pub(super) store: &'s Store,
     pub(super) databases: &'s Databases,
     pub(super) held: Holding<'s>,
+    /// Keys whose hashes are known: those that the command declares.
+    keys: &'s [KeyRef<'s>],
+    /// Which of `keys` was looked for last.
+    at: Cell<usize>,
     pub(super) now: UnixMs,
     seen: Cell<Lsn>,
     met_expired: Cell<bool>,
@@ -90,6 +97,12 @@ pub struct Latched<'s> {
     declared: Option<HashSet<(u8, u64)>>,
 }
 
+/// Whether two keys are equal. Those of one request are the same bytes of its arguments.
+#[inline]
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    std::ptr::eq(one, other) || one == other
+}
+
 #[inline]
 fn lock(table: &Table, index: usize, access: Access) -> Latch<'_> {
     match access {
@@ -103,18 +116,34 @@ impl<'s> Latched<'s> {
     pub(crate) fn new(
         store: &'s Store,
         databases: &'s Databases,
-        keys: &[(u8, KeyHash)],
+        keys: &'s [KeyRef<'s>],
         access: Access,
         now: UnixMs,
     ) -> Latched<'s> {
+        let mut latched = Latched::of_places(store, databases, keys, access, now);
+        latched.keys = keys;
+        latched
+    }
+
+    /// As `new`, without knowing the hash of any key that is looked for.
+    pub(crate) fn of_places<P: Placed>(
+        store: &'s Store,
+        databases: &'s Databases,
+        keys: &[P],
+        access: Access,
+        now: UnixMs,
+    ) -> Latched<'s> {
+        let floor = |key: &P| databases.floors[key.place().0 as usize];
         let floor = match keys {
-            [(db, _)] => databases.floors[*db as usize],
-            _ => keys.iter().map(|(db, _)| databases.floors[*db as usize]).max().unwrap_or(Lsn::ZERO),
+            [only] => floor(only),
+            _ => keys.iter().map(floor).max().unwrap_or(Lsn::ZERO),
         };
         let mut latched = Latched {
             store,
             databases,
             held: Holding::None,
+            keys: &[],
+            at: Cell::new(0),
             now,
             seen: Cell::new(floor),
             met_expired: Cell::new(false),
@@ -122,34 +151,36 @@ impl<'s> Latched<'s> {
             superseded: None,
             overlay: None,
             #[cfg(debug_assertions)]
-            declared: Some(keys.iter().map(|(db, hash)| (*db, hash.0)).collect()),
+            declared: Some(keys.iter().map(|key| (key.place().0, key.place().1.0)).collect()),
         };
         match keys {
             [] => {}
-            [(db, hash)] => {
-                let table = &databases.tables[*db as usize];
+            [only] => {
+                let (db, hash) = only.place();
+                let table = &databases.tables[db as usize];
                 let (index, latch) = match access {
                     Access::Read => {
-                        let (index, segment) = table.read_of(*hash);
+                        let (index, segment) = table.read_of(hash);
                         (index, Latch::Read(segment))
                     }
                     Access::Write => {
-                        let (index, segment) = table.write_of(*hash);
+                        let (index, segment) = table.write_of(hash);
                         (index, Latch::Write(segment))
                     }
                 };
-                latched.held = Holding::One(Held { db: *db, index, latch });
+                latched.held = Holding::One(Held { db, index, latch });
             }
             _ => while !latched.try_latch_all(keys, access) {},
         }
         latched
     }
 
-    fn try_latch_all(&mut self, keys: &[(u8, KeyHash)], access: Access) -> bool {
-        let mut places: SmallVec<[(u8, usize); 8]> = keys
-            .iter()
-            .map(|(db, hash)| (*db, self.databases.tables[*db as usize].index_of(*hash)))
-            .collect();
+    fn try_latch_all<P: Placed>(&mut self, keys: &[P], access: Access) -> bool {
+        let place = |key: &P| {
+            let (db, hash) = key.place();
+            (db, self.databases.tables[db as usize].index_of(hash))
+        };
+        let mut places: SmallVec<[(u8, usize); 8]> = keys.iter().map(place).collect();
         places.sort_unstable();
         places.dedup();
         let databases = self.databases;
@@ -158,7 +189,8 @@ impl<'s> Latched<'s> {
             Held { db, index, latch }
         };
         self.held = Holding::Many(places.into_iter().map(latch).collect());
-        let all_held = keys.iter().all(|(db, hash)| self.position(*db, *hash).is_some());
+        let is_held = |(db, hash)| self.position(db, hash).is_some();
+        let all_held = keys.iter().all(|key| is_held(key.place()));
         if !all_held {
             self.held = Holding::None;
         }
@@ -172,6 +204,37 @@ impl<'s> Latched<'s> {
             [held] => (held.index == index && held.db == db).then_some(0),
             held => held.binary_search_by(|held| (held.db, held.index).cmp(&(db, index))).ok(),
         }
+    }
+
+    /// Tells the hashes of keys that are latched.
+    pub fn know(&mut self, keys: &'s [KeyRef<'s>]) {
+        self.keys = keys;
+    }
+
+    /// A key with its hash, which is known of keys that the command declares.
+    #[inline]
+    pub(super) fn key_ref<'k>(&self, db: u8, key: &'k [u8]) -> KeyRef<'k> {
+        let hash = match self.keys {
+            [] => None,
+            [only] => is_same(only.key, key).then_some(only.hash),
+            _ => self.known(key),
+        };
+        KeyRef { db, hash: hash.unwrap_or_else(|| KeyHash::of(key)), key }
+    }
+
+    /// The hash of one of many keys. A command looks at its keys in the order in which it declares them, and
+    /// changes them in this order: so the key is near the one before. One that is far costs another hash, not
+    /// a search.
+    fn known(&self, key: &[u8]) -> Option<KeyHash> {
+        let (last, len) = (self.at.get(), self.keys.len());
+        for step in 0..len.min(NEAR) {
+            let index = if last + step < len { last + step } else { last + step - len };
+            if is_same(self.keys[index].key, key) {
+                self.at.set(index);
+                return Some(self.keys[index].hash);
+            }
+        }
+        None
     }
 
     /// Whether a key is among those that were latched, as far as this build knows them.
@@ -230,20 +293,21 @@ impl<'s> Latched<'s> {
     /// REQUIRES: `key` is among the keys that were latched.
     #[inline]
     pub fn get(&self, db: u8, key: &[u8]) -> Option<&Entry> {
-        self.get_hashed(db, KeyHash::of(key), key)
+        self.find(self.key_ref(db, key))
     }
 
     /// As `get`, where the hash is known.
     #[inline]
-    pub fn get_hashed(&self, db: u8, hash: KeyHash, key: &[u8]) -> Option<&Entry> {
+    pub fn find(&self, key: KeyRef<'_>) -> Option<&Entry> {
         if let Some(overlay) = &self.overlay
-            && let Some(shadow) = overlay.find(db, hash, key)
+            && let Some(shadow) = overlay.find(key)
         {
             let (found, missed) = self.lookups.get();
             let there = u64::from(shadow.entry().is_some());
             self.lookups.set((found + there, missed + 1 - there));
             return shadow.entry();
         }
+        let KeyRef { db, hash, key } = key;
         let position = self.position(db, hash).expect("a command looks only at keys that it declared");
         debug_assert!(self.declares(db, hash), "a command looks at a key that it has not declared");
         let segment = self.held.as_slice()[position].latch.segment();
@@ -279,17 +343,17 @@ impl<'s> Latched<'s> {
     /// REQUIRES: this command has the store for itself (the gate is closed): else two commands could wait for
     /// each other.
     pub fn peek<T>(&self, db: u8, key: &[u8], look: impl FnOnce(Option<&Entry>) -> T) -> T {
-        let hash = KeyHash::of(key);
+        let found = self.key_ref(db, key);
         let mut below = db;
         if let Some(overlay) = &self.overlay {
-            match (overlay.find(db, hash, key), overlay.below(db)) {
+            match (overlay.find(found), overlay.below(db)) {
                 (Some(shadow), _) => return look(shadow.entry()),
                 (None, None) => return look(None),
                 (None, Some(other)) => below = other,
             }
         }
-        self.with_segment(below, hash, |segment| {
-            let entry = segment.find(hash, key);
+        self.with_segment(below, found.hash, |segment| {
+            let entry = segment.find(found.hash, key);
             self.see(entry.map_or(segment.removed(), Entry::lsn).max(self.databases.floors[below as usize]));
             look(entry.filter(|entry| !entry.is_expired(self.now)))
         })
@@ -297,13 +361,12 @@ impl<'s> Latched<'s> {
 
     /// Deletes those of the latched keys that are expired, so that a write meets only live entries. Returns
     /// how many.
-    pub fn expire(&mut self, keys: &[(u8, &[u8])], group: &mut Group) -> Result<usize, CommitError> {
+    pub fn expire(&mut self, keys: &[KeyRef<'_>], group: &mut Group) -> Result<usize, CommitError> {
         if self.held.as_slice().iter().all(|held| held.latch.segment().expiring() == 0) {
             return Ok(0);
         }
         let mut batch = Batch::new();
-        for &(db, key) in keys {
-            let hash = KeyHash::of(key);
+        for &KeyRef { db, hash, key } in keys {
             let position = self.position(db, hash).expect("keys to expire are latched");
             let entry = self.held.as_slice()[position].latch.segment().find(hash, key);
             if entry.is_some_and(|entry| entry.is_expired(self.now)) {
@@ -330,6 +393,7 @@ impl<'s> Latched<'s> {
     /// Applies changes of keys that the log has taken, the first of them as `first`, and keeps what
     /// `readers` still need. Returns the `Lsn` of the last.
     pub(super) fn apply(&mut self, writes: &[Write<'_>], first: Lsn, readers: Readers<'_>) -> Lsn {
+        self.at.set(0);
         let mut retired = Retired::default();
         let mut lsn = first;
         for write in writes {
@@ -337,33 +401,36 @@ impl<'s> Latched<'s> {
                 debug_assert!(false, "databases are flushed and swapped behind a closed gate");
                 continue;
             };
-            let hash = KeyHash::of(key);
-            let position = self.position(*db, hash).expect("a command changes only keys that it declared");
-            debug_assert!(self.declares(*db, hash), "a command changes a key that it has not declared");
+            let (key, write) = (self.key_ref(*db, key), Stamped { lsn, change });
+            let position = self.position(key.db, key.hash);
+            let position = position.expect("a command changes only keys that it declared");
+            debug_assert!(
+                self.declares(key.db, key.hash),
+                "a command changes a key that it has not declared"
+            );
             let held = &mut self.held.as_mut_slice()[position];
             let Latch::Write(segment) = &mut held.latch else {
                 panic!("a command that writes latches for writing");
             };
-            let table = &self.databases.tables[*db as usize];
-            let waiting = table.waiting(readers, hash);
-            let indexes = &self.databases.indexes[*db as usize];
+            let table = &self.databases.tables[key.db as usize];
+            let waiting = table.waiting(readers, key.hash);
+            let indexes = &self.databases.indexes[key.db as usize];
             let (effect, fits) = if !indexes.is_empty() {
-                let apply =
-                    |segment: &mut Segment| segment.apply(hash, key, change, lsn, waiting, &mut retired);
-                let (applied, kept) = index::maintained(indexes, segment, (hash, key), (lsn, change), apply);
+                let apply = |segment: &mut Segment| segment.apply(key, write, waiting, &mut retired);
+                let (applied, kept) = index::maintained(indexes, segment, key, write, apply);
                 retired.kept.add_all(kept);
                 applied
             } else {
-                segment.apply(hash, key, change, lsn, waiting, &mut retired)
+                segment.apply(key, write, waiting, &mut retired)
             };
             debug_assert!(fits, "a command checks the kind before it changes an entry: {change:?}");
             table.note(held.index, effect.keys, effect.expiry);
-            if self.store.rewrite_cursor().concerns(hash) {
-                let base = segment.find(hash, key).and_then(Entry::renewable_base);
+            if self.store.rewrite_cursor().concerns(key.hash) {
+                let base = segment.find(key.hash, key.key).and_then(Entry::renewable_base);
                 self.store.rewrite_cursor().follow(base, change);
             }
             if effect.keys > 0 {
-                self.store.watches().note_created(*db, key);
+                self.store.watches().note_created(key.db, key.key);
             }
             lsn = lsn.after(1);
         }
@@ -401,6 +468,8 @@ impl<'s> Latched<'s> {
             store,
             databases,
             held,
+            keys: &[],
+            at: Cell::new(0),
             now,
             seen: Cell::new(Lsn::ZERO),
             met_expired: Cell::new(false),

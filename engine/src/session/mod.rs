@@ -20,7 +20,7 @@ mod transaction;
 use crate::lock::{RwLockReadGuard, rank};
 use crate::record::UnixMs;
 use crate::store::{Databases, Store};
-use crate::table::KeyHash;
+use crate::table::{KeyHash, KeyRef};
 pub use exclusive::Exclusive;
 pub use latched::{Access, Latched};
 use superseded::Superseded;
@@ -45,8 +45,16 @@ impl<'e> Session<'e> {
 
     /// Latches the segments of `keys`. With `Access::Write`, keys among them that are expired are deleted
     /// first.
-    pub fn latch<'s>(&'s self, keys: &[(u8, KeyHash)], access: Access, now: UnixMs) -> Latched<'s> {
+    pub fn latch<'s>(&'s self, keys: &'s [KeyRef<'s>], access: Access, now: UnixMs) -> Latched<'s> {
         let mut latched = Latched::new(self.store, &self.databases, keys, access, now);
+        latched.superseded = Some(&self.superseded);
+        latched
+    }
+
+    /// As `latch`, where only the places of keys are at hand: each look-up hashes its key, unless
+    /// [`Latched::know`] tells the hashes.
+    pub fn latch_places<'s>(&'s self, places: &[(u8, KeyHash)], access: Access, now: UnixMs) -> Latched<'s> {
+        let mut latched = Latched::of_places(self.store, &self.databases, places, access, now);
         latched.superseded = Some(&self.superseded);
         latched
     }

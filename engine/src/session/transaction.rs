@@ -13,7 +13,7 @@ use super::latched::Holding;
 use super::{Access, Exclusive, Latched};
 use crate::overlay::Overlay;
 use crate::record::{Batch, Change, Lsn, UnixMs, Write};
-use crate::table::{Entry, KeyHash, Segment};
+use crate::table::{Entry, KeyHash, KeyRef, Segment};
 use crate::watch::Watch;
 
 impl Exclusive<'_> {
@@ -40,9 +40,9 @@ impl Latched<'_> {
     /// Makes keys ready for a command of a transaction behind a closed gate.
     ///
     /// REQUIRES: it was begun by `Exclusive::transact`.
-    pub fn prepare(&mut self, keys: &[(u8, &[u8])]) {
-        for &(db, key) in keys {
-            self.shadow(db, key);
+    pub fn prepare(&mut self, keys: &[KeyRef<'_>]) {
+        for key in keys {
+            self.shadow(*key);
         }
     }
 
@@ -54,9 +54,10 @@ impl Latched<'_> {
             let mut behind = None;
             match &write {
                 Write::Key { db, key, change } => {
-                    self.shadow(*db, key);
+                    let place = self.key_ref(*db, key);
+                    self.shadow(place);
                     let overlay = self.overlay.as_mut().expect("a transaction has begun");
-                    let deletes = overlay.apply(*db, KeyHash::of(key), key, change);
+                    let deletes = overlay.apply(place, change);
                     let delete = || Write::Key { db: *db, key: key.clone(), change: Change::Delete };
                     staged.extend(deletes.before.then(delete));
                     behind = deletes.behind.then(delete);
@@ -70,16 +71,15 @@ impl Latched<'_> {
     }
 
     /// Copies a key to the overlay, if it is not there yet. Its newest record counts as seen.
-    fn shadow(&mut self, db: u8, key: &[u8]) {
-        let hash = KeyHash::of(key);
+    fn shadow(&mut self, key: KeyRef<'_>) {
         let mut overlay = self.overlay.take().expect("a transaction has begun");
-        if overlay.find(db, hash, key).is_none() {
-            match overlay.below(db) {
-                None => overlay.shadow(db, hash, key, None, self.now),
-                Some(below) => self.with_segment(below, hash, |segment| {
-                    let entry = segment.find(hash, key);
+        if overlay.find(key).is_none() {
+            match overlay.below(key.db) {
+                None => overlay.shadow(key, None, self.now),
+                Some(below) => self.with_segment(below, key.hash, |segment| {
+                    let entry = segment.find(key.hash, key.key);
                     self.see(entry.map_or(segment.removed(), Entry::lsn).max(self.floor(below)));
-                    overlay.shadow(db, hash, key, entry, self.now);
+                    overlay.shadow(key, entry, self.now);
                 }),
             }
         }
@@ -106,8 +106,9 @@ impl Latched<'_> {
     ///
     /// REQUIRES: `key` is among the keys that were latched.
     pub fn watch(&self, db: u8, key: &[u8]) -> Watch {
-        let lsn = self.get(db, key).map(Entry::lsn);
-        Watch::new(self.store.watches(), db, key, lsn, self.databases.swaps[db as usize])
+        let key = self.key_ref(db, key);
+        let lsn = self.find(key).map(Entry::lsn);
+        Watch::new(self.store.watches(), key, lsn, self.databases.swaps[db as usize])
     }
 
     /// Whether nothing has happened to a key since it was watched.

@@ -432,15 +432,14 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::record::{Change, Lsn};
-    use crate::table::{Retired, Waiting};
+    use crate::record::{Change, Lsn, Stamped};
+    use crate::table::{KeyRef, Retired, Waiting};
     use std::collections::BTreeMap;
 
     fn change(table: &Table, key: &[u8], change: &Change<'_>, lsn: u64) {
-        let hash = KeyHash::of(key);
-        let (index, mut segment) = table.write_of(hash);
-        let (effect, fits) =
-            segment.apply(hash, key, change, Lsn(lsn), Waiting::NONE, &mut Retired::default());
+        let (key, write) = (KeyRef::of(0, key), Stamped { lsn: Lsn(lsn), change });
+        let (index, mut segment) = table.write_of(key.hash);
+        let (effect, fits) = segment.apply(key, write, Waiting::NONE, &mut Retired::default());
         assert!(fits);
         table.note(index, effect.keys, effect.expiry);
         let crowded = table.is_crowded(segment.len());

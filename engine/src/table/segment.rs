@@ -7,10 +7,10 @@
 //! - `remset` has a version for each view that has not passed a key yet and saw another entry of it.
 
 use super::entry::{Applied, Entry, Remains, Retired, touch_all};
-use super::hash::KeyHash;
+use super::hash::{KeyHash, KeyRef};
 use super::readers::Waiting;
 use super::remset::Remset;
-use crate::record::{Change, Lsn, UnixMs};
+use crate::record::{Change, Lsn, Stamped, UnixMs};
 use crate::value::left;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
@@ -22,7 +22,7 @@ fn takes_away(change: &Change<'_>) -> bool {
 }
 
 fn rehash(entry: &Entry) -> u64 {
-    KeyHash::of(entry.key()).inner()
+    KeyHash::of_stored(entry.key()).inner()
 }
 
 /// Some hundreds of entries; what the latch of the directory's slot protects.
@@ -96,15 +96,12 @@ impl Segment {
         &mut self.remset
     }
 
-    /// Applies `change` to `key` at `lsn` and keeps what was there for those `waiting` that see it. A
-    /// change that does not fit what is there (only a damaged log has one) is dropped and `false` stands in
-    /// the result.
+    /// Applies a change to `key` and keeps what was there for those `waiting` that see it. A change that does
+    /// not fit what is there (only a damaged log has one) is dropped and `false` stands in the result.
     pub fn apply(
         &mut self,
-        hash: KeyHash,
-        key: &[u8],
-        change: &Change<'_>,
-        lsn: Lsn,
+        KeyRef { hash, key, .. }: KeyRef<'_>,
+        Stamped { lsn, change }: Stamped<'_, '_>,
         waiting: Waiting<'_>,
         retired: &mut Retired,
     ) -> (Effect, bool) {
@@ -226,7 +223,7 @@ impl Segment {
         // The hash of an entry is made from its key, in an allocation elsewhere.
         touch_all(self.entries.iter());
         let mut moved: Vec<Entry> = Vec::with_capacity(self.entries.len() / 2);
-        moved.extend(self.entries.extract_if(|entry| KeyHash::of(entry.key()).0 & bit != 0));
+        moved.extend(self.entries.extract_if(|entry| KeyHash::of_stored(entry.key()).0 & bit != 0));
         let mut target = Segment {
             entries: HashTable::with_capacity(moved.len().max(room)),
             removed: self.removed,

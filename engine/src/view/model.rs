@@ -20,9 +20,9 @@ use super::{View, ViewOptions, Views};
 use crate::index::{Direction, Index, IndexRange, IndexValue, Indexed, Indexes, maintained};
 use crate::io::SystemClock;
 use crate::lock::{RwLock, rank};
-use crate::record::{Change, Lsn};
+use crate::record::{Change, Lsn, Stamped};
 use crate::table::latch::{AtomicU64, Ordering, WriteLatch};
-use crate::table::{END, Entry, KeyHash, Retired, Segment, Table};
+use crate::table::{END, Entry, KeyHash, KeyRef, Retired, Segment, Table};
 use crate::value::ValueRef;
 
 const KEYS: u64 = 5;
@@ -88,8 +88,8 @@ impl Store {
         indexes: &Indexes,
     ) {
         let (table, key) = (&self.tables[0], key_of(number));
-        let hash = KeyHash::of(&key);
-        let index = table.index_of(hash);
+        let key = KeyRef::of(0, &key);
+        let index = table.index_of(key.hash);
         let (_, segment) = latched.iter_mut().find(|(other, _)| *other == index).expect("it is latched");
         let text = amount.to_string().into_bytes();
         let change = match amount {
@@ -97,10 +97,11 @@ impl Store {
             _ => Change::Put { value: text.into(), expiry: None },
         };
         let readers = self.views.before(lsn, || self.newest());
-        let waiting = table.waiting(readers, hash);
+        let waiting = table.waiting(readers, key.hash);
         let mut retired = Retired::default();
-        let apply = |segment: &mut Segment| segment.apply(hash, &key, &change, lsn, waiting, &mut retired);
-        let ((effect, fits), kept) = maintained(indexes, segment, (hash, &key), (lsn, &change), apply);
+        let write = Stamped { lsn, change: &change };
+        let apply = |segment: &mut Segment| segment.apply(key, write, waiting, &mut retired);
+        let ((effect, fits), kept) = maintained(indexes, segment, key, write, apply);
         retired.kept.add_all(kept);
         assert!(fits);
         table.note(index, effect.keys, effect.expiry);

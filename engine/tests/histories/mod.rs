@@ -131,7 +131,7 @@ impl Store {
     /// The type of a key's value, and the length of a list.
     pub fn found(&self, db: u8, key: &[u8]) -> Option<(Kind, u64)> {
         let session = self.engine.enter(0);
-        let latched = session.latch(&[(db, KeyHash::of(key))], Access::Read, NOW);
+        let latched = session.latch_places(&[(db, KeyHash::of(key))], Access::Read, NOW);
         let entry = latched.get(db, key)?;
         let length = if let ValueRef::List(list) = entry.value() { list.len() as u64 } else { 1 };
         Some((entry.kind(), length))
@@ -142,7 +142,7 @@ impl Store {
         let validity = self.engine.store().validity();
         let Some(db) = validity.place_now(*db, *lsn).filter(|_| validity.is_valid(*lsn)) else { return true };
         let session = self.engine.enter(0);
-        let latched = session.latch(&[(db, KeyHash::of(key))], Access::Read, NOW);
+        let latched = session.latch_places(&[(db, KeyHash::of(key))], Access::Read, NOW);
         let Some(entry) = latched.get(db, key).filter(|entry| entry.kind() == *kind) else { return false };
         let Some(name) = name else { return entry.base() == *lsn };
         match entry.value() {

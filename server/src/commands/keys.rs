@@ -1,8 +1,8 @@
 //! Keys as such, whatever they hold: deleting, looking whether they are there, renaming, copying.
 
-use tarn_engine::Entry;
 use tarn_engine::record::Change;
 use tarn_engine::value::{ValueRef, elements_of};
+use tarn_engine::{Entry, KeyRef};
 use tarn_resp::request::Args;
 
 use crate::commands::decided::Decided;
@@ -166,8 +166,10 @@ impl CopyOptions {
 }
 
 fn copy_target<'a>(db: u8, databases: usize, args: Args<'a>, keys: &mut Keys<'a>) {
-    if let Ok(options) = CopyOptions::parse(args, db, databases) {
-        keys.push((options.db, args.at(2)));
+    if let (Ok(options), Some(target)) = (CopyOptions::parse(args, db, databases), keys.get(1).copied())
+        && options.db != db
+    {
+        keys.push(KeyRef { db: options.db, ..target });
     }
 }
 
@@ -187,8 +189,8 @@ fn copy<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
 }
 
 fn move_target<'a>(_: u8, databases: usize, args: Args<'a>, keys: &mut Keys<'a>) {
-    if let Ok(db) = database(args.at(2), databases) {
-        keys.push((db, args.at(1)));
+    if let (Ok(db), Some(key)) = (database(args.at(2), databases), keys.first().copied()) {
+        keys.push(KeyRef { db, ..key });
     }
 }
 

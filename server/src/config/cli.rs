@@ -286,6 +286,21 @@ mod tests {
     }
 
     #[test]
+    fn former_names_of_the_checkpoint_mode_are_read_in_files_and_options() {
+        let mode = |args: &[&str]| {
+            let config = parse(args).unwrap().config;
+            String::from_utf8(find_directive(b"checkpoint-mode").unwrap().print(&config)).unwrap()
+        };
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        writeln!(file, "snapshot-algorithm hourglass").unwrap();
+        let path = file.path().to_str().unwrap();
+        assert_eq!(mode(&[]), "full");
+        assert_eq!(mode(&[path]), "incremental");
+        assert_eq!(mode(&[path, "--checkpoint-mode", "Piggyback"]), "full");
+        assert_eq!(mode(&["--snapshot-algorithm", "INCREMENTAL"]), "incremental");
+    }
+
+    #[test]
     fn an_option_may_be_one_argument_and_its_value_may_begin_with_dashes() {
         let loaded =
             parse(&["--port 7003", "--requirepass", "--secret", "--save", "--timeout", "5"]).unwrap();

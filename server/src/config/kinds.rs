@@ -25,9 +25,12 @@ pub(super) trait Stored {
     fn store(&mut self, value: Value, phase: Phase) -> Result<(), ValueError>;
 }
 
-/// Declares an enum whose variants are the names of a directive's shape, in the same order.
+/// Declares an enum whose variants are the names of a directive's shape, in the same order. Former names of a
+/// variant follow a bar.
 macro_rules! choice {
-    ($(#[$doc:meta])* $type:ident { $($(#[$variant_doc:meta])* $variant:ident = $name:literal),* $(,)? }) => {
+    ($(#[$doc:meta])* $type:ident {
+        $($(#[$variant_doc:meta])* $variant:ident = $name:literal $(| $former:literal)*),* $(,)?
+    }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         pub enum $type { #[default] $($(#[$variant_doc])* $variant),* }
@@ -35,6 +38,8 @@ macro_rules! choice {
         impl $type {
             /// The names of the variants, in order.
             pub const NAMES: &'static [&'static str] = &[$($name),*];
+            /// Former names, each with the name that has taken its place.
+            pub const FORMER_NAMES: &'static [(&'static str, &'static str)] = &[$($(($former, $name),)*)*];
             /// The variants, in order.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
@@ -98,11 +103,11 @@ choice! {
 
 choice! {
     /// How a checkpoint gets the store as of one instant.
-    SnapshotAlgorithm {
+    CheckpointMode {
         /// All of it is read through a view.
-        Piggyback = "piggyback",
+        Full = "full" | "piggyback",
         /// What has changed since the last checkpoint is read, and merged with that.
-        Hourglass = "hourglass",
+        Incremental = "incremental" | "hourglass",
         /// A child process has all of it, and writes it.
         Fork = "fork",
     }

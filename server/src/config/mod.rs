@@ -30,9 +30,9 @@ pub use directives::{directives, find_directive, nearest_name};
 pub use error::{LoadError, RewriteError, SetError, Source, ValueError};
 pub use file::read_config;
 pub use kinds::{
-    AppendFsync, CheckpointFormat, CheckpointPace, ClientClass, DebugAccess, FileName, LogCompaction,
-    LogLevel, MetricsAuth, OutputBufferLimit, OutputBufferLimits, SaveRule, SaveRules, SnapshotAlgorithm,
-    SqlTls, Supervised, by_words,
+    AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass, DebugAccess, FileName,
+    LogCompaction, LogLevel, MetricsAuth, OutputBufferLimit, OutputBufferLimits, SaveRule, SaveRules, SqlTls,
+    Supervised, by_words,
 };
 pub use rewrite::rewrite_text;
 pub use settings::Config;

@@ -327,7 +327,7 @@ mod tests {
                 (_, Shape::Int { min, max } | Shape::Memory { min, max }) => {
                     (min..=max).prop_map(text).boxed()
                 }
-                (_, Shape::Choice(names) | Shape::Flags(names)) => {
+                (_, Shape::Choice(names) | Shape::RenamedChoice { names, .. } | Shape::Flags(names)) => {
                     prop::sample::select(names).prop_map(|name| name.into()).boxed()
                 }
                 (_, Shape::Text) => prop::collection::vec(any::<u8>(), 0..9).boxed(),

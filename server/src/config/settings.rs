@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::cores::Cores;
 use super::kinds::{
-    AppendFsync, CheckpointFormat, CheckpointPace, DebugAccess, FileName, LogCompaction, LogLevel,
-    MetricsAuth, OutputBufferLimits, SaveRules, SnapshotAlgorithm, SqlTls, Supervised, settled,
+    AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, DebugAccess, FileName, LogCompaction,
+    LogLevel, MetricsAuth, OutputBufferLimits, SaveRules, SqlTls, Supervised, settled,
 };
 use super::shape::Value;
 
@@ -106,7 +106,7 @@ pub struct Config {
     /// Whether writes are refused while checkpoints that rules want fail.
     pub stop_writes_on_bgsave_error: bool,
     /// How a checkpoint gets the store as of one instant.
-    pub snapshot_algorithm: SnapshotAlgorithm,
+    pub checkpoint_mode: CheckpointMode,
     /// What checkpoints are written as.
     pub checkpoint_format: CheckpointFormat,
     /// The RDB file, in `dir`.
@@ -321,7 +321,7 @@ impl Config {
             appendfsync: AppendFsync::default(),
             save: SaveRules::default(),
             stop_writes_on_bgsave_error: false,
-            snapshot_algorithm: SnapshotAlgorithm::default(),
+            checkpoint_mode: CheckpointMode::default(),
             checkpoint_format: CheckpointFormat::default(),
             dbfilename: FileName::default(),
             checkpoint_pace: CheckpointPace::default(),

@@ -43,6 +43,13 @@ pub enum Shape {
     MemoryOrPercent,
     /// One of these names, in any case.
     Choice(&'static [&'static str]),
+    /// One of these names, in any case, or a former name of one.
+    RenamedChoice {
+        /// The names, in order.
+        names: &'static [&'static str],
+        /// Former names, each with the name that has taken its place.
+        former: &'static [(&'static str, &'static str)],
+    },
     /// One or more of these names.
     Flags(&'static [&'static str]),
     /// One word of any bytes.
@@ -90,6 +97,10 @@ impl Shape {
             }
             Self::MemoryOrPercent => read_memory_or_percent(word),
             Self::Choice(names) => position(names, word).map(Value::Choice),
+            Self::RenamedChoice { names, former } => {
+                let renamed = former.iter().find(|(old, _)| old.as_bytes().eq_ignore_ascii_case(word));
+                position(names, renamed.map_or(word, |(_, name)| name.as_bytes())).map(Value::Choice)
+            }
             Self::Text => Ok(Value::Text(word.to_vec())),
             Self::List | Self::Paths | Self::Flags(_) => self.read(&[word.to_vec()]),
         }
@@ -120,7 +131,9 @@ impl Shape {
     pub fn print(&self, value: &Value) -> Vec<u8> {
         match (self, value) {
             (Self::Octal, Value::Int(n)) => format!("{n:o}").into_bytes(),
-            (Self::Choice(names), Value::Choice(i)) => names.get(*i).unwrap_or(&"").as_bytes().to_vec(),
+            (Self::Choice(names) | Self::RenamedChoice { names, .. }, Value::Choice(i)) => {
+                names.get(*i).unwrap_or(&"").as_bytes().to_vec()
+            }
             (_, Value::Bool(b)) => {
                 if *b {
                     b"yes".to_vec()

@@ -321,6 +321,28 @@ mod tests {
     }
 
     #[test]
+    fn former_words_of_the_checkpoint_mode_are_taken_and_shown_as_the_new_ones() {
+        let store = store();
+        for (word, mode) in [
+            ("piggyback", "full"),
+            ("HourGlass", "incremental"),
+            ("FORK", "fork"),
+            ("Full", "full"),
+            ("INCREMENTAL", "incremental"),
+        ] {
+            for name in ["checkpoint-mode", "snapshot-algorithm"] {
+                store.set(&[(name, word)]).unwrap();
+                for asked in ["checkpoint-mode", "Snapshot-Algorithm"] {
+                    let shown = get(&store, asked);
+                    assert_eq!(shown, [(asked.to_owned(), mode.to_owned())], "{name} {word}");
+                }
+            }
+        }
+        let reason = "argument(s) must be one of the following: full, incremental, fork";
+        assert!(refusal(&[("checkpoint-mode", "naive")]).ends_with(reason));
+    }
+
+    #[test]
     fn values_are_shown_as_redis_shows_them() {
         let store = store();
         let pairs = [

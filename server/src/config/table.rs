@@ -3,8 +3,8 @@
 
 use super::directive::{BYTES_MAX, Directive, Home, INT_MAX, int, memory};
 use super::kinds::{
-    AppendFsync, CheckpointFormat, CheckpointPace, ClientClass, DebugAccess, LogCompaction, LogLevel,
-    MetricsAuth, SnapshotAlgorithm, SqlTls, Stored, Supervised,
+    AppendFsync, CheckpointFormat, CheckpointMode, CheckpointPace, ClientClass, DebugAccess, LogCompaction,
+    LogLevel, MetricsAuth, SqlTls, Stored, Supervised,
 };
 use super::settings::{Config, DATABASES_MAX};
 use super::shape::Shape;
@@ -19,6 +19,8 @@ macro_rules! field {
     };
 }
 
+const CHECKPOINT_MODES: Shape =
+    Shape::RenamedChoice { names: CheckpointMode::NAMES, former: CheckpointMode::FORMER_NAMES };
 const EXPIRES_ALL: &str = "every turn of the background work deletes all keys that are due";
 const NO_LATENCY_EVENTS: &str = "events of high latency are not kept yet";
 const LIST_NODES: &str = "the nodes of lists have a size of their own, and are never compressed";
@@ -153,14 +155,14 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         field!(stop_writes_on_bgsave_error),
         "refuse writes after a checkpoint that a rule of 'save' or BGSAVE asked for has failed, until one is \
          taken; without rules nothing is refused"),
-    Directive::run_time("snapshot-algorithm", Shape::Choice(SnapshotAlgorithm::NAMES), "piggyback",
-        field!(snapshot_algorithm),
-        "how a checkpoint gets the data: piggyback reads all, hourglass what has changed since the last, and \
-         fork has a child process write all"),
+    Directive::run_time("checkpoint-mode", CHECKPOINT_MODES, "full", field!(checkpoint_mode),
+        "how a checkpoint gets the data: full reads all, incremental what has changed since the last, and \
+         fork has a child process write all; full was called piggyback, and incremental hourglass")
+        .alias("snapshot-algorithm"),
     Directive::run_time("checkpoint-format", Shape::Choice(CheckpointFormat::NAMES), "tarn",
         field!(checkpoint_format),
         "what SAVE, BGSAVE and rules write: a checkpoint; or the RDB file 'dbfilename', whatever the \
-         algorithm, which a start with 'appendonly no' loads where there is no checkpoint"),
+         mode, which a start with 'appendonly no' loads where there is no checkpoint"),
     Directive::at_start("dbfilename", Shape::Text, "dump.rdb", field!(dbfilename),
         "name of the RDB file in dir: checkpoint-format rdb writes it, and a start that finds neither a \
          checkpoint nor a log makes a checkpoint of it").protected(),

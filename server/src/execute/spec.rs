@@ -3,7 +3,7 @@
 use std::ops::BitOr;
 
 use smallvec::SmallVec;
-use tarn_engine::KeyHash;
+use tarn_engine::KeyRef;
 use tarn_resp::request::Args;
 
 /// A set of command flags, in the names of `COMMAND INFO`.
@@ -54,8 +54,6 @@ impl Flags {
 
     /// Obeyed only as far as `enable-debug-command` allows.
     pub const PROTECTED: Flags = Flags(1 << 18);
-    /// Refused while the data is being loaded beside the old one, as only replicas of Redis do.
-    pub const NO_ASYNC_LOADING: Flags = Flags(1 << 23);
     /// Takes as long as its arguments are: timed by sample, as fast ones are.
     pub const STEADY: Flags = Flags(1 << 19);
     /// Is not queued by `MULTI`.
@@ -65,7 +63,8 @@ impl Flags {
     /// Within a transaction it needs the store for itself: it looks at keys that it cannot declare, one
     /// segment at a time, or at what must not be waited for by who holds latches.
     pub const ALONE_IN_EXEC: Flags = Flags(1 << 22);
-
+    /// Refused while the data is being loaded beside the old one, as only replicas of Redis do.
+    pub const NO_ASYNC_LOADING: Flags = Flags(1 << 23);
     /// Needs nothing of the store and may take long: the worker leaves the gate before it runs.
     pub const OUTSIDE: Flags = Flags(1 << 24);
 
@@ -140,13 +139,9 @@ pub struct KeySpec {
     pub flags: &'static [&'static str],
 }
 
-/// The keys that a request declares, each with its database.
-pub type Keys<'a> = SmallVec<[(u8, &'a [u8]); 1]>;
-
-/// Where keys are, by which they are latched.
-pub fn places(keys: &[(u8, &[u8])]) -> SmallVec<[(u8, KeyHash); 1]> {
-    keys.iter().map(|(db, key)| (*db, KeyHash::of(key))).collect()
-}
+/// The keys that a request declares, each with its database and its hash, which is made here and nowhere
+/// else.
+pub type Keys<'a> = SmallVec<[KeyRef<'a>; 1]>;
 
 /// Adds keys of the arguments to the declared ones. Given are the selected database and how many there are; a
 /// key in a database that is not there must be left out.
@@ -279,8 +274,8 @@ impl Spec {
         let mut keys = Keys::new();
         for spec in self.keys {
             if spec.is_first_only() {
-                keys.push((db, args.at(1)));
-            } else if !spec.visit(args, |index| keys.push((db, args.at(index)))) {
+                keys.push(KeyRef::of(db, args.at(1)));
+            } else if !spec.visit(args, |index| keys.push(KeyRef::of(db, args.at(index)))) {
                 // The command will refuse these arguments before it looks at any key.
                 keys.clear();
                 break;

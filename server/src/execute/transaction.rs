@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use tarn_engine::Watch;
 use tarn_engine::session::Latched;
+use tarn_engine::{KeyRef, Watch};
 use tarn_resp::request::{Args, OwnedArgs};
 
 use crate::error::CommandError;
@@ -74,7 +74,7 @@ impl Transaction {
 
     /// The keys of all of them, if the first begins in database `db`: a `SELECT` among them counts for those
     /// behind it.
-    pub fn keys(&self, mut db: u8, databases: usize) -> Vec<(u8, &[u8])> {
+    pub fn keys(&self, mut db: u8, databases: usize) -> Vec<KeyRef<'_>> {
         let mut keys = Vec::with_capacity(self.queue.len());
         for Queued { spec, args, .. } in &self.queue {
             let args = args.as_args();

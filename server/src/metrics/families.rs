@@ -38,10 +38,10 @@ pub(super) fn page(server: &Services, table: &Table) -> String {
 
 fn about(page: &mut Page, server: &Services) {
     let config = server.config.snapshot();
-    let mode = crate::metrics::figures::setting(server, "appendfsync");
-    let algorithm = crate::metrics::figures::setting(server, "snapshot-algorithm");
+    let appendfsync = crate::metrics::figures::setting(server, "appendfsync");
+    let mode = crate::metrics::figures::setting(server, "checkpoint-mode");
     let labels =
-        [("version", env!("CARGO_PKG_VERSION")), ("appendfsync", &mode), ("snapshot_algorithm", &algorithm)];
+        [("version", env!("CARGO_PKG_VERSION")), ("appendfsync", &appendfsync), ("checkpoint_mode", &mode)];
     page.gauges("tarn_build_info", "Always 1; the labels say what runs, and how it was set.")
         .add(&labels, 1.0);
     page.gauge("tarn_uptime_seconds", "How long the server runs.", server.started.elapsed());

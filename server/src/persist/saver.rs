@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tarn_engine::Engine;
-use tarn_engine::checkpoint::{Algorithm, CheckpointError, Checkpoints, Pace, TakeOptions, Taken};
+use tarn_engine::checkpoint::{CheckpointError, CheckpointMode, Checkpoints, Pace, TakeOptions, Taken};
 use tarn_engine::compactor::Scope;
 use tarn_engine::lock::{Condvar, Mutex, rank};
 
-use crate::config::{CheckpointFormat, CheckpointPace, Config, SnapshotAlgorithm};
+use crate::config::{self, CheckpointFormat, CheckpointPace, Config};
 use crate::persist::log_switch::{self, SwitchError};
 use crate::persist::rdb_file;
 use crate::shared::Shared;
@@ -405,10 +405,10 @@ pub fn take(
     for_log: bool,
 ) -> Result<Taken, CheckpointError> {
     let config = server.config.snapshot();
-    let algorithm = match config.snapshot_algorithm {
-        SnapshotAlgorithm::Hourglass => Algorithm::Hourglass,
-        SnapshotAlgorithm::Piggyback => Algorithm::Piggyback,
-        SnapshotAlgorithm::Fork => Algorithm::Fork,
+    let mode = match config.checkpoint_mode {
+        config::CheckpointMode::Incremental => CheckpointMode::Incremental,
+        config::CheckpointMode::Full => CheckpointMode::Full,
+        config::CheckpointMode::Fork => CheckpointMode::Fork,
     };
     let pace = match (urgency, config.checkpoint_pace) {
         (Urgency::Background, CheckpointPace::Quiet) => Pace::Quiet,
@@ -422,7 +422,7 @@ pub fn take(
         return Ok(saved);
     }
     let options = TakeOptions { pace, writers: WRITERS };
-    let taken = checkpoints.take(engine, algorithm, options, server.clock.unix_ms())?;
+    let taken = checkpoints.take(engine, mode, options, server.clock.unix_ms())?;
     if let Some(store) = server.store().filter(|_| is_pending) {
         log_switch::confirm(store)?;
     }

@@ -67,11 +67,10 @@ fn values(client: &mut Connection, name: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| client.whole(&format!("GET {name}:{number}"))).collect()
 }
 
-fn kills_find_whole_checkpoints(algorithm: &str, seed: u64) {
+fn kills_find_whole_checkpoints(mode: &str, seed: u64) {
     println!("seed {seed}");
     let mut rng = SmallRng::seed_from_u64(seed);
-    let mut running =
-        Running::start(&["--appendonly", "no", "--save", "", "--snapshot-algorithm", algorithm]);
+    let mut running = Running::start(&["--appendonly", "no", "--save", "", "--checkpoint-mode", mode]);
     let mut client = running.connect();
     fill_many(&mut client);
     for number in 0..ACCOUNTS {
@@ -107,13 +106,13 @@ fn kills_find_whole_checkpoints(algorithm: &str, seed: u64) {
 }
 
 #[test]
-fn a_kill_amid_a_piggyback_checkpoint_finds_a_whole_one() {
-    kills_find_whole_checkpoints("piggyback", 20_261_121);
+fn a_kill_amid_a_full_checkpoint_finds_a_whole_one() {
+    kills_find_whole_checkpoints("full", 20_261_121);
 }
 
 #[test]
-fn a_kill_amid_an_hourglass_checkpoint_finds_a_whole_one() {
-    kills_find_whole_checkpoints("hourglass", 20_261_122);
+fn a_kill_amid_an_incremental_checkpoint_finds_a_whole_one() {
+    kills_find_whole_checkpoints("incremental", 20_261_122);
 }
 
 #[test]

@@ -44,9 +44,8 @@ fn a_log_that_cannot_be_rewritten_says_so() {
 
 #[test]
 fn a_file_in_the_way_fails_checkpoints_until_it_is_gone() {
-    for algorithm in ["piggyback", "hourglass", "fork"] {
-        let mut running =
-            Running::start(&["--appendonly", "no", "--save", "", "--snapshot-algorithm", algorithm]);
+    for mode in ["full", "incremental", "fork"] {
+        let mut running = Running::start(&["--appendonly", "no", "--save", "", "--checkpoint-mode", mode]);
         let mut client = running.connect();
         fill(&mut client, 1);
         assert_eq!(client.ask("SAVE"), "+OK");
@@ -91,10 +90,10 @@ fn a_file_in_the_way_fails_checkpoints_until_it_is_gone() {
 
 #[test]
 fn a_full_disk_fails_checkpoints_until_there_is_room() {
-    for algorithm in ["piggyback", "hourglass", "fork"] {
+    for mode in ["full", "incremental", "fork"] {
         let folder = Folder::new();
         let Some(disk) = SmallDisk::mount(&folder, "checkpoints", "size=8m") else { return };
-        let args = ["--appendonly", "no", "--save", "", "--snapshot-algorithm", algorithm].map(str::to_owned);
+        let args = ["--appendonly", "no", "--save", "", "--checkpoint-mode", mode].map(str::to_owned);
         let mut running = Running { folder, port: free_port(), server: None, args: args.to_vec() };
         running.restart();
         let mut client = running.connect();

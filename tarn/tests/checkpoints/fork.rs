@@ -1,4 +1,4 @@
-//! `snapshot-algorithm fork`: the child process that writes is stopped by a signal to examine it, killed, and
+//! `checkpoint-mode fork`: the child process that writes is stopped by a signal to examine it, killed, and
 //! left without its parent.
 //!
 //! ```text
@@ -12,7 +12,7 @@ use super::{
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read;
 
-const FORK: [&str; 6] = ["--appendonly", "no", "--save", "", "--snapshot-algorithm", "fork"];
+const FORK: [&str; 6] = ["--appendonly", "no", "--save", "", "--checkpoint-mode", "fork"];
 
 /// Strings of a megabyte.
 const BIG_KEYS: u64 = 30;

@@ -46,8 +46,8 @@ fn rename(folder: &Folder, from: &str, to: &str) {
 
 #[test]
 fn a_restart_goes_on_from_the_checkpoint_and_misses_nothing_of_the_log() {
-    for algorithm in ["piggyback", "hourglass", "fork"] {
-        let args = [&ALWAYS[..], &["--snapshot-algorithm", algorithm]].concat();
+    for mode in ["full", "incremental", "fork"] {
+        let args = [&ALWAYS[..], &["--checkpoint-mode", mode]].concat();
         let mut running = Running::start(&args);
         for stage in 0..3 {
             let mut client = running.connect();
@@ -60,7 +60,7 @@ fn a_restart_goes_on_from_the_checkpoint_and_misses_nothing_of_the_log() {
             fill(&mut client, 4 * stage + 4);
             let written = digest(&mut client);
             running.restart();
-            assert_eq!(digest(&mut running.connect()), written, "{algorithm} {stage}");
+            assert_eq!(digest(&mut running.connect()), written, "{mode} {stage}");
             assert_one_checkpoint(&running.folder);
         }
     }

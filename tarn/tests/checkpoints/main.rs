@@ -164,14 +164,13 @@ fn databases_flushed_and_swapped_after_the_last_checkpoint_are_saved_by_shutdown
 }
 
 #[test]
-fn whatever_algorithm_follows_whatever_other_each_checkpoint_is_whole() {
+fn whatever_mode_follows_whatever_other_each_checkpoint_is_whole() {
     let running = Running::start(&["--appendonly", "no", "--save", ""]);
     let mut client = running.connect();
     fill_many(&mut client);
-    let algorithms =
-        ["piggyback", "hourglass", "hourglass", "fork", "hourglass", "piggyback", "fork", "fork"];
-    for (stage, algorithm) in algorithms.into_iter().enumerate() {
-        assert_eq!(client.ask(&format!("CONFIG SET snapshot-algorithm {algorithm}")), "+OK");
+    let modes = ["full", "incremental", "incremental", "fork", "incremental", "full", "fork", "fork"];
+    for (stage, mode) in modes.into_iter().enumerate() {
+        assert_eq!(client.ask(&format!("CONFIG SET checkpoint-mode {mode}")), "+OK");
         let pace = ["fast", "quiet"][stage % 2];
         assert_eq!(client.ask(&format!("CONFIG SET checkpoint-pace {pace}")), "+OK");
         fill(&mut client, stage + 1);
@@ -188,6 +187,6 @@ fn whatever_algorithm_follows_whatever_other_each_checkpoint_is_whole() {
             std::fs::copy(running.folder.path(&name), other.folder.path(&name)).unwrap();
         }
         other.restart();
-        assert_eq!(digest(&mut other.connect()), digest(&mut client), "{stage}: {algorithm}");
+        assert_eq!(digest(&mut other.connect()), digest(&mut client), "{stage}: {mode}");
     }
 }

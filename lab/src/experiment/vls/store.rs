@@ -129,7 +129,7 @@ impl Writer<'_> {
         };
         let batch: Batch<'_> = fields.map(write).collect();
         let session = self.store.engine.enter(0);
-        let mut latched = session.latch(&[(0, hash)], Access::Write, 0);
+        let mut latched = session.latch_places(&[(0, hash)], Access::Write, 0);
         let committed = latched.commit(&batch, &mut self.group);
         latched.release();
         committed.map(|_| ()).map_err(|error| LabError::Arguments(error.to_string()))

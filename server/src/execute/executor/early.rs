@@ -11,7 +11,7 @@ use super::latched::run_in;
 use crate::error::CommandError;
 use crate::execute::client::Client;
 use crate::execute::command::Command;
-use crate::execute::spec::{Flags, places};
+use crate::execute::spec::Flags;
 
 /// Flags that keep a command from running while the data is being loaded.
 const NEVER: Flags = Flags::WRITE.with(Flags::BLOCKING).with(Flags::EXCLUSIVE);
@@ -39,9 +39,8 @@ impl Executor<'_> {
         let Some(session) = early.enter(server.empty_store.store()).filter(|_| !keys.is_empty()) else {
             return Err(self.loading());
         };
-        let hashed = places(&keys);
-        let latched = session.latch(&hashed, Access::Read, self.now);
-        if !keys.iter().all(|(db, key)| latched.get(*db, key).is_some_and(|entry| early.tells(entry))) {
+        let latched = session.latch(&keys, Access::Read, self.now);
+        if !keys.iter().all(|key| latched.find(*key).is_some_and(|entry| early.tells(entry))) {
             return Err(self.loading());
         }
         run_in(command, &latched, &mut Batch::new(), client, server, args, out)?;

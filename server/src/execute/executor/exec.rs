@@ -24,7 +24,7 @@ use crate::error::CommandError;
 use crate::execute::call::Call;
 use crate::execute::client::{After, Client};
 use crate::execute::command::Command;
-use crate::execute::spec::{Flags, places};
+use crate::execute::spec::Flags;
 use crate::execute::transaction::{Queued, Transaction};
 
 /// Whether the keys of each request are to be copied before it runs: behind a closed gate nothing is latched.
@@ -107,11 +107,12 @@ impl Executor<'_> {
         self.enter_gate();
         let session = self.session.as_ref().expect("the store is there");
         let keys = transaction.keys(client.db, self.server.databases);
-        let hashed = places(&keys);
         let watched = client.watching.watches().iter().map(|watch| (watch.db(), watch.hash()));
-        let all: Vec<(u8, KeyHash)> = hashed.iter().copied().chain(watched).collect();
+        let own = keys.iter().map(|key| (key.db, key.hash));
+        let all: Vec<(u8, KeyHash)> = own.chain(watched).collect();
         let access = if transaction.writes() { Access::Write } else { Access::Read };
-        let mut latched = session.latch(&all, access, self.now);
+        let mut latched = session.latch_places(&all, access, self.now);
+        latched.know(&keys);
         if !client.watching.holds(&latched) {
             return Ok(refuse_changed(&latched, client, out));
         }
@@ -127,7 +128,7 @@ impl Executor<'_> {
         let (seen, met_expired) = (latched.seen(), latched.met_expired());
         latched.release();
         if met_expired {
-            let mut latched = session.latch(&hashed, Access::Write, self.now);
+            let mut latched = session.latch(&keys, Access::Write, self.now);
             // As for a single command: the expirer tries again.
             let _ = latched.expire(&keys, self.group);
             latched.release();
@@ -169,8 +170,7 @@ impl Executor<'_> {
     ) -> Result<Lsn, CommandError> {
         let session = self.server.empty_store.enter(0);
         let keys = transaction.keys(client.db, self.server.databases);
-        let hashed = places(&keys);
-        let mut latched = session.latch(&hashed, Access::Read, self.now);
+        let mut latched = session.latch(&keys, Access::Read, self.now);
         if client.watching.lost {
             return Ok(refuse_changed(&latched, client, out));
         }

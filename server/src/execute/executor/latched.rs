@@ -20,7 +20,7 @@ use crate::execute::client::Client;
 use crate::execute::command::Command;
 use crate::execute::context::Context;
 use crate::execute::services::Services;
-use crate::execute::spec::{Flags, places};
+use crate::execute::spec::Flags;
 
 impl Executor<'_> {
     /// Runs a command that declares its keys.
@@ -45,8 +45,7 @@ impl Executor<'_> {
             }
         };
         let access = if command.flags.has(Flags::WRITE) { Access::Write } else { Access::Read };
-        let hashed = places(&keys);
-        let mut latched = session.latch(&hashed, access, self.now);
+        let mut latched = session.latch(&keys, access, self.now);
         if access == Access::Write {
             latched.expire(&keys, self.group)?;
         }
@@ -62,7 +61,7 @@ impl Executor<'_> {
         let (seen, met_expired, lookups) = (latched.seen(), latched.met_expired(), latched.lookups());
         latched.release();
         if met_expired {
-            let mut latched = session.latch(&hashed, Access::Write, self.now);
+            let mut latched = session.latch(&keys, Access::Write, self.now);
             // The keys are missing for everybody already. If the log refuses this, the expirer tries again.
             let _ = latched.expire(&keys, self.group);
             latched.release();
@@ -89,8 +88,7 @@ impl Executor<'_> {
             return Err(self.loading());
         };
         let mut alone = close_gate(engine, client)?;
-        let hashed = places(&keys);
-        let mut latched = alone.latch(&hashed, Access::Write, self.now);
+        let mut latched = alone.latch(&keys, Access::Write, self.now);
         latched.expire(&keys, self.group)?;
         let mut batch = Batch::new();
         let ran = run_in(command, &latched, &mut batch, client, self.server, args, out);
@@ -118,8 +116,7 @@ impl Executor<'_> {
     ) -> Result<Lsn, CommandError> {
         let session = self.server.empty_store.enter(0);
         let keys = command.declared_keys(client.db, self.server.databases, args);
-        let hashed = places(&keys);
-        let latched = session.latch(&hashed, Access::Read, self.now);
+        let latched = session.latch(&keys, Access::Read, self.now);
         let mut batch = Batch::new();
         run_in(command, &latched, &mut batch, client, self.server, args, out)?;
         Ok(Lsn::ZERO)

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tarn_engine::checkpoint::{Algorithm, Checkpoints, Pace, TakeOptions, Taken};
+use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions, Taken};
 use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, Disk, SystemClock};
 use tarn_engine::record::{Batch, Change, UnixMs, Write};
 use tarn_engine::session::Access;
-use tarn_engine::{Group, KeyHash};
+use tarn_engine::{Group, KeyHash, KeyRef};
 use tarn_rdb::{Head, ReadError, Reader, Skipped, Unsupported};
 
 use super::{Place, Stage, TransferError, disk, file_failed};
@@ -137,7 +137,7 @@ fn take(
     let waiting = std::thread::current();
     std::thread::scope(|scope| {
         let taking = scope.spawn(|| {
-            let taken = checkpoints.take(engine, Algorithm::Piggyback, options, clock.unix_ms());
+            let taken = checkpoints.take(engine, CheckpointMode::Full, options, clock.unix_ms());
             waiting.unpark();
             taken
         });
@@ -261,12 +261,16 @@ impl<'e> Loader<'e> {
             return Ok(None);
         }
         let session = self.engine.enter(0);
-        let mut latched = session.latch(&self.places, Access::Write, self.now);
-        for (write, (_, hash)) in self.batch.iter().zip(&self.places) {
-            let Write::Key { db, key, .. } = write else { continue };
-            if latched.get_hashed(*db, *hash, key).is_some() {
-                return Ok(Some(key.to_vec()));
-            }
+        let placed = self.batch.iter().zip(&self.places);
+        let keys: Vec<KeyRef<'_>> = placed
+            .filter_map(|(write, (db, hash))| match write {
+                Write::Key { key, .. } => Some(KeyRef { db: *db, hash: *hash, key }),
+                _ => None,
+            })
+            .collect();
+        let mut latched = session.latch(&keys, Access::Write, self.now);
+        if let Some(twice) = keys.iter().find(|key| latched.find(**key).is_some()) {
+            return Ok(Some(twice.key.to_vec()));
         }
         latched.commit(&self.batch, &mut self.group)?;
         latched.release();
