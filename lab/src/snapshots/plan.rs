@@ -60,6 +60,14 @@ impl Figure {
     ];
 }
 
+impl Figure {
+    /// Its name, as `--only` takes it.
+    pub fn name(self) -> String {
+        let value = clap::ValueEnum::to_possible_value(&self);
+        value.map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
 /// A cell and where in a figure it belongs.
 #[derive(Debug, Clone)]
 pub struct Point {
@@ -101,6 +109,15 @@ impl Scale {
             Scale::Quick => "quick: 1/256 of the paper's data",
             Scale::Default => "1/4 of the paper's data",
             Scale::Full => "the paper's sizes",
+        }
+    }
+
+    /// Its flag on the command line.
+    pub const fn flag(self) -> &'static str {
+        match self {
+            Scale::Quick => " --quick",
+            Scale::Default => "",
+            Scale::Full => " --full",
         }
     }
 

@@ -5,7 +5,6 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::cells;
 use crate::checkpoint::Stretch;
 use crate::report::thousands;
 use crate::resources::Usage;
@@ -160,7 +159,11 @@ impl Cell {
     }
 }
 
-impl cells::Cell for Cell {
+impl crate::experiment::Cell for Cell {
+    fn is_quick(&self) -> bool {
+        self.quick
+    }
+
     fn need_bytes(&self) -> u64 {
         // redis-server's allocator has classes of 1,280 and 1,536 bytes; a child may have all of it twice.
         let once = self.records * 1500 + (128 << 20);

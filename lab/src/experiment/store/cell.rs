@@ -210,10 +210,15 @@ impl Cell {
             _ => 0.5,
         }
     }
+}
 
-    /// Memory that its server needs at most, on the safe side.
-    pub fn need_bytes(&self) -> u64 {
+impl crate::experiment::Cell for Cell {
+    fn need_bytes(&self) -> u64 {
         (self.data.need_bytes() as f64 * (1.0 + self.twice())) as u64
+    }
+
+    fn is_quick(&self) -> bool {
+        self.quick
     }
 }
 

@@ -6,8 +6,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::store;
-use crate::cells;
-use crate::report::{median, thousands};
+use crate::report::thousands;
 use crate::snapshots::cell::Distribution;
 
 /// The way in which the records are read.
@@ -129,7 +128,11 @@ impl Cell {
     }
 }
 
-impl cells::Cell for Cell {
+impl crate::experiment::Cell for Cell {
+    fn is_quick(&self) -> bool {
+        self.quick
+    }
+
     fn need_bytes(&self) -> u64 {
         // The record with its entry, as much again for versions, and where there are three stores, three.
         let stores = if self.part == Part::Masks { 3 } else { 2 };
@@ -220,14 +223,6 @@ pub struct Remset {
     pub updates_per_s: f64,
 }
 
-impl Remset {
-    /// The most versions, shared and apart.
-    pub fn most(&self) -> (u64, u64) {
-        let most = |of: fn(&Moment) -> u64| self.moments.iter().map(of).max().unwrap_or(0);
-        (most(|moment| moment.shared), most(|moment| moment.apart))
-    }
-}
-
 /// The figures of opening views.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -253,13 +248,6 @@ pub struct Reference {
     pub seconds: Vec<f64>,
 }
 
-impl Reference {
-    /// The middle of the turns.
-    pub fn median_s(&self) -> f64 {
-        median(self.seconds.iter().copied())
-    }
-}
-
 /// The results of a cell. Fields that do not concern its part stay empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -277,17 +265,11 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The median of `of` over a variant's turns; `NaN` without one.
-    pub fn of(&self, variant: Variant, of: impl Fn(&Measured) -> f64) -> f64 {
-        let turns = self.variants.iter().filter(|own| own.variant == variant).flat_map(|own| &own.turns);
-        median(turns.map(of))
-    }
-
-    /// One variant divided by another: the median of the ratios of `of` over the turns.
-    pub fn by(&self, one: Variant, other: Variant, of: impl Fn(&Measured) -> f64) -> f64 {
-        let turns = |variant| {
-            self.variants.iter().filter(move |own| own.variant == variant).flat_map(|own| &own.turns)
-        };
-        median(turns(one).zip(turns(other)).map(|(one, other)| of(one) / of(other)))
+    /// True if versions outlived their last reader, or a view did not see a write acknowledged before it was
+    /// opened.
+    pub fn is_broken(&self) -> bool {
+        let turns = self.variants.iter().flat_map(|own| &own.turns);
+        let left: u64 = turns.map(|turn| turn.versions_left).sum();
+        left + self.remset.left + self.opening.stale > 0
     }
 }

@@ -1,0 +1,332 @@
+//! Reports: a page of HTML in one file, made from a declared list of figures and the measurements.
+//!
+//! ```text
+//!   lab/figures/NAME.toml ─► list ──┐
+//!   results.jsonl ─► rows ──────────┴─► charts, tables ─► page: verdict, charts, what folds open
+//! ```
+//!
+//! ECharts, which draws the charts, is a part of the page: it needs no network.
+
+mod charts;
+mod list;
+mod rows;
+mod tables;
+
+use std::path::Path;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde_json::Value;
+
+use crate::error::{IoContext, Result};
+use crate::report::{Goal, number_cell, short, table};
+use charts::draw;
+use tables::{Grid, grid, measured};
+
+pub use list::List;
+pub use rows::{Row, Rows, row};
+pub use tables::judge;
+
+const ECHARTS: &str = include_str!("../../vendor/echarts.common.min.js");
+const SCRIPT: &str = include_str!("page.js");
+const STYLE: &str = include_str!("page.css");
+
+/// A sentence on a part: a statement of the paper and how ours compares, or what was not measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark {
+    /// The part.
+    pub part: String,
+    /// `same`, `unclear`, `differs` or `left-out`.
+    pub class: &'static str,
+    /// The sentence.
+    pub text: String,
+    /// What belongs to it, line by line.
+    pub lines: Vec<String>,
+}
+
+/// All that a page is made of.
+#[derive(Debug)]
+pub struct Page<'p> {
+    /// The experiment's name.
+    pub experiment: &'p str,
+    /// The declared list.
+    pub list: &'p List,
+    /// The measurements.
+    pub rows: Rows,
+    /// Where, when and how it was measured.
+    pub facts: Vec<(String, String)>,
+    /// Sentences on parts.
+    pub remarks: Vec<Remark>,
+    /// Sentences for the verdict.
+    pub verdict: String,
+}
+
+impl Page<'_> {
+    /// The page.
+    pub fn html(&self) -> String {
+        let goals = judge(self.list, &self.rows);
+        let mut all_charts = Vec::new();
+        let sections: Vec<Markup> =
+            self.list.sections.iter().map(|own| self.section(own, &goals, &mut all_charts)).collect();
+        // Inside a script, `<` could end it.
+        let data = Value::Array(all_charts).to_string().replace('<', "\\u003c");
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width";
+                    title { (self.list.title) }
+                    style { (PreEscaped(STYLE)) }
+                }
+                body {
+                    h1 { (self.list.title) }
+                    p.verdict { (self.sentences(&goals)) }
+                    (folded("variants", "What is compared", &html! { p { (self.list.about) } }))
+                    @for section in sections { (section) }
+                    (folded("targets", "The targets of the design", &html! {
+                        (table_of(&goal_grid(&goals), "targets-table"))
+                    }))
+                    @if !self.list.printed.is_empty() {
+                        (folded("printed", "Printed and measured", &html! {
+                            p { (self.list.printed_about) }
+                            (table_of(&self.printed_grid(), "printed-table"))
+                        }))
+                    }
+                    (folded("facts", "Where, when and how it was measured", &html! {
+                        dl {
+                            @for (name, value) in self.facts.iter().map(|(name, value)| (name, value))
+                                .chain(self.list.facts.iter().map(|[name, value]| (name, value))) {
+                                dt { (name) } dd { (value) }
+                            }
+                        }
+                    }))
+                    script type="application/json" id="charts" { (PreEscaped(data)) }
+                    script { (PreEscaped(ECHARTS)) }
+                    script { (PreEscaped(SCRIPT)) }
+                }
+            }
+        };
+        page.into_string()
+    }
+
+    /// The verdict in a paragraph.
+    fn sentences(&self, goals: &[Goal]) -> String {
+        let missed: Vec<&Goal> = goals.iter().filter(|goal| !goal.is_met()).collect();
+        let mut text = match (goals.len(), missed.len()) {
+            (0, _) => String::new(),
+            (all, 0) => format!("All {all} targets that were measured are met. "),
+            (all, some) => format!("{} of {all} targets are met. ", all - some),
+        };
+        // The one that is furthest from its bound says most.
+        let distance = |goal: &&&Goal| goal.distance();
+        if let Some(worst) = missed.iter().max_by(|a, b| distance(a).total_cmp(&distance(b))) {
+            let (what, bound) = (&worst.what, worst.bound.text(&worst.unit));
+            text += &format!(
+                "The largest miss is “{what}”: {:.2}{} where {bound} is the target. ",
+                worst.figure, worst.unit
+            );
+        }
+        let printed =
+            self.list.printed.iter().filter(|own| measured(self.list, &self.rows, own) != "not measured");
+        if let Some(count) = Some(printed.count()).filter(|count| *count > 0) {
+            text += &format!("{count} printed numbers stand beside ours, each with why it may differ. ");
+        }
+        text + &self.verdict
+    }
+
+    fn section(&self, own: &list::Section, goals: &[Goal], all_charts: &mut Vec<Value>) -> Markup {
+        let is_there = !self.rows.wanted(&own.part, &list::Where::default()).is_empty();
+        let command = format!("Not measured: tarn lab run {} --only {}", self.experiment, own.part);
+        let (mut places, mut grids) = (Vec::new(), Vec::new());
+        for drawn in own.charts.iter().flat_map(|chart| draw(self.list, &self.rows, own, chart)) {
+            places.push((all_charts.len(), drawn.chart["kind"] == "time"));
+            all_charts.push(drawn.chart);
+            grids.extend(drawn.numbers);
+        }
+        grids.extend(own.tables.iter().map(|table| grid(&self.rows, &own.part, table)));
+        grids.retain(|grid| !grid.rows.is_empty());
+        let of: Vec<&Goal> = goals.iter().filter(|goal| goal.section == own.id).collect();
+        let met = of.iter().filter(|goal| goal.is_met()).count();
+        let printed: Vec<_> = self.list.printed.iter().filter(|printed| printed.section == own.id).collect();
+        html! {
+            h2 id=(own.id) { (own.title) }
+            @for remark in self.remarks.iter().filter(|remark| remark.part == own.part) {
+                p class=(remark.class) { (remark.text) }
+                @if !remark.lines.is_empty() { ul { @for line in &remark.lines { li { (line) } } } }
+            }
+            @if !is_there && !self.remarks.iter().any(|remark| remark.part == own.part) {
+                p.left-out { (command) }
+            }
+            @if is_there {
+                @if !own.text.is_empty() { p { (own.text) } }
+                div.charts {
+                    @for (place, is_low) in places { div class=(if is_low { "chart low" } else { "chart" }) data-chart=(place) {} }
+                }
+                @if !printed.is_empty() {
+                    ul.printed {
+                        @for printed in printed {
+                            li {
+                                "Figure " (printed.figure) ", " (printed.what) ": printed " b { (printed.printed) }
+                                ", measured " b { (measured(self.list, &self.rows, printed)) }
+                                @if !printed.why.is_empty() { "; " (printed.why) } "."
+                            }
+                        }
+                    }
+                }
+                @if !of.is_empty() {
+                    p { a href="#targets" { "Targets met: " (met) " of " (of.len()) } }
+                }
+                @if !grids.is_empty() {
+                    (folded("", "The numbers", &html! {
+                        @for (place, grid) in grids.iter().enumerate() {
+                            (table_of(grid, &format!("{}-{place}", own.id)))
+                        }
+                    }))
+                }
+            }
+        }
+    }
+
+    fn printed_grid(&self) -> Grid {
+        let row = |own: &list::Printed| {
+            let measured = measured(self.list, &self.rows, own);
+            vec![own.figure.clone(), own.what.clone(), own.printed.clone(), measured, own.why.clone()]
+        };
+        let heads = ["figure", "what", "printed", "measured", "why it may differ"].map(str::to_owned);
+        Grid { heads: heads.to_vec(), rows: self.list.printed.iter().map(row).collect() }
+    }
+}
+
+fn goal_grid(goals: &[Goal]) -> Grid {
+    let row = |goal: &Goal| {
+        let met = if goal.is_met() { "yes" } else { "NO" }.to_owned();
+        let figure = format!("{:.2}{}", goal.figure, goal.unit);
+        let ratio = short(goal.figure / goal.bound.value());
+        vec![goal.what.clone(), figure, goal.bound.text(&goal.unit), met, ratio, goal.note.clone()]
+    };
+    let heads = ["target", "figure", "bound", "met", "ratio to the bound", "note"].map(str::to_owned);
+    Grid { heads: heads.to_vec(), rows: goals.iter().map(row).collect() }
+}
+
+/// Something that is shown when it is asked for.
+fn folded(id: &str, title: &str, inner: &Markup) -> Markup {
+    html! { details id=[(!id.is_empty()).then_some(id)] { summary { (title) } (inner) } }
+}
+
+/// A table. Cells that begin with a letter are aligned left.
+fn table_of(grid: &Grid, id: &str) -> Markup {
+    html! {
+        div.wide {
+            table id=(id) {
+                thead { tr { @for head in &grid.heads { th { (head) } } } }
+                tbody {
+                    @for row in &grid.rows {
+                        tr { @for cell in row { td class=[cell.starts_with(char::is_alphabetic).then_some("text")] { (cell) } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Prints the tables that a list has for the end of a run.
+pub fn print(list: &List, rows: &Rows) {
+    for grid in list.summary.iter().map(|own| grid(rows, "", own)).filter(|grid| !grid.rows.is_empty()) {
+        let mut printed = table(&grid.heads.iter().map(String::as_str).collect::<Vec<_>>());
+        for row in grid.rows {
+            printed.add_row(row.into_iter().map(|text| match text.starts_with(char::is_alphabetic) {
+                true => text.into(),
+                false => number_cell(text),
+            }));
+        }
+        println!("{printed}");
+    }
+}
+
+/// Writes a page to a file, and prints its path.
+pub fn write(out: &Path, page: &str) -> Result<()> {
+    if let Some(parent) = out.parent() {
+        std::fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
+    }
+    std::fs::write(out, page).doing(|| out.display().to_string())?;
+    println!("{}", out.display());
+    Ok(())
+}
+
+/// A moment as people write it, such as `2026-01-31 08:05 UTC`.
+pub fn utc(unix_ms: u64) -> String {
+    let minutes = unix_ms / 60_000;
+    let (hour, minute) = (minutes / 60 % 24, minutes % 60);
+    // Days since the first of March of year 0, in eras of 400 years.
+    let days = minutes / 1440 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let date = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    format!("{year}-{month:02}-{date:02} {hour:02}:{minute:02} UTC")
+}
+
+/// What a list says that is not understood, for the tests: expressions without their columns, parts without
+/// rows, names of sections that are not there.
+#[cfg(test)]
+pub fn faults(list: &List, rows: &Rows) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut check = |place: &str, part: &str, conditions: &list::Where, expressions: &[&str]| {
+        let own = rows.wanted(part, conditions);
+        if own.is_empty() {
+            faults.push(format!("{place}: no row of {part:?} fulfils {conditions:?}"));
+        }
+        let columns = conditions.keys().map(String::as_str).filter(|column| !column.is_empty());
+        for (row, expression) in own
+            .iter()
+            .flat_map(|row| expressions.iter().copied().chain(columns.clone()).map(move |own| (row, own)))
+        {
+            if !rows::text_of(row, expression).is_empty() || expression.is_empty() {
+                continue;
+            }
+            let inside: Vec<&str> = match expression.split_once('{') {
+                None => vec![expression],
+                Some(_) => expression.split('{').skip(1).filter_map(|part| part.split('}').next()).collect(),
+            };
+            for own in inside.into_iter().map(|own| own.rsplit_once(':').map_or(own, |(own, _)| own)) {
+                if let Err(rows::Fault::NotUnderstood(words)) = rows.values(row, own) {
+                    faults.push(format!("{place}: {own}: {words}"));
+                }
+            }
+        }
+    };
+    for section in &list.sections {
+        for chart in &section.charts {
+            let [from, to] = chart.spans.as_ref().map_or(["", ""], |spans| [&*spans[0], &*spans[1]]);
+            let mut all = vec![&*chart.caption, &*chart.x, &*chart.y, &*chart.series, from, to];
+            all.extend(chart.facet.iter().map(String::as_str));
+            all.extend(chart.lines.iter().map(|line| &*line[1]).filter(|own| !own.contains('#')));
+            check(&format!("{}, {}", section.id, chart.caption), &section.part, &chart.conditions, &all);
+        }
+        for table in &section.tables {
+            let part = if table.part.is_empty() { &section.part } else { &table.part };
+            let all: Vec<&str> = table.columns.iter().map(|column| &*column[1]).collect();
+            check(&format!("{}, a table", section.id), part, &table.conditions, &all);
+        }
+    }
+    for target in &list.targets {
+        let part = list.part_of(&target.section, &target.part);
+        check(&target.what, part, &target.conditions, &[&target.what, &target.value, &target.note]);
+    }
+    for printed in &list.printed {
+        let part = list.part_of(&printed.section, &printed.part);
+        check(&printed.what, part, &printed.conditions, &[&printed.value, &printed.each]);
+    }
+    let named = list.targets.iter().map(|own| (&own.section, &own.what));
+    for (section, what) in named.chain(list.printed.iter().map(|own| (&own.section, &own.what))) {
+        if !list.sections.iter().any(|own| own.id == *section) {
+            faults.push(format!("{what}: there is no section {section}"));
+        }
+    }
+    let has_bound = |own: &&list::Target| own.at_most.is_none() && own.at_least.is_none();
+    faults.extend(list.targets.iter().filter(has_bound).map(|own| format!("{} has no bound", own.what)));
+    faults
+}
