@@ -110,10 +110,16 @@ impl Goal {
         self.bound.is_met(self.figure)
     }
 
+    /// The figure in words.
+    pub fn text(&self) -> String {
+        if self.figure.is_finite() { format!("{:.2}{}", self.figure, self.unit) } else { "–".to_owned() }
+    }
+
     /// How far the figure is from its bound, as a factor.
     pub fn distance(&self) -> f64 {
         let ratio = self.figure / self.bound.value();
-        ratio.max(1.0 / ratio)
+        // A figure that is not a number is far from nothing that could be said.
+        if ratio > 0.0 && ratio.is_finite() { ratio.max(1.0 / ratio) } else { 0.0 }
     }
 }
 
@@ -175,7 +181,7 @@ impl Report {
             let met = if goal.is_met() { "yes" } else { "NO" };
             table.add_row(vec![
                 Cell::new(&goal.what),
-                number_cell(format!("{:.2}{}", goal.figure, goal.unit)),
+                number_cell(goal.text()),
                 number_cell(goal.bound.text(&goal.unit)),
                 Cell::new(met),
                 Cell::new(&goal.note),

@@ -289,7 +289,12 @@ fn of_newest<C: Cell, F>(results: &Results<C, F>, wanted: Wanted) -> Wanted {
 /// The page of some results.
 pub fn html<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted) -> String {
     let wanted = of_newest(results, wanted);
-    let lines: Vec<_> = results.lines.iter().filter(|line| line.cell.is_quick() == wanted.quick).collect();
+    let is_own = |line: &&Line<E::Cell, E::Figures>| line.cell.is_quick() == wanted.quick;
+    let mut lines: Vec<_> = results.lines.iter().filter(is_own).collect();
+    if lines.is_empty() {
+        // Cells that do not say so themselves.
+        lines = results.lines.iter().collect();
+    }
     let (list, rows) = rows_and_list::<E>(results, wanted);
     let mut facts = results.facts(&lines);
     facts.extend(E::facts(results, &lines, wanted));
@@ -307,8 +312,10 @@ pub fn html<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted) -> String {
 
 #[cfg(test)]
 pub mod check {
-    //! Checks of lists, for the tests of experiments.
+    //! Checks of reports, for the tests of experiments.
     #![expect(clippy::unwrap_used, reason = "for tests")]
+
+    use serde_json::Value;
 
     use super::*;
 
@@ -318,48 +325,73 @@ pub mod check {
         goals.iter().filter(|goal| goal.what.starts_with(what)).map(Goal::is_met).collect()
     }
 
-    /// Each expression of the list has columns; each part, anchor and key that it names is there. The results
-    /// must have all parts.
-    pub fn list_is_understood<E: Experiment>(measured: &[(E::Cell, E::Figures)]) {
-        let results = Results::invented(E::NAME, measured);
-        let (list, rows) = rows_and_list::<E>(&results, Wanted::default());
-        let faults = page::faults(&list, &rows);
-        assert!(faults.is_empty(), "{}", faults.join("\n"));
-        let page = html::<E>(&results, Wanted::default());
-        well_formed(&page);
-    }
-
-    /// Every element that is opened is closed, in order; no number is missing in words; nothing of the
-    /// machine's is taken for HTML, and the page needs nothing from elsewhere.
-    pub fn well_formed(page: &str) {
-        let page = &page[..page.find("<script").unwrap()];
-        let page = format!(
-            "{}{}",
-            &page[..page.find("<style>").unwrap()],
-            &page[page.find("</style>").unwrap() + 8..]
-        );
+    /// The page of some results, without the libraries at its end: every element that is opened is closed, in
+    /// order; nothing of the machine's is taken for HTML, no number is missing in words, nothing comes from
+    /// elsewhere, and each link leads somewhere.
+    pub fn page<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted) -> String {
+        let page = html::<E>(results, wanted);
+        let own = page[..page.find("<script>").unwrap()].to_owned();
+        let (head, body) = own.split_once("<style>").unwrap();
+        let text = format!("{head}{}", &body.split_once("</style>").unwrap().1);
         let mut open: Vec<&str> = Vec::new();
-        for (from, _) in page.match_indices('<') {
-            let tag = &page[from + 1..from + page[from..].find('>').unwrap()];
+        for (from, _) in text.match_indices('<') {
+            let tag = &text[from + 1..from + text[from..].find('>').unwrap()];
             match (tag.strip_prefix('/'), tag.split(' ').next().unwrap()) {
-                (Some(closed), _) => assert_eq!(open.pop(), Some(closed), "at {}", &page[from..]),
+                (Some(closed), _) => assert_eq!(open.pop(), Some(closed), "at {}", &text[from..]),
                 (None, "!DOCTYPE" | "meta") => {}
                 (None, name) => open.push(name),
             }
         }
         assert_eq!(open, ["html", "body"]);
-        assert!(!page.contains("NaN") && !page.contains("src=") && !page.contains("http"), "{page}");
-        assert!(page.contains("A &lt;fast&gt; one") && page.contains("2000-02-29 00:00 UTC"), "{page}");
-        for link in page.split("href=\"#").skip(1).map(|rest| rest.split('"').next().unwrap()) {
-            assert!(page.contains(&format!("id=\"{link}\"")), "{link}");
+        assert!(!["NaN", "src=", "http:", "https:"].iter().any(|word| own.contains(word)), "{own}");
+        assert!(own.contains("A &lt;fast&gt; one") && own.contains("2000-02-29 00:00 UTC"), "{own}");
+        for link in own.split("href=\"#").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+            assert!(own.contains(&format!("id=\"{link}\"")), "{link}");
         }
+        own
     }
 
-    /// The captions of the charts of a page.
-    pub fn captions(page: &str) -> Vec<String> {
-        let from = page.find("id=\"charts\">").unwrap() + 12;
-        let charts: Vec<serde_json::Value> =
-            serde_json::from_str(&page[from..from + page[from..].find("</script").unwrap()]).unwrap();
-        charts.iter().map(|chart| chart["caption"].as_str().unwrap().to_owned()).collect()
+    /// The charts of a page.
+    pub fn charts(page: &str) -> Vec<Value> {
+        let (_, data) = page.split_once("id=\"charts\">").unwrap();
+        serde_json::from_str(data.split_once("</script").unwrap().0).unwrap()
+    }
+
+    /// Results that were written before there were lists: each figure of the list is drawn, each of its
+    /// expressions is understood, and targets are judged as they were then.
+    pub fn recorded<E: Experiment>(results: &str, wanted: Wanted, figures: &[&str]) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.jsonl");
+        std::fs::write(&path, results).unwrap();
+        let read = ResultsOf::<E>::read_some(&path, E::NAME).unwrap();
+        let (list, rows) = rows_and_list::<E>(&read, wanted);
+        let faults = page::faults(&list, &rows);
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+        let page = page::<E>(&read, wanted);
+        let charts = charts(&page);
+        let captions: Vec<&str> = charts.iter().map(|chart| chart["caption"].as_str().unwrap()).collect();
+        for figure in figures {
+            assert!(captions.iter().any(|own| own.contains(figure)), "{figure}: {captions:?}");
+        }
+        for chart in &charts {
+            let series = chart["series"].as_array().unwrap();
+            let has_style = |own: &Value| {
+                let is_variant = list.variants.iter().any(|name| own["name"] == **name);
+                own["color"].is_string() || !is_variant
+            };
+            assert!(!series.is_empty() && series.iter().all(has_style), "{chart}");
+        }
+        let goals = page::judge(&list, &rows);
+        let lines = results.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let then: Vec<Value> = lines.filter(|line| line["case"] == "goal").collect();
+        assert!(!then.is_empty());
+        for own in then.iter().map(|line| &line["figures"]) {
+            let what = own["what"].as_str().unwrap();
+            let now = goals.iter().find(|goal| goal.what == what).unwrap_or_else(|| panic!("{what}"));
+            let is_same = own["figure"]
+                .as_f64()
+                .is_none_or(|then| (now.figure - then).abs() <= then.abs() * 1e-3 + 1e-6);
+            assert!(is_same && own["met"] == now.is_met() && own["unit"] == now.unit, "{own}: {now:?}");
+        }
     }
 }

@@ -8,6 +8,8 @@
 //! ECharts, which draws the charts, is a part of the page: it needs no network.
 
 mod charts;
+#[cfg(test)]
+mod faults;
 mod list;
 mod rows;
 mod tables;
@@ -22,6 +24,8 @@ use crate::report::{Goal, number_cell, short, table};
 use charts::draw;
 use tables::{Grid, grid, measured};
 
+#[cfg(test)]
+pub use faults::faults;
 pub use list::List;
 pub use rows::{Row, Rows, row};
 pub use tables::judge;
@@ -120,11 +124,8 @@ impl Page<'_> {
         // The one that is furthest from its bound says most.
         let distance = |goal: &&&Goal| goal.distance();
         if let Some(worst) = missed.iter().max_by(|a, b| distance(a).total_cmp(&distance(b))) {
-            let (what, bound) = (&worst.what, worst.bound.text(&worst.unit));
-            text += &format!(
-                "The largest miss is “{what}”: {:.2}{} where {bound} is the target. ",
-                worst.figure, worst.unit
-            );
+            let (what, figure, bound) = (&worst.what, worst.text(), worst.bound.text(&worst.unit));
+            text += &format!("The largest miss is “{what}”: {figure} where {bound} is the target. ");
         }
         let printed =
             self.list.printed.iter().filter(|own| measured(self.list, &self.rows, own) != "not measured");
@@ -200,9 +201,8 @@ impl Page<'_> {
 fn goal_grid(goals: &[Goal]) -> Grid {
     let row = |goal: &Goal| {
         let met = if goal.is_met() { "yes" } else { "NO" }.to_owned();
-        let figure = format!("{:.2}{}", goal.figure, goal.unit);
         let ratio = short(goal.figure / goal.bound.value());
-        vec![goal.what.clone(), figure, goal.bound.text(&goal.unit), met, ratio, goal.note.clone()]
+        vec![goal.what.clone(), goal.text(), goal.bound.text(&goal.unit), met, ratio, goal.note.clone()]
     };
     let heads = ["target", "figure", "bound", "met", "ratio to the bound", "note"].map(str::to_owned);
     Grid { heads: heads.to_vec(), rows: goals.iter().map(row).collect() }
@@ -267,66 +267,4 @@ pub fn utc(unix_ms: u64) -> String {
     let month = if month < 10 { month + 3 } else { month - 9 };
     let year = era * 400 + year + u64::from(month <= 2);
     format!("{year}-{month:02}-{date:02} {hour:02}:{minute:02} UTC")
-}
-
-/// What a list says that is not understood, for the tests: expressions without their columns, parts without
-/// rows, names of sections that are not there.
-#[cfg(test)]
-pub fn faults(list: &List, rows: &Rows) -> Vec<String> {
-    let mut faults = Vec::new();
-    let mut check = |place: &str, part: &str, conditions: &list::Where, expressions: &[&str]| {
-        let own = rows.wanted(part, conditions);
-        if own.is_empty() {
-            faults.push(format!("{place}: no row of {part:?} fulfils {conditions:?}"));
-        }
-        let columns = conditions.keys().map(String::as_str).filter(|column| !column.is_empty());
-        for (row, expression) in own
-            .iter()
-            .flat_map(|row| expressions.iter().copied().chain(columns.clone()).map(move |own| (row, own)))
-        {
-            if !rows::text_of(row, expression).is_empty() || expression.is_empty() {
-                continue;
-            }
-            let inside: Vec<&str> = match expression.split_once('{') {
-                None => vec![expression],
-                Some(_) => expression.split('{').skip(1).filter_map(|part| part.split('}').next()).collect(),
-            };
-            for own in inside.into_iter().map(|own| own.rsplit_once(':').map_or(own, |(own, _)| own)) {
-                if let Err(rows::Fault::NotUnderstood(words)) = rows.values(row, own) {
-                    faults.push(format!("{place}: {own}: {words}"));
-                }
-            }
-        }
-    };
-    for section in &list.sections {
-        for chart in &section.charts {
-            let [from, to] = chart.spans.as_ref().map_or(["", ""], |spans| [&*spans[0], &*spans[1]]);
-            let mut all = vec![&*chart.caption, &*chart.x, &*chart.y, &*chart.series, from, to];
-            all.extend(chart.facet.iter().map(String::as_str));
-            all.extend(chart.lines.iter().map(|line| &*line[1]).filter(|own| !own.contains('#')));
-            check(&format!("{}, {}", section.id, chart.caption), &section.part, &chart.conditions, &all);
-        }
-        for table in &section.tables {
-            let part = if table.part.is_empty() { &section.part } else { &table.part };
-            let all: Vec<&str> = table.columns.iter().map(|column| &*column[1]).collect();
-            check(&format!("{}, a table", section.id), part, &table.conditions, &all);
-        }
-    }
-    for target in &list.targets {
-        let part = list.part_of(&target.section, &target.part);
-        check(&target.what, part, &target.conditions, &[&target.what, &target.value, &target.note]);
-    }
-    for printed in &list.printed {
-        let part = list.part_of(&printed.section, &printed.part);
-        check(&printed.what, part, &printed.conditions, &[&printed.value, &printed.each]);
-    }
-    let named = list.targets.iter().map(|own| (&own.section, &own.what));
-    for (section, what) in named.chain(list.printed.iter().map(|own| (&own.section, &own.what))) {
-        if !list.sections.iter().any(|own| own.id == *section) {
-            faults.push(format!("{what}: there is no section {section}"));
-        }
-    }
-    let has_bound = |own: &&list::Target| own.at_most.is_none() && own.at_least.is_none();
-    faults.extend(list.targets.iter().filter(has_bound).map(|own| format!("{} has no bound", own.what)));
-    faults
 }

@@ -93,9 +93,8 @@ impl Rows {
 
     /// The value of an expression in words, or the text of a column.
     pub fn text(&self, row: &Row, expression: &str, format: &str) -> String {
-        let text = text_of(row, expression);
-        if !text.is_empty() && text.parse::<f64>().is_err() {
-            return text;
+        if let Some([Value::String(text)]) = find(row, expression).as_deref() {
+            return text.clone();
         }
         shown(&self.values(row, expression).unwrap_or_default(), format)
     }

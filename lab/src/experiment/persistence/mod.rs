@@ -160,3 +160,6 @@ fn series(cell: &Cell, figures: &Figures) -> (&'static str, Vec<String>) {
     });
     (heads, rows.collect())
 }
+
+#[cfg(test)]
+mod tests;

@@ -200,3 +200,6 @@ fn series(cell: &Cell, figures: &Figures) -> (&'static str, Vec<String>) {
     };
     (heads, figures.timeline.iter().map(row).collect())
 }
+
+#[cfg(test)]
+mod tests;

@@ -178,3 +178,6 @@ fn measure(
         _ => measure::beside_updates(store, place, cell),
     }
 }
+
+#[cfg(test)]
+mod tests;

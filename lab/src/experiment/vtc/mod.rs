@@ -169,3 +169,6 @@ fn series(cell: &Cell, figures: &Figures) -> (&'static str, Vec<String>) {
     });
     (heads, requests.chain(memory).chain(log).collect())
 }
+
+#[cfg(test)]
+mod tests;

@@ -279,7 +279,11 @@ mod tests {
         let mut results = fixture::results(&[Figure::Transactions], Scale::Default);
         let said = |results: &_| {
             without_restarts(
-                &Study::newest(results, super::super::study::scales(Wanted::default())).expect("measured"),
+                &Study::newest(
+                    results,
+                    super::super::super::study::scales(crate::experiment::Wanted::default()),
+                )
+                .expect("measured"),
             )
         };
         results.lines[0].figures.conflicts = 2_000;

@@ -25,13 +25,6 @@ pub const CACHE_MISSES_MILLIONS: [(Algorithm, f64); 7] = [
     (Piggyback, 934.0),
 ];
 
-/// Fork's maximum latency at 50 GB, by the authors' estimate.
-pub const FORK_MAX_MS_AT_50_GB: f64 = 40.0;
-
-/// The columns of table 2.
-pub const TABLE_2_HEADS: [&str; 6] =
-    ["mean latency", "spike", "complexity", "max throughput", "full?", "memory"];
-
 /// Table 2, the summary.
 pub const TABLE_2: [(Algorithm, [&str; 6]); 7] = [
     (Naive, ["low", "high", "O(n)", "low", "yes", "2×"]),
