@@ -5,6 +5,9 @@
 //! cores, prints one JSON line a run and a table at the end, and says for each goal of the design whether it
 //! was met.
 
+#[macro_use]
+mod names;
+
 pub mod checkpoint;
 mod cli;
 pub mod demo;

@@ -1,6 +1,6 @@
 //! `cargo xtask charts`: brings the library that draws the charts of the laboratory's reports from its npm
-//! package, to `lab/vendor/`. The files are kept in the repository, so that a build needs no network; `--check`
-//! says whether they are the published ones.
+//! package, to `lab/vendor/`. The files are kept in the repository, so that a build needs no network.
+//! `--check` says whether they are the published ones.
 
 use crate::run::{check, command};
 use std::path::Path;

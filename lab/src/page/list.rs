@@ -1,5 +1,5 @@
-//! The declared list of an experiment: its figures, tables, targets and printed numbers, as `lab/figures/`
-//! has them in TOML. Values are expressions over the measurements ([`super::rows`]).
+//! The declared list of an experiment: its figures, tables, targets and printed numbers, as
+//! `lab/figures/` has them in TOML. Values are expressions over the measurements ([`super::rows`]).
 
 use std::collections::BTreeMap;
 
@@ -10,62 +10,51 @@ use serde::Deserialize;
 pub type Where = BTreeMap<String, toml::Value>;
 
 /// The list of an experiment.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct List {
     /// The title of the report.
     pub title: String,
     /// An explanation of the variants.
-    #[serde(default)]
     pub about: String,
     /// The columns that identify a row.
-    #[serde(default)]
     pub same: Vec<String>,
     /// The key that an `@` without one means.
-    #[serde(default)]
     pub pair: String,
     /// All variants; those that were not measured are named.
-    #[serde(default)]
     pub variants: Vec<String>,
-    /// Names of lines, each with a colour, a sign (circle, triangle, rect, diamond) and perhaps `thin`; in the
-    /// order of the legend.
-    #[serde(default)]
+    /// Names of lines in the order of the legend, each with a colour, a sign (circle, triangle, rect,
+    /// diamond) and perhaps `thin`.
     pub styles: Vec<[String; 2]>,
     /// Facts on how it was measured that hold for each run.
-    #[serde(default)]
     pub facts: Vec<[String; 2]>,
-    /// What the printed numbers are compared with.
-    #[serde(default)]
+    /// A sentence on the comparison with the printed numbers.
     pub printed_about: String,
     /// The figures, in the order of the report.
-    #[serde(default, rename = "section")]
+    #[serde(rename = "section")]
     pub sections: Vec<Section>,
     /// The targets of the design.
-    #[serde(default, rename = "target")]
+    #[serde(rename = "target")]
     pub targets: Vec<Target>,
     /// The numbers of the paper.
-    #[serde(default)]
     pub printed: Vec<Printed>,
     /// The tables that a run prints at its end.
-    #[serde(default)]
     pub summary: Vec<Table>,
 }
 
 /// A figure of the paper, or several that belong together.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Section {
     /// Its anchor; targets and printed numbers name it.
     pub id: String,
     /// The part of the experiment that measures it.
-    #[serde(default)]
     pub part: String,
     pub title: String,
-    #[serde(default)]
     pub text: String,
-    #[serde(default, rename = "chart")]
+    #[serde(rename = "chart")]
     pub charts: Vec<Chart>,
-    #[serde(default, rename = "table")]
+    #[serde(rename = "table")]
     pub tables: Vec<Table>,
 }
 
@@ -83,37 +72,28 @@ pub enum Kind {
 }
 
 /// A chart, or one for each value of `facet`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Chart {
     pub caption: String,
-    #[serde(default)]
     pub kind: Kind,
-    #[serde(default, rename = "where")]
+    #[serde(rename = "where")]
     pub conditions: Where,
-    #[serde(default)]
     pub facet: Vec<String>,
-    /// What varies; nothing: one place for all.
-    #[serde(default)]
+    /// The parameter that varies; nothing: one place for all.
     pub x: String,
-    #[serde(default)]
     pub x_name: String,
     /// The measured quantity, a line for each value of `series` …
-    #[serde(default)]
     pub y: String,
-    #[serde(default)]
     pub series: String,
     /// … or several quantities, each with its name. `#` counts from 0 on, as long as there are values.
-    #[serde(default)]
     pub lines: Vec<[String; 2]>,
     pub y_name: String,
     /// True for an axis by powers of ten.
-    #[serde(default)]
     pub log: bool,
     /// The end of the axis.
     pub most: Option<f64>,
     /// True if the charts of all facets have the same axis.
-    #[serde(default)]
     pub shared: bool,
     /// Beginnings and ends of times that are shaded.
     pub spans: Option<[String; 2]>,
@@ -122,20 +102,19 @@ pub struct Chart {
 }
 
 /// Values that a paper printed, line by line.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Drawn {
     pub x: Vec<f64>,
     pub lines: BTreeMap<String, Vec<f64>>,
 }
 
 /// A table, with a row for each measurement.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Table {
-    #[serde(default)]
     pub part: String,
-    #[serde(default, rename = "where")]
+    #[serde(rename = "where")]
     pub conditions: Where,
     /// Head, expression or template, and perhaps a format.
     pub columns: Vec<Vec<String>>,
@@ -143,54 +122,45 @@ pub struct Table {
 
 /// A target of the design, judged in each row that fulfils the conditions. Where there is no other row to
 /// compare with, nothing is judged.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Target {
     /// The section that shows it.
     pub section: String,
-    #[serde(default)]
     pub part: String,
-    #[serde(default, rename = "where")]
+    #[serde(rename = "where")]
     pub conditions: Where,
     pub what: String,
     pub value: String,
-    #[serde(default)]
     pub unit: String,
     pub at_most: Option<f64>,
     pub at_least: Option<f64>,
-    #[serde(default)]
     pub note: String,
     /// True if a value that is not a number is left out; otherwise it misses the target.
-    #[serde(default)]
     pub optional: bool,
 }
 
 /// A number of the paper, and the same of ours.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Printed {
     /// The section that shows it.
     pub section: String,
     pub figure: String,
     pub what: String,
     pub printed: String,
-    #[serde(default)]
     pub part: String,
-    #[serde(default, rename = "where")]
+    #[serde(rename = "where")]
     pub conditions: Where,
     /// In each row; the median over the rows, or with `range` the least and the most.
     pub value: String,
     pub format: String,
-    #[serde(default)]
     pub range: bool,
     /// Once for each value of this column, with its name.
-    #[serde(default)]
     pub each: String,
-    /// What is said where there is no number, if this column has a text in the row that is compared.
-    #[serde(default)]
+    /// The word where there is no number, if this column has a text in the row that is compared.
     pub failed: Option<[String; 2]>,
     /// Why it may differ.
-    #[serde(default)]
     pub why: String,
 }
 

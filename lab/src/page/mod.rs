@@ -43,7 +43,7 @@ pub struct Remark {
     pub class: &'static str,
     /// The sentence.
     pub text: String,
-    /// What belongs to it, line by line.
+    /// Details, line by line.
     pub lines: Vec<String>,
 }
 
@@ -161,13 +161,16 @@ impl Page<'_> {
             @if is_there {
                 @if !own.text.is_empty() { p { (own.text) } }
                 div.charts {
-                    @for (place, is_low) in places { div class=(if is_low { "chart low" } else { "chart" }) data-chart=(place) {} }
+                    @for (place, is_low) in places {
+                        div class=(if is_low { "chart low" } else { "chart" }) data-chart=(place) {}
+                    }
                 }
                 @if !printed.is_empty() {
                     ul.printed {
                         @for printed in printed {
                             li {
-                                "Figure " (printed.figure) ", " (printed.what) ": printed " b { (printed.printed) }
+                                "Figure " (printed.figure) ", " (printed.what)
+                                ": printed " b { (printed.printed) }
                                 ", measured " b { (measured(self.list, &self.rows, printed)) }
                                 @if !printed.why.is_empty() { "; " (printed.why) } "."
                             }
@@ -221,7 +224,11 @@ fn table_of(grid: &Grid, id: &str) -> Markup {
                 thead { tr { @for head in &grid.heads { th { (head) } } } }
                 tbody {
                     @for row in &grid.rows {
-                        tr { @for cell in row { td class=[cell.starts_with(char::is_alphabetic).then_some("text")] { (cell) } } }
+                        tr {
+                            @for cell in row {
+                                td class=[cell.starts_with(char::is_alphabetic).then_some("text")] { (cell) }
+                            }
+                        }
                     }
                 }
             }
@@ -255,16 +262,6 @@ pub fn write(out: &Path, page: &str) -> Result<()> {
 
 /// A moment as people write it, such as `2026-01-31 08:05 UTC`.
 pub fn utc(unix_ms: u64) -> String {
-    let minutes = unix_ms / 60_000;
-    let (hour, minute) = (minutes / 60 % 24, minutes % 60);
-    // Days since the first of March of year 0, in eras of 400 years.
-    let days = minutes / 1440 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let date = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year + u64::from(month <= 2);
-    format!("{year}-{month:02}-{date:02} {hour:02}:{minute:02} UTC")
+    let moment = chrono::DateTime::from_timestamp_millis(unix_ms as i64);
+    moment.map(|moment| moment.format("%Y-%m-%d %H:%M UTC").to_string()).unwrap_or_default()
 }

@@ -6,7 +6,8 @@
 //!   factor  = number | "(" sum ")" | function "(" sum ")" | path [ "@" key=value { "," key=value } ]
 //! ```
 //!
-//! A path such as `taken.seconds` goes through objects and lists: of a list it takes the value of each element.
+//! A path such as `taken.seconds` goes through objects and lists: of a list it takes the value of each
+//! element.
 //! `@` looks in another row, which differs from this one in the named keys only. A list that is asked for one
 //! number gives its median.
 
@@ -289,7 +290,8 @@ mod tests {
     fn rows() -> Rows {
         let row = |variant: &str, rate: f64| {
             let figures = json!({
-                "rate": rate, "taken": [{ "s": 1.0 }, { "s": 3.0 }, { "s": 8.0 }], "by_time": [[0, 5], [20, 7]],
+                "rate": rate, "taken": [{ "s": 1.0 }, { "s": 3.0 }, { "s": 8.0 }],
+                "by_time": [[0, 5], [20, 7]],
                 "none": null, "is_warm": true,
             });
             super::row(&json!({ "part": "one", "variant": variant, "size": 10 }), &figures)

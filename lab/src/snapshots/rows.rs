@@ -92,7 +92,7 @@ fn defaults(study: &Study<'_>) -> Vec<Row> {
             "flood": most.and_then(|series| series.points.first()).map(|point| point.1),
             "full": if algorithm.is_full() { "yes" } else { "no" },
             "misses": misses(repeats.first().map(|(_, figures)| *figures)),
-            "model": lines.map(|own| json!({ "first": own.first, "later": own.later, "awaited": own.awaited })),
+            "model": lines,
             "which": lines.map(|own| own.what),
         });
         with(Row::new(), more)

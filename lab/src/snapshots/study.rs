@@ -88,7 +88,8 @@ impl Snapshots {
         let client_core = cores[cores.len() - 1];
         let place = Place { dir: dir.path().to_owned(), client_core, snapshotter_core: cores[0] };
         eprintln!(
-            "snapshots: {}; client on core {client_core}, snapshotter on {}; checkpoints in {} ({}); results in {}",
+            "snapshots: {}; client on core {client_core}, snapshotter on {}; checkpoints in {} ({}); \
+             results in {}",
             options.scale().name(),
             place.snapshotter_core,
             place.dir.display(),

@@ -13,10 +13,6 @@ fn cell(part: Part, is_tarn: bool, model: Model, memory: Memory) -> Cell {
     Cell { part, is_tarn, model, shortens: false, threads: 16, records: 1_000_000, memory, quick: false }
 }
 
-fn judged(measured: &[(Cell, Figures)], what: &str) -> Vec<bool> {
-    check::judged::<Persistence>(measured, what)
-}
-
 fn usage() -> Vec<Usage> {
     let shares = Shares { user: 50.0, system: 10.0, iowait: 5.0, stolen: 0.0 };
     let at =
@@ -45,27 +41,6 @@ fn started(seconds: Option<f64>, resident_bytes: u64, cores_busy: f64) -> Figure
         usage: usage(),
         ..Figures::default()
     }
-}
-
-#[test]
-fn memory_and_cores_of_ours_are_judged_where_memory_is_ample() {
-    let ours = cell(Part::Recovery, true, Model::LogPeriodical, Memory::Ample);
-    let of = |cell, resident, busy| [(cell, started(Some(1.0), resident, busy))];
-    let cores = crate::process::cores_allowed().len() as f64;
-    let good = of(ours, 1_249_000_000, cores * 0.76);
-    assert_eq!((judged(&good, "resident"), judged(&good, "share of")), (vec![true], vec![true]));
-    let bad = of(ours, 1_251_000_000, cores * 0.74);
-    assert_eq!((judged(&bad, "resident"), judged(&bad, "share of")), (vec![false], vec![false]));
-    let short = of(Cell { memory: Memory::Short, ..ours }, 1, 0.0);
-    assert!(judged(&short, "").is_empty());
-    assert!(judged(&of(Cell { is_tarn: false, ..ours }, 1, 2.0), "").is_empty());
-}
-
-#[test]
-fn who_ended_where_memory_is_short_has_missed_its_goal() {
-    let ours = cell(Part::Load, true, Model::LogPeriodical, Memory::Short);
-    assert_eq!(judged(&[(ours, loaded(1_000_000, None))], "records loaded"), [true]);
-    assert_eq!(judged(&[(ours, loaded(999_999, Some("it ended")))], "records loaded"), [false]);
 }
 
 #[test]

@@ -28,7 +28,8 @@ pub fn of(results: &Results, quick: bool) -> Vec<Row> {
     rows.extend(cuts.into_iter().filter(|(.., cuts)| !cuts.is_empty()).map(|(variant, data, cuts)| {
         let name = variant.name();
         let row = json!({
-            "part": "cuts", "variant": name, "label": name, "data": data, "what": data.to_string(), "cuts": cuts,
+            "part": "cuts", "variant": name, "label": name, "data": data, "what": data.to_string(),
+            "cuts": cuts,
         });
         row.as_object().cloned().unwrap_or_default()
     }));

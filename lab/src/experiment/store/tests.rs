@@ -4,7 +4,7 @@
 
 use super::cell::{Cell, Data, Figures, Kind, Pace, Part, Variant};
 use super::{Results, Store};
-use crate::checkpoint::{Peak, Stretch, Taken};
+use crate::checkpoint::{Stretch, Taken};
 use crate::experiment::contract::check;
 use crate::experiment::{Experiment, Wanted};
 
@@ -38,71 +38,11 @@ fn judged(measured: &[(Cell, Figures)], what: &str) -> Vec<bool> {
 }
 
 #[test]
-fn a_latency_is_judged_by_ratio_and_by_what_was_added() {
-    let ours = cell(Part::Latency, Variant::Piggyback);
-    let good = [(ours, latency((100.0, 900.0), (119.0, 1_800.0)))];
-    assert_eq!(judged(&good, "p99.9"), [true]);
-    assert_eq!(judged(&good, "longest during - longest without"), [true]);
-    let bad = [(ours, latency((100.0, 900.0), (121.0, 1_901.0)))];
-    assert_eq!(judged(&bad, "p99.9"), [false]);
-    assert_eq!(judged(&bad, "longest during - longest without"), [false]);
-    assert_eq!(judged(&bad, "opening a view"), [true]);
-    // Variants that fork are no promise of ours, and are compared only if they are there.
-    assert_eq!(judged(&bad, "redis-server's longest"), [false; 0]);
-    let redis = (cell(Part::Latency, Variant::RedisServer), latency((100.0, 900.0), (1e5, 1e5)));
-    assert_eq!(judged(&[bad[0].clone(), redis.clone()], "redis-server's longest"), [true]);
-    assert_eq!(judged(&[redis], "p99.9"), [false; 0]);
-}
-
-#[test]
 fn the_newest_line_of_a_cell_counts_and_quick_ones_stay_apart() {
     let ours = cell(Part::Latency, Variant::Piggyback);
     let (bad, good) = (latency((100.0, 1.0), (500.0, 1.0)), latency((100.0, 1.0), (100.0, 1.0)));
     assert_eq!(judged(&[(ours, bad.clone()), (ours, good.clone())], "p99.9"), [true]);
     assert_eq!(judged(&[(ours, good), (Cell { quick: true, ..ours }, bad)], "p99.9"), [true]);
-}
-
-#[test]
-fn throughput_memory_and_times_are_judged_against_the_others() {
-    let rates = |without: f64, during: f64| Figures {
-        rates_without: vec![without; 3],
-        rates_during: vec![during; 3],
-        ..Figures::default()
-    };
-    let saturated = |ours: Figures, redis: Figures| {
-        [
-            (cell(Part::Saturated, Variant::Hourglass), ours),
-            (cell(Part::Saturated, Variant::RedisServer), redis),
-        ]
-    };
-    let good = saturated(rates(100.0, 86.0), rates(100.0, 66.0));
-    assert_eq!(judged(&good, "requests/s"), [true, true]);
-    let bad = saturated(rates(100.0, 84.0), rates(100.0, 65.0));
-    assert_eq!(judged(&bad, "requests/s"), [false, false]);
-
-    let added = |bytes: u64| Figures {
-        peak: Peak { before: 1000, most: 1000 + bytes, ..Peak::default() },
-        ..Figures::default()
-    };
-    let overwritten = |ours, fork| {
-        [
-            (cell(Part::Overwrite, Variant::Piggyback), added(ours)),
-            (cell(Part::Overwrite, Variant::Fork), added(fork)),
-        ]
-    };
-    assert_eq!(judged(&overwritten(59, 100), "memory added"), [true]);
-    assert_eq!(judged(&overwritten(61, 100), "memory added"), [false]);
-
-    let timed = |taken: f64, start: f64| Figures {
-        taken: vec![Taken { seconds: taken, ..Taken::default() }],
-        recovered_s: vec![start],
-        ..Figures::default()
-    };
-    let ours = Cell { pace: Pace::Fast, ..cell(Part::Time, Variant::Piggyback) };
-    let redis = (cell(Part::Time, Variant::RedisServer), timed(10.0, 10.0));
-    assert_eq!(judged(&[(ours, timed(9.0, 5.0)), redis.clone()], "checkpoint of"), [true]);
-    assert_eq!(judged(&[(ours, timed(11.0, 5.1)), redis.clone()], "checkpoint of"), [false]);
-    assert_eq!(judged(&[(ours, timed(9.0, 5.1)), redis], "redis-server's start"), [false]);
 }
 
 #[test]

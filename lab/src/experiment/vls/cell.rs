@@ -2,102 +2,49 @@
 
 use std::fmt;
 
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::store;
 use crate::report::thousands;
 use crate::snapshots::cell::Distribution;
 
-/// The way in which the records are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Variant {
-    /// Not at all: the updates are alone.
-    None,
-    /// As they are when they are met.
-    Live,
-    /// Through a view.
-    Vls,
-    /// By a child process.
-    Fork,
-    /// The paper's literal form, which keeps nothing.
-    MasksOff,
-    /// The paper's literal form, with masks of 64 bits.
-    Masks64,
-    /// The same with 128 bits.
-    Masks128,
-}
-
-impl Variant {
-    /// All, in the order of the report.
-    pub const ALL: [Variant; 7] = [
-        Variant::None,
-        Variant::Live,
-        Variant::Vls,
-        Variant::Fork,
-        Variant::MasksOff,
-        Variant::Masks64,
-        Variant::Masks128,
-    ];
-
-    /// Its name in tables, lines and files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Variant::None => "none",
-            Variant::Live => "live",
-            Variant::Vls => "vls",
-            Variant::Fork => "fork",
-            Variant::MasksOff => "masks-off",
-            Variant::Masks64 => "masks-64",
-            Variant::Masks128 => "masks-128",
-        }
+named! {
+    /// The way in which the records are read.
+    pub enum Variant {
+        /// Not at all: the updates are alone.
+        None = "none",
+        /// As they are when they are met.
+        Live = "live",
+        /// Through a view.
+        Vls = "vls",
+        /// By a child process.
+        Fork = "fork",
+        /// The paper's literal form, which keeps nothing.
+        MasksOff = "masks-off",
+        /// The paper's literal form, with masks of 64 bits.
+        Masks64 = "masks-64",
+        /// The same with 128 bits.
+        Masks128 = "masks-128",
     }
 }
 
-/// The parts of the experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Part {
-    /// Figure 7a: one query, nothing else.
-    Alone,
-    /// Figures 7b, 8a and 9: queries beside as many updates as there can be.
-    Updates,
-    /// Figures 8b and 10: queries beside updates in an open loop.
-    Latency,
-    /// Figure 11: the kept versions, by time.
-    Remset,
-    /// The text on masks of 64 and of 128 bits.
-    Masks,
-    /// The time until a view is open, and whether it sees what was acknowledged before.
-    Opening,
-    /// Other stores, through their clients.
-    References,
-}
-
-impl Part {
-    /// All, in the order in which they are measured.
-    pub const ALL: [Part; 7] = [
-        Part::Alone,
-        Part::Updates,
-        Part::Latency,
-        Part::Remset,
-        Part::Masks,
-        Part::Opening,
-        Part::References,
-    ];
-
-    /// Its name, as `--only` takes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Part::Alone => "alone",
-            Part::Updates => "updates",
-            Part::Latency => "latency",
-            Part::Remset => "remset",
-            Part::Masks => "masks",
-            Part::Opening => "opening",
-            Part::References => "references",
-        }
+named! {
+    /// The parts of the experiment.
+    pub enum Part {
+        /// Figure 7a: one query, nothing else.
+        Alone = "alone",
+        /// Figures 7b, 8a and 9: queries beside as many updates as there can be.
+        Updates = "updates",
+        /// Figures 8b and 10: queries beside updates in an open loop.
+        Latency = "latency",
+        /// Figure 11: the kept versions, by time.
+        Remset = "remset",
+        /// The text on masks of 64 and of 128 bits.
+        Masks = "masks",
+        /// The time until a view is open, and whether it sees what was acknowledged before.
+        Opening = "opening",
+        /// Other stores, through their clients.
+        References = "references",
     }
 }
 

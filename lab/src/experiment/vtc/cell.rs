@@ -122,55 +122,29 @@ impl Variant {
     }
 }
 
-/// The parts of the experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Part {
-    /// Figures 1.1 and 4.1 to 4.5: closed loop, checkpoints by turns.
-    Checkpoints,
-    /// A checkpoint of a server that has nothing else to do.
-    Alone,
-    /// Open loop at half of saturation: latency with and without a checkpoint.
-    Latency,
-    /// Figures 4.6 and 4.7: file sizes, and starts from them.
-    Files,
-    /// Bytes written for each update, and the length of the log.
-    Writes,
-}
-
-impl Part {
-    /// All, in the order in which they are measured.
-    pub const ALL: [Part; 5] = [Part::Checkpoints, Part::Alone, Part::Latency, Part::Files, Part::Writes];
-
-    /// Its name, as `--only` takes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Part::Checkpoints => "checkpoints",
-            Part::Alone => "alone",
-            Part::Latency => "latency",
-            Part::Files => "files",
-            Part::Writes => "writes",
-        }
+named! {
+    /// The parts of the experiment.
+    pub enum Part {
+        /// Figures 1.1 and 4.1 to 4.5: closed loop, checkpoints by turns.
+        Checkpoints = "checkpoints",
+        /// A checkpoint of a server that has nothing else to do.
+        Alone = "alone",
+        /// Open loop at half of saturation: latency with and without a checkpoint.
+        Latency = "latency",
+        /// Figures 4.6 and 4.7: file sizes, and starts from them.
+        Files = "files",
+        /// Bytes written for each update, and the length of the log.
+        Writes = "writes",
     }
 }
 
-/// The distribution of the updates over the records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Access {
-    /// Some much more often than others, as YCSB has it.
-    Zipfian,
-    /// All equally often.
-    Uniform,
-}
-
-impl Access {
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Access::Zipfian => "zipfian",
-            Access::Uniform => "uniform",
-        }
+named! {
+    /// The distribution of the updates over the records.
+    pub enum Access {
+        /// Some much more often than others, as YCSB has it.
+        Zipfian = "zipfian",
+        /// All equally often.
+        Uniform = "uniform",
     }
 }
 

@@ -144,7 +144,14 @@ impl Experiment for Vtc {
         let is_preferred = lines.iter().any(|line| line.figures.course.generator_preferred);
         let turn = if is_preferred { "comes before all others" } else { "takes its turn with others" };
         let generator = format!("one thread on the last core; it {turn} there");
-        [("scale", scale), ("generator", generator)].map(|(name, text)| (name.to_owned(), text)).into()
+        let mut bytes: Vec<u64> = lines.iter().map(|line| line.figures.log_file_bytes).collect();
+        bytes.retain(|bytes| *bytes > 0);
+        bytes.sort_unstable();
+        let mib = |bytes: Option<&u64>| bytes.map_or(0.0, |bytes| *bytes as f64 / f64::from(1 << 20));
+        let files = format!("{:.2} to {:.2} MiB", mib(bytes.first()), mib(bytes.last()));
+        [("scale", scale), ("generator", generator), ("size of log files", files)]
+            .map(|(name, text)| (name.to_owned(), text))
+            .into()
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::cell::{Access, Cell, Figures, Files, Part, Variant, Writes};
+use super::cell::{Access, Cell, Figures, Files, Part, Variant};
 use super::{Results, Vtc};
 use crate::checkpoint::{Course, Peak, Stretch, Taken};
 use crate::experiment::contract::check;
@@ -11,10 +11,6 @@ use crate::experiment::{Experiment, Wanted};
 fn cell(part: Part, variant: Variant) -> Cell {
     let access = Access::Zipfian;
     Cell { part, variant, records: 1_000_000, update_percent: 50, access, quick: false }
-}
-
-fn judged(measured: &[(Cell, Figures)], what: &str) -> Vec<bool> {
-    check::judged::<Vtc>(measured, what)
 }
 
 /// A course with one checkpoint from second 1 to 2: rates, resident bytes before and during, longest ms.
@@ -42,76 +38,6 @@ fn course(rates: (f64, f64), bytes: (u64, u64), longest_ms: (f64, f64)) -> Figur
         ..Course::default()
     };
     Figures { course, loaded_resident: bytes.0, log_file_bytes: 1 << 20, ..Figures::default() }
-}
-
-#[test]
-fn throughput_and_memory_are_judged_by_what_was_just_before() {
-    let ours = cell(Part::Checkpoints, Variant::Vtc);
-    let off = (cell(Part::Checkpoints, Variant::Off), course((100.0, 0.0), (1, 1), (1.0, 1.0)));
-    let good = [off.clone(), (ours, course((91.0, 87.0), (1000, 1019), (1.0, 1.0)))];
-    assert_eq!(judged(&good, "requests/s with"), [true]);
-    assert_eq!(judged(&good, "requests/s during"), [true]);
-    assert_eq!(judged(&good, "resident"), [true]);
-    let bad = [off, (ours, course((89.0, 84.0), (1000, 1021), (1.0, 1.0)))];
-    assert_eq!(judged(&bad, "requests/s with"), [false]);
-    assert_eq!(judged(&bad, "requests/s during"), [false]);
-    assert_eq!(judged(&bad, "resident"), [false]);
-}
-
-#[test]
-fn latency_is_judged_by_ratio_and_by_what_was_added() {
-    let ours = cell(Part::Latency, Variant::Vtc);
-    let of = |during| [(ours, course((1.0, 1.0), (1, 1), (10.0, during)))];
-    assert_eq!((judged(&of(10.9), "p99.9"), judged(&of(10.9), "longest during")), (vec![true], vec![true]));
-    assert_eq!((judged(&of(11.1), "p99.9"), judged(&of(11.1), "longest during")), (vec![true], vec![false]));
-    assert_eq!(judged(&of(12.1), "p99.9"), [false]);
-}
-
-fn writes(appended: u64, compacted: u64, device: u64, log: u64) -> Figures {
-    let writes = Writes {
-        updates: 1000,
-        appended_bytes: Some(appended),
-        compacted_bytes: Some(compacted),
-        device_bytes: device,
-        // A log shorter than two files is not judged.
-        log: vec![(0, 1 << 20, 1), (100, log << 20, 100 << 20)],
-        ..Writes::default()
-    };
-    Figures { writes, log_file_bytes: 1 << 20, ..Figures::default() }
-}
-
-#[test]
-fn writes_and_times_are_judged_against_redis_server() {
-    let zipfian = cell(Part::Writes, Variant::Vtc);
-    let uniform = Cell { access: Access::Uniform, ..zipfian };
-    let redis = (Cell { variant: Variant::RedisAof, ..zipfian }, writes(1, 1, 1000, 1));
-    let all = |own: Figures| [(zipfian, own.clone()), (uniform, own), redis.clone()];
-    let good = all(writes(100, 59, 599, 179));
-    assert_eq!(judged(&good, "bytes written to the log"), [true, true]);
-    assert_eq!(judged(&good, "longest log"), [true, true]);
-    assert_eq!(judged(&good, "bytes to the device"), [true]);
-    let bad = all(writes(100, 61, 601, 181));
-    assert_eq!(judged(&bad, "bytes written to the log"), [false, true]);
-    assert_eq!(judged(&bad, "longest log"), [false, false]);
-    assert_eq!(judged(&bad, "bytes to the device"), [false]);
-
-    let timed = |seconds| {
-        let mut figures = course((1.0, 1.0), (1, 1), (1.0, 1.0));
-        figures.course.taken[0].seconds = seconds;
-        figures
-    };
-    for part in [Part::Checkpoints, Part::Alone] {
-        let time = |ours, theirs| {
-            [
-                (cell(part, Variant::VtcFast), timed(ours)),
-                // Of one with a bound nothing is said.
-                (cell(part, Variant::Vtc), timed(theirs)),
-                (cell(part, Variant::RedisRdb), timed(theirs)),
-            ]
-        };
-        assert_eq!(judged(&time(4.9, 10.0), "compaction of"), [true]);
-        assert_eq!(judged(&time(5.1, 10.0), "compaction of"), [false]);
-    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ use verdict::Verdict;
 /// The part of the section with the cache misses.
 const CACHE: &str = "cache";
 
-/// What was not measured, the verdict on each printed statement, and how many of them hold.
+/// Parts that were not measured, the verdict on each printed statement, and how many of them hold.
 pub fn remarks(study: &Study<'_>) -> (Vec<Remark>, String) {
     let verdicts = orders::judge(study);
     let counted = |_: &Cell, figures: &Figures| {
@@ -34,7 +34,7 @@ pub fn remarks(study: &Study<'_>) -> (Vec<Remark>, String) {
     let misses = orders::misses(study.series(Figure::Trace, counted));
     let mut remarks: Vec<Remark> =
         Figure::ALL.into_iter().filter_map(|figure| left_out(study, figure)).collect();
-    remarks.extend(verdicts.iter().map(|verdict| verdict.remark(verdict.figure.name())));
+    remarks.extend(verdicts.iter().map(|verdict| verdict.remark(verdict.figure.name().to_owned())));
     remarks.push(match &misses {
         Some(verdict) => verdict.remark(CACHE.to_owned()),
         None => {
@@ -47,9 +47,9 @@ pub fn remarks(study: &Study<'_>) -> (Vec<Remark>, String) {
     let unclear = count(|verdict| verdict.differences.is_empty() && !verdict.unclear.is_empty());
     let of = verdicts.len() + usize::from(misses.is_some());
     let summary = format!(
-        "Of {of} orders and shapes that the study printed and that could be compared, {} hold here, {differ} do \
-         not, and {unclear} differ by no more than the noise of this run; each section says which, and why where \
-         that is known.",
+        "Of {of} orders and shapes that the study printed and that could be compared, {} hold here, \
+         {differ} do not, and {unclear} differ by no more than the noise of this run; each section says \
+         which, and why where that is known.",
         of - differ - unclear
     );
     (remarks, summary)
@@ -57,7 +57,7 @@ pub fn remarks(study: &Study<'_>) -> (Vec<Remark>, String) {
 
 fn left_out(study: &Study<'_>, figure: Figure) -> Option<Remark> {
     let (measured, planned) = study.coverage(figure);
-    let (part, flag) = (figure.name(), study.scale.flag());
+    let (part, flag) = (figure.name().to_owned(), study.scale.flag());
     let text = format!(
         "{measured} of {planned} cells were measured. The others: tarn lab run snapshots{flag} --only {part}"
     );

@@ -13,7 +13,7 @@ const LINE_BYTES: usize = 64;
 const PAGE_BYTES: usize = 4096;
 
 /// The lines that an update touches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Lines {
     /// Of the first update of a row after a snapshot was taken.
     pub first: usize,
