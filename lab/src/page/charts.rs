@@ -19,6 +19,12 @@ pub struct Drawn {
     pub numbers: Option<Grid>,
 }
 
+/// The lines of a chart, and where they are words, the names of the places at which they have values.
+struct Lines {
+    all: Vec<Line>,
+    names: Vec<String>,
+}
+
 /// A line of a chart: its name and its points.
 struct Line {
     name: String,
@@ -39,9 +45,9 @@ pub fn draw(list: &List, rows: &Rows, section: &Section, chart: &Chart) -> Vec<D
     let panels = panels.into_iter().map(|(_, own)| (rows.fill(own[0], &chart.caption), own));
     let all: Vec<_> = panels.map(|(caption, own)| (caption, lines(list, rows, chart, &own), own)).collect();
     let values =
-        all.iter().flat_map(|(_, lines, _)| lines).flat_map(|line| &line.points).map(|point| point.1);
+        all.iter().flat_map(|(_, lines, _)| &lines.all).flat_map(|line| &line.points).map(|point| point.1);
     let range = values.fold((f64::NAN, f64::NAN), |(min, max), y| (y.min(min), y.max(max)));
-    let drawn = all.into_iter().filter(|(_, lines, _)| !lines.is_empty()).map(|(caption, lines, own)| {
+    let drawn = all.into_iter().filter(|(_, lines, _)| !lines.all.is_empty()).map(|(caption, lines, own)| {
         let spans = chart.spans.as_ref().map(|[from, to]| {
             let values = |expression: &str| rows.values(own[0], expression).unwrap_or_default();
             values(from).into_iter().zip(values(to)).filter(|(from, to)| from < to).collect::<Vec<_>>()
@@ -49,8 +55,12 @@ pub fn draw(list: &List, rows: &Rows, section: &Section, chart: &Chart) -> Vec<D
         let mut drawn = panel(list, chart, caption, lines);
         drawn.chart["spans"] = json!(spans.unwrap_or_default());
         if chart.shared {
-            drawn.chart["max"] = json!(rounded(range.1 * if chart.log { 1.5 } else { 1.05 }));
-            drawn.chart["min"] = if chart.log { json!(rounded(range.0 / 1.5)) } else { json!(0) };
+            let (min, max) = range;
+            let ends = match chart.log {
+                true => (10_f64.powf(min.log10().floor()), 10_f64.powf(max.log10().ceil())),
+                false => (0.0, upwards(max)),
+            };
+            (drawn.chart["min"], drawn.chart["max"]) = (json!(ends.0), json!(ends.1));
         }
         drawn
     });
@@ -58,8 +68,8 @@ pub fn draw(list: &List, rows: &Rows, section: &Section, chart: &Chart) -> Vec<D
 }
 
 /// The lines of a chart, in the order of the legend.
-fn lines(list: &List, rows: &Rows, chart: &Chart, own: &[&Row]) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
+fn lines(list: &List, rows: &Rows, chart: &Chart, own: &[&Row]) -> Lines {
+    let (mut lines, mut names): (Vec<Line>, Vec<String>) = Default::default();
     let mut add =
         |name: String, points: Vec<(f64, f64)>| match lines.iter_mut().find(|line| line.name == name) {
             Some(line) => line.points.extend(points),
@@ -72,7 +82,18 @@ fn lines(list: &List, rows: &Rows, chart: &Chart, own: &[&Row]) -> Vec<Line> {
                 let values = |expression: &str| rows.values(row, expression).unwrap_or_default();
                 add(name, values(&chart.x).into_iter().zip(values(&expression)).collect());
             } else {
-                let x = if chart.x.is_empty() { 0.0 } else { rows.number(row, &chart.x) };
+                let x = if is_word(row, &chart.x) {
+                    let word = text_of(row, &chart.x);
+                    let known = names.iter().position(|name| *name == word);
+                    known.unwrap_or_else(|| {
+                        names.push(word);
+                        names.len() - 1
+                    }) as f64
+                } else if chart.x.is_empty() {
+                    0.0
+                } else {
+                    rows.number(row, &chart.x)
+                };
                 add(name, vec![(x, rows.number(row, &expression))]);
             }
         }
@@ -91,7 +112,12 @@ fn lines(list: &List, rows: &Rows, chart: &Chart, own: &[&Row]) -> Vec<Line> {
             Line { name: format!("{name} (printed)"), points, printed: true }
         }));
     }
-    lines
+    Lines { all: lines, names }
+}
+
+/// True if a column has words.
+fn is_word(row: &Row, column: &str) -> bool {
+    row.get(column).is_some_and(Value::is_string)
 }
 
 /// A column as a template; what is one already stays.
@@ -117,7 +143,7 @@ fn expressions(rows: &Rows, chart: &Chart, row: &Row) -> Vec<(String, String)> {
     all
 }
 
-fn panel(list: &List, chart: &Chart, caption: String, lines: Vec<Line>) -> Drawn {
+fn panel(list: &List, chart: &Chart, caption: String, Lines { all: lines, names }: Lines) -> Drawn {
     let mut xs: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|point| point.0).collect();
     xs.sort_by(f64::total_cmp);
     xs.dedup();
@@ -137,8 +163,12 @@ fn panel(list: &List, chart: &Chart, caption: String, lines: Vec<Line>) -> Drawn
         })
     });
     let series: Vec<Value> = series.collect();
-    let labels: Vec<String> =
-        if chart.x.is_empty() { vec![String::new()] } else { xs.iter().map(|x| short(*x)).collect() };
+    let label = |x: &f64| match names.get(*x as usize) {
+        Some(name) => name.clone(),
+        None if chart.x.is_empty() => String::new(),
+        None => short(*x),
+    };
+    let labels: Vec<String> = xs.iter().map(label).collect();
     let numbers = (!is_by_time).then(|| {
         let mut heads = vec![caption.clone()];
         heads.extend(labels.iter().cloned());
@@ -168,6 +198,12 @@ fn thinned(points: &[(f64, f64)], by_greatest: bool) -> Vec<(f64, f64)> {
         (rounded(mean(|point| point.0)), rounded(y))
     };
     points.chunks(points.len().div_ceil(POINTS).max(1)).map(one).collect()
+}
+
+/// The next number with two digits that count.
+fn upwards(value: f64) -> f64 {
+    let unit = 10_f64.powf(value.log10().floor() - 1.0);
+    if unit > 0.0 { (value / unit).ceil() * unit } else { 1.0 }
 }
 
 /// Five digits that count: more are not read off a chart.

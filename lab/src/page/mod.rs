@@ -47,6 +47,15 @@ pub struct Remark {
     pub lines: Vec<String>,
 }
 
+impl Remark {
+    fn html(&self) -> Markup {
+        html! {
+            p class=(self.class) { (self.text) }
+            @if !self.lines.is_empty() { ul { @for line in &self.lines { li { (line) } } } }
+        }
+    }
+}
+
 /// All that a page is made of.
 #[derive(Debug)]
 pub struct Page<'p> {
@@ -149,13 +158,11 @@ impl Page<'_> {
         let of: Vec<&Goal> = goals.iter().filter(|goal| goal.section == own.id).collect();
         let met = of.iter().filter(|goal| goal.is_met()).count();
         let printed: Vec<_> = self.list.printed.iter().filter(|printed| printed.section == own.id).collect();
+        let remarks: Vec<&Remark> = self.remarks.iter().filter(|remark| remark.part == own.part).collect();
         html! {
             h2 id=(own.id) { (own.title) }
-            @for remark in self.remarks.iter().filter(|remark| remark.part == own.part) {
-                p class=(remark.class) { (remark.text) }
-                @if !remark.lines.is_empty() { ul { @for line in &remark.lines { li { (line) } } } }
-            }
-            @if !is_there && !self.remarks.iter().any(|remark| remark.part == own.part) {
+            @for remark in remarks.iter().filter(|remark| remark.class == "left-out") { (remark.html()) }
+            @if !is_there && remarks.is_empty() {
                 p.left-out { (command) }
             }
             @if is_there {
@@ -165,6 +172,7 @@ impl Page<'_> {
                         div class=(if is_low { "chart low" } else { "chart" }) data-chart=(place) {}
                     }
                 }
+                @for remark in remarks.iter().filter(|remark| remark.class != "left-out") { (remark.html()) }
                 @if !printed.is_empty() {
                     ul.printed {
                         @for printed in printed {

@@ -58,7 +58,7 @@ fn memory_ratio(cell: &Cell, figures: &Figures) -> f64 {
 fn defaults(study: &Study<'_>) -> Vec<Row> {
     let taken = study.series(Figure::Dataset, |_, figures| figures.taken_us_median().max(TAKEN_US_SHORT));
     let flood = study.series(Figure::Flood, |_, figures| figures.updates_per_s / 1e6);
-    let rows = Algorithm::PHYSICAL.into_iter().enumerate().map(|(place, algorithm)| {
+    let rows = Algorithm::PHYSICAL.into_iter().map(|algorithm| {
         let repeats = study.defaults_of(algorithm);
         let all = |of: &dyn Fn(&Cell, &Figures) -> f64| {
             json!(repeats.iter().map(|(cell, figures)| of(cell, figures)).collect::<Vec<_>>())
@@ -71,7 +71,6 @@ fn defaults(study: &Study<'_>) -> Vec<Row> {
         let lines = model::lines(algorithm, row_bytes);
         let more = json!({
             "algorithm": algorithm.name(),
-            "place": place + 1,
             "mean_us": own(Figures::mean_us),
             "quiet_mean": own(|figures| figures.quiet.mean),
             "quiet_p50": own(|figures| figures.quiet.p50),

@@ -49,8 +49,9 @@ pub fn remarks(study: &Study<'_>) -> (Vec<Remark>, String) {
     let summary = format!(
         "Of {of} orders and shapes that the study printed and that could be compared, {} hold here, \
          {differ} do not, and {unclear} differ by no more than the noise of this run; each section says \
-         which, and why where that is known.",
-        of - differ - unclear
+         which, and why where that is known. The scale is: {}.",
+        of - differ - unclear,
+        study.scale.name()
     );
     (remarks, summary)
 }
