@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use comfy_table::Table;
 
 use crate::demo::{self, DemoArgs};
-use crate::error::Result;
+use crate::error::{IoContext, Result};
+use crate::experiment::contract::{self, Experiment, Wanted};
 use crate::experiment::{durability, memory, persistence, recovery, store, throughput, vls, vtc};
 use crate::interrupt;
 use crate::process;
 use crate::report::{Report, table};
-use crate::results;
 use crate::setting::{Options, Setting};
 use crate::snapshots;
 
@@ -51,71 +52,43 @@ enum Command {
     /// Run an experiment.
     Run {
         #[command(subcommand)]
-        experiment: Box<Experiment>,
+        experiment: Box<Named>,
     },
 }
 
+/// The options that all experiments share, and those of one.
+#[derive(Debug, Args)]
+struct Asked<O: Args> {
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    own: O,
+}
+
+/// No options.
+#[derive(Debug, Args)]
+struct Nothing {}
+
 #[derive(Debug, Subcommand)]
-enum Experiment {
+enum Named {
     /// Requests a second: plain, with hashes and sorted sets, with the log in its modes, with two workers.
-    Throughput {
-        #[command(flatten)]
-        options: Options,
-        #[command(flatten)]
-        own: throughput::Options,
-    },
+    Throughput(Asked<throughput::Options>),
     /// Hard kills at random moments: acknowledged writes must survive.
-    Durability {
-        #[command(flatten)]
-        options: Options,
-        #[command(flatten)]
-        own: durability::Options,
-    },
+    Durability(Asked<durability::Options>),
     /// Resident memory of records.
-    Memory {
-        #[command(flatten)]
-        options: Options,
-    },
+    Memory(Asked<Nothing>),
     /// Time from a start until the data are back.
-    Recovery {
-        #[command(flatten)]
-        options: Options,
-        #[command(flatten)]
-        own: recovery::Options,
-    },
+    Recovery(Asked<recovery::Options>),
     /// The cost of a checkpoint to clients of the store, beside redis-server.
-    Store {
-        #[command(flatten)]
-        options: Options,
-        #[command(flatten)]
-        own: store::Options,
-    },
+    Store(Asked<store::Options>),
     /// The cost of a log that is its own checkpoint, beside snapshots and a log that is rewritten.
-    Vtc {
-        #[command(flatten)]
-        options: Options,
-        #[command(flatten)]
-        own: vtc::Options,
-    },
+    Vtc(Asked<vtc::Options>),
     /// The cost of consistent queries, beside queries that read each record as they meet it.
-    Vls {
-        #[command(flatten)]
-        options: Options,
-        #[command(flatten)]
-        own: vls::Options,
-    },
+    Vls(Asked<vls::Options>),
     /// The cost of each model of persistence, and the time of a start from its files.
-    Persistence {
-        #[command(flatten)]
-        options: Options,
-        #[command(flatten)]
-        own: persistence::Options,
-    },
+    Persistence(Asked<persistence::Options>),
     /// Algorithms that take snapshots of an array of rows: the comparative study, figure by figure.
-    Snapshots {
-        #[command(flatten)]
-        own: snapshots::Options,
-    },
+    Snapshots(snapshots::Options),
 }
 
 /// The experiments that are drawn.
@@ -154,25 +127,24 @@ struct ReportOptions {
 }
 
 fn report(own: &ReportOptions) -> Result<()> {
-    let results = match own.experiment {
-        Drawn::Snapshots => snapshots::RESULTS,
-        Drawn::Store => store::RESULTS,
-        Drawn::Vtc => vtc::RESULTS,
-        Drawn::Persistence => persistence::RESULTS,
-        Drawn::Vls => vls::RESULTS,
-    };
-    let json = own.json.clone().unwrap_or_else(|| results.into());
-    let out = own.out.clone().unwrap_or_else(|| Path::new(results).with_extension("html"));
-    match own.experiment {
-        Drawn::Snapshots => {
-            let (quick, full) = (own.quick, own.full);
-            snapshots::report::run(&snapshots::report::Options { json, out, quick, full })
-        }
-        Drawn::Store => store::report::run(&json, &out, own.quick),
-        Drawn::Vtc => vtc::report::run(&json, &out, own.quick),
-        Drawn::Persistence => persistence::report::run(&json, &out, own.quick),
-        Drawn::Vls => vls::report::run(&json, &out, own.quick),
+    fn draw<E: Experiment>(own: &ReportOptions) -> Result<()> {
+        let results = results_of::<E>();
+        let json = own.json.clone().unwrap_or_else(|| results.clone());
+        let out = own.out.clone().unwrap_or_else(|| results.with_extension("html"));
+        contract::draw::<E>(&json, &out, Wanted { quick: own.quick, full: own.full })
     }
+    match own.experiment {
+        Drawn::Snapshots => draw::<snapshots::Snapshots>(own),
+        Drawn::Store => draw::<store::Store>(own),
+        Drawn::Vtc => draw::<vtc::Vtc>(own),
+        Drawn::Persistence => draw::<persistence::Persistence>(own),
+        Drawn::Vls => draw::<vls::Vls>(own),
+    }
+}
+
+/// Where the results of an experiment are kept unless said otherwise.
+fn results_of<E: Experiment>() -> PathBuf {
+    PathBuf::from(format!("lab-results/{}.jsonl", E::NAME))
 }
 
 /// The conclusion of an experiment that ran to its end.
@@ -236,76 +208,68 @@ pub fn execute(cli: LabCli) -> Result<Conclusion> {
 }
 
 fn list() {
+    fn add<E: Experiment>(table: &mut Table) {
+        table.add_row([E::NAME, E::QUESTION]);
+    }
     let mut table = table(&["experiment", "question"]);
-    table.add_row(["throughput", throughput::QUESTION]);
-    table.add_row(["durability", durability::QUESTION]);
-    table.add_row(["memory", memory::QUESTION]);
-    table.add_row(["recovery", recovery::QUESTION]);
-    table.add_row(["store", store::QUESTION]);
-    table.add_row(["vtc", vtc::QUESTION]);
-    table.add_row(["persistence", persistence::QUESTION]);
-    table.add_row(["vls", vls::QUESTION]);
-    table.add_row(["snapshots", snapshots::QUESTION]);
+    add::<throughput::Throughput>(&mut table);
+    add::<durability::Durability>(&mut table);
+    add::<memory::RecordMemory>(&mut table);
+    add::<recovery::Recovery>(&mut table);
+    add::<store::Store>(&mut table);
+    add::<vtc::Vtc>(&mut table);
+    add::<persistence::Persistence>(&mut table);
+    add::<vls::Vls>(&mut table);
+    add::<snapshots::Snapshots>(&mut table);
     // A reader that closes the pipe early has what it wanted.
     let _ = writeln!(std::io::stdout(), "{table}");
 }
 
-fn run_experiment(experiment: Experiment) -> Result<Conclusion> {
+fn run_experiment(experiment: Named) -> Result<Conclusion> {
     match experiment {
-        Experiment::Throughput { options, own } => {
-            let (setting, mut report) = prepare("throughput", options)?;
-            throughput::run(&setting, &own, &mut report)?;
-            finish(&setting, report, 0)
+        Named::Throughput(Asked { options, own }) => {
+            start(options, |setting| Ok(throughput::Throughput::new(setting, own)))
         }
-        Experiment::Durability { options, own } => {
-            let (setting, mut report) = prepare("durability", options)?;
-            let broken = durability::run(&setting, &own, &mut report)?;
-            finish(&setting, report, broken)
+        Named::Durability(Asked { options, own }) => {
+            start(options, |setting| Ok(durability::Durability::new(setting, own)))
         }
-        Experiment::Memory { options } => {
-            let (setting, mut report) = prepare("memory", options)?;
-            memory::run(&setting, &mut report)?;
-            finish(&setting, report, 0)
+        Named::Memory(Asked { options, .. }) => {
+            start(options, |setting| Ok(memory::RecordMemory::new(setting)))
         }
-        Experiment::Recovery { options, own } => {
-            let (setting, mut report) = prepare("recovery", options)?;
-            recovery::run(&setting, &own, &mut report)?;
-            finish(&setting, report, 0)
+        Named::Recovery(Asked { options, own }) => {
+            start(options, |setting| Ok(recovery::Recovery::new(setting, own)))
         }
-        Experiment::Store { options, own } => {
-            let (setting, mut report, path) = prepare_cells("store", options, store::RESULTS)?;
-            store::run(&setting, &own, &path, &mut report)?;
-            finish(&setting, report, 0)
+        Named::Store(Asked { options, own }) => start(options, |setting| Ok(store::Store::new(setting, own))),
+        Named::Vtc(Asked { options, own }) => start(options, |setting| Ok(vtc::Vtc::new(setting, own))),
+        Named::Persistence(Asked { options, own }) => {
+            start(options, |setting| Ok(persistence::Persistence::new(setting, own)))
         }
-        Experiment::Vtc { options, own } => {
-            let (setting, mut report, path) = prepare_cells("vtc", options, vtc::RESULTS)?;
-            vtc::run(&setting, &own, &path, &mut report)?;
-            finish(&setting, report, 0)
-        }
-        Experiment::Persistence { options, own } => {
-            let (setting, mut report, path) = prepare_cells("persistence", options, persistence::RESULTS)?;
-            persistence::run(&setting, &own, &path, &mut report)?;
-            finish(&setting, report, 0)
-        }
-        Experiment::Vls { options, own } => {
-            let (setting, mut report, path) = prepare_cells("vls", options, vls::RESULTS)?;
-            let broken = vls::run(&setting, &own, &path, &mut report)?;
-            finish(&setting, report, broken)
-        }
-        Experiment::Snapshots { own } => {
-            let goals_missed = snapshots::run(&own)?;
-            Ok(Conclusion { goals_missed, broken: 0, strict: own.strict })
+        Named::Vls(Asked { options, own }) => start(options, |setting| Ok(vls::Vls::new(setting, own))),
+        Named::Snapshots(own) => {
+            let (seed, strict, path) = (own.seed, own.strict, own.json.clone());
+            let wanted = Wanted { quick: own.quick, full: own.full };
+            conduct(&mut snapshots::Snapshots::new(own)?, Some(&path), wanted, seed, strict)
         }
     }
 }
 
-fn prepare(name: &'static str, options: Options) -> Result<(Setting, Report)> {
-    let report_to = options.json.clone();
+/// Runs an experiment against servers. One with a report continues its file of results.
+fn start<E: Experiment>(
+    mut options: Options,
+    experiment: impl FnOnce(Setting) -> Result<E>,
+) -> Result<Conclusion> {
+    if !E::FIGURES.is_empty() {
+        options.json.get_or_insert_with(results_of::<E>);
+        if options.server_cores.is_empty() {
+            // The thread that takes the checkpoint must find a core, even while the worker has one.
+            options.server_cores = process::cores_allowed();
+        }
+    }
     let setting = Setting::new(options)?;
-    let report = Report::new(name, setting.seed, report_to.as_deref())?;
     let servers: Vec<_> = setting.servers.iter().map(|(product, _)| product.name()).collect();
     eprintln!(
-        "{name}: {}; server on cores {:?}, load on {:?}; data in {} ({}); scale {}{}; seed {}",
+        "{}: {}; server on cores {:?}, load on {:?}; data in {} ({}); scale {}{}; seed {}",
+        E::NAME,
         servers.join(", "),
         setting.server_cores,
         setting.load_cores,
@@ -315,27 +279,27 @@ fn prepare(name: &'static str, options: Options) -> Result<(Setting, Report)> {
         if setting.options.quick { ", quick" } else { "" },
         setting.seed
     );
-    Ok((setting, report))
+    let (seed, strict, path) = (setting.seed, setting.options.strict, setting.options.json.clone());
+    let wanted = Wanted { quick: setting.options.quick, full: false };
+    conduct(&mut experiment(setting)?, path.as_deref(), wanted, seed, strict)
 }
 
-/// Prepares an experiment that measures cells, and continues its file of results.
-fn prepare_cells(
-    name: &'static str,
-    mut options: Options,
-    results: &str,
-) -> Result<(Setting, Report, PathBuf)> {
-    let path = results::path_of(options.json.as_ref(), results)?;
-    options.json = Some(path.clone());
-    if options.server_cores.is_empty() {
-        // The thread that takes the checkpoint must find a core, even while the worker has one.
-        options.server_cores = process::cores_allowed();
+fn conduct<E: Experiment>(
+    experiment: &mut E,
+    path: Option<&Path>,
+    wanted: Wanted,
+    seed: u64,
+    strict: bool,
+) -> Result<Conclusion> {
+    if let Some(parent) = path.and_then(Path::parent) {
+        std::fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
     }
-    let (setting, report) = prepare(name, options)?;
-    Ok((setting, report, path))
-}
-
-fn finish(setting: &Setting, report: Report, broken: usize) -> Result<Conclusion> {
-    Ok(Conclusion { goals_missed: report.finish()?, broken, strict: setting.options.strict })
+    let mut report = Report::new(E::NAME, seed, path)?;
+    let broken = contract::run(experiment, path, wanted, &mut report)?;
+    if let Some(path) = path.filter(|_| !E::FIGURES.is_empty()) {
+        eprintln!("drawn by: tarn lab report {} --json {}", E::NAME, path.display());
+    }
+    Ok(Conclusion { goals_missed: report.finish()?, broken, strict })
 }
 
 #[cfg(test)]

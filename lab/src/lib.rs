@@ -5,18 +5,20 @@
 //! cores, prints one JSON line a run and a table at the end, and says for each goal of the design whether it
 //! was met.
 
-mod cells;
+#[macro_use]
+mod names;
+
 pub mod checkpoint;
 mod cli;
 pub mod demo;
 pub mod device;
-mod drawing;
 pub mod error;
 pub mod experiment;
 pub mod interrupt;
 pub mod limit;
 pub mod load;
 pub mod machine;
+mod page;
 pub mod power;
 pub mod process;
 pub mod report;

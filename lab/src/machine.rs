@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use procfs::process::Process;
+use procfs::{CpuInfo, Current, Meminfo};
 use serde::Serialize;
 
 /// Facts about the machine.
@@ -21,18 +23,13 @@ pub struct Machine {
 impl Machine {
     /// Describes the machine that this runs on.
     pub fn look() -> Machine {
-        let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let processor =
-            processors.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
+        let processor = CpuInfo::current().ok().and_then(|cores| cores.model_name(0).map(str::to_owned));
+        let memory = Meminfo::current().map_or(0, |memory| memory.mem_total);
         let name = rustix::system::uname();
-        let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let memory = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap_or("0");
-        let kilobytes: u64 =
-            memory.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0);
         Machine {
-            processor: processor.trim_start_matches([' ', '\t', ':']).to_owned(),
+            processor: processor.unwrap_or_else(|| "unknown".to_owned()),
             cores: crate::process::cores_allowed().len(),
-            memory_bytes: kilobytes * 1024,
+            memory_bytes: memory,
             system: format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy()),
         }
     }
@@ -41,15 +38,10 @@ impl Machine {
 /// The kind of file system that holds a directory, and where it is mounted, such as `ext4 at /`.
 pub fn file_system(dir: &Path) -> String {
     let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let holder = mounts.lines().filter_map(|line| {
-        // Fields: ids, device, root, mount point, options …, a lone dash, type, source, options.
-        let point = line.split(' ').nth(4)?;
-        let kind = line.split(" - ").nth(1)?.split(' ').next()?;
-        dir.starts_with(point).then_some((point, kind))
-    });
-    match holder.max_by_key(|(point, _)| point.len()) {
-        Some((point, kind)) => format!("{kind} at {point}"),
+    let mounts = Process::myself().and_then(|own| own.mountinfo()).into_iter().flatten();
+    let holder = mounts.filter(|mount| dir.starts_with(&mount.mount_point));
+    match holder.max_by_key(|mount| mount.mount_point.as_os_str().len()) {
+        Some(mount) => format!("{} at {}", mount.fs_type, mount.mount_point.display()),
         None => "unknown".to_owned(),
     }
 }

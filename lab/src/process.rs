@@ -1,9 +1,10 @@
 //! Reads facts about a process from `/proc` (memory, processor time), and pins threads to cores.
 
-use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use procfs::process::{ClearRefs, Process};
+use procfs::{Current, CurrentSI, KernelStats, Meminfo, ProcError, ProcResult};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::{IoContext, LabError, Result};
@@ -19,78 +20,66 @@ pub struct Memory {
     pub resident_bytes_max: u64,
 }
 
-/// Reads the memory of a process.
-pub fn memory(pid: u32) -> Result<Memory> {
-    let path = format!("/proc/{pid}/status");
-    let status = fs::read_to_string(&path).doing(|| path.clone())?;
-    let path = format!("/proc/{pid}/smaps_rollup");
-    // Not every kernel or container has this file: the resident set replaces it.
-    let rollup = fs::read_to_string(&path).unwrap_or_default();
-    let resident_bytes = kilobytes(&status, "VmRSS:")
-        .ok_or_else(|| LabError::Reply(format!("/proc/{pid}/status has no VmRSS: the process has ended")))?;
-    Ok(Memory {
-        resident_bytes,
-        proportional_bytes: kilobytes(&rollup, "Pss:").unwrap_or(resident_bytes),
-        resident_bytes_max: kilobytes(&status, "VmHWM:").unwrap_or(resident_bytes),
+/// Names a failure to read `/proc`.
+fn proc<T>(what: &str, read: ProcResult<T>) -> Result<T> {
+    read.map_err(|error| match error {
+        ProcError::Io(source, _) => LabError::Io { what: what.to_owned(), source },
+        other => LabError::Reply(format!("{what}: {other}")),
     })
 }
 
-/// The value of a line `name   123 kB`, in bytes.
-fn kilobytes(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    let number: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(number * 1024)
+/// A process in `/proc`.
+fn process(pid: u32) -> ProcResult<Process> {
+    Process::new(pid as i32)
+}
+
+/// A time that the system counts in ticks.
+fn of_ticks(ticks: u64) -> Duration {
+    Duration::from_secs_f64(ticks as f64 / procfs::ticks_per_second() as f64)
+}
+
+/// Reads the memory of a process.
+pub fn memory(pid: u32) -> Result<Memory> {
+    let name = format!("/proc/{pid}/status");
+    let status = proc(&name, process(pid).and_then(|own| own.status()))?;
+    let resident = status.vmrss.ok_or_else(|| LabError::Reply(format!("{name}: the process has ended")))?;
+    // Not every kernel or container has this file: the resident set replaces it.
+    let rollup = process(pid).and_then(|own| own.smaps_rollup());
+    let proportional = rollup.ok().and_then(|own| {
+        own.memory_map_rollup.into_iter().find_map(|map| map.extension.map.get("Pss").copied())
+    });
+    Ok(Memory {
+        resident_bytes: resident * 1024,
+        proportional_bytes: proportional.unwrap_or(resident * 1024),
+        resident_bytes_max: status.vmhwm.unwrap_or(resident) * 1024,
+    })
 }
 
 /// The processor time (user and system, all threads) that a process has used so far. Its grain is 10 ms.
 pub fn cpu_time(pid: u32) -> Result<Duration> {
-    let path = format!("/proc/{pid}/stat");
-    let stat = fs::read_to_string(&path).doing(|| path.clone())?;
-    let ticks = cpu_ticks(&stat).ok_or_else(|| LabError::Reply(format!("{path} is not as expected")))?;
-    Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
-}
-
-/// User and system ticks of a `/proc/PID/stat` line, whose second field is a name in parentheses that may
-/// hold anything.
-fn cpu_ticks(stat: &str) -> Option<u64> {
-    let after_name = &stat[stat.rfind(')')? + 1..];
-    let mut fields = after_name.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(user + system)
+    let stat = proc(&format!("/proc/{pid}/stat"), process(pid).and_then(|own| own.stat()))?;
+    Ok(of_ticks(stat.utime + stat.stime))
 }
 
 /// Memory that a new process may have without anybody's memory being taken away.
 pub fn available_bytes() -> Result<u64> {
-    let path = "/proc/meminfo";
-    let text = fs::read_to_string(path).doing(|| path.to_owned())?;
-    let available = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kilobytes = available.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kilobytes
-        .map(|kilobytes| kilobytes * 1024)
-        .ok_or_else(|| LabError::Reply(format!("{path} is not as expected")))
+    let name = "/proc/meminfo";
+    let available = proc(name, Meminfo::current())?.mem_available;
+    available.ok_or_else(|| LabError::Reply(format!("{name} has no MemAvailable")))
 }
 
 /// The processor time that all processes of the machine have used so far, without interrupts. Its grain is 10
 /// ms a core.
 pub fn machine_cpu_time() -> Result<Duration> {
-    let path = "/proc/stat";
-    let stat = fs::read_to_string(path).doing(|| path.to_owned())?;
-    let line = stat.lines().next().unwrap_or_default();
-    // User, user at low priority, and system.
-    let ticks: u64 =
-        line.split_whitespace().skip(1).take(3).filter_map(|field| field.parse::<u64>().ok()).sum();
-    Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+    let total = proc("/proc/stat", KernelStats::current())?.total;
+    Ok(of_ticks(total.user + total.nice + total.system))
 }
 
 /// The processor time that the host gave to others while this machine wanted it, over all cores; zero where
 /// it is not counted. Its grain is 10 ms.
 pub fn stolen_time() -> Duration {
-    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let line = stat.lines().next().unwrap_or_default();
-    // User, nice, system, idle, iowait, irq, softirq, steal.
-    let ticks = line.split_whitespace().nth(8).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
-    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+    let stat = KernelStats::current();
+    of_ticks(stat.ok().and_then(|stat| stat.total.steal).unwrap_or(0))
 }
 
 /// The processor time that the calling thread has used so far.
@@ -193,59 +182,46 @@ fn schedule(words: &[&str]) -> bool {
 
 /// The processes whose parent is `pid`.
 pub fn children(pid: u32) -> Vec<u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let parent = |number: u32| {
-        let stat = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-        stat[stat.rfind(')')? + 1..].split_whitespace().nth(1)?.parse::<u32>().ok()
-    };
-    numbers.filter(|number| parent(*number) == Some(pid)).collect()
+    let all = procfs::process::all_processes().into_iter().flatten().flatten();
+    all.filter_map(|own| own.stat().ok())
+        .filter(|stat| stat.ppid == pid as i32)
+        .map(|stat| stat.pid as u32)
+        .collect()
+}
+
+/// A process and its children.
+fn family(pid: u32) -> impl Iterator<Item = u32> {
+    children(pid).into_iter().chain([pid])
 }
 
 /// The proportional sizes of a process and of its children together.
 pub fn family_bytes(pid: u32) -> u64 {
-    let family = children(pid).into_iter().chain([pid]);
     // A child may end while its memory is read.
-    family.filter_map(|pid| memory(pid).ok()).map(|own| own.proportional_bytes).sum()
+    family(pid).filter_map(|pid| memory(pid).ok()).map(|own| own.proportional_bytes).sum()
 }
 
 /// The resident size of a process, without reading its page tables.
 pub fn resident_bytes(pid: u32) -> Result<u64> {
-    let path = format!("/proc/{pid}/statm");
-    let text = fs::read_to_string(&path).doing(|| path.clone())?;
-    let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    let pages = pages.ok_or_else(|| LabError::Reply(format!("{path} is not as expected")))?;
-    Ok(pages * rustix::param::page_size() as u64)
+    let statm = proc(&format!("/proc/{pid}/statm"), process(pid).and_then(|own| own.statm()))?;
+    Ok(statm.resident * procfs::page_size())
 }
 
 /// Bytes that a process and its children have had written to the device, those of ended children too; 0 where
 /// they are not counted.
 pub fn written_bytes(pid: u32) -> u64 {
-    let family = children(pid).into_iter().chain([pid]);
-    let own = |pid: u32| {
-        let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("write_bytes:"))?;
-        line.trim().parse::<u64>().ok()
-    };
-    family.filter_map(own).sum()
+    family(pid).filter_map(|pid| process(pid).and_then(|own| own.io()).ok()).map(|io| io.write_bytes).sum()
 }
 
 /// Resets the highest resident set size of a process (`VmHWM`) to its present size.
 pub fn forget_peak(pid: u32) -> Result<()> {
-    let path = format!("/proc/{pid}/clear_refs");
-    fs::write(&path, "5").doing(|| path.clone())
+    let cleared = process(pid).and_then(|own| own.clear_refs(ClearRefs::PeakRSS));
+    proc(&format!("/proc/{pid}/clear_refs"), cleared)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-
-    #[test]
-    fn processor_time_is_read_past_a_name_with_parentheses() {
-        let line = "42 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 700 33 0 0 20 0 1 0";
-        assert_eq!(cpu_ticks(line), Some(733));
-    }
 
     #[test]
     fn own_memory_and_time_can_be_read() {

@@ -89,24 +89,38 @@ pub struct Goal {
     /// The measured figure.
     pub figure: f64,
     /// The unit after the figure, such as `x`.
-    pub unit: &'static str,
+    pub unit: String,
     /// The bound that it must keep.
     pub bound: Bound,
     /// A note for judging it, or nothing.
     pub note: String,
+    /// The section of a report that shows it.
+    #[serde(skip)]
+    pub section: String,
 }
 
 impl Goal {
+    /// A goal.
+    pub fn new(what: String, figure: f64, unit: &str, bound: Bound, note: impl Into<String>) -> Goal {
+        Goal { what, figure, unit: unit.to_owned(), bound, note: note.into(), section: String::new() }
+    }
+
     /// True if the figure keeps the bound.
     pub fn is_met(&self) -> bool {
         self.bound.is_met(self.figure)
     }
-}
 
-/// For each goal whose words begin with `what`, whether it is met.
-#[cfg(test)]
-pub fn are_met(goals: &[Goal], what: &str) -> Vec<bool> {
-    goals.iter().filter(|goal| goal.what.starts_with(what)).map(Goal::is_met).collect()
+    /// The figure in words.
+    pub fn text(&self) -> String {
+        if self.figure.is_finite() { format!("{:.2}{}", self.figure, self.unit) } else { "–".to_owned() }
+    }
+
+    /// How far the figure is from its bound, as a factor.
+    pub fn distance(&self) -> f64 {
+        let ratio = self.figure / self.bound.value();
+        // A figure that is not a number is far from nothing that could be said.
+        if ratio > 0.0 && ratio.is_finite() { ratio.max(1.0 / ratio) } else { 0.0 }
+    }
 }
 
 /// Collects the output of an experiment.
@@ -167,8 +181,8 @@ impl Report {
             let met = if goal.is_met() { "yes" } else { "NO" };
             table.add_row(vec![
                 Cell::new(&goal.what),
-                number_cell(format!("{:.2}{}", goal.figure, goal.unit)),
-                number_cell(goal.bound.text(goal.unit)),
+                number_cell(goal.text()),
+                number_cell(goal.bound.text(&goal.unit)),
                 Cell::new(met),
                 Cell::new(&goal.note),
             ]);
@@ -222,6 +236,22 @@ pub fn thousands(number: f64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A number as axes and tables show it: three digits that count.
+pub fn short(value: f64) -> String {
+    let trimmed = |text: String| text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    match value.abs() {
+        _ if !value.is_finite() => "–".to_owned(),
+        size if size >= 1e10 => format!("{:.0}G", value / 1e9),
+        size if size >= 1e7 => format!("{:.0}M", value / 1e6),
+        size if size >= 1e6 => format!("{:.2}M", value / 1e6),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => trimmed(format!("{value:.1}")),
+        size if size >= 0.1 => trimmed(format!("{value:.2}")),
+        0.0 => "0".to_owned(),
+        _ => trimmed(format!("{value:.4}")),
+    }
 }
 
 /// The middle of some figures, and how far they lie apart.
@@ -284,5 +314,12 @@ mod tests {
     fn a_goal_that_was_not_measured_is_not_met() {
         assert!(Bound::AtLeast(1.1).is_met(1.1) && !Bound::AtLeast(1.1).is_met(1.09));
         assert!(!Bound::AtMost(1.0).is_met(f64::NAN) && !Bound::AtLeast(1.0).is_met(f64::NAN));
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let all = [0.0, 0.0044, 0.25, 3.0, 12.34, 250.0, 16_000.0, 3_456_789.0, 23_456_789.0, f64::NAN];
+        let texts = all.map(short);
+        assert_eq!(texts, ["0", "0.0044", "0.25", "3", "12.3", "250", "16000", "3.46M", "23M", "–"]);
     }
 }

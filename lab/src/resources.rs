@@ -1,11 +1,12 @@
 //! The use of the machine and of a process, as `/proc` counts it, read repeatedly: a series of the
 //! differences.
 
-use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use procfs::process::{Process, Stat};
+use procfs::{CpuTime, Current, CurrentSI, KernelStats, Meminfo};
 use serde::{Deserialize, Serialize};
 
 /// The longest single sleep, so that a watcher ends soon after it is asked to.
@@ -64,14 +65,22 @@ struct Ticks {
 }
 
 impl Ticks {
-    /// A line of `/proc/stat` after its name: user, nice, system, idle, iowait, irq, softirq, steal.
-    fn of_machine(fields: &str) -> Ticks {
-        let mut all = [0_u64; 8];
-        all.iter_mut().zip(fields.split_whitespace()).for_each(|(own, field)| {
-            *own = field.parse().unwrap_or(0);
-        });
-        let [user, nice, system, _, iowait, irq, softirq, stolen] = all;
-        Ticks { user: user + nice, system: system + irq + softirq, iowait, stolen, all: all.iter().sum() }
+    fn of_machine(time: &CpuTime) -> Ticks {
+        let CpuTime { user, nice, system, idle, .. } = *time;
+        let [iowait, irq, softirq, stolen] =
+            [time.iowait, time.irq, time.softirq, time.steal].map(Option::unwrap_or_default);
+        let (user, system) = (user + nice, system + irq + softirq);
+        Ticks { user, system, iowait, stolen, all: user + system + idle + iowait + stolen }
+    }
+
+    /// Those of children that have ended are counted too.
+    fn of_process(stat: &Stat) -> Ticks {
+        Ticks {
+            user: stat.utime + stat.cutime.unsigned_abs(),
+            system: stat.stime + stat.cstime.unsigned_abs(),
+            iowait: stat.delayacct_blkio_ticks.unwrap_or(0),
+            ..Ticks::default()
+        }
     }
 
     fn since(self, before: Ticks, all: f64) -> Shares {
@@ -104,63 +113,32 @@ struct Reading {
 
 impl Reading {
     fn now(pid: u32) -> Reading {
-        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let mut reading = Reading::default();
-        for line in stat.lines() {
-            match line.split_once(' ') {
-                Some(("cpu", fields)) => reading.machine = Ticks::of_machine(fields),
-                Some((name, fields)) if name.starts_with("cpu") => {
-                    reading.cores.push(Ticks::of_machine(fields));
-                }
-                _ => break,
-            }
+        if let Ok(stat) = KernelStats::current() {
+            reading.machine = Ticks::of_machine(&stat.total);
+            reading.cores = stat.cpu_time.iter().map(Ticks::of_machine).collect();
         }
-        let vm = fs::read_to_string("/proc/vmstat").unwrap_or_default();
-        reading.machine_faults = value(&vm, "pgmajfault ");
-        let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let kilobytes = |name: &str| value(&memory, name) * 1024;
-        reading.machine_used = kilobytes("MemTotal:").saturating_sub(kilobytes("MemAvailable:"));
-        reading.machine_swapped = kilobytes("SwapTotal:").saturating_sub(kilobytes("SwapFree:"));
-        reading.of_process(pid);
+        let faults = procfs::vmstat().ok().and_then(|counts| counts.get("pgmajfault").copied());
+        reading.machine_faults = faults.unwrap_or(0).unsigned_abs();
+        if let Ok(memory) = Meminfo::current() {
+            reading.machine_used = memory.mem_total.saturating_sub(memory.mem_available.unwrap_or(0));
+            reading.machine_swapped = memory.swap_total.saturating_sub(memory.swap_free);
+        }
+        for pid in crate::process::children(pid).into_iter().chain([pid]) {
+            let Ok(stat) = Process::new(pid as i32).and_then(|own| own.stat()) else { continue };
+            let ticks = Ticks::of_process(&stat);
+            reading.process.user += ticks.user;
+            reading.process.system += ticks.system;
+            reading.process.iowait += ticks.iowait;
+            reading.faults += stat.majflt + stat.cmajflt;
+        }
+        if let Ok(status) = Process::new(pid as i32).and_then(|own| own.status()) {
+            reading.resident = status.vmrss.unwrap_or(0) * 1024;
+            reading.swapped = status.vmswap.unwrap_or(0) * 1024;
+        }
+        reading.written = crate::process::written_bytes(pid);
         reading
     }
-
-    fn of_process(&mut self, pid: u32) {
-        for pid in crate::process::children(pid).into_iter().chain([pid]) {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let (ticks, faults) = of_process(&stat).unwrap_or_default();
-            self.process.user += ticks.user;
-            self.process.system += ticks.system;
-            self.process.iowait += ticks.iowait;
-            self.faults += faults;
-        }
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        self.resident = value(&status, "VmRSS:") * 1024;
-        self.swapped = value(&status, "VmSwap:") * 1024;
-        self.written = crate::process::written_bytes(pid);
-    }
-}
-
-/// The number after a name at the beginning of a line; 0 if there is none.
-fn value(text: &str, name: &str) -> u64 {
-    let rest = text.lines().find_map(|line| line.strip_prefix(name));
-    rest.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
-}
-
-/// Ticks and faults that waited for a device, from a `/proc/PID/stat` line. Of children that have ended they
-/// are counted too.
-fn of_process(stat: &str) -> Option<(Ticks, u64)> {
-    let fields: Vec<u64> =
-        stat[stat.rfind(')')? + 1..].split_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
-    // Field 3 of proc(5) is the first here: majflt 12, cmajflt 13, utime 14 to cstime 17, delayacct_blkio 42.
-    let field = |number: usize| fields.get(number - 3).copied().unwrap_or(0);
-    let ticks = Ticks {
-        user: field(14) + field(16),
-        system: field(15) + field(17),
-        iowait: field(42),
-        ..Ticks::default()
-    };
-    Some((ticks, field(12) + field(13)))
 }
 
 /// Reads all counters at intervals of `every` until `ended` is set.
@@ -209,11 +187,20 @@ fn usage(before: &Reading, now: &Reading, seconds: f64, ms: u32) -> Usage {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use procfs::{FromRead, FromReadSI};
+
+    fn stat(line: &str) -> KernelStats {
+        KernelStats::from_read(std::io::Cursor::new(line), &procfs::LocalSystemInfo).unwrap()
+    }
 
     #[test]
     fn shares_are_those_of_the_time_that_passed() {
-        let before = Ticks::of_machine("  100 0 50 1000 10 0 0 0 0 0");
-        let now = Ticks::of_machine("  120 5 60 1050 25 2 3 5 0 0");
+        let of = |fields: &str| {
+            let text = format!("cpu  {fields}\nctxt 1\nbtime 1\nprocesses 1\n");
+            Ticks::of_machine(&stat(&text).total)
+        };
+        let before = of("100 0 50 1000 10 0 0 0 0 0");
+        let now = of("120 5 60 1050 25 2 3 5 0 0");
         let shares = now.since(before, (now.all - before.all) as f64);
         let of = |ticks: f32| ticks / 110.0 * 100.0;
         assert_eq!((now.all, before.all), (1270, 1160));
@@ -224,10 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn a_process_has_its_childrens_faults_and_its_waits() {
+    fn a_process_has_its_childrens_time_and_its_waits() {
         let numbers: Vec<String> = (4..=52).map(|field| field.to_string()).collect();
-        let (ticks, faults) = of_process(&format!("7 (a) b) S {}", numbers.join(" "))).unwrap();
-        assert_eq!(faults, 12 + 13);
+        let line = format!("7 (a) b) S {}", numbers.join(" "));
+        let stat = Stat::from_read(line.as_bytes()).unwrap();
+        let ticks = Ticks::of_process(&stat);
+        assert_eq!(stat.majflt + stat.cmajflt, 12 + 13);
         assert_eq!((ticks.user, ticks.system, ticks.iowait), (14 + 16, 15 + 17, 42));
     }
 

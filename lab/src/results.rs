@@ -10,16 +10,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{IoContext, LabError, Result};
+use crate::page::utc;
 use crate::report::NOTE;
-
-/// The file of results that options name, or the experiment's own; its directory is there afterwards.
-pub fn path_of(json: Option<&PathBuf>, own: &str) -> Result<PathBuf> {
-    let path = json.cloned().unwrap_or_else(|| own.into());
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
-    }
-    Ok(path)
-}
 
 /// All that was measured.
 #[derive(Debug)]
@@ -65,6 +57,30 @@ impl<C, F> Line<C, F> {
             number("memory_bytes") / f64::from(1 << 30),
             text("system")
         )
+    }
+}
+
+impl<C, F> Results<C, F> {
+    /// The place, time and subject of some measured lines, and what was noted.
+    pub fn facts(&self, lines: &[&Line<C, F>]) -> Vec<(String, String)> {
+        let distinct = |of: &dyn Fn(&Line<C, F>) -> String| {
+            let mut texts: Vec<String> = lines.iter().map(|line| of(line)).collect();
+            texts.sort();
+            texts.dedup();
+            texts.join("; ")
+        };
+        let mut facts = vec![
+            ("machine".to_owned(), distinct(&Line::machine_text)),
+            ("commit".to_owned(), distinct(&|line| line.commit.clone())),
+            ("seed".to_owned(), distinct(&|line| line.seed.to_string())),
+        ];
+        let times = || lines.iter().map(|line| line.unix_ms).filter(|ms| *ms > 0);
+        if let (Some(first), Some(last)) = (times().min(), times().max()) {
+            facts.push(("measured".to_owned(), format!("from {} to {}", utc(first), utc(last))));
+        }
+        facts.push(("results".to_owned(), self.path.display().to_string()));
+        facts.extend(self.notes.iter().map(|note| ("note".to_owned(), note.clone())));
+        facts
     }
 }
 

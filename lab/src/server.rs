@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
@@ -29,7 +29,9 @@ const DEATH_PATIENCE: Duration = Duration::from_secs(5);
 const ASK_AGAIN: Duration = Duration::from_millis(2);
 
 /// The server under study.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, clap::ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Product {
     /// Our own.
@@ -50,7 +52,7 @@ impl Product {
 }
 
 /// The treatment of a write by the log of a server before the reply leaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Persistence {
     /// No log at all: `appendonly no`.

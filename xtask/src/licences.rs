@@ -16,6 +16,9 @@ several lists: any of them may be chosen. `cargo xtask licences` writes this pag
 `deny.toml` has the licences that are accepted. Who gives binaries of Tarn away adds the texts of these
 licences, which are in the sources of the libraries. `x509-certificate` is under MPL-2.0: its own files, which
 Tarn does not change, stay under that licence.
+
+Reports of the laboratory contain Apache ECharts, which is under Apache-2.0 and has parts under
+BSD-3-Clause and 0BSD: `lab/vendor/echarts.LICENSE` and `lab/vendor/echarts.NOTICE`.
 ";
 
 /// Writes the page.

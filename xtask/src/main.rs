@@ -3,9 +3,11 @@
 //! - `cargo xtask tidy` holds the source to the rules of the house;
 //! - `cargo xtask scripts` plays the behaviour scripts of `testscripts/`, or records them;
 //! - `cargo xtask licences` writes THIRD-PARTY.md;
+//! - `cargo xtask charts` brings the library that draws the charts of reports;
 //! - `cargo xtask measure` prints numbers about the source, to compare two commits;
 //! - `cargo xtask ci` does all that a change has to pass.
 
+mod charts;
 mod ci;
 mod licences;
 mod measure;
@@ -44,6 +46,8 @@ enum Task {
     Scripts(scripts::Scripts),
     /// Write THIRD-PARTY.md: the licences of the linked libraries.
     Licences,
+    /// Bring the library that draws the charts of the laboratory's reports, or check it.
+    Charts(charts::Charts),
     /// Print numbers about the source: lines, cycles, public items, words a sentence.
     Measure(measure::Measure),
     /// Do all that a change has to pass.
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
         Task::Tidy { fix: true, .. } => tidy::fix(&root()),
         Task::Tidy { .. } => tidy::run(&root()),
         Task::Scripts(scripts) => scripts.run(&root()),
+        Task::Charts(charts) => charts.run(&root()),
         Task::Measure(measure) => measure.run(&root()),
         Task::Licences => licences::run(&root()),
         Task::Ci(ci) => ci.run(&root()),

@@ -9,4 +9,4 @@ mod stretch;
 pub use conduct::{Ask, Script, Subject, Taken, checkpoint_alone};
 pub use memory::Peak;
 pub use play::{Course, play};
-pub use stretch::{Stretch, timeline, together};
+pub use stretch::{Stretch, stretch_rows, timeline, together};

@@ -1,8 +1,10 @@
 //! A stretch of time with or without a checkpoint: its requests and their latencies.
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::load::{MOMENT, Moment, Phase};
+use crate::page::Row;
 
 /// Requests of one stretch of time, or of several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -69,4 +71,22 @@ pub fn timeline(moments: &[Moment]) -> Vec<(u32, u32, f32, f32)> {
         (ms, moment.requests, us(moment.latency_ns_max), us(moment.late_ns_max))
     };
     moments.iter().enumerate().map(line).collect()
+}
+
+/// Rows of the part `stretches`: a row for each kind of stretch of a cell, with all together and each.
+pub fn stretch_rows(row: &Row, kinds: &[(&str, &Stretch, &Vec<Stretch>)]) -> Vec<Row> {
+    let kinds = kinds.iter().filter(|(_, _, each)| !each.is_empty());
+    let of = |(name, all, each): &(&str, &Stretch, &Vec<Stretch>)| {
+        let own = [
+            ("of", row["part"].clone()),
+            ("part", json!("stretches")),
+            ("stretch", json!(name)),
+            ("all", json!(all)),
+            ("each", json!(each)),
+        ];
+        let mut row = row.clone();
+        row.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        row
+    };
+    kinds.map(of).collect()
 }

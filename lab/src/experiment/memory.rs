@@ -7,10 +7,15 @@
 //! records are loaded, as many short strings as there are are overwritten at random, while the log is
 //! compacted.
 
+use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
+use comfy_table::Table;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::contract::{Cell, Experiment, Measured, Wanted};
 use crate::error::Result;
 use crate::load::{Arg, KeyChoice, Keys, Mix, Request};
 use crate::process::Memory;
@@ -18,9 +23,6 @@ use crate::report::{Bound, Goal, Report, Run, number_cell, table, thousands};
 use crate::server::{Persistence, Product};
 use crate::setting::{self, Contender, Setting};
 use crate::ycsb;
-
-/// The question, for `tarn lab list`.
-pub const QUESTION: &str = "How much memory does a record cost? (YCSB records of 1 KB; short strings)";
 
 /// The time that the server rests before its memory is read, so that it can free memory in the background.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -64,21 +66,62 @@ fn kinds(setting: &Setting) -> [Kind; 2] {
     ]
 }
 
-/// Runs the experiment.
-pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
-    let mut table = table(&[
-        "records",
-        "server",
-        "log",
-        "resident MB",
-        "bytes a record",
-        "÷ values",
-        "÷ values, keys, names",
-        "empty MB",
-        "max MB",
-    ]);
-    for kind in kinds(setting) {
-        for persistence in [Persistence::None, Persistence::Everysec] {
+/// A kind of record, by name, and what happens to writes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    kind: String,
+    persistence: Persistence,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, log {}", self.kind, self.persistence.name())
+    }
+}
+
+impl Cell for Case {}
+
+/// The experiment.
+pub struct RecordMemory {
+    setting: Setting,
+    table: Table,
+}
+
+impl RecordMemory {
+    /// Prepares it.
+    pub fn new(setting: Setting) -> RecordMemory {
+        let table = table(&[
+            "records",
+            "server",
+            "log",
+            "resident MB",
+            "bytes a record",
+            "÷ values",
+            "÷ values, keys, names",
+            "empty MB",
+            "max MB",
+        ]);
+        RecordMemory { setting, table }
+    }
+}
+
+impl Experiment for RecordMemory {
+    const NAME: &'static str = "memory";
+    const QUESTION: &'static str =
+        "How much memory does a record cost? (YCSB records of 1 KB; short strings)";
+    type Cell = Case;
+    type Figures = ();
+
+    fn plan(&mut self) -> Result<Vec<Case>> {
+        let logs = [Persistence::None, Persistence::Everysec];
+        let of = |kind: Kind| logs.map(|persistence| Case { kind: kind.name.to_owned(), persistence });
+        Ok(kinds(&self.setting).into_iter().flat_map(of).collect())
+    }
+
+    fn measure(&mut self, case: &Case, report: &mut Report) -> Result<Option<Measured<()>>> {
+        let RecordMemory { setting, table } = self;
+        let persistence = case.persistence;
+        for kind in kinds(setting).into_iter().filter(|kind| kind.name == case.kind) {
             let mut resident = Vec::new();
             for &(product, _) in &setting.servers {
                 let (empty, full) = measure(setting, report, &kind, product, persistence)?;
@@ -99,9 +142,13 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
             }
             judge(report, &kind, persistence, &resident);
         }
+        Ok(None)
     }
-    println!("{table}");
-    Ok(())
+
+    fn conclude(&mut self, _: Option<&Path>, _: Wanted, _: &mut Report) -> Result<usize> {
+        println!("{}", self.table);
+        Ok(0)
+    }
 }
 
 /// Loads the records into a fresh server. Returns its memory before and after.
@@ -172,13 +219,13 @@ fn overwrite(setting: &Setting, report: &mut Report, kind: &Kind, contender: &Co
         parameters: json!({ "records": kind.records, "overwrites": kind.records / LOOKS * LOOKS }),
         figures: json!({ "validity_bytes_max": most }),
     })?;
-    report.goal(Goal {
-        what: format!("{} {}: bytes a key for validity", thousands(records), kind.name),
-        figure: LSN_BYTES + most as f64 / records,
-        unit: " B",
-        bound: Bound::AtMost(GOAL_VALIDITY),
-        note: format!("an Lsn of {LSN_BYTES} B, and {:.2} B of bits at most", most as f64 / records),
-    });
+    report.goal(Goal::new(
+        format!("{} {}: bytes a key for validity", thousands(records), kind.name),
+        LSN_BYTES + most as f64 / records,
+        " B",
+        Bound::AtMost(GOAL_VALIDITY),
+        format!("an Lsn of {LSN_BYTES} B, and {:.2} B of bits at most", most as f64 / records),
+    ));
     Ok(())
 }
 
@@ -187,21 +234,21 @@ fn judge(report: &mut Report, kind: &Kind, persistence: Persistence, resident: &
     let case = format!("{} {}, log {}", thousands(kind.records as f64), kind.name, persistence.name());
     let note = format!("{:.3}x with keys and field names", ours / (kind.all_bytes * kind.records) as f64);
     if kind.name == "YCSB" {
-        report.goal(Goal {
-            what: format!("{case}: resident / raw values"),
-            figure: ours / (kind.value_bytes * kind.records) as f64,
-            unit: "x",
-            bound: Bound::AtMost(GOAL_YCSB),
+        report.goal(Goal::new(
+            format!("{case}: resident / raw values"),
+            ours / (kind.value_bytes * kind.records) as f64,
+            "x",
+            Bound::AtMost(GOAL_YCSB),
             note,
-        });
+        ));
     }
     if let Some(&(_, theirs)) = resident.iter().find(|(product, _)| *product == Product::RedisServer) {
-        report.goal(Goal {
-            what: format!("{case}: tarn / redis-server"),
-            figure: ours / theirs,
-            unit: "x",
-            bound: Bound::AtMost(1.0),
-            note: String::new(),
-        });
+        report.goal(Goal::new(
+            format!("{case}: tarn / redis-server"),
+            ours / theirs,
+            "x",
+            Bound::AtMost(1.0),
+            String::new(),
+        ));
     }
 }

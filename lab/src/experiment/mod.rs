@@ -1,5 +1,6 @@
 //! The experiments: each opens with its question, its variables and the shape expected.
 
+pub mod contract;
 pub mod durability;
 pub mod memory;
 pub mod persistence;
@@ -8,3 +9,5 @@ pub mod store;
 pub mod throughput;
 pub mod vls;
 pub mod vtc;
+
+pub use contract::{Cell, Experiment, Measured, Wanted, row};

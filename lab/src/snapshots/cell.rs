@@ -89,6 +89,11 @@ impl Algorithm {
         }
     }
 
+    /// True if each checkpoint has all rows by itself, and need not be merged with those before.
+    pub const fn is_full(self) -> bool {
+        !matches!(self, Algorithm::PingPong | Algorithm::Hourglass | Algorithm::VirtualHourglass)
+    }
+
     /// Copies of the data that it keeps at most.
     pub const fn copies(self) -> u64 {
         match self {
@@ -255,6 +260,11 @@ impl Figures {
         if self.taken_us.is_empty() { 0.0 } else { Spread::of(self.taken_us.clone()).median }
     }
 
+    /// The longest that the client waited for a cut.
+    pub fn longest_wait(&self) -> f64 {
+        self.waits_us.iter().copied().fold(f64::NAN, f64::max)
+    }
+
     /// The median access phase in milliseconds.
     pub fn overhead_ms(&self) -> f64 {
         if self.overhead_us.is_empty() { 0.0 } else { Spread::of(self.overhead_us.clone()).median / 1e3 }
@@ -285,6 +295,12 @@ impl fmt::Display for Cell {
     }
 }
 
+impl crate::experiment::Cell for Cell {
+    fn need_bytes(&self) -> u64 {
+        self.data_bytes() * self.algorithm.copies()
+    }
+}
+
 impl Cell {
     /// About how long it takes: to set up, and for each snapshot the time between and the access phase.
     pub fn seconds(&self) -> f64 {
@@ -296,11 +312,6 @@ impl Cell {
     /// Bytes of the data.
     pub fn data_bytes(&self) -> u64 {
         (self.rows * self.row_bytes) as u64
-    }
-
-    /// Memory that the cell needs: copies of the data, and something for all else.
-    pub fn need_bytes(&self) -> u64 {
-        self.data_bytes() * self.algorithm.copies() + (512 << 20)
     }
 
     /// Measures it in another process of this program.

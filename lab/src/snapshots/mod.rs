@@ -9,26 +9,22 @@
 
 pub mod cell;
 pub mod choose;
+mod compare;
 mod counter;
 #[cfg(test)]
 mod fixture;
 mod flood;
-mod goals;
 pub mod measure;
 mod memory;
 mod plan;
-pub mod report;
 mod results;
+mod rows;
 mod stream;
 mod study;
 mod ticks;
 mod transactions;
 
-pub use study::{Options, run};
-
-/// The question, for `tarn lab list`.
-pub const QUESTION: &str =
-    "What do snapshots of an array of rows cost, by algorithm? (the comparative study)";
+pub use study::{Options, Snapshots};
 
 /// Where results are kept unless said otherwise.
 pub const RESULTS: &str = "lab-results/snapshots.jsonl";

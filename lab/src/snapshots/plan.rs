@@ -13,51 +13,34 @@ pub enum Scale {
     Full,
 }
 
-/// A figure or table of the study.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Figure {
-    /// 9: tick latency around checkpoints.
-    Trace,
-    /// 10 a, e, i: by size of the data.
-    Dataset,
-    /// 10 b, f, j: by size of a row.
-    Row,
-    /// 10 c, g, k: by updates in a tick.
-    Updates,
-    /// 10 d, h, l: by skew of the access.
-    Skew,
-    /// The wait at the trigger, 1 GB and 8 GB.
-    Trigger,
-    /// 11: huge pages.
-    HugePages,
-    /// 12: transactions by threads, for CALC, vHG and vPB.
-    Transactions,
-    /// 16 of the earlier text: most updates a second.
-    Flood,
-    /// Reads beside the updates; not in the study.
-    Reads,
-    /// Updates of a field of a row, where the rest of it must be brought along; not in the study.
-    Fields,
-    /// The default parameters twice more, so that the goals are judged by medians.
-    Repeats,
-}
-
-impl Figure {
-    /// All, in the order in which they are measured.
-    pub const ALL: [Figure; 12] = [
-        Figure::Trace,
-        Figure::Repeats,
-        Figure::Transactions,
-        Figure::Reads,
-        Figure::Fields,
-        Figure::Flood,
-        Figure::Trigger,
-        Figure::Dataset,
-        Figure::Row,
-        Figure::Updates,
-        Figure::Skew,
-        Figure::HugePages,
-    ];
+named! {
+    /// A figure or table of the study.
+    pub enum Figure {
+        /// 9: tick latency around checkpoints.
+        Trace = "trace",
+        /// The default parameters twice more, so that the goals are judged by medians.
+        Repeats = "repeats",
+        /// 12: transactions by threads, for CALC, vHG and vPB.
+        Transactions = "transactions",
+        /// Reads beside the updates; not in the study.
+        Reads = "reads",
+        /// Updates of a field of a row, where the rest of it must be brought along; not in the study.
+        Fields = "fields",
+        /// 16 of the earlier text: most updates a second.
+        Flood = "flood",
+        /// The wait at the trigger, 1 GB and 8 GB.
+        Trigger = "trigger",
+        /// 10 a, e, i: by size of the data.
+        Dataset = "dataset",
+        /// 10 b, f, j: by size of a row.
+        Row = "row",
+        /// 10 c, g, k: by updates in a tick.
+        Updates = "updates",
+        /// 10 d, h, l: by skew of the access.
+        Skew = "skew",
+        /// 11: huge pages.
+        HugePages = "huge-pages",
+    }
 }
 
 /// A cell and where in a figure it belongs.
@@ -101,6 +84,15 @@ impl Scale {
             Scale::Quick => "quick: 1/256 of the paper's data",
             Scale::Default => "1/4 of the paper's data",
             Scale::Full => "the paper's sizes",
+        }
+    }
+
+    /// Its flag on the command line.
+    pub const fn flag(self) -> &'static str {
+        match self {
+            Scale::Quick => " --quick",
+            Scale::Default => "",
+            Scale::Full => " --full",
         }
     }
 

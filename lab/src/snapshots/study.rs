@@ -2,18 +2,19 @@
 
 use std::path::PathBuf;
 
-use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
 use tempfile::TempDir;
 
 use super::cell::{Algorithm, Cell, Figures, Place};
-use super::goals;
+use super::compare::{self, data::Study};
 use super::plan::{Figure, Point, Scale, points};
 use super::results::{EXPERIMENT, Results};
+use super::rows;
 use crate::error::{IoContext, LabError, Result};
-use crate::interrupt;
+use crate::experiment::{Experiment, Measured, Wanted};
+use crate::page::{Remark, Row};
 use crate::process;
-use crate::report::{Report, Run, number_cell, table};
+use crate::report::Report;
+use crate::results::Line;
 
 /// The options of the study.
 #[derive(Debug, Clone, clap::Args)]
@@ -69,104 +70,94 @@ impl Options {
     }
 }
 
-/// Runs the study. Returns how many goals were missed.
-pub fn run(options: &Options) -> Result<usize> {
-    let points = options.points();
-    let cores = process::cores_allowed();
-    let parent = options.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let dir = TempDir::with_prefix_in("tarn-snapshots-", &parent).doing(|| parent.display().to_string())?;
-    let place =
-        Place { dir: dir.path().to_owned(), client_core: cores[cores.len() - 1], snapshotter_core: cores[0] };
-    if let Some(parent) = options.json.parent() {
-        std::fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
-    }
-    let mut results = Results::read(&options.json, EXPERIMENT)?;
-    let mut report = Report::new(EXPERIMENT, options.seed, Some(&options.json))?;
-    let mut todo: Vec<&Cell> = Vec::new();
-    for Point { cell, .. } in &points {
-        if !todo.contains(&cell) && (options.again || results.find(cell).is_none()) {
-            todo.push(cell);
-        }
-    }
-    eprintln!(
-        "snapshots: {}; {} cells, {} to measure; client on core {}, snapshotter on {}; \
-         checkpoints in {} ({}); results in {}",
-        options.scale().name(),
-        points.len(),
-        todo.len(),
-        place.client_core,
-        place.snapshotter_core,
-        place.dir.display(),
-        crate::machine::file_system(&place.dir),
-        options.json.display()
-    );
-    measure(&todo, &place, &mut report)?;
-    results = Results::read(&options.json, EXPERIMENT)?;
-    print_defaults(&results, options);
-    goals::judge(&results, options.scale(), options.seed, &mut report);
-    eprintln!("drawn by: tarn lab report --json {}", options.json.display());
-    report.finish()
+/// The study.
+pub struct Snapshots {
+    options: Options,
+    place: Place,
+    /// Checkpoints are there as long as this lives.
+    _dir: TempDir,
 }
 
-/// Measures cell after cell. Cells that do not fit into memory are reported and left out.
-fn measure(todo: &[&Cell], place: &Place, report: &mut Report) -> Result<()> {
-    let seconds = |cell: &Cell| cell.seconds().ceil() as u64;
-    let bar = ProgressBar::new(todo.iter().map(|cell| seconds(cell)).sum());
-    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %, {eta} left: {msg}");
-    bar.set_style(style.expect("the template is well-formed"));
-    for cell in todo {
-        interrupt::check()?;
-        bar.set_message(cell.to_string());
-        let available = process::available_bytes()?;
-        if cell.need_bytes() > available {
-            bar.suspend(|| {
-                eprintln!(
-                    "left out, as it needs {} MB of memory and {} are available: {cell}",
-                    cell.need_bytes() >> 20,
-                    available >> 20
-                );
-            });
-        } else {
-            let figures = cell.measure_apart(place)?;
-            tell(report, cell, &figures)?;
-        }
-        bar.inc(seconds(cell));
+impl Snapshots {
+    /// Finds cores and a directory.
+    pub fn new(options: Options) -> Result<Snapshots> {
+        let cores = process::cores_allowed();
+        let parent = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let dir =
+            TempDir::with_prefix_in("tarn-snapshots-", &parent).doing(|| parent.display().to_string())?;
+        let client_core = cores[cores.len() - 1];
+        let place = Place { dir: dir.path().to_owned(), client_core, snapshotter_core: cores[0] };
+        eprintln!(
+            "snapshots: {}; client on core {client_core}, snapshotter on {}; checkpoints in {} ({}); \
+             results in {}",
+            options.scale().name(),
+            place.snapshotter_core,
+            place.dir.display(),
+            crate::machine::file_system(&place.dir),
+            options.json.display()
+        );
+        Ok(Snapshots { options, place, _dir: dir })
     }
-    bar.finish_and_clear();
-    Ok(())
 }
 
-fn tell(report: &mut Report, cell: &Cell, figures: &Figures) -> Result<()> {
-    report.run(Run {
-        case: &cell.to_string(),
-        server: cell.algorithm.name(),
-        version: env!("CARGO_PKG_VERSION"),
-        repeat: 1,
-        parameters: json!(cell),
-        figures: json!(figures),
-    })
+impl Experiment for Snapshots {
+    const NAME: &'static str = EXPERIMENT;
+    const QUESTION: &'static str =
+        "What do snapshots of an array of rows cost, by algorithm? (the comparative study)";
+    const FIGURES: &'static str = include_str!("../../figures/snapshots.toml");
+    type Cell = Cell;
+    type Figures = Figures;
+
+    fn plan(&mut self) -> Result<Vec<Cell>> {
+        Ok(self.options.points().into_iter().map(|point| point.cell).collect())
+    }
+
+    fn again(&self) -> bool {
+        self.options.again
+    }
+
+    fn seconds(&self, cell: &Cell) -> f64 {
+        cell.seconds()
+    }
+
+    fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
+        Ok(Some(Measured::here(cell.algorithm.name(), cell.measure_apart(&self.place)?)))
+    }
+
+    fn rows(results: &Results, wanted: Wanted) -> Vec<Row> {
+        let study = Study::newest(results, scales(wanted));
+        study.map(|study| rows::of(&study)).unwrap_or_default()
+    }
+
+    fn facts(results: &Results, _: &[&Line<Cell, Figures>], wanted: Wanted) -> Vec<(String, String)> {
+        let Some(Study { scale, seed, .. }) = Study::newest(results, scales(wanted)) else {
+            return Vec::new();
+        };
+        let (flag, path) = (scale.flag(), results.path.display());
+        let again = format!("tarn lab run snapshots{flag} --seed {seed} --json {path}");
+        let drawn = format!("tarn lab report snapshots{flag} --json {path}");
+        [("scale", scale.name().to_owned()), ("again by", again), ("drawn by", drawn)]
+            .map(|(name, text)| (name.to_owned(), text))
+            .into()
+    }
+
+    fn remarks(results: &Results, wanted: Wanted) -> (Vec<Remark>, String) {
+        let study = Study::newest(results, scales(wanted));
+        study.map(|study| compare::remarks(&study)).unwrap_or_default()
+    }
+
+    /// Of the scale and the seed that were run, even if others are newer.
+    fn rows_of_run(&self, results: &Results, _: Wanted) -> Vec<Row> {
+        rows::of(&Study { results, scale: self.options.scale(), seed: self.options.seed })
+    }
 }
 
-/// The table at the study's default parameters.
-fn print_defaults(results: &Results, options: &Options) {
-    let heads = ["", "quiet µs", "during µs", "max µs", "taken µs", "checkpoint ms", "most MB", "÷ data"];
-    let mut table = table(&heads);
-    for Point { cell, .. } in points(Figure::Trace, options.scale(), options.seed) {
-        let Some(figures) = results.find(&cell) else { continue };
-        let most = figures.resident_bytes_max as f64;
-        table.add_row(vec![
-            cell.algorithm.name().into(),
-            number_cell(format!("{:.0}", figures.quiet.mean)),
-            number_cell(format!("{:.0}", figures.during.mean)),
-            number_cell(format!("{:.0}", figures.max_us())),
-            number_cell(format!("{:.1}", figures.taken_us_max())),
-            number_cell(format!("{:.0}", figures.overhead_ms())),
-            number_cell(format!("{:.0}", most / 1e6)),
-            number_cell(format!("{:.2}", most / cell.data_bytes() as f64)),
-        ]);
-    }
-    if !table.is_empty() {
-        println!("{table}");
+/// The scales that flags let through.
+pub fn scales(wanted: Wanted) -> &'static [Scale] {
+    match (wanted.quick, wanted.full) {
+        (true, _) => &[Scale::Quick],
+        (_, true) => &[Scale::Full],
+        _ => &[Scale::Default, Scale::Full, Scale::Quick],
     }
 }
 

@@ -15,20 +15,21 @@ mod judge;
 mod model;
 mod writer;
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
+use comfy_table::Table;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::contract::{Cell, Experiment, Measured, Wanted};
 use crate::error::{LabError, Result};
 use crate::power::{PowerDisk, is_available};
 use crate::report::{Bound, Goal, Report, Run, number_cell, table, thousands};
 use crate::server::{Persistence, Plan, Product};
 use crate::setting::Setting;
 use campaign::{Orders, Outcome};
-
-/// The question, for `tarn lab list`.
-pub const QUESTION: &str = "Do acknowledged writes survive kill -9, and is what comes back always a prefix?";
 
 /// Under `everysec`, acknowledged writes may be lost if they are younger than this at the kill.
 const EVERYSEC: Duration = Duration::from_secs(1);
@@ -80,68 +81,108 @@ impl Default for Options {
     }
 }
 
-/// Runs the experiment. Returns the number of campaigns in which something was wrong.
-pub fn run(setting: &Setting, options: &Options, report: &mut Report) -> Result<usize> {
-    let mut table = table(&[
-        "server",
-        "mode",
-        "dirs",
-        "kills",
-        "acknowledged",
-        "lost",
-        "oldest loss ms",
-        "survived unacknowledged",
-        "compactions",
-        "restart ms p50",
-        "max",
-        "wrong",
-    ]);
-    let mut broken = 0;
-    // Ours alone unless others are named: this project does not promise theirs.
-    let named = !setting.options.servers.is_empty();
-    let servers = setting.servers.iter().filter(|(product, _)| named || *product == Product::Tarn);
-    let dirs: &[usize] = match (&options.dirs[..], options.power) {
-        ([], false) => &[1, 3],
-        ([], true) => &[1, 2],
-        (named, _) => named,
-    };
-    for &(product, _) in servers {
-        for &mode in &options.modes {
-            for &dirs in dirs.iter().filter(|&&dirs| product == Product::Tarn || dirs == 1) {
-                let (label, outcome) = campaign(setting, options, report, product, mode, dirs)?;
-                for violation in &outcome.violations {
-                    println!("{label}: {violation}");
-                }
-                broken += usize::from(!outcome.violations.is_empty());
-                table.add_row(vec![
-                    product.name().into(),
-                    mode.name().into(),
-                    number_cell(dirs),
-                    number_cell(format!("{} + {}", outcome.kills, outcome.kills_while_starting)),
-                    number_cell(thousands(outcome.acknowledged as f64)),
-                    number_cell(thousands(outcome.lost as f64)),
-                    number_cell(format!("{:.0}", outcome.lost_age_ms_max)),
-                    number_cell(outcome.unacknowledged_survived),
-                    number_cell(thousands(outcome.compactions as f64)),
-                    number_cell(format!("{:.1}", outcome.restart_ms_p50)),
-                    number_cell(format!("{:.1}", outcome.restart_ms_max)),
-                    number_cell(outcome.violations.len()),
-                ]);
-            }
-        }
-    }
-    println!("{table}");
-    Ok(broken)
-}
-
-fn campaign(
-    setting: &Setting,
-    options: &Options,
-    report: &mut Report,
+/// A server, the mode of its log and the number of its directories.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Case {
     product: Product,
     mode: Persistence,
     dirs: usize,
-) -> Result<(String, Outcome)> {
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}, {} dirs", self.product.name(), self.mode.name(), self.dirs)
+    }
+}
+
+impl Cell for Case {}
+
+/// The experiment.
+pub struct Durability {
+    setting: Setting,
+    own: Options,
+    table: Table,
+    broken: usize,
+}
+
+impl Durability {
+    /// Prepares it.
+    pub fn new(setting: Setting, own: Options) -> Durability {
+        let table = table(&[
+            "server",
+            "mode",
+            "dirs",
+            "kills",
+            "acknowledged",
+            "lost",
+            "oldest loss ms",
+            "survived unacknowledged",
+            "compactions",
+            "restart ms p50",
+            "max",
+            "wrong",
+        ]);
+        Durability { setting, own, table, broken: 0 }
+    }
+}
+
+impl Experiment for Durability {
+    const NAME: &'static str = "durability";
+    const QUESTION: &'static str =
+        "Do acknowledged writes survive kill -9, and is what comes back always a prefix?";
+    type Cell = Case;
+    type Figures = ();
+
+    fn plan(&mut self) -> Result<Vec<Case>> {
+        let Durability { setting, own, .. } = self;
+        // Ours alone unless others are named: this project does not promise theirs.
+        let named = !setting.options.servers.is_empty();
+        let dirs: &[usize] = match (&own.dirs[..], own.power) {
+            ([], false) => &[1, 3],
+            ([], true) => &[1, 2],
+            (named, _) => named,
+        };
+        let mut cases = Vec::new();
+        for &(product, _) in setting.servers.iter().filter(|(own, _)| named || *own == Product::Tarn) {
+            for &mode in &own.modes {
+                let dirs = dirs.iter().filter(|&&dirs| product == Product::Tarn || dirs == 1);
+                cases.extend(dirs.map(|&dirs| Case { product, mode, dirs }));
+            }
+        }
+        Ok(cases)
+    }
+
+    fn measure(&mut self, case: &Case, report: &mut Report) -> Result<Option<Measured<()>>> {
+        let outcome = campaign(&self.setting, &self.own, report, case)?;
+        for violation in &outcome.violations {
+            println!("{case}: {violation}");
+        }
+        self.broken += usize::from(!outcome.violations.is_empty());
+        self.table.add_row(vec![
+            case.product.name().into(),
+            case.mode.name().into(),
+            number_cell(case.dirs),
+            number_cell(format!("{} + {}", outcome.kills, outcome.kills_while_starting)),
+            number_cell(thousands(outcome.acknowledged as f64)),
+            number_cell(thousands(outcome.lost as f64)),
+            number_cell(format!("{:.0}", outcome.lost_age_ms_max)),
+            number_cell(outcome.unacknowledged_survived),
+            number_cell(thousands(outcome.compactions as f64)),
+            number_cell(format!("{:.1}", outcome.restart_ms_p50)),
+            number_cell(format!("{:.1}", outcome.restart_ms_max)),
+            number_cell(outcome.violations.len()),
+        ]);
+        Ok(None)
+    }
+
+    fn conclude(&mut self, _: Option<&Path>, _: Wanted, _: &mut Report) -> Result<usize> {
+        println!("{}", self.table);
+        Ok(self.broken)
+    }
+}
+
+fn campaign(setting: &Setting, options: &Options, report: &mut Report, case: &Case) -> Result<Outcome> {
+    let Case { product, mode, dirs } = *case;
     let (mut plan, dir) = setting.plan(product, mode)?;
     let mut power = options.power.then(|| mount(&mut plan, options, setting.seed)).transpose()?;
     plan.cores = Vec::new();
@@ -172,7 +213,7 @@ fn campaign(
         stretch: Duration::from_millis(if quick { 100 } else { 300 }),
         seed: setting.seed,
     };
-    let label = format!("{} {}, {dirs} dirs", product.name(), mode.name());
+    let label = case.to_string();
     let outcome = campaign::fight(&orders, power.as_mut(), &label)?;
     if !outcome.violations.is_empty() && power.is_none() {
         println!("{label}: the data are kept in {}", dir.keep().display());
@@ -193,9 +234,9 @@ fn campaign(
         let figure = if what == "kills" { f64::from(outcome.kills) } else { outcome.violations.len() as f64 };
         let note =
             if what == "kills" { String::new() } else { format!("{} acknowledged", outcome.acknowledged) };
-        report.goal(Goal { what: format!("{label}: {what}"), figure, unit: "", bound, note });
+        report.goal(Goal::new(format!("{label}: {what}"), figure, "", bound, note));
     }
-    Ok((label, outcome))
+    Ok(outcome)
 }
 
 /// Puts the data of a server on a disk that loses power.

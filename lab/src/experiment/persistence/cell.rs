@@ -2,48 +2,31 @@
 
 use std::fmt;
 
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::cells;
 use crate::checkpoint::Stretch;
 use crate::report::thousands;
 use crate::resources::Usage;
 use crate::server::{Persistence, Product};
 use crate::ycsb;
 
-/// The study's models of persistence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Model {
-    /// Nothing is kept.
-    NoSave,
-    /// A checkpoint after some time and some changes.
-    Snapshot,
-    /// A log that the operating system writes when it likes.
-    LogDeferred,
-    /// A log that is on the device within a second.
-    LogPeriodical,
-    /// A log that is on the device before a reply.
-    LogImmediate,
+named! {
+    /// The study's models of persistence.
+    pub enum Model {
+        /// Nothing is kept.
+        NoSave = "no-save",
+        /// A checkpoint after some time and some changes.
+        Snapshot = "snapshot",
+        /// A log that the operating system writes when it likes.
+        LogDeferred = "log-deferred",
+        /// A log that is on the device within a second.
+        LogPeriodical = "log-periodical",
+        /// A log that is on the device before a reply.
+        LogImmediate = "log-immediate",
+    }
 }
 
 impl Model {
-    /// All, in the order of the report.
-    pub const ALL: [Model; 5] =
-        [Model::NoSave, Model::Snapshot, Model::LogDeferred, Model::LogPeriodical, Model::LogImmediate];
-
-    /// Its name in tables, lines and files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Model::NoSave => "no-save",
-            Model::Snapshot => "snapshot",
-            Model::LogDeferred => "log-deferred",
-            Model::LogPeriodical => "log-periodical",
-            Model::LogImmediate => "log-immediate",
-        }
-    }
-
     /// The treatment of a write by the log.
     pub const fn persistence(self) -> Persistence {
         match self {
@@ -60,46 +43,23 @@ impl Model {
     }
 }
 
-/// The parts of the experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Part {
-    /// Figures 2 to 9: records are loaded, then updated.
-    Load,
-    /// Figures 10 to 15: a start from files.
-    Recovery,
-}
-
-impl Part {
-    /// All, in the order in which they are measured.
-    pub const ALL: [Part; 2] = [Part::Load, Part::Recovery];
-
-    /// Its name, as `--only` takes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Part::Load => "load",
-            Part::Recovery => "recovery",
-        }
+named! {
+    /// The parts of the experiment.
+    pub enum Part {
+        /// Figures 2 to 9: records are loaded, then updated.
+        Load = "load",
+        /// Figures 10 to 15: a start from files.
+        Recovery = "recovery",
     }
 }
 
-/// The memory that the server may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Memory {
-    /// All.
-    Ample,
-    /// Less than the raw data.
-    Short,
-}
-
-impl Memory {
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Memory::Ample => "ample",
-            Memory::Short => "short",
-        }
+named! {
+    /// The memory that the server may have.
+    pub enum Memory {
+        /// All.
+        Ample = "ample",
+        /// Less than the raw data.
+        Short = "short",
     }
 }
 
@@ -160,7 +120,11 @@ impl Cell {
     }
 }
 
-impl cells::Cell for Cell {
+impl crate::experiment::Cell for Cell {
+    fn is_quick(&self) -> bool {
+        self.quick
+    }
+
     fn need_bytes(&self) -> u64 {
         // redis-server's allocator has classes of 1,280 and 1,536 bytes; a child may have all of it twice.
         let once = self.records * 1500 + (128 << 20);

@@ -9,39 +9,26 @@
 //!
 //! ```text
 //!   plan: cells ─► trial: a server as a model says ─► measure: a load, or a start, under watch
-//!                                goals, report ◄── results: a line of JSON each ◄──┘
+//!   rows ─► figures/persistence.toml: targets, page ◄── results: a line of JSON each ◄──┘
 //! ```
 
 mod cell;
-mod goals;
 mod measure;
 mod plan;
-pub mod report;
+mod rows;
 mod trial;
-
-use std::path::Path;
-
-use serde_json::json;
 
 use self::cell::{Cell, Figures, Memory, Model, Part};
 use self::measure::Times;
 use self::trial::Trial;
-use crate::cells;
+use super::contract::{Experiment, Measured, Wanted};
 use crate::error::{LabError, Result};
 use crate::limit::MemoryLimit;
-use crate::report::{Report, Run, number_cell, table, thousands};
+use crate::page::Row;
+use crate::report::Report;
 use crate::resources::Usage;
 use crate::results;
 use crate::setting::Setting;
-
-/// The question, for `tarn lab list`.
-pub const QUESTION: &str = "What does each model of persistence cost, and how long does a start take from \
-    what it left? (parts: load, recovery)";
-
-/// The experiment's name in the lines.
-pub const EXPERIMENT: &str = "persistence";
-/// Where results are kept unless said otherwise.
-pub const RESULTS: &str = "lab-results/persistence.jsonl";
 
 /// All that was measured.
 pub type Results = results::Results<Cell, Figures>;
@@ -71,39 +58,68 @@ pub struct Options {
     pub again: bool,
 }
 
-/// Runs the experiment.
-pub fn run(setting: &Setting, own: &Options, path: &Path, report: &mut Report) -> Result<()> {
-    let times = Times::of(setting, own.full);
-    let results = Results::read(path, EXPERIMENT)?;
-    let mut todo = plan::cells(setting, own);
-    todo.retain(|cell| own.again || results.find(cell).is_none());
-    let is_short = |cell: &Cell| cell.memory == Memory::Short;
-    if let (true, Err(why)) = (todo.iter().any(is_short), MemoryLimit::make(PROBE_BYTES)) {
-        eprintln!("memory cannot be made short here: {why}");
-        report.note(&why)?;
-        todo.retain(|cell| !is_short(cell));
+/// The experiment.
+pub struct Persistence {
+    setting: Setting,
+    own: Options,
+    times: Times,
+}
+
+impl Persistence {
+    /// Prepares it.
+    pub fn new(setting: Setting, own: Options) -> Persistence {
+        Persistence { times: Times::of(&setting, own.full), setting, own }
     }
-    cells::go_through(
-        &todo,
-        |cell| measure::seconds(&times, cell),
-        |cell| {
-            let mut trial = Trial::start(setting, cell, limit(cell)?)?;
-            let figures = measure::measure(setting, &times, &mut trial)?;
-            write_series(&path.with_extension("csv"), cell, &figures)?;
-            report.run(Run {
-                case: &cell.to_string(),
-                server: cell.product().name(),
-                version: &trial.version,
-                repeat: 1,
-                parameters: json!(cell),
-                figures: json!(figures),
-            })
-        },
-    )?;
-    let results = Results::read(path, EXPERIMENT)?;
-    print(&results, setting.options.quick);
-    goals::judge(&results, setting.options.quick).into_iter().for_each(|goal| report.goal(goal));
-    Ok(())
+}
+
+impl Experiment for Persistence {
+    const NAME: &'static str = "persistence";
+    const QUESTION: &'static str = "What does each model of persistence cost, and how long does a start take \
+        from what it left? (parts: load, recovery)";
+    const FIGURES: &'static str = include_str!("../../../figures/persistence.toml");
+    type Cell = Cell;
+    type Figures = Figures;
+
+    fn plan(&mut self) -> Result<Vec<Cell>> {
+        Ok(plan::cells(&self.setting, &self.own))
+    }
+
+    fn prepare(&mut self, todo: &mut Vec<Cell>, report: &mut Report) -> Result<()> {
+        let is_short = |cell: &Cell| cell.memory == Memory::Short;
+        if let (true, Err(why)) = (todo.iter().any(is_short), MemoryLimit::make(PROBE_BYTES)) {
+            eprintln!("memory cannot be made short here: {why}");
+            report.note(&why)?;
+            todo.retain(|cell| !is_short(cell));
+        }
+        Ok(())
+    }
+
+    fn again(&self) -> bool {
+        self.own.again
+    }
+
+    fn seconds(&self, cell: &Cell) -> f64 {
+        measure::seconds(&self.times, cell)
+    }
+
+    fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
+        let mut trial = Trial::start(&self.setting, cell, limit(cell)?)?;
+        let figures = measure::measure(&self.setting, &self.times, &mut trial)?;
+        let server = cell.product().name().to_owned();
+        Ok(Some(Measured { server, version: trial.version, figures }))
+    }
+
+    fn series(cell: &Cell, figures: &Figures) -> Option<(&'static str, Vec<String>)> {
+        Some(series(cell, figures))
+    }
+
+    fn rows(results: &Results, wanted: Wanted) -> Vec<Row> {
+        rows::of(results, wanted.quick)
+    }
+
+    fn facts(results: &Results, lines: &[&results::Line<Cell, Figures>], _: Wanted) -> Vec<(String, String)> {
+        rows::facts(results, lines)
+    }
 }
 
 /// The limit of memory of a cell.
@@ -112,8 +128,8 @@ fn limit(cell: &Cell) -> Result<Option<MemoryLimit>> {
     cell.limit_bytes().map(make).transpose()
 }
 
-/// Appends a cell's time series to the table of all.
-fn write_series(path: &Path, cell: &Cell, figures: &Figures) -> Result<()> {
+/// The time series of a cell.
+fn series(cell: &Cell, figures: &Figures) -> (&'static str, Vec<String>) {
     let heads = "part,server,model,shortens,threads,records,memory,s,requests_per_s,user,system,iowait,\
         stolen,process_user,process_system,process_iowait,machine_used,machine_swapped,machine_faults_per_s,\
         resident,swapped,faults_per_s,written,cores_busy";
@@ -142,36 +158,8 @@ fn write_series(path: &Path, cell: &Cell, figures: &Figures) -> Result<()> {
              {resident},{swapped},{faults:.1},{written},{cores}"
         )
     });
-    cells::append_series(path, heads, rows)
+    (heads, rows.collect())
 }
 
-/// Prints the measurements as a table.
-fn print(results: &Results, quick: bool) {
-    let mut loads = table(&["load", "loaded", "requests/s", "p99.9 ms", "updates and reads/s", "ended"]);
-    let mut starts = table(&["start", "seconds", "MB of files", "cores busy", "ended"]);
-    for (cell, figures) in results.of(|cell| cell.quick == quick) {
-        let name = cell.to_string();
-        let name = name.split_once(": ").map_or(&*name, |(_, rest)| rest);
-        let ended = figures.ended.as_deref().unwrap_or_default();
-        match cell.part {
-            Part::Load => loads.add_row(vec![
-                name.into(),
-                number_cell(format!("{:.0} %", figures.loaded as f64 / cell.records as f64 * 100.0)),
-                number_cell(thousands(figures.load.rate)),
-                number_cell(format!("{:.2}", figures.load.p999_us / 1e3)),
-                number_cell(thousands(figures.updates.rate)),
-                ended.into(),
-            ]),
-            Part::Recovery => starts.add_row(vec![
-                name.into(),
-                number_cell(figures.started_s.map_or("–".to_owned(), |seconds| format!("{seconds:.2}"))),
-                number_cell(format!("{:.1}", figures.last_file_bytes as f64 / 1e6)),
-                number_cell(format!("{:.2}", figures.cores_busy)),
-                ended.into(),
-            ]),
-        };
-    }
-    for table in [loads, starts].into_iter().filter(|table| !table.is_empty()) {
-        println!("{table}");
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -8,13 +8,16 @@
 
 mod kinds;
 
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use comfy_table::Cell;
+use comfy_table::{Cell, Table};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::contract::{self as experiment, Experiment, Measured, Wanted};
 use crate::device::{self, Forgetting};
 use crate::error::{LabError, Result};
 use crate::interrupt;
@@ -28,10 +31,6 @@ use kinds::{Kind, kinds};
 use tarn_resp::client;
 
 pub use kinds::Part;
-
-/// The question, for `tarn lab list`.
-pub const QUESTION: &str =
-    "How long after a start does a server with a log answer again? (warm cache, cold disk)";
 
 /// The longest that a restart or a rewriting may take.
 const PATIENCE: Duration = Duration::from_secs(1800);
@@ -108,43 +107,86 @@ impl Trial {
     }
 }
 
-/// Runs the experiment.
-pub fn run(setting: &Setting, options: &Options, report: &mut Report) -> Result<()> {
-    let mut table = table(&[
-        "records",
-        "cache",
-        "server",
-        "ready s",
-        "spread",
-        "records/s",
-        "data MB",
-        "MB/s",
-        "÷ device",
-        "cores busy",
-    ]);
-    for kind in kinds(setting) {
-        if !options.only.is_empty() && !options.only.contains(&kind.part) {
-            continue;
-        }
+/// A kind of data, by its number and name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    number: usize,
+    name: String,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl experiment::Cell for Case {}
+
+/// The experiment.
+pub struct Recovery {
+    setting: Setting,
+    own: Options,
+    table: Table,
+}
+
+impl Recovery {
+    /// Prepares it.
+    pub fn new(setting: Setting, own: Options) -> Recovery {
+        let table = table(&[
+            "records",
+            "cache",
+            "server",
+            "ready s",
+            "spread",
+            "records/s",
+            "data MB",
+            "MB/s",
+            "÷ device",
+            "cores busy",
+        ]);
+        Recovery { setting, own, table }
+    }
+}
+
+impl Experiment for Recovery {
+    const NAME: &'static str = "recovery";
+    const QUESTION: &'static str =
+        "How long after a start does a server with a log answer again? (warm cache, cold disk)";
+    type Cell = Case;
+    type Figures = ();
+
+    fn plan(&mut self) -> Result<Vec<Case>> {
+        let is_asked = |kind: &Kind| self.own.only.is_empty() || self.own.only.contains(&kind.part);
+        let kinds = kinds(&self.setting).into_iter().enumerate().filter(|(_, kind)| is_asked(kind));
+        Ok(kinds.map(|(number, kind)| Case { number, name: kind.name.to_owned() }).collect())
+    }
+
+    fn measure(&mut self, case: &Case, report: &mut Report) -> Result<Option<Measured<()>>> {
+        let (setting, kinds) = (&self.setting, kinds(&self.setting));
+        let kind = &kinds[case.number];
         let mut trials = Vec::new();
         for &(product, _) in &setting.servers {
-            trials.push(fill(setting, &kind, product, Data::Log)?);
+            trials.push(fill(setting, kind, product, Data::Log)?);
             if product == Product::RedisServer && !kind.is_cold() {
-                trials.push(fill(setting, &kind, product, Data::Rdb)?);
+                trials.push(fill(setting, kind, product, Data::Rdb)?);
             }
         }
         for repeat in 1..=setting.repeats() {
             for trial in &mut trials {
-                again(setting, report, &kind, repeat, trial)?;
+                again(setting, report, kind, repeat, trial)?;
             }
         }
         for trial in &trials {
-            table.add_row(row(&kind, trial));
+            self.table.add_row(row(kind, trial));
         }
-        judge(report, &kind, &trials);
+        judge(report, kind, &trials);
+        Ok(None)
     }
-    println!("{table}");
-    Ok(())
+
+    fn conclude(&mut self, _: Option<&Path>, _: Wanted, _: &mut Report) -> Result<usize> {
+        println!("{}", self.table);
+        Ok(0)
+    }
 }
 
 fn row(kind: &Kind, trial: &Trial) -> Vec<Cell> {
@@ -289,23 +331,23 @@ fn judge(report: &mut Report, kind: &Kind, trials: &[Trial]) {
         }
     }
     if kind.is_cold() {
-        report.goal(Goal {
-            what: format!("{case}, cold: recovery rate / device's read rate"),
-            figure: ours.of_device(),
-            unit: "x",
-            bound: Bound::AtLeast(GOAL_COLD),
+        report.goal(Goal::new(
+            format!("{case}, cold: recovery rate / device's read rate"),
+            ours.of_device(),
+            "x",
+            Bound::AtLeast(GOAL_COLD),
             note,
-        });
+        ));
         return;
     }
     for theirs in trials.iter().filter(|trial| trial.product == Product::RedisServer) {
         let goal = if theirs.data == Data::Log { GOAL_WARM_LOG } else { GOAL_WARM_RDB };
-        report.goal(Goal {
-            what: format!("{case}, warm: time of {} / tarn's", theirs.label()),
-            figure: theirs.median(|restart| restart.ready_s) / ours.median(|restart| restart.ready_s),
-            unit: "x",
-            bound: Bound::AtLeast(goal),
-            note: note.clone(),
-        });
+        report.goal(Goal::new(
+            format!("{case}, warm: time of {} / tarn's", theirs.label()),
+            theirs.median(|restart| restart.ready_s) / ours.median(|restart| restart.ready_s),
+            "x",
+            Bound::AtLeast(goal),
+            note.clone(),
+        ));
     }
 }

@@ -9,35 +9,21 @@ use crate::checkpoint::{Peak, Stretch, Taken};
 use crate::server::Product;
 use crate::ycsb;
 
-/// The variants of taking a checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Variant {
-    /// Tarn with `snapshot-algorithm fork`.
-    Fork,
-    /// Tarn with `snapshot-algorithm hourglass`.
-    Hourglass,
-    /// Tarn with `snapshot-algorithm piggyback`.
-    Piggyback,
-    /// The real one.
-    RedisServer,
+named! {
+    /// The variants of taking a checkpoint.
+    pub enum Variant {
+        /// Tarn with `snapshot-algorithm fork`.
+        Fork = "fork",
+        /// Tarn with `snapshot-algorithm hourglass`.
+        Hourglass = "hourglass",
+        /// Tarn with `snapshot-algorithm piggyback`.
+        Piggyback = "piggyback",
+        /// The real one.
+        RedisServer = "redis-server",
+    }
 }
 
 impl Variant {
-    /// All, in the order of the report.
-    pub const ALL: [Variant; 4] =
-        [Variant::Fork, Variant::Hourglass, Variant::Piggyback, Variant::RedisServer];
-
-    /// Its name in tables, lines and files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Variant::Fork => "fork",
-            Variant::Hourglass => "hourglass",
-            Variant::Piggyback => "piggyback",
-            Variant::RedisServer => "redis-server",
-        }
-    }
-
     /// The server that it is.
     pub const fn product(self) -> Product {
         match self {
@@ -52,59 +38,31 @@ impl Variant {
     }
 }
 
-/// The pace of a checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pace {
-    /// `checkpoint-pace quiet`, the default.
-    Quiet,
-    /// `checkpoint-pace fast`; a forked child works so in any case.
-    Fast,
-}
-
-impl Pace {
-    /// Its name, as the directive takes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Pace::Quiet => "quiet",
-            Pace::Fast => "fast",
-        }
+named! {
+    /// The pace of a checkpoint.
+    pub enum Pace {
+        /// `checkpoint-pace quiet`, the default.
+        Quiet = "quiet",
+        /// `checkpoint-pace fast`; a forked child works so in any case.
+        Fast = "fast",
     }
 }
 
-/// The parts of the experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Part {
-    /// Closed loop, 50 % updates, uniform: throughput with and without a checkpoint.
-    Saturated,
-    /// Open loop at half of saturation, 50 % updates, uniform: latency with and without a checkpoint.
-    Latency,
-    /// Figures 13 to 17: closed loop of 256 connections, Zipfian, a checkpoint 10 s after the last.
-    Figures,
-    /// All records written to while a checkpoint is taken: memory.
-    Overwrite,
-    /// A checkpoint of a server that has nothing else to do, and a start from it.
-    Time,
-    /// Giant collections: open and closed loop.
-    Giants,
-}
-
-impl Part {
-    /// All, in the order in which they are measured.
-    pub const ALL: [Part; 6] =
-        [Part::Saturated, Part::Latency, Part::Figures, Part::Overwrite, Part::Time, Part::Giants];
-
-    /// Its name, as `--only` takes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Part::Saturated => "saturated",
-            Part::Latency => "latency",
-            Part::Figures => "figures",
-            Part::Overwrite => "overwrite",
-            Part::Time => "time",
-            Part::Giants => "giants",
-        }
+named! {
+    /// The parts of the experiment.
+    pub enum Part {
+        /// Closed loop, 50 % updates, uniform: throughput with and without a checkpoint.
+        Saturated = "saturated",
+        /// Open loop at half of saturation, 50 % updates, uniform: latency with and without a checkpoint.
+        Latency = "latency",
+        /// Figures 13 to 17: closed loop of 256 connections, Zipfian, a checkpoint 10 s after the last.
+        Figures = "figures",
+        /// All records written to while a checkpoint is taken: memory.
+        Overwrite = "overwrite",
+        /// A checkpoint of a server that has nothing else to do, and a start from it.
+        Time = "time",
+        /// Giant collections: open and closed loop.
+        Giants = "giants",
     }
 }
 
@@ -210,10 +168,15 @@ impl Cell {
             _ => 0.5,
         }
     }
+}
 
-    /// Memory that its server needs at most, on the safe side.
-    pub fn need_bytes(&self) -> u64 {
+impl crate::experiment::Cell for Cell {
+    fn need_bytes(&self) -> u64 {
         (self.data.need_bytes() as f64 * (1.0 + self.twice())) as u64
+    }
+
+    fn is_quick(&self) -> bool {
+        self.quick
     }
 }
 

@@ -128,14 +128,11 @@ fn add_latency_goal(report: &mut Report, contender: &Contender, quiet: &Score, b
     if contender.server.plan().product != crate::server::Product::Tarn {
         return;
     }
-    report.goal(Goal {
-        what: format!(
-            "always: p99 of GET in an open loop: {} with {WRITERS} writers / without",
-            contender.label
-        ),
-        figure: busy.groups[0].p99_us.median / quiet.groups[0].p99_us.median,
-        unit: "x",
-        bound: Bound::AtMost(1.2),
-        note: format!("{:.0} µs / {:.0} µs", busy.groups[0].p99_us.median, quiet.groups[0].p99_us.median),
-    });
+    report.goal(Goal::new(
+        format!("always: p99 of GET in an open loop: {} with {WRITERS} writers / without", contender.label),
+        busy.groups[0].p99_us.median / quiet.groups[0].p99_us.median,
+        "x",
+        Bound::AtMost(1.2),
+        format!("{:.0} µs / {:.0} µs", busy.groups[0].p99_us.median, quiet.groups[0].p99_us.median),
+    ));
 }

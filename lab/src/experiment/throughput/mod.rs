@@ -14,18 +14,16 @@ mod tables;
 mod workers;
 
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
+use super::contract::{Cell, Experiment, Measured};
 use crate::error::Result;
 use crate::report::Report;
 use crate::server::Product;
 use crate::setting::Setting;
 
-/// The question, for `tarn lab list`.
-pub const QUESTION: &str = "How many requests a second does one worker answer, and what does the log cost? \
-    (parts: plain, structures, everysec, always, workers)";
-
 /// The parts of the experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum Part {
     /// GET and SET of 64 bytes without a log, at pipeline 1, 16 and 64.
     Plain,
@@ -39,6 +37,14 @@ pub enum Part {
     Workers,
 }
 
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl Cell for Part {}
+
 /// The experiment's own options.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
@@ -48,24 +54,42 @@ pub struct Options {
     pub only: Vec<Part>,
 }
 
-/// Runs the experiment.
-pub fn run(setting: &Setting, options: &Options, report: &mut Report) -> Result<()> {
-    let asked = |part| options.only.is_empty() || options.only.contains(&part);
-    if asked(Part::Plain) {
-        plain::run(setting, report)?;
+/// The experiment.
+pub struct Throughput {
+    setting: Setting,
+    own: Options,
+}
+
+impl Throughput {
+    /// Prepares it.
+    pub fn new(setting: Setting, own: Options) -> Throughput {
+        Throughput { setting, own }
     }
-    if asked(Part::Structures) {
-        structures::run(setting, report)?;
+}
+
+impl Experiment for Throughput {
+    const NAME: &'static str = "throughput";
+    const QUESTION: &'static str = "How many requests a second does one worker answer, and what does the log \
+        cost? (parts: plain, structures, everysec, always, workers)";
+    type Cell = Part;
+    type Figures = ();
+
+    fn plan(&mut self) -> Result<Vec<Part>> {
+        let ours = self.setting.servers.iter().any(|(product, _)| *product == Product::Tarn);
+        let mut parts = Part::value_variants().to_vec();
+        parts.retain(|part| self.own.only.is_empty() || self.own.only.contains(part));
+        parts.retain(|part| ours || *part != Part::Workers);
+        Ok(parts)
     }
-    if asked(Part::Everysec) {
-        everysec::run(setting, report)?;
+
+    fn measure(&mut self, part: &Part, report: &mut Report) -> Result<Option<Measured<()>>> {
+        match part {
+            Part::Plain => plain::run(&self.setting, report)?,
+            Part::Structures => structures::run(&self.setting, report)?,
+            Part::Everysec => everysec::run(&self.setting, report)?,
+            Part::Always => always::run(&self.setting, report)?,
+            Part::Workers => workers::run(&self.setting, report)?,
+        }
+        Ok(None)
     }
-    if asked(Part::Always) {
-        always::run(setting, report)?;
-    }
-    let ours = setting.servers.iter().any(|(product, _)| *product == Product::Tarn);
-    if asked(Part::Workers) && ours {
-        workers::run(setting, report)?;
-    }
-    Ok(())
 }

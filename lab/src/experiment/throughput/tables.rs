@@ -54,11 +54,11 @@ pub fn add_goal(report: &mut Report, case: &str, ours: &Score, theirs: &Score, a
     let cost = format!("server µs/request {one:.3} against {two:.3}");
     let notes =
         [Some(cost), ours.limit_note(), theirs.limit_note(), (!note.is_empty()).then(|| note.to_owned())];
-    report.goal(Goal {
-        what: format!("{case}: {} / {}", ours.label, theirs.label),
-        figure: ours.groups[0].rate.median / theirs.groups[0].rate.median,
-        unit: "x",
-        bound: Bound::AtLeast(at_least),
-        note: notes.into_iter().flatten().collect::<Vec<_>>().join("; "),
-    });
+    report.goal(Goal::new(
+        format!("{case}: {} / {}", ours.label, theirs.label),
+        ours.groups[0].rate.median / theirs.groups[0].rate.median,
+        "x",
+        Bound::AtLeast(at_least),
+        notes.into_iter().flatten().collect::<Vec<_>>().join("; "),
+    ));
 }

@@ -2,103 +2,49 @@
 
 use std::fmt;
 
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::store;
-use crate::cells;
-use crate::report::{median, thousands};
+use crate::report::thousands;
 use crate::snapshots::cell::Distribution;
 
-/// The way in which the records are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Variant {
-    /// Not at all: the updates are alone.
-    None,
-    /// As they are when they are met.
-    Live,
-    /// Through a view.
-    Vls,
-    /// By a child process.
-    Fork,
-    /// The paper's literal form, which keeps nothing.
-    MasksOff,
-    /// The paper's literal form, with masks of 64 bits.
-    Masks64,
-    /// The same with 128 bits.
-    Masks128,
-}
-
-impl Variant {
-    /// All, in the order of the report.
-    pub const ALL: [Variant; 7] = [
-        Variant::None,
-        Variant::Live,
-        Variant::Vls,
-        Variant::Fork,
-        Variant::MasksOff,
-        Variant::Masks64,
-        Variant::Masks128,
-    ];
-
-    /// Its name in tables, lines and files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Variant::None => "none",
-            Variant::Live => "live",
-            Variant::Vls => "vls",
-            Variant::Fork => "fork",
-            Variant::MasksOff => "masks-off",
-            Variant::Masks64 => "masks-64",
-            Variant::Masks128 => "masks-128",
-        }
+named! {
+    /// The way in which the records are read.
+    pub enum Variant {
+        /// Not at all: the updates are alone.
+        None = "none",
+        /// As they are when they are met.
+        Live = "live",
+        /// Through a view.
+        Vls = "vls",
+        /// By a child process.
+        Fork = "fork",
+        /// The paper's literal form, which keeps nothing.
+        MasksOff = "masks-off",
+        /// The paper's literal form, with masks of 64 bits.
+        Masks64 = "masks-64",
+        /// The same with 128 bits.
+        Masks128 = "masks-128",
     }
 }
 
-/// The parts of the experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Part {
-    /// Figure 7a: one query, nothing else.
-    Alone,
-    /// Figures 7b, 8a and 9: queries beside as many updates as there can be.
-    Updates,
-    /// Figures 8b and 10: queries beside updates in an open loop.
-    Latency,
-    /// Figure 11: the kept versions, by time.
-    Remset,
-    /// The text on masks of 64 and of 128 bits.
-    Masks,
-    /// The time until a view is open, and whether it sees what was acknowledged before.
-    Opening,
-    /// Other stores, through their clients.
-    References,
-}
-
-impl Part {
-    /// All, in the order in which they are measured.
-    pub const ALL: [Part; 7] = [
-        Part::Alone,
-        Part::Updates,
-        Part::Latency,
-        Part::Remset,
-        Part::Masks,
-        Part::Opening,
-        Part::References,
-    ];
-
-    /// Its name, as `--only` takes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Part::Alone => "alone",
-            Part::Updates => "updates",
-            Part::Latency => "latency",
-            Part::Remset => "remset",
-            Part::Masks => "masks",
-            Part::Opening => "opening",
-            Part::References => "references",
-        }
+named! {
+    /// The parts of the experiment.
+    pub enum Part {
+        /// Figure 7a: one query, nothing else.
+        Alone = "alone",
+        /// Figures 7b, 8a and 9: queries beside as many updates as there can be.
+        Updates = "updates",
+        /// Figures 8b and 10: queries beside updates in an open loop.
+        Latency = "latency",
+        /// Figure 11: the kept versions, by time.
+        Remset = "remset",
+        /// The text on masks of 64 and of 128 bits.
+        Masks = "masks",
+        /// The time until a view is open, and whether it sees what was acknowledged before.
+        Opening = "opening",
+        /// Other stores, through their clients.
+        References = "references",
     }
 }
 
@@ -129,7 +75,11 @@ impl Cell {
     }
 }
 
-impl cells::Cell for Cell {
+impl crate::experiment::Cell for Cell {
+    fn is_quick(&self) -> bool {
+        self.quick
+    }
+
     fn need_bytes(&self) -> u64 {
         // The record with its entry, as much again for versions, and where there are three stores, three.
         let stores = if self.part == Part::Masks { 3 } else { 2 };
@@ -220,14 +170,6 @@ pub struct Remset {
     pub updates_per_s: f64,
 }
 
-impl Remset {
-    /// The most versions, shared and apart.
-    pub fn most(&self) -> (u64, u64) {
-        let most = |of: fn(&Moment) -> u64| self.moments.iter().map(of).max().unwrap_or(0);
-        (most(|moment| moment.shared), most(|moment| moment.apart))
-    }
-}
-
 /// The figures of opening views.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -253,13 +195,6 @@ pub struct Reference {
     pub seconds: Vec<f64>,
 }
 
-impl Reference {
-    /// The middle of the turns.
-    pub fn median_s(&self) -> f64 {
-        median(self.seconds.iter().copied())
-    }
-}
-
 /// The results of a cell. Fields that do not concern its part stay empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -277,17 +212,11 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The median of `of` over a variant's turns; `NaN` without one.
-    pub fn of(&self, variant: Variant, of: impl Fn(&Measured) -> f64) -> f64 {
-        let turns = self.variants.iter().filter(|own| own.variant == variant).flat_map(|own| &own.turns);
-        median(turns.map(of))
-    }
-
-    /// One variant divided by another: the median of the ratios of `of` over the turns.
-    pub fn by(&self, one: Variant, other: Variant, of: impl Fn(&Measured) -> f64) -> f64 {
-        let turns = |variant| {
-            self.variants.iter().filter(move |own| own.variant == variant).flat_map(|own| &own.turns)
-        };
-        median(turns(one).zip(turns(other)).map(|(one, other)| of(one) / of(other)))
+    /// True if versions outlived their last reader, or a view did not see a write acknowledged before it was
+    /// opened.
+    pub fn is_broken(&self) -> bool {
+        let turns = self.variants.iter().flat_map(|own| &own.turns);
+        let left: u64 = turns.map(|turn| turn.versions_left).sum();
+        left + self.remset.left + self.opening.stale > 0
     }
 }

@@ -9,11 +9,10 @@
 //! ```text
 //!   plan: cells ─► store: records in the engine, in this process ─► measure, remset, masks, opening
 //!                  references: other stores through their clients ─┐
-//!                                     goals, report ◄── results: a line of JSON each ◄──┘
+//!             rows ─► figures/vls.toml: targets, page ◄── results: a line of JSON each ◄──┘
 //! ```
 
 mod cell;
-mod goals;
 mod masks;
 mod measure;
 mod opening;
@@ -21,33 +20,24 @@ mod plan;
 mod query;
 mod references;
 mod remset;
-pub mod report;
+mod rows;
 mod store;
 
-use std::path::Path;
 use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use serde_json::json;
 
-use self::cell::{Cell, Figures, Part, Variant};
+use self::cell::{Cell, Figures, Part};
 use self::measure::Place;
 use self::store::Store;
-use crate::cells;
+use super::contract::{Experiment, Measured, Wanted};
 use crate::error::Result;
-use crate::report::{Report, Run, number_cell, table, thousands};
+use crate::page::Row;
+use crate::report::Report;
 use crate::results;
 use crate::setting::Setting;
 
-/// The question, for `tarn lab list`.
-pub const QUESTION: &str = "What do consistent queries cost, beside those that read what they happen to \
-    meet? (parts: alone, updates, latency, remset, masks, opening, references)";
-
-/// The experiment's name in the lines.
-pub const EXPERIMENT: &str = "vls";
-/// Where results are kept unless said otherwise.
-pub const RESULTS: &str = "lab-results/vls.jsonl";
 /// A turn, in seconds.
 const TURN_S: f64 = 2.0;
 const TURN_QUICK_S: f64 = 0.05;
@@ -83,34 +73,54 @@ fn queries(text: &str) -> std::result::Result<usize, String> {
     count.ok_or_else(|| format!("from 1 to {most}, as there are so many views"))
 }
 
-/// Runs the experiment. Returns in how many cells something was wrong.
-pub fn run(setting: &Setting, own: &Options, path: &Path, report: &mut Report) -> Result<usize> {
-    let results = Results::read(path, EXPERIMENT)?;
-    let mut todo = plan::cells(setting, own);
-    todo.retain(|cell| own.again || results.find(cell).is_none());
-    let place = place(setting);
-    let mut store = None;
-    cells::go_through(
-        &todo,
-        |cell| seconds(&place, cell),
-        |cell| {
-            let figures = measure(setting, &place, &mut store, cell, report)?;
-            report.run(Run {
-                case: &cell.to_string(),
-                server: "tarn",
-                version: env!("CARGO_PKG_VERSION"),
-                repeat: 1,
-                parameters: json!(cell),
-                figures: json!(figures),
-            })
-        },
-    )?;
-    drop(store);
-    let results = Results::read(path, EXPERIMENT)?;
-    let quick = setting.options.quick;
-    print(&results, quick);
-    goals::judge(&results, quick).into_iter().for_each(|goal| report.goal(goal));
-    Ok(goals::broken(&results, quick))
+/// The experiment.
+pub struct Vls {
+    setting: Setting,
+    own: Options,
+    place: Place,
+    store: Option<Store>,
+}
+
+impl Vls {
+    /// Prepares it.
+    pub fn new(setting: Setting, own: Options) -> Vls {
+        Vls { place: place(&setting), setting, own, store: None }
+    }
+}
+
+impl Experiment for Vls {
+    const NAME: &'static str = "vls";
+    const QUESTION: &'static str = "What do consistent queries cost, beside those that read what they happen \
+        to meet? (parts: alone, updates, latency, remset, masks, opening, references)";
+    const FIGURES: &'static str = include_str!("../../../figures/vls.toml");
+    type Cell = Cell;
+    type Figures = Figures;
+
+    fn plan(&mut self) -> Result<Vec<Cell>> {
+        Ok(plan::cells(&self.setting, &self.own))
+    }
+
+    fn again(&self) -> bool {
+        self.own.again
+    }
+
+    fn seconds(&self, cell: &Cell) -> f64 {
+        seconds(&self.place, cell)
+    }
+
+    fn measure(&mut self, cell: &Cell, report: &mut Report) -> Result<Option<Measured<Figures>>> {
+        let figures = measure(&self.setting, &self.place, &mut self.store, cell, report)?;
+        Ok(Some(Measured::here("tarn", figures)))
+    }
+
+    fn rows_of(cell: &Cell, figures: &Figures) -> Vec<Row> {
+        rows::of(cell, figures)
+    }
+
+    fn broken(results: &Results, wanted: Wanted) -> usize {
+        let of = results.of(|cell| cell.quick == wanted.quick);
+        of.into_iter().filter(|(_, figures)| figures.is_broken()).count()
+    }
 }
 
 fn place(setting: &Setting) -> Place {
@@ -169,53 +179,5 @@ fn measure(
     }
 }
 
-/// Prints the measurements as tables.
-fn print(results: &Results, quick: bool) {
-    let heads =
-        ["cell", "variant", "M rows/s", "query ms", "updates/s", "p50 µs", "p95", "p99.9", "max", "kept"];
-    let mut table = table(&heads);
-    for (cell, figures) in results.of(|cell| cell.quick == quick) {
-        for variant in figures.variants.iter().map(|own| own.variant) {
-            let of = |of: &dyn Fn(&cell::Measured) -> f64| figures.of(variant, of);
-            let number = |value: f64, places: usize| match value > 0.0 && value.is_finite() {
-                true => number_cell(format!("{value:.places$}")),
-                false => number_cell("–"),
-            };
-            let reads = variant != Variant::None;
-            table.add_row(vec![
-                cell.to_string().into(),
-                variant.name().into(),
-                number(of(&|own| own.rows_per_s / 1e6), 2),
-                number(if reads { of(&|own| own.query_ms(cell)) } else { 0.0 }, 1),
-                number_cell(thousands(of(&|own| own.updates_per_s))),
-                number(of(&|own| own.latency.p50), 2),
-                number(of(&|own| own.latency_p95), 2),
-                number(of(&|own| own.latency.p999), 1),
-                number(of(&|own| own.latency.max), 0),
-                number_cell(thousands(of(&|own| own.versions as f64))),
-            ]);
-        }
-    }
-    if !table.is_empty() {
-        println!("{table}");
-    }
-    print_references(results, quick);
-}
-
-fn print_references(results: &Results, quick: bool) {
-    let mut table = table(&["cell", "store", "query", "seconds"]);
-    for (cell, figures) in results.of(|cell| cell.quick == quick && cell.part == Part::References) {
-        for reference in &figures.references {
-            let seconds = number_cell(format!("{:.4}", reference.median_s()));
-            table.add_row(vec![
-                cell.to_string().into(),
-                reference.what.clone().into(),
-                reference.query.clone().into(),
-                seconds,
-            ]);
-        }
-    }
-    if !table.is_empty() {
-        println!("{table}");
-    }
-}
+#[cfg(test)]
+mod tests;

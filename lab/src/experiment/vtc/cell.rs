@@ -5,9 +5,8 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::cells;
 use crate::checkpoint::{Ask, Course, Taken};
-use crate::report::{median, thousands};
+use crate::report::thousands;
 use crate::server::{Persistence, Product};
 use crate::ycsb;
 
@@ -123,55 +122,29 @@ impl Variant {
     }
 }
 
-/// The parts of the experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Part {
-    /// Figures 1.1 and 4.1 to 4.5: closed loop, checkpoints by turns.
-    Checkpoints,
-    /// A checkpoint of a server that has nothing else to do.
-    Alone,
-    /// Open loop at half of saturation: latency with and without a checkpoint.
-    Latency,
-    /// Figures 4.6 and 4.7: file sizes, and starts from them.
-    Files,
-    /// Bytes written for each update, and the length of the log.
-    Writes,
-}
-
-impl Part {
-    /// All, in the order in which they are measured.
-    pub const ALL: [Part; 5] = [Part::Checkpoints, Part::Alone, Part::Latency, Part::Files, Part::Writes];
-
-    /// Its name, as `--only` takes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Part::Checkpoints => "checkpoints",
-            Part::Alone => "alone",
-            Part::Latency => "latency",
-            Part::Files => "files",
-            Part::Writes => "writes",
-        }
+named! {
+    /// The parts of the experiment.
+    pub enum Part {
+        /// Figures 1.1 and 4.1 to 4.5: closed loop, checkpoints by turns.
+        Checkpoints = "checkpoints",
+        /// A checkpoint of a server that has nothing else to do.
+        Alone = "alone",
+        /// Open loop at half of saturation: latency with and without a checkpoint.
+        Latency = "latency",
+        /// Figures 4.6 and 4.7: file sizes, and starts from them.
+        Files = "files",
+        /// Bytes written for each update, and the length of the log.
+        Writes = "writes",
     }
 }
 
-/// The distribution of the updates over the records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Access {
-    /// Some much more often than others, as YCSB has it.
-    Zipfian,
-    /// All equally often.
-    Uniform,
-}
-
-impl Access {
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Access::Zipfian => "zipfian",
-            Access::Uniform => "uniform",
-        }
+named! {
+    /// The distribution of the updates over the records.
+    pub enum Access {
+        /// Some much more often than others, as YCSB has it.
+        Zipfian = "zipfian",
+        /// All equally often.
+        Uniform = "uniform",
     }
 }
 
@@ -199,7 +172,11 @@ impl Cell {
     }
 }
 
-impl cells::Cell for Cell {
+impl crate::experiment::Cell for Cell {
+    fn is_quick(&self) -> bool {
+        self.quick
+    }
+
     fn need_bytes(&self) -> u64 {
         // redis-server's allocator has classes of 1,280 and 1,536 bytes; a child may have all of it twice.
         let once = self.records * 1500 + (128 << 20);
@@ -297,20 +274,18 @@ impl Figures {
         all.max_by_key(|(before, during)| during.saturating_sub(*before))
     }
 
-    /// The most resident memory that checkpoints added, as a share of the memory just before. `NaN` without a
-    /// checkpoint.
-    pub fn extra_share(&self) -> f64 {
-        let share = |(before, during): (u64, u64)| during as f64 / before as f64 - 1.0;
-        self.extra_bytes().map_or(f64::NAN, share)
+    /// The worst tenth of a second in the first half of a checkpoint, by the usual throughput.
+    pub fn dip(&self) -> f64 {
+        let Some(taken) = self.course.taken.first() else { return f64::NAN };
+        let half = taken.from_ms..taken.from_ms + (taken.seconds * 500.0).max(100.0);
+        let rates = self.requests_by_time();
+        let during = rates.iter().filter(|(at, _)| half.contains(&(at * 1e3))).map(|(_, rate)| *rate);
+        during.fold(f64::NAN, f64::min) / self.course.without_all.rate
     }
 
-    /// The most resident bytes while checkpoints were taken.
-    pub fn most_bytes(&self) -> f64 {
-        self.course.peak.most as f64
-    }
-
-    /// The median time of the checkpoints. `NaN` without one.
-    pub fn checkpoint_s(&self) -> f64 {
-        median(self.course.taken.iter().map(|taken| taken.seconds))
+    /// The largest ratio of the log's length to its needed part, once it is long enough to be compacted.
+    pub fn longest_log(&self) -> f64 {
+        let long = self.writes.log.iter().filter(|(_, all, _)| *all > 2 * self.log_file_bytes);
+        long.map(|(_, all, needed)| *all as f64 / (*needed).max(1) as f64).fold(f64::NAN, f64::max)
     }
 }

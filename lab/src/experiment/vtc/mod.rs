@@ -9,37 +9,31 @@
 //!
 //! ```text
 //!   plan: cells ─► trial: a server with its records ─► measure: a load with checkpoints
-//!                                     goals, report ◄── results: a line of JSON each ◄──┘
+//!             rows ─► figures/vtc.toml: targets, page ◄── results: a line of JSON each ◄──┘
 //! ```
 
 mod cell;
-mod goals;
 mod measure;
 mod plan;
-pub mod report;
 mod trial;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::json;
 
 use self::cell::{Cell, Figures, Part, Variant};
 use self::trial::Trial;
-use crate::cells;
+use super::contract::{Experiment, Measured, Wanted, row};
+use crate::checkpoint::stretch_rows;
 use crate::error::{LabError, Result};
 use crate::interrupt;
-use crate::report::{Report, Run, number_cell, table, thousands};
+use crate::page::Row;
+use crate::report::{Report, thousands};
 use crate::results;
 use crate::setting::Setting;
 
-/// The question, for `tarn lab list`.
-pub const QUESTION: &str = "What does a log cost that is its own checkpoint, beside snapshots and a log \
-    that is rewritten? (parts: checkpoints, alone, latency, files, writes)";
-
-/// The experiment's name in the lines.
-pub const EXPERIMENT: &str = "vtc";
-/// Where results are kept unless said otherwise.
-pub const RESULTS: &str = "lab-results/vtc.jsonl";
+/// Records of the thesis's largest store.
+const RECORDS_MOST: f64 = 12e6;
 
 /// All that was measured.
 pub type Results = results::Results<Cell, Figures>;
@@ -69,43 +63,96 @@ pub struct Options {
     pub again: bool,
 }
 
-/// Runs the experiment.
-pub fn run(setting: &Setting, own: &Options, path: &Path, report: &mut Report) -> Result<()> {
-    let asked = |variant: &Variant| own.variants.is_empty() || own.variants.contains(variant);
-    let is_there =
-        |variant: &Variant| setting.servers.iter().any(|(product, _)| *product == variant.traits().product);
-    let variants: Vec<_> = Variant::ALL.into_iter().filter(asked).filter(is_there).collect();
-    let results = Results::read(path, EXPERIMENT)?;
-    let mut todo = plan::cells(setting, own, &variants);
-    todo.retain(|cell| own.again || results.find(cell).is_none());
-    cells::go_through(
-        &todo,
-        |cell| measure::seconds(setting, own.full, cell),
-        |cell| {
-            let mut trial = Trial::start(setting, own, cell)?;
-            let figures = match measure::measure(setting, own.full, &mut trial, cell) {
-                Ok(figures) => figures,
-                Err(error) => {
-                    // Ctrl-C ends the server too.
-                    interrupt::check()?;
-                    return Err(ended(&mut trial).unwrap_or(error));
-                }
-            };
-            write_series(&path.with_extension("csv"), cell, &figures)?;
-            report.run(Run {
-                case: &cell.to_string(),
-                server: cell.variant.name(),
-                version: &trial.version,
-                repeat: 1,
-                parameters: json!(cell),
-                figures: json!(figures),
-            })
-        },
-    )?;
-    let results = Results::read(path, EXPERIMENT)?;
-    print(&results, setting.options.quick);
-    goals::judge(&results, setting.options.quick).into_iter().for_each(|goal| report.goal(goal));
-    Ok(())
+/// The experiment.
+pub struct Vtc {
+    setting: Setting,
+    own: Options,
+}
+
+impl Vtc {
+    /// Prepares it.
+    pub fn new(setting: Setting, own: Options) -> Vtc {
+        Vtc { setting, own }
+    }
+}
+
+impl Experiment for Vtc {
+    const NAME: &'static str = "vtc";
+    const QUESTION: &'static str = "What does a log cost that is its own checkpoint, beside snapshots and a \
+        log that is rewritten? (parts: checkpoints, alone, latency, files, writes)";
+    const FIGURES: &'static str = include_str!("../../../figures/vtc.toml");
+    type Cell = Cell;
+    type Figures = Figures;
+
+    fn plan(&mut self) -> Result<Vec<Cell>> {
+        let Vtc { setting, own } = self;
+        let is_there = |variant: &Variant| {
+            let product = variant.traits().product;
+            setting.servers.iter().any(|(own, _)| *own == product)
+        };
+        let asked = |variant: &Variant| own.variants.is_empty() || own.variants.contains(variant);
+        let variants: Vec<_> = Variant::ALL.into_iter().filter(asked).filter(is_there).collect();
+        Ok(plan::cells(setting, own, &variants))
+    }
+
+    fn again(&self) -> bool {
+        self.own.again
+    }
+
+    fn seconds(&self, cell: &Cell) -> f64 {
+        measure::seconds(&self.setting, self.own.full, cell)
+    }
+
+    fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
+        let mut trial = Trial::start(&self.setting, &self.own, cell)?;
+        let figures = match measure::measure(&self.setting, self.own.full, &mut trial, cell) {
+            Ok(figures) => figures,
+            Err(error) => {
+                // Ctrl-C ends the server too.
+                interrupt::check()?;
+                return Err(ended(&mut trial).unwrap_or(error));
+            }
+        };
+        Ok(Some(Measured { server: cell.variant.name().to_owned(), version: trial.version, figures }))
+    }
+
+    fn series(cell: &Cell, figures: &Figures) -> Option<(&'static str, Vec<String>)> {
+        Some(series(cell, figures))
+    }
+
+    fn rows_of(cell: &Cell, figures: &Figures) -> Vec<Row> {
+        let mut row = row(cell, figures);
+        let extra =
+            figures.extra_bytes().map(|(before, during)| json!({ "before": before, "during": during }));
+        row.insert("extra".to_owned(), json!(extra));
+        row.insert("rate_by_time".to_owned(), json!(figures.requests_by_time()));
+        row.insert("dip".to_owned(), json!(figures.dip()));
+        row.insert("longest_log".to_owned(), json!(figures.longest_log()));
+        let course = &figures.course;
+        let stretches = [
+            ("outside", &course.without_all, &course.without),
+            ("during", &course.during_all, &course.during),
+        ];
+        let stretches = if cell.part == Part::Latency { stretch_rows(&row, &stretches) } else { Vec::new() };
+        std::iter::once(row).chain(stretches).collect()
+    }
+
+    fn facts(_: &Results, lines: &[&results::Line<Cell, Figures>], _: Wanted) -> Vec<(String, String)> {
+        let most = lines.iter().map(|line| line.cell.records).max().unwrap_or_default() as f64;
+        let share = most / RECORDS_MOST;
+        let scale = format!("up to {} records of 1 KB; the thesis's 12 M by {share:.4}", thousands(most));
+        let is_preferred = lines.iter().any(|line| line.figures.course.generator_preferred);
+        let turn = if is_preferred { "comes before all others" } else { "takes its turn with others" };
+        let generator = format!("one thread on the last core; it {turn} there");
+        let mut bytes: Vec<u64> = lines.iter().map(|line| line.figures.log_file_bytes).collect();
+        bytes.retain(|bytes| *bytes > 0);
+        bytes.sort_unstable();
+        let mib = |bytes: Option<&u64>| bytes.map_or(0.0, |bytes| *bytes as f64 / f64::from(1 << 20));
+        let files = format!("{:.2} to {:.2} MiB", mib(bytes.first()), mib(bytes.last()));
+        [("scale", scale), ("generator", generator), ("size of log files", files)]
+            .map(|(name, text)| (name.to_owned(), text))
+            .into()
+    }
 }
 
 /// The error of a server that ended by itself.
@@ -113,9 +160,8 @@ fn ended(trial: &mut Trial) -> Option<LabError> {
     trial.server.ended().map(|status| LabError::Ended { status })
 }
 
-/// Appends a cell's time series to the table of all: memory and the log's length at the times of the
-/// readings.
-fn write_series(path: &Path, cell: &Cell, figures: &Figures) -> Result<()> {
+/// The time series of a cell: memory and the log's length at the times of the readings.
+fn series(cell: &Cell, figures: &Figures) -> (&'static str, Vec<String>) {
     let heads = "part,variant,records,update_percent,access,ms,what,value";
     let Cell { part, variant, records, update_percent, access, .. } = cell;
     let (part, variant, access) = (part.name(), variant.name(), access.name());
@@ -128,31 +174,8 @@ fn write_series(path: &Path, cell: &Cell, figures: &Figures) -> Result<()> {
     let log = figures.writes.log.iter().flat_map(|(ms, all, needed)| {
         [format!("{cell},{ms},log_bytes,{all}"), format!("{cell},{ms},log_needed_bytes,{needed}")]
     });
-    cells::append_series(path, heads, requests.chain(memory).chain(log))
+    (heads, requests.chain(memory).chain(log).collect())
 }
 
-/// Prints the measurements as a table.
-fn print(results: &Results, quick: bool) {
-    let heads = ["cell", "requests/s", "during", "p99.9 ms", "during", "checkpoint s", "added memory"];
-    let mut table = table(&heads);
-    let percent =
-        |share: f64| if share.is_nan() { "–".to_owned() } else { format!("{:.1} %", share * 100.0) };
-    let is_shown = |cell: &Cell| {
-        cell.quick == quick && matches!(cell.part, Part::Checkpoints | Part::Alone | Part::Latency)
-    };
-    for (cell, figures) in results.of(is_shown) {
-        let (without, during) = (&figures.course.without_all, &figures.course.during_all);
-        table.add_row(vec![
-            cell.to_string().into(),
-            number_cell(thousands(without.rate)),
-            number_cell(thousands(during.rate)),
-            number_cell(format!("{:.2}", without.p999_us / 1e3)),
-            number_cell(format!("{:.2}", during.p999_us / 1e3)),
-            number_cell(format!("{:.2}", figures.checkpoint_s())),
-            number_cell(percent(figures.extra_share())),
-        ]);
-    }
-    if !table.is_empty() {
-        println!("{table}");
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,7 @@
 //! Advice for a workload: the algorithms that are ruled out, and the best of the others.
 
 use super::super::cell::Algorithm;
-use super::super::report::data::Study;
-use super::super::report::is_full;
+use super::super::compare::data::Study;
 use super::Workload;
 use super::predict::{Measured, Prediction};
 
@@ -69,7 +68,7 @@ fn reasons(own: &Prediction, workload: &Workload) -> Vec<(Algorithm, String)> {
     {
         reasons.push(format!("a client may wait for {most} µs"));
     }
-    if workload.full_only && !is_full(own.algorithm) {
+    if workload.full_only && !own.algorithm.is_full() {
         reasons.push("its snapshots have what has changed".to_owned());
     }
     reasons.into_iter().map(|reason| (own.algorithm, reason)).collect()
@@ -82,12 +81,12 @@ fn best(mut left: Vec<Prediction>) -> Option<Prediction> {
     left.retain(|own| own.update_ns <= least * COSTS_ALIKE);
     let shortest = left.iter().map(|own| own.spike_us).min_by(f64::total_cmp)?;
     left.retain(|own| own.spike_us <= shortest.max(SPIKE_US_SHORT));
-    let order = |own: &Prediction| !is_full(own.algorithm);
+    let order = |own: &Prediction| !own.algorithm.is_full();
     left.into_iter().min_by(|a, b| order(a).cmp(&order(b)).then(a.update_ns.total_cmp(&b.update_ns)))
 }
 
 fn recommend(best: &Prediction) -> String {
-    let full = if is_full(best.algorithm) { "has all rows" } else { "has what has changed, to be merged" };
+    let full = if best.algorithm.is_full() { "has all rows" } else { "has what has changed, to be merged" };
     let spike = if best.spike_grows { "grows with the data" } else { "does not grow with the data" };
     format!(
         "recommended: {}. Of those that fit, its updates cost no more than {COSTS_ALIKE} times the least, \

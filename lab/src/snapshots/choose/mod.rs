@@ -12,11 +12,12 @@ use std::path::PathBuf;
 
 use tarn_study::Shape;
 
-use super::report::data::Study;
-use super::report::scales;
+use super::compare::data::Study;
 use super::results::{EXPERIMENT, Results};
 use super::study::nothing_measured;
+use super::study::scales;
 use crate::error::{LabError, Result};
+use crate::experiment::Wanted;
 use crate::report::{number_cell, table};
 use advise::{Advice, advise};
 use predict::Prediction;
@@ -116,7 +117,7 @@ fn bytes(text: &str) -> std::result::Result<u64, String> {
 pub fn run(options: &Options) -> Result<()> {
     let workload = options.workload()?;
     let results = Results::read(&options.json, EXPERIMENT)?;
-    let study = Study::newest(&results, scales(options.quick, options.full))
+    let study = Study::newest(&results, scales(Wanted { quick: options.quick, full: options.full }))
         .ok_or_else(|| nothing_measured(&options.json))?;
     let advice = advise(&study, &workload);
     if advice.predictions.is_empty() {

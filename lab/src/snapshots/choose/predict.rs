@@ -5,8 +5,8 @@
 //! and beyond them.
 
 use super::super::cell::{Algorithm, Cell, Figures};
+use super::super::compare::data::{Study, TAKEN_US_SHORT, exponent};
 use super::super::plan::Figure;
-use super::super::report::data::{Study, TAKEN_US_SHORT, exponent};
 use super::Workload;
 use super::curve::Curve;
 

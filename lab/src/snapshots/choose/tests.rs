@@ -16,7 +16,7 @@ const SOME: Workload = Workload {
 
 fn advice(workload: Workload) -> Advice {
     let results = fixture::results(&Figure::ALL, Scale::Default);
-    advise(&Study::newest(&results, scales(false, false)).expect("there are results"), &workload)
+    advise(&Study::newest(&results, scales(Wanted::default())).expect("there are results"), &workload)
 }
 
 fn chosen(advice: &Advice) -> Option<Algorithm> {
@@ -89,7 +89,7 @@ fn what_was_not_measured_is_said_and_odd_figures_do_no_harm() {
     for line in results.lines.iter_mut().filter(|line| line.cell.algorithm == Algorithm::Zigzag) {
         line.figures.quiet.mean = f64::NAN;
     }
-    let study = Study::newest(&results, scales(false, false)).expect("there are results");
+    let study = Study::newest(&results, scales(Wanted::default())).expect("there are results");
     let found = advise(&study, &SOME);
     assert_eq!(found.predictions.len(), 5);
     assert!(found.notes.contains(&"Fork was not measured".to_owned()));

@@ -1,0 +1,398 @@
+//! The contract of experiments, and the one way to run them and to draw their reports.
+//!
+//! ```text
+//!   plan ─► cells ─► prepare ─► measure, each cell ─► a line of JSON each ─► rows ─► targets, tables, page
+//!             ▲                                              │
+//!             └─────────── those that are there already ─────┘
+//! ```
+
+use std::fmt::Display;
+use std::io::Write;
+use std::path::Path;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::error::{IoContext, LabError, Result};
+use crate::interrupt;
+use crate::page::{self, List, Page, Remark, Row, Rows};
+use crate::process;
+use crate::report::{Goal, Report, Run};
+use crate::results::{Line, Results};
+
+/// Memory that is left to all others.
+pub const SPARE_BYTES: u64 = 1 << 30;
+
+/// The results that are wanted: those of a scale.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted {
+    /// Those of `--quick`.
+    pub quick: bool,
+    /// Those of `--full`.
+    pub full: bool,
+}
+
+/// The parameters of one measurement.
+pub trait Cell: Display + Clone + PartialEq + Serialize + DeserializeOwned {
+    /// Memory that it needs at most, on the safe side.
+    fn need_bytes(&self) -> u64 {
+        0
+    }
+
+    /// True if it was measured with `--quick`.
+    fn is_quick(&self) -> bool {
+        false
+    }
+}
+
+/// The figures of a cell, and of which server.
+#[derive(Debug)]
+pub struct Measured<F> {
+    /// The server, such as `tarn`.
+    pub server: String,
+    /// Its version, as it reports it.
+    pub version: String,
+    /// The figures.
+    pub figures: F,
+}
+
+impl<F> Measured<F> {
+    /// Figures of the code in this process.
+    pub fn here(server: &str, figures: F) -> Measured<F> {
+        Measured { server: server.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), figures }
+    }
+}
+
+/// The measurements of an experiment.
+pub type ResultsOf<E> = Results<<E as Experiment>::Cell, <E as Experiment>::Figures>;
+
+/// An experiment.
+pub trait Experiment {
+    /// Its name in lines, and on the command line.
+    const NAME: &'static str;
+    /// Its question, for `tarn-lab list`.
+    const QUESTION: &'static str;
+    /// Its list of figures, tables and targets in TOML; nothing if it prints its own and has no report.
+    const FIGURES: &'static str = "";
+    /// The parameters of one measurement.
+    type Cell: Cell;
+    /// The results of a cell.
+    type Figures: Serialize + DeserializeOwned;
+
+    /// The cells that are asked for, in the order in which they are measured.
+    fn plan(&mut self) -> Result<Vec<Self::Cell>>;
+
+    /// Gets ready for those that are left to measure. May leave out some, with a word, or change their order.
+    fn prepare(&mut self, _todo: &mut Vec<Self::Cell>, _report: &mut Report) -> Result<()> {
+        Ok(())
+    }
+
+    /// True if cells are measured again that the file of results already has.
+    fn again(&self) -> bool {
+        false
+    }
+
+    /// About how long a cell takes, in seconds. 0 if it shows its own progress.
+    fn seconds(&self, _cell: &Self::Cell) -> f64 {
+        0.0
+    }
+
+    /// Gives back what the cell does not need. Returns the memory that it needs besides what it still has.
+    fn make_room(&mut self, cell: &Self::Cell) -> Result<u64> {
+        Ok(cell.need_bytes())
+    }
+
+    /// Measures a cell. `None` if it has written its own lines.
+    fn measure(&mut self, cell: &Self::Cell, report: &mut Report) -> Result<Option<Measured<Self::Figures>>>;
+
+    /// The time series of a cell as lines of comma-separated values, with their heads.
+    fn series(_cell: &Self::Cell, _figures: &Self::Figures) -> Option<(&'static str, Vec<String>)> {
+        None
+    }
+
+    /// The measurements as rows. Expressions in the list of figures are about these.
+    fn rows(results: &ResultsOf<Self>, wanted: Wanted) -> Vec<Row> {
+        let cells = results.of(|cell| cell.is_quick() == wanted.quick);
+        cells.into_iter().flat_map(|(cell, figures)| Self::rows_of(cell, figures)).collect()
+    }
+
+    /// The rows that the end of a run prints and judges.
+    fn rows_of_run(&self, results: &ResultsOf<Self>, wanted: Wanted) -> Vec<Row> {
+        Self::rows(results, wanted)
+    }
+
+    /// The rows of a cell: one with all of its parameters and figures.
+    fn rows_of(cell: &Self::Cell, figures: &Self::Figures) -> Vec<Row> {
+        vec![row(cell, figures)]
+    }
+
+    /// Facts about the measurements, for the report.
+    fn facts(
+        _results: &ResultsOf<Self>,
+        _lines: &[&Line<Self::Cell, Self::Figures>],
+        _wanted: Wanted,
+    ) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// Sentences on parts, and one for the verdict.
+    fn remarks(_results: &ResultsOf<Self>, _wanted: Wanted) -> (Vec<Remark>, String) {
+        Default::default()
+    }
+
+    /// The number of cells in which something was wrong.
+    fn broken(_results: &ResultsOf<Self>, _wanted: Wanted) -> usize {
+        0
+    }
+
+    /// Ends a run: prints tables and returns in how many cells something was wrong.
+    fn conclude(&mut self, path: Option<&Path>, wanted: Wanted, report: &mut Report) -> Result<usize> {
+        let Some(path) = path.filter(|_| !Self::FIGURES.is_empty()) else { return Ok(0) };
+        let results = ResultsOf::<Self>::read(path, Self::NAME)?;
+        let (list, mut rows) = rows_and_list::<Self>(&results, wanted);
+        rows.all = self.rows_of_run(&results, wanted);
+        page::print(&list, &rows);
+        page::judge(&list, &rows).into_iter().for_each(|goal| report.goal(goal));
+        Ok(Self::broken(&results, wanted))
+    }
+}
+
+/// The row of a cell, with its words as `cell`, and without those of its part as `name`.
+pub fn row(cell: &impl Cell, figures: &impl Serialize) -> Row {
+    let mut row = page::row(cell, figures);
+    let text = cell.to_string();
+    let name = text.split_once(": ").map_or(&*text, |(_, rest)| rest);
+    row.insert("name".to_owned(), name.into());
+    row.insert("cell".to_owned(), text.into());
+    row
+}
+
+fn rows_and_list<E: Experiment + ?Sized>(results: &ResultsOf<E>, wanted: Wanted) -> (List, Rows) {
+    let list = List::parse(E::FIGURES);
+    let (same, pair) = (list.same.clone(), list.pair.clone());
+    (list, Rows { all: E::rows(results, wanted), same, pair })
+}
+
+/// Judges the targets of an experiment.
+pub fn judge<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted) -> Vec<Goal> {
+    let (list, rows) = rows_and_list::<E>(results, wanted);
+    page::judge(&list, &rows)
+}
+
+/// Runs an experiment: measures the cells that are not in the file of results, and judges all. A cell for
+/// which memory does not suffice, or whose server ended by itself ([`LabError::Ended`]), is left out, with a
+/// word. Returns in how many cells something was wrong.
+pub fn run<E: Experiment>(
+    experiment: &mut E,
+    path: Option<&Path>,
+    wanted: Wanted,
+    report: &mut Report,
+) -> Result<usize> {
+    let results = path.map(|path| ResultsOf::<E>::read(path, E::NAME)).transpose()?;
+    let is_there = |cell: &E::Cell| results.as_ref().is_some_and(|results| results.find(cell).is_some());
+    let mut todo: Vec<E::Cell> = Vec::new();
+    for cell in experiment.plan()? {
+        if !todo.contains(&cell) && (experiment.again() || !is_there(&cell)) {
+            todo.push(cell);
+        }
+    }
+    drop(results);
+    experiment.prepare(&mut todo, report)?;
+    let seconds: Vec<u64> = todo.iter().map(|cell| experiment.seconds(cell).ceil() as u64).collect();
+    let bar = bar(todo.len(), seconds.iter().sum());
+    for (cell, seconds) in todo.iter().zip(seconds) {
+        interrupt::check()?;
+        bar.set_message(cell.to_string());
+        let (need, available) = (experiment.make_room(cell)?, process::available_bytes()?);
+        if need > 0 && need + SPARE_BYTES > available {
+            let (need, available) = ((need + SPARE_BYTES) >> 20, available >> 20);
+            bar.suspend(|| {
+                eprintln!("left out, as it needs {need} MB of memory and {available} are available: {cell}");
+            });
+        } else {
+            match experiment.measure(cell, report) {
+                Err(error @ LabError::Ended { .. }) => {
+                    bar.suspend(|| eprintln!("left out, as {error}: {cell}"));
+                }
+                measured => tell::<E>(path, cell, measured?, report)?,
+            }
+        }
+        bar.inc(seconds);
+    }
+    bar.finish_and_clear();
+    experiment.conclude(path, wanted, report)
+}
+
+/// A progress bar over `seconds` seconds that shows the number of cells; hidden if there is nothing to show.
+fn bar(cells: usize, seconds: u64) -> ProgressBar {
+    if seconds == 0 {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(seconds);
+    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %, {eta} left: {msg}");
+    bar.set_style(style.expect("the template is well-formed"));
+    eprintln!("{cells} cells to measure, about {} min", seconds.div_ceil(60));
+    bar
+}
+
+/// Writes the line of a cell, and its time series.
+fn tell<E: Experiment>(
+    path: Option<&Path>,
+    cell: &E::Cell,
+    measured: Option<Measured<E::Figures>>,
+    report: &mut Report,
+) -> Result<()> {
+    let Some(Measured { server, version, figures }) = measured else { return Ok(()) };
+    if let (Some(path), Some((heads, rows))) = (path, E::series(cell, &figures)) {
+        append_series(&path.with_extension("csv"), heads, &rows)?;
+    }
+    let (parameters, figures) = (json!(cell), json!(figures));
+    report.run(Run {
+        case: &cell.to_string(),
+        server: &server,
+        version: &version,
+        repeat: 1,
+        parameters,
+        figures,
+    })
+}
+
+/// Appends rows to a table of comma-separated values, which begins with its heads.
+fn append_series(path: &Path, heads: &str, rows: &[String]) -> Result<()> {
+    let name = || path.display().to_string();
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path).doing(name)?;
+    let is_new = file.metadata().doing(name)?.len() == 0;
+    let mut file = std::io::BufWriter::new(file);
+    let heads = is_new.then_some(heads).into_iter();
+    let mut lines = heads.chain(rows.iter().map(String::as_str));
+    lines.try_for_each(|line| writeln!(file, "{line}")).and_then(|()| file.flush()).doing(name)
+}
+
+/// Draws the report of a file of results. Without a wish, the newest result decides on the scale.
+pub fn draw<E: Experiment>(json: &Path, out: &Path, wanted: Wanted) -> Result<()> {
+    let results = ResultsOf::<E>::read_some(json, E::NAME)?;
+    if E::rows(&results, of_newest(&results, wanted)).is_empty() {
+        let path = json.display();
+        return Err(LabError::Arguments(format!("{path} has no measurements at this scale")));
+    }
+    page::write(out, &html::<E>(&results, wanted))
+}
+
+/// The scale that is wanted, or that of the newest result.
+fn of_newest<C: Cell, F>(results: &Results<C, F>, wanted: Wanted) -> Wanted {
+    let newest = results.lines.last().is_some_and(|newest| newest.cell.is_quick());
+    Wanted { quick: wanted.quick || newest, ..wanted }
+}
+
+/// The page of some results.
+pub fn html<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted) -> String {
+    let wanted = of_newest(results, wanted);
+    let is_own = |line: &&Line<E::Cell, E::Figures>| line.cell.is_quick() == wanted.quick;
+    let mut lines: Vec<_> = results.lines.iter().filter(is_own).collect();
+    if lines.is_empty() {
+        // Cells that do not say so themselves.
+        lines = results.lines.iter().collect();
+    }
+    let (list, rows) = rows_and_list::<E>(results, wanted);
+    let mut facts = results.facts(&lines);
+    facts.extend(E::facts(results, &lines, wanted));
+    let mut missing = list.variants.clone();
+    missing.retain(|name| !rows.all.iter().any(|row| row.get(&list.pair).is_some_and(|own| own == name)));
+    if !missing.is_empty() {
+        facts.push(("not measured".to_owned(), missing.join(", ")));
+    }
+    let (remarks, mut verdict) = E::remarks(results, wanted);
+    if wanted.quick {
+        verdict += "Everything was small and short (--quick): the figures mean little.";
+    }
+    Page { experiment: E::NAME, list: &list, rows, facts, remarks, verdict }.html()
+}
+
+#[cfg(test)]
+pub mod check {
+    //! Checks of reports, for the tests of experiments.
+    #![expect(clippy::unwrap_used, reason = "for tests")]
+
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Whether the targets are met whose words begin with `what`.
+    pub fn judged<E: Experiment>(measured: &[(E::Cell, E::Figures)], what: &str) -> Vec<bool> {
+        let goals = judge::<E>(&Results::invented(E::NAME, measured), Wanted::default());
+        goals.iter().filter(|goal| goal.what.starts_with(what)).map(Goal::is_met).collect()
+    }
+
+    /// The page of some results, without the libraries at its end: every element that is opened is closed, in
+    /// order; nothing of the machine's is taken for HTML, no number is missing in words, nothing comes from
+    /// elsewhere, and each link leads somewhere.
+    pub fn page<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted) -> String {
+        let page = html::<E>(results, wanted);
+        let own = page[..page.find("<script>").unwrap()].to_owned();
+        let (head, body) = own.split_once("<style>").unwrap();
+        let text = format!("{head}{}", &body.split_once("</style>").unwrap().1);
+        let mut open: Vec<&str> = Vec::new();
+        for (from, _) in text.match_indices('<') {
+            let tag = &text[from + 1..from + text[from..].find('>').unwrap()];
+            match (tag.strip_prefix('/'), tag.split(' ').next().unwrap()) {
+                (Some(closed), _) => assert_eq!(open.pop(), Some(closed), "at {}", &text[from..]),
+                (None, "!DOCTYPE" | "meta") => {}
+                (None, name) => open.push(name),
+            }
+        }
+        assert_eq!(open, ["html", "body"]);
+        assert!(!["NaN", "src=", "http:", "https:"].iter().any(|word| own.contains(word)), "{own}");
+        assert!(own.contains("A &lt;fast&gt; one") && own.contains("2000-02-29 00:00 UTC"), "{own}");
+        for link in own.split("href=\"#").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+            assert!(own.contains(&format!("id=\"{link}\"")), "{link}");
+        }
+        own
+    }
+
+    /// The charts of a page.
+    pub fn charts(page: &str) -> Vec<Value> {
+        let (_, data) = page.split_once("id=\"charts\">").unwrap();
+        serde_json::from_str(data.split_once("</script").unwrap().0).unwrap()
+    }
+
+    /// Results that were written before there were lists: each figure of the list is drawn, each of its
+    /// expressions is understood, and targets are judged as they were then.
+    pub fn recorded<E: Experiment>(results: &str, wanted: Wanted, figures: &[&str]) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.jsonl");
+        std::fs::write(&path, results).unwrap();
+        let read = ResultsOf::<E>::read_some(&path, E::NAME).unwrap();
+        let (list, rows) = rows_and_list::<E>(&read, wanted);
+        let faults = page::faults(&list, &rows);
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+        let page = page::<E>(&read, wanted);
+        let charts = charts(&page);
+        let captions: Vec<&str> = charts.iter().map(|chart| chart["caption"].as_str().unwrap()).collect();
+        for figure in figures {
+            assert!(captions.iter().any(|own| own.contains(figure)), "{figure}: {captions:?}");
+        }
+        for chart in &charts {
+            let series = chart["series"].as_array().unwrap();
+            let has_style = |own: &Value| {
+                let is_variant = list.variants.iter().any(|name| own["name"] == **name);
+                own["color"].is_string() || !is_variant
+            };
+            assert!(!series.is_empty() && series.iter().all(has_style), "{chart}");
+        }
+        let goals = page::judge(&list, &rows);
+        let lines = results.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let then: Vec<Value> = lines.filter(|line| line["case"] == "goal").collect();
+        assert!(!then.is_empty());
+        for own in then.iter().map(|line| &line["figures"]) {
+            let what = own["what"].as_str().unwrap();
+            let now = goals.iter().find(|goal| goal.what == what).unwrap_or_else(|| panic!("{what}"));
+            // The report of then had two places.
+            let is_near = |then: f64| (now.figure - then).abs() <= then.abs() * 1e-3 + 6e-3;
+            let bound = now.bound.text(&now.unit);
+            assert!(own["figure"].as_f64().is_none_or(is_near), "{own}: {now:?}");
+            assert!(own["met"] == now.is_met() && own["bound"] == *bound, "{own}: {now:?}");
+        }
+    }
+}

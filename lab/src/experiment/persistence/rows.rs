@@ -1,0 +1,120 @@
+//! The measurements as rows, and facts about them.
+
+use serde_json::json;
+
+use super::Results;
+use super::cell::{Cell, Figures, Memory, Model, Part};
+use super::trial::{directives, save_rule};
+use crate::experiment::row;
+use crate::page::Row;
+use crate::process;
+use crate::report::thousands;
+use crate::results::Line;
+use crate::server::Persistence;
+
+/// Records of the study's largest store.
+const RECORDS_MOST: f64 = 8e6;
+
+/// A row for each cell, by model, memory and server, and one for each model.
+pub fn of(results: &Results, quick: bool) -> Vec<Row> {
+    let mut cells = results.of(|cell| cell.quick == quick);
+    cells.sort_by_key(|(cell, _)| (cell.model, cell.memory, !cell.is_tarn));
+    let mut rows: Vec<Row> = cells.iter().map(|(cell, figures)| of_cell(cell, figures)).collect();
+    let loads = cells.iter().filter(|(cell, _)| cell.part == Part::Load);
+    if let Some(records) = loads.map(|(cell, _)| cell.records).min() {
+        rows.extend(models(records, quick));
+    }
+    rows
+}
+
+fn of_cell(cell: &Cell, figures: &Figures) -> Row {
+    let short = cell.memory == Memory::Short;
+    // A variant without a log has its first file with the snapshot.
+    let has_log = figures.file_bytes > 1 << 10;
+    let ended = figures.ended.as_deref().unwrap_or("it went on");
+    let why = match cell.model.logs() {
+        true => "values that are not in memory are to be read from the log",
+        false => "without a log no value can be left out of memory",
+    };
+    let more = json!({
+        "server": cell.product().name(),
+        "model_name": cell.model_name(),
+        "file_name": cell.file_name(),
+        "weight": if short { "heavy" } else { "light" },
+        "figure": figure_of(cell),
+        "whole": if short { "figure 12" } else { "figure 13" },
+        "by_core": if short { "figure 14" } else { "figure 15" },
+        "raw_bytes": cell.raw_bytes(),
+        "file": if has_log { figures.file_bytes } else { figures.last_file_bytes },
+        "cores": process::cores_allowed().len(),
+        "went_on": format!("{ended}; {why}"),
+    });
+    let mut row = row(cell, figures);
+    row.extend(more.as_object().cloned().unwrap_or_default());
+    row
+}
+
+/// The study's figure with the trace of a model, as a caption begins; of logs where memory is short it has
+/// none.
+const fn figure_of(cell: &Cell) -> &'static str {
+    match (cell.model, cell.memory) {
+        (Model::NoSave, Memory::Ample) => "3: ",
+        (Model::NoSave, Memory::Short) => "4: ",
+        (Model::Snapshot, Memory::Ample) => "5: ",
+        (Model::Snapshot, Memory::Short) => "6: ",
+        (Model::LogDeferred, Memory::Ample) => "7: ",
+        (Model::LogPeriodical, Memory::Ample) => "8: ",
+        (Model::LogImmediate, Memory::Ample) => "9: ",
+        (_, Memory::Short) => "",
+    }
+}
+
+/// Table 1: the directives of each model.
+fn models(records: u64, quick: bool) -> Vec<Row> {
+    let words = |is_tarn: bool, model: Model, shortens: bool| {
+        let (part, memory) = (Part::Load, Memory::Ample);
+        let cell = Cell { part, is_tarn, model, shortens, threads: 1, records, memory, quick };
+        let mut words = match model {
+            Model::Snapshot => vec![format!("save {}", save_rule(records))],
+            _ => vec!["save \"\"".to_owned()],
+        };
+        match model.persistence() {
+            Persistence::None => words.push("appendonly no".to_owned()),
+            mode => words.extend(["appendonly yes".to_owned(), format!("appendfsync {}", mode.name())]),
+        }
+        words.extend(directives(&cell).iter().map(|(name, value)| format!("{name} {value}")));
+        words.join("; ")
+    };
+    let kinds = Model::ALL.into_iter().flat_map(|model| [(model, false), (model, true)]);
+    let row = |(model, shortens): (Model, bool)| {
+        let what = if shortens { ", made shorter" } else { "" };
+        let words = |is_tarn| json!(words(is_tarn, model, shortens));
+        [
+            ("part", json!("models")),
+            ("name", json!(format!("{}{what}", model.name()))),
+            ("redis", words(false)),
+            ("tarn", words(true)),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into_iter()
+        .collect()
+    };
+    kinds.filter(|(model, shortens)| !shortens || model.logs()).map(row).collect()
+}
+
+/// The scale, and how memory was made short.
+pub fn facts(results: &Results, lines: &[&Line<Cell, Figures>]) -> Vec<(String, String)> {
+    let most = lines.iter().map(|line| line.cell.records).max().unwrap_or_default() as f64;
+    let scale =
+        format!("up to {} records of 1 KB; the study's 8 M by {:.4}", thousands(most), most / RECORDS_MOST);
+    let is_short = lines.iter().any(|line| line.cell.memory == Memory::Short);
+    let swapped = lines.iter().flat_map(|line| &line.figures.usage).any(|usage| usage.swapped > 0);
+    let by = "by a control group: three quarters of the raw data";
+    let memory = match (is_short, results.notes.last()) {
+        (true, _) if swapped => format!("{by}; the machine swaps"),
+        (true, _) => format!("{by}; nothing was ever swapped out, so that the kernel ends who needs more"),
+        (false, Some(why)) => format!("not possible there: {why}"),
+        (false, None) => "not measured".to_owned(),
+    };
+    [("scale", scale), ("short memory", memory)].map(|(name, text)| (name.to_owned(), text)).into()
+}

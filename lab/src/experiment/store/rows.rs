@@ -1,0 +1,77 @@
+//! The measurements as rows, and facts about them.
+
+use serde_json::json;
+
+use super::Results;
+use super::cell::{Cell, Data, Figures, Kind, Pace, Part, Variant};
+use crate::checkpoint::stretch_rows;
+use crate::experiment::row;
+use crate::page::Row;
+use crate::report::{median, thousands};
+use crate::results::Line;
+
+/// A row for each cell, its stretches where latency is measured, and a row for the cuts of each variant and
+/// size.
+pub fn of(results: &Results, quick: bool) -> Vec<Row> {
+    let cells = results.of(|cell| cell.quick == quick);
+    let mut rows: Vec<Row> =
+        cells.iter().flat_map(|(cell, figures)| of_cell(results, cell, figures)).collect();
+    let mut cuts: Vec<(Variant, Data, Vec<f64>)> = Vec::new();
+    for (cell, figures) in cells.iter().filter(|(cell, _)| cell.data.kind == Kind::Records) {
+        let own = figures.taken.iter().filter_map(|taken| taken.cut_us);
+        match cuts.iter_mut().find(|(variant, data, _)| (*variant, *data) == (cell.variant, cell.data)) {
+            Some((.., all)) => all.extend(own),
+            None => cuts.push((cell.variant, cell.data, own.collect())),
+        }
+    }
+    cuts.sort_by_key(|(variant, data, _)| (*variant, data.count));
+    rows.extend(cuts.into_iter().filter(|(.., cuts)| !cuts.is_empty()).map(|(variant, data, cuts)| {
+        let name = variant.name();
+        let row = json!({
+            "part": "cuts", "variant": name, "label": name, "data": data, "what": data.to_string(),
+            "cuts": cuts,
+        });
+        row.as_object().cloned().unwrap_or_default()
+    }));
+    rows
+}
+
+fn of_cell(results: &Results, cell: &Cell, figures: &Figures) -> Vec<Row> {
+    let name = cell.variant.name();
+    let label = if cell.variant.forks() { name.to_owned() } else { format!("{name} {}", cell.pace.name()) };
+    // Figure 17 compares with fork, which is not there on every machine.
+    let dump = |variant| {
+        let other = results.find(&Cell { variant, pace: Pace::Fast, ..*cell })?;
+        (!other.taken.is_empty()).then(|| median(other.taken.iter().map(|taken| taken.seconds)))
+    };
+    let whose = [Variant::Fork, Variant::RedisServer].into_iter().find(|variant| dump(*variant).is_some());
+    let more = json!({
+        "who": format!("{label}, {}", cell.data),
+        "label": label,
+        "what": cell.data.to_string(),
+        "extra": figures.peak.most.saturating_sub(figures.peak.before),
+        "fork_s": whose.and_then(dump),
+        "whose": whose.map(Variant::name),
+    });
+    let mut row = row(cell, figures);
+    row.extend(more.as_object().cloned().unwrap_or_default());
+    let stretches = [
+        ("without", &figures.without_all, &figures.without),
+        ("during", &figures.during_all, &figures.during),
+    ];
+    let has_stretches = matches!(cell.part, Part::Latency | Part::Giants);
+    let stretches = if has_stretches { stretch_rows(&row, &stretches) } else { Vec::new() };
+    std::iter::once(row).chain(stretches).collect()
+}
+
+/// The scale, and the generator.
+pub fn facts(lines: &[&Line<Cell, Figures>]) -> Vec<(String, String)> {
+    let data = lines.iter().map(|line| line.cell.data).filter(|data| data.kind == Kind::Records);
+    let most = data.map(|data| data.count).max().unwrap_or_default() as f64;
+    let scale = format!("up to {} records of 1 KB; the study's 8 M by {:.4}", thousands(most), most / 8e6);
+    let is_preferred = lines.iter().any(|line| line.figures.generator_preferred);
+    let turn = if is_preferred { "comes before all others" } else { "takes its turn with others" };
+    let generator =
+        format!("one thread on the last core, the server and its checkpoint on all; it {turn} on its core");
+    [("scale", scale), ("generator", generator)].map(|(name, text)| (name.to_owned(), text)).into()
+}

@@ -1,0 +1,334 @@
+//! Measurements as rows of named values, and the arithmetic over them that the lists of figures use.
+//!
+//! ```text
+//!   sum     = product { (" + " | " - ") product }     a list and a number: the number with each of the list
+//!   product = factor { (" * " | " / ") factor }       two lists: pair by pair
+//!   factor  = number | "(" sum ")" | function "(" sum ")" | path [ "@" key=value { "," key=value } ]
+//! ```
+//!
+//! A path such as `taken.seconds` goes through objects and lists: of a list it takes the value of each
+//! element.
+//! `@` looks in another row, which differs from this one in the named keys only. A list that is asked for one
+//! number gives its median.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::list::Where;
+use crate::report::{Spread, median, short, thousands};
+
+/// A measurement: parameters and figures by name.
+pub type Row = serde_json::Map<String, Value>;
+
+/// The row of a cell and its figures. Where both have a name, it is the cell's.
+pub fn row(cell: &impl Serialize, figures: &impl Serialize) -> Row {
+    let plain = |value: Result<Value, serde_json::Error>| match value.expect("measurements are plain data") {
+        Value::Object(own) => own,
+        other => Row::from_iter([("value".to_owned(), other)]),
+    };
+    let mut row = plain(serde_json::to_value(figures));
+    row.extend(plain(serde_json::to_value(cell)));
+    row
+}
+
+/// The reason why an expression has no value.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// There is no row for an `@`.
+    NoRow,
+    /// No row has such a column, or the expression is malformed at these words.
+    NotUnderstood(String),
+}
+
+type Evaluated = Result<Vec<f64>, Fault>;
+
+/// All measurements.
+#[derive(Debug, Default)]
+pub struct Rows {
+    /// In the order in which they were measured.
+    pub all: Vec<Row>,
+    /// The columns that identify a row.
+    pub same: Vec<String>,
+    /// The key that an `@` without one means.
+    pub pair: String,
+}
+
+impl Rows {
+    /// The rows of a part that fulfil conditions; an empty part means any.
+    pub fn wanted(&self, part: &str, conditions: &Where) -> Vec<&Row> {
+        let of_part = |row: &&Row| part.is_empty() || text_of(row, "part") == part;
+        let of_part: Vec<&Row> = self.all.iter().filter(of_part).collect();
+        let largest = |column: &str| {
+            of_part.iter().map(|row| self.number(row, column)).max_by(f64::total_cmp).unwrap_or(f64::NAN)
+        };
+        let is_met = |row: &Row, column: &str, wanted: &toml::Value| match wanted {
+            toml::Value::String(word) if word == "largest" => self.number(row, column) == largest(column),
+            toml::Value::String(word) => match word.strip_prefix('!') {
+                Some("") => self.number(row, column) != 0.0 && !self.number(row, column).is_nan(),
+                Some(other) => text_of(row, column) != other,
+                None => text_of(row, column) == *word,
+            },
+            toml::Value::Boolean(wanted) => (self.number(row, column) == 1.0) == *wanted,
+            toml::Value::Array(any) => any.iter().any(|one| one.as_str() == Some(&*text_of(row, column))),
+            number => {
+                let number = number.as_float().or_else(|| number.as_integer().map(|whole| whole as f64));
+                number == Some(self.number(row, column))
+            }
+        };
+        let all = |row: &&&Row| conditions.iter().all(|(column, wanted)| is_met(row, column, wanted));
+        of_part.iter().filter(all).copied().collect()
+    }
+
+    /// The values of an expression.
+    pub fn values(&self, row: &Row, expression: &str) -> Evaluated {
+        let mut reader = Reader { rows: self, row, rest: expression };
+        let values = reader.sum()?;
+        let rest = reader.rest.trim_start();
+        if rest.is_empty() { Ok(values) } else { Err(Fault::NotUnderstood(rest.to_owned())) }
+    }
+
+    /// The value of an expression; `NaN` if there is none.
+    pub fn number(&self, row: &Row, expression: &str) -> f64 {
+        self.values(row, expression).map_or(f64::NAN, |values| middle(&values))
+    }
+
+    /// The value of an expression in words, or the text of a column.
+    pub fn text(&self, row: &Row, expression: &str, format: &str) -> String {
+        if let Some([Value::String(text)]) = find(row, expression).as_deref() {
+            return text.clone();
+        }
+        shown(&self.values(row, expression).unwrap_or_default(), format)
+    }
+
+    /// A text with `{expression:format}` replaced by values.
+    pub fn fill(&self, row: &Row, template: &str) -> String {
+        let mut parts = template.split('{');
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (inside, after) = part.split_once('}').unwrap_or((part, ""));
+            let (expression, format) = inside.rsplit_once(':').unwrap_or((inside, ""));
+            text += &self.text(row, expression, format);
+            text += after;
+        }
+        text
+    }
+
+    /// The row that differs from another in the named keys only.
+    pub fn other(&self, row: &Row, selector: &str) -> Option<&Row> {
+        let keys: Vec<_> =
+            selector.split(',').map(|pair| pair.split_once('=').unwrap_or((&self.pair, pair))).collect();
+        let is_other = |own: &&Row| {
+            keys.iter().all(|(key, value)| text_of(own, key) == *value)
+                && self
+                    .same
+                    .iter()
+                    .filter(|column| !keys.iter().any(|(key, _)| key == column))
+                    .all(|column| text_of(own, column) == text_of(row, column))
+        };
+        self.all.iter().find(is_other)
+    }
+}
+
+/// The text of a column, or the number or truth as text; nothing if it is missing.
+pub fn text_of(row: &Row, path: &str) -> String {
+    match find(row, path).as_deref() {
+        Some([Value::String(text)]) => text.clone(),
+        Some([value @ (Value::Number(_) | Value::Bool(_))]) => value.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// The values that a path leads to; `None` if no such column is there.
+fn find<'r>(row: &'r Row, path: &str) -> Option<Vec<&'r Value>> {
+    let mut names = path.split('.');
+    let mut found = vec![row.get(names.next()?)?];
+    for name in names {
+        let mut next = Vec::new();
+        for value in found {
+            match value {
+                Value::Array(all) => match name.parse::<usize>() {
+                    Ok(place) if !all.first().is_some_and(Value::is_array) => next.extend(all.get(place)),
+                    _ => next.extend(all.iter().filter_map(|own| step(own, name))),
+                },
+                other => next.push(step(other, name)?),
+            }
+        }
+        found = next;
+    }
+    let flat = |value: &'r Value| match value {
+        Value::Array(all) => all.iter().collect(),
+        other => vec![other],
+    };
+    Some(found.into_iter().flat_map(flat).collect())
+}
+
+fn step<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+    match value {
+        Value::Object(own) => own.get(name),
+        Value::Array(own) => own.get(name.parse::<usize>().ok()?),
+        // A figure that was not measured has no parts.
+        Value::Null => Some(&Value::Null),
+        _ => None,
+    }
+}
+
+struct Reader<'r> {
+    rows: &'r Rows,
+    row: &'r Row,
+    rest: &'r str,
+}
+
+impl Reader<'_> {
+    fn sum(&mut self) -> Evaluated {
+        let mut left = self.product()?;
+        while let Some(sign) = self.sign(&[" + ", " - "]) {
+            let right = self.product()?;
+            left = pairs(&left, &right, |a, b| if sign == " + " { a + b } else { a - b });
+        }
+        Ok(left)
+    }
+
+    fn product(&mut self) -> Evaluated {
+        let mut left = self.factor()?;
+        while let Some(sign) = self.sign(&[" * ", " / "]) {
+            let right = self.factor()?;
+            left = pairs(&left, &right, |a, b| if sign == " * " { a * b } else { a / b });
+        }
+        Ok(left)
+    }
+
+    fn sign<'s>(&mut self, signs: &[&'s str]) -> Option<&'s str> {
+        let sign = signs.iter().find(|sign| self.rest.starts_with(**sign))?;
+        self.rest = &self.rest[sign.len()..];
+        Some(sign)
+    }
+
+    fn factor(&mut self) -> Evaluated {
+        let length = self.rest.find([' ', '(', ')']).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(length);
+        self.rest = rest;
+        if let Some(inner) = rest.strip_prefix('(') {
+            self.rest = inner;
+            let values = self.sum()?;
+            self.rest = self.rest.strip_prefix(')').ok_or(Fault::NotUnderstood("(".to_owned()))?;
+            return if word.is_empty() { Ok(values) } else { reduced(word, &values) };
+        }
+        if let Ok(number) = word.parse() {
+            return Ok(vec![number]);
+        }
+        let (path, selector) = word.split_once('@').unwrap_or((word, ""));
+        let row = if selector.is_empty() {
+            self.row
+        } else {
+            self.rows.other(self.row, selector).ok_or(Fault::NoRow)?
+        };
+        let found = find(row, path).ok_or_else(|| Fault::NotUnderstood(word.to_owned()))?;
+        let number = |value: &Value| match value {
+            Value::Bool(is_so) => f64::from(u8::from(*is_so)),
+            other => other.as_f64().unwrap_or(f64::NAN),
+        };
+        Ok(found.into_iter().map(number).collect())
+    }
+}
+
+/// Two lists, pair by pair; a list of one value goes with each of the other.
+fn pairs(left: &[f64], right: &[f64], of: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+    match (left, right) {
+        ([one], all) => all.iter().map(|other| of(*one, *other)).collect(),
+        (all, [one]) => all.iter().map(|other| of(*other, *one)).collect(),
+        (left, right) => left.iter().zip(right).map(|(one, other)| of(*one, *other)).collect(),
+    }
+}
+
+fn reduced(function: &str, values: &[f64]) -> Evaluated {
+    let numbers = || values.iter().copied().filter(|value| !value.is_nan());
+    let one = match function {
+        "median" => middle(values),
+        "max" => numbers().fold(f64::NAN, f64::max),
+        "min" => numbers().fold(f64::NAN, f64::min),
+        "sum" => numbers().sum(),
+        "mean" => numbers().sum::<f64>() / numbers().count().max(1) as f64,
+        "count" => values.len() as f64,
+        "last" => values.last().copied().unwrap_or(f64::NAN),
+        "positive" => return Ok(values.iter().map(|own| if *own > 0.0 { *own } else { f64::NAN }).collect()),
+        "log2" => return Ok(values.iter().map(|value| value.log2()).collect()),
+        other => return Err(Fault::NotUnderstood(other.to_owned())),
+    };
+    Ok(vec![one])
+}
+
+fn middle(values: &[f64]) -> f64 {
+    median(values.iter().copied().filter(|value| !value.is_nan()))
+}
+
+/// Numbers in words. A format is the number of places, `t` for thousands that stand apart, `x` for a factor,
+/// `%` for a share more or less, `s` for a median with its spread; without one, three digits that count.
+pub fn shown(values: &[f64], format: &str) -> String {
+    let value = middle(values);
+    let finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+    match format {
+        "x" if value.is_finite() => format!("{value:.2}x"),
+        "%" if value.is_finite() => format!("{:+.1} %", value * 100.0),
+        "x" | "%" => "not measured".to_owned(),
+        _ if !value.is_finite() => "–".to_owned(),
+        "t" => thousands(value),
+        "s" if finite.len() > 1 => {
+            let Spread { median, min, max } = Spread::of(finite);
+            format!("{median:.2} ({min:.2} to {max:.2})")
+        }
+        "s" => format!("{value:.2}"),
+        places => places.parse().map_or_else(|_| short(value), |places: usize| format!("{value:.places$}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn rows() -> Rows {
+        let row = |variant: &str, rate: f64| {
+            let figures = json!({
+                "rate": rate, "taken": [{ "s": 1.0 }, { "s": 3.0 }, { "s": 8.0 }],
+                "by_time": [[0, 5], [20, 7]],
+                "none": null, "is_warm": true,
+            });
+            super::row(&json!({ "part": "one", "variant": variant, "size": 10 }), &figures)
+        };
+        let same = ["part", "variant", "size"].map(str::to_owned).to_vec();
+        Rows { all: vec![row("a", 4.0), row("redis-b", 2.0)], same, pair: "variant".to_owned() }
+    }
+
+    #[test]
+    fn expressions_go_through_lists_and_to_other_rows() {
+        let rows = rows();
+        let of = |expression: &str| rows.values(&rows.all[0], expression);
+        assert_eq!(of("rate / rate@redis-b + 1"), Ok(vec![3.0]));
+        assert_eq!(of("(1 + 2) * taken.s"), Ok(vec![3.0, 9.0, 24.0]));
+        assert_eq!(of("max(taken.s) - median(taken.s)"), Ok(vec![5.0]));
+        assert_eq!(of("by_time.1 / 1"), Ok(vec![5.0, 7.0]));
+        assert_eq!(of("taken.1.s"), Ok(vec![3.0]));
+        assert_eq!(of("is_warm"), Ok(vec![1.0]));
+        assert_eq!(of("rate@other"), Err(Fault::NoRow));
+        assert_eq!(of("speed"), Err(Fault::NotUnderstood("speed".to_owned())));
+        assert_eq!(of("rate rate"), Err(Fault::NotUnderstood("rate".to_owned())));
+        assert!(of("none").unwrap()[0].is_nan() && of("none.part").unwrap()[0].is_nan());
+        assert!(matches!(of("(rate"), Err(Fault::NotUnderstood(_))));
+        let text = rows.fill(&rows.all[0], "{variant}: {rate / 8:%}, {none:x}, {taken.s:s}; {size}");
+        assert_eq!(text, "a: +50.0 %, not measured, 3.00 (1.00 to 8.00); 10");
+    }
+
+    #[test]
+    fn rows_are_chosen_by_conditions() {
+        let rows = rows();
+        let count = |conditions: &str| rows.wanted("one", &toml::from_str(conditions).unwrap()).len();
+        assert_eq!(["", "variant = 'a'", "variant = '!a'", "rate = 'largest'"].map(count), [2, 1, 1, 1]);
+        assert_eq!(
+            ["size = 10", "size = 11", "is_warm = false", "variant = ['x', 'a']"].map(count),
+            [2, 0, 0, 1]
+        );
+        assert_eq!(["rate = '!'", "none = '!'"].map(count), [2, 0]);
+        assert!(rows.wanted("two", &Where::default()).is_empty());
+    }
+}

@@ -1,0 +1,92 @@
+//! The tables of a list, its targets, and the printed numbers beside ours.
+
+use super::list::{List, Printed, Table};
+use super::rows::{Fault, Rows, shown, text_of};
+use crate::report::{Bound, Goal};
+
+/// A table in words.
+#[derive(Debug, Default)]
+pub struct Grid {
+    /// Its heads.
+    pub heads: Vec<String>,
+    /// Its rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// The rows of a table that were measured. `part` is that of its section.
+pub fn grid(rows: &Rows, part: &str, table: &Table) -> Grid {
+    let part = if table.part.is_empty() { part } else { &table.part };
+    let text = |row: &_, column: &Vec<String>| match &column[1..] {
+        [template] if template.contains('{') => rows.fill(row, template),
+        [expression, format @ ..] => rows.text(row, expression, format.first().map_or("", String::as_str)),
+        [] => String::new(),
+    };
+    let or_dash = |text: String| if text.is_empty() { "–".to_owned() } else { text };
+    let row = |row| table.columns.iter().map(|column| or_dash(text(row, column))).collect();
+    Grid {
+        heads: table.columns.iter().map(|column| column[0].clone()).collect(),
+        rows: rows.wanted(part, &table.conditions).into_iter().map(row).collect(),
+    }
+}
+
+/// Judges the targets; those that were not measured are left out.
+pub fn judge(list: &List, rows: &Rows) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    for target in &list.targets {
+        let part = list.part_of(&target.section, &target.part);
+        let bound = match (target.at_least, target.at_most) {
+            (Some(bound), _) => Bound::AtLeast(bound),
+            (None, bound) => Bound::AtMost(bound.unwrap_or(f64::NAN)),
+        };
+        for row in rows.wanted(part, &target.conditions) {
+            if rows.values(row, &target.value) == Err(Fault::NoRow) {
+                continue;
+            }
+            let figure = rows.number(row, &target.value);
+            if figure.is_finite() || !target.optional {
+                let (what, note) = (rows.fill(row, &target.what), rows.fill(row, &target.note));
+                let (unit, section) = (target.unit.clone(), target.section.clone());
+                goals.push(Goal { what, figure, unit, bound, note, section });
+            }
+        }
+    }
+    goals
+}
+
+impl List {
+    /// The part that is meant: a part of its own, or that of a section.
+    pub fn part_of<'l>(&'l self, section: &str, own: &'l str) -> &'l str {
+        let section = self.sections.iter().find(|other| other.id == section);
+        if own.is_empty() { section.map_or("", |section| &section.part) } else { own }
+    }
+}
+
+/// The measured value of a printed one, in words.
+pub fn measured(list: &List, rows: &Rows, printed: &Printed) -> String {
+    let own = rows.wanted(list.part_of(&printed.section, &printed.part), &printed.conditions);
+    let one = |of: &dyn Fn(&super::rows::Row) -> bool| {
+        let values = own.iter().filter(|row| of(row)).map(|row| rows.number(row, &printed.value));
+        let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+        let failed = printed.failed.as_ref().filter(|[selector, column]| {
+            let others = own.iter().filter(|row| of(row)).filter_map(|row| rows.other(row, selector));
+            others.into_iter().any(|row| !text_of(row, column).is_empty())
+        });
+        match (&values[..], failed) {
+            ([], Some([_, column])) => column.clone(),
+            ([_, _, ..], _) if printed.range => {
+                let ends = [f64::min as fn(f64, f64) -> f64, f64::max]
+                    .map(|of| values.iter().copied().fold(f64::NAN, of));
+                ends.map(|end| shown(&[end], &printed.format)).join(" … ")
+            }
+            (all, _) => shown(all, &printed.format),
+        }
+    };
+    if printed.each.is_empty() {
+        return one(&|_| true);
+    }
+    let mut names: Vec<String> = own.iter().map(|row| text_of(row, &printed.each)).collect();
+    names.sort();
+    names.dedup();
+    let each = |name: &String| format!("{name} {}", one(&|row| text_of(row, &printed.each) == *name));
+    if names.is_empty() { one(&|_| false) } else { names.iter().map(each).collect::<Vec<_>>().join(", ") }
+}

@@ -1,0 +1,69 @@
+//! Holds the measurements against what the study printed: orders and shapes, and why ours differ.
+//!
+//! ```text
+//!   results ─► data (a scale, a seed) ─► orders, spikes, checkpoints ─► verdicts
+//!                                            ▲
+//!              published, model, noise, reasons: what ours is held against
+//! ```
+
+mod checkpoints;
+pub mod data;
+pub mod model;
+mod noise;
+pub mod orders;
+pub mod published;
+mod reasons;
+mod spikes;
+pub mod verdict;
+
+use super::cell::{Cell, Figures};
+use super::plan::Figure;
+use crate::page::Remark;
+use data::Study;
+use verdict::Verdict;
+
+/// The part of the section with the cache misses.
+const CACHE: &str = "cache";
+
+/// Parts that were not measured, the verdict on each printed statement, and how many of them hold.
+pub fn remarks(study: &Study<'_>) -> (Vec<Remark>, String) {
+    let verdicts = orders::judge(study);
+    let counted = |_: &Cell, figures: &Figures| {
+        figures.cache_misses.map_or(f64::NAN, |misses| misses as f64 / figures.updates as f64)
+    };
+    let misses = orders::misses(study.series(Figure::Trace, counted));
+    let mut remarks: Vec<Remark> =
+        Figure::ALL.into_iter().filter_map(|figure| left_out(study, figure)).collect();
+    remarks.extend(verdicts.iter().map(|verdict| verdict.remark(verdict.figure.name().to_owned())));
+    remarks.push(match &misses {
+        Some(verdict) => verdict.remark(CACHE.to_owned()),
+        None => {
+            let text = "No cache misses were counted: the order of the study cannot be compared.".to_owned();
+            Remark { part: CACHE.to_owned(), class: "left-out", text, lines: Vec::new() }
+        }
+    });
+    let count = |of: fn(&Verdict) -> bool| verdicts.iter().chain(&misses).filter(|own| of(own)).count();
+    let differ = count(|verdict| !verdict.differences.is_empty());
+    let unclear = count(|verdict| verdict.differences.is_empty() && !verdict.unclear.is_empty());
+    let of = verdicts.len() + usize::from(misses.is_some());
+    let summary = format!(
+        "Of {of} orders and shapes that the study printed and that could be compared, {} hold here, \
+         {differ} do not, and {unclear} differ by no more than the noise of this run; each section says \
+         which, and why where that is known. The scale is: {}.",
+        of - differ - unclear,
+        study.scale.name()
+    );
+    (remarks, summary)
+}
+
+fn left_out(study: &Study<'_>, figure: Figure) -> Option<Remark> {
+    let (measured, planned) = study.coverage(figure);
+    let (part, flag) = (figure.name().to_owned(), study.scale.flag());
+    let text = format!(
+        "{measured} of {planned} cells were measured. The others: tarn lab run snapshots{flag} --only {part}"
+    );
+    (measured < planned).then(|| Remark { part, class: "left-out", text, lines: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests;

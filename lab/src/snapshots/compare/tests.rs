@@ -1,0 +1,128 @@
+//! Tests reports with made-up results.
+
+use super::super::cell::Algorithm;
+use super::super::fixture;
+use super::super::plan::{Figure, Scale};
+use super::super::results::Results;
+use super::super::study::{Snapshots, scales};
+use super::*;
+use crate::experiment::Wanted;
+use crate::experiment::contract::{check, draw};
+
+fn drawn(results: &Results) -> String {
+    check::page::<Snapshots>(results, Wanted::default())
+}
+
+/// The part of a page from an element's id to the next heading.
+fn section<'p>(page: &'p str, id: &str) -> &'p str {
+    let from = page.find(&format!("<h2 id=\"{id}\"")).unwrap_or_else(|| panic!("there is no section {id}"));
+    let rest = &page[from..];
+    let to = rest[3..].find("<h2").or_else(|| rest.find("<details id=\"targets\"")).unwrap_or(rest.len() - 3);
+    &rest[..to + 3]
+}
+
+#[test]
+fn a_report_has_every_figure_and_table() {
+    let page = drawn(&fixture::results(&Figure::ALL, Scale::Quick));
+    let charts = |id| section(&page, id).matches("data-chart").count();
+    assert_eq!(charts("figure-9"), 7);
+    for id in ["figure-10-dataset", "figure-10-row", "figure-10-updates", "figure-10-skew"] {
+        assert_eq!(charts(id), 4, "{id}");
+    }
+    let others = ["trigger", "figure-11", "figure-12", "figure-16", "reads-section", "fields-section"];
+    assert_eq!(others.map(charts), [2, 2, 1, 1, 1, 1]);
+    for id in ["table-2-section", "table-4-section"] {
+        assert_eq!(section(&page, id).matches("<tr><td").count(), 7, "{id}");
+    }
+    assert!(page.contains("--quick --seed 1 --json results.jsonl"));
+    assert!(!page.contains("cells were measured"), "nothing was left out");
+}
+
+#[test]
+fn results_of_before_are_drawn_and_judged_alike() {
+    let results = include_str!("../../../tests/results/snapshots.jsonl");
+    let figures =
+        ["NS", "a: mean", "b: mean", "c: mean", "d: mean", "e: max", "h: max", "i: ", "l: ", "taken phase"];
+    check::recorded::<Snapshots>(results, Wanted { quick: true, full: false }, &figures);
+}
+
+#[test]
+fn the_fixture_has_the_shapes_of_the_study_and_a_spoilt_one_has_not() {
+    let mut results = fixture::results(&Figure::ALL, Scale::Quick);
+    let judged = |results: &Results| {
+        let study = Study::newest(results, scales(Wanted::default())).expect("there are results");
+        let verdicts = orders::judge(&study);
+        let differ = verdicts.iter().filter(|verdict| verdict.figure == Figure::Dataset);
+        differ.flat_map(|verdict| verdict.differences.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(judged(&results), Vec::<String>::new());
+    for line in results.lines.iter_mut().filter(|line| line.cell.algorithm == Algorithm::Piggyback) {
+        line.figures.taken_us = vec![line.cell.data_bytes() as f64];
+        line.figures.overhead_us[..].iter_mut().for_each(|us| *us *= 2.0);
+    }
+    let differ = judged(&results);
+    assert!(differ.iter().any(|line| line.starts_with("PB: the taken phase grows")), "{differ:?}");
+    assert!(differ.iter().any(|line| line.starts_with("PB takes 2 times as long")), "{differ:?}");
+}
+
+#[test]
+fn a_difference_that_the_repeats_have_too_is_shown_as_one_that_is_not_told_apart() {
+    let mut results = fixture::results(&[Figure::Trace, Figure::Skew, Figure::Repeats], Scale::Quick);
+    for line in results.lines.iter_mut().filter(|line| line.cell.algorithm == Algorithm::Hourglass) {
+        // Above Copy-on-Update by 1.3 times; a repeat takes twice as long.
+        let times = if line.cell.seed == 2 { 9.0 } else { 4.5 };
+        line.figures.quiet.mean *= times;
+        line.figures.during.mean *= times;
+    }
+    let shown = |results: &Results| {
+        let page = drawn(results);
+        let section = section(&page, "figure-10-skew").to_owned();
+        ["class=\"differs\"", "class=\"unclear\"", "differ by up to 100 %"].map(|text| section.contains(text))
+    };
+    assert_eq!(shown(&results), [false, true, true]);
+    results.lines.retain(|line| line.cell.seed == 1);
+    assert_eq!(shown(&results), [true, false, false]);
+}
+
+#[test]
+fn what_is_missing_or_not_a_number_is_left_out_and_said() {
+    let mut results = fixture::results(&Figure::ALL, Scale::Quick);
+    for (number, line) in results.lines.iter_mut().enumerate() {
+        match number % 3 {
+            0 => line.figures.quiet.mean = f64::NAN,
+            1 => line.figures.waits_us = vec![f64::INFINITY],
+            _ => line.figures = super::super::cell::Figures::default(),
+        }
+    }
+    drawn(&results);
+    let mut results = fixture::results(&[Figure::Skew], Scale::Quick);
+    results.lines.retain(|line| line.cell.algorithm != Algorithm::Zigzag);
+    let page = drawn(&results);
+    assert!(section(&page, "figure-10-skew").contains("36 of 42 cells were measured"));
+    assert!(section(&page, "figure-12").contains("0 of 15 cells were measured"));
+    assert_eq!(section(&page, "figure-12").matches("data-chart").count(), 0);
+    assert_eq!(section(&page, "table-2-section").matches("<tr><td").count(), 7);
+}
+
+#[test]
+fn the_scale_is_that_of_the_newest_result_unless_it_is_chosen() {
+    let mut results = fixture::results(&[Figure::Trace], Scale::Quick);
+    results.lines.extend(fixture::results(&[Figure::Fields], Scale::Full).lines);
+    let scale =
+        |quick, full| Study::newest(&results, scales(Wanted { quick, full })).map(|study| study.scale);
+    assert_eq!(scale(false, false), Some(Scale::Full));
+    assert_eq!(scale(true, false), Some(Scale::Quick));
+    results.lines.truncate(7);
+    assert!(Study::newest(&results, scales(Wanted { quick: false, full: true })).is_none());
+}
+
+#[test]
+fn a_report_of_nothing_says_what_makes_results() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let json = dir.path().join("none.jsonl");
+    let out = dir.path().join("new/report.html");
+    let drawn = draw::<Snapshots>(&json, &out, Wanted::default());
+    let error = drawn.expect_err("nothing was measured").to_string();
+    assert!(error.contains(&format!("tarn lab run snapshots --json {}", json.display())), "{error}");
+    assert!(!out.exists());
+}
