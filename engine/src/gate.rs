@@ -253,7 +253,7 @@ mod model {
     }
 
     #[test]
-    fn whoever_closes_is_alone_and_a_grace_period_leaves_nothing_half_done() {
+    fn a_closer_is_alone_and_a_grace_period_leaves_nothing_half_done() {
         let run = || {
             let house = Arc::new(House {
                 gates: Gates::new((0..ENTERING).map(|_| 0)),

@@ -321,7 +321,7 @@ fn a_list_of_the_same_name_in_another_database_moves_no_part() {
 }
 
 #[test]
-fn an_expiry_that_a_start_found_in_a_checkpoint_is_said_anew() {
+fn an_expiry_that_a_start_found_in_a_checkpoint_is_logged_again() {
     let (disk, options) = (SimDisk::new(1, SimOptions::default()), small_files());
     let open = |disk: &SimDisk| {
         let checkpoints = Checkpoints::open(Arc::new(disk.clone()), Path::new("/checkpoints")).unwrap();

@@ -96,7 +96,7 @@ fn with_a_torn_value(kind: Kind, bytes: usize) -> (SimDisk, LogOptions, String) 
 }
 
 #[test]
-fn a_torn_value_is_said_anew_and_can_be_deleted_for_good() {
+fn a_torn_value_is_logged_again_and_can_be_deleted_for_good() {
     for kind in KINDS {
         // As one record, and in parts; deleted at once, or when another start has seen it.
         for (bytes, lives_on) in [(10, false), (10, true), (300, false), (300, true)] {
@@ -122,7 +122,7 @@ fn a_torn_value_is_said_anew_and_can_be_deleted_for_good() {
 }
 
 #[test]
-fn killed_while_it_is_said_anew_a_value_is_what_it_was() {
+fn killed_while_it_is_logged_again_a_value_is_what_it_was() {
     for kind in KINDS {
         let (disk, options, value) = with_a_torn_value(kind, 300);
         let mut calls = disk.calls();
@@ -143,7 +143,7 @@ fn killed_while_it_is_said_anew_a_value_is_what_it_was() {
 }
 
 #[test]
-fn a_key_that_a_replay_sees_empty_and_of_another_kind_then_is_said_anew() {
+fn a_key_that_a_replay_sees_empty_and_of_another_kind_then_is_logged_again() {
     let (disk, options) = (SimDisk::new(1, SimOptions::default()), small_files());
     let store = Store::open(&disk, &options).unwrap();
     let push =

@@ -345,7 +345,7 @@ fn databases_that_changed_places_and_back_have_changed() {
 }
 
 #[test]
-fn whoever_watches_a_missing_key_while_others_write_is_told() {
+fn a_watch_of_a_missing_key_sees_the_write_of_another() {
     let (engine, _background) = Engine::unlogged(1, 4, Arc::new(ManualClock::new(NOW)));
     let rounds = 3_000;
     std::thread::scope(|scope| {

@@ -70,13 +70,13 @@ impl Index {
     }
 
     /// An index of the same definition that is still to be built.
-    pub(crate) fn anew(&self) -> Index {
+    pub(crate) fn rebuilding(&self) -> Index {
         Index::new(&self.name, self.indexed.clone())
     }
 
     /// An index of the same definition, of an empty table.
-    pub(crate) fn anew_of_nothing(&self) -> Index {
-        Index { built: AtomicU64::new(END), ..self.anew() }
+    pub(crate) fn emptied(&self) -> Index {
+        Index { built: AtomicU64::new(END), ..self.rebuilding() }
     }
 
     /// Its name.

@@ -163,7 +163,7 @@ fn a_straggling_sync_and_a_rescue_agree_in_random_orders() {
 }
 
 #[test]
-fn a_straggling_sync_and_a_rescue_agree_whoever_is_held_up() {
+fn a_straggling_sync_and_a_rescue_agree_when_any_thread_is_held_up() {
     shuttle::check_pct(straggler, 5_000, 3);
 }
 

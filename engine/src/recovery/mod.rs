@@ -107,7 +107,7 @@ fn open_log(
         checkpoints.continue_with(reader.log_id()).map_err(|error| OpenError::Checkpoint(Box::new(error)))?;
     }
     let (log, recovered) = reader.into_log()?;
-    torn::say_anew(&replayed.torn, &loaded.tables, &log.appender(), &validity)?;
+    torn::log_again(&replayed.torn, &loaded.tables, &log.appender(), &validity)?;
     Ok(Opened { tables: loaded.tables, log, validity, recovered, replayed })
 }
 

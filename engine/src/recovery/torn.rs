@@ -20,7 +20,7 @@ use crate::table::{KeyRef, Retired, Segment, Table, Waiting};
 const WAITING_BYTES_MAX: u64 = 8 << 20;
 
 /// Says keys again that are torn.
-pub(super) fn say_anew(
+pub(super) fn log_again(
     torn: &[Place],
     tables: &[Arc<Table>],
     log: &Appender,

@@ -13,20 +13,20 @@ impl Exclusive<'_> {
 
     /// Gives a database whose table is fresh indexes of its definitions.
     pub(super) fn empty_indexes(&mut self, db: u8) {
-        self.replace_indexes(db, Index::anew_of_nothing);
+        self.replace_indexes(db, Index::emptied);
     }
 
     /// Has the indexes of a database that has got another table built again.
     pub(super) fn rebuild_indexes(&mut self, db: u8) {
         let table = self.databases().tables[usize::from(db)].clone();
-        for index in self.replace_indexes(db, Index::anew).iter() {
+        for index in self.replace_indexes(db, Index::rebuilding).iter() {
             self.store.build(Build { table: table.clone(), index: index.clone() });
         }
     }
 
-    fn replace_indexes(&mut self, db: u8, anew: impl Fn(&Index) -> Index) -> Indexes {
+    fn replace_indexes(&mut self, db: u8, replacement: impl Fn(&Index) -> Index) -> Indexes {
         let old = self.databases().indexes[usize::from(db)].clone();
-        let new: Indexes = old.iter().map(|index| Arc::new(anew(index))).collect();
+        let new: Indexes = old.iter().map(|index| Arc::new(replacement(index))).collect();
         if !old.is_empty() {
             self.set_indexes(db, &new);
             self.store.discard_indexes(old);

@@ -283,7 +283,7 @@ fn every_view_has_the_sum_in_random_orders() {
 }
 
 #[test]
-fn every_view_has_the_sum_whoever_is_held_up() {
+fn every_view_has_the_sum_when_any_thread_is_held_up() {
     shuttle::check_pct(history, 20_000, 4);
 }
 
@@ -293,6 +293,6 @@ fn every_scan_of_an_index_has_the_sum_in_random_orders() {
 }
 
 #[test]
-fn every_scan_of_an_index_has_the_sum_whoever_is_held_up() {
+fn every_scan_of_an_index_has_the_sum_when_any_thread_is_held_up() {
     shuttle::check_pct(indexed_history, 20_000, 4);
 }
