@@ -29,7 +29,7 @@ fn put(account: usize, balance: i64) -> (Vec<u8>, Change<'static>) {
 }
 
 /// Moves money between accounts of its own until told to stop: transactions of two keys, and now and then an
-/// account that is emptied into another and deleted, or made anew.
+/// account that is emptied into another and deleted, or created again.
 fn move_money(house: &House, writer: usize, stop: &AtomicBool) {
     let mut random = SmallRng::seed_from_u64(writer as u64);
     let mut balances: Vec<(usize, i64)> =

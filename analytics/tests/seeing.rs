@@ -1,4 +1,4 @@
-//! What clients see of running and ended statements, and that statements leave nothing open.
+//! Tests: clients see running and ended statements, and statements leave nothing open.
 
 #![allow(clippy::unwrap_used)]
 

@@ -145,7 +145,7 @@ async fn no_statement_answers_before_what_it_reads_is_durable() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_the_disk_keeps_no_view_open() {
+async fn a_statement_that_waits_for_the_disk_keeps_no_view_open() {
     let (house, disk) = house().await;
     // The disk hangs from the beginning: no view is open when a statement has to wait.
     let early = Arc::new(AtomicU64::new(0));

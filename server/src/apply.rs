@@ -55,7 +55,7 @@ pub fn apply(server: &Services, old: &Config, new: &Config) -> Result<(), (&'sta
     Ok(())
 }
 
-/// What a start sets beside the server's own fields.
+/// Settings that a start applies outside the server's own fields.
 pub fn set_encoding_limits(config: &Config) {
     set_current(EncodingLimits {
         hash_listpack_entries: config.hash_max_listpack_entries,

@@ -1,4 +1,4 @@
-//! What a command may refuse to do, in Redis's words: clients and people know these texts.
+//! Errors of commands, in Redis's words: clients and people know these texts.
 
 use std::borrow::Cow;
 

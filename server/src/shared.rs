@@ -167,7 +167,7 @@ impl Shared {
         Some(if is_durable || newest <= self.revealable() { counts } else { self.keyspace.settled() })
     }
 
-    /// What a start would find by the log.
+    /// Which changes a start would find by the log.
     pub fn kept(&self) -> Kept {
         match self.store.get().and_then(|store| store.log.load_full()) {
             Some(log) if log.pending.load(Ordering::Relaxed) => Kept::NotYet,

@@ -1,4 +1,4 @@
-//! What `CLIENT LIST` says of descriptors and buffers is what there is.
+//! `CLIENT LIST` shows the true descriptors and buffers.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ fn serves() {
     serve_if_told();
 }
 
-/// What `CLIENT LIST` says of a client.
+/// The line of `CLIENT LIST` for a client.
 fn told(asker: &mut Connection, id: &str, name: &str) -> String {
     let line = asker.ask(&format!("CLIENT LIST ID {id}"));
     let value = line.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));

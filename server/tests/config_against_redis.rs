@@ -256,7 +256,7 @@ const TEXTS: [&str; 40] = [
     "a b",
 ];
 
-/// What Tarn answers to `CONFIG SET`, as text; `None` where it refuses a thing that it does not do.
+/// The answer of Tarn to `CONFIG SET`, as text; `None` where it refuses a thing that it does not do.
 fn tarn_set(store: &ConfigStore, name: &str, text: &str) -> Option<Reply> {
     match store.set(&[(name, text)]) {
         Ok(_) => Some(Reply::Text(b"OK".to_vec())),

@@ -74,7 +74,7 @@ fn a_pause_of_all_commands_holds_those_of_operators_too() {
     let mut held: Vec<_> = requests.iter().map(|_| own.connect()).collect();
     assert_eq!(pauser.ask("CLIENT PAUSE 3600000 ALL"), "+OK");
     held.iter_mut().zip(requests).for_each(|(client, request)| client.send(request));
-    // Whoever is not held has answered long before.
+    // A connection that is not held has answered long before.
     std::thread::sleep(Duration::from_millis(300));
     for (client, request) in held.iter().zip(requests) {
         assert!(!has_reply(client), "{request}");
@@ -114,7 +114,7 @@ fn the_configuration_is_written_and_what_was_set_before_is_in_it() {
     }
 }
 
-/// What stands still is a pipe that nobody reads, in the place of the new file.
+/// The write that blocks is to a pipe without a reader, in the place of the new file.
 #[test]
 fn who_has_the_configuration_written_to_a_disk_that_hangs_waits_alone() {
     let mut own = Own::new();

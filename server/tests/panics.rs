@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tarn_server::config::{Invocation, parse_serve_args};
 use tarn_server::serve::serve;
 
-/// What has not happened by then will not happen.
+/// The longest wait for an event.
 const LIMIT: Duration = Duration::from_secs(30);
 
 fn connect(port: u16) -> TcpStream {

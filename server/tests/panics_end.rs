@@ -17,7 +17,7 @@ use tarn_server::serve::panics::end_the_process;
 
 /// Holds what the process is to do.
 const SCENE: &str = "TARN_TEST_PANICS";
-/// What is printed where a process goes on.
+/// The line printed where a process goes on.
 const GOES_ON: &str = "it goes on";
 
 /// Who has not ended by then goes on.
@@ -81,7 +81,7 @@ fn write_with_a_flight_that_panics() {
     std::thread::sleep(LIMIT);
 }
 
-/// What becomes of a process that plays a scene, and what it prints.
+/// The exit status and output of a process that plays a scene.
 fn play(scene: &str) -> (ExitStatus, String, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "plays", "--nocapture"]).env(SCENE, scene);

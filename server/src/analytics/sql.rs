@@ -19,7 +19,7 @@ pub trait Sql: Send + Sync {
     /// The data have been loaded: the indexes of declared tables can be built.
     fn store_is_there(&self);
 
-    /// What `INFO analytics` shows, each with its name.
+    /// The fields of `INFO analytics`: name and value.
     fn figures(&self) -> Vec<(&'static str, u64)>;
 }
 
@@ -29,14 +29,14 @@ pub trait Asked: Send + fmt::Debug {
     fn answer(&mut self) -> Option<Result<Answer, String>>;
 }
 
-/// What a statement answers.
+/// The answer to a statement.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// The names of the columns; none if there are no rows to be had, as of a declaration.
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Vec<Cell>>,
-    /// What is to be told besides, such as values that could not be read.
+    /// A warning beside the answer, such as values that could not be read.
     pub warning: Option<String>,
 }
 

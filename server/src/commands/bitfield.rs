@@ -41,7 +41,7 @@ pub const COMMANDS: &[Command] = &[
     .complexity("O(1) for each operation"),
 ];
 
-/// What happens to a result that does not fit its field.
+/// How a result that does not fit its field is treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Overflow {
     /// The high bits are lost.
@@ -111,7 +111,7 @@ impl Field {
         if is_large && self.bits < 64 { i128::from(number as u64) } else { i128::from(number) }
     }
 
-    /// What is stored for `number`; `None` if it must not be.
+    /// The number stored for `number`; `None` if nothing must be stored.
     fn fit(self, number: i128, overflow: Overflow) -> Option<i128> {
         if (self.min()..=self.max()).contains(&number) {
             return Some(number);
@@ -178,7 +178,7 @@ impl Overlay<'_> {
         }
     }
 
-    /// What has to be written so that the string is the overlay and reaches to `last_byte`: bytes that follow
+    /// The bytes to write so that the string is the overlay and reaches to `last_byte`: bytes that follow
     /// each other, with the offset of the first.
     fn patches(&self, last_byte: u64) -> Vec<(u64, Vec<u8>)> {
         let mut patches: Vec<(u64, Vec<u8>)> = Vec::new();

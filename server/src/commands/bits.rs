@@ -95,7 +95,7 @@ fn getbit<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     Ok(())
 }
 
-/// What the two indexes of a range count.
+/// The unit of the two indexes of a range.
 #[derive(Clone, Copy)]
 enum Unit {
     Bytes,

@@ -1,4 +1,4 @@
-//! What one command has decided so far about elements that its arguments may name more than once.
+//! Decisions of one command about elements that its arguments may name more than once.
 //!
 //! A command does not see the effects of its own writes, so `SADD s m m` has to remember that the first `m`
 //! is new. Few names are compared one by one; many are found by hash.
@@ -23,7 +23,7 @@ impl<V> Default for Decided<'_, V> {
 }
 
 impl<'a, V> Decided<'a, V> {
-    /// What was decided about `name`, or else what `decide` says.
+    /// The decision about `name`, made by `decide` at its first use.
     pub fn entry(&mut self, name: &'a [u8], decide: impl FnOnce() -> V) -> &mut V {
         let place = match self.place(name) {
             Some(place) => place,

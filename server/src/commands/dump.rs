@@ -47,7 +47,7 @@ fn dump<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
     Ok(())
 }
 
-/// What stands behind the payload.
+/// The options after the payload.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct RestoreOptions {
     replace: bool,

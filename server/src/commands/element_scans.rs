@@ -36,7 +36,7 @@ pub const OF_ZSETS: &[Command] = &[row(
 .keys(ACCESS)
 .complexity(ROUND)];
 
-/// What the options of a scan ask for.
+/// The options of a scan.
 struct Options<'a> {
     pattern: Option<&'a [u8]>,
     count: usize,

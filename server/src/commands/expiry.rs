@@ -1,4 +1,4 @@
-//! When keys expire: setting it, asking for it, taking it away.
+//! Commands that set, show and remove the expiry of keys.
 
 use tarn_engine::record::{Change, UnixMs};
 use tarn_resp::request::Args;

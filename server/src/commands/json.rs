@@ -176,7 +176,7 @@ fn set_below<'a>(
     Ok(true)
 }
 
-/// What several paths select, each by its path; selected while it is written, as all at once could be much.
+/// The values that several paths select, by path. Selects while it writes: all at once could be large.
 struct ByPath<'s> {
     root: &'s Value,
     paths: &'s [Path],

@@ -142,7 +142,7 @@ fn database(text: &[u8], databases: usize) -> Result<u8, CommandError> {
     number.and_then(|number| u8::try_from(number).ok()).ok_or(CommandError::DbOutOfRange)
 }
 
-/// What stands behind the two keys of `COPY`.
+/// The options after the two keys of `COPY`.
 struct CopyOptions {
     db: u8,
     replace: bool,

@@ -309,7 +309,7 @@ fn ltrim<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
     Ok(())
 }
 
-/// What `LPOS` looks for.
+/// The arguments of `LPOS`.
 #[derive(Debug, PartialEq)]
 struct Search {
     /// The first match that counts, 1 first.

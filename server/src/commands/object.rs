@@ -30,7 +30,7 @@ const fn of_key(name: &'static str, since: &'static str, summary: &'static str, 
 
 /// Integers below this are one shared object in Redis.
 const SHARED_INTEGERS: i64 = 10_000;
-/// What Redis shows as the number of references to a shared object.
+/// The number of references that Redis shows for a shared object.
 const SHARED_REFERENCES: i64 = i32::MAX as i64;
 
 fn help<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError> {

@@ -55,7 +55,7 @@ pub const COMMANDS: &[Command] = &[
     .complexity(COMPLEXITY),
 ];
 
-/// What stands behind the key.
+/// The options after the key.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options<'a> {
     descending: bool,
@@ -207,7 +207,7 @@ fn sorted<'c>(
     Ok(elements)
 }
 
-/// What an element is placed by.
+/// The sort key of an element.
 enum Weight<'c> {
     Number(f64),
     /// `None` comes before everything.
@@ -277,7 +277,7 @@ fn number(text: &[u8]) -> Result<f64, CommandError> {
     }
 }
 
-/// What a pattern brings for an element: the element itself for `#`, else the string at the key that has the
+/// The value of a pattern for an element: the element itself for `#`, else the string at the key that has the
 /// element in the place of the first `*`, or the field of the hash there if `->` and a field follow.
 fn look_up<'c>(cx: &Context<'_, '_>, pattern: &[u8], element: &'c [u8]) -> Option<Cow<'c, [u8]>> {
     if pattern == b"#" {

@@ -97,7 +97,7 @@ enum Condition {
     Present,
 }
 
-/// What becomes of the expiry.
+/// How a command changes the expiry.
 #[derive(Clone, Copy)]
 enum Expiry<'a> {
     /// None with `SET`, the same with `GETEX`.

@@ -105,7 +105,7 @@ enum Combine {
     Diff,
 }
 
-/// What becomes of a member's scores.
+/// How the scores of a member are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aggregate {
     Sum,
@@ -136,7 +136,7 @@ fn number_or_zero(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-/// What is asked for, and the sources with their weights.
+/// The operation, and the sources with their weights.
 struct Request<'c> {
     sources: SmallVec<[(Source<'c>, f64); 4]>,
     aggregate: Aggregate,
@@ -145,7 +145,7 @@ struct Request<'c> {
     limit: usize,
 }
 
-/// What the result is for.
+/// The use of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Reply,

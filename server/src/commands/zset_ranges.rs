@@ -112,7 +112,7 @@ pub const COMMANDS: &[Command] = &[
     .complexity(RANGE),
 ];
 
-/// What the name of a command already says about its range.
+/// The kind of range that a command's name implies.
 #[derive(Clone, Copy)]
 struct Form {
     by: Option<By>,

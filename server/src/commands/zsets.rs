@@ -65,7 +65,7 @@ struct Add {
     increments: bool,
 }
 
-/// What becomes of one member.
+/// The change of one member.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outcome {
     /// An option forbids it.
@@ -115,7 +115,7 @@ impl Add {
         Ok((add, first))
     }
 
-    /// What becomes of a member with this score, if it has one.
+    /// The outcome for a member with this score, if it has one.
     fn decide(self, current: Option<f64>, given: f64) -> Result<Outcome, CommandError> {
         let Some(current) = current else {
             return Ok(if self.only_present { Outcome::Refused } else { Outcome::Added(given) });

@@ -16,7 +16,7 @@ use super::file::{Includes, Reading, load_file, load_stdin, load_text, obey};
 use super::secrets::without_secrets;
 use super::settings::Config;
 
-/// What the arguments of `serve` ask for.
+/// The action that the arguments of `serve` request.
 #[derive(Debug)]
 pub enum Invocation {
     /// To start with this configuration.
@@ -119,7 +119,7 @@ pub fn parse_with_secrets(
     Ok(if arguments.tests { Invocation::Test(loaded) } else { Invocation::Serve(loaded) })
 }
 
-/// What the arguments of `serve` must not show to whoever lists processes.
+/// Secrets in the arguments of `serve`, which a list of processes must not show.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Secrets {
     /// The arguments without passwords.

@@ -15,11 +15,11 @@ pub struct Directive {
     pub name: &'static str,
     /// An older name for the same thing.
     pub alias: Option<&'static str>,
-    /// What it takes.
+    /// The values that it takes.
     pub shape: Shape,
     /// The default, as a file would say it.
     pub default: &'static str,
-    /// What it is for, in a sentence.
+    /// Its purpose, in a sentence.
     pub doc: &'static str,
     /// Whether `CONFIG SET` may change it.
     pub run_time: bool,
@@ -36,7 +36,7 @@ pub struct Directive {
 /// How much of what a directive asks for Tarn does.
 #[derive(Debug, Clone, Copy)]
 enum Effect {
-    /// What its home says.
+    /// The home decides.
     OfHome,
     /// None, because of this, although it is a field of [`Config`].
     None(&'static str),
@@ -44,7 +44,7 @@ enum Effect {
     Some { unheeded: fn(&Config) -> Option<String>, why: &'static str },
 }
 
-/// What becomes of a directive's value.
+/// How the value of a directive is used.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Home {
     /// It is a field of [`Config`].
@@ -226,7 +226,7 @@ impl Directive {
     }
 }
 
-/// What a 32-bit C integer holds, which is the upper limit of many of Redis's numbers.
+/// The largest 32-bit C integer, the upper limit of many numbers of Redis.
 pub(super) const INT_MAX: i64 = i32::MAX as i64;
 /// The limit of numbers of bytes.
 pub(super) const BYTES_MAX: i64 = i64::MAX;

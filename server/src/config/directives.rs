@@ -28,7 +28,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What the append-only file of a Redis is in, as the configuration names it: its directory, since
+    /// The place of a Redis append-only file, as the configuration names it: its directory, since
     /// Redis 7, and the file that older ones have.
     pub fn redis_aof_paths(&self) -> [PathBuf; 2] {
         use std::os::unix::ffi::OsStringExt;

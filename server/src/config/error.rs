@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration: a value (the texts are Redis's), a line of a file or of the
+//! Errors of a configuration: a value (the texts are Redis's), a line of a file or of the
 //! command line, a `CONFIG SET`, a `CONFIG REWRITE`.
 
 use std::fmt;
@@ -83,7 +83,7 @@ pub enum ValueError {
     /// A value of a Redis directive that asks for something Tarn does not do.
     #[error("not supported by Tarn: {why}")]
     Unsupported {
-        /// What is missing and what to do instead.
+        /// The missing feature, and the alternative.
         why: &'static str,
     },
     /// The server could not bring the value into force.
@@ -125,7 +125,7 @@ pub enum LoadError {
         at: Source,
         /// The line itself; the values of sensitive directives are left out.
         line: String,
-        /// What is wrong, and what to do.
+        /// The problem, and the remedy.
         problem: String,
     },
     /// A configuration file that cannot be read.
@@ -144,7 +144,7 @@ pub enum LoadError {
     Password {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// A word of the command line that is neither the file nor part of a directive.
@@ -188,7 +188,7 @@ pub enum SetError {
     Value {
         /// The name.
         name: String,
-        /// What is wrong with the value.
+        /// The reason why the value is refused.
         reason: ValueError,
     },
 }

@@ -16,7 +16,7 @@ use super::settings::Config;
 /// Files that may include one another, one within the other.
 const INCLUDE_DEPTH_MAX: usize = 16;
 
-/// What becomes of `include`.
+/// How `include` is treated.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Includes {
     /// Other files are read, from within so many files that include one another.
@@ -45,7 +45,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// What has been read so far says this, whether it is refused or not.
+    /// The configuration read so far, whether it is refused or not.
     pub(super) fn peek(&self) -> Config {
         let mut config = self.config.clone();
         config.settle();
@@ -185,7 +185,7 @@ fn load_nested(reading: &mut Reading, path: &Path, includes: Includes) -> Result
     load_text(reading, &text, &|line| Source::File(path.to_owned(), line), includes)
 }
 
-/// What an `include` line runs into: a problem of the line itself, or one inside the included file.
+/// An error of an `include` line: of the line itself, or inside the included file.
 enum IncludeError {
     Here(String),
     Inside(LoadError),

@@ -82,7 +82,7 @@ choice! {
         Debug = "debug",
         /// Connections and other details.
         Verbose = "verbose",
-        /// What an operator wants to know in production.
+        /// Events that an operator wants to know in production.
         Notice = "notice",
         /// Only what needs attention.
         Warning = "warning",
@@ -96,7 +96,7 @@ choice! {
         Vtc = "vtc",
         /// Never.
         None = "none",
-        /// Write the log anew from a snapshot.
+        /// Write the whole log again from a snapshot.
         Rewrite = "rewrite",
     }
 }
@@ -106,7 +106,7 @@ choice! {
     CheckpointMode {
         /// All of it is read through a view.
         Full = "full" | "piggyback",
-        /// What has changed since the last checkpoint is read, and merged with that.
+        /// Reads the changes since the last checkpoint, and merges them with it.
         Incremental = "incremental" | "hourglass",
         /// A child process has all of it, and writes it.
         Fork = "fork",
@@ -114,7 +114,7 @@ choice! {
 }
 
 choice! {
-    /// What checkpoints are written as.
+    /// The format of checkpoints.
     CheckpointFormat {
         /// As Tarn's own files, which a log goes on from.
         Tarn = "tarn",

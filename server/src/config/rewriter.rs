@@ -21,7 +21,7 @@ struct State {
     asked: u64,
     done: u64,
     is_running: bool,
-    /// What the last one came to.
+    /// The outcome of the last one.
     outcome: Result<(), String>,
 }
 
@@ -51,7 +51,7 @@ impl Rewriter {
         Ok(Ticket(state.asked))
     }
 
-    /// What was asked for with this ticket came to; `None` while it is not done.
+    /// The outcome of the request with this ticket; `None` while it is not done.
     pub fn outcome(&self, ticket: Ticket) -> Option<Result<(), String>> {
         let state = self.state.lock();
         (state.done >= ticket.0).then(|| state.outcome.clone())

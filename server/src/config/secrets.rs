@@ -1,4 +1,4 @@
-//! What messages may show of the words of a configuration: never a password.
+//! Hides passwords in messages that show words of a configuration.
 //!
 //! A mistake in a line is often a mistake in its name, so a name is taken for that of a sensitive directive
 //! even where it is quoted, misspelt, or grown together with its value.

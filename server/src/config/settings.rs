@@ -75,7 +75,7 @@ pub struct Config {
     pub requirepass: Vec<u8>,
     /// File whose first line is the password, where `requirepass` says none; empty for none.
     pub requirepass_file: Vec<u8>,
-    /// What that file gave.
+    /// The content of that file.
     pub(super) fetched_password: Vec<u8>,
     /// Whether the server goes to the background, where nobody supervises it.
     pub daemonize: bool,
@@ -107,7 +107,7 @@ pub struct Config {
     pub stop_writes_on_bgsave_error: bool,
     /// How a checkpoint gets the store as of one instant.
     pub checkpoint_mode: CheckpointMode,
-    /// What checkpoints are written as.
+    /// The format of checkpoints.
     pub checkpoint_format: CheckpointFormat,
     /// The RDB file, in `dir`.
     pub(super) dbfilename: FileName,

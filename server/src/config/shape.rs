@@ -18,7 +18,7 @@ pub enum Value {
     List(Vec<Vec<u8>>),
 }
 
-/// What texts a directive takes.
+/// The texts that a directive takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// `yes` or `no`, in any case.

@@ -36,7 +36,7 @@ pub struct ConfigStore {
     file: Option<PathBuf>,
 }
 
-/// What a `CONFIG SET` has changed.
+/// The changes of a `CONFIG SET`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedDirective {
     /// The directive.

@@ -26,7 +26,7 @@ use crate::store::Kept;
 /// A blocking command that found nothing.
 #[derive(Debug)]
 pub struct BlockRequest {
-    /// What is waited for: a list, a sorted set, or (`None`) replicas or the disk.
+    /// The object of the wait: a list, a sorted set, or (`None`) replicas or the disk.
     pub kind: Option<Kind>,
     /// Up to where the log is to be durable, if that is waited for.
     pub log: Option<AwaitedLog>,
@@ -47,7 +47,7 @@ impl BlockRequest {
     }
 }
 
-/// What `WAITAOF` waits for.
+/// The condition of a `WAITAOF`.
 #[derive(Clone, Copy, Debug)]
 pub struct AwaitedLog {
     /// The log is to be durable up to here, if the log is waited for at all.

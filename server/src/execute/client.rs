@@ -31,7 +31,7 @@ pub enum ReplyMode {
     Skipping,
 }
 
-/// What the connection does when a command has returned.
+/// The next step of the connection after a command.
 #[derive(Debug, Default)]
 pub enum After {
     /// Goes on.
@@ -45,10 +45,10 @@ pub enum After {
     Postpone,
 }
 
-/// What a connection remembers between commands.
+/// The state of a connection between commands.
 #[derive(Debug)]
 pub struct Client {
-    /// What others see of it.
+    /// The part that other threads see.
     pub handle: Arc<ClientHandle>,
     /// The selected database.
     pub db: u8,
@@ -58,11 +58,11 @@ pub struct Client {
     pub authenticated: bool,
     /// Whether replies are sent.
     pub reply_mode: ReplyMode,
-    /// What happens after this command.
+    /// The next step after this command.
     pub after: After,
     /// Whether a command that has waited runs again in this client's stead.
     pub waits: bool,
-    /// What `MULTI` has queued; `None` outside of a transaction.
+    /// The requests queued since `MULTI`; `None` outside of a transaction.
     pub transaction: Option<Box<Transaction>>,
     /// The keys that are watched.
     pub watching: Watching,

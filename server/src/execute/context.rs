@@ -1,4 +1,4 @@
-//! What a command sees besides its arguments.
+//! The context of a command: everything that it sees besides its arguments.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -25,7 +25,7 @@ use crate::execute::services::Services;
 pub struct Context<'c, 'a> {
     /// The latched keys.
     pub keys: &'c Latched<'c>,
-    /// What shall change. Effects of earlier writes are not visible in `keys`.
+    /// The changes to make. Effects of earlier writes are not visible in `keys`.
     pub batch: &'c mut Batch<'a>,
     /// Where the reply goes.
     pub reply: Writer<'c>,

@@ -16,7 +16,7 @@ const DECIMALS: usize = 17;
 const DECIMALS_SCALE: u128 = 100_000_000_000_000_000;
 /// Bits of the exponent.
 const EXPONENT_MASK: u128 = 0x7fff;
-/// What the exponent of the significand's lowest bit is biased by.
+/// The bias of the exponent of the significand's lowest bit.
 const EXPONENT_BIAS: i32 = 16_383 + 63;
 
 /// A number; never NaN when it was read from a text.

@@ -1,4 +1,4 @@
-//! What a client remembers of its transaction: the requests that `MULTI` has queued, and the keys that it
+//! The transaction of a client: the requests that `MULTI` has queued, and the keys that it
 //! watches.
 
 use std::fmt;

@@ -25,7 +25,7 @@ pub const TOO_DEEP: CommandError = CommandError::text("ERR recursion limit excee
 
 /// A document, read.
 pub struct Document {
-    /// What it says.
+    /// The value of the document.
     pub root: Value,
 }
 
@@ -109,7 +109,7 @@ pub fn len_at_least(value: &Value) -> usize {
     }
 }
 
-/// What `JSON.TYPE` calls a value.
+/// The name of a value's type for `JSON.TYPE`.
 pub fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -122,7 +122,7 @@ pub fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// What stands between the parts of a text: `INDENT`, `NEWLINE` and `SPACE` of `JSON.GET`.
+/// The separators between parts of a text: `INDENT`, `NEWLINE` and `SPACE` of `JSON.GET`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout<'a> {
     /// Once for each level, before a part.

@@ -27,11 +27,11 @@ const FILTER_DEPTH_MAX: usize = 8;
 pub struct PathError {
     /// Where, in the path as it was given.
     at: usize,
-    /// What is wrong.
+    /// The problem.
     what: String,
 }
 
-/// What a segment selects of an object or an array.
+/// A selector of a segment, for the values of an object or an array.
 #[derive(Clone, Debug)]
 pub enum Selector {
     /// The member of this name.
@@ -51,7 +51,7 @@ pub enum Selector {
 pub struct Segment {
     /// Whether it is tried on all that is below, too.
     pub descends: bool,
-    /// What it selects, at least one.
+    /// Its selectors, at least one.
     pub selectors: Vec<Selector>,
 }
 
@@ -95,7 +95,7 @@ impl Path {
         self.segments.is_empty()
     }
 
-    /// What is before the last segment, and its name, if it has one: where a member may be made. `None` for
+    /// The path before the last segment, and its name, if it has one: where a member may be made. `None` for
     /// the root, and if it does not say one place by names and numbers alone.
     pub fn new_member(&self) -> Option<(&[Segment], Option<&str>)> {
         let is_one = |segment: &Segment| {
@@ -165,7 +165,7 @@ impl<'t> Reader<'t> {
         Ok(name)
     }
 
-    /// What stands in brackets, and the closing one.
+    /// Parses the selectors in brackets, and the closing bracket.
     fn bracket(&mut self) -> Result<Vec<Selector>, PathError> {
         let mut selectors = Vec::new();
         loop {

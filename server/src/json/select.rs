@@ -1,4 +1,4 @@
-//! What a path selects of a document, and changes of what was selected.
+//! Selects values of a document by a path, and changes the selected values.
 //!
 //! Each value is selected once, however often a path says it, so what is selected is bounded by the document:
 //! `$..*..*..*` is no more work than the document is long, for each of its segments.
@@ -19,13 +19,13 @@ use super::path::{Path, Segment, Selector};
 type Seen = HashSet<*const Value>;
 
 impl Path {
-    /// What it selects of a document, in the order in which it says it.
+    /// The values that it selects of a document, in the order of the path.
     pub fn select<'d>(&self, root: &'d Value) -> Vec<&'d Value> {
         select(root, &self.segments)
     }
 }
 
-/// What segments select of a document.
+/// The values that segments select of a document.
 pub fn select<'d>(root: &'d Value, segments: &[Segment]) -> Vec<&'d Value> {
     segments.iter().fold(vec![root], |values, segment| {
         let mut step =
@@ -39,9 +39,9 @@ pub fn select<'d>(root: &'d Value, segments: &[Segment]) -> Vec<&'d Value> {
 struct SegmentStep<'s, 'd> {
     segment: &'s Segment,
     selected: Vec<&'d Value>,
-    /// What was selected, if it can be twice.
+    /// The values selected so far, if a value can be selected twice.
     seen: Seen,
-    /// What was looked into, if the segment descends.
+    /// The values visited so far, if the segment descends.
     descended: Seen,
 }
 
@@ -97,7 +97,7 @@ fn place_of(index: i64, len: usize) -> Option<usize> {
     if index < 0 { len.checked_sub(distance) } else { Some(distance) }
 }
 
-/// What becomes of a selected value.
+/// The change of a selected value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It stays, changed or not.

@@ -1,4 +1,4 @@
-//! Which metrics there are. `docs/metrics.md` lists them, as a test of the page sees to.
+//! The families of metrics. `docs/metrics.md` lists them; a test compares the page.
 //!
 //! The numbers are those of `INFO`, in base units: seconds, bytes. Those of the process have the names that
 //! Prometheus gives them in every program.

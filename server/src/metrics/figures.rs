@@ -1,4 +1,4 @@
-//! What `INFO` and the metrics tell, gathered once: so that both tell the same.
+//! The numbers of `INFO` and the metrics, gathered by one function so that both agree.
 //!
 //! Nothing here waits for the disk, latches a segment or closes the gate.
 
@@ -54,9 +54,9 @@ impl Clients {
 /// Memory, in bytes.
 #[derive(Debug)]
 pub struct Memory {
-    /// What the allocator holds.
+    /// The memory that the allocator holds.
     pub heap: Heap,
-    /// What the process has in RAM.
+    /// The resident memory of the process.
     pub resident: u64,
     /// The most that was ever allocated.
     pub peak: u64,
@@ -118,18 +118,18 @@ impl Persistence {
         matches!(self.checkpoints.last, Some(Err(_)))
     }
 
-    /// Whether the log is being compacted or written anew as a whole, or waits for its first checkpoint.
+    /// Whether the log is being compacted or rewritten as a whole, or waits for its first checkpoint.
     pub fn log_is_rewritten(&self) -> bool {
         self.compactions.round || self.checkpoints.rewrites || self.log_begins
     }
 
-    /// Bytes in files of the log that are not known to be needless, as its directories have them together:
+    /// Bytes in files of the log that are not known to be superseded, over all directories:
     /// all of the files that are written to, and what was written since the compactor looked last.
     pub fn live_bytes(&self) -> u64 {
         LogDirectory::all(self).iter().map(|directory| directory.live_bytes).sum()
     }
 
-    /// Bytes in files of the log that are known to be needless.
+    /// Bytes in files of the log that are known to be superseded.
     pub fn invalid_bytes(&self) -> u64 {
         self.compactions.bytes.saturating_sub(self.compactions.live_bytes)
     }
@@ -152,7 +152,7 @@ pub struct LogDirectory {
     pub files: usize,
     /// Their bytes.
     pub bytes: u64,
-    /// Bytes of them that are not known to be needless.
+    /// Bytes of them that are not known to be superseded.
     pub live_bytes: u64,
     /// Blocks written.
     pub flushes: u64,
@@ -164,7 +164,7 @@ pub struct LogDirectory {
     pub sync_time: Duration,
     /// How long the longest took.
     pub sync_time_max: Duration,
-    /// What the disk refused.
+    /// The number of failures of the disk.
     pub failures: u64,
     /// Why it has no next file.
     pub trouble: Option<String>,

@@ -100,7 +100,7 @@ fn labelled(labels: Labels<'_>) -> Metric {
     Metric::from_label(labels.iter().map(pair).collect())
 }
 
-/// What a sample can be. The text format has floating point numbers only: beyond 2^53 they are rounded.
+/// The value of a sample. The text format has floating point numbers only: beyond 2^53 they are rounded.
 pub(super) trait Number {
     fn number(self) -> f64;
 }

@@ -5,7 +5,7 @@
 //!                          └─ one too many: the oldest is ended
 //! ```
 //!
-//! It has a thread and an event loop of its own, so that whoever asks costs clients nothing but processor
+//! It has a thread and an event loop of its own, so that a request costs clients nothing but processor
 //! time. A connection lives for seconds at most and there are few, so neither slow nor many ones hurt. HTTP
 //! is hyper's; `docs/design/0017` says why.
 
@@ -43,7 +43,7 @@ const CONNECTIONS_MAX: usize = 32;
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(5);
 /// Bytes that the head of a request may have.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
-/// What the text format is called.
+/// The content type of the text format.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Who answers, on a thread that is there from the first request on. Dropped, it ends.
@@ -171,7 +171,7 @@ fn respond(
 const NO_PASSWORD: &str =
     "These metrics take the user default and the password of requirepass, by HTTP's basic scheme\n";
 
-/// Whether whoever asks has given the password, or needs none.
+/// Whether the request has the password, or needs none.
 fn may_read(server: &Services, request: &Request<Incoming>, peer: &Address) -> bool {
     let config = server.config.snapshot();
     let asks = match config.metrics_auth {

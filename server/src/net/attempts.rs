@@ -24,7 +24,7 @@ const ADDRESSES_MAX: usize = 4096;
 /// How often the log tells of wrong passwords, at most.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
-/// What is remembered of attempts.
+/// The failed attempts that are remembered.
 #[derive(Debug, Default)]
 pub struct Attempts {
     state: Mutex<State>,
@@ -103,7 +103,7 @@ impl Attempts {
     }
 }
 
-/// Forgets whoever matters least: who has nothing to be remembered for, or else who was wrong the least.
+/// Forgets the least important origin: one without failed attempts, or else the one with the fewest.
 fn make_room(by_origin: &mut HashMap<Origin, Record>, now: Instant) {
     by_origin.retain(|_, record| record.wrong_at(now) > 0.0);
     if by_origin.len() >= ADDRESSES_MAX {

@@ -13,7 +13,7 @@ use crate::net::address::Address;
 /// Stands for no value of `appendfsync`.
 const DURABILITY_OF_SERVER: u8 = u8::MAX;
 
-/// What others see of a client and how they reach it: `CLIENT LIST`, `CLIENT KILL`, `CLIENT UNBLOCK`.
+/// A client as other threads see and reach it: `CLIENT LIST`, `CLIENT KILL`, `CLIENT UNBLOCK`.
 #[derive(Debug)]
 pub struct ClientHandle {
     /// Rises with each connection.
@@ -26,7 +26,7 @@ pub struct ClientHandle {
     pub since: Instant,
     /// Number of the worker that serves it.
     pub worker: usize,
-    /// What changes now and then.
+    /// The fields that change now and then.
     pub info: Mutex<ClientInfo>,
     /// Milliseconds after `since` of the last command.
     pub last_command_ms: AtomicU64,
@@ -68,7 +68,7 @@ pub struct ClientInfo {
     pub no_evict: bool,
     /// Its commands are not to count as uses of keys (`CLIENT NO-TOUCH`).
     pub no_touch: bool,
-    /// What the client's library is called, and its version (`CLIENT SETINFO`).
+    /// The name of the client's library, and its version (`CLIENT SETINFO`).
     pub library: [String; 2],
 }
 

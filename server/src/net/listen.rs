@@ -18,7 +18,7 @@ use crate::net::stream::Stream;
 /// The port of SQL that is taken if none is named, and given up at a start if it is not free.
 const SQL_PORT_DEFAULT: u16 = 5433;
 
-/// What is served at a port.
+/// The protocol served at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     /// Redis' protocol: `port`.
@@ -43,7 +43,7 @@ impl Service {
         (port, if own.is_empty() { &config.bind } else { own })
     }
 
-    /// What it is called in messages.
+    /// Its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Service::Redis => "Redis",
@@ -71,7 +71,7 @@ pub enum ListenError {
     Tcp {
         /// The address, or all of them if this machine has none.
         address: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Metrics cannot be served there.
@@ -82,7 +82,7 @@ pub enum ListenError {
     Metrics {
         /// The address.
         address: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// SQL cannot be served there.
@@ -93,7 +93,7 @@ pub enum ListenError {
     Sql {
         /// The address.
         address: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The Unix socket could not be made.
@@ -105,7 +105,7 @@ pub enum ListenError {
     Unix {
         /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The configuration names no place to listen.

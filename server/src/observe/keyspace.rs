@@ -1,4 +1,4 @@
-//! How many keys there are, as `INFO` and the metrics may tell it at once: without what a loss of power could
+//! The number of keys, as `INFO` and the metrics may show it at once: without what a loss of power could
 //! take back, and without waiting for the disk, as operators ask while it stands still.
 //!
 //! ```text

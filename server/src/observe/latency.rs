@@ -1,4 +1,4 @@
-//! How long the calls of a command took: a histogram a worker, written by that worker alone.
+//! Latency of commands: a histogram for each worker, written by that worker alone.
 //!
 //! A bucket is an eighth of a power of two wide, so a percentile is right to one part in eight. Fast commands
 //! are noted by sample (`dispatch`), so that the histogram costs them nothing more than their timing does.

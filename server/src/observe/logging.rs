@@ -55,7 +55,7 @@ pub fn follow_file() {
     }
 }
 
-/// Opens the file of the messages anew.
+/// Opens the log file of messages again.
 pub fn reopen_file() {
     FILE.get().into_iter().for_each(reopen);
 }

@@ -1,4 +1,4 @@
-//! What the operating system knows about this process: memory, processor time, open files.
+//! Memory, processor time and open files of this process, read from the operating system.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -43,7 +43,7 @@ pub fn machine_bytes() -> u64 {
     info.totalram as u64 * u64::from(info.mem_unit)
 }
 
-/// What the allocator holds, in bytes.
+/// Memory that the allocator holds, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Heap {
     /// In objects.
@@ -55,7 +55,7 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// What it holds now; zeros if it does not tell.
+    /// The memory that it holds now; zeros if it does not tell.
     pub fn now() -> Self {
         use tikv_jemalloc_ctl::{epoch, stats};
         let read = || -> Result<Self, tikv_jemalloc_ctl::Error> {

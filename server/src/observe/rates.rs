@@ -1,4 +1,4 @@
-//! How much is done a second at the moment: counters as they were at the last few looks.
+//! Current rates per second, from the counters at the last few looks.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -21,7 +21,7 @@ pub struct Look {
     pub output_bytes: u64,
 }
 
-/// What happens a second.
+/// Rates per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
     /// Commands.

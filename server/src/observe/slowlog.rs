@@ -14,7 +14,7 @@ const ARGS_MAX: usize = 32;
 /// Bytes of an argument that an entry keeps at most.
 const ARG_BYTES_MAX: usize = 128;
 
-/// What stands for a password.
+/// The text in place of a password.
 const REDACTED: &[u8] = b"(redacted)";
 
 /// One slow command.

@@ -24,7 +24,7 @@ pub struct CommandCounter {
     pub failed: AtomicU64,
 }
 
-/// What one worker counts.
+/// The counters of one worker.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct WorkerStats {
@@ -61,7 +61,7 @@ pub struct Stats {
     pub rejected_connections: AtomicU64,
     /// Reads that were answered while the data was being loaded.
     pub early_reads: AtomicU64,
-    /// What the counters were at the last `CONFIG RESETSTAT`: a worker's counters are written by that worker
+    /// The counters at the last `CONFIG RESETSTAT`: a worker's counters are written by that worker
     /// alone.
     baseline: Mutex<Totals>,
     /// The same of the latencies, by slot.

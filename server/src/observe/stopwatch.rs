@@ -18,7 +18,7 @@ pub struct Stopwatch {
     epoch: Instant,
     /// When the exact clock was read last, in nanoseconds after `epoch`.
     exact: AtomicU64,
-    /// What the coarse clock said last.
+    /// The last value of the coarse clock.
     coarse: AtomicU64,
 }
 

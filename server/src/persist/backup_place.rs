@@ -1,5 +1,5 @@
 //! Where `BACKUP` may write: below `dir`, but not among the log and the checkpoints, or below a directory
-//! that `backup-dir` names; so many in each. Whoever may send commands may send this one, from anywhere.
+//! that `backup-dir` names; so many in each. Every client that may send commands may send this one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,9 +40,9 @@ pub enum Misplaced {
     /// It cannot be seen where that is.
     #[error("cannot look at {}: {source}", path.display())]
     Unseen {
-        /// What was looked at.
+        /// The path that was examined.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

@@ -52,14 +52,14 @@ pub struct Running {
     pub progress: Arc<Progress>,
 }
 
-/// What the last backup came to.
+/// The last backup.
 #[derive(Clone, Debug)]
 pub struct Ended {
     /// Where to.
     pub directory: PathBuf,
     /// When it ended.
     pub unix_s: u64,
-    /// What it has, or why there is none.
+    /// Its content, or the reason why there is none.
     pub outcome: Result<Taken, String>,
 }
 

@@ -31,7 +31,7 @@ use crate::store::{OpenLog, Store};
 /// Why the log could not be switched on, or was not closed in order.
 #[derive(Debug, Error)]
 pub enum SwitchError {
-    /// What is in the directories is in the way.
+    /// Files in the directories prevent it.
     #[error("the log cannot be switched on: {0}; appendonly stays in vain until it can")]
     Open(#[from] OpenError),
     /// The log is off, but what was written last may not be on disk.

@@ -67,7 +67,7 @@ pub fn write_value<W: Write>(value: ValueRef<'_>, mut out: ValueWriter<'_, W>) -
     Ok(())
 }
 
-/// What was read as the text of a document is no JSON.
+/// The text of a document is no JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotJson;
 

@@ -47,7 +47,7 @@ pub fn save(
     Ok(Taken { keys, bytes, cut, read, all: elapsed(), child_bytes: None })
 }
 
-/// What was written.
+/// The numbers of what was written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Keys.
@@ -122,7 +122,7 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Makes it; one that was left unfinished is begun anew.
+    /// Creates it. Starts again if an unfinished one is there.
     pub fn create(path: &Path) -> Result<NewFile, DiskError> {
         let mut name = path.as_os_str().to_owned();
         name.push(".tmp");

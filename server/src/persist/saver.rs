@@ -50,7 +50,7 @@ pub struct Status {
     pub last_save_unix_s: u64,
     /// Writes that the last checkpoint has, of all since the start.
     pub changes_saved: u64,
-    /// What the last attempt came to; `None` before the first.
+    /// The outcome of the last attempt; `None` before the first.
     pub last: Option<Result<Taken, String>>,
     /// Checkpoints taken.
     pub saves: u64,
@@ -94,7 +94,7 @@ struct State {
 }
 
 impl State {
-    /// Whether the log is to be switched now, by whoever asks.
+    /// Whether the caller is to switch the log now.
     fn begins_switch(&mut self) -> bool {
         self.is_switching = std::mem::take(&mut self.switches);
         self.is_switching
@@ -212,7 +212,7 @@ impl Saver {
         Ticket(state.asked)
     }
 
-    /// What the checkpoint of a ticket came to; `None` while it is being taken.
+    /// The outcome of a ticket's checkpoint; `None` while it is being taken.
     pub fn outcome(&self, ticket: Ticket) -> Option<Result<(), String>> {
         let state = self.state.lock();
         let last = state.status.last.as_ref().filter(|_| state.answered >= ticket.0)?;

@@ -1,4 +1,4 @@
-//! How the server ends: what has changed is saved while clients are still served, and only then are they
+//! Ends the server: saves the changes while clients are still served, and only then are they
 //! closed.
 //!
 //! ```text
@@ -46,7 +46,7 @@ struct State {
     saved: Option<Lsn>,
 }
 
-/// What becomes of an attempt behind its checkpoint.
+/// The next step of an attempt after its checkpoint.
 #[derive(Debug)]
 enum Settled {
     /// It was aborted meanwhile; another may be under way.
@@ -239,7 +239,7 @@ impl Shutdown {
         self.state.lock().give_up();
     }
 
-    /// What is to be done behind the last client, when nobody takes checkpoints any more: a write that was
+    /// The work after the last client, when no thread takes checkpoints any more: a write that was
     /// under way when writes were stopped may have come behind the checkpoint.
     pub fn save_rest(&self, server: &Shared, store: &Store) -> Result<(), CheckpointError> {
         let (how, saved) = {
@@ -335,7 +335,7 @@ mod tests {
         assert!(matches!(state.settle(Attempt(2), &failed()), Settled::EndsWithout));
     }
 
-    /// Whoever asks for the end without a checkpoint stops the one that is being taken, whether it has begun
+    /// A request to end without a checkpoint stops the one that is being taken, whether it has begun
     /// already or not: the flag that stops it is taken back under the lock, and only where one is wanted.
     #[test]
     fn a_checkpoint_that_was_given_up_before_it_began_is_not_taken() {

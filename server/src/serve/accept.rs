@@ -161,5 +161,5 @@ impl Acceptor {
     }
 }
 
-/// What one client too many is told.
+/// The reply to one client too many.
 const FULL: &str = "-ERR max number of clients reached\r\n";

@@ -94,7 +94,7 @@ enum Event {
     End(End),
 }
 
-/// What running requests came to.
+/// The outcome of running requests.
 enum Ran {
     /// All whole requests ran.
     All,

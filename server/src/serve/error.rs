@@ -18,7 +18,7 @@ pub enum ServeError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A directory of the log cannot be made or used; most often a file of that name is in its place.
@@ -29,7 +29,7 @@ pub enum ServeError {
     LogDirectory {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The file for messages cannot be written.
@@ -37,7 +37,7 @@ pub enum ServeError {
     LogFile {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Nobody could connect.
@@ -96,9 +96,9 @@ pub enum ServeError {
     /// The system refused something that a server cannot do without.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

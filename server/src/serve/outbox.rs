@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(outbox.sendable(Lsn(999)), b"x");
     }
 
-    /// What may happen to an outbox.
+    /// A step of a test of an outbox.
     #[derive(Clone, Debug)]
     enum Step {
         /// A reply of so many bytes, that reveals this `Lsn` if any.

@@ -1,4 +1,4 @@
-//! What a connection sends: the socket, the replies for it, and whether they wait for the end of the turn.
+//! The sending side of a connection: the socket, its replies, and whether they wait for the end of the turn.
 //!
 //! A turn of a worker's event loop is all that was ready at once. The connections that are ready run their
 //! requests one after the other; then their replies are written in a row. The first write may wake a client's

@@ -1,4 +1,4 @@
-//! What a panic does: it ends the process, loudly, unless it is of a statement that runs apart.
+//! Ends the process, loudly, at a panic, unless it is of a statement that runs apart.
 //!
 //! ```text
 //!   panic ── the message, on standard error ── is it of a statement, and outside of the engine?
@@ -16,7 +16,7 @@ use std::panic::{self, PanicHookInfo};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// How long the line for the log may take: whoever panicked may hold what writes it.
+/// How long the line for the log may take: the thread that panicked may hold a lock of the writer.
 const LOG_PATIENCE: Duration = Duration::from_secs(1);
 
 thread_local! {

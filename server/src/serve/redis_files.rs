@@ -1,4 +1,4 @@
-//! What a Redis has left in the data directory: an RDB file is taken over where there is nothing else, and an
+//! Files of Redis in the data directory: an RDB file is taken over where there is nothing else, and an
 //! append-only file is refused there. Nothing is passed over without a word, and no file is touched.
 //!
 //! ```text

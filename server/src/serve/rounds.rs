@@ -1,4 +1,4 @@
-//! What the main thread looks after ten times a second: rates, the peak of memory, and whether the log takes
+//! Periodic work of the main thread, ten times a second: rates, the peak of memory, and whether the log takes
 //! records; and once a second the file of messages, which may have been moved away.
 
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::store::Store;
 pub const PAUSE: Duration = Duration::from_millis(100);
 const ROUNDS_A_SECOND: u64 = 10;
 
-/// What the last round found.
+/// The findings of the last round.
 #[derive(Debug, Default)]
 pub struct Rounds {
     /// Rounds so far.

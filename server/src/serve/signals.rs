@@ -125,7 +125,7 @@ impl Signals {
     }
 }
 
-/// What SIGHUP asks for. Certificates are read again with the next connection in any case, if they changed.
+/// Handles SIGHUP. Certificates are read again with the next connection in any case, if they changed.
 pub fn look_around() {
     logging::reopen_file();
 }

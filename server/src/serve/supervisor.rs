@@ -144,7 +144,7 @@ fn tell(server: &Services, kind: Kind, phase: &(Mutex<Phase>, Condvar)) {
     }
 }
 
-/// What the server is at.
+/// The phase of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
     Loading,
@@ -154,7 +154,7 @@ enum Doing {
     Stopping,
 }
 
-/// What is told of it.
+/// The state that is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Nothing,

@@ -77,7 +77,7 @@ impl Worker {
         outcome
     }
 
-    /// What this worker counts.
+    /// The counters of this worker.
     pub fn stats(&self) -> &WorkerStats {
         &self.server.stats.workers[self.index]
     }
@@ -90,7 +90,7 @@ impl Worker {
         }
     }
 
-    /// What may be revealed: everything unless the mode is `always`, then what is durable.
+    /// The newest LSN that a reply may reveal: any unless the mode is `always`, then what is durable.
     pub fn revealable(&self) -> Lsn {
         self.server.revealable()
     }

@@ -65,7 +65,7 @@ fn prepared(mode: SyncMode) -> Scene {
     scene
 }
 
-/// What every read is told of the prelude alone.
+/// The reply of every read to the prelude alone.
 fn told_without_a_write(expired: bool, hows: &[How]) -> Vec<String> {
     let mut scene = prepared(SyncMode::Always);
     let before = scene.newest();
@@ -304,7 +304,7 @@ fn who_waits_keeps_its_place_while_the_log_has_no_room() {
     waiting.expect(&format!("*2\r\n$1\r\nq\r\n${}\r\n{element}\r\n", element.len()));
 }
 
-/// What a transaction sets is in force for the rest of its packet.
+/// Settings of a transaction are in force for the rest of its packet.
 #[test]
 fn replies_behind_a_transaction_that_has_them_wait_do_wait() {
     let mut scene = prepared(SyncMode::EverySec);

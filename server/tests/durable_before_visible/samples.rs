@@ -1,7 +1,7 @@
 //! Arguments for every command of the table: what is written, and what is read of it. A command that is in
 //! none of the lists fails the test.
 
-/// What is there, durable, before anything is written.
+/// The data that is durable before anything is written.
 pub const PRELUDE: &[&str] = &[
     "SET s 10",
     "SET t abc",
@@ -41,7 +41,7 @@ const fn expires(requests: &'static [&'static str]) -> Write {
     Write { requests, expires: true }
 }
 
-/// What writes.
+/// The commands that write.
 pub const WRITES: &[Write] = &[
     write(&["APPEND s 5"]),
     write(&["APPEND new x"]),
@@ -166,7 +166,7 @@ pub const WRITES: &[Write] = &[
     write(&["MULTI", "SWAPDB 0 9", "EXEC"]),
 ];
 
-/// What reads: the commands, all their kinds of replies, and refusals of commands that would write. None of
+/// Reads: the commands, all their kinds of replies, and refusals of commands that would write. None of
 /// it changes what the prelude has made.
 pub const READS: &[&str] = &[
     "BITCOUNT s",

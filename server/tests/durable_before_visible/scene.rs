@@ -25,7 +25,7 @@ use tarn_server::serve::accept::Incoming;
 use tarn_server::serve::event_loop;
 use tarn_server::store::{OpenLog, Store};
 
-/// What has not happened by then will not happen.
+/// The longest wait for an event.
 pub const LIMIT: Duration = Duration::from_secs(60);
 /// When the clock begins.
 const NOW: u64 = 1_700_000_000_000;
@@ -335,7 +335,7 @@ impl Peer {
         self.stream.write_all(&encode(requests)).unwrap();
     }
 
-    /// What has arrived.
+    /// The bytes that have arrived.
     pub fn received(&mut self) -> String {
         self.stream.set_nonblocking(true).unwrap();
         let (mut all, mut buffer) = (Vec::new(), [0; 16 << 10]);

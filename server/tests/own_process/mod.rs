@@ -17,7 +17,7 @@ use tarn_server::config::{Invocation, parse_serve_args};
 use tarn_server::serve::serve;
 use tempfile::TempDir;
 
-/// What has not happened by then will not happen.
+/// The longest wait for an event.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Holds the words of the command line in the process that is to serve, one a line.
@@ -130,7 +130,7 @@ impl Own {
         assert!(self.wait().success(), "{}", self.messages());
     }
 
-    /// What the servers have said so far.
+    /// The messages of the servers so far.
     pub fn messages(&self) -> String {
         std::fs::read_to_string(self.path("messages")).unwrap()
     }

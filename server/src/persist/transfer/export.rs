@@ -1,4 +1,4 @@
-//! What a server would load becomes an RDB file.
+//! Writes what a server would load to an RDB file.
 //!
 //! ```text
 //!   checkpoint, log ──> tables ──view──> tarn_rdb::Writer ──> dump.rdb.tmp ──sync, rename──> dump.rdb
@@ -22,7 +22,7 @@ use crate::persist::rdb_file::{self, Counts, NewFile};
 /// How often it is told how far reading has come.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
-/// What was exported.
+/// The outcome of an export.
 #[derive(Clone, Debug)]
 pub struct Exported {
     /// Keys in the file.

@@ -30,14 +30,14 @@ const REPORT_EVERY: Duration = Duration::from_millis(100);
 /// Threads that write the checkpoint, beside the one that reads the store.
 const WRITERS: usize = 1;
 
-/// What was imported.
+/// The outcome of an import.
 #[derive(Clone, Debug)]
 pub struct Imported {
     /// Keys that the checkpoint has.
     pub keys: u64,
     /// Keys that were left out because they had expired.
     pub expired: u64,
-    /// What else was left out.
+    /// The values that were left out.
     pub skipped: Skipped,
     /// The length of the checkpoint.
     pub checkpoint_bytes: u64,
@@ -224,10 +224,10 @@ impl Import<'_> {
 /// Puts keys into a store, some at a time.
 struct Loader<'e> {
     engine: &'e Engine,
-    /// What is due by now is not put into the store, so none of its keys is.
+    /// The time of the import. Keys that have expired by then are not put into the store.
     now: UnixMs,
     keys: u64,
-    /// What is to be put next, and where.
+    /// The keys to put next, and their database.
     batch: Batch<'static>,
     places: Vec<(u8, KeyHash)>,
     group: Group,

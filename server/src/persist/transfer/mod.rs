@@ -44,7 +44,7 @@ pub struct Place {
 /// How far it has come.
 #[derive(Clone, Copy, Debug)]
 pub enum Stage {
-    /// What there is is read.
+    /// Reads the existing data.
     Reading {
         /// Keys so far; 0 where only bytes are known.
         keys: u64,
@@ -70,7 +70,7 @@ pub enum TransferError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// There is data where data was to be brought.
@@ -80,7 +80,7 @@ pub enum TransferError {
     NotEmpty {
         /// The directory.
         path: PathBuf,
-        /// What is in it.
+        /// Its contents.
         what: &'static str,
     },
     /// There is no data.
@@ -135,11 +135,11 @@ pub enum TransferError {
     /// Redis's file cannot be opened or written.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The checkpoint is not read or not written.
@@ -185,7 +185,7 @@ impl TransferError {
     }
 }
 
-/// What helps to have a file read.
+/// A hint how to have a file read.
 struct Hint<'e>(&'e ReadError);
 
 /// Values of modules of Redis before 4.0, which only the module can pass over.
