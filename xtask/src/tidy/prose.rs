@@ -1,12 +1,10 @@
 //! The language of heads and comments: a subject first, and no words that the glossary replaces.
 //!
 //! A head says what its file is or does, so it does not begin with a question word. A doc comment names the
-//! thing, so it does not begin with a free relative. A package that does not follow yet has a number for each
-//! rule, which may only fall.
+//! thing, so it does not begin with a free relative.
 
 use super::Finding;
 use super::source::Tree;
-use std::collections::BTreeMap;
 
 const RULE: &str = "prose";
 
@@ -16,74 +14,16 @@ const QUESTIONS: &[&str] = &["What", "Who", "How", "Which", "When"];
 /// Words that comments and names of functions must not have. `docs/glossary.md` has those to write instead.
 const WORDS: &[&str] = &["whoever", "anew", "needless"];
 
-/// The findings of one package, or the number of them that it may have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
-    /// Heads that begin with a question word.
-    heads: usize,
-    /// Doc comments that begin with "What".
-    docs: usize,
-    /// Words to replace.
-    words: usize,
-}
-
-/// The counts of packages that do not follow yet. A lower count is to be written down here; none goes up, and
-/// a package that is not listed has none.
-const LEFT: &[(&str, Counts)] = &[
-    ("analytics", Counts { heads: 1, docs: 0, words: 2 }),
-    ("server", Counts { heads: 21, docs: 145, words: 17 }),
-];
-
-/// Lines of packages that have more findings than are written down, or the numbers to write down.
+/// Lines that break one of the rules.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let mut packages: BTreeMap<&str, Vec<(Kind, Finding)>> = BTreeMap::new();
-    for (path, file, _) in tree.rust() {
-        let package = path.split('/').next().expect("a split has at least one part");
-        packages.entry(package).or_default().extend(of_file(path, &file.text));
-    }
-    packages.into_iter().flat_map(|(package, found)| compare(package, found)).collect()
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Head,
-    Doc,
-    Word,
-}
-
-/// The findings that a package may not have, or one that asks for a lower number.
-fn compare(package: &str, found: Vec<(Kind, Finding)>) -> Vec<Finding> {
-    let written =
-        LEFT.iter().find(|(name, _)| *name == package).map_or(Counts::default(), |(_, counts)| *counts);
-    let mut findings = Vec::new();
-    for (kind, may) in [(Kind::Head, written.heads), (Kind::Doc, written.docs), (Kind::Word, written.words)] {
-        let own: Vec<&Finding> =
-            found.iter().filter(|(one, _)| *one == kind).map(|(_, finding)| finding).collect();
-        let has = own.len();
-        if has > may {
-            let note = if may == 0 {
-                String::new()
-            } else {
-                format!(" ({package} has {has} such lines, {may} may be)")
-            };
-            findings.extend(
-                own.into_iter()
-                    .map(|one| Finding { problem: format!("{}{note}", one.problem), ..one.clone() }),
-            );
-        } else if has < may {
-            let problem =
-                format!("{package} has {has} findings of kind {kind:?}, not {may}; write that down here");
-            findings.push(Finding { path: "xtask/src/tidy/prose.rs".into(), line: 1, rule: RULE, problem });
-        }
-    }
-    findings
+    tree.rust().flat_map(|(path, file, _)| of_file(path, &file.text)).collect()
 }
 
 /// All findings of a file.
-fn of_file(path: &str, text: &str) -> Vec<(Kind, Finding)> {
+fn of_file(path: &str, text: &str) -> Vec<Finding> {
     let mut found = Vec::new();
-    let mut add = |kind, line: usize, problem: String| {
-        found.push((kind, Finding { path: path.to_owned(), line, rule: RULE, problem }));
+    let mut add = |line: usize, problem: String| {
+        found.push(Finding { path: path.to_owned(), line, rule: RULE, problem });
     };
     let mut is_in_doc = false;
     for (index, line) in text.lines().enumerate() {
@@ -92,21 +32,17 @@ fn of_file(path: &str, text: &str) -> Vec<(Kind, Finding)> {
         if let Some(head) = line.strip_prefix("//!").filter(|_| index == 0) {
             let first = first_word(head);
             if QUESTIONS.contains(&first) {
-                add(
-                    Kind::Head,
-                    number,
-                    format!("the head begins with \"{first}\"; say what the file is or does"),
-                );
+                add(number, format!("the head begins with \"{first}\"; say what the file is or does"));
             }
         }
         let doc = line.strip_prefix("///");
         if doc.is_some_and(|doc| !is_in_doc && first_word(doc) == "What") {
-            add(Kind::Doc, number, "the comment begins with \"What\"; name the thing".to_owned());
+            add(number, "the comment begins with \"What\"; name the thing".to_owned());
         }
         is_in_doc = doc.is_some();
         let words = words_of(line);
         for word in words.filter(|word| WORDS.iter().any(|old| word.eq_ignore_ascii_case(old))) {
-            add(Kind::Word, number, format!("\"{word}\" is a word to replace; see docs/glossary.md"));
+            add(number, format!("\"{word}\" is a word to replace; see docs/glossary.md"));
         }
     }
     found
@@ -128,14 +64,18 @@ mod tests {
     use super::*;
     use crate::tidy::source::sample;
 
-    fn found(text: &str) -> Vec<(Kind, usize)> {
-        of_file("p/src/a.rs", text).into_iter().map(|(kind, finding)| (kind, finding.line)).collect()
+    fn found(text: &str) -> Vec<(&'static str, usize)> {
+        let kind = |problem: &str| {
+            let kinds = ["head", "comment", "word"].into_iter();
+            kinds.clone().find(|kind| problem.contains(&format!("{kind} "))).expect("one of the kinds")
+        };
+        of_file("p/src/a.rs", text).iter().map(|one| (kind(&one.problem), one.line)).collect()
     }
 
     #[test]
     fn a_head_does_not_begin_with_a_question_word() {
         for word in QUESTIONS {
-            assert_eq!(found(&format!("//! {word} is it?\n//! {word}")), [(Kind::Head, 1)]);
+            assert_eq!(found(&format!("//! {word} is it?\n//! {word}")), [("head", 1)]);
         }
         assert_eq!(found("//! Whole files.\n//!\n//! What follows."), []);
     }
@@ -143,7 +83,7 @@ mod tests {
     #[test]
     fn a_doc_comment_does_not_begin_with_what() {
         let text = "struct A {\n/// What it is.\na: u8,\n/// The number of\n/// What it is.\nb: u8,\n}";
-        assert_eq!(found(text), [(Kind::Doc, 2)]);
+        assert_eq!(found(text), [("comment", 2)]);
         assert_eq!(found("/// Whatever.\n// What it is.\nfn a() {}"), []);
     }
 
@@ -152,26 +92,14 @@ mod tests {
         let [first, second, third] = WORDS else { panic!("three words") };
         let text =
             format!("// It is {first}, {second}.\nfn a_{third}_b() {{}}\nlet a = \"{third}\";\n//! {first}s");
-        assert_eq!(found(&text), [(Kind::Word, 1), (Kind::Word, 1), (Kind::Word, 2)]);
+        assert_eq!(found(&text), [("word", 1), ("word", 1), ("word", 2)]);
     }
 
     #[test]
-    fn a_package_without_a_number_has_no_such_lines() {
+    fn every_file_is_checked() {
         let findings =
             check(&sample(&[("p/src/a.rs", "//! What it is.\n"), ("p/src/b.rs", "//! A thing.\n")]));
         let [finding] = &findings[..] else { panic!("one finding") };
         assert_eq!((finding.path.as_str(), finding.line), ("p/src/a.rs", 1));
-    }
-
-    #[test]
-    fn a_number_may_only_fall() {
-        let finding = Finding { path: "p/src/a.rs".into(), line: 1, rule: RULE, problem: "a; b".into() };
-        let Some((package, counts)) = LEFT.iter().find(|(_, counts)| counts.docs > 0) else { return };
-        let docs = |count| vec![(Kind::Doc, finding.clone()); count];
-        let own =
-            |count| compare(package, docs(count)).into_iter().filter(|one| one.path == finding.path).count();
-        assert_eq!((own(counts.docs), own(counts.docs + 1)), (0, counts.docs + 1));
-        let lower = compare(package, docs(counts.docs - 1));
-        assert!(lower.iter().any(|one| one.problem.contains("of kind Doc")));
     }
 }
