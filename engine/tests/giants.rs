@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions};
 use tarn_engine::engine::Engine;
-use tarn_engine::io::{Disk, DiskFile, DiskLock, DiskResult, ManualClock, OsDisk};
+use tarn_engine::io::{DiskResult, ManualClock, OsDisk, Tap, TappedDisk};
 use tarn_engine::log::Group;
 use tarn_engine::record::{Batch, Change, Kind, Side, Write};
 use tarn_engine::session::Access;
@@ -62,90 +62,10 @@ impl Gate {
     }
 }
 
-#[derive(Debug)]
-struct GatedDisk(OsDisk, Arc<Gate>);
-
-#[derive(Debug)]
-struct GatedFile(Arc<dyn DiskFile>, Arc<Gate>);
-
-impl Disk for GatedDisk {
-    fn create(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
-        Ok(Arc::new(GatedFile(self.0.create(path)?, self.1.clone())))
-    }
-
-    fn open(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
-        self.0.open(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> DiskResult<()> {
-        self.0.rename(from, to)
-    }
-
-    fn link(&self, path: &Path, name: &Path) -> DiskResult<()> {
-        self.0.link(path, name)
-    }
-
-    fn remove(&self, path: &Path) -> DiskResult<()> {
-        self.0.remove(path)
-    }
-
-    fn list(&self, directory: &Path) -> DiskResult<Vec<String>> {
-        self.0.list(directory)
-    }
-
-    fn create_dir(&self, directory: &Path) -> DiskResult<()> {
-        self.0.create_dir(directory)
-    }
-
-    fn sync_dir(&self, directory: &Path) -> DiskResult<()> {
-        self.0.sync_dir(directory)
-    }
-
-    fn lock(&self, path: &Path) -> DiskResult<Option<Box<dyn DiskLock>>> {
-        self.0.lock(path)
-    }
-
-    fn bytes_free(&self, directory: &Path) -> DiskResult<u64> {
-        self.0.bytes_free(directory)
-    }
-
-    fn random(&self) -> u64 {
-        self.0.random()
-    }
-}
-
-impl DiskFile for GatedFile {
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn len(&self) -> DiskResult<u64> {
-        self.0.len()
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> DiskResult<usize> {
-        self.0.read_at(buffer, offset)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> DiskResult<usize> {
-        self.1.pass(bytes.len());
-        self.0.write_at(bytes, offset)
-    }
-
-    fn sync_data(&self) -> DiskResult<()> {
-        self.0.sync_data()
-    }
-
-    fn reserve(&self, bytes: u64) -> DiskResult<()> {
-        self.0.reserve(bytes)
-    }
-
-    fn is_shared(&self) -> DiskResult<bool> {
-        self.0.is_shared()
-    }
-
-    fn set_len(&self, bytes: u64) -> DiskResult<()> {
-        self.0.set_len(bytes)
+impl Tap for Gate {
+    fn before_write(&self, _: &Path, _: u64, bytes: usize) -> DiskResult<()> {
+        self.pass(bytes);
+        Ok(())
     }
 }
 
@@ -215,7 +135,7 @@ fn a_checkpoint_writes_a_giant_in_blocks_while_its_key_is_free() {
 
         let directory = tempfile::tempdir().unwrap();
         let gate = Arc::new(Gate::default());
-        let disk = GatedDisk(OsDisk, gate.clone());
+        let disk = TappedDisk::new(Arc::new(OsDisk), gate.clone());
         let checkpoints = Checkpoints::open(Arc::new(disk), directory.path()).unwrap();
         let options = TakeOptions { pace: Pace::Fast, writers: 1 };
         std::thread::scope(|scope| {

@@ -10,6 +10,7 @@ pub mod disk;
 pub mod os;
 mod outgoing;
 pub mod sim;
+mod tap;
 mod verified;
 
 pub use clock::{Clock, ManualClock, SystemClock};
@@ -18,4 +19,5 @@ pub use disk::{Disk, DiskError, DiskFile, DiskLock, DiskResult, OnOneLine, SCAN_
 pub use os::OsDisk;
 pub use outgoing::Outgoing;
 pub use sim::{Crash, Fault, SimDisk, SimOptions, seed_count, seeds};
+pub use tap::{Tap, TappedDisk, TappedFile};
 pub use verified::Verified;

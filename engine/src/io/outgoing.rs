@@ -196,7 +196,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::io::{DiskError, Fault, OsDisk, SimDisk, SimOptions};
+    use crate::io::{DiskError, Fault, OsDisk, SimDisk, SimOptions, Tap, TappedFile};
 
     const PIECE_BYTES: usize = SCAN_ALIGN_BYTES;
 
@@ -217,47 +217,18 @@ mod tests {
         }
     }
 
-    /// Takes as many pieces past the cache as it is told, and refuses the next.
+    /// Takes this many pieces past the cache, and refuses the next.
     #[derive(Debug)]
     struct Picky {
-        file: Arc<dyn DiskFile>,
         pieces: u64,
     }
 
-    impl DiskFile for Picky {
-        fn path(&self) -> &Path {
-            self.file.path()
-        }
-
-        fn len(&self) -> DiskResult<u64> {
-            self.file.len()
-        }
-
-        fn read_at(&self, buffer: &mut [u8], offset: u64) -> DiskResult<usize> {
-            self.file.read_at(buffer, offset)
-        }
-
-        fn write_at(&self, bytes: &[u8], offset: u64) -> DiskResult<usize> {
+    impl Tap for Picky {
+        fn before_write(&self, path: &Path, offset: u64, _: usize) -> DiskResult<()> {
             if offset < self.pieces * PIECE_BYTES as u64 {
-                return self.file.write_at(bytes, offset);
+                return Ok(());
             }
-            Err(DiskError::new("write", self.path(), io::ErrorKind::InvalidInput.into()))
-        }
-
-        fn sync_data(&self) -> DiskResult<()> {
-            self.file.sync_data()
-        }
-
-        fn reserve(&self, bytes: u64) -> DiskResult<()> {
-            self.file.reserve(bytes)
-        }
-
-        fn set_len(&self, bytes: u64) -> DiskResult<()> {
-            self.file.set_len(bytes)
-        }
-
-        fn is_shared(&self) -> DiskResult<bool> {
-            self.file.is_shared()
+            Err(DiskError::new("write", path, io::ErrorKind::InvalidInput.into()))
         }
     }
 
@@ -271,7 +242,7 @@ mod tests {
             let mut outgoing = Outgoing::new(&disk, disk.create(path).unwrap(), PIECE_BYTES);
             // The simulated disk itself has no way past its cache.
             if pieces > 0 {
-                let file = Arc::new(Picky { file: disk.open(path).unwrap(), pieces });
+                let file = Arc::new(TappedFile::new(disk.open(path).unwrap(), Arc::new(Picky { pieces })));
                 outgoing.way = Way::PastCache(Writer::new(file).unwrap());
             }
             contents.chunks(700).for_each(|some| outgoing.push(some).unwrap());

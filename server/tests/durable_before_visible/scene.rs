@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use tarn_engine::checkpoint::{Checkpoints, Source};
 use tarn_engine::engine::{Background, Engine};
-use tarn_engine::io::{Disk, DiskFile, DiskLock, DiskResult, ManualClock, SimDisk, SimOptions};
+use tarn_engine::io::{Disk, DiskResult, ManualClock, SimDisk, SimOptions, Tap, TappedDisk};
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::{LogOptions, SyncMode};
@@ -42,116 +42,24 @@ pub fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A disk whose syncs can be stopped.
-#[derive(Clone, Debug)]
+/// Stops the syncs of a disk.
+#[derive(Debug, Default)]
 struct Stalling {
-    disk: SimDisk,
-    stalled: Arc<(Mutex<bool>, Condvar)>,
+    stalled: Mutex<bool>,
+    changed: Condvar,
 }
 
 impl Stalling {
     fn set(&self, stalled: bool) {
-        *self.stalled.0.lock() = stalled;
-        self.stalled.1.notify_all();
-    }
-
-    fn pass(&self) {
-        let mut stalled = self.stalled.0.lock();
-        while *stalled {
-            self.stalled.1.wait(&mut stalled);
-        }
-    }
-
-    fn file(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(StallingFile { file, disk: self.clone() })
+        *self.stalled.lock() = stalled;
+        self.changed.notify_all();
     }
 }
 
-impl Disk for Stalling {
-    fn create(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
-        Ok(self.file(self.disk.create(path)?))
-    }
-
-    fn open(&self, path: &Path) -> DiskResult<Arc<dyn DiskFile>> {
-        Ok(self.file(self.disk.open(path)?))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> DiskResult<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn link(&self, path: &Path, name: &Path) -> DiskResult<()> {
-        self.disk.link(path, name)
-    }
-
-    fn remove(&self, path: &Path) -> DiskResult<()> {
-        self.disk.remove(path)
-    }
-
-    fn list(&self, directory: &Path) -> DiskResult<Vec<String>> {
-        self.disk.list(directory)
-    }
-
-    fn create_dir(&self, directory: &Path) -> DiskResult<()> {
-        self.disk.create_dir(directory)
-    }
-
-    fn sync_dir(&self, directory: &Path) -> DiskResult<()> {
-        self.pass();
-        self.disk.sync_dir(directory)
-    }
-
-    fn lock(&self, path: &Path) -> DiskResult<Option<Box<dyn DiskLock>>> {
-        self.disk.lock(path)
-    }
-
-    fn bytes_free(&self, directory: &Path) -> DiskResult<u64> {
-        self.disk.bytes_free(directory)
-    }
-
-    fn random(&self) -> u64 {
-        self.disk.random()
-    }
-}
-
-#[derive(Debug)]
-struct StallingFile {
-    file: Arc<dyn DiskFile>,
-    disk: Stalling,
-}
-
-impl DiskFile for StallingFile {
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    fn len(&self) -> DiskResult<u64> {
-        self.file.len()
-    }
-
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> DiskResult<usize> {
-        self.file.read_at(buffer, offset)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> DiskResult<usize> {
-        self.file.write_at(bytes, offset)
-    }
-
-    fn sync_data(&self) -> DiskResult<()> {
-        self.disk.pass();
-        self.file.sync_data()
-    }
-
-    fn reserve(&self, bytes: u64) -> DiskResult<()> {
-        self.file.reserve(bytes)
-    }
-
-    fn set_len(&self, bytes: u64) -> DiskResult<()> {
-        self.file.set_len(bytes)
-    }
-
-    fn is_shared(&self) -> DiskResult<bool> {
-        self.file.is_shared()
+impl Tap for Stalling {
+    fn before_sync(&self, _: &Path) -> DiskResult<()> {
+        self.changed.wait_while(&mut self.stalled.lock(), |stalled| *stalled);
+        Ok(())
     }
 }
 
@@ -160,7 +68,7 @@ pub struct Scene {
     pub server: Arc<Services>,
     pub clock: Arc<ManualClock>,
     mode: SyncMode,
-    disk: Stalling,
+    stalling: Arc<Stalling>,
     incoming: Option<Incoming>,
     worker: Option<JoinHandle<()>>,
     background: Option<Background>,
@@ -182,16 +90,17 @@ impl Scene {
         let store = Arc::new(ConfigStore::new(config, None));
         let mut server = Services::new(store, AcceptorHandle::new().0, commands::table().slots());
         server.shared.clock = clock.clone();
-        let disk = Stalling { disk: SimDisk::new(1, SimOptions::default()), stalled: Arc::default() };
-        let checkpoints = Checkpoints::open(Arc::new(disk.clone()), Path::new("/checkpoints")).unwrap();
+        let stalling = Arc::new(Stalling::default());
+        let sim = SimDisk::new(1, SimOptions::default());
+        let disk: Arc<dyn Disk> = Arc::new(TappedDisk::new(Arc::new(sim), stalling.clone()));
+        let checkpoints = Checkpoints::open(disk.clone(), Path::new("/checkpoints")).unwrap();
         let directories = vec![PathBuf::from("/log")];
         let mut options = LogOptions { mode, file_bytes: 1 << 20, ..LogOptions::new(directories) };
         (options.backlog_bytes_limit, options.flushes_in_flight) = (backlog_bytes_limit, flushes_in_flight);
         let (databases, workers) = (server.databases, server.wakers.len());
         let progress = Progress::default();
         let opened =
-            recovery::open(Arc::new(disk.clone()), options, Some(&checkpoints), databases, 1, &progress)
-                .unwrap();
+            recovery::open(disk.clone(), options, Some(&checkpoints), databases, 1, &progress).unwrap();
         let appender = Some(opened.log.appender());
         let (engine, background) =
             Engine::new(opened.tables, workers, appender, opened.validity, clock.clone());
@@ -210,7 +119,7 @@ impl Scene {
             server,
             clock,
             mode,
-            disk,
+            stalling,
             incoming: Some(incoming),
             worker: Some(worker),
             background: Some(background),
@@ -225,12 +134,12 @@ impl Scene {
         self.settle();
         // Keys are counted ten times a second.
         self.server.keyspace();
-        self.disk.set(true);
+        self.stalling.set(true);
     }
 
     /// Lets syncs go on.
     pub fn resume(&self) {
-        self.disk.set(false);
+        self.stalling.set(false);
     }
 
     /// The newest change.
@@ -284,7 +193,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        self.disk.set(false);
+        self.stalling.set(false);
         if std::thread::panicking() {
             return;
         }

@@ -12,7 +12,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 
 use super::blocks::Blocks;
-use crate::io::{Disk, DiskError, DiskFile, DiskResult, SimDisk, SimOptions};
+use crate::io::{Disk, DiskError, DiskResult, SimDisk, SimOptions, Tap, TappedFile};
 use crate::log::block::{BlockHeader, seal};
 use crate::log::condensed::Table;
 use crate::log::format::{
@@ -307,45 +307,16 @@ fn what_cannot_be_read_among_voids_never_ends_the_log_early() {
     assert!(passed.iter().chain(&refused).all(|count| *count > 20), "{passed:?} passed, {refused:?} refused");
 }
 
-/// Counts how often it is read, and gives nothing.
-#[derive(Debug)]
+/// Counts how often a file is read, and gives nothing.
+#[derive(Debug, Default)]
 struct Dying {
-    file: Arc<dyn DiskFile>,
     reads: AtomicU64,
 }
 
-impl DiskFile for Dying {
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    fn len(&self) -> DiskResult<u64> {
-        self.file.len()
-    }
-
-    fn read_at(&self, _: &mut [u8], _: u64) -> DiskResult<usize> {
+impl Tap for Dying {
+    fn before_read(&self, path: &Path) -> DiskResult<()> {
         self.reads.fetch_add(1, Ordering::SeqCst);
-        Err(DiskError::new("read", self.path(), std::io::Error::other("a test")))
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> DiskResult<usize> {
-        self.file.write_at(bytes, offset)
-    }
-
-    fn sync_data(&self) -> DiskResult<()> {
-        self.file.sync_data()
-    }
-
-    fn reserve(&self, bytes: u64) -> DiskResult<()> {
-        self.file.reserve(bytes)
-    }
-
-    fn set_len(&self, bytes: u64) -> DiskResult<()> {
-        self.file.set_len(bytes)
-    }
-
-    fn is_shared(&self) -> DiskResult<bool> {
-        self.file.is_shared()
+        Err(DiskError::new("read", path, std::io::Error::other("a test")))
     }
 }
 
@@ -358,8 +329,9 @@ fn a_file_of_a_device_that_is_gone_is_not_tried_for_ever() {
     let closed = (Appender { pipeline }).closed_files();
     let file = closed.iter().max_by_key(|file| file.bytes()).unwrap();
     assert!(file.bytes() > 100 * Sizes::SMALL.skipped_bytes as u64);
-    let dying = Dying { file: disk.open(file.path()).unwrap(), reads: AtomicU64::new(0) };
-    let mut blocks = Blocks::new(&dying, file).sized(&Sizes::SMALL);
+    let dying = Arc::new(Dying::default());
+    let gone = TappedFile::new(disk.open(file.path()).unwrap(), dying.clone());
+    let mut blocks = Blocks::new(&gone, file).sized(&Sizes::SMALL);
     let mut damages = 0;
     while let Err(error) = blocks.next() {
         let (_, up_to) = blocks.pass_any(error, Lsn(7));
