@@ -10,6 +10,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
 
+use comfy_table::Table;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -147,8 +148,16 @@ pub trait Experiment {
         0
     }
 
+    /// The table of an experiment that has no report.
+    fn table(&self) -> Option<&Table> {
+        None
+    }
+
     /// Ends a run: prints tables and returns in how many cells something was wrong.
     fn conclude(&mut self, path: Option<&Path>, wanted: Wanted, report: &mut Report) -> Result<usize> {
+        if let Some(table) = self.table() {
+            println!("{table}");
+        }
         let Some(path) = path.filter(|_| !Self::FIGURES.is_empty()) else { return Ok(0) };
         let results = ResultsOf::<Self>::read(path, Self::NAME)?;
         let (list, mut rows) = rows_and_list::<Self>(&results, wanted);

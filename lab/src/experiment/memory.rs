@@ -8,14 +8,13 @@
 //! compacted.
 
 use std::fmt;
-use std::path::Path;
 use std::time::Duration;
 
 use comfy_table::Table;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::contract::{Cell, Experiment, Measured, Wanted};
+use super::contract::{Cell, Experiment, Measured};
 use crate::error::Result;
 use crate::load::{Arg, KeyChoice, Keys, Mix, Request};
 use crate::process::Memory;
@@ -145,9 +144,8 @@ impl Experiment for RecordMemory {
         Ok(None)
     }
 
-    fn conclude(&mut self, _: Option<&Path>, _: Wanted, _: &mut Report) -> Result<usize> {
-        println!("{}", self.table);
-        Ok(0)
+    fn table(&self) -> Option<&Table> {
+        Some(&self.table)
     }
 }
 

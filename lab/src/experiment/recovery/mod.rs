@@ -9,7 +9,7 @@
 mod kinds;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use comfy_table::{Cell, Table};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::contract::{self as experiment, Experiment, Measured, Wanted};
+use super::contract::{self as experiment, Experiment, Measured};
 use crate::device::{self, Forgetting};
 use crate::error::{LabError, Result};
 use crate::interrupt;
@@ -183,9 +183,8 @@ impl Experiment for Recovery {
         Ok(None)
     }
 
-    fn conclude(&mut self, _: Option<&Path>, _: Wanted, _: &mut Report) -> Result<usize> {
-        println!("{}", self.table);
-        Ok(0)
+    fn table(&self) -> Option<&Table> {
+        Some(&self.table)
     }
 }
 
