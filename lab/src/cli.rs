@@ -104,6 +104,14 @@ enum Drawn {
     Persistence,
     /// `tarn lab run vls`
     Vls,
+    /// `tarn lab run throughput`, with `--json`
+    Throughput,
+    /// `tarn lab run memory`, with `--json`
+    Memory,
+    /// `tarn lab run recovery`, with `--json`
+    Recovery,
+    /// `tarn lab run durability`, with `--json`
+    Durability,
 }
 
 /// The options of a report.
@@ -139,6 +147,10 @@ fn report(own: &ReportOptions) -> Result<()> {
         Drawn::Vtc => draw::<vtc::Vtc>(own),
         Drawn::Persistence => draw::<persistence::Persistence>(own),
         Drawn::Vls => draw::<vls::Vls>(own),
+        Drawn::Throughput => draw::<throughput::Throughput>(own),
+        Drawn::Memory => draw::<memory::RecordMemory>(own),
+        Drawn::Recovery => draw::<recovery::Recovery>(own),
+        Drawn::Durability => draw::<durability::Durability>(own),
     }
 }
 
@@ -258,7 +270,7 @@ fn start<E: Experiment>(
     mut options: Options,
     experiment: impl FnOnce(Setting) -> Result<E>,
 ) -> Result<Conclusion> {
-    if !E::FIGURES.is_empty() {
+    if E::CONTINUES {
         options.json.get_or_insert_with(results_of::<E>);
         if options.server_cores.is_empty() {
             // The thread that takes the checkpoint must find a core, even while the worker has one.
@@ -296,7 +308,7 @@ fn conduct<E: Experiment>(
     }
     let mut report = Report::new(E::NAME, seed, path)?;
     let broken = contract::run(experiment, path, wanted, &mut report)?;
-    if let Some(path) = path.filter(|_| !E::FIGURES.is_empty()) {
+    if let Some(path) = path {
         eprintln!("drawn by: tarn lab report {} --json {}", E::NAME, path.display());
     }
     Ok(Conclusion { goals_missed: report.finish()?, broken, strict })

@@ -129,6 +129,7 @@ pub struct Report {
     seed: u64,
     machine: Machine,
     lines: Box<dyn Write>,
+    written: Vec<Value>,
     goals: Vec<Goal>,
 }
 
@@ -142,7 +143,14 @@ impl Report {
             }
             None => Box::new(std::io::stdout()),
         };
-        Ok(Report { experiment, seed, machine: Machine::look(), lines, goals: Vec::new() })
+        Ok(Report {
+            experiment,
+            seed,
+            machine: Machine::look(),
+            lines,
+            written: Vec::new(),
+            goals: Vec::new(),
+        })
     }
 
     /// Writes the line of one run.
@@ -156,8 +164,15 @@ impl Report {
             unix_ms: now.as_millis() as u64,
             machine: &self.machine,
         };
-        let text = serde_json::to_string(&line).expect("a run is plain data");
-        writeln!(self.lines, "{text}").doing(|| "write a JSON line".to_owned())
+        let line = serde_json::to_value(&line).expect("a run is plain data");
+        writeln!(self.lines, "{line}").doing(|| "write a JSON line".to_owned())?;
+        self.written.push(line);
+        Ok(())
+    }
+
+    /// The lines that were written so far.
+    pub fn written(&self) -> &[Value] {
+        &self.written
     }
 
     /// Writes a line with a note for the reader of the results.

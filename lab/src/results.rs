@@ -28,6 +28,12 @@ pub struct Results<C, F> {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Line<C, F> {
     experiment: String,
+    /// The measured case, in words.
+    #[serde(default)]
+    case: String,
+    /// The server.
+    #[serde(default)]
+    server: String,
     /// The measured cell.
     #[serde(rename = "parameters")]
     pub cell: C,
@@ -43,6 +49,14 @@ pub struct Line<C, F> {
     /// The time, in milliseconds since 1970; 0 if the line does not have it.
     #[serde(default)]
     pub unix_ms: u64,
+}
+
+impl Line<serde_json::Value, serde_json::Value> {
+    /// The case, the server, the parameters and the figures.
+    pub fn value(&self) -> serde_json::Value {
+        let Line { case, server, cell, figures, .. } = self;
+        serde_json::json!({ "case": case, "server": server, "parameters": cell, "figures": figures })
+    }
 }
 
 impl<C, F> Line<C, F> {

@@ -13,7 +13,7 @@ use std::path::Path;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
@@ -74,8 +74,11 @@ pub trait Experiment {
     const NAME: &'static str;
     /// Its question, for `tarn-lab list`.
     const QUESTION: &'static str;
-    /// Its list of figures, tables and targets in TOML; nothing if it prints its own and has no report.
-    const FIGURES: &'static str = "";
+    /// Its list of figures, tables and targets in TOML.
+    const FIGURES: &'static str;
+    /// True if a run continues its file of results, a line for each cell. False if `measure` writes lines of
+    /// its own, one for each repeat.
+    const CONTINUES: bool = true;
     /// The parameters of one measurement.
     type Cell: Cell;
     /// The results of a cell.
@@ -147,15 +150,30 @@ pub trait Experiment {
         0
     }
 
+    /// The rows of lines of its own.
+    fn rows_of_lines(lines: &[Value]) -> Vec<Row> {
+        page::merged(lines)
+    }
+
+    /// The number of cells of a run with lines of its own in which something was wrong.
+    fn broken_of_run(&self) -> usize {
+        0
+    }
+
     /// Ends a run: prints tables and returns in how many cells something was wrong.
     fn conclude(&mut self, path: Option<&Path>, wanted: Wanted, report: &mut Report) -> Result<usize> {
-        let Some(path) = path.filter(|_| !Self::FIGURES.is_empty()) else { return Ok(0) };
-        let results = ResultsOf::<Self>::read(path, Self::NAME)?;
-        let (list, mut rows) = rows_and_list::<Self>(&results, wanted);
-        rows.all = self.rows_of_run(&results, wanted);
+        let list = List::parse(Self::FIGURES);
+        let (all, broken) = match path.filter(|_| Self::CONTINUES) {
+            Some(path) => {
+                let results = ResultsOf::<Self>::read(path, Self::NAME)?;
+                (self.rows_of_run(&results, wanted), Self::broken(&results, wanted))
+            }
+            None => (Self::rows_of_lines(report.written()), self.broken_of_run()),
+        };
+        let rows = Rows { all, same: list.same.clone(), pair: list.pair.clone() };
         page::print(&list, &rows);
         page::judge(&list, &rows).into_iter().for_each(|goal| report.goal(goal));
-        Ok(Self::broken(&results, wanted))
+        Ok(broken)
     }
 }
 
@@ -190,7 +208,8 @@ pub fn run<E: Experiment>(
     wanted: Wanted,
     report: &mut Report,
 ) -> Result<usize> {
-    let results = path.map(|path| ResultsOf::<E>::read(path, E::NAME)).transpose()?;
+    let results =
+        path.filter(|_| E::CONTINUES).map(|path| ResultsOf::<E>::read(path, E::NAME)).transpose()?;
     let is_there = |cell: &E::Cell| results.as_ref().is_some_and(|results| results.find(cell).is_some());
     let mut todo: Vec<E::Cell> = Vec::new();
     for cell in experiment.plan()? {
@@ -272,12 +291,35 @@ fn append_series(path: &Path, heads: &str, rows: &[String]) -> Result<()> {
 
 /// Draws the report of a file of results. Without a wish, the newest result decides on the scale.
 pub fn draw<E: Experiment>(json: &Path, out: &Path, wanted: Wanted) -> Result<()> {
+    if !E::CONTINUES {
+        return draw_lines::<E>(json, out);
+    }
     let results = ResultsOf::<E>::read_some(json, E::NAME)?;
     if E::rows(&results, of_newest(&results, wanted)).is_empty() {
         let path = json.display();
         return Err(LabError::Arguments(format!("{path} has no measurements at this scale")));
     }
     page::write(out, &html::<E>(&results, wanted))
+}
+
+/// The same of an experiment that writes lines of its own.
+fn draw_lines<E: Experiment>(json: &Path, out: &Path) -> Result<()> {
+    let mut results = Results::<Value, Value>::read_some(json, E::NAME)?;
+    // Targets and notes have no parameters.
+    results.lines.retain(|line| !line.cell.is_null());
+    page::write(out, &html_of_lines::<E>(&results).2)
+}
+
+/// The list, the rows and the page of lines.
+fn html_of_lines<E: Experiment>(results: &Results<Value, Value>) -> (List, Rows, String) {
+    let lines: Vec<Value> = results.lines.iter().map(Line::value).collect();
+    let list = List::parse(E::FIGURES);
+    let rows = || Rows { all: E::rows_of_lines(&lines), same: list.same.clone(), pair: list.pair.clone() };
+    let facts = results.facts(&results.lines.iter().collect::<Vec<_>>());
+    let verdict = format!("{} measurements, {} different ones.", lines.len(), rows().all.len());
+    let (rows, own, experiment) = (rows(), rows(), E::NAME);
+    let html = Page { experiment, list: &list, rows, facts, remarks: Vec::new(), verdict }.html();
+    (list, own, html)
 }
 
 /// The scale that is wanted, or that of the newest result.
@@ -315,8 +357,6 @@ pub mod check {
     //! Checks of reports, for the tests of experiments.
     #![expect(clippy::unwrap_used, reason = "for tests")]
 
-    use serde_json::Value;
-
     use super::*;
 
     /// Whether the targets are met whose words begin with `what`.
@@ -329,7 +369,10 @@ pub mod check {
     /// order; nothing of the machine's is taken for HTML, no number is missing in words, nothing comes from
     /// elsewhere, and each link leads somewhere.
     pub fn page<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted) -> String {
-        let page = html::<E>(results, wanted);
+        well_formed(&html::<E>(results, wanted))
+    }
+
+    fn well_formed(page: &str) -> String {
         let own = page[..page.find("<script>").unwrap()].to_owned();
         let (head, body) = own.split_once("<style>").unwrap();
         let text = format!("{head}{}", &body.split_once("</style>").unwrap().1);
@@ -363,11 +406,18 @@ pub mod check {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("results.jsonl");
         std::fs::write(&path, results).unwrap();
-        let read = ResultsOf::<E>::read_some(&path, E::NAME).unwrap();
-        let (list, rows) = rows_and_list::<E>(&read, wanted);
+        let (list, rows, page) = if E::CONTINUES {
+            let read = ResultsOf::<E>::read_some(&path, E::NAME).unwrap();
+            let (list, rows) = rows_and_list::<E>(&read, wanted);
+            (list, rows, page::<E>(&read, wanted))
+        } else {
+            let mut read = Results::<Value, Value>::read_some(&path, E::NAME).unwrap();
+            read.lines.retain(|line| !line.cell.is_null());
+            let (list, rows, page) = html_of_lines::<E>(&read);
+            (list, rows, well_formed(&page))
+        };
         let faults = page::faults(&list, &rows);
         assert!(faults.is_empty(), "{}", faults.join("\n"));
-        let page = page::<E>(&read, wanted);
         let charts = charts(&page);
         let captions: Vec<&str> = charts.iter().map(|chart| chart["caption"].as_str().unwrap()).collect();
         for figure in figures {
@@ -384,7 +434,7 @@ pub mod check {
         let goals = page::judge(&list, &rows);
         let lines = results.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let then: Vec<Value> = lines.filter(|line| line["case"] == "goal").collect();
-        assert!(!then.is_empty());
+        assert!(!then.is_empty() || list.targets.is_empty());
         for own in then.iter().map(|line| &line["figures"]) {
             let what = own["what"].as_str().unwrap();
             let now = goals.iter().find(|goal| goal.what == what).unwrap_or_else(|| panic!("{what}"));
@@ -394,5 +444,19 @@ pub mod check {
             assert!(own["figure"].as_f64().is_none_or(is_near), "{own}: {now:?}");
             assert!(own["met"] == now.is_met() && own["bound"] == *bound, "{own}: {now:?}");
         }
+    }
+
+    #[test]
+    fn lines_of_before_are_drawn_and_judged_alike() {
+        use crate::experiment::{durability, memory, recovery, throughput};
+        let wanted = Wanted::default();
+        let text = include_str!("../../tests/results/throughput.jsonl");
+        recorded::<throughput::Throughput>(text, wanted, &["without a log", "everysec", "always", "workers"]);
+        let text = include_str!("../../tests/results/memory.jsonl");
+        recorded::<memory::RecordMemory>(text, wanted, &["YCSB", "short strings"]);
+        let text = include_str!("../../tests/results/recovery.jsonl");
+        recorded::<recovery::Recovery>(text, wanted, &["strings of 16 B", "hashes of 1 KB"]);
+        let text = include_str!("../../tests/results/durability.jsonl");
+        recorded::<durability::Durability>(text, wanted, &["the longest time of a restart"]);
     }
 }

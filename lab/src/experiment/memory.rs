@@ -8,28 +8,21 @@
 //! compacted.
 
 use std::fmt;
-use std::path::Path;
 use std::time::Duration;
 
-use comfy_table::Table;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::contract::{Cell, Experiment, Measured, Wanted};
+use super::contract::{Cell, Experiment, Measured};
 use crate::error::Result;
 use crate::load::{Arg, KeyChoice, Keys, Mix, Request};
-use crate::process::Memory;
-use crate::report::{Bound, Goal, Report, Run, number_cell, table, thousands};
+use crate::report::{Report, Run};
 use crate::server::{Persistence, Product};
 use crate::setting::{self, Contender, Setting};
 use crate::ycsb;
 
 /// The time that the server rests before its memory is read, so that it can free memory in the background.
 const SETTLE: Duration = Duration::from_secs(2);
-const GOAL_YCSB: f64 = 1.25;
-/// Bytes of the `Lsn` of its newest record that each string carries, and each element of a collection.
-const LSN_BYTES: f64 = 6.0;
-const GOAL_VALIDITY: f64 = 12.0;
 /// The number of times that the bits of replaced records are read while strings are overwritten.
 const LOOKS: u64 = 20;
 
@@ -84,24 +77,12 @@ impl Cell for Case {}
 /// The experiment.
 pub struct RecordMemory {
     setting: Setting,
-    table: Table,
 }
 
 impl RecordMemory {
     /// Prepares it.
     pub fn new(setting: Setting) -> RecordMemory {
-        let table = table(&[
-            "records",
-            "server",
-            "log",
-            "resident MB",
-            "bytes a record",
-            "÷ values",
-            "÷ values, keys, names",
-            "empty MB",
-            "max MB",
-        ]);
-        RecordMemory { setting, table }
+        RecordMemory { setting }
     }
 }
 
@@ -109,6 +90,8 @@ impl Experiment for RecordMemory {
     const NAME: &'static str = "memory";
     const QUESTION: &'static str =
         "How much memory does a record cost? (YCSB records of 1 KB; short strings)";
+    const FIGURES: &'static str = include_str!("../../figures/memory.toml");
+    const CONTINUES: bool = false;
     type Cell = Case;
     type Figures = ();
 
@@ -119,46 +102,24 @@ impl Experiment for RecordMemory {
     }
 
     fn measure(&mut self, case: &Case, report: &mut Report) -> Result<Option<Measured<()>>> {
-        let RecordMemory { setting, table } = self;
-        let persistence = case.persistence;
+        let setting = &self.setting;
         for kind in kinds(setting).into_iter().filter(|kind| kind.name == case.kind) {
-            let mut resident = Vec::new();
             for &(product, _) in &setting.servers {
-                let (empty, full) = measure(setting, report, &kind, product, persistence)?;
-                let bytes = full.resident_bytes as f64;
-                let records = kind.records as f64;
-                table.add_row(vec![
-                    format!("{} {}", thousands(records), kind.name).into(),
-                    product.name().into(),
-                    persistence.name().into(),
-                    number_cell(thousands(bytes / 1e6)),
-                    number_cell(format!("{:.1}", bytes / records)),
-                    number_cell(format!("{:.3}", bytes / records / kind.value_bytes as f64)),
-                    number_cell(format!("{:.3}", bytes / records / kind.all_bytes as f64)),
-                    number_cell(format!("{:.1}", empty.resident_bytes as f64 / 1e6)),
-                    number_cell(thousands(full.resident_bytes_max as f64 / 1e6)),
-                ]);
-                resident.push((product, bytes));
+                measure(setting, report, &kind, product, case.persistence)?;
             }
-            judge(report, &kind, persistence, &resident);
         }
         Ok(None)
     }
-
-    fn conclude(&mut self, _: Option<&Path>, _: Wanted, _: &mut Report) -> Result<usize> {
-        println!("{}", self.table);
-        Ok(0)
-    }
 }
 
-/// Loads the records into a fresh server. Returns its memory before and after.
+/// Loads the records into a fresh server.
 fn measure(
     setting: &Setting,
     report: &mut Report,
     kind: &Kind,
     product: Product,
     persistence: Persistence,
-) -> Result<(Memory, Memory)> {
+) -> Result<()> {
     let (mut plan, dir) = setting.plan(product, persistence)?;
     let overwrites = product == Product::Tarn && persistence == Persistence::Everysec && kind.name == STRINGS;
     plan.compacts = overwrites;
@@ -195,10 +156,10 @@ fn measure(
     if overwrites {
         overwrite(setting, report, kind, &contender)?;
     }
-    Ok((empty, full))
+    Ok(())
 }
 
-/// Overwrites random strings, as many as there are, and judges the memory that records which records of the
+/// Overwrites random strings, as many as there are, and reads the memory that records which records of the
 /// log are needed, at its largest.
 fn overwrite(setting: &Setting, report: &mut Report, kind: &Kind, contender: &Contender) -> Result<()> {
     let mut most = 0;
@@ -210,7 +171,6 @@ fn overwrite(setting: &Setting, report: &mut Report, kind: &Kind, contender: &Co
         let bytes = contender.server.info_number("persistence", "log_validity_bytes")?;
         most = most.max(bytes.unwrap_or_default());
     }
-    let records = kind.records as f64;
     report.run(Run {
         case: "validity",
         server: Product::Tarn.name(),
@@ -219,36 +179,5 @@ fn overwrite(setting: &Setting, report: &mut Report, kind: &Kind, contender: &Co
         parameters: json!({ "records": kind.records, "overwrites": kind.records / LOOKS * LOOKS }),
         figures: json!({ "validity_bytes_max": most }),
     })?;
-    report.goal(Goal::new(
-        format!("{} {}: bytes a key for validity", thousands(records), kind.name),
-        LSN_BYTES + most as f64 / records,
-        " B",
-        Bound::AtMost(GOAL_VALIDITY),
-        format!("an Lsn of {LSN_BYTES} B, and {:.2} B of bits at most", most as f64 / records),
-    ));
     Ok(())
-}
-
-fn judge(report: &mut Report, kind: &Kind, persistence: Persistence, resident: &[(Product, f64)]) {
-    let Some(&(_, ours)) = resident.iter().find(|(product, _)| *product == Product::Tarn) else { return };
-    let case = format!("{} {}, log {}", thousands(kind.records as f64), kind.name, persistence.name());
-    let note = format!("{:.3}x with keys and field names", ours / (kind.all_bytes * kind.records) as f64);
-    if kind.name == "YCSB" {
-        report.goal(Goal::new(
-            format!("{case}: resident / raw values"),
-            ours / (kind.value_bytes * kind.records) as f64,
-            "x",
-            Bound::AtMost(GOAL_YCSB),
-            note,
-        ));
-    }
-    if let Some(&(_, theirs)) = resident.iter().find(|(product, _)| *product == Product::RedisServer) {
-        report.goal(Goal::new(
-            format!("{case}: tarn / redis-server"),
-            ours / theirs,
-            "x",
-            Bound::AtMost(1.0),
-            String::new(),
-        ));
-    }
 }

@@ -27,7 +27,7 @@ use tables::{Grid, grid, measured};
 #[cfg(test)]
 pub use faults::faults;
 pub use list::List;
-pub use rows::{Row, Rows, row};
+pub use rows::{Row, Rows, merged, row};
 pub use tables::judge;
 
 const ECHARTS: &str = include_str!("../../vendor/echarts.common.min.js");

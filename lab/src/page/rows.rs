@@ -31,6 +31,39 @@ pub fn row(cell: &impl Serialize, figures: &impl Serialize) -> Row {
     row
 }
 
+/// Lines of results as rows: the repeats of a case on a server are one row, whose figures are lists.
+pub fn merged(lines: &[Value]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for line in lines {
+        let names = ["case", "server", "parameters"];
+        let place = rows.iter().position(|row| names.iter().all(|name| row[*name] == line[*name]));
+        let place = place.unwrap_or_else(|| {
+            let mut row = line["parameters"].as_object().cloned().unwrap_or_default();
+            row.extend(names.map(|name| (name.to_owned(), line[name].clone())));
+            rows.push(row);
+            rows.len() - 1
+        });
+        line["figures"].as_object().into_iter().for_each(|figures| merge(&mut rows[place], figures));
+    }
+    rows
+}
+
+fn merge(row: &mut Row, figures: &Row) {
+    for (name, value) in figures {
+        match (row.get_mut(name), value) {
+            (Some(Value::Object(own)), Value::Object(inner)) => merge(own, inner),
+            (Some(Value::Array(all)), Value::Number(_)) => all.push(value.clone()),
+            (_, Value::Object(inner)) => {
+                let mut own = Row::new();
+                merge(&mut own, inner);
+                row.insert(name.clone(), own.into());
+            }
+            (_, Value::Number(_)) => _ = row.insert(name.clone(), Value::Array(vec![value.clone()])),
+            (_, other) => _ = row.insert(name.clone(), other.clone()),
+        }
+    }
+}
+
 /// The reason why an expression has no value.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -94,8 +127,10 @@ impl Rows {
 
     /// The value of an expression in words, or the text of a column.
     pub fn text(&self, row: &Row, expression: &str, format: &str) -> String {
-        if let Some([Value::String(text)]) = find(row, expression).as_deref() {
-            return text.clone();
+        match find(row, expression).as_deref() {
+            Some([Value::String(text)]) => return text.clone(),
+            Some([Value::Bool(is_so)]) => return if *is_so { "yes" } else { "no" }.to_owned(),
+            _ => {}
         }
         shown(&self.values(row, expression).unwrap_or_default(), format)
     }
@@ -317,6 +352,22 @@ mod tests {
         assert!(matches!(of("(rate"), Err(Fault::NotUnderstood(_))));
         let text = rows.fill(&rows.all[0], "{variant}: {rate / 8:%}, {none:x}, {taken.s:s}; {size}");
         assert_eq!(text, "a: +50.0 %, not measured, 3.00 (1.00 to 8.00); 10");
+    }
+
+    #[test]
+    fn repeats_of_a_case_are_one_row() {
+        let line = |case: &str, rate: f64| {
+            let figures = json!({ "rate": rate, "groups": { "readers": { "p99": rate * 2.0 } }, "size": 7 });
+            json!({ "case": case, "server": "a", "parameters": { "size": 10 }, "figures": figures })
+        };
+        let all = merged(&[line("one", 1.0), line("two", 5.0), line("one", 3.0)]);
+        let rows = Rows { all, ..Rows::default() };
+        assert_eq!(rows.all.len(), 2);
+        let of = |expression: &str| rows.values(&rows.all[0], expression);
+        assert_eq!(of("rate"), Ok(vec![1.0, 3.0]));
+        assert_eq!(of("groups.readers.p99"), Ok(vec![2.0, 6.0]));
+        // A figure comes before a parameter of the same name.
+        assert_eq!((of("size"), of("parameters.size")), (Ok(vec![7.0, 7.0]), Ok(vec![10.0])));
     }
 
     #[test]

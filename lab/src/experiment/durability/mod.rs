@@ -19,14 +19,13 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use comfy_table::Table;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::contract::{Cell, Experiment, Measured, Wanted};
+use super::contract::{Cell, Experiment, Measured};
 use crate::error::{LabError, Result};
 use crate::power::{PowerDisk, is_available};
-use crate::report::{Bound, Goal, Report, Run, number_cell, table, thousands};
+use crate::report::{Report, Run};
 use crate::server::{Persistence, Plan, Product};
 use crate::setting::Setting;
 use campaign::{Orders, Outcome};
@@ -101,28 +100,13 @@ impl Cell for Case {}
 pub struct Durability {
     setting: Setting,
     own: Options,
-    table: Table,
     broken: usize,
 }
 
 impl Durability {
     /// Prepares it.
     pub fn new(setting: Setting, own: Options) -> Durability {
-        let table = table(&[
-            "server",
-            "mode",
-            "dirs",
-            "kills",
-            "acknowledged",
-            "lost",
-            "oldest loss ms",
-            "survived unacknowledged",
-            "compactions",
-            "restart ms p50",
-            "max",
-            "wrong",
-        ]);
-        Durability { setting, own, table, broken: 0 }
+        Durability { setting, own, broken: 0 }
     }
 }
 
@@ -130,6 +114,8 @@ impl Experiment for Durability {
     const NAME: &'static str = "durability";
     const QUESTION: &'static str =
         "Do acknowledged writes survive kill -9, and is what comes back always a prefix?";
+    const FIGURES: &'static str = include_str!("../../../figures/durability.toml");
+    const CONTINUES: bool = false;
     type Cell = Case;
     type Figures = ();
 
@@ -158,26 +144,11 @@ impl Experiment for Durability {
             println!("{case}: {violation}");
         }
         self.broken += usize::from(!outcome.violations.is_empty());
-        self.table.add_row(vec![
-            case.product.name().into(),
-            case.mode.name().into(),
-            number_cell(case.dirs),
-            number_cell(format!("{} + {}", outcome.kills, outcome.kills_while_starting)),
-            number_cell(thousands(outcome.acknowledged as f64)),
-            number_cell(thousands(outcome.lost as f64)),
-            number_cell(format!("{:.0}", outcome.lost_age_ms_max)),
-            number_cell(outcome.unacknowledged_survived),
-            number_cell(thousands(outcome.compactions as f64)),
-            number_cell(format!("{:.1}", outcome.restart_ms_p50)),
-            number_cell(format!("{:.1}", outcome.restart_ms_max)),
-            number_cell(outcome.violations.len()),
-        ]);
         Ok(None)
     }
 
-    fn conclude(&mut self, _: Option<&Path>, _: Wanted, _: &mut Report) -> Result<usize> {
-        println!("{}", self.table);
-        Ok(self.broken)
+    fn broken_of_run(&self) -> usize {
+        self.broken
     }
 }
 
@@ -230,12 +201,6 @@ fn campaign(setting: &Setting, options: &Options, report: &mut Report, case: &Ca
         }),
         figures: json!(outcome),
     })?;
-    for (what, bound) in [("kills", Bound::AtLeast(orders.kills.into())), ("wrong", Bound::AtMost(0.0))] {
-        let figure = if what == "kills" { f64::from(outcome.kills) } else { outcome.violations.len() as f64 };
-        let note =
-            if what == "kills" { String::new() } else { format!("{} acknowledged", outcome.acknowledged) };
-        report.goal(Goal::new(format!("{label}: {what}"), figure, "", bound, note));
-    }
     Ok(outcome)
 }
 

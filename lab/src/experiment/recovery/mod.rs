@@ -9,21 +9,20 @@
 mod kinds;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use comfy_table::{Cell, Table};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::contract::{self as experiment, Experiment, Measured, Wanted};
+use super::contract::{self as experiment, Experiment, Measured};
 use crate::device::{self, Forgetting};
 use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::load::{KeyChoice, Keys};
 use crate::process;
-use crate::report::{Bound, Goal, Report, Run, Spread, number_cell, table, thousands};
+use crate::report::{Report, Run};
 use crate::restart;
 use crate::server::{Persistence, Plan, Product, Server};
 use crate::setting::Setting;
@@ -38,13 +37,6 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// Keys that are read after each restart.
 const SAMPLES: u64 = 1000;
-/// Other processes busier than this disturbed the measurement. The one that asks whether the server is ready
-/// is one.
-const OTHERS_BUSY_LIMIT: f64 = 0.2;
-const GOAL_WARM_LOG: f64 = 4.0;
-const GOAL_WARM_RDB: f64 = 2.0;
-const GOAL_COLD: f64 = 0.9;
-
 /// The experiment's own options.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
@@ -82,7 +74,6 @@ struct Trial {
     plan: Plan,
     dir: TempDir,
     bytes: u64,
-    restarts: Vec<Restart>,
 }
 
 impl Trial {
@@ -91,19 +82,6 @@ impl Trial {
             (Product::RedisServer, Data::Rdb) => "redis-server, RDB",
             (product, _) => product.name(),
         }
-    }
-
-    fn median(&self, figure: impl Fn(&Restart) -> f64) -> f64 {
-        self.spread(figure).median
-    }
-
-    fn spread(&self, figure: impl Fn(&Restart) -> f64) -> Spread {
-        Spread::of(self.restarts.iter().map(figure))
-    }
-
-    /// Bytes of the log over the time until ready, over the device's rate: the median of the ratios.
-    fn of_device(&self) -> f64 {
-        self.median(|restart| self.bytes as f64 / restart.ready_s / restart.device_bytes_per_s)
     }
 }
 
@@ -126,25 +104,12 @@ impl experiment::Cell for Case {}
 pub struct Recovery {
     setting: Setting,
     own: Options,
-    table: Table,
 }
 
 impl Recovery {
     /// Prepares it.
     pub fn new(setting: Setting, own: Options) -> Recovery {
-        let table = table(&[
-            "records",
-            "cache",
-            "server",
-            "ready s",
-            "spread",
-            "records/s",
-            "data MB",
-            "MB/s",
-            "÷ device",
-            "cores busy",
-        ]);
-        Recovery { setting, own, table }
+        Recovery { setting, own }
     }
 }
 
@@ -152,6 +117,8 @@ impl Experiment for Recovery {
     const NAME: &'static str = "recovery";
     const QUESTION: &'static str =
         "How long after a start does a server with a log answer again? (warm cache, cold disk)";
+    const FIGURES: &'static str = include_str!("../../../figures/recovery.toml");
+    const CONTINUES: bool = false;
     type Cell = Case;
     type Figures = ();
 
@@ -176,39 +143,8 @@ impl Experiment for Recovery {
                 again(setting, report, kind, repeat, trial)?;
             }
         }
-        for trial in &trials {
-            self.table.add_row(row(kind, trial));
-        }
-        judge(report, kind, &trials);
         Ok(None)
     }
-
-    fn conclude(&mut self, _: Option<&Path>, _: Wanted, _: &mut Report) -> Result<usize> {
-        println!("{}", self.table);
-        Ok(0)
-    }
-}
-
-fn row(kind: &Kind, trial: &Trial) -> Vec<Cell> {
-    let cache = match trial.restarts[0].forgotten {
-        None => "warm",
-        Some(Forgetting::DropCaches) => "cold: caches dropped",
-        Some(Forgetting::Advice) => "cold: by advice",
-    };
-    let ready_s = trial.spread(|restart| restart.ready_s);
-    let megabytes = trial.bytes as f64 / 1e6;
-    vec![
-        format!("{} {}", thousands(kind.records as f64), kind.name).into(),
-        cache.into(),
-        trial.label().into(),
-        number_cell(format!("{:.3}", ready_s.median)),
-        number_cell(format!("{:.0} %", ready_s.percent())),
-        number_cell(thousands(kind.records as f64 / ready_s.median)),
-        number_cell(thousands(megabytes)),
-        number_cell(thousands(megabytes / ready_s.median)),
-        number_cell(if kind.is_cold() { format!("{:.2}", trial.of_device()) } else { String::new() }),
-        number_cell(format!("{:.2}", trial.median(|restart| restart.cores_busy))),
-    ]
 }
 
 /// Fills a server and stops it.
@@ -219,7 +155,7 @@ fn fill(setting: &Setting, kind: &Kind, product: Product, data: Data) -> Result<
     plan.threads = process::cores_allowed().len();
     let server = plan.start()?;
     let version = server.version()?;
-    let mut trial = Trial { product, data, version, plan, dir, bytes: 0, restarts: Vec::new() };
+    let mut trial = Trial { product, data, version, plan, dir, bytes: 0 };
     let what = format!("load {} into {}", kind.name, trial.label());
     let keys = Keys::new(KeyChoice::Sequential, kind.records);
     setting.fill(&server, &what, kind.records, kind.request.clone(), keys)?;
@@ -273,7 +209,6 @@ fn again(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, trial
             "forgotten": restart.forgotten,
         }),
     })?;
-    trial.restarts.push(restart);
     Ok(())
 }
 
@@ -318,36 +253,4 @@ fn check(server: &Server, kind: &Kind) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn judge(report: &mut Report, kind: &Kind, trials: &[Trial]) {
-    let Some(ours) = trials.iter().find(|trial| trial.product == Product::Tarn) else { return };
-    let case = format!("{} {}", thousands(kind.records as f64), kind.name);
-    let mut note = format!("{:.2} cores busy", ours.median(|restart| restart.cores_busy));
-    for trial in trials {
-        let others_busy = trial.median(|restart| restart.others_busy);
-        if others_busy > OTHERS_BUSY_LIMIT {
-            note.push_str(&format!("; {}: disturbed, others used {others_busy:.1} cores", trial.label()));
-        }
-    }
-    if kind.is_cold() {
-        report.goal(Goal::new(
-            format!("{case}, cold: recovery rate / device's read rate"),
-            ours.of_device(),
-            "x",
-            Bound::AtLeast(GOAL_COLD),
-            note,
-        ));
-        return;
-    }
-    for theirs in trials.iter().filter(|trial| trial.product == Product::RedisServer) {
-        let goal = if theirs.data == Data::Log { GOAL_WARM_LOG } else { GOAL_WARM_RDB };
-        report.goal(Goal::new(
-            format!("{case}, warm: time of {} / tarn's", theirs.label()),
-            theirs.median(|restart| restart.ready_s) / ours.median(|restart| restart.ready_s),
-            "x",
-            Bound::AtLeast(goal),
-            note.clone(),
-        ));
-    }
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::contest::{self, Score};
 use super::plain::{KEYS, get, load_keys, set};
-use super::tables::{add_goal, add_rate_rows, rate_table};
+use super::tables::add_goal;
 use crate::device::{self, FlushRates};
 use crate::error::Result;
 use crate::load::{Group, KeyChoice, Keys, Mix, Pace};
@@ -42,12 +42,10 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
             "device_flushes_per_s": flushes,
         })
     };
-    let mut table = rate_table();
 
     let case = format!("always: SET of {WRITERS_ALONE} clients");
     let groups = [closed("writers", WRITERS_ALONE, Mix::of(set(), uniform()))];
     let scores = contest::hold(setting, report, &case, &parameters(WRITERS_ALONE, 0), &contenders, &groups)?;
-    add_rate_rows(&mut table, &case, &scores);
     if let [ours, theirs] = &scores[..] {
         let (goal, note) = if flushes.overlap_helps() {
             (3.0, "the device takes overlapping flushes")
@@ -62,11 +60,9 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let case = format!("always: GET of {READERS} clients");
     let groups = [readers.clone()];
     let alone = contest::hold(setting, report, &case, &parameters(0, READERS), &contenders, &groups)?;
-    add_rate_rows(&mut table, &case, &alone);
     let case = format!("always: GET of {READERS} clients, SET of {WRITERS}");
     let groups = [readers.clone(), writers.clone()];
     let scores = contest::hold(setting, report, &case, &parameters(WRITERS, READERS), &contenders, &groups)?;
-    add_rate_rows(&mut table, &case, &scores);
     if let [ours, theirs] = &scores[..] {
         add_goal(report, &case, ours, theirs, 8.0, "");
     }
@@ -85,13 +81,10 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
             &one,
             std::slice::from_ref(&readers),
         )?;
-        add_rate_rows(&mut table, &without, &quiet);
         let groups = [readers, writers.clone()];
         let busy = contest::hold(setting, report, &with, &parameters(WRITERS, READERS), &one, &groups)?;
-        add_rate_rows(&mut table, &with, &busy);
         add_latency_goal(report, contender, &quiet[0], &busy[0]);
     }
-    println!("{table}");
     Ok(())
 }
 

@@ -28,8 +28,6 @@ pub struct Score {
 /// The figures of one group of connections to one server, over all repeats.
 #[derive(Debug, Clone, Copy)]
 pub struct GroupScore {
-    /// The group's name.
-    pub name: &'static str,
     /// Requests a second.
     pub rate: Spread,
     /// Latency in microseconds, 99th percentile.
@@ -125,7 +123,6 @@ fn figures(result: &LoadResult) -> Value {
 fn score(label: &str, results: &[LoadResult]) -> Score {
     let groups = (0..results[0].groups.len())
         .map(|group| GroupScore {
-            name: results[0].groups[group].name,
             rate: Spread::of(results.iter().map(|result| result.groups[group].rate)),
             p99_us: Spread::of(results.iter().map(|result| result.groups[group].latency_us(0.99))),
         })

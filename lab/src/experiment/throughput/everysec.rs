@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::contest;
 use super::plain::{CLIENTS, KEYS, clients, get, load_keys, set};
-use super::tables::{add_goal, add_rate_rows, rate_table};
+use super::tables::add_goal;
 use crate::error::Result;
 use crate::load::{KeyChoice, Keys, Mix};
 use crate::report::Report;
@@ -26,7 +26,6 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     }
     load_keys(setting, &contenders, keys)?;
     let contenders: Vec<&Contender> = contenders.iter().collect();
-    let mut table = rate_table();
     let uniform = || Keys::new(KeyChoice::Uniform, keys);
     let half = Mix::weighted(&[(1, set()), (1, get())], uniform());
     for (name, mix) in [("SET", Mix::of(set(), uniform())), ("SET 50 % GET 50 %", half)] {
@@ -38,7 +37,6 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
             });
             let groups = [clients(pipeline, mix.clone())];
             let scores = contest::hold(setting, report, &case, &parameters, &contenders, &groups)?;
-            add_rate_rows(&mut table, &case, &scores);
             for ((product, _), pair) in setting.servers.iter().zip(scores.chunks_exact(2)) {
                 if *product == Product::Tarn {
                     add_goal(report, &case, &pair[0], &pair[1], GOAL, "");
@@ -46,6 +44,5 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
             }
         }
     }
-    println!("{table}");
     Ok(())
 }

@@ -15,9 +15,11 @@ mod workers;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::contract::{Cell, Experiment, Measured};
 use crate::error::Result;
+use crate::page::{self, Row};
 use crate::report::Report;
 use crate::server::Product;
 use crate::setting::Setting;
@@ -71,6 +73,8 @@ impl Experiment for Throughput {
     const NAME: &'static str = "throughput";
     const QUESTION: &'static str = "How many requests a second does one worker answer, and what does the log \
         cost? (parts: plain, structures, everysec, always, workers)";
+    const FIGURES: &'static str = include_str!("../../../figures/throughput.toml");
+    const CONTINUES: bool = false;
     type Cell = Part;
     type Figures = ();
 
@@ -92,4 +96,24 @@ impl Experiment for Throughput {
         }
         Ok(None)
     }
+
+    fn rows_of_lines(lines: &[Value]) -> Vec<Row> {
+        page::merged(lines).into_iter().flat_map(rows_of_groups).collect()
+    }
+}
+
+/// A row for each group of connections.
+fn rows_of_groups(row: Row) -> Vec<Row> {
+    let groups = row.get("groups").and_then(Value::as_object).cloned().unwrap_or_default();
+    let case = row["case"].as_str().unwrap_or_default().to_owned();
+    let is_one = groups.len() == 1;
+    let of = |(name, own): (String, Value)| {
+        let case = if is_one { case.clone() } else { format!("{case}: {name}") };
+        let part = case.split_once(": ").map_or("without a log", |(part, _)| part).to_owned();
+        let more = [("part", part.into()), ("own", own), ("case", case.into())];
+        let mut row = row.clone();
+        row.extend(more.map(|(name, value)| (name.to_owned(), value)));
+        row
+    };
+    groups.into_iter().map(of).collect()
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::contest;
-use super::tables::{add_rate_rows, add_ratio_goal, rate_table};
+use super::tables::add_ratio_goal;
 use crate::error::Result;
 use crate::load::{Arg, Group, KeyChoice, Keys, Mix, Pace, Request};
 use crate::report::Report;
@@ -49,7 +49,6 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let contenders = setting.contenders(Persistence::None)?;
     load_keys(setting, &contenders, keys)?;
     let contenders: Vec<&Contender> = contenders.iter().collect();
-    let mut table = rate_table();
     for (name, request) in [("GET", get()), ("SET", set())] {
         for (pipeline, goal) in [(1, 1.1), (16, 1.6), (64, 2.5)] {
             let groups = [clients(pipeline, Mix::of(request.clone(), Keys::new(KeyChoice::Uniform, keys)))];
@@ -59,10 +58,8 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
                 "clients": CLIENTS, "pipeline": pipeline, "choice": "uniform",
             });
             let scores = contest::hold(setting, report, &case, &parameters, &contenders, &groups)?;
-            add_rate_rows(&mut table, &case, &scores);
             add_ratio_goal(report, &case, &scores, goal);
         }
     }
-    println!("{table}");
     Ok(())
 }

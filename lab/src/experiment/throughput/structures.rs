@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::contest;
 use super::plain::{CLIENTS, clients};
-use super::tables::{add_rate_rows, add_ratio_goal, rate_table};
+use super::tables::add_ratio_goal;
 use crate::error::Result;
 use crate::load::{Arg, KeyChoice, Keys, Mix, Request};
 use crate::report::Report;
@@ -65,7 +65,6 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         ("ZRANGEBYSCORE of 10", Mix::of(range, set_keys.clone())),
         ("ZADD 50 % ZSCORE 50 %", Mix::weighted(&half(add, score), set_keys)),
     ];
-    let mut table = rate_table();
     for (name, mix) in cases {
         let case = format!("{name} pipeline {PIPELINE}");
         let parameters = json!({
@@ -76,9 +75,7 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         });
         let scores =
             contest::hold(setting, report, &case, &parameters, &contenders, &[clients(PIPELINE, mix)])?;
-        add_rate_rows(&mut table, &case, &scores);
         add_ratio_goal(report, &case, &scores, GOAL);
     }
-    println!("{table}");
     Ok(())
 }

@@ -1,43 +1,7 @@
-//! The tables of scores, and the ratios that are goals.
-
-use comfy_table::{Cell, Table};
+//! The ratios of scores that are goals.
 
 use super::contest::Score;
-use crate::report::{Bound, Goal, Report, number_cell, table, thousands};
-
-/// An empty table of rates.
-pub fn rate_table() -> Table {
-    table(&[
-        "case",
-        "server",
-        "requests/s",
-        "spread",
-        "p99 µs",
-        "server busy",
-        "generator busy",
-        "server µs/request",
-    ])
-}
-
-/// Adds a row for each server and group of connections.
-pub fn add_rate_rows(table: &mut Table, case: &str, scores: &[Score]) {
-    for score in scores {
-        for group in &score.groups {
-            let case =
-                if score.groups.len() > 1 { format!("{case}: {}", group.name) } else { case.to_owned() };
-            table.add_row(vec![
-                Cell::new(case),
-                Cell::new(&score.label),
-                number_cell(thousands(group.rate.median)),
-                number_cell(format!("{:.0} %", group.rate.percent())),
-                number_cell(thousands(group.p99_us.median)),
-                number_cell(format!("{:.0} %", score.server_busy * 100.0)),
-                number_cell(format!("{:.0} %", score.generator_busy * 100.0)),
-                number_cell(format!("{:.3}", score.server_us_per_request())),
-            ]);
-        }
-    }
-}
+use crate::report::{Bound, Goal, Report};
 
 /// Notes the ratio of the first server's rate to the second's as a goal, if there are two. The rates are
 /// those of the first group.

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::contest;
 use super::plain::{CLIENTS, KEYS, clients, get, load_keys, set};
-use super::tables::{add_goal, add_rate_rows, rate_table};
+use super::tables::add_goal;
 use crate::error::Result;
 use crate::load::{KeyChoice, Keys, Mix};
 use crate::process;
@@ -34,7 +34,6 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     }
     load_keys(setting, &contenders, keys)?;
     let contenders: Vec<&Contender> = contenders.iter().collect();
-    let mut table = rate_table();
     for (name, request) in [("GET", get()), ("SET", set())] {
         for pipeline in [1, 16] {
             let case = format!("workers: {name} pipeline {pipeline}");
@@ -44,13 +43,11 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
             });
             let groups = [clients(pipeline, Mix::of(request.clone(), Keys::new(KeyChoice::Uniform, keys)))];
             let scores = contest::hold(setting, report, &case, &parameters, &contenders, &groups)?;
-            add_rate_rows(&mut table, &case, &scores);
             if enough {
                 add_goal(report, &case, &scores[0], &scores[1], GOAL, "");
             }
         }
     }
-    println!("{table}");
     if !enough {
         println!("Two workers and the generator share two cores here: no goal is judged.");
     }
