@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use futures::StreamExt;
 use tarn_analytics::{Analytics, AnalyticsOptions, Session};
-use tarn_engine::engine::Engine;
+use tarn_engine::Engine;
 use tarn_engine::io::SystemClock;
 use tarn_engine::record::{Batch, Change, Write};
 use tarn_engine::session::Access;

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tarn_engine::engine::Engine;
+use tarn_engine::Engine;
 use tarn_engine::io::SystemClock;
 use tarn_engine::log::Group;
 use tarn_engine::record::{Batch, Change, Write};

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tarn_engine::Engine;
 use tarn_engine::compactor::CompactionOptions;
-use tarn_engine::engine::Engine;
 use tarn_engine::io::{OsDisk, SystemClock};
 use tarn_engine::log::{Group, LogOptions, SyncMode};
 use tarn_engine::record::{Batch, Change, Write};

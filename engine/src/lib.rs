@@ -30,41 +30,55 @@
 // Tests damage files and wait as they like; the product goes through `io`.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+// Records and values, and sessions that read and write them.
+pub mod record;
+pub mod session;
+pub mod value;
+pub mod view;
+// Files: open a store, checkpoint it, compact its log, back it up, check and repair it.
 pub mod backup;
 pub mod checkpoint;
 pub mod compactor;
+pub mod recovery;
+pub mod repair;
+pub mod scrub;
+// Tables that analytics declare, kept with the data.
 pub mod declared;
-pub mod early;
-pub mod engine;
-mod expirer;
-mod gate;
-pub mod index;
-mod indexer;
+// What the engine takes from outside, and locks with a rank.
 pub mod io;
 pub mod lock;
+
+// Parts that the tests and fuzz targets of this repository reach. Other programs must not depend on them.
+#[doc(hidden)]
+pub mod early;
+#[doc(hidden)]
 pub mod log;
-mod overlay;
-pub mod record;
-pub mod recovery;
+#[doc(hidden)]
 pub mod renewal;
-pub mod repair;
-mod rewrite_cursor;
-pub mod scrub;
-pub mod session;
-pub mod store;
+#[doc(hidden)]
 pub mod table;
+
+mod engine;
+mod expirer;
+mod gate;
+mod index;
+mod indexer;
+mod overlay;
+mod rewrite_cursor;
+mod store;
 mod upheaval;
-pub mod value;
-pub mod view;
 mod watch;
 
-pub use engine::Engine;
-pub use index::{Direction, Index, IndexRange, IndexScan, IndexStatus, IndexValue, Indexed, Pointer};
+pub use engine::{Background, Engine};
+pub use index::{
+    Direction, Index, IndexRange, IndexScan, IndexStatus, IndexValue, Indexed, Pointer, TEXT_BYTES_MAX,
+};
 pub use indexer::IndexError;
 pub use log::{
     Appender, DirectoryStatus, Durable, Group, Log, LogError, LogOptions, LogStatus, OpenError, Recovered,
     SyncMode,
 };
+pub use store::CommitError;
 pub use table::{END, Entry, KeyHash, KeyRef, ScanBudget, VIEWS, Visitor};
 pub use view::{View, ViewOptions};
 pub use watch::Watch;

@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::SystemClock;
 use tarn_engine::record::{Batch, Change, Write};
 use tarn_engine::session::Access;
 use tarn_engine::table::RemsetSize;
 use tarn_engine::value::ValueRef;
+use tarn_engine::{Background, Engine};
 use tarn_engine::{Direction, Entry, Group, IndexRange, IndexValue, Indexed, KeyHash, View, ViewOptions};
 
 const KEYS: u64 = 2_000;

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tarn_engine::checkpoint::{CheckpointError, CheckpointMode, Checkpoints, Loaded, Pace, TakeOptions};
-use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Disk, ManualClock, SimDisk, SimOptions};
 use tarn_engine::log::Group;
 use tarn_engine::record::{Batch, Change, Lsn, Side, Write};
 use tarn_engine::recovery::empty;
 use tarn_engine::session::Access;
 use tarn_engine::table::KeyHash;
+use tarn_engine::{Background, Engine};
 
 const DIRECTORY: &str = "/data";
 const FAST: TakeOptions = TakeOptions { pace: Pace::Fast, writers: 1 };

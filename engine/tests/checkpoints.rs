@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_engine::checkpoint::{CheckpointError, CheckpointMode, Checkpoints, Pace, Source, TakeOptions};
-use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Clock, Crash, Disk, Fault, ManualClock, OsDisk, SimDisk, SimOptions};
 use tarn_engine::log::{Group, LogError};
 use tarn_engine::record::{Batch, Change, Lsn, Side, Write};
@@ -20,6 +19,7 @@ use tarn_engine::session::Access;
 use tarn_engine::table::{KeyHash, ScanBudget, Table};
 use tarn_engine::value::{ValueRef, elements_of};
 use tarn_engine::view::{View, ViewError};
+use tarn_engine::{Background, Engine};
 use tarn_engine::{Entry, ViewOptions};
 
 const DATABASES: usize = 3;

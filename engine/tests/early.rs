@@ -14,13 +14,13 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_engine::KeyHash;
 use tarn_engine::early::Early;
-use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Crash, ManualClock, SimDisk, SimOptions};
 use tarn_engine::log::{Block, Group, Log, LogOptions, OpenError, SyncMode};
 use tarn_engine::record::{Batch, Change, Kind, Lsn, Side, Write};
 use tarn_engine::recovery::{empty, replay};
 use tarn_engine::session::Access;
 use tarn_engine::value::ImageBuilder;
+use tarn_engine::{Background, Engine};
 
 use histories::*;
 

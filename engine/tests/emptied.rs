@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use tarn_engine::Engine;
 use tarn_engine::KeyHash;
-use tarn_engine::engine::Engine;
 use tarn_engine::io::{ManualClock, SimDisk, SimOptions};
 use tarn_engine::log::{Group, Log, LogOptions, SyncMode};
 use tarn_engine::record::{Batch, Change, Side, Write};

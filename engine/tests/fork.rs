@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tarn_engine::Entry;
 use tarn_engine::checkpoint::{CheckpointError, CheckpointMode, Checkpoints, Pace, TakeOptions};
-use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Disk, ManualClock, OsDisk, SimDisk, SimOptions};
 use tarn_engine::log::Group;
 use tarn_engine::record::{Batch, Change, Side, Write};
@@ -23,6 +22,7 @@ use tarn_engine::recovery::empty;
 use tarn_engine::session::Access;
 use tarn_engine::table::{KeyHash, ScanBudget, Table};
 use tarn_engine::value::{ValueRef, elements_of};
+use tarn_engine::{Background, Engine};
 
 /// With this code ends a child that allocates.
 const ALLOCATED: i32 = 66;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use tarn_engine::Engine;
 use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions};
-use tarn_engine::engine::Engine;
 use tarn_engine::io::{DiskResult, ManualClock, OsDisk, Tap, TappedDisk};
 use tarn_engine::log::Group;
 use tarn_engine::record::{Batch, Change, Kind, Side, Write};

@@ -11,7 +11,6 @@ use std::time::Duration;
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Clock, ManualClock};
 use tarn_engine::log::Group;
 use tarn_engine::record::{Batch, Change, Kind, Write};
@@ -19,6 +18,7 @@ use tarn_engine::session::Access;
 use tarn_engine::table::{KeyHash, ScanBudget};
 use tarn_engine::value::{ValueRef, elements_of};
 use tarn_engine::view::ViewLimits;
+use tarn_engine::{Background, Engine};
 use tarn_engine::{
     Direction, Entry, Index, IndexError, IndexRange, IndexScan, IndexValue, Indexed, View, ViewOptions,
 };

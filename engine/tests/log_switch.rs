@@ -12,13 +12,13 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, Source, TakeOptions};
 use tarn_engine::compactor::{CompactionOptions, Scope};
-use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Crash, ManualClock, SimDisk, SimOptions};
 use tarn_engine::log::{Group, Log, LogOptions, OpenError, SyncMode};
 use tarn_engine::record::{Batch, Change, Lsn, Write};
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::session::Access;
 use tarn_engine::value::ValueRef;
+use tarn_engine::{Background, Engine};
 use tarn_engine::{ScanBudget, recovery::Opened};
 
 const NOW: u64 = 1_000;

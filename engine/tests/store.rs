@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 use tarn_engine::early::Early;
-use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Clock, ManualClock, OsDisk};
 use tarn_engine::log::{Group, Log, LogOptions, SyncMode};
 use tarn_engine::record::{Batch, Change, Kind, Lsn, Side, Write};
@@ -12,6 +11,7 @@ use tarn_engine::recovery::{self, Progress, Replayed};
 use tarn_engine::session::Access;
 use tarn_engine::table::{KeyHash, ScanBudget};
 use tarn_engine::value::{ValueRef, elements_of};
+use tarn_engine::{Background, Engine};
 
 struct Store {
     engine: Arc<Engine>,

@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use tarn_engine::Engine;
 use tarn_engine::KeyHash;
 use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions};
-use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, Crash, Fault, SimDisk, SimOptions, SystemClock};
 use tarn_engine::log::{Group, Log, LogOptions, SyncMode};
 use tarn_engine::record::{Batch, Change, Lsn, Write};

@@ -6,13 +6,13 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::sync::Arc;
-use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Crash, ManualClock, SimDisk, SimOptions};
 use tarn_engine::log::{Group, Log, LogOptions, OpenError, SyncMode};
 use tarn_engine::record::{Batch, Change, Side, Write};
 use tarn_engine::recovery::{self, Progress};
 use tarn_engine::session::{Access, Latched};
 use tarn_engine::value::{ValueRef, elements_of};
+use tarn_engine::{Background, Engine};
 use tarn_engine::{KeyHash, KeyRef, ScanBudget, Watch};
 
 const DATABASES: u8 = 3;

@@ -10,7 +10,6 @@ use std::time::Duration;
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Clock, ManualClock};
 use tarn_engine::log::Group;
 use tarn_engine::record::{Batch, Change, Kind, Side, Write};
@@ -18,6 +17,7 @@ use tarn_engine::session::Access;
 use tarn_engine::table::{KeyHash, ScanBudget, Visitor};
 use tarn_engine::value::{ImageBuilder, ValueRef, elements_of};
 use tarn_engine::view::{ViewLimits, Views};
+use tarn_engine::{Background, Engine};
 use tarn_engine::{Entry, View, ViewOptions};
 
 const DATABASES: usize = 3;

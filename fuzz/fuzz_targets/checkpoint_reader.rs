@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use cap::Cap;
 use libfuzzer_sys::fuzz_target;
+use tarn_engine::Engine;
 use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions};
-use tarn_engine::engine::Engine;
 use tarn_engine::io::{Disk, ManualClock, SimDisk, SimOptions};
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery;

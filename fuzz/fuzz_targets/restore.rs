@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use cap::Cap;
 use libfuzzer_sys::fuzz_target;
+use tarn_engine::Engine;
 use tarn_engine::Group;
-use tarn_engine::engine::Engine;
 use tarn_engine::io::ManualClock;
 use tarn_engine::record::{Batch, Change, Write};
 use tarn_engine::session::Access;

@@ -1,9 +1,8 @@
 //! The Redis serialization protocol, RESP2 and RESP3, in both directions, without sockets and without async.
 //!
-//! - [`request`]: bytes from a client to the arguments of a command, borrowed from the read buffer.
-//! - [`reply`]: replies to bytes, with RESP3 types sent down to RESP2 where the client speaks that.
-//! - [`frame`]: commands to bytes and bytes to replies, for clients.
-//! - [`number`]: integers as Redis reads them.
+//! - Requests: [`RequestDecoder`] turns bytes from a client into [`Args`], borrowed from the read buffer.
+//! - Replies: [`Writer`] turns replies into bytes. It sends RESP3 types as RESP2 to a client that speaks that.
+//! - Frames: [`encode_command`] and [`FrameDecoder`] are the client's side of both.
 //! - `client`, with the feature of that name: a blocking connection for tools and tests.
 //!
 //! ```
@@ -23,14 +22,19 @@
 
 #[cfg(feature = "client")]
 pub mod client;
-pub mod frame;
-pub mod number;
-pub mod reply;
-pub mod request;
+mod frame;
+mod number;
+mod reply;
+mod request;
 mod wire;
 
+// The client's side: commands to bytes, bytes to replies.
 pub use frame::{
     Frame, FrameDecoder, FrameError, FrameLimits, ReplyKind, ReplySkimmer, Skimmed, encode_command,
 };
-pub use reply::{Deferred, Protocol, Writer, format_double};
-pub use request::{Args, Limits, OwnedArgs, ProtocolError, RequestDecoder};
+// Integers as Redis reads them.
+pub use number::parse_i64;
+// The server's side: replies to bytes.
+pub use reply::{Deferred, DoubleText, Protocol, Writer, format_double};
+// The server's side: bytes to the arguments of a command.
+pub use request::{Args, ArgsIter, Limits, OwnedArgs, ProtocolError, RequestDecoder};

@@ -159,8 +159,8 @@ mod tests {
     use crate::net::caller::Caller;
     use crate::net::moves::AcceptorHandle;
     use std::sync::{Arc, mpsc};
+    use tarn_engine::Engine;
     use tarn_engine::checkpoint::Checkpoints;
-    use tarn_engine::engine::Engine;
     use tarn_engine::io::{SimDisk, SimOptions, SystemClock};
 
     /// Makes its indexes behind a gate that a client of `CONFIG SET` is inside of: such a client waits for

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use tarn_engine::CommitError;
 use tarn_engine::LogError;
-use tarn_engine::store::CommitError;
 
 /// Longest part of a client's words that an error repeats.
 pub const QUOTED_MAX: usize = 128;

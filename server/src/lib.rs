@@ -25,19 +25,31 @@
 //! ```
 //! <!-- end of floors -->
 
+// Start a server: a configuration, and the protocols that share its data.
 pub mod analytics;
-mod apply;
-pub mod commands;
 pub mod config;
-mod error;
-pub mod execute;
-pub mod glob;
-pub mod json;
-mod metrics;
 pub mod net;
-mod observe;
-pub mod persist;
 pub mod serve;
-pub mod shared;
+// Work on a data directory without a server: import and export.
+pub mod persist;
+
+// Parts that the tests and fuzz targets of this repository reach. Other programs must not depend on them.
+#[doc(hidden)]
+pub mod commands;
+#[doc(hidden)]
+pub mod execute;
+#[doc(hidden)]
+pub mod glob;
+#[doc(hidden)]
+pub mod json;
+#[doc(hidden)]
 pub mod store;
+
+mod apply;
+mod error;
+mod metrics;
+mod observe;
+mod shared;
 mod version;
+
+pub use execute::services::Services;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use tarn_engine::Engine;
 use tarn_engine::checkpoint::Source;
-use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, SystemClock};
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery::Progress;

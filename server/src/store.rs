@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
+use tarn_engine::Engine;
 use tarn_engine::checkpoint::Checkpoints;
-use tarn_engine::engine::Engine;
 use tarn_engine::lock::{Mutex, rank};
 use tarn_engine::record::Lsn;
 use tarn_engine::{Appender, Durable, Log, LogStatus};

@@ -9,15 +9,15 @@ use std::sync::atomic::Ordering;
 
 use tarn_engine::Group;
 use tarn_engine::checkpoint::Checkpoints;
-use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{ManualClock, SimDisk, SimOptions};
 use tarn_engine::record::{Batch, Change, Side, Write};
+use tarn_engine::{Background, Engine};
 use tarn_resp::OwnedArgs;
+use tarn_server::Services;
 use tarn_server::commands;
 use tarn_server::config::{Config, ConfigStore};
 use tarn_server::execute::client::Client;
 use tarn_server::execute::executor::Executor;
-use tarn_server::execute::services::Services;
 use tarn_server::net::address::Address;
 use tarn_server::net::handle::ClientHandle;
 use tarn_server::net::moves::AcceptorHandle;

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
+use tarn_server::Services;
 use tarn_server::config::Config;
-use tarn_server::execute::services::Services;
 
 /// No declarations are kept.
 pub const DECLARATION_FILES: [&str; 0] = [];

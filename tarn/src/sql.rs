@@ -12,9 +12,9 @@ use tarn_analytics::{
     sqlstate,
 };
 pub use tarn_analytics::{DECLARATION_FILES, parquet_of, runs_apart};
+use tarn_server::Services;
 use tarn_server::analytics::sql::{Answer, Asked, Cell};
 use tarn_server::config::{Config, SqlTls};
-use tarn_server::execute::services::Services;
 use tarn_server::net::address::Address;
 use tarn_server::net::caller;
 use tarn_server::net::listen::Service;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::error::ArrowError;
 use tarn_engine::declared::Wanted;
-use tarn_engine::index::{IndexRange, IndexValue, Indexed, TEXT_BYTES_MAX};
 use tarn_engine::record::Kind;
 use tarn_engine::{Engine, Entry, Index, IndexError, IndexStatus, Pointer};
+use tarn_engine::{IndexRange, IndexValue, Indexed, TEXT_BYTES_MAX};
 
 use crate::table::datum::Datum;
 use crate::table::declaration::{Declaration, DeclarationError, Layout, quoted};

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::StreamExt;
 use tarn_analytics::{Analytics, AnalyticsOptions, QueryError, Search, Session};
-use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::ManualClock;
 use tarn_engine::record::{Batch, Change, Side, Write};
 use tarn_engine::session::Access;
+use tarn_engine::{Background, Engine};
 use tarn_engine::{Group, KeyHash};
 
 /// The time when a store begins.

@@ -11,7 +11,6 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use tarn_engine::checkpoint::Checkpoints;
 use tarn_engine::compactor::CompactionOptions;
-use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{ManualClock, SimDisk};
 use tarn_engine::log::{ClosedFile, Group, Log, LogOptions, OpenError, Sizes, SyncMode};
 use tarn_engine::record::{Batch, Change, Kind, Lsn, Side, Write};
@@ -19,6 +18,7 @@ use tarn_engine::recovery::{self, Progress};
 use tarn_engine::scrub::Scrubbed;
 use tarn_engine::session::Access;
 use tarn_engine::value::{ImageBuilder, ValueRef};
+use tarn_engine::{Background, Engine};
 use tarn_engine::{KeyHash, ScanBudget};
 
 pub const KINDS: [Kind; 6] = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash, Kind::Json];

@@ -11,4 +11,4 @@ mod tests;
 pub use args::{Args, ArgsIter, OwnedArgs};
 pub use decoder::RequestDecoder;
 pub use error::ProtocolError;
-pub use limits::{INLINE_BYTES_MAX, Limits, UNAUTHENTICATED_ARGS_MAX, UNAUTHENTICATED_BULK_BYTES_MAX};
+pub use limits::Limits;

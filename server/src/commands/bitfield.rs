@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use tarn_engine::record::Change;
 use tarn_engine::value::StringRef;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use super::bits::bit_offset;
 use crate::error::CommandError;

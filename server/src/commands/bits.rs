@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use tarn_engine::record::{BYTES_MAX, Change};
 use tarn_engine::value::StringRef;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use super::ranges;
 use crate::error::CommandError;

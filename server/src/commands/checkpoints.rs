@@ -1,7 +1,7 @@
 //! `SAVE`, `BGSAVE`, `LASTSAVE` and `BGREWRITEAOF`.
 
 use tarn_engine::compactor::Scope;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::config::LogCompaction;
 use crate::error::CommandError;

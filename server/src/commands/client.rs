@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::commands::connection::check_name;
 use crate::commands::help::unknown_container;

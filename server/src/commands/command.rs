@@ -1,7 +1,7 @@
 //! `COMMAND` and its subcommands: the table, told to clients.
 
+use tarn_resp::Args;
 use tarn_resp::Writer;
-use tarn_resp::request::Args;
 
 use crate::commands;
 use crate::error::CommandError;

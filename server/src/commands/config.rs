@@ -1,6 +1,6 @@
 //! `CONFIG`: the configuration in force, shown, changed and written back.
 
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::apply::apply;
 use crate::error::CommandError;

@@ -1,7 +1,7 @@
 //! Commands about the connection itself.
 
+use tarn_resp::Args;
 use tarn_resp::Protocol;
-use tarn_resp::request::Args;
 
 use crate::error::{CommandError, printable};
 use crate::execute::client::{After, ReplyMode};

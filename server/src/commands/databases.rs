@@ -1,7 +1,7 @@
 //! Whole databases: emptied, exchanged. These commands have the store for themselves.
 
 use tarn_engine::record::Write;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};

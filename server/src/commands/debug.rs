@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tarn_engine::ScanBudget;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::commands::digest::{Digest, of_entry};
 use crate::commands::help::unknown_container;

@@ -3,7 +3,7 @@
 use tarn_engine::record::{Change, UnixMs};
 use tarn_rdb::ReadError;
 use tarn_rdb::payload::{self, PayloadError};
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};

@@ -1,6 +1,6 @@
 //! `HSCAN`, `SSCAN` and `ZSCAN`: the elements of one collection, a few at a time.
 
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};

@@ -1,7 +1,7 @@
 //! Commands that set, show and remove the expiry of keys.
 
 use tarn_engine::record::{Change, UnixMs};
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::error::{CommandError, printable};
 use crate::execute::command::{Command, row};

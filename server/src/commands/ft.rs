@@ -1,8 +1,8 @@
 //! `FT.*`: RediSearch's commands over the live keyspace, each answered as of one instant.
 
+use tarn_resp::Args;
 use tarn_resp::Protocol;
-use tarn_resp::reply::Writer;
-use tarn_resp::request::Args;
+use tarn_resp::Writer;
 
 use crate::analytics::search::Tree;
 use crate::error::CommandError;

@@ -1,6 +1,6 @@
 //! The function of a container of subcommands, and the reply to its `HELP`.
 
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::error::CommandError;
 use crate::execute::context::Context;

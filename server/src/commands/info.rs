@@ -11,7 +11,7 @@ use tarn_engine::checkpoint::Progress;
 use tarn_engine::compactor::FileStatus;
 use tarn_engine::view::OpenView;
 use tarn_engine::{Entry, LogStatus};
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::commands::{self, absent};
 use crate::error::CommandError;

@@ -9,8 +9,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Number, Value};
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::StringRef;
+use tarn_resp::Args;
 use tarn_resp::Protocol;
-use tarn_resp::request::Args;
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};

@@ -3,7 +3,7 @@
 use tarn_engine::record::Change;
 use tarn_engine::value::{ValueRef, elements_of};
 use tarn_engine::{Entry, KeyRef};
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::commands::decided::Decided;
 use crate::error::CommandError;

@@ -9,7 +9,7 @@
 //! ```
 
 use tarn_engine::value::{StringRef, ValueRef};
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};

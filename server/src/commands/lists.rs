@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use tarn_engine::record::{Change, Side};
 use tarn_engine::value::ListRef;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};

@@ -1,7 +1,7 @@
 //! List commands that wait when there is nothing to take.
 
 use tarn_engine::record::{Change, Kind, Side};
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use super::lists::write_end;
 use super::lists_moving::{MOVE_KEYS, MULTI_POP, Move, pop_from_first, side};

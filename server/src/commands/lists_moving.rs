@@ -1,7 +1,7 @@
 //! List commands that take from one list to give to another, or from the first of several lists.
 
 use tarn_engine::record::{Change, Side};
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use super::lists::{end_of, pop_many};
 use super::multi_pop::MultiPop;

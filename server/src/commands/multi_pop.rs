@@ -1,6 +1,6 @@
 //! The arguments that `LMPOP`, `ZMPOP` and their blocking forms share: `numkeys key … END [COUNT n]`.
 
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::error::CommandError;
 use crate::execute::parse;

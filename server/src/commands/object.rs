@@ -3,7 +3,7 @@
 
 use tarn_engine::Entry;
 use tarn_engine::value::ValueRef;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, Run, row};

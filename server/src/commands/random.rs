@@ -2,8 +2,8 @@
 //! takes them out.
 
 use tarn_engine::record::Change;
-use tarn_resp::reply::Protocol;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
+use tarn_resp::Protocol;
 
 use crate::commands::decided::Decided;
 use crate::error::CommandError;

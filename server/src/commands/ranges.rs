@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use tarn_engine::record::Change;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};

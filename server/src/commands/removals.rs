@@ -1,7 +1,7 @@
 //! `HDEL`, `SREM` and `ZREM`: elements taken out by their names, each of which may come twice.
 
 use tarn_engine::record::Change;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::commands::decided::Decided;
 use crate::error::CommandError;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::error::CommandError;
 use crate::execute::blocking::{AwaitedLog, LOG_IS_OFF};

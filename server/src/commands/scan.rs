@@ -2,8 +2,8 @@
 //! latched at a time.
 
 use tarn_engine::{Entry, ScanBudget};
-use tarn_resp::reply::Writer;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
+use tarn_resp::Writer;
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::commands::help::unknown_container;
 use crate::error::CommandError;

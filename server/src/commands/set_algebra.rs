@@ -4,7 +4,7 @@ use hashbrown::HashSet;
 use smallvec::SmallVec;
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::{ImageBuilder, SetRef};
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};

@@ -4,7 +4,7 @@
 
 use tarn_engine::record::Change;
 use tarn_engine::value::SetRef;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::commands::decided::Decided;
 use crate::commands::removals;

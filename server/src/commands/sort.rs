@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::{ImageBuilder, ValueRef};
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};
@@ -307,7 +307,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use tarn_resp::request::OwnedArgs;
+    use tarn_resp::OwnedArgs;
 
     fn parse(line: &str, may_store: bool) -> Result<(bool, Option<Vec<u8>>), CommandError> {
         let args: OwnedArgs = line.split(' ').collect();

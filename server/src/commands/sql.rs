@@ -1,6 +1,6 @@
 //! `SQL`: a statement over the live keyspace, answered as of one instant.
 
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::analytics::sql::{Answer, Cell};
 use crate::error::CommandError;

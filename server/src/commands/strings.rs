@@ -2,7 +2,7 @@
 
 use tarn_engine::record::{Change, UnixMs};
 use tarn_engine::value::ValueRef;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::error::CommandError;
 use crate::execute::command::{Command, row};

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use tarn_engine::Entry;
 use tarn_engine::record::Kind;
 use tarn_engine::value::{ImageBuilder, SetRef, ValueRef, ZSetRef};
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use super::set_algebra::store_image;
 use super::zsets::{stored, write_members};

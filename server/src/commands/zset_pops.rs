@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::ZSetRef;
-use tarn_resp::reply::Protocol;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
+use tarn_resp::Protocol;
 
 use super::lists_moving::MULTI_POP;
 use super::multi_pop::MultiPop;

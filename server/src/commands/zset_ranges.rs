@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tarn_engine::record::{Change, Kind};
 use tarn_engine::value::{ImageBuilder, ZSetRef};
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use super::set_algebra::store_image;
 use super::zset_bounds::{Bounds, By};

@@ -3,8 +3,8 @@
 
 use smallvec::SmallVec;
 use tarn_engine::record::Change;
-use tarn_resp::reply::Protocol;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
+use tarn_resp::Protocol;
 
 use crate::commands::decided::Decided;
 use crate::commands::removals;

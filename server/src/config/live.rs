@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tarn_resp::request::Limits;
+use tarn_resp::Limits;
 
 use crate::config::{ClientClass, Config};
 

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use tarn_engine::lock::{Mutex, rank};
 use tarn_engine::record::{Batch, Change, Kind, Lsn, Write};
-use tarn_resp::reply::{Protocol, Writer};
-use tarn_resp::request::OwnedArgs;
+use tarn_resp::OwnedArgs;
+use tarn_resp::{Protocol, Writer};
 
 use crate::net::handle::ClientHandle;
 use crate::shared::Shared;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tarn_engine::record::Lsn;
-use tarn_resp::reply::Protocol;
+use tarn_resp::Protocol;
 
 use crate::analytics::search::Searching;
 use crate::analytics::sql::Asked;

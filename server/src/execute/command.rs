@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::error::CommandError;
 use crate::execute::context::Context;

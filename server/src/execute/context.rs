@@ -8,8 +8,8 @@ use tarn_engine::Entry;
 use tarn_engine::record::{BYTES_MAX, Batch, Bytes, Change, Kind, UnixMs, Write};
 use tarn_engine::session::Latched;
 use tarn_engine::value::{HashRef, ListRef, SetRef, StringRef, ValueRef, ZSetRef};
-use tarn_resp::reply::Writer;
-use tarn_resp::request::{Args, OwnedArgs};
+use tarn_resp::Writer;
+use tarn_resp::{Args, OwnedArgs};
 
 use crate::config::AppendFsync;
 use crate::error::CommandError;

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tarn_engine::record::UnixMs;
-use tarn_resp::number::parse_i64;
+use tarn_resp::parse_i64;
 
 use crate::error::CommandError;
 use crate::execute::extended::Extended;

@@ -4,7 +4,7 @@ use std::ops::BitOr;
 
 use smallvec::SmallVec;
 use tarn_engine::KeyRef;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 /// A set of command flags, in the names of `COMMAND INFO`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

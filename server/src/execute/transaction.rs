@@ -5,7 +5,7 @@ use std::fmt;
 
 use tarn_engine::session::Latched;
 use tarn_engine::{KeyRef, Watch};
-use tarn_resp::request::{Args, OwnedArgs};
+use tarn_resp::{Args, OwnedArgs};
 
 use crate::error::CommandError;
 use crate::execute::parse;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tarn_engine::lock::Mutex;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::config::find_directive;
 use crate::net::address::Address;
@@ -117,7 +117,7 @@ fn shorten_word(word: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarn_resp::request::OwnedArgs;
+    use tarn_resp::OwnedArgs;
 
     #[test]
     fn long_commands_are_kept_short() {

@@ -9,8 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tarn_engine::Engine;
 use tarn_engine::checkpoint::{CheckpointError, Pace, Pacer, Progress, Source, Taken};
-use tarn_engine::engine::Engine;
 use tarn_engine::io::{Disk, DiskError, OsDisk};
 use tarn_engine::record::{Kind, UnixMs};
 use tarn_engine::view::{Cancelled, View};

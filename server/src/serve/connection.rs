@@ -20,8 +20,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tarn_engine::record::Lsn;
-use tarn_resp::reply::Writer;
-use tarn_resp::request::{Args, OwnedArgs, RequestDecoder};
+use tarn_resp::Writer;
+use tarn_resp::{Args, OwnedArgs, RequestDecoder};
 use tokio::io::ReadBuf;
 
 use crate::config::AppendFsync;

@@ -6,10 +6,10 @@ use std::time::{Instant, UNIX_EPOCH};
 
 use tarn_engine::Log;
 use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
-use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::OsDisk;
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery;
+use tarn_engine::{Background, Engine};
 
 use crate::apply;
 use crate::config::{AppendFsync, Config};

@@ -7,7 +7,7 @@
 
 use tarn_engine::KeyHash;
 use tarn_engine::session::Session;
-use tarn_resp::request::{Limits, RequestDecoder};
+use tarn_resp::{Limits, RequestDecoder};
 
 /// Requests looked at in a row: as many cache misses as a core can have under way.
 const REQUESTS: usize = 16;

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use tarn_engine::checkpoint::{Checkpoints, Source};
-use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::{Disk, DiskResult, ManualClock, SimDisk, SimOptions, Tap, TappedDisk};
 use tarn_engine::record::Lsn;
 use tarn_engine::recovery::{self, Progress};
+use tarn_engine::{Background, Engine};
 use tarn_engine::{LogOptions, SyncMode};
+use tarn_server::Services;
 use tarn_server::commands;
 use tarn_server::config::{Config, ConfigStore, DebugAccess};
-use tarn_server::execute::services::Services;
 use tarn_server::net::address::Address;
 use tarn_server::net::handle::ClientHandle;
 use tarn_server::net::moves::AcceptorHandle;

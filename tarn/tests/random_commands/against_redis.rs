@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use tarn_resp::frame::Frame;
+use tarn_resp::Frame;
 
 use crate::client::Client;
 use crate::commands_of;

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use tarn_resp::frame::{Frame, FrameDecoder, encode_command};
+use tarn_resp::{Frame, FrameDecoder, encode_command};
 
 use crate::running::{LIMIT, eventually};
 

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use tarn_resp::frame::Frame;
+use tarn_resp::Frame;
 
 use crate::client::{Client, Silence};
 use crate::commands_of;

@@ -18,7 +18,7 @@ mod running;
 mod words;
 
 use client::Client;
-use tarn_resp::frame::Frame;
+use tarn_resp::Frame;
 use words::Known;
 
 /// The commands and subcommands that a server says it has, by their full names.

@@ -3,7 +3,7 @@
 use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
-use tarn_resp::frame::encode_command;
+use tarn_resp::encode_command;
 
 /// A request, word by word.
 pub type Words = Vec<Vec<u8>>;

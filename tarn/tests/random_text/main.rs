@@ -26,7 +26,7 @@ mod statements;
 
 use client::Client;
 use running::Running;
-use tarn_resp::frame::Frame;
+use tarn_resp::Frame;
 
 /// Bytes by which a server may have grown, whatever it was asked.
 const GROWTH_MAX: u64 = 700 << 20;

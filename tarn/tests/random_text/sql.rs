@@ -3,7 +3,7 @@
 use rand::rngs::{SmallRng, StdRng};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use tarn_resp::frame::Frame;
+use tarn_resp::Frame;
 
 use crate::client::Silence;
 use crate::running::postgres::{Answer, Postgres, extended};

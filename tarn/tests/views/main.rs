@@ -23,12 +23,12 @@ use std::thread::JoinHandle;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use running::{Client, Connection, Folder, eventually, free_port};
+use tarn_engine::Engine;
 use tarn_engine::Entry;
-use tarn_engine::engine::Engine;
 use tarn_engine::value::ValueRef;
 use tarn_engine::view::{View, ViewOptions};
+use tarn_server::Services;
 use tarn_server::config::{Invocation, parse_serve_args};
-use tarn_server::execute::services::Services;
 use tarn_server::serve::{ServeError, serve_beside};
 
 /// A server in this process.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use rand::Rng;
 use rand::rngs::SmallRng;
 use tarn_engine::Group;
-use tarn_engine::engine::{Background, Engine};
 use tarn_engine::io::SystemClock;
 use tarn_engine::record::{Batch, Change, Write};
 use tarn_engine::session::Access;
 use tarn_engine::value::ValueRef;
+use tarn_engine::{Background, Engine};
 use tarn_engine::{Entry, IndexRange, IndexValue, Indexed, KeyHash};
 
 use crate::error::{LabError, Result};

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use tarn_engine::record::{Batch, Lsn};
 use tarn_engine::session::Access;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use super::Executor;
 use super::latched::run_in;

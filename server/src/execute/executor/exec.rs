@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering;
 use tarn_engine::KeyHash;
 use tarn_engine::record::{Batch, Lsn};
 use tarn_engine::session::{Access, Latched};
-use tarn_resp::reply::Writer;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
+use tarn_resp::Writer;
 
 use super::Executor;
 use super::latched::{close_gate, run_in};

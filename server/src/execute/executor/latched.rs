@@ -11,8 +11,8 @@ use std::time::Instant;
 use tarn_engine::Engine;
 use tarn_engine::record::{Batch, Lsn};
 use tarn_engine::session::{Access, Exclusive, Latched};
-use tarn_resp::reply::Writer;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
+use tarn_resp::Writer;
 
 use super::Executor;
 use crate::error::CommandError;

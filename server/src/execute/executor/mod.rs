@@ -20,8 +20,8 @@ use std::sync::atomic::Ordering;
 use tarn_engine::Group;
 use tarn_engine::record::{Batch, Lsn, UnixMs};
 use tarn_engine::session::Session;
-use tarn_resp::reply::Writer;
-use tarn_resp::request::Args;
+use tarn_resp::Args;
+use tarn_resp::Writer;
 
 use self::resolve::{Resolved, resolve, unknown};
 use crate::config::DebugAccess;

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use tarn_resp::request::Args;
+use tarn_resp::Args;
 
 use crate::error::{CommandError, QUOTED_MAX, printable};
 use crate::execute::command::Command;

@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use tarn_engine::Engine;
 use tarn_engine::ViewOptions;
 use tarn_engine::checkpoint::Loaded;
-use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, SystemClock};
 use tarn_engine::recovery::{self, Progress};
 

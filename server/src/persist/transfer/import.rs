@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tarn_engine::Engine;
 use tarn_engine::checkpoint::{CheckpointMode, Checkpoints, Pace, TakeOptions, Taken};
-use tarn_engine::engine::Engine;
 use tarn_engine::io::{Clock, Disk, SystemClock};
 use tarn_engine::record::{Batch, Change, UnixMs, Write};
 use tarn_engine::session::Access;

@@ -19,10 +19,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tarn_engine::CommitError;
 use tarn_engine::backup;
 use tarn_engine::checkpoint::{CheckpointError, Checkpoints};
 use tarn_engine::io::{Disk, DiskError, OsDisk};
-use tarn_engine::store::CommitError;
 use tarn_engine::view::{Cancelled, ViewError};
 use tarn_engine::{Log, OpenError};
 use tarn_rdb::ReadError;
