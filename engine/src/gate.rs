@@ -26,19 +26,19 @@ const SHARE: u32 = 16;
 struct Gate<T>(RwLock<T, rank::Gate>);
 
 /// The locks of all threads; each protects a copy of the same.
-pub struct Gates<T>(Box<[Gate<T>]>);
+pub(crate) struct Gates<T>(Box<[Gate<T>]>);
 
 /// All locks, taken.
-pub type Closed<'g, T> = Vec<RwLockWriteGuard<'g, T, rank::Gate>>;
+pub(crate) type Closed<'g, T> = Vec<RwLockWriteGuard<'g, T, rank::Gate>>;
 
 impl<T> Gates<T> {
     /// A gate of as many locks as there are copies.
-    pub fn new(copies: impl Iterator<Item = T>) -> Gates<T> {
+    pub(crate) fn new(copies: impl Iterator<Item = T>) -> Gates<T> {
         Gates(copies.map(|copy| Gate(RwLock::new(copy))).collect())
     }
 
     /// Enters as thread `number`. Waits while the gate is closed.
-    pub fn enter(&self, number: usize) -> RwLockReadGuard<'_, T, rank::Gate> {
+    pub(crate) fn enter(&self, number: usize) -> RwLockReadGuard<'_, T, rank::Gate> {
         self.0[number].0.read_as(self.number(number))
     }
 
@@ -46,14 +46,14 @@ impl<T> Gates<T> {
     /// it came in after it began.
     ///
     /// REQUIRES: the caller is not inside.
-    pub fn pass_each(&self) {
+    pub(crate) fn pass_each(&self) {
         self.each().for_each(|(number, gate)| drop(gate.write_as(number)));
     }
 
     /// Waits until every thread is out, and keeps them out.
     ///
     /// REQUIRES: the caller is not inside.
-    pub fn close(&self) -> Closed<'_, T> {
+    pub(crate) fn close(&self) -> Closed<'_, T> {
         let mut hold = HOLD_MIN;
         loop {
             self.pass_each();
@@ -68,7 +68,7 @@ impl<T> Gates<T> {
     /// long altogether, tries again a moment later.
     ///
     /// REQUIRES: the caller is not inside.
-    pub fn try_close(&self, waited: Duration) -> Option<Closed<'_, T>> {
+    pub(crate) fn try_close(&self, waited: Duration) -> Option<Closed<'_, T>> {
         let share = waited / SHARE;
         for (number, gate) in self.each() {
             drop(gate.try_write_for_as(share.max(KNOCK_MIN), number)?);
@@ -92,13 +92,13 @@ impl<T> Gates<T> {
 
     /// Whether somebody inside as `number` is waited for.
     #[cfg(test)]
-    pub fn is_waited_for(&self, number: usize) -> bool {
+    pub(crate) fn is_waited_for(&self, number: usize) -> bool {
         self.0[number].0.try_read().is_none()
     }
 
     /// Whether thread `number` could enter within the time.
     #[cfg(all(test, not(shuttle)))]
-    pub fn lets_in(&self, number: usize, within: Duration) -> bool {
+    pub(crate) fn lets_in(&self, number: usize, within: Duration) -> bool {
         let began = std::time::Instant::now();
         loop {
             // Without waiting for it, so that a thread inside may ask.

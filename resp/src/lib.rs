@@ -1,7 +1,7 @@
 //! The Redis serialization protocol, RESP2 and RESP3, in both directions, without sockets and without async.
 //!
 //! - Requests: [`RequestDecoder`] turns bytes from a client into [`Args`], borrowed from the read buffer.
-//! - Replies: [`Writer`] turns replies into bytes. It sends RESP3 types as RESP2 to a client that speaks that.
+//! - Replies: [`Writer`] turns replies into bytes; to a client of RESP2 it sends the types of RESP3 as RESP2.
 //! - Frames: [`encode_command`] and [`FrameDecoder`] are the client's side of both.
 //! - `client`, with the feature of that name: a blocking connection for tools and tests.
 //!

@@ -18,7 +18,7 @@ use crate::store::Store;
 
 /// Brings a changed configuration into force. `Err` names the directive that the system does not allow, and
 /// why; then nothing has changed.
-pub fn apply(server: &Services, old: &Config, new: &Config) -> Result<(), (&'static str, String)> {
+pub(crate) fn apply(server: &Services, old: &Config, new: &Config) -> Result<(), (&'static str, String)> {
     if let Some(directive) = grown(old, new) {
         process::allow_clients(new).map_err(|fit| (directive, too_many_clients(fit)))?;
     }
@@ -56,7 +56,7 @@ pub fn apply(server: &Services, old: &Config, new: &Config) -> Result<(), (&'sta
 }
 
 /// Settings that a start applies outside the server's own fields.
-pub fn set_encoding_limits(config: &Config) {
+pub(crate) fn set_encoding_limits(config: &Config) {
     set_current(EncodingLimits {
         hash_listpack_entries: config.hash_max_listpack_entries,
         hash_listpack_value: config.hash_max_listpack_value_bytes,
@@ -68,7 +68,7 @@ pub fn set_encoding_limits(config: &Config) {
 
 /// Opens the doors to a store that has been loaded, with the settings of now: some may have changed
 /// meanwhile, and one that is changing at this moment either is seen here or sees the store.
-pub fn open_doors(server: &Services, store: Store) {
+pub(crate) fn open_doors(server: &Services, store: Store) {
     // Before the configuration is held: it goes through the gate.
     server.note_loaded(&store.engine);
     server.config.apply_current(|config| {

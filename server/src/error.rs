@@ -6,10 +6,10 @@ use tarn_engine::CommitError;
 use tarn_engine::LogError;
 
 /// Longest part of a client's words that an error repeats.
-pub const QUOTED_MAX: usize = 128;
+pub(crate) const QUOTED_MAX: usize = 128;
 
 /// A client's word as an error repeats it: as Redis does, up to a NUL.
-pub fn printable(bytes: &[u8]) -> String {
+pub(crate) fn printable(bytes: &[u8]) -> String {
     let len = bytes.iter().take(QUOTED_MAX).position(|byte| *byte == 0);
     let shown = &bytes[..len.unwrap_or(bytes.len().min(QUOTED_MAX))];
     String::from_utf8_lossy(shown).replace(['\r', '\n'], " ")

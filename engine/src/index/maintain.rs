@@ -25,7 +25,7 @@ pub trait Indexed: Send + Sync {
 }
 
 /// The indexes of one logical database.
-pub type Indexes = Arc<[Arc<Index>]>;
+pub(crate) type Indexes = Arc<[Arc<Index>]>;
 
 /// How an index is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,8 +17,9 @@ mod range;
 mod scan;
 mod value;
 
+pub(crate) use maintain::Indexes;
 pub(crate) use maintain::maintained;
-pub use maintain::{Index, IndexStatus, Indexed, Indexes};
+pub use maintain::{Index, IndexStatus, Indexed};
 pub use pointers::Pointer;
 pub use range::IndexRange;
 pub use scan::{Direction, IndexScan};

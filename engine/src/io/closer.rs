@@ -21,7 +21,7 @@ use crate::lock::{Condvar, Mutex};
 use super::disk::{Disk, DiskFile};
 
 /// Files that wait at most; one more is being closed.
-pub const WAITING_MAX: usize = 2;
+pub(super) const WAITING_MAX: usize = 2;
 
 /// Files on their way to be closed.
 #[derive(Debug, Default)]

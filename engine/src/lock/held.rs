@@ -57,7 +57,7 @@ mod checked {
 
     /// Which lock it is.
     #[derive(Clone, Copy)]
-    pub struct Place {
+    pub(crate) struct Place {
         address: usize,
         number: Option<Number>,
         protects: &'static str,
@@ -66,7 +66,7 @@ mod checked {
 
     impl Place {
         #[track_caller]
-        pub fn of<T>(raw: *const impl Sized, number: Option<Number>) -> Place {
+        pub(crate) fn of<T>(raw: *const impl Sized, number: Option<Number>) -> Place {
             let protects = std::any::type_name::<T>();
             Place { address: raw.addr(), number, protects, taken_at: Location::caller() }
         }
@@ -109,7 +109,7 @@ mod checked {
     }
 
     /// The note that this thread holds a lock, or waits for it.
-    pub struct Held<R> {
+    pub(crate) struct Held<R> {
         address: usize,
         rank: PhantomData<fn() -> R>,
     }
@@ -117,13 +117,13 @@ mod checked {
     impl<R: Rank> Held<R> {
         /// Panics if the thread holds a lock that does not come before this one: it might wait for ever.
         #[track_caller]
-        pub fn in_order(place: Place) -> Held<R> {
+        pub(crate) fn in_order(place: Place) -> Held<R> {
             assert_order::<R>(&Lock::new::<R>(place), None);
             Held::at_once(place)
         }
 
         /// A thread that does not wait for a lock may take it in any order.
-        pub fn at_once(place: Place) -> Held<R> {
+        pub(crate) fn at_once(place: Place) -> Held<R> {
             // What runs at the end of a thread, when this is gone, is not looked at.
             let _ = HELD.try_with(|held| held.borrow_mut().push(Lock::new::<R>(place)));
             Held { address: place.address, rank: PhantomData }
@@ -131,7 +131,7 @@ mod checked {
 
         /// As `in_order`, for a lock that is given back and taken again behind a wait.
         #[track_caller]
-        pub fn may_wait(&self) {
+        pub(crate) fn may_wait(&self) {
             let this = |lock: &&Lock| lock.place.address == self.address;
             let lock = HELD.try_with(|held| held.borrow().iter().rev().find(this).copied());
             if let Ok(Some(lock)) = lock {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// The logical databases and the log. Each lock of the gate protects a copy of it.
 #[derive(Clone, Default)]
-pub struct Databases {
+pub(crate) struct Databases {
     /// The table of each logical database.
     pub(crate) tables: Vec<Arc<Table>>,
     /// The indexes of each logical database.

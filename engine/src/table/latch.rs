@@ -8,15 +8,15 @@ use super::segment::Segment;
 use crate::lock::{RwLockReadGuard, RwLockWriteGuard, rank};
 
 /// A segment that is latched for reading.
-pub type ReadLatch<'s> = RwLockReadGuard<'s, Segment, rank::Segment>;
+pub(crate) type ReadLatch<'s> = RwLockReadGuard<'s, Segment, rank::Segment>;
 /// A segment that is latched for writing.
-pub type WriteLatch<'s> = RwLockWriteGuard<'s, Segment, rank::Segment>;
+pub(crate) type WriteLatch<'s> = RwLockWriteGuard<'s, Segment, rank::Segment>;
 
 #[cfg(loom)]
 pub use loom::sync::atomic::AtomicU64;
 #[cfg(shuttle)]
 pub use shuttle::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 #[cfg(not(any(shuttle, loom)))]
-pub use std::sync::atomic::AtomicU64;
+pub(crate) use std::sync::atomic::AtomicU64;
 #[cfg(not(shuttle))]
-pub use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicUsize, Ordering};

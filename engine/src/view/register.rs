@@ -168,7 +168,7 @@ pub struct ViewsStatus {
 }
 
 /// Takes what is to be freed where no client waits.
-pub type Discard = Box<dyn Fn(Freed) + Send + Sync>;
+pub(super) type Discard = Box<dyn Fn(Freed) + Send + Sync>;
 
 /// All views of a store.
 pub struct Views {

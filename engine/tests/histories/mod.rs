@@ -21,23 +21,23 @@ use tarn_engine::value::{ImageBuilder, ValueRef};
 use tarn_engine::{Background, Engine};
 use tarn_engine::{KeyHash, ScanBudget};
 
-pub const KINDS: [Kind; 6] = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash, Kind::Json];
-pub const DATABASES: u8 = 3;
-pub const NOW: u64 = 1_000;
+pub(crate) const KINDS: [Kind; 6] = [Kind::String, Kind::List, Kind::Set, Kind::ZSet, Kind::Hash, Kind::Json];
+pub(crate) const DATABASES: u8 = 3;
+pub(crate) const NOW: u64 = 1_000;
 /// Keys of a database that are written to, unless a test wants others.
-pub const KEYS: u8 = 12;
+pub(crate) const KEYS: u8 = 12;
 /// So small that most entries that a compaction renews are renewed in parts.
-pub const PART_BYTES: usize = 50;
+pub(crate) const PART_BYTES: usize = 50;
 
 /// How many random histories are tried, unless `TARN_SEEDS` says so.
-pub fn seed_count() -> u64 {
+pub(crate) fn seed_count() -> u64 {
     tarn_engine::io::seed_count(400)
 }
 
-pub type Contents = Vec<Vec<(String, String)>>;
+pub(crate) type Contents = Vec<Vec<(String, String)>>;
 
 /// All keys with their values and expiries.
-pub fn contents_of(engine: &Engine) -> Contents {
+pub(crate) fn contents_of(engine: &Engine) -> Contents {
     let session = engine.enter(0);
     let latched = session.latch(&[], Access::Read, NOW);
     let shown = |db| {
@@ -52,7 +52,7 @@ pub fn contents_of(engine: &Engine) -> Contents {
     (0..DATABASES).map(shown).collect()
 }
 
-pub fn text_of(value: ValueRef<'_>) -> String {
+pub(crate) fn text_of(value: ValueRef<'_>) -> String {
     let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
     let mut all = match value {
         ValueRef::String(value) => return text(&value.to_vec()),
@@ -70,7 +70,7 @@ pub fn text_of(value: ValueRef<'_>) -> String {
     all.concat()
 }
 
-pub struct Store {
+pub(crate) struct Store {
     pub engine: Arc<Engine>,
     pub _background: Background,
     pub log: Log,
@@ -86,16 +86,16 @@ pub struct Store {
 
 impl Store {
     /// The files that a scrubber reads.
-    pub fn scrubbed<'s>(&'s self, checkpoints: &'s Checkpoints) -> Scrubbed<'s> {
+    pub(crate) fn scrubbed<'s>(&'s self, checkpoints: &'s Checkpoints) -> Scrubbed<'s> {
         Scrubbed { store: self.engine.store(), compactor: self.engine.compactor(), checkpoints }
     }
 
-    pub fn open(disk: &SimDisk, options: &LogOptions) -> Result<Store, OpenError> {
+    pub(crate) fn open(disk: &SimDisk, options: &LogOptions) -> Result<Store, OpenError> {
         Store::open_on(disk, options, None)
     }
 
     /// As `open`, on the checkpoint if there is one.
-    pub fn open_on(
+    pub(crate) fn open_on(
         disk: &SimDisk,
         options: &LogOptions,
         checkpoints: Option<&Checkpoints>,
@@ -124,12 +124,12 @@ impl Store {
         Ok(Store { engine, _background, log, last, clock, keys, favourite, favourite_elements })
     }
 
-    pub fn files(&self) -> Vec<ClosedFile> {
+    pub(crate) fn files(&self) -> Vec<ClosedFile> {
         self.log.appender().closed_files()
     }
 
     /// The type of a key's value, and the length of a list.
-    pub fn found(&self, db: u8, key: &[u8]) -> Option<(Kind, u64)> {
+    pub(crate) fn found(&self, db: u8, key: &[u8]) -> Option<(Kind, u64)> {
         let session = self.engine.enter(0);
         let latched = session.latch_places(&[(db, KeyHash::of(key))], Access::Read, NOW);
         let entry = latched.get(db, key)?;
@@ -138,7 +138,7 @@ impl Store {
     }
 
     /// Whether what a record puts is still there, or a bit says that it is not: else nothing would ever.
-    pub fn is_told(&self, (lsn, (db, key), kind, name): &Put) -> bool {
+    pub(crate) fn is_told(&self, (lsn, (db, key), kind, name): &Put) -> bool {
         let validity = self.engine.store().validity();
         let Some(db) = validity.place_now(*db, *lsn).filter(|_| validity.is_valid(*lsn)) else { return true };
         let session = self.engine.enter(0);
@@ -154,7 +154,7 @@ impl Store {
     }
 
     /// A write that fits. Keys change their kinds, and small ones become empty often.
-    pub fn any_write(&self, rng: &mut SmallRng) -> Write<'static> {
+    pub(crate) fn any_write(&self, rng: &mut SmallRng) -> Write<'static> {
         let db = rng.random_range(0..DATABASES);
         match rng.random_range(0..400) {
             0..4 => return Write::Flush { db: Some(db) },
@@ -218,7 +218,7 @@ impl Store {
     }
 
     /// Commits a write, or several that fit whatever the others do. Returns whether that went well.
-    pub fn commit(&self, rng: &mut SmallRng) -> bool {
+    pub(crate) fn commit(&self, rng: &mut SmallRng) -> bool {
         let mut batch = Batch::new();
         for _ in 0..if rng.random_bool(0.2) { 3 } else { 1 } {
             let write = self.any_write(rng);
@@ -231,7 +231,7 @@ impl Store {
 
     /// Puts many elements into the favourite at once, so that it becomes large. Returns whether that went
     /// well; of what has no elements, nothing happens.
-    pub fn commit_many(&self, rng: &mut SmallRng) -> bool {
+    pub(crate) fn commit_many(&self, rng: &mut SmallRng) -> bool {
         let Some((db, key)) = self.favourite.borrow().clone() else { return true };
         let kind = self.found(db, &key).map_or(KINDS[rng.random_range(1..5)], |(kind, _)| kind);
         let mut batch = Batch::new();
@@ -250,7 +250,7 @@ impl Store {
     }
 
     /// Compacts a file, or some that follow each other.
-    pub fn compact_any(&self, rng: &mut SmallRng) -> bool {
+    pub(crate) fn compact_any(&self, rng: &mut SmallRng) -> bool {
         let files = self.files();
         if files.is_empty() {
             return true;
@@ -265,7 +265,7 @@ impl Store {
 }
 
 /// Whether each of two writes fits without the other.
-pub fn are_apart(one: &Write<'_>, other: &Write<'_>) -> bool {
+pub(crate) fn are_apart(one: &Write<'_>, other: &Write<'_>) -> bool {
     let place = |write: &Write<'_>| match write {
         Write::Key { db, key, .. } => Some((*db, key.to_vec())),
         _ => None,
@@ -274,15 +274,15 @@ pub fn are_apart(one: &Write<'_>, other: &Write<'_>) -> bool {
     places.iter().all(Option::is_some) && places[0] != places[1]
 }
 
-pub fn rng_element(number: u16, elements: u16) -> std::borrow::Cow<'static, [u8]> {
+pub(crate) fn rng_element(number: u16, elements: u16) -> std::borrow::Cow<'static, [u8]> {
     (number % elements).to_string().into_bytes().into()
 }
 
-pub fn any_side(rng: &mut SmallRng) -> Side {
+pub(crate) fn any_side(rng: &mut SmallRng) -> Side {
     if rng.random() { Side::Front } else { Side::Back }
 }
 
-pub fn image(kind: Kind, expiry: Option<u64>, rng: &mut SmallRng) -> Change<'static> {
+pub(crate) fn image(kind: Kind, expiry: Option<u64>, rng: &mut SmallRng) -> Change<'static> {
     if kind == Kind::Json {
         let number = rng.random_range(0..10u8).to_string();
         let elements = number.repeat(rng.random_range(1..4 * PART_BYTES)).into_bytes().into();
@@ -300,7 +300,7 @@ pub fn image(kind: Kind, expiry: Option<u64>, rng: &mut SmallRng) -> Change<'sta
     Change::Image { kind, elements: builder.finish().into(), expiry, sticky: false }
 }
 
-pub fn options(rng: &mut SmallRng) -> LogOptions {
+pub(crate) fn options(rng: &mut SmallRng) -> LogOptions {
     let directories =
         (0..rng.random_range(1..=3)).map(|index| PathBuf::from(format!("/log{index}"))).collect();
     let mut options = LogOptions::new(directories);
@@ -313,7 +313,7 @@ pub fn options(rng: &mut SmallRng) -> LogOptions {
 }
 
 /// Fills files with records of other keys, until there are `count` closed ones.
-pub fn fill(store: &Store, count: usize) {
+pub(crate) fn fill(store: &Store, count: usize) {
     while store.files().len() < count {
         for number in 0..4 {
             let change = Change::Put { value: vec![b'x'; 100].into(), expiry: None };
@@ -326,19 +326,19 @@ pub fn fill(store: &Store, count: usize) {
 }
 
 /// Writes other keys until a file is closed that began behind all that was committed before.
-pub fn fill_on(store: &Store) {
+pub(crate) fn fill_on(store: &Store) {
     let last = store.log.appender().last();
     while !store.files().iter().filter_map(ClosedFile::lsns).any(|(first, _)| first > last) {
         fill(store, store.files().len() + 1);
     }
 }
 
-pub fn commit(store: &Store, key: &str, change: Change<'static>) {
+pub(crate) fn commit(store: &Store, key: &str, change: Change<'static>) {
     let write = Write::Key { db: 0, key: key.as_bytes().to_vec().into(), change };
     store.engine.close_gate().commit(&Batch::from_iter([write]), &mut Group::new()).unwrap();
 }
 
-pub fn records_of(disk: &SimDisk, options: &LogOptions, wanted: &str) -> usize {
+pub(crate) fn records_of(disk: &SimDisk, options: &LogOptions, wanted: &str) -> usize {
     let mut reader = Log::read(Arc::new(disk.clone()), options.clone()).unwrap();
     let mut count = 0;
     while let Some(block) = reader.next_block().unwrap() {
@@ -353,10 +353,10 @@ pub fn records_of(disk: &SimDisk, options: &LogOptions, wanted: &str) -> usize {
 }
 
 /// A record that puts a value, or an element with a name: its number, database and key, the kind, the name.
-pub type Put = (Lsn, (u8, Vec<u8>), Kind, Option<Vec<u8>>);
+pub(crate) type Put = (Lsn, (u8, Vec<u8>), Kind, Option<Vec<u8>>);
 
 /// All such records that are in a log; none if there is no log.
-pub fn puts_in(disk: &SimDisk, options: &LogOptions) -> Vec<Put> {
+pub(crate) fn puts_in(disk: &SimDisk, options: &LogOptions) -> Vec<Put> {
     let mut puts = Vec::new();
     let Ok(mut reader) = Log::read(Arc::new(disk.clone()), options.clone()) else { return puts };
     while let Some(block) = reader.next_block().unwrap() {
@@ -378,7 +378,7 @@ pub fn puts_in(disk: &SimDisk, options: &LogOptions) -> Vec<Put> {
 }
 
 /// All records that are in a log, a line each.
-pub fn story(disk: &SimDisk, options: &LogOptions) -> String {
+pub(crate) fn story(disk: &SimDisk, options: &LogOptions) -> String {
     let mut reader = Log::read(Arc::new(disk.clone()), options.clone()).unwrap();
     let mut lines = String::new();
     while let Some(block) = reader.next_block().unwrap() {

@@ -6,7 +6,7 @@ use tarn_rdb::{Kind, ValueWriter, Visitor, Writer};
 
 /// A value; scores by their bits, so that they can be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub(crate) enum Value {
     String(Vec<u8>),
     List(Vec<Vec<u8>>),
     Set(BTreeSet<Vec<u8>>),
@@ -17,7 +17,7 @@ pub enum Value {
 
 /// A key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
+pub(crate) struct Key {
     pub database: u64,
     pub name: Vec<u8>,
     pub expiry_ms: Option<u64>,
@@ -25,7 +25,7 @@ pub struct Key {
 }
 
 impl Value {
-    pub fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         match self {
             Value::String(_) => Kind::String,
             Value::List(_) => Kind::List,
@@ -36,7 +36,7 @@ impl Value {
         }
     }
 
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         (match self {
             Value::String(_) | Value::Json(_) => 1,
             Value::List(elements) => elements.len(),
@@ -46,7 +46,7 @@ impl Value {
         }) as u64
     }
 
-    pub fn write<W: Write>(&self, mut out: ValueWriter<'_, W>) -> io::Result<()> {
+    pub(crate) fn write<W: Write>(&self, mut out: ValueWriter<'_, W>) -> io::Result<()> {
         match self {
             Value::String(string) | Value::Json(string) => out.element(string)?,
             Value::List(elements) => elements.iter().try_for_each(|element| out.element(element))?,
@@ -62,7 +62,7 @@ impl Value {
 }
 
 /// Writes keys, which come database by database.
-pub fn write<W: Write>(writer: &mut Writer<W>, keys: &[Key]) {
+pub(crate) fn write<W: Write>(writer: &mut Writer<W>, keys: &[Key]) {
     for group in keys.chunk_by(|one, other| one.database == other.database) {
         let expiring = group.iter().filter(|key| key.expiry_ms.is_some()).count();
         writer.begin_database(group[0].database, group.len() as u64, expiring as u64).unwrap();
@@ -75,7 +75,7 @@ pub fn write<W: Write>(writer: &mut Writer<W>, keys: &[Key]) {
 
 /// A visitor that keeps a value.
 #[derive(Default)]
-pub struct Collected(pub Option<Value>);
+pub(crate) struct Collected(pub Option<Value>);
 
 impl Visitor for Collected {
     fn begin(&mut self, kind: Kind) {

@@ -2,13 +2,13 @@
 //! 7.0.
 
 /// Longest line that names no length yet: an inline command, or the count after `*` or `$`; in bytes.
-pub const INLINE_BYTES_MAX: usize = 64 * 1024;
+pub(super) const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Most arguments a client may send before it has authenticated, where authentication is asked for.
-pub const UNAUTHENTICATED_ARGS_MAX: u32 = 10;
+pub(super) const UNAUTHENTICATED_ARGS_MAX: u32 = 10;
 
 /// Longest argument a client may send before it has authenticated, in bytes.
-pub const UNAUTHENTICATED_BULK_BYTES_MAX: u64 = 16 * 1024;
+pub(super) const UNAUTHENTICATED_BULK_BYTES_MAX: u64 = 16 * 1024;
 
 /// The configurable limits of a [`RequestDecoder`](super::RequestDecoder).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -97,7 +97,7 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
 ];
 
 /// The fields of a section.
-pub fn fields(section: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+pub(super) fn fields(section: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let named = move |(name, _): &&(&str, _)| *name == section;
     FIELDS.iter().filter(named).flat_map(|(_, fields)| fields.iter().copied())
 }

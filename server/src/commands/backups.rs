@@ -15,7 +15,7 @@ use crate::execute::spec::Flags;
 use crate::persist::backup_place::Places;
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[row(
+pub(super) const COMMANDS: &[Command] = &[row(
     "backup",
     -2,
     Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING),

@@ -18,7 +18,7 @@ use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row(
         "bitfield",
         -2,

@@ -18,7 +18,7 @@ const READ: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const LINEAR: &str = "O(N) for N bytes";
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row(
         "setbit",
         4,

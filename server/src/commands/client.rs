@@ -33,7 +33,7 @@ const fn sub(
 }
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[row(
+pub(super) const COMMANDS: &[Command] = &[row(
     "client",
     -2,
     Flags::NONE,

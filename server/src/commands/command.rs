@@ -24,7 +24,7 @@ const fn sub(
 }
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] =
+pub(super) const COMMANDS: &[Command] =
     &[row("command", -1, ANY_TIME, "2.8.13", "Describes all commands.", command)
         .categories(&["@connection"])
         .complexity("O(N) where N is the number of commands")

@@ -14,7 +14,7 @@ const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).wit
 const SETS: Flags = ADMIN.with(Flags::ALONE_IN_EXEC);
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] =
+pub(super) const COMMANDS: &[Command] =
     &[row("config", -2, Flags::NONE, "2.0.0", "Shows and changes the configuration.", help)
         .complexity("Depends on subcommand.")
         .subcommands(&[

@@ -21,7 +21,7 @@ const ANY_TIME: Flags = Flags::NOSCRIPT
     .with(Flags::NO_AUTH)
     .with(Flags::ALLOW_BUSY);
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("ping", -1, Flags::FAST, "1.0.0", "Answers, to show that the server is alive.", ping),
     row(
         "echo",
@@ -105,7 +105,7 @@ fn auth<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError
 }
 
 /// A name that `CLIENT LIST` can show: printable, without spaces.
-pub fn check_name(name: &[u8]) -> Result<String, CommandError> {
+pub(super) fn check_name(name: &[u8]) -> Result<String, CommandError> {
     if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Ok(String::from_utf8_lossy(name).into_owned());
     }

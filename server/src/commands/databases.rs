@@ -22,7 +22,7 @@ const fn alone(
 }
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     alone("flushdb", -1, Flags::WRITE, "1.0.0", "Deletes all keys of the selected database.", flushdb)
         .complexity("O(1); the memory is freed in the background"),
     alone("flushall", -1, Flags::WRITE, "1.0.0", "Deletes all keys of all databases.", flushall)

@@ -25,7 +25,7 @@ const fn sub(
 }
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[row(
+pub(super) const COMMANDS: &[Command] = &[row(
     "debug",
     -2,
     FLAGS.with(Flags::LOOSE).with(Flags::PROTECTED),

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 const FEW: usize = 16;
 
 /// Names with what was decided about each.
-pub struct Decided<'a, V> {
+pub(super) struct Decided<'a, V> {
     items: SmallVec<[(&'a [u8], V); 8]>,
     /// The place of each name in `items`, as soon as these are more than `FEW`.
     index: HashMap<&'a [u8], usize, foldhash::quality::RandomState>,
@@ -24,7 +24,7 @@ impl<V> Default for Decided<'_, V> {
 
 impl<'a, V> Decided<'a, V> {
     /// The decision about `name`, made by `decide` at its first use.
-    pub fn entry(&mut self, name: &'a [u8], decide: impl FnOnce() -> V) -> &mut V {
+    pub(super) fn entry(&mut self, name: &'a [u8], decide: impl FnOnce() -> V) -> &mut V {
         let place = match self.place(name) {
             Some(place) => place,
             None => self.push(name, decide()),
@@ -33,7 +33,7 @@ impl<'a, V> Decided<'a, V> {
     }
 
     /// The names in the order in which they first came.
-    pub fn into_items(self) -> impl Iterator<Item = (&'a [u8], V)> {
+    pub(super) fn into_items(self) -> impl Iterator<Item = (&'a [u8], V)> {
         self.items.into_iter()
     }
 
@@ -59,7 +59,7 @@ impl<'a, V> Decided<'a, V> {
 
 impl<'a> Decided<'a, ()> {
     /// Whether `name` comes for the first time.
-    pub fn is_first(&mut self, name: &'a [u8]) -> bool {
+    pub(super) fn is_first(&mut self, name: &'a [u8]) -> bool {
         let new = self.place(name).is_none();
         if new {
             self.push(name, ());

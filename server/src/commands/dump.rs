@@ -20,7 +20,7 @@ const NEGATIVE_IDLETIME: CommandError = CommandError::text("ERR Invalid IDLETIME
 const BAD_FREQ: CommandError = CommandError::text("ERR Invalid FREQ value, must be >= 0 and <= 255");
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("dump", 2, Flags::READONLY, "2.6.0", "Returns a value as bytes, as RESTORE takes it.", dump)
         .keys(&[KeySpec::one(&["RO", "access"])])
         .complexity("O(N) for N elements and their bytes"),

@@ -13,19 +13,19 @@ const ACCESS: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const ROUND: &str = "O(1) for each call, O(N) for a whole round over N elements";
 
 /// The rows about hashes.
-pub const OF_HASHES: &[Command] =
+pub(super) const OF_HASHES: &[Command] =
     &[row("hscan", -3, Flags::READONLY, "2.8.0", "Returns some fields and where to go on.", hscan)
         .keys(ACCESS)
         .complexity(ROUND)];
 
 /// The rows about sets.
-pub const OF_SETS: &[Command] =
+pub(super) const OF_SETS: &[Command] =
     &[row("sscan", -3, Flags::READONLY, "2.8.0", "Returns some members and where to go on.", sscan)
         .keys(ACCESS)
         .complexity(ROUND)];
 
 /// The rows about sorted sets.
-pub const OF_ZSETS: &[Command] = &[row(
+pub(super) const OF_ZSETS: &[Command] = &[row(
     "zscan",
     -3,
     Flags::READONLY,

@@ -15,7 +15,7 @@ const WRITES: Flags = Flags::WRITE.with(Flags::FAST);
 const READS: Flags = Flags::READONLY.with(Flags::FAST);
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("expire", -3, WRITES, "1.0.0", "Lets a key expire after some seconds.", |cx, args| {
         expire(cx, args, ExpiryForm::Seconds, "expire")
     })

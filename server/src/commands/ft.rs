@@ -17,7 +17,7 @@ const ALL_KEYS: &str = "O(N) where N is the number of keys that are read; other 
 const SMALL: &str = "O(N) where N is the number of indexes";
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("ft.create", -5, DECLARES, "1.0.0", "Declares an index over hashes or JSON documents.", ft)
         .complexity(SMALL),
     row("ft.alter", -6, DECLARES, "1.0.0", "Adds fields to an index.", ft).complexity(SMALL),

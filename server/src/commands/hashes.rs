@@ -28,7 +28,7 @@ const PER_FIELD: &str = "O(N), N being the number of fields named";
 const WHOLE: &str = "O(N), N being the number of fields in the hash";
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("hset", -4, FAST_WRITE, "2.0.0", "Gives fields of a hash values.", hset)
         .keys(UPDATE)
         .complexity(PER_FIELD),

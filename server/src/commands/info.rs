@@ -30,7 +30,7 @@ use crate::persist::saver;
 use crate::version::REDIS_VERSION;
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[row(
+pub(super) const COMMANDS: &[Command] = &[row(
     "info",
     -1,
     Flags::LOADING.with(Flags::STALE).with(Flags::ALONE_IN_EXEC),

@@ -38,7 +38,7 @@ const OVERFLOW: CommandError = CommandError::text("ERR numeric overflow");
 const NOT_A_NUMBER: CommandError = CommandError::text("ERR result is not a number");
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("json.set", -4, WRITES, "1.0.0", "Sets the values at a path of a JSON document.", set)
         .keys(UPDATE)
         .complexity(ANY_SIZE),

@@ -19,7 +19,7 @@ const READS: Flags = Flags::READONLY.with(Flags::FAST);
 const EACH: &str = "O(N) for N keys";
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("del", -2, Flags::WRITE, "1.0.0", "Deletes keys.", del).keys(DELETED).complexity(EACH),
     row(
         "unlink",

@@ -18,7 +18,7 @@ use crate::execute::parse;
 use crate::execute::spec::{Flags, KeySpec};
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] =
+pub(super) const COMMANDS: &[Command] =
     &[row("lcs", -3, Flags::READONLY, "7.0.0", "Finds the longest common subsequence of two strings.", lcs)
         .keys(&[KeySpec::range(1, 1, 1, &["RO", "access"])])
         .complexity("O(N*M) for strings of N and M bytes")];

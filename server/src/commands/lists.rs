@@ -30,7 +30,7 @@ const PER_ELEMENT: &str = "O(N), N being the number of elements named";
 const SEARCH: &str = "O(N), N being the number of elements passed over";
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("lpush", -3, FAST_GROW, "1.0.0", "Puts elements in front of a list, one after the other.", lpush)
         .keys(INSERT)
         .complexity(PER_ELEMENT),

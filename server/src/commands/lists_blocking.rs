@@ -17,7 +17,7 @@ const WAIT_NOSCRIPT: Flags = WAIT.with(Flags::NOSCRIPT);
 const POP: &[KeySpec] = &[KeySpec::range(1, -2, 1, &["RW", "access", "delete"])];
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("blpop", -3, WAIT_NOSCRIPT, "2.0.0", "Takes the first element of a list, or waits for one.", blpop)
         .keys(POP)
         .complexity("O(N), N being the number of keys"),

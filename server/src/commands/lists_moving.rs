@@ -20,7 +20,7 @@ pub(super) const MOVE_KEYS: &[KeySpec] =
 pub(super) const MULTI_POP: &str = "O(N+M), N being the number of keys and M the number of elements taken";
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("lmove", 5, GROW, "6.2.0", "Moves an element from an end of a list to an end of another.", lmove)
         .keys(MOVE_KEYS),
     row(

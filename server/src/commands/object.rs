@@ -13,7 +13,7 @@ use crate::execute::spec::{Flags, KeySpec};
 const KEY: &[KeySpec] = &[KeySpec::range(2, 0, 1, &["RO"])];
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] =
+pub(super) const COMMANDS: &[Command] =
     &[row("object", -2, Flags::NONE, "2.2.3", "Tells how values are kept.", super::help::unknown_container)
         .complexity("depends on the subcommand")
         .subcommands(&[

@@ -19,13 +19,13 @@ const PER_ELEMENT: &str = "O(N), N being the number of elements returned";
 const REPEATED_MAX: u64 = 1 << 24;
 
 /// The rows about hashes.
-pub const OF_HASHES: &[Command] =
+pub(super) const OF_HASHES: &[Command] =
     &[row("hrandfield", -2, Flags::READONLY, "6.2.0", "Returns random fields.", hrandfield)
         .keys(ACCESS)
         .complexity(PER_ELEMENT)];
 
 /// The rows about sets.
-pub const OF_SETS: &[Command] = &[
+pub(super) const OF_SETS: &[Command] = &[
     row("srandmember", -2, Flags::READONLY, "1.0.0", "Returns random members.", srandmember)
         .keys(ACCESS)
         .complexity(PER_ELEMENT),
@@ -35,7 +35,7 @@ pub const OF_SETS: &[Command] = &[
 ];
 
 /// The rows about sorted sets.
-pub const OF_ZSETS: &[Command] = &[row(
+pub(super) const OF_ZSETS: &[Command] = &[row(
     "zrandmember",
     -2,
     Flags::READONLY,

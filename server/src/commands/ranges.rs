@@ -15,7 +15,7 @@ const READ: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const CUT_OUT: &str = "O(N) for N bytes returned";
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row(
         "append",
         3,

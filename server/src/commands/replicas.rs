@@ -13,7 +13,7 @@ use crate::execute::spec::Flags;
 use crate::store::Kept;
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row(
         "wait",
         3,

@@ -15,7 +15,7 @@ use crate::glob;
 const SWEEPS: Flags = Flags::READONLY.with(Flags::ALONE_IN_EXEC);
 
 /// The rows about keys.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("keys", 2, SWEEPS, "1.0.0", "Returns all keys that match a pattern.", keys)
         .categories(&["@keyspace", "@dangerous"])
         .complexity("O(N) for N keys in the database"),
@@ -25,7 +25,7 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 /// The row about the database.
-pub const OF_SERVER: &[Command] = &[row(
+pub(super) const OF_SERVER: &[Command] = &[row(
     "dbsize",
     1,
     SWEEPS.with(Flags::FAST),

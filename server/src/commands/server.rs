@@ -18,7 +18,7 @@ const ANY_TIME: Flags = Flags::LOADING.with(Flags::STALE);
 const ADMIN: Flags = ANY_TIME.with(Flags::ADMIN);
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("time", 1, ANY_TIME.with(Flags::FAST), "2.6.0", "Returns the time of the server.", time),
     row(
         "shutdown",

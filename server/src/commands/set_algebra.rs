@@ -22,7 +22,7 @@ const INTER: &str = "O(N*M) at worst, N being the length of the smallest set and
 const TOTAL: &str = "O(N), N being the total length of the sets";
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("sinter", -2, Flags::READONLY, "1.0.0", "Returns the members that all sets share.", sinter)
         .keys(SOURCES)
         .complexity(INTER),

@@ -22,7 +22,7 @@ const ACCESS: &[KeySpec] = &[KeySpec::one(&["RO", "access"])];
 const PER_MEMBER: &str = "O(N), N being the number of members named";
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("sadd", -3, FAST_WRITE.with(Flags::DENYOOM), "1.0.0", "Adds members to a set.", sadd)
         .keys(&[KeySpec::one(&["RW", "insert"])])
         .complexity(PER_MEMBER),

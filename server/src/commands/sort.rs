@@ -28,7 +28,7 @@ const OF_PATTERNS: KeySpec = KeySpec::found(|_| None, &["RO", "access"]);
 const STORE_TARGET: KeySpec = KeySpec::found(store_target, &["OW", "update"]);
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row(
         "sort",
         -2,

@@ -10,7 +10,7 @@ use crate::execute::context::Context;
 use crate::execute::spec::Flags;
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[row(
+pub(super) const COMMANDS: &[Command] = &[row(
     "sql",
     -2,
     Flags::READONLY.with(Flags::NO_MULTI).with(Flags::NOSCRIPT),

@@ -19,7 +19,7 @@ const WRITES: Flags = Flags::WRITE.with(Flags::DENYOOM);
 const WRITES_FAST: Flags = WRITES.with(Flags::FAST);
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("get", 2, READS, "1.0.0", "Returns the string at a key.", get).keys(READ),
     row("set", -3, WRITES.with(Flags::STEADY), "1.0.0", "Sets a key to a string, whatever it held.", set)
         .keys(&[KeySpec::one(&["RW", "access", "update", "variable_flags"])]),

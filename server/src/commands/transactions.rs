@@ -19,7 +19,7 @@ const fn of_transactions(command: Command) -> Command {
 }
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     of_transactions(row("discard", 1, AT_ONCE, "2.0.0", "Forgets the transaction.", discard))
         .complexity("O(N), N being the number of queued commands"),
     of_transactions(row(

@@ -30,7 +30,7 @@ const DIFF: &str =
     "O(N*K+M*log(M)) at worst, N being the length of the first source, K their number and M the result's";
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("zunion", -3, READ, "6.2.0", "Returns the members of any source.", zunion)
         .keys(SOURCES)
         .complexity(UNION),

@@ -27,7 +27,7 @@ const LOG: &str = "O(log(N)), N being the number of members in the sorted set";
 const POP_SOME: &str = "O(M*log(N)), N being the number of members and M the number of those taken";
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("zpopmin", -2, FAST_WRITE, "5.0.0", "Takes the members with the lowest scores.", zpopmin)
         .keys(POP)
         .complexity(POP_SOME),

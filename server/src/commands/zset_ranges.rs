@@ -24,7 +24,7 @@ const LOG: &str = "O(log(N)), N being the number of members in the sorted set";
 const RANGE: &str = "O(log(N)+M), N being the number of members and M the number of those in the range";
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row("zrange", -4, READ, "1.2.0", "Returns the members in a range.", zrange)
         .keys(ACCESS)
         .complexity(RANGE),

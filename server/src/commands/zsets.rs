@@ -23,7 +23,7 @@ const ADD: &str = "O(log(N)) for each member, N being the number of members in t
 const LOG: &str = "O(log(N)), N being the number of members in the sorted set";
 
 /// The rows of this family.
-pub const COMMANDS: &[Command] = &[
+pub(super) const COMMANDS: &[Command] = &[
     row(
         "zadd",
         -4,

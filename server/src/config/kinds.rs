@@ -8,7 +8,7 @@ use super::shape::{Value, parse_integer, parse_memory};
 
 /// Where a value comes from, which decides whether repeated directives add up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub(super) enum Phase {
     /// The table's default.
     Default,
     /// A line of a file or of the command line: `save` adds to the lines before it.
@@ -243,7 +243,7 @@ impl Stored for FileName {
 }
 
 /// An absolute path without `..`: where the system finds it, or by its words alone if nothing is there yet.
-pub fn settled(path: &Path) -> PathBuf {
+pub(super) fn settled(path: &Path) -> PathBuf {
     let climbs = path.components().any(|part| part == Component::ParentDir);
     let found = climbs.then(|| path.canonicalize().ok()).flatten();
     found.unwrap_or_else(|| by_words(path))

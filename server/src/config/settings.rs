@@ -15,7 +15,7 @@ use super::shape::Value;
 const DEFAULT_DIR: &str = "tarn-data";
 
 /// Logical databases that the engine can tell apart.
-pub const DATABASES_MAX: usize = 256;
+pub(super) const DATABASES_MAX: usize = 256;
 
 /// Everything that can be configured. `Config::default()` is what a server without file and flags has.
 #[derive(Debug, Clone, PartialEq)]

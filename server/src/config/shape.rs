@@ -150,7 +150,7 @@ impl Shape {
 }
 
 /// Reads a decimal integer the strict way: no plus sign, no leading zeros, no space.
-pub fn parse_integer(text: &[u8]) -> Option<i64> {
+pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?;
     let digits = text.strip_prefix('-').unwrap_or(text);
     let well_formed = digits.bytes().all(|b| b.is_ascii_digit()) && (!digits.starts_with('0') || text == "0");
@@ -158,7 +158,7 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
 }
 
 /// Reads a number of bytes with an optional unit; what does not fit is `u64::MAX`.
-pub fn parse_memory(text: &[u8]) -> Option<u64> {
+pub(super) fn parse_memory(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(unit_at);

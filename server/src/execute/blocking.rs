@@ -300,7 +300,7 @@ const fn may_serve(change: &Change<'_>) -> bool {
 
 /// Ends the waiting of a connection that gives up, unless it has been served in this very moment. The outcome
 /// is then in the waiter.
-pub fn give_up(blocking: &Blocking, waiter: &Arc<Waiter>) {
+pub(crate) fn give_up(blocking: &Blocking, waiter: &Arc<Waiter>) {
     let mut outcome = waiter.outcome.lock();
     if outcome.is_none() {
         *outcome = Some(Outcome::TimedOut);
@@ -310,17 +310,18 @@ pub fn give_up(blocking: &Blocking, waiter: &Arc<Waiter>) {
 }
 
 /// The reply of `WAITAOF` when nobody is to wait for a log that is off.
-pub const LOG_IS_OFF: &str = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+pub(crate) const LOG_IS_OFF: &str =
+    "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
 
 /// Writes the reply of `WAITAOF`: how many logs and how many replicas have what the connection wrote.
-pub fn acknowledge(writer: &mut Writer<'_>, is_kept: bool) {
+pub(crate) fn acknowledge(writer: &mut Writer<'_>, is_kept: bool) {
     writer.array(2);
     writer.integer(i64::from(is_kept));
     writer.integer(0);
 }
 
 /// Writes what the client of `waiter` is told. A start would find `kept`.
-pub fn write_outcome(waiter: &Waiter, outcome: Outcome, kept: Kept, out: &mut Vec<u8>) -> Lsn {
+pub(crate) fn write_outcome(waiter: &Waiter, outcome: Outcome, kept: Kept, out: &mut Vec<u8>) -> Lsn {
     let mut writer = Writer::new(out, waiter.protocol);
     match outcome {
         Outcome::Served(reply, lsn) => {

@@ -21,15 +21,15 @@ const EXPONENT_BIAS: i32 = 16_383 + 63;
 
 /// A number; never NaN when it was read from a text.
 #[derive(Clone, Copy, Debug)]
-pub struct Extended(X87DoubleExtended);
+pub(crate) struct Extended(X87DoubleExtended);
 
 impl Extended {
     /// Zero.
-    pub const ZERO: Extended = Extended(X87DoubleExtended::ZERO);
+    pub(crate) const ZERO: Extended = Extended(X87DoubleExtended::ZERO);
 
     /// Reads what `strtold` reads to the end: decimal, hexadecimal or an infinity, with a sign or without.
     /// Refuses spaces, NaN and what is too large or too small to be told from infinity or zero.
-    pub fn parse(text: &[u8]) -> Option<Extended> {
+    pub(crate) fn parse(text: &[u8]) -> Option<Extended> {
         let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= TEXT_BYTES_MAX)?;
         let (negative, magnitude) = match text.as_bytes().first()? {
             b'-' => (true, &text[1..]),
@@ -51,17 +51,17 @@ impl Extended {
     }
 
     /// The sum, rounded to the nearest; NaN for infinities of two signs.
-    pub fn plus(self, other: Extended) -> Extended {
+    pub(crate) fn plus(self, other: Extended) -> Extended {
         Extended((self.0 + other.0).value)
     }
 
     /// Whether it is neither infinite nor NaN.
-    pub fn is_finite(self) -> bool {
+    pub(crate) fn is_finite(self) -> bool {
         self.0.is_finite()
     }
 
     /// The number times 1000, rounded up; `None` if that is no `i64`.
-    pub fn thousandfold_rounded_up(self) -> Option<i64> {
+    pub(crate) fn thousandfold_rounded_up(self) -> Option<i64> {
         let thousandfold = (self.0 * X87DoubleExtended::from_u128(1000).value).value;
         let rounded = thousandfold.to_i128_r(64, Round::TowardPositive, &mut false);
         let fits = !rounded.status.contains(Status::INVALID_OP);
@@ -69,7 +69,7 @@ impl Extended {
     }
 
     /// The nearest double; `None` if that is infinity or zero without being it.
-    pub fn to_f64(self) -> Option<f64> {
+    pub(crate) fn to_f64(self) -> Option<f64> {
         let nearest: Double = self.0.convert(&mut false).value;
         let same_kind = nearest.is_zero() == self.0.is_zero() && nearest.is_finite() == self.0.is_finite();
         same_kind.then(|| f64::from_bits(nearest.to_bits() as u64))
@@ -77,7 +77,7 @@ impl Extended {
 
     /// The number with at most 17 decimals, without zeros at the end and without an exponent. REQUIRES: it is
     /// finite.
-    pub fn to_text(self) -> Vec<u8> {
+    pub(crate) fn to_text(self) -> Vec<u8> {
         let bits = self.0.to_bits();
         let negative = bits >> 79 & 1 == 1;
         // A denormal has the exponent of the smallest normal number.

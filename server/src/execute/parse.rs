@@ -11,24 +11,24 @@ use crate::execute::extended::Extended;
 
 /// A 64-bit integer in its canonical decimal form: no spaces, no `+`, no leading zeros.
 #[inline]
-pub fn integer(text: &[u8]) -> Result<i64, CommandError> {
+pub(crate) fn integer(text: &[u8]) -> Result<i64, CommandError> {
     parse_i64(text).ok_or(CommandError::NotAnInteger)
 }
 
 /// As [`integer`], with an error of the command's own.
 #[inline]
-pub fn integer_or(text: &[u8], error: &'static str) -> Result<i64, CommandError> {
+pub(crate) fn integer_or(text: &[u8], error: &'static str) -> Result<i64, CommandError> {
     parse_i64(text).ok_or(CommandError::text(error))
 }
 
 /// A 32-bit integer, such as the number of a database.
-pub fn int(text: &[u8]) -> Result<i32, CommandError> {
+pub(crate) fn int(text: &[u8]) -> Result<i32, CommandError> {
     const OUT_OF_RANGE: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
     i32::try_from(integer(text)?).map_err(|_| CommandError::text(OUT_OF_RANGE))
 }
 
 /// The cursor of a scan: an unsigned number as `strtoul` reads it, with a sign or without digits at all.
-pub fn cursor(text: &[u8]) -> Result<u64, CommandError> {
+pub(crate) fn cursor(text: &[u8]) -> Result<u64, CommandError> {
     const INVALID: CommandError = CommandError::text("ERR invalid cursor");
     if text.is_empty() {
         return Ok(0);
@@ -45,25 +45,25 @@ pub fn cursor(text: &[u8]) -> Result<u64, CommandError> {
 
 /// An integer that is not negative, such as a count. Anything else is refused as not positive.
 #[inline]
-pub fn count(text: &[u8]) -> Result<u64, CommandError> {
+pub(crate) fn count(text: &[u8]) -> Result<u64, CommandError> {
     let number = parse_i64(text).ok_or(CommandError::NotPositive)?;
     u64::try_from(number).map_err(|_| CommandError::NotPositive)
 }
 
 /// As [`count`], with an error of the command's own.
 #[inline]
-pub fn count_or(text: &[u8], error: &'static str) -> Result<u64, CommandError> {
+pub(crate) fn count_or(text: &[u8], error: &'static str) -> Result<u64, CommandError> {
     count(text).map_err(|_| CommandError::text(error))
 }
 
 /// An integer that is at least 1. Anything else is refused with this error.
 #[inline]
-pub fn positive_or(text: &[u8], error: &'static str) -> Result<u64, CommandError> {
+pub(crate) fn positive_or(text: &[u8], error: &'static str) -> Result<u64, CommandError> {
     count(text).ok().filter(|number| *number > 0).ok_or(CommandError::text(error))
 }
 
 /// An integer of this range.
-pub fn integer_in(text: &[u8], range: RangeInclusive<i64>) -> Result<i64, CommandError> {
+pub(crate) fn integer_in(text: &[u8], range: RangeInclusive<i64>) -> Result<i64, CommandError> {
     let number = integer(text)?;
     if range.contains(&number) {
         return Ok(number);
@@ -74,12 +74,12 @@ pub fn integer_in(text: &[u8], range: RangeInclusive<i64>) -> Result<i64, Comman
 
 /// A number: decimal, hexadecimal or an infinity. Refuses spaces, NaN, and what rounds to infinity or zero
 /// without being it.
-pub fn float(text: &[u8]) -> Result<f64, CommandError> {
+pub(crate) fn float(text: &[u8]) -> Result<f64, CommandError> {
     float_of(text).ok_or(CommandError::NotAFloat)
 }
 
 /// As [`float`], with an error of the command's own.
-pub fn float_or(text: &[u8], error: &'static str) -> Result<f64, CommandError> {
+pub(crate) fn float_or(text: &[u8], error: &'static str) -> Result<f64, CommandError> {
     float_of(text).ok_or(CommandError::text(error))
 }
 
@@ -109,7 +109,7 @@ fn hexadecimal(text: &str) -> Option<f64> {
 ///
 /// What 64 bits of milliseconds cannot hold is "negative" to Redis, into which it has turned there; what only
 /// ends behind the last millisecond of the clock never does.
-pub fn timeout(text: &[u8], now: UnixMs) -> Result<Option<Duration>, CommandError> {
+pub(crate) fn timeout(text: &[u8], now: UnixMs) -> Result<Option<Duration>, CommandError> {
     const NOT_A_FLOAT: CommandError = CommandError::text("ERR timeout is not a float or out of range");
     let seconds = Extended::parse(text).ok_or(NOT_A_FLOAT)?;
     let ms = seconds.thousandfold_rounded_up().and_then(|ms| u64::try_from(ms).ok());
@@ -120,7 +120,7 @@ pub fn timeout(text: &[u8], now: UnixMs) -> Result<Option<Duration>, CommandErro
 
 /// Unit and origin of an expiry in an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExpiryForm {
+pub(crate) enum ExpiryForm {
     /// Seconds from now: `EX`, `EXPIRE`.
     Seconds,
     /// Milliseconds from now: `PX`, `PEXPIRE`.
@@ -133,7 +133,7 @@ pub enum ExpiryForm {
 
 impl ExpiryForm {
     /// The form that an option of `SET` or `GETEX` names.
-    pub fn of_option(option: &[u8]) -> Option<ExpiryForm> {
+    pub(crate) fn of_option(option: &[u8]) -> Option<ExpiryForm> {
         const OPTIONS: [(&[u8], ExpiryForm); 4] = [
             (b"ex", ExpiryForm::Seconds),
             (b"px", ExpiryForm::Millis),
@@ -144,7 +144,7 @@ impl ExpiryForm {
     }
 
     /// The point in time that `number` means, in milliseconds; `None` if it does not fit.
-    pub fn resolve(self, number: i64, now: UnixMs) -> Option<i64> {
+    pub(crate) fn resolve(self, number: i64, now: UnixMs) -> Option<i64> {
         let ms = match self {
             ExpiryForm::Seconds | ExpiryForm::AtSeconds => number.checked_mul(1000)?,
             ExpiryForm::Millis | ExpiryForm::AtMillis => number,
@@ -157,7 +157,12 @@ impl ExpiryForm {
 }
 
 /// The expiry that an argument of `command` means. It must be a positive number.
-pub fn expiry(text: &[u8], form: ExpiryForm, now: UnixMs, command: &str) -> Result<UnixMs, CommandError> {
+pub(crate) fn expiry(
+    text: &[u8],
+    form: ExpiryForm,
+    now: UnixMs,
+    command: &str,
+) -> Result<UnixMs, CommandError> {
     let number = integer(text)?;
     form.resolve(number, now)
         .filter(|at| number > 0 && *at > 0)
@@ -166,7 +171,7 @@ pub fn expiry(text: &[u8], form: ExpiryForm, now: UnixMs, command: &str) -> Resu
 }
 
 /// The error for an expiry that makes no sense.
-pub fn invalid_expiry(command: &str) -> CommandError {
+pub(crate) fn invalid_expiry(command: &str) -> CommandError {
     CommandError::owned(format!("ERR invalid expire time in '{command}' command"))
 }
 

@@ -88,7 +88,7 @@ impl Transaction {
 }
 
 /// The database that a `SELECT` selects, among `databases`.
-pub fn selected(args: Args<'_>, databases: usize) -> Result<u8, CommandError> {
+pub(crate) fn selected(args: Args<'_>, databases: usize) -> Result<u8, CommandError> {
     let db = parse::int(args.at(1))?;
     let db = usize::try_from(db).ok().filter(|db| *db < databases).ok_or(CommandError::DbOutOfRange)?;
     Ok(db as u8)

@@ -18,7 +18,7 @@ use crate::store::{OpenLog, Store};
 
 /// The clients.
 #[derive(Debug)]
-pub struct Clients {
+pub(crate) struct Clients {
     /// Those that are connected.
     pub connected: usize,
     /// Those that wait in a blocking command.
@@ -35,7 +35,7 @@ pub struct Clients {
 
 impl Clients {
     /// Those of a server.
-    pub fn of(server: &Shared) -> Clients {
+    pub(crate) fn of(server: &Shared) -> Clients {
         let all = server.clients.all();
         let largest = |bytes: fn(&ClientHandle) -> &AtomicUsize| {
             all.iter().map(|client| bytes(client).load(Ordering::Relaxed)).max().unwrap_or(0)
@@ -53,7 +53,7 @@ impl Clients {
 
 /// Memory, in bytes.
 #[derive(Debug)]
-pub struct Memory {
+pub(crate) struct Memory {
     /// The memory that the allocator holds.
     pub heap: Heap,
     /// The resident memory of the process.
@@ -64,7 +64,7 @@ pub struct Memory {
 
 impl Memory {
     /// That of a server.
-    pub fn of(server: &Shared) -> Memory {
+    pub(crate) fn of(server: &Shared) -> Memory {
         let heap = Heap::now();
         Memory { heap, resident: process::resident_bytes(), peak: server.stats.note_memory(heap.allocated) }
     }
@@ -72,7 +72,7 @@ impl Memory {
 
 /// How what was acknowledged is kept.
 #[derive(Debug)]
-pub struct Persistence {
+pub(crate) struct Persistence {
     /// Whether the data is still being loaded.
     pub loading: bool,
     /// Bytes that were loaded so far, and that there are to load.
@@ -93,7 +93,7 @@ pub struct Persistence {
 
 impl Persistence {
     /// That of a server.
-    pub fn of(server: &Services) -> Persistence {
+    pub(crate) fn of(server: &Services) -> Persistence {
         let store = server.store();
         let checkpoints = server.saver.status();
         let loading = &server.loading;
@@ -114,29 +114,29 @@ impl Persistence {
     }
 
     /// Whether the last attempt to take a checkpoint failed.
-    pub fn checkpoint_failed(&self) -> bool {
+    pub(crate) fn checkpoint_failed(&self) -> bool {
         matches!(self.checkpoints.last, Some(Err(_)))
     }
 
     /// Whether the log is being compacted or rewritten as a whole, or waits for its first checkpoint.
-    pub fn log_is_rewritten(&self) -> bool {
+    pub(crate) fn log_is_rewritten(&self) -> bool {
         self.compactions.round || self.checkpoints.rewrites || self.log_begins
     }
 
     /// Bytes in files of the log that are not known to be superseded, over all directories:
     /// all of the files that are written to, and what was written since the compactor looked last.
-    pub fn live_bytes(&self) -> u64 {
+    pub(crate) fn live_bytes(&self) -> u64 {
         LogDirectory::all(self).iter().map(|directory| directory.live_bytes).sum()
     }
 
     /// Bytes in files of the log that are known to be superseded.
-    pub fn invalid_bytes(&self) -> u64 {
+    pub(crate) fn invalid_bytes(&self) -> u64 {
         self.compactions.bytes.saturating_sub(self.compactions.live_bytes)
     }
 
     /// Bytes that flushes and compactions have written for each byte of records that was taken, since the
     /// start; 0 before the first.
-    pub fn write_amplification(&self) -> f64 {
+    pub(crate) fn write_amplification(&self) -> f64 {
         let Some(log) = &self.log else { return 0.0 };
         let written = log.bytes_written() + self.compactions.bytes_written;
         if log.bytes_accepted == 0 { 0.0 } else { written as f64 / log.bytes_accepted as f64 }
@@ -145,7 +145,7 @@ impl Persistence {
 
 /// One directory of the log.
 #[derive(Debug)]
-pub struct LogDirectory {
+pub(crate) struct LogDirectory {
     /// Where it is, fit for a line of `INFO`.
     pub path: String,
     /// Its files.
@@ -172,7 +172,7 @@ pub struct LogDirectory {
 
 impl LogDirectory {
     /// Those of a log.
-    pub fn all(figures: &Persistence) -> Vec<LogDirectory> {
+    pub(crate) fn all(figures: &Persistence) -> Vec<LogDirectory> {
         let Some(log) = &figures.log else { return Vec::new() };
         let of = |(index, status): (usize, &DirectoryStatus)| {
             let (_, closed_bytes, closed_live) =
@@ -196,19 +196,19 @@ impl LogDirectory {
     }
 
     /// How long a sync took on average.
-    pub fn sync_time_mean(&self) -> Duration {
+    pub(crate) fn sync_time_mean(&self) -> Duration {
         if self.syncs == 0 { Duration::ZERO } else { self.sync_time.div_f64(self.syncs as f64) }
     }
 }
 
 /// The value of a directive, as `CONFIG GET` shows it.
-pub fn setting(server: &Shared, name: &str) -> String {
+pub(crate) fn setting(server: &Shared, name: &str) -> String {
     let found = server.config.get(&[name]).pop();
     found.map(|(_, value)| String::from_utf8_lossy(&value).into_owned()).unwrap_or_default()
 }
 
 /// A text without what separates the parts of a line of `INFO`.
-pub fn word(text: &str) -> String {
+pub(crate) fn word(text: &str) -> String {
     let is_safe = |c: char| !c.is_control() && c != ',' && c != '=';
     text.chars().map(|c| if is_safe(c) { c } else { '?' }).collect()
 }

@@ -13,7 +13,7 @@ use tarn_engine::lock::Mutex;
 use tarn_engine::record::Lsn;
 
 /// Keys of each database, and how many of them expire.
-pub type Counts = Vec<(usize, usize)>;
+pub(crate) type Counts = Vec<(usize, usize)>;
 
 /// The newest counts that may be told, and those that may be told soon.
 #[derive(Debug, Default)]

@@ -18,7 +18,7 @@ const BUCKETS: usize = 256;
 pub struct Histogram(OnceLock<Box<[AtomicU64]>>);
 
 /// The calls of several histograms together, by bucket; empty if there were none.
-pub type Counts = Vec<u64>;
+pub(crate) type Counts = Vec<u64>;
 
 impl Histogram {
     /// Counts `calls` calls that took `nanos` each.
@@ -38,7 +38,7 @@ impl Histogram {
 }
 
 /// The nanoseconds that so many per cent of the calls did not exceed; `None` without calls.
-pub fn percentile(counts: &Counts, percent: f64) -> Option<u64> {
+pub(crate) fn percentile(counts: &Counts, percent: f64) -> Option<u64> {
     let calls: u64 = counts.iter().sum();
     let wanted = ((calls as f64 * percent / 100.0).ceil() as u64).max(1);
     let mut seen = 0;

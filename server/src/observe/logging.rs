@@ -23,7 +23,7 @@ static FILE: OnceLock<MessageFile> = OnceLock::new();
 
 /// Sets up messages as the configuration wants them: to `logfile`, below `dir` if relative, or to standard
 /// error. Does nothing the second time. The error has the file that cannot be written.
-pub fn init(config: &Config) -> Result<(), (PathBuf, io::Error)> {
+pub(crate) fn init(config: &Config) -> Result<(), (PathBuf, io::Error)> {
     let (writer, colours) = match config.logfile_path() {
         None => (BoxMakeWriter::new(io::stderr), io::stderr().is_terminal()),
         Some(path) => {
@@ -41,7 +41,7 @@ pub fn init(config: &Config) -> Result<(), (PathBuf, io::Error)> {
 }
 
 /// Changes the level of the messages from now on.
-pub fn set_level(level: LogLevel) {
+pub(crate) fn set_level(level: LogLevel) {
     if let Some(handle) = LEVEL.get() {
         // It fails only when there is no subscriber any more, and then there is nothing to filter.
         let _ = handle.reload(filter_of(level));
@@ -49,14 +49,14 @@ pub fn set_level(level: LogLevel) {
 }
 
 /// Goes on in a new file if the one of the messages is not found by its name any more.
-pub fn follow_file() {
+pub(crate) fn follow_file() {
     if let Some(file) = FILE.get().filter(|file| !file.is_in_place()) {
         reopen(file);
     }
 }
 
 /// Opens the log file of messages again.
-pub fn reopen_file() {
+pub(crate) fn reopen_file() {
     FILE.get().into_iter().for_each(reopen);
 }
 

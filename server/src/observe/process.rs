@@ -16,28 +16,28 @@ const SQL_STARTING_FILES: u64 = 2 * 32 + 64;
 const METRICS_FILES: u64 = 2 * 32 + 8;
 
 /// Bytes of memory that the process has in RAM; 0 if the system does not tell.
-pub fn resident_bytes() -> u64 {
+pub(crate) fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
     pages * rustix::param::page_size() as u64
 }
 
 /// Bytes of address space that the process has; 0 if the system does not tell.
-pub fn virtual_bytes() -> u64 {
+pub(crate) fn virtual_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = statm.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
     pages * rustix::param::page_size() as u64
 }
 
 /// How many files and sockets the process has open, and how many it may have; 0 if the system does not tell.
-pub fn open_files() -> (u64, u64) {
+pub(crate) fn open_files() -> (u64, u64) {
     // The directory that is read counts itself.
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
     (open.saturating_sub(1), getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
 }
 
 /// Bytes of memory of the machine.
-pub fn machine_bytes() -> u64 {
+pub(crate) fn machine_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     // The fields have the width of the machine's `long`.
     info.totalram as u64 * u64::from(info.mem_unit)
@@ -45,7 +45,7 @@ pub fn machine_bytes() -> u64 {
 
 /// Memory that the allocator holds, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Heap {
+pub(crate) struct Heap {
     /// In objects.
     pub allocated: u64,
     /// In pages that hold objects.
@@ -56,7 +56,7 @@ pub struct Heap {
 
 impl Heap {
     /// The memory that it holds now; zeros if it does not tell.
-    pub fn now() -> Self {
+    pub(crate) fn now() -> Self {
         use tikv_jemalloc_ctl::{epoch, stats};
         let read = || -> Result<Self, tikv_jemalloc_ctl::Error> {
             // The statistics are those of the last epoch.
@@ -71,7 +71,7 @@ impl Heap {
 
 /// Processor time, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct CpuTime {
+pub(crate) struct CpuTime {
     /// In this program.
     pub user_s: f64,
     /// In the system on its behalf.
@@ -79,13 +79,13 @@ pub struct CpuTime {
 }
 
 /// Processor time of the process and of its main thread so far; zeros if the system does not tell.
-pub fn cpu_times() -> (CpuTime, CpuTime) {
+pub(crate) fn cpu_times() -> (CpuTime, CpuTime) {
     let main = format!("/proc/self/task/{}/stat", std::process::id());
     (cpu_time("/proc/self/stat"), cpu_time(&main))
 }
 
 /// The processor time of child processes that have ended.
-pub fn children_cpu_time() -> CpuTime {
+pub(crate) fn children_cpu_time() -> CpuTime {
     cpu_time_in("/proc/self/stat", 13)
 }
 
@@ -104,7 +104,7 @@ fn cpu_time_in(path: &str, field: usize) -> CpuTime {
 }
 
 /// The name and release of the operating system, and the machine.
-pub fn system_name() -> String {
+pub(crate) fn system_name() -> String {
     let name = rustix::system::uname();
     [name.sysname(), name.release(), name.machine()].map(|part| part.to_string_lossy()).join(" ")
 }
@@ -125,7 +125,7 @@ fn reserved_files(config: &Config) -> u64 {
 
 /// Raises the limit of open files so far that all clients fit that a configuration lets in. `Err` has the
 /// number of clients of Redis' protocol that do.
-pub fn allow_clients(config: &Config) -> Result<(), usize> {
+pub(crate) fn allow_clients(config: &Config) -> Result<(), usize> {
     let reserved = reserved_files(config);
     allow_files((config.maxclients as u64).saturating_add(reserved))
         .map_err(|open| open.saturating_sub(reserved) as usize)
@@ -133,7 +133,7 @@ pub fn allow_clients(config: &Config) -> Result<(), usize> {
 
 /// How many clients of Redis' protocol and of PostgreSQL's fit the limit of open files, as far as that can be
 /// raised; `None`: all that the configuration lets in.
-pub fn fitting_clients(config: &Config) -> Option<(usize, usize)> {
+pub(crate) fn fitting_clients(config: &Config) -> Option<(usize, usize)> {
     let mut fitted = config.clone();
     let mut fit = allow_clients(&fitted).err()?;
     // Those of Redis' protocol come first.

@@ -76,7 +76,7 @@ impl Stopwatch {
 }
 
 /// Microseconds between two ticks of the coarse clock, rounded up.
-pub fn tick_us() -> i64 {
+pub(crate) fn tick_us() -> i64 {
     static TICK: OnceLock<i64> = OnceLock::new();
     *TICK.get_or_init(|| nanos(clock_getres(ClockId::MonotonicCoarse)).div_ceil(1000) as i64)
 }

@@ -7,7 +7,7 @@ use crate::shared::Shared;
 use crate::store::Store;
 
 /// Tells, at the start and when it comes to be so, that nothing is kept.
-pub fn warn_if_nothing_is_kept(config: &Config) {
+pub(crate) fn warn_if_nothing_is_kept(config: &Config) {
     if config.keeps_nothing() {
         tracing::warn!(
             "NOTHING IS KEPT of what clients write: with 'appendonly no' and 'save \"\"' there is no log, \
@@ -18,7 +18,7 @@ pub fn warn_if_nothing_is_kept(config: &Config) {
 }
 
 /// Tells, at the end, what is lost. REQUIRES: no client is served any longer.
-pub fn warn_of_losses(server: &Shared, store: &Store, saver: &Saver, shutdown: &Shutdown) {
+pub(crate) fn warn_of_losses(server: &Shared, store: &Store, saver: &Saver, shutdown: &Shutdown) {
     if store.log.load().is_some() || shutdown.saves() {
         return;
     }

@@ -30,7 +30,7 @@ use crate::store::{OpenLog, Store};
 
 /// Why the log could not be switched on, or was not closed in order.
 #[derive(Debug, Error)]
-pub enum SwitchError {
+pub(crate) enum SwitchError {
     /// Files in the directories prevent it.
     #[error("the log cannot be switched on: {0}; appendonly stays in vain until it can")]
     Open(#[from] OpenError),
@@ -40,7 +40,7 @@ pub enum SwitchError {
 }
 
 /// The options of a log.
-pub fn options(config: &Config) -> LogOptions {
+pub(crate) fn options(config: &Config) -> LogOptions {
     let mut options = LogOptions::new(config.log_dirs());
     options.mode = sync_mode(config.appendfsync);
     options.flushes_in_flight = config.log_flushes_in_flight;
@@ -59,7 +59,7 @@ fn sync_mode(appendfsync: AppendFsync) -> SyncMode {
 }
 
 /// Brings `appendfsync` into force.
-pub fn set_sync_mode(store: &Store, appendfsync: AppendFsync) {
+pub(crate) fn set_sync_mode(store: &Store, appendfsync: AppendFsync) {
     let Some(open) = &*store.log.load() else { return };
     if let Some(log) = open.log.lock().as_ref() {
         log.set_mode(sync_mode(appendfsync));
@@ -68,12 +68,12 @@ pub fn set_sync_mode(store: &Store, appendfsync: AppendFsync) {
 }
 
 /// Whether there is a log that was switched on and waits for its checkpoint.
-pub fn is_pending(store: &Store) -> bool {
+pub(crate) fn is_pending(store: &Store) -> bool {
     store.log.load().as_ref().is_some_and(|open| open.pending.load(Ordering::Relaxed))
 }
 
 /// Has a log if `appendonly` says so, and none if not. Waits for the disk.
-pub fn follow_config(server: &Shared, store: &Store) -> Result<(), SwitchError> {
+pub(crate) fn follow_config(server: &Shared, store: &Store) -> Result<(), SwitchError> {
     let config = server.config.snapshot();
     match (config.appendonly, store.log.load_full()) {
         (true, None) => switch_on(server, store, &config),
@@ -84,7 +84,7 @@ pub fn follow_config(server: &Shared, store: &Store) -> Result<(), SwitchError> 
 
 /// Has replies wait for a log that is about to be switched on, if they would wait for it when it is on; or
 /// lets go those that did. Waits for nothing.
-pub fn hold_for_log(server: &Shared, store: &Store, config: &Config) {
+pub(crate) fn hold_for_log(server: &Shared, store: &Store, config: &Config) {
     let holds = config.appendonly && config.appendfsync == AppendFsync::Always && store.log.load().is_none();
     if !holds {
         store.held_from.store(u64::MAX, Ordering::Release);
@@ -95,7 +95,7 @@ pub fn hold_for_log(server: &Shared, store: &Store, config: &Config) {
 }
 
 /// Lets a log count that was switched on. REQUIRES: a checkpoint was taken since.
-pub fn confirm(store: &Store) -> Result<(), DiskError> {
+pub(crate) fn confirm(store: &Store) -> Result<(), DiskError> {
     let Some(open) = store.log.load_full() else { return Ok(()) };
     // Without the lock, which others wait for: what is removed may be long.
     let replaced = open.log.lock().as_ref().map(Log::replaced);
@@ -108,7 +108,7 @@ pub fn confirm(store: &Store) -> Result<(), DiskError> {
 
 /// Puts the log aside that is in the directories, if any is, as what was just saved has all of it and nothing
 /// is logged now. Until then a start goes on from the log.
-pub fn retire(config: &Config) {
+pub(crate) fn retire(config: &Config) {
     match Log::retire(&OsDisk, &config.log_dirs()) {
         Ok(retired) => tell_retired(&retired),
         Err(error) => tracing::error!(
@@ -119,7 +119,7 @@ pub fn retire(config: &Config) {
 }
 
 /// Tells where a log is that was put aside.
-pub fn tell_retired(retired: &[PathBuf]) {
+pub(crate) fn tell_retired(retired: &[PathBuf]) {
     for path in retired {
         tracing::info!(
             "What was saved has all that a start would load of the log, so its files were put aside in {}; \
@@ -131,7 +131,7 @@ pub fn tell_retired(retired: &[PathBuf]) {
 
 /// The fate of the end of a log that cannot be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tail {
+pub(crate) enum Tail {
     /// It is cut off the files.
     Cut,
     /// The files keep it, and what is loaded does not have it.
@@ -139,7 +139,7 @@ pub enum Tail {
 }
 
 /// Logs what a log lost: its torn tail, and damage that a checkpoint makes good.
-pub fn tell_recovered(recovered: &Recovered, tail: Tail) {
+pub(crate) fn tell_recovered(recovered: &Recovered, tail: Tail) {
     if let Some(torn) = torn_tail(recovered, tail) {
         tracing::warn!("{torn}");
     }
@@ -149,7 +149,7 @@ pub fn tell_recovered(recovered: &Recovered, tail: Tail) {
 }
 
 /// A message that says which end of a log was not kept, if any.
-pub fn torn_tail(recovered: &Recovered, tail: Tail) -> Option<String> {
+pub(crate) fn torn_tail(recovered: &Recovered, tail: Tail) -> Option<String> {
     let place = recovered.place_of_cut()?;
     let cause = match recovered.blocks_cut {
         0 => "The log ended in the middle of a write",
@@ -164,7 +164,7 @@ pub fn torn_tail(recovered: &Recovered, tail: Tail) -> Option<String> {
 }
 
 /// A message for each damaged place whose records the checkpoint has.
-pub fn covered_damage(recovered: &Recovered) -> impl Iterator<Item = String> {
+pub(crate) fn covered_damage(recovered: &Recovered) -> impl Iterator<Item = String> {
     recovered.covered.iter().map(|damage| {
         let (path, offset, what) = (OnOneLine(&damage.path), damage.offset, &damage.what);
         format!(

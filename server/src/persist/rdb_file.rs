@@ -22,7 +22,7 @@ use crate::persist::rdb::{rdb_kind, value_len, write_value};
 use crate::version::REDIS_VERSION;
 
 /// Writes the store as of now to `path`, in the place of what is there. On an error that is as it was.
-pub fn save(
+pub(crate) fn save(
     engine: &Engine,
     path: &Path,
     pace: Pace,
@@ -49,7 +49,7 @@ pub fn save(
 
 /// The numbers of what was written.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Keys.
     pub keys: u64,
     /// Those that are JSON documents, which a Redis without the module RedisJSON does not load.
@@ -58,7 +58,7 @@ pub struct Counts {
 
 /// Writes all keys of a view; how many. `after_part` is told how many keys and bytes there are so far, while
 /// nothing is latched. Expired keys that nobody has deleted are among them: who loads the file deletes them.
-pub fn write<E: From<Cancelled> + From<DiskError>>(
+pub(crate) fn write<E: From<Cancelled> + From<DiskError>>(
     mut view: View,
     unix_ms: UnixMs,
     file: &mut NewFile,
@@ -115,7 +115,7 @@ impl io::Write for Counted<'_> {
 
 /// A file that has its name when it is whole and durable; until then it ends in `.tmp`, and is removed if it
 /// does not come to that.
-pub struct NewFile {
+pub(crate) struct NewFile {
     path: PathBuf,
     unfinished: PathBuf,
     file: File,
@@ -123,7 +123,7 @@ pub struct NewFile {
 
 impl NewFile {
     /// Creates it. Starts again if an unfinished one is there.
-    pub fn create(path: &Path) -> Result<NewFile, DiskError> {
+    pub(crate) fn create(path: &Path) -> Result<NewFile, DiskError> {
         let mut name = path.as_os_str().to_owned();
         name.push(".tmp");
         let unfinished = PathBuf::from(name);
@@ -132,7 +132,7 @@ impl NewFile {
     }
 
     /// Gives it its name; how long it is.
-    pub fn publish(self) -> Result<u64, DiskError> {
+    pub(crate) fn publish(self) -> Result<u64, DiskError> {
         let synced = self.file.sync_all().and_then(|()| self.file.metadata());
         let bytes = synced.map_err(|error| DiskError::new("write", &self.unfinished, error))?.len();
         OsDisk.rename(&self.unfinished, &self.path)?;

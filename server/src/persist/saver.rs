@@ -384,12 +384,12 @@ impl Saver {
 }
 
 /// Writes since the start.
-pub fn changes(server: &Shared) -> u64 {
+pub(crate) fn changes(server: &Shared) -> u64 {
     server.stats.sum(|worker| &worker.changes)
 }
 
 /// How far the checkpoint has come that is being taken: per cent of the keys, and bytes.
-pub fn progress(checkpoints: &Checkpoints) -> (f64, u64) {
+pub(crate) fn progress(checkpoints: &Checkpoints) -> (f64, u64) {
     let progress = checkpoints.progress();
     let (keys, total) = (progress.keys.load(Ordering::Relaxed), progress.keys_total.load(Ordering::Relaxed));
     let percent = if total == 0 { 100.0 } else { 100.0 * keys as f64 / total as f64 };
@@ -397,7 +397,7 @@ pub fn progress(checkpoints: &Checkpoints) -> (f64, u64) {
 }
 
 /// Takes a checkpoint as the configuration says; with `for_log` one that the log can go on from.
-pub fn take(
+pub(crate) fn take(
     server: &Shared,
     engine: &Engine,
     checkpoints: &Checkpoints,

@@ -49,7 +49,7 @@ const PAUSE_STEP: Duration = Duration::from_millis(5);
 const ROOM_STEP: Duration = Duration::from_millis(50);
 
 /// A connection and its task's state.
-pub struct Connection {
+pub(super) struct Connection {
     output: Rc<Output>,
     client: Client,
     worker: Rc<Worker>,
@@ -74,7 +74,7 @@ impl Drop for Connection {
 
 /// Why a connection ended.
 #[derive(Debug)]
-pub enum End {
+pub(super) enum End {
     /// The client closed it or asked for it.
     Closed,
     /// Reading or writing failed.
@@ -108,7 +108,7 @@ enum Ran {
 
 impl Connection {
     /// A connection of `client` over `stream`.
-    pub fn new(stream: Stream, client: Client, worker: Rc<Worker>) -> Connection {
+    pub(super) fn new(stream: Stream, client: Client, worker: Rc<Worker>) -> Connection {
         let decoder = RequestDecoder::new(worker.server.live.decoder_limits());
         let output = Output::new(stream, client.handle.clone());
         client.handle.descriptor.store(output.descriptor(), Ordering::Relaxed);
@@ -126,7 +126,7 @@ impl Connection {
     }
 
     /// Serves the client until it goes, is told to go, or fails.
-    pub async fn serve(&mut self) -> End {
+    pub(super) async fn serve(&mut self) -> End {
         match self.run().await {
             Ok(end) => {
                 if matches!(end, End::OutputLimit) {

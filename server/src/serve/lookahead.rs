@@ -15,7 +15,7 @@ const REQUESTS: usize = 16;
 const KEYS_MIN: usize = 100_000;
 
 /// Looks ahead in the input of one connection after the other.
-pub struct Lookahead {
+pub(super) struct Lookahead {
     decoder: RequestDecoder,
     found: Vec<KeyHash>,
 }
@@ -29,7 +29,7 @@ impl Default for Lookahead {
 impl Lookahead {
     /// Fetches the entries of the first keys of the requests that `bytes` begins with. Returns for how many
     /// requests that will do.
-    pub fn fetch(&mut self, session: &Session<'_>, db: u8, bytes: &[u8]) -> usize {
+    pub(super) fn fetch(&mut self, session: &Session<'_>, db: u8, bytes: &[u8]) -> usize {
         if session.keys(db) < KEYS_MIN {
             return usize::MAX;
         }

@@ -21,7 +21,7 @@ const SENT_BYTES_MAX: usize = if cfg!(test) { 64 } else { 1 << 20 };
 
 /// The replies of one connection that have not left yet.
 #[derive(Debug, Default)]
-pub struct Outbox {
+pub(super) struct Outbox {
     bytes: Vec<u8>,
     /// How many of `bytes` have been sent.
     sent: usize,
@@ -31,34 +31,34 @@ pub struct Outbox {
 
 impl Outbox {
     /// Where replies are appended.
-    pub fn buffer(&mut self) -> &mut Vec<u8> {
+    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
     /// Bytes that have not been sent.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
     /// Bytes that there is room for.
-    pub fn capacity(&self) -> usize {
+    pub(super) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
     /// Whether all has been sent.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Gives an outbox without a buffer one.
-    pub fn lend_buffer(&mut self, spare: impl FnOnce() -> Vec<u8>) {
+    pub(super) fn lend_buffer(&mut self, spare: impl FnOnce() -> Vec<u8>) {
         if self.bytes.capacity() == 0 {
             self.bytes = spare();
         }
     }
 
     /// Takes the buffer of an empty outbox, so that connections share a few warm ones.
-    pub fn take_buffer(&mut self) -> Option<Vec<u8>> {
+    pub(super) fn take_buffer(&mut self) -> Option<Vec<u8>> {
         if !self.is_empty() || self.bytes.capacity() == 0 {
             return None;
         }
@@ -68,7 +68,7 @@ impl Outbox {
     }
 
     /// Keeps back the bytes from `start` on until `lsn` is durable.
-    pub fn hold(&mut self, start: usize, lsn: Lsn) {
+    pub(super) fn hold(&mut self, start: usize, lsn: Lsn) {
         if self.holds.back().is_some_and(|&(_, last)| last >= lsn) {
             return;
         }
@@ -82,12 +82,12 @@ impl Outbox {
     }
 
     /// The `Lsn` whose durability lets more out; `None` if nothing is held.
-    pub fn held_until(&self) -> Option<Lsn> {
+    pub(super) fn held_until(&self) -> Option<Lsn> {
         self.holds.front().map(|&(_, lsn)| lsn)
     }
 
     /// The bytes that may be sent now that all up to `durable` is durable.
-    pub fn sendable(&mut self, durable: Lsn) -> &[u8] {
+    pub(super) fn sendable(&mut self, durable: Lsn) -> &[u8] {
         while self.holds.front().is_some_and(|&(_, lsn)| lsn <= durable) {
             self.holds.pop_front();
         }
@@ -96,7 +96,7 @@ impl Outbox {
     }
 
     /// Notes that `len` bytes have been sent.
-    pub fn sent(&mut self, len: usize) {
+    pub(super) fn sent(&mut self, len: usize) {
         self.sent += len;
         debug_assert!(self.sent <= self.bytes.len(), "no more is sent than there was");
         if self.sent == self.bytes.len() {

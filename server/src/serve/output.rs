@@ -35,7 +35,7 @@ const BUFFER_BYTES: usize = 16 << 10;
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// A connection's socket and the replies that have not left yet.
-pub struct Output {
+pub(super) struct Output {
     stream: RefCell<Stream>,
     handle: Arc<ClientHandle>,
     outbox: RefCell<Outbox>,
@@ -51,7 +51,7 @@ pub struct Output {
 
 impl Output {
     /// Nothing to send yet.
-    pub fn new(stream: Stream, handle: Arc<ClientHandle>) -> Rc<Output> {
+    pub(super) fn new(stream: Stream, handle: Arc<ClientHandle>) -> Rc<Output> {
         Rc::new(Output {
             stream: RefCell::new(stream),
             handle,
@@ -64,73 +64,73 @@ impl Output {
     }
 
     /// The replies, to append to.
-    pub fn outbox(&self) -> RefMut<'_, Outbox> {
+    pub(super) fn outbox(&self) -> RefMut<'_, Outbox> {
         self.outbox.borrow_mut()
     }
 
     /// Whose it is.
-    pub fn client(&self) -> u64 {
+    pub(super) fn client(&self) -> u64 {
         self.handle.id
     }
 
     /// Bytes that the buffer of replies has room for.
-    pub fn capacity(&self) -> usize {
+    pub(super) fn capacity(&self) -> usize {
         self.outbox.borrow().capacity()
     }
 
     /// The number of the socket in this process.
-    pub fn descriptor(&self) -> i32 {
+    pub(super) fn descriptor(&self) -> i32 {
         self.stream.borrow().descriptor()
     }
 
     /// Bytes that have not been sent.
-    pub fn waiting_bytes(&self) -> usize {
+    pub(super) fn waiting_bytes(&self) -> usize {
         self.outbox.borrow().len()
     }
 
     /// The `Lsn` whose durability lets more out; `None` if nothing is held.
-    pub fn held_until(&self) -> Option<Lsn> {
+    pub(super) fn held_until(&self) -> Option<Lsn> {
         self.outbox.borrow().held_until()
     }
 
     /// Whether the socket had no room.
-    pub fn is_stuck(&self) -> bool {
+    pub(super) fn is_stuck(&self) -> bool {
         self.stuck.get()
     }
 
     /// Whether something may leave that nobody is about to send.
-    pub fn is_forgotten(&self, outputs: &Outputs) -> bool {
+    pub(super) fn is_forgotten(&self, outputs: &Outputs) -> bool {
         !self.queued.get() && !self.outbox().sendable(self.revealable(outputs)).is_empty()
     }
 
     /// Up to where changes may be revealed to the client.
-    pub fn revealable(&self, outputs: &Outputs) -> Lsn {
+    pub(super) fn revealable(&self, outputs: &Outputs) -> Lsn {
         self.handle.revealable(|| outputs.server.durable(), || outputs.server.revealable())
     }
 
     /// Wakes the connection's task when something has left behind its back.
-    pub fn await_departure(&self) {
+    pub(super) fn await_departure(&self) {
         self.awaited.set(true);
     }
 
     /// Why a write failed behind the connection's back, once.
-    pub fn take_failure(&self) -> Option<io::Error> {
+    pub(super) fn take_failure(&self) -> Option<io::Error> {
         self.failed.take()
     }
 
     /// Reads what is there.
-    pub fn poll_read(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_read(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.stream.borrow_mut().poll_read(cx, buf)
     }
 
     /// Waits until the socket has room again.
-    pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream.borrow().poll_write_ready(cx).map_ok(|()| self.stuck.set(false))
     }
 
     /// Sends what may leave at once. What the socket does not take stays; what is held leaves when it is
     /// durable.
-    pub fn send(self: &Rc<Self>, outputs: &Outputs) -> io::Result<()> {
+    pub(super) fn send(self: &Rc<Self>, outputs: &Outputs) -> io::Result<()> {
         let (mut outbox, stream) = (self.outbox(), self.stream.borrow());
         let revealable = self.revealable(outputs);
         loop {
@@ -162,7 +162,7 @@ impl Output {
 
 /// The outputs of one worker: those to send at the end of the turn, those that hold replies, and buffers for
 /// all of them.
-pub struct Outputs {
+pub(super) struct Outputs {
     server: Arc<Services>,
     /// Number of the worker.
     worker: usize,
@@ -174,7 +174,7 @@ pub struct Outputs {
 
 impl Outputs {
     /// The outputs of `worker`, which has none yet.
-    pub fn new(server: Arc<Services>, worker: usize) -> Outputs {
+    pub(super) fn new(server: Arc<Services>, worker: usize) -> Outputs {
         let (waiting, queue, spares) = Default::default();
         Outputs { server, worker, waiting, queue, spares }
     }
@@ -189,21 +189,21 @@ impl Outputs {
     }
 
     /// Forgets the replies that `output` holds: its client is gone, and its socket shall close now.
-    pub fn abandon(&self, output: &Output) {
+    pub(super) fn abandon(&self, output: &Output) {
         if let Some(lsn) = output.held_until() {
             self.waiting.borrow_mut().remove(&(lsn, output.client()));
         }
     }
 
     /// Takes an output that holds replies which reveal no change after `revealable`.
-    pub fn next_revealable(&self, revealable: Lsn) -> Option<Rc<Output>> {
+    pub(super) fn next_revealable(&self, revealable: Lsn) -> Option<Rc<Output>> {
         let mut waiting = self.waiting.borrow_mut();
         let first = waiting.first_entry().filter(|first| first.key().0 <= revealable)?;
         Some(first.remove())
     }
 
     /// Gives an empty outbox a warm buffer.
-    pub fn lend(&self, outbox: &mut Outbox) {
+    pub(super) fn lend(&self, outbox: &mut Outbox) {
         let spare = || self.spares.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES));
         outbox.lend_buffer(spare);
     }
@@ -220,14 +220,14 @@ impl Outputs {
     }
 
     /// Puts `output` among those that are sent at the end of the turn.
-    pub fn queue(&self, output: &Rc<Output>) {
+    pub(super) fn queue(&self, output: &Rc<Output>) {
         if !output.queued.replace(true) {
             self.queue.borrow_mut().push(output.clone());
         }
     }
 
     /// Sends what was queued. What goes wrong, the connections' tasks are woken for.
-    pub fn send_all(&self) {
+    pub(super) fn send_all(&self) {
         let mut queue = self.queue.take();
         for output in queue.drain(..) {
             output.queued.set(false);

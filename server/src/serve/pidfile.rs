@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 /// A file with the id of this process; dropping it removes it.
 #[derive(Debug)]
-pub struct PidFile {
+pub(super) struct PidFile {
     path: PathBuf,
 }
 
 impl PidFile {
     /// Writes the file. As with Redis, a server that cannot write it serves nevertheless.
-    pub fn write(path: PathBuf) -> Option<PidFile> {
+    pub(super) fn write(path: PathBuf) -> Option<PidFile> {
         match std::fs::write(&path, content()) {
             Ok(()) => Some(PidFile { path }),
             Err(error) => {
@@ -23,13 +23,13 @@ impl PidFile {
 
 impl PidFile {
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 }
 
 /// Removes the file.
-pub fn remove(path: &Path) {
+pub(super) fn remove(path: &Path) {
     // Another server may have written its own id since.
     if std::fs::read_to_string(path).is_ok_and(|text| text == content()) {
         let _ = std::fs::remove_file(path);

@@ -23,7 +23,7 @@ use crate::shared::Shared;
 
 /// Opens the checkpoints, behind what a Redis has left. With them comes the RDB file that is to be loaded in
 /// the place of a checkpoint, if one is.
-pub fn open_checkpoints(
+pub(super) fn open_checkpoints(
     server: &Shared,
     config: &Config,
 ) -> Result<(Checkpoints, Option<PathBuf>), ServeError> {

@@ -10,12 +10,12 @@ use crate::observe::rates::Look;
 use crate::store::Store;
 
 /// How often a round is made.
-pub const PAUSE: Duration = Duration::from_millis(100);
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
 const ROUNDS_A_SECOND: u64 = 10;
 
 /// The findings of the last round.
 #[derive(Debug, Default)]
-pub struct Rounds {
+pub(super) struct Rounds {
     /// Rounds so far.
     made: u64,
     log_failed: bool,
@@ -31,7 +31,7 @@ pub struct Rounds {
 
 impl Rounds {
     /// Makes a round.
-    pub fn make(&mut self, server: &Services) {
+    pub(super) fn make(&mut self, server: &Services) {
         let stats = &server.stats;
         server.rates.note(Look {
             at: Instant::now(),

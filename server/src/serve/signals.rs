@@ -126,7 +126,7 @@ impl Signals {
 }
 
 /// Handles SIGHUP. Certificates are read again with the next connection in any case, if they changed.
-pub fn look_around() {
+pub(super) fn look_around() {
     logging::reopen_file();
 }
 

@@ -23,7 +23,7 @@ use crate::serve::output::{Output, Outputs};
 const READ_BYTES: usize = 64 << 10;
 
 /// The state that the connections of one worker share.
-pub struct Worker {
+pub(super) struct Worker {
     /// The number of this worker.
     pub index: usize,
     /// The server.
@@ -66,7 +66,7 @@ impl Worker {
     }
 
     /// Runs `requests` with an executor inside the gate. Nothing in it waits.
-    pub fn execute<T>(&self, requests: impl FnOnce(&mut Executor<'_>) -> T) -> T {
+    pub(super) fn execute<T>(&self, requests: impl FnOnce(&mut Executor<'_>) -> T) -> T {
         let now = self.server.clock.unix_ms();
         self.stats().stopwatch.start();
         self.be_told_of_end_of_turn();
@@ -78,12 +78,12 @@ impl Worker {
     }
 
     /// The counters of this worker.
-    pub fn stats(&self) -> &WorkerStats {
+    pub(super) fn stats(&self) -> &WorkerStats {
         &self.server.stats.workers[self.index]
     }
 
     /// Fetches what the next requests in `bytes` will look for. Returns for how many of them that will do.
-    pub fn fetch_ahead(&self, executor: &Executor<'_>, db: u8, bytes: &[u8]) -> usize {
+    pub(super) fn fetch_ahead(&self, executor: &Executor<'_>, db: u8, bytes: &[u8]) -> usize {
         match executor.session() {
             Some(session) if !bytes.is_empty() => self.lookahead.borrow_mut().fetch(session, db, bytes),
             _ => 1,
@@ -91,7 +91,7 @@ impl Worker {
     }
 
     /// The newest LSN that a reply may reveal: any unless the mode is `always`, then what is durable.
-    pub fn revealable(&self) -> Lsn {
+    pub(super) fn revealable(&self) -> Lsn {
         self.server.revealable()
     }
 
@@ -111,7 +111,7 @@ impl Worker {
     }
 
     /// Sends the replies in `output` when the connections that are ready now have run.
-    pub fn send_at_end_of_turn(&self, output: &Rc<Output>) {
+    pub(super) fn send_at_end_of_turn(&self, output: &Rc<Output>) {
         self.outputs.queue(output);
         self.be_told_of_end_of_turn();
     }

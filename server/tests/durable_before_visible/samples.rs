@@ -2,7 +2,7 @@
 //! none of the lists fails the test.
 
 /// The data that is durable before anything is written.
-pub const PRELUDE: &[&str] = &[
+pub(crate) const PRELUDE: &[&str] = &[
     "SET s 10",
     "SET t abc",
     "SET b 10",
@@ -28,7 +28,7 @@ pub const PRELUDE: &[&str] = &[
 
 /// A write: requests of one client, each of which changes something. `expires`: it is seen when 10 seconds
 /// have passed.
-pub struct Write {
+pub(crate) struct Write {
     pub requests: &'static [&'static str],
     pub expires: bool,
 }
@@ -42,7 +42,7 @@ const fn expires(requests: &'static [&'static str]) -> Write {
 }
 
 /// The commands that write.
-pub const WRITES: &[Write] = &[
+pub(crate) const WRITES: &[Write] = &[
     write(&["APPEND s 5"]),
     write(&["APPEND new x"]),
     write(&["BITFIELD s SET u8 0 65"]),
@@ -168,7 +168,7 @@ pub const WRITES: &[Write] = &[
 
 /// Reads: the commands, all their kinds of replies, and refusals of commands that would write. None of
 /// it changes what the prelude has made.
-pub const READS: &[&str] = &[
+pub(crate) const READS: &[&str] = &[
     "BITCOUNT s",
     "BITCOUNT new",
     "BITCOUNT l",
@@ -398,11 +398,11 @@ pub const READS: &[&str] = &[
 ];
 
 /// Keys that are watched before something is written; then a transaction that changes nothing runs.
-pub const WATCHED: &[&str] = &["s", "t", "l", "h", "set", "z", "j", "e", "new", "nokey"];
+pub(crate) const WATCHED: &[&str] = &["s", "t", "l", "h", "set", "z", "j", "e", "new", "nokey"];
 
 /// Commands that tell nothing of the data, or only what the client itself did, or only of this process: of
 /// what it has counted, and of what was asked of it.
-pub const OF_THE_PROCESS: &[&str] = &[
+pub(crate) const OF_THE_PROCESS: &[&str] = &[
     "auth",
     "hello",
     "ping",
@@ -438,4 +438,4 @@ pub const OF_THE_PROCESS: &[&str] = &[
 ];
 
 /// Commands that analytics answer; they have a test of their own there.
-pub const OF_ANALYTICS: &[&str] = &["sql", "ft."];
+pub(crate) const OF_ANALYTICS: &[&str] = &["sql", "ft."];

@@ -26,12 +26,12 @@ use tarn_server::serve::event_loop;
 use tarn_server::store::{OpenLog, Store};
 
 /// The longest wait for an event.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// When the clock begins.
 const NOW: u64 = 1_700_000_000_000;
 
 /// Calls `look` until it finds something.
-pub fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -64,7 +64,7 @@ impl Tap for Stalling {
 }
 
 /// The server.
-pub struct Scene {
+pub(crate) struct Scene {
     pub server: Arc<Services>,
     pub clock: Arc<ManualClock>,
     mode: SyncMode,
@@ -76,14 +76,14 @@ pub struct Scene {
 }
 
 impl Scene {
-    pub fn new(mode: SyncMode) -> Scene {
+    pub(crate) fn new(mode: SyncMode) -> Scene {
         let LogOptions { backlog_bytes_limit, flushes_in_flight, .. } = LogOptions::new(Vec::new());
         Scene::with_log(mode, backlog_bytes_limit, flushes_in_flight)
     }
 
     /// A server of which the log takes so many bytes before writes have to wait, and writes so many blocks at
     /// a time.
-    pub fn with_log(mode: SyncMode, backlog_bytes_limit: usize, flushes_in_flight: usize) -> Scene {
+    pub(crate) fn with_log(mode: SyncMode, backlog_bytes_limit: usize, flushes_in_flight: usize) -> Scene {
         let clock = Arc::new(ManualClock::new(NOW));
         let mut config = Config::default();
         config.enable_debug_command = DebugAccess::Yes;
@@ -130,7 +130,7 @@ impl Scene {
     }
 
     /// Lets no sync end from now on, once all that was written is durable.
-    pub fn stall(&self) {
+    pub(crate) fn stall(&self) {
         self.settle();
         // Keys are counted ten times a second.
         self.server.keyspace();
@@ -138,29 +138,29 @@ impl Scene {
     }
 
     /// Lets syncs go on.
-    pub fn resume(&self) {
+    pub(crate) fn resume(&self) {
         self.stalling.set(false);
     }
 
     /// The newest change.
-    pub fn newest(&self) -> Lsn {
+    pub(crate) fn newest(&self) -> Lsn {
         self.server.engine().unwrap().newest()
     }
 
     /// The newest block that a flight has taken.
-    pub fn newest_block(&self) -> u64 {
+    pub(crate) fn newest_block(&self) -> u64 {
         self.server.store().unwrap().log_status().unwrap().last_sequence
     }
 
     /// Waits until everything is durable.
-    pub fn settle(&self) {
+    pub(crate) fn settle(&self) {
         let newest = self.newest();
         self.server.have_synced(newest, true);
         eventually(|| (self.server.durable() >= newest).then_some(()));
     }
 
     /// A new connection.
-    pub fn connect(&self) -> Peer {
+    pub(crate) fn connect(&self) -> Peer {
         let (ours, theirs) = UnixStream::pair().unwrap();
         ours.set_read_timeout(Some(LIMIT)).unwrap();
         theirs.set_nonblocking(true).unwrap();
@@ -173,7 +173,7 @@ impl Scene {
     }
 
     /// A new connection whose replies wait for the disk in any mode.
-    pub fn connect_strict(&self) -> Peer {
+    pub(crate) fn connect_strict(&self) -> Peer {
         let mut peer = self.connect();
         if self.mode != SyncMode::Always {
             assert_eq!(peer.ask("CLIENT DURABILITY always"), "+OK\r\n");
@@ -183,7 +183,7 @@ impl Scene {
 
     /// Waits until all that was sent so far has run, and what of the replies may leave has left: turns of the
     /// only worker begin with all that is there, and end with the replies.
-    pub fn fence(&mut self) {
+    pub(crate) fn fence(&mut self) {
         let fence = self.fence.as_mut().unwrap();
         for _ in 0..2 {
             assert_eq!(fence.ask("PING"), "+PONG\r\n");
@@ -206,7 +206,7 @@ impl Drop for Scene {
 }
 
 /// A client.
-pub struct Peer {
+pub(crate) struct Peer {
     stream: UnixStream,
     pub id: u64,
 }
@@ -223,7 +223,7 @@ fn unescape(word: &str) -> Vec<u8> {
 }
 
 /// Requests as they are sent: words are separated by single spaces.
-pub fn encode(requests: &[&str]) -> Vec<u8> {
+pub(crate) fn encode(requests: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for request in requests {
         let words: Vec<&str> = request.split(' ').collect();
@@ -240,12 +240,12 @@ pub fn encode(requests: &[&str]) -> Vec<u8> {
 
 impl Peer {
     /// Sends requests in one packet.
-    pub fn send(&mut self, requests: &[&str]) {
+    pub(crate) fn send(&mut self, requests: &[&str]) {
         self.stream.write_all(&encode(requests)).unwrap();
     }
 
     /// The bytes that have arrived.
-    pub fn received(&mut self) -> String {
+    pub(crate) fn received(&mut self) -> String {
         self.stream.set_nonblocking(true).unwrap();
         let (mut all, mut buffer) = (Vec::new(), [0; 16 << 10]);
         loop {
@@ -261,14 +261,14 @@ impl Peer {
     }
 
     /// Waits until so many bytes have arrived.
-    pub fn expect(&mut self, expected: &str) {
+    pub(crate) fn expect(&mut self, expected: &str) {
         let mut bytes = vec![0; expected.len()];
         self.stream.read_exact(&mut bytes).unwrap();
         assert_eq!(String::from_utf8_lossy(&bytes), expected);
     }
 
     /// Sends a request of which the reply is one line, and waits for it.
-    pub fn ask(&mut self, request: &str) -> String {
+    pub(crate) fn ask(&mut self, request: &str) -> String {
         self.send(&[request]);
         let (mut line, mut byte) = (Vec::new(), [0]);
         while !line.ends_with(b"\r\n") {

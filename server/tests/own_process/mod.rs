@@ -18,14 +18,14 @@ use tarn_server::serve::serve;
 use tempfile::TempDir;
 
 /// The longest wait for an event.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Holds the words of the command line in the process that is to serve, one a line.
 const WORDS: &str = "TARN_TEST_SERVES";
 
 /// Serves, if this process was started for that. To be called by a test with the name `serves`.
 #[expect(clippy::disallowed_methods, reason = "the process is this server, not the tests behind it")]
-pub fn serve_if_told() {
+pub(crate) fn serve_if_told() {
     let Some(words) = std::env::var_os(WORDS) else { return };
     let words = words.into_string().unwrap();
     let loaded = match parse_serve_args(words.lines().map(OsString::from).collect::<Vec<_>>()) {
@@ -43,7 +43,7 @@ pub fn serve_if_told() {
 }
 
 /// Waits until there is something.
-pub fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -55,24 +55,24 @@ pub fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// A folder with data, and the servers that run over it one after another.
-pub struct Own {
+pub(crate) struct Own {
     pub folder: TempDir,
     pub port: u16,
     child: Option<Child>,
 }
 
 impl Own {
-    pub fn new() -> Own {
+    pub(crate) fn new() -> Own {
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         Own { folder: tempfile::tempdir().unwrap(), port, child: None }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// The process that is to serve.
-    pub fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let (port, dir) = (self.port.to_string(), self.folder.path().to_str().unwrap());
         let own = ["--port", &port, "--dir", dir, "--threads", "2", "--enable-debug-command", "yes"];
         // A file comes first.
@@ -86,24 +86,24 @@ impl Own {
     }
 
     /// Kills the server, if one runs, and starts another over the same data.
-    pub fn start(&mut self, args: &[&str]) -> Connection {
+    pub(crate) fn start(&mut self, args: &[&str]) -> Connection {
         self.start_unasked(args);
         self.connect()
     }
 
     /// As `start`, without waiting for anything.
-    pub fn start_unasked(&mut self, args: &[&str]) {
+    pub(crate) fn start_unasked(&mut self, args: &[&str]) {
         self.kill();
         self.child = Some(self.command(args).spawn().unwrap());
     }
 
     /// Has another program's server in the place of one's own.
-    pub fn adopt(&mut self, child: Child) {
+    pub(crate) fn adopt(&mut self, child: Child) {
         self.kill();
         self.child = Some(child);
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
             child.wait().unwrap();
@@ -111,32 +111,32 @@ impl Own {
     }
 
     /// The process that serves.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().expect("a server runs").id()
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(self.child.as_ref().expect("a server runs")), signal).unwrap();
     }
 
     /// Waits until the server has ended by itself.
-    pub fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("a server runs");
         eventually(|| child.try_wait().unwrap())
     }
 
-    pub fn terminate(&mut self) {
+    pub(crate) fn terminate(&mut self) {
         self.signal(Signal::TERM);
         assert!(self.wait().success(), "{}", self.messages());
     }
 
     /// The messages of the servers so far.
-    pub fn messages(&self) -> String {
+    pub(crate) fn messages(&self) -> String {
         std::fs::read_to_string(self.path("messages")).unwrap()
     }
 
     /// A connection, as soon as the server there has loaded its data.
-    pub fn connect(&mut self) -> Connection {
+    pub(crate) fn connect(&mut self) -> Connection {
         eventually(|| {
             if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().unwrap()) {
                 panic!("the server has ended with {status}: {}", self.messages());
@@ -155,22 +155,22 @@ impl Drop for Own {
 }
 
 /// A client.
-pub struct Connection(pub BufReader<TcpStream>);
+pub(crate) struct Connection(pub BufReader<TcpStream>);
 
 impl Connection {
-    pub fn tcp(port: u16) -> Option<Connection> {
+    pub(crate) fn tcp(port: u16) -> Option<Connection> {
         let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         Some(Connection(BufReader::new(stream)))
     }
 
-    pub fn send(&mut self, command: &str) {
+    pub(crate) fn send(&mut self, command: &str) {
         self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
     }
 
     /// The next reply: a line, or the content of a bulk string, or elements in brackets; `None` if the server
     /// has gone.
-    pub fn try_reply(&mut self) -> Option<String> {
+    pub(crate) fn try_reply(&mut self) -> Option<String> {
         let mut line = String::new();
         self.0.read_line(&mut line).ok()?;
         let line = line.ends_with('\n').then(|| line.trim_end().to_owned())?;
@@ -189,22 +189,22 @@ impl Connection {
         }
     }
 
-    pub fn reply(&mut self) -> String {
+    pub(crate) fn reply(&mut self) -> String {
         self.try_reply().expect("the server is there")
     }
 
-    pub fn try_ask(&mut self, command: &str) -> Option<String> {
+    pub(crate) fn try_ask(&mut self, command: &str) -> Option<String> {
         self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).ok()?;
         self.try_reply()
     }
 
-    pub fn ask(&mut self, command: &str) -> String {
+    pub(crate) fn ask(&mut self, command: &str) -> String {
         self.send(command);
         self.reply()
     }
 
     /// A field of `INFO`; `None` if there is none of this name.
-    pub fn field(&mut self, name: &str) -> Option<String> {
+    pub(crate) fn field(&mut self, name: &str) -> Option<String> {
         let info = self.ask("INFO everything");
         let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         value.map(str::to_owned)
