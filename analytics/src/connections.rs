@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// How many clients of the wire there are and were.
 #[derive(Debug, Default)]
-pub struct Connections {
+pub(crate) struct Connections {
     now: AtomicU64,
     accepted: AtomicU64,
     refused: AtomicU64,

@@ -24,7 +24,7 @@ use tarn_resp::client::{Client, elements};
 /// with 0 if the server answered, 1 if it refused, 2 if there was no server or it went away.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
-pub struct SqlArgs {
+pub(crate) struct SqlArgs {
     #[command(flatten)]
     remote: RemoteArgs,
     /// Format of the rows.
@@ -58,7 +58,7 @@ enum Format {
 }
 
 /// Runs `tarn sql`.
-pub fn run(args: &SqlArgs) -> ExitCode {
+pub(crate) fn run(args: &SqlArgs) -> ExitCode {
     match print(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(trouble) => trouble.tell(),

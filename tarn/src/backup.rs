@@ -26,7 +26,7 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 /// backup is complete and on disk, 1 if the server refused or failed, 2 if there was no server or it went
 /// away.
 #[derive(Args)]
-pub struct BackupArgs {
+pub(crate) struct BackupArgs {
     /// Back up only the records after this one, with which an earlier backup ended.
     #[arg(long, value_name = "LSN", default_value_t = 0)]
     since: u64,
@@ -38,7 +38,7 @@ pub struct BackupArgs {
 }
 
 /// Runs `tarn backup`.
-pub fn run(args: BackupArgs) -> ExitCode {
+pub(crate) fn run(args: BackupArgs) -> ExitCode {
     let bar = progress_bar();
     let done = back_up(&args, &bar);
     bar.finish_and_clear();

@@ -17,12 +17,12 @@ const MARK: &str = "TARN_DAEMON_OF";
 const READY: u8 = 0x06;
 
 /// True if this process is the one that runs in the background.
-pub fn is_child() -> bool {
+pub(crate) fn is_child() -> bool {
     std::env::var(MARK).is_ok_and(|process| process == parent_id().to_string())
 }
 
 /// Starts the server in the background, and waits until clients can connect to it or it has failed.
-pub fn start() -> ExitCode {
+pub(crate) fn start() -> ExitCode {
     let run = || -> io::Result<bool> {
         let mut args = std::env::args_os();
         let name = args.next().unwrap_or_else(|| OsString::from("tarn"));
@@ -73,13 +73,13 @@ fn pass_on(mut said: impl Read) -> io::Result<bool> {
 }
 
 /// Leaves the terminal and the session of the parent process. The child calls this first.
-pub fn begin() {
+pub(crate) fn begin() {
     // It fails only for a process that leads a session already.
     let _ = rustix::process::setsid();
 }
 
 /// Reports to the parent process that clients can connect. The child calls this once.
-pub fn ready() {
+pub(crate) fn ready() {
     let nowhere = File::options().write(true).open("/dev/null");
     // The one who waits may have been ended meanwhile.
     let _ = io::stderr().write_all(&[READY]);

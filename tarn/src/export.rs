@@ -13,7 +13,7 @@ use tarn_server::persist::transfer::{self, Exported};
 /// gets its name when it is complete and on disk; it replaces a file of that name. Exits with 0 if it is, 1
 /// if the data is refused, 2 if the disk failed; then the file that was there before, or none, is there.
 #[derive(Args)]
-pub struct ExportArgs {
+pub(crate) struct ExportArgs {
     #[command(flatten)]
     place: PlaceArgs,
     /// As for `tarn serve`: with `no` the checkpoint alone is read, not the log.
@@ -28,7 +28,7 @@ pub struct ExportArgs {
 }
 
 /// Runs `tarn export`.
-pub fn run(args: ExportArgs) -> ExitCode {
+pub(crate) fn run(args: ExportArgs) -> ExitCode {
     ended(|report| {
         let exported = transfer::export(&args.place.place(), args.appendonly, &args.file, report)?;
         let Exported { keys, documents, bytes, read, all, warnings } = exported;

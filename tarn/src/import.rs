@@ -13,7 +13,7 @@ use tarn_server::persist::transfer::{self, Imported};
 /// when it loads a file. Exits with 0 if the data is there, 1 if the file or the directory is refused, 2 if
 /// the disk failed; then the directory is as it was before.
 #[derive(Args)]
-pub struct ImportArgs {
+pub(crate) struct ImportArgs {
     #[command(flatten)]
     place: PlaceArgs,
     /// Leave out streams and values of modules, which Tarn cannot hold, and report their number. Without it,
@@ -26,7 +26,7 @@ pub struct ImportArgs {
 }
 
 /// Runs `tarn import`.
-pub fn run(args: ImportArgs) -> ExitCode {
+pub(crate) fn run(args: ImportArgs) -> ExitCode {
     ended(|report| {
         let imported = transfer::import(&args.place.place(), &args.file, args.skip_unsupported, report)?;
         say(&imported);

@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 const PROGRAM: &str = "tarn-lab";
 
 /// Replaces this process with `tarn-lab`. Returns only if that is not possible.
-pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let program = match std::env::current_exe() {
         Ok(own) => own.with_file_name(PROGRAM),
         Err(error) => {

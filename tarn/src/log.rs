@@ -14,7 +14,7 @@ use tarn_engine::{Log, OpenError};
 
 /// Checks, prints and repairs a log while no server has it open.
 #[derive(Args)]
-pub struct LogCli {
+pub(crate) struct LogCli {
     #[command(subcommand)]
     command: Command,
 }
@@ -88,7 +88,7 @@ const DAMAGED: u8 = 1;
 const FAILED: u8 = 2;
 
 /// Runs `tarn log`.
-pub fn run(cli: LogCli) -> ExitCode {
+pub(crate) fn run(cli: LogCli) -> ExitCode {
     let (Command::Check { directories, .. }
     | Command::Dump { directories, .. }
     | Command::Repair { directories, .. }) = &cli.command;

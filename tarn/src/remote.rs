@@ -11,7 +11,7 @@ const FAILED: u8 = 2;
 
 /// The address of the server, and the user.
 #[derive(Args)]
-pub struct RemoteArgs {
+pub(crate) struct RemoteArgs {
     /// Host of the server.
     #[arg(long, default_value = "127.0.0.1")]
     host: String,
@@ -28,7 +28,7 @@ pub struct RemoteArgs {
 }
 
 /// The reason why there is no answer.
-pub enum Trouble {
+pub(crate) enum Trouble {
     /// The server said no, or that it failed.
     Refused(String),
     /// There is no server, or it answers no more.
@@ -43,7 +43,7 @@ impl From<ClientError> for Trouble {
 
 impl Trouble {
     /// Prints the trouble, and returns the status to exit with.
-    pub fn tell(self) -> ExitCode {
+    pub(crate) fn tell(self) -> ExitCode {
         let (code, why) = match self {
             Trouble::Refused(why) => (REFUSED, why),
             Trouble::Away(why) => (FAILED, why),
@@ -55,7 +55,7 @@ impl Trouble {
 
 impl RemoteArgs {
     /// Connects. A reply that takes longer than `patience` is an error.
-    pub fn connect(&self, patience: Duration) -> Result<Client, Trouble> {
+    pub(crate) fn connect(&self, patience: Duration) -> Result<Client, Trouble> {
         if self.password.is_some() {
             eprintln!(
                 "tarn: warning: others may see a password given with '-a' in the list of processes; \
@@ -84,7 +84,7 @@ impl RemoteArgs {
 }
 
 /// Asks for something; an error reply is a refusal.
-pub fn ask(client: &mut Client, command: &[&str]) -> Result<tarn_resp::Frame, Trouble> {
+pub(crate) fn ask(client: &mut Client, command: &[&str]) -> Result<tarn_resp::Frame, Trouble> {
     let reply = client.ask(command)?;
     if reply.is_error() {
         let said = reply.to_string();

@@ -23,7 +23,7 @@ const SHOWN_EVERY: Duration = Duration::from_millis(100);
 /// set that is mixed, incomplete or damaged is refused. Exits with 0 if all data is there and on disk, 1 if
 /// the backups or the directory are refused, 2 if the disk failed; then no server takes the directory.
 #[derive(Args)]
-pub struct RestoreArgs {
+pub(crate) struct RestoreArgs {
     /// The data directory: an empty one, or one that does not exist yet.
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
@@ -37,7 +37,7 @@ pub struct RestoreArgs {
 }
 
 /// Runs `tarn restore`.
-pub fn run(args: RestoreArgs) -> ExitCode {
+pub(crate) fn run(args: RestoreArgs) -> ExitCode {
     match restore(&args) {
         Ok(code) => code,
         Err(error) => {

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 /// Answers the commands `FT.*`.
-pub struct Seeker {
+pub(crate) struct Seeker {
     /// Where the threads are.
     pub handle: Handle,
     /// The indexes and cursors.

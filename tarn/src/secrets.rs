@@ -16,7 +16,7 @@ const MARK: &str = "TARN_SECRETS_FD";
 const NAME: &str = "tarn-secrets";
 
 /// Runs the program again if there are passwords among `args`, those after `serve`; then it does not return.
-pub fn hide(args: &[OsString]) {
+pub(crate) fn hide(args: &[OsString]) {
     if std::env::var_os(MARK).is_some() {
         return;
     }
@@ -46,12 +46,12 @@ fn file() -> Option<PathBuf> {
 }
 
 /// The passwords, as lines of a configuration.
-pub fn take() -> io::Result<Vec<u8>> {
+pub(crate) fn take() -> io::Result<Vec<u8>> {
     file().map_or(Ok(Vec::new()), std::fs::read)
 }
 
 /// Empties the file. To be called when no other process is to read it.
-pub fn forget() {
+pub(crate) fn forget() {
     if let Some(path) = file()
         && let Err(error) = File::options().write(true).truncate(true).open(path)
     {

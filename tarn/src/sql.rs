@@ -11,7 +11,7 @@ use tarn_analytics::{
     Analytics, AnalyticsOptions, Caller, QueryError, Rules, Search, Tls, TlsError, Value, WireOptions,
     sqlstate,
 };
-pub use tarn_analytics::{DECLARATION_FILES, parquet_of, runs_apart};
+pub(crate) use tarn_analytics::{DECLARATION_FILES, parquet_of, runs_apart};
 use tarn_server::Services;
 use tarn_server::analytics::sql::{Answer, Asked, Cell};
 use tarn_server::config::{Config, SqlTls};
@@ -28,7 +28,7 @@ const CALLERS_MAX: usize = 64;
 
 /// Why SQL cannot be served.
 #[derive(Debug, Error)]
-pub enum SqlError {
+pub(crate) enum SqlError {
     /// The declarations cannot be read.
     #[error(transparent)]
     Declarations(#[from] QueryError),
@@ -52,7 +52,7 @@ pub enum SqlError {
 }
 
 /// The parts that serve SQL, made before the server exists.
-pub struct Sql {
+pub(crate) struct Sql {
     runtime: tokio::runtime::Runtime,
     analytics: Arc<Analytics>,
     search: Arc<Search>,
@@ -62,7 +62,7 @@ pub struct Sql {
 
 impl Sql {
     /// Prepares SQL as configured.
-    pub fn prepare(config: &Config) -> Result<Sql, SqlError> {
+    pub(crate) fn prepare(config: &Config) -> Result<Sql, SqlError> {
         let export_directory = config.sql_export_path();
         if let Some(path) = export_directory.as_ref().filter(|path| !path.is_dir()) {
             return Err(SqlError::ExportDirectory(path.display().to_string()));
@@ -96,7 +96,7 @@ impl Sql {
     }
 
     /// Starts the threads of SQL. The data may be loaded later.
-    pub fn start(self, server: &Arc<Services>) -> Running {
+    pub(crate) fn start(self, server: &Arc<Services>) -> Running {
         let (callers, incoming) = mpsc::channel(CALLERS_MAX);
         server.set_sql(Arc::new(Asker {
             handle: self.runtime.handle().clone(),
@@ -120,11 +120,11 @@ impl Sql {
 }
 
 /// The threads of SQL.
-pub struct Running(tokio::runtime::Runtime);
+pub(crate) struct Running(tokio::runtime::Runtime);
 
 impl Running {
     /// Ends them, without waiting for statements that run.
-    pub fn end(self) {
+    pub(crate) fn end(self) {
         self.0.shutdown_background();
     }
 }

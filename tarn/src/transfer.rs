@@ -12,7 +12,7 @@ const FAILED: u8 = 2;
 
 /// The data directory, in the words of `tarn serve`.
 #[derive(Args)]
-pub struct PlaceArgs {
+pub(crate) struct PlaceArgs {
     /// The data directory of the server.
     #[arg(long, value_name = "DIR", default_value = "tarn-data")]
     dir: PathBuf,
@@ -29,7 +29,7 @@ pub struct PlaceArgs {
 }
 
 impl PlaceArgs {
-    pub fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         Place {
             dir: self.dir.clone(),
             log_dirs: self.log_dir.clone(),
@@ -40,7 +40,7 @@ impl PlaceArgs {
 }
 
 /// Does it, telling on a terminal how far it has come, and says why if it is not done.
-pub fn ended(work: impl FnOnce(&mut dyn FnMut(Stage)) -> Result<(), TransferError>) -> ExitCode {
+pub(crate) fn ended(work: impl FnOnce(&mut dyn FnMut(Stage)) -> Result<(), TransferError>) -> ExitCode {
     let bar = progress_bar();
     let done = work(&mut |stage| show(&bar, stage));
     bar.finish_and_clear();
@@ -54,7 +54,7 @@ pub fn ended(work: impl FnOnce(&mut dyn FnMut(Stage)) -> Result<(), TransferErro
 }
 
 /// It shows nothing where standard error is no terminal.
-pub fn progress_bar() -> ProgressBar {
+pub(crate) fn progress_bar() -> ProgressBar {
     ProgressBar::no_length().with_style(
         ProgressStyle::with_template("{msg:<60} {wide_bar} {percent:>3} %").expect("the template is valid"),
     )
@@ -81,7 +81,7 @@ fn show(bar: &ProgressBar, stage: Stage) {
 }
 
 /// The number of keys, the time, and the keys a second.
-pub fn rate(keys: u64, took: Duration) -> String {
+pub(crate) fn rate(keys: u64, took: Duration) -> String {
     let seconds = took.as_secs_f64();
     format!("{keys} keys in {seconds:.2} s, {:.0} a second", keys as f64 / seconds.max(1e-6))
 }

@@ -21,7 +21,7 @@ const FILES: [(&str, &str, &str); 3] = [
 
 /// Options of the task.
 #[derive(clap::Args)]
-pub struct Charts {
+pub(crate) struct Charts {
     /// Bring nothing: check the files that are there.
     #[arg(long)]
     check: bool,
@@ -29,7 +29,7 @@ pub struct Charts {
 
 impl Charts {
     /// Runs the task.
-    pub fn run(&self, root: &Path) -> ExitCode {
+    pub(crate) fn run(&self, root: &Path) -> ExitCode {
         let vendor = root.join("lab/vendor");
         if !self.check
             && let Err(problem) = bring(root, &vendor)

@@ -20,7 +20,7 @@ const FUZZED_AT_ONCE: usize = 2;
 
 /// Arguments of `cargo xtask ci`.
 #[derive(Args)]
-pub struct Ci {
+pub(crate) struct Ci {
     /// Only these sections, by their names; all without it.
     #[arg(value_parser = SECTIONS.iter().map(|section| section.name).collect::<Vec<_>>())]
     sections: Vec<String>,
@@ -66,7 +66,7 @@ const SECTIONS: &[Section] = &[
 
 impl Ci {
     /// Runs the sections; the exit code says whether all is well.
-    pub fn run(self, root: &Path) -> ExitCode {
+    pub(crate) fn run(self, root: &Path) -> ExitCode {
         println!("=== setup: what the checks need ===");
         let tools = Tools::set_up(root);
         let today = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);

@@ -22,7 +22,7 @@ BSD-3-Clause and 0BSD: `lab/vendor/echarts.LICENSE` and `lab/vendor/echarts.NOTI
 ";
 
 /// Writes the page.
-pub fn run(root: &Path) -> ExitCode {
+pub(crate) fn run(root: &Path) -> ExitCode {
     let written = page(root).and_then(|page| {
         std::fs::write(root.join(PAGE), page).map_err(|error| format!("{PAGE} cannot be written: {error}"))
     });
@@ -36,7 +36,7 @@ pub fn run(root: &Path) -> ExitCode {
 }
 
 /// True if the page has the content of `Cargo.lock`.
-pub fn is_current(root: &Path) -> bool {
+pub(crate) fn is_current(root: &Path) -> bool {
     let is_current =
         page(root).is_ok_and(|page| std::fs::read(root.join(PAGE)).is_ok_and(|old| old == page.as_bytes()));
     if !is_current {

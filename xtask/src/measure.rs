@@ -15,7 +15,7 @@ const PAGES: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
 /// The arguments of `cargo xtask measure`.
 #[derive(Args)]
-pub struct Measure {
+pub(crate) struct Measure {
     /// The tree to measure: a checkout of another commit, for example. By default this one.
     #[arg(value_name = "DIR")]
     tree: Option<PathBuf>,
@@ -23,7 +23,7 @@ pub struct Measure {
 
 impl Measure {
     /// Prints the numbers of the tree.
-    pub fn run(&self, root: &Path) -> ExitCode {
+    pub(crate) fn run(&self, root: &Path) -> ExitCode {
         match Tree::read(self.tree.as_deref().unwrap_or(root)) {
             Ok(tree) => {
                 print(&tree);

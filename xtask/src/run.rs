@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 /// Tests, or checks that count as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub(crate) struct Count {
     /// The number of tests that passed.
     pub passed: u64,
     /// The number of tests that failed.
@@ -17,12 +17,12 @@ pub struct Count {
 
 impl Count {
     /// One check with this outcome.
-    pub fn of_one(is_good: bool) -> Count {
+    pub(crate) fn of_one(is_good: bool) -> Count {
         Count { passed: u64::from(is_good), failed: u64::from(!is_good) }
     }
 
     /// Both together.
-    pub fn and(self, other: Count) -> Count {
+    pub(crate) fn and(self, other: Count) -> Count {
         Count { passed: self.passed + other.passed, failed: self.failed + other.failed }
     }
 }
@@ -31,12 +31,12 @@ impl Count {
 static ENVIRONMENT: OnceLock<Vec<(&str, OsString)>> = OnceLock::new();
 
 /// Lets all programs that are run from now on find these variables in their environment; to be called once.
-pub fn set_environment(variables: Vec<(&'static str, OsString)>) {
+pub(crate) fn set_environment(variables: Vec<(&'static str, OsString)>) {
     ENVIRONMENT.set(variables).expect("the environment is set once");
 }
 
 /// A program with its arguments, to be run in `root`.
-pub fn command(root: &Path, program: &str, arguments: &[&str]) -> Command {
+pub(crate) fn command(root: &Path, program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root).args(arguments).stdin(Stdio::null());
     command.envs(ENVIRONMENT.get().into_iter().flatten().map(|(name, value)| (name, value)));
@@ -44,7 +44,7 @@ pub fn command(root: &Path, program: &str, arguments: &[&str]) -> Command {
 }
 
 /// Runs a program that is one check.
-pub fn check(command: &mut Command) -> Count {
+pub(crate) fn check(command: &mut Command) -> Count {
     match command.status() {
         Ok(status) => Count::of_one(status.success()),
         Err(error) => {
@@ -56,7 +56,7 @@ pub fn check(command: &mut Command) -> Count {
 
 /// Runs a test runner and counts its tests by its closing lines. One that fails without naming a failed test
 /// counts as one failure, and so does one that succeeds without having run any.
-pub fn tests(command: &mut Command) -> Count {
+pub(crate) fn tests(command: &mut Command) -> Count {
     let mut child = match command.stdout(Stdio::piped()).spawn() {
         Ok(child) => child,
         Err(error) => {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 /// Arguments of `cargo xtask scripts`.
 #[derive(Args)]
-pub struct Scripts {
+pub(crate) struct Scripts {
     /// Only tests with this in their names, like `tarn::lists`, `redis::` or `lists/lpos`.
     filter: Option<String>,
     /// Write the replies of redis-server into the scripts instead of comparing.
@@ -20,7 +20,7 @@ pub struct Scripts {
 
 impl Scripts {
     /// Runs them as the test `scripts` of the package `tarn`.
-    pub fn run(self, root: &Path) -> ExitCode {
+    pub(crate) fn run(self, root: &Path) -> ExitCode {
         let mut cargo =
             command(root, "cargo", &["test", "--quiet", "--package", "tarn", "--test", "scripts", "--"]);
         cargo.args(self.filter);

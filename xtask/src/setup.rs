@@ -55,7 +55,7 @@ const NEEDS: &[Need] = &[
 ];
 
 /// Where the tools for the checks lie.
-pub struct Tools {
+pub(crate) struct Tools {
     python: Option<PathBuf>,
     /// The `cargo-deny` to run, if there is one.
     pub deny: Option<PathBuf>,
@@ -63,7 +63,7 @@ pub struct Tools {
 
 impl Tools {
     /// Finds all tools and installs missing ones, as far as that is allowed.
-    pub fn set_up(root: &Path) -> Tools {
+    pub(crate) fn set_up(root: &Path) -> Tools {
         install_packages(root);
         for (tool, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
             if !succeeds(Command::new("cargo").args([tool, "--version"])) {
@@ -84,30 +84,30 @@ impl Tools {
     }
 
     /// The `PATH` of whatever runs in the checks.
-    pub fn path(&self) -> OsString {
+    pub(crate) fn path(&self) -> OsString {
         let before = std::env::var_os("PATH").unwrap_or_default();
         let own = self.python.iter().map(|python| python.join("bin"));
         std::env::join_paths(own.chain(std::env::split_paths(&before))).unwrap_or(before)
     }
 
     /// True if the fuzz targets can be built.
-    pub fn has_cxx(&self) -> bool {
+    pub(crate) fn has_cxx(&self) -> bool {
         on_path("c++")
     }
 
     /// True if the clients in Go can run.
-    pub fn has_go(&self) -> bool {
+    pub(crate) fn has_go(&self) -> bool {
         on_path("go")
     }
 
     /// True if the clients in Python can run.
-    pub fn has_python(&self) -> bool {
+    pub(crate) fn has_python(&self) -> bool {
         self.python.is_some()
     }
 }
 
 /// Where things are kept from run to run.
-pub fn cache() -> PathBuf {
+pub(crate) fn cache() -> PathBuf {
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
     std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("tarn")
 }
@@ -202,7 +202,7 @@ fn set_up_python(root: &Path) -> Option<PathBuf> {
 }
 
 /// The program `cargo-deny`, built if it is not there yet.
-pub fn set_up_deny(root: &Path) -> Option<PathBuf> {
+pub(crate) fn set_up_deny(root: &Path) -> Option<PathBuf> {
     let place = cache().join(format!("cargo-deny-{DENY_VERSION}"));
     let program = place.join("bin/cargo-deny");
     if program.is_file() {

@@ -33,13 +33,13 @@ use crate::table::declaration::Declaration;
 use crate::table::index::TableIndex;
 
 /// The name of the file in the data directory.
-pub const FILE: &str = "tables.sql";
+pub(crate) const FILE: &str = "tables.sql";
 
 /// The tables, by name.
 type Tables = BTreeMap<String, Arc<KeyTable>>;
 
 /// The schema `public`.
-pub struct DeclaredTables {
+pub(crate) struct DeclaredTables {
     path: Option<PathBuf>,
     requested: RequestedIndexes,
     tables: Declared<Tables>,
@@ -49,7 +49,7 @@ pub struct DeclaredTables {
 
 impl DeclaredTables {
     /// Reads the declarations from the file in `directory`; none if there is no file.
-    pub async fn read(
+    pub(crate) async fn read(
         directory: Option<&Path>,
         store: &Arc<StoreHandle>,
         context: &SessionContext,
@@ -87,7 +87,7 @@ impl DeclaredTables {
     }
 
     /// The number of tables. Takes no lock, so it may be called inside the gate.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
@@ -105,7 +105,7 @@ impl DeclaredTables {
     }
 
     /// Makes an index; it is built in the background. REQUIRES: the table is one of these.
-    pub fn create_index(&self, statement: &CreateIndex) -> Result<(), QueryError> {
+    pub(crate) fn create_index(&self, statement: &CreateIndex) -> Result<(), QueryError> {
         let [column] = statement.columns.as_slice() else { return Err(QueryError::IndexClause) };
         let Expr::Column(column) = &column.expr else { return Err(QueryError::IndexClause) };
         let is_tree = statement.using.as_ref().is_none_or(|word| word.eq_ignore_ascii_case("btree"));
@@ -129,7 +129,7 @@ impl DeclaredTables {
     }
 
     /// Drops an index; `false` if there is none of this name.
-    pub fn drop_index(&self, name: &str) -> Result<bool, QueryError> {
+    pub(crate) fn drop_index(&self, name: &str) -> Result<bool, QueryError> {
         let turn = self.tables.turn();
         let tables = self.now();
         let Some(index) = all_indexes(&tables).find(|index| index.name == name).cloned() else {
@@ -147,12 +147,12 @@ impl DeclaredTables {
     }
 
     /// Makes the declared indexes, if the store is loaded now and they are not made yet.
-    pub fn make_indexes(&self) {
+    pub(crate) fn make_indexes(&self) {
         self.requested.make_all();
     }
 
     /// All indexes.
-    pub fn indexes(&self) -> Vec<Arc<TableIndex>> {
+    pub(crate) fn indexes(&self) -> Vec<Arc<TableIndex>> {
         all_indexes(&self.now()).cloned().collect()
     }
 }
@@ -200,7 +200,7 @@ fn index_of(statement: &Statement) -> Option<(String, String, String)> {
 }
 
 /// The text of a file; none if it is not there.
-pub fn read_or_nothing(path: &Path) -> Result<String, QueryError> {
+pub(crate) fn read_or_nothing(path: &Path) -> Result<String, QueryError> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(text),
         // Whether there is such a directory is not asked here.
@@ -212,7 +212,7 @@ pub fn read_or_nothing(path: &Path) -> Result<String, QueryError> {
 }
 
 /// Gives a file these contents, or leaves it as it is.
-pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     let new = path.with_added_extension("tmp");
     let mut file = File::create(&new)?;
     file.write_all(contents)?;

@@ -36,7 +36,7 @@ const VISIBLE: [&str; 4] =
     ["pg_function_is_visible", "pg_type_is_visible", "pg_operator_is_visible", "pg_collation_is_visible"];
 
 /// Makes the functions known.
-pub fn register(context: &SessionContext) {
+pub(crate) fn register(context: &SessionContext) {
     let version = format!("PostgreSQL {POSTGRESQL_VERSION} (Tarn {})", env!("CARGO_PKG_VERSION"));
     let mut functions = vec![
         Fixed::new("version", ScalarValue::from(version.as_str())),

@@ -33,7 +33,7 @@ const VISITED_MAX: u64 = 1_000_000;
 
 /// The function.
 #[derive(Debug)]
-pub struct Infer(pub Arc<StoreHandle>);
+pub(crate) struct Infer(pub Arc<StoreHandle>);
 
 impl TableFunctionImpl for Infer {
     fn call_with_args(&self, arguments: TableFunctionArgs<'_, '_>) -> Result<Arc<dyn TableProvider>> {

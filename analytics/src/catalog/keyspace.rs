@@ -59,7 +59,7 @@ const TABLES: &[Table] = &[
 
 /// The schema `keyspace`.
 #[derive(Debug)]
-pub struct Keyspace(pub Arc<StoreHandle>);
+pub(crate) struct Keyspace(pub Arc<StoreHandle>);
 
 #[async_trait]
 impl SchemaProvider for Keyspace {

@@ -28,7 +28,7 @@ const COLUMNS: [&str; 2] = ["relacl", "reloptions"];
 const SETTINGS: [(&str, &str); 2] = [("max_index_keys", "32"), ("standard_conforming_strings", "on")];
 
 /// The schema, over that of the library, with the statements that run.
-pub struct System(pub Arc<dyn SchemaProvider>, pub Arc<Queries>);
+pub(crate) struct System(pub Arc<dyn SchemaProvider>, pub Arc<Queries>);
 
 impl fmt::Debug for System {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 /// The name of the database that clients see.
-pub const DATABASE: &str = "tarn";
+pub(crate) const DATABASE: &str = "tarn";
 /// The version of PostgreSQL whose protocol and catalog Tarn follows.
-pub const POSTGRESQL_VERSION: &str = "16.6";
+pub(crate) const POSTGRESQL_VERSION: &str = "16.6";
 /// Ends blocks that wait for their client, so that they do not keep the views that all share.
-pub const IDLE_IN_BLOCK: &str = "idle_in_transaction_session_timeout";
+pub(crate) const IDLE_IN_BLOCK: &str = "idle_in_transaction_session_timeout";
 /// Ends statements.
-pub const STATEMENT: &str = "statement_timeout";
+pub(crate) const STATEMENT: &str = "statement_timeout";
 
 /// The defaults of settings. A setting that is not listed is unknown.
 const DEFAULTS: [(&str, &str); 40] = [
@@ -60,7 +60,7 @@ const UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1)];
 
 /// The default of a setting; `None` if there is none of this name.
-pub fn default_of(name: &str) -> Option<String> {
+pub(crate) fn default_of(name: &str) -> Option<String> {
     if name == "server_version" {
         return Some(format!("{POSTGRESQL_VERSION} (Tarn {})", env!("CARGO_PKG_VERSION")));
     }
@@ -69,12 +69,12 @@ pub fn default_of(name: &str) -> Option<String> {
 }
 
 /// All names.
-pub fn names() -> impl Iterator<Item = &'static str> {
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     DEFAULTS.iter().map(|(name, _)| *name).chain(["server_version"])
 }
 
 /// Reads `5000`, `'5s'`, `'10 min'`; `None` if it is no time.
-pub fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
     let number: f64 = number.trim().parse().ok().filter(|number| *number >= 0.0)?;
@@ -89,7 +89,7 @@ pub fn duration(text: &str) -> Option<Duration> {
 }
 
 /// Writes a time as PostgreSQL does: in the largest unit that divides it.
-pub fn duration_text(duration: Duration) -> String {
+pub(crate) fn duration_text(duration: Duration) -> String {
     let millis = duration.as_millis() as u64;
     let unit = UNITS.iter().find(|(_, size)| millis > 0 && millis.is_multiple_of(*size));
     unit.map_or("0".to_owned(), |(name, size)| format!("{}{name}", millis / size))

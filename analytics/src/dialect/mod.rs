@@ -20,10 +20,10 @@ use datafusion::sql::sqlparser::ast::{Expr, Query, Statement, TableFactor, Visit
 
 use crate::error::QueryError;
 
-pub use queries::CELL;
+pub(crate) use queries::CELL;
 
 /// A statement of PostgreSQL as the planner takes it.
-pub fn mended(mut statement: Statement) -> Result<Statement, QueryError> {
+pub(crate) fn mended(mut statement: Statement) -> Result<Statement, QueryError> {
     let mut mend = Mend { depth: 0 };
     match statement.visit(&mut mend) {
         ControlFlow::Continue(()) => Ok(statement),
@@ -32,7 +32,7 @@ pub fn mended(mut statement: Statement) -> Result<Statement, QueryError> {
 }
 
 /// As [`mended`], of a statement that may be explained or copied.
-pub fn mended_any(statement: AnyStatement) -> Result<AnyStatement, QueryError> {
+pub(crate) fn mended_any(statement: AnyStatement) -> Result<AnyStatement, QueryError> {
     Ok(match statement {
         AnyStatement::Statement(inner) => AnyStatement::Statement(Box::new(mended(*inner)?)),
         AnyStatement::Explain(mut explained) => {

@@ -18,7 +18,7 @@ type Done = ControlFlow<QueryError>;
 const DONE: Done = ControlFlow::Continue(());
 
 /// Puts an expression, whose parts are put so, in words that the planner has.
-pub fn mend(expr: &mut Expr) -> Done {
+pub(super) fn mend(expr: &mut Expr) -> Done {
     match expr {
         Expr::SimilarTo { .. } => similar(expr),
         Expr::AnyOp { .. } | Expr::AllOp { .. } => quantified(expr),

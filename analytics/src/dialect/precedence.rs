@@ -9,7 +9,7 @@ use std::mem;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Ident, UnaryOperator};
 
 /// Turns an expression whose parts are in order.
-pub fn turn(expr: &mut Expr) {
+pub(super) fn turn(expr: &mut Expr) {
     match expr {
         Expr::IsDistinctFrom(_, right) | Expr::IsNotDistinctFrom(_, right) if is_joined(right) => {
             let joined = take(right);

@@ -15,13 +15,13 @@ use crate::error::QueryError;
 const ALL_ROWS: &str = "4611686018427387904";
 
 /// The function that marks what the planner casts: cells of `VALUES`, columns of a recursive part.
-pub const CELL: &str = "__cell";
+pub(crate) const CELL: &str = "__cell";
 
 /// Each makes a statement three queries deeper.
 const OPERATIONS_MAX: usize = 16;
 
 /// Mends a query, of which its parts are still to be mended.
-pub fn mend(query: &mut Query, is_inner: bool) -> ControlFlow<QueryError> {
+pub(super) fn mend(query: &mut Query, is_inner: bool) -> ControlFlow<QueryError> {
     fetch(query)?;
     let is_ordered = query.order_by.is_some();
     // The planner takes an order away where nothing seems to need it.

@@ -197,7 +197,7 @@ const EMPTY: [(&str, &[&str]); 13] = [
 ];
 
 /// Puts a query in the place of such a table.
-pub fn mend(table: &mut TableFactor) {
+pub(super) fn mend(table: &mut TableFactor) {
     let TableFactor::Table { name, alias, args: None, .. } = table else { return };
     if let [only] = name.0.as_slice()
         && only.as_ident().is_some_and(|ident| ident.value.eq_ignore_ascii_case("pg_stat_activity"))

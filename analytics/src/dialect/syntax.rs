@@ -11,38 +11,38 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 /// Takes an expression out of its place.
-pub fn take(expr: &mut Expr) -> Expr {
+pub(crate) fn take(expr: &mut Expr) -> Expr {
     mem::replace(expr, Expr::Identifier(Ident::new("")))
 }
 
 /// A text.
-pub fn text(text: &str) -> Expr {
+pub(crate) fn text(text: &str) -> Expr {
     Expr::Value(Value::SingleQuotedString(text.to_owned()).into())
 }
 
 /// A number.
-pub fn number(digits: &str) -> Expr {
+pub(crate) fn number(digits: &str) -> Expr {
     Expr::Value(Value::Number(digits.to_owned(), false).into())
 }
 
 /// NULL, true or false.
-pub fn truth(truth: Option<bool>) -> Expr {
+pub(crate) fn truth(truth: Option<bool>) -> Expr {
     let Some(truth) = truth else { return cast(Expr::Value(Value::Null.into()), DataType::Boolean) };
     Expr::Value(Value::Boolean(truth).into())
 }
 
 /// A cast.
-pub fn cast(expr: Expr, data_type: DataType) -> Expr {
+pub(crate) fn cast(expr: Expr, data_type: DataType) -> Expr {
     Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
 /// An operation in parentheses.
-pub fn joined(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+pub(crate) fn joined(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::Nested(Box::new(Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }))
 }
 
 /// Operations with many, as a tree that is not deep.
-pub fn joined_all(mut tests: Vec<Expr>, op: &BinaryOperator) -> Option<Expr> {
+pub(crate) fn joined_all(mut tests: Vec<Expr>, op: &BinaryOperator) -> Option<Expr> {
     if tests.len() <= 1 {
         return tests.pop();
     }
@@ -54,7 +54,7 @@ pub fn joined_all(mut tests: Vec<Expr>, op: &BinaryOperator) -> Option<Expr> {
 }
 
 /// `CASE WHEN … THEN … ELSE … END`.
-pub fn cases(conditions: Vec<(Expr, Expr)>, other: Expr) -> Expr {
+pub(crate) fn cases(conditions: Vec<(Expr, Expr)>, other: Expr) -> Expr {
     let conditions =
         conditions.into_iter().map(|(condition, result)| CaseWhen { condition, result }).collect();
     Expr::Case {
@@ -67,7 +67,7 @@ pub fn cases(conditions: Vec<(Expr, Expr)>, other: Expr) -> Expr {
 }
 
 /// A call of a function.
-pub fn call(name: &str, args: Vec<Expr>) -> Expr {
+pub(crate) fn call(name: &str, args: Vec<Expr>) -> Expr {
     let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
     Expr::Function(Function {
         name: ObjectName::from(vec![Ident::new(name)]),
@@ -86,7 +86,7 @@ pub fn call(name: &str, args: Vec<Expr>) -> Expr {
 }
 
 /// The name of a function, and its arguments if all are plain ones.
-pub fn called(function: &mut Function) -> Option<(String, Vec<&mut Expr>)> {
+pub(crate) fn called(function: &mut Function) -> Option<(String, Vec<&mut Expr>)> {
     let [name] = function.name.0.as_slice() else { return None };
     let name = name.as_ident()?.value.to_lowercase();
     let FunctionArguments::List(list) = &mut function.args else { return None };
@@ -98,7 +98,7 @@ pub fn called(function: &mut Function) -> Option<(String, Vec<&mut Expr>)> {
 }
 
 /// The text of a constant.
-pub fn constant(expr: &Expr) -> Option<String> {
+pub(crate) fn constant(expr: &Expr) -> Option<String> {
     let Expr::Value(value) = expr else { return None };
     match &value.value {
         Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text.clone()),
@@ -107,7 +107,7 @@ pub fn constant(expr: &Expr) -> Option<String> {
 }
 
 /// A query of a text that is known to be one.
-pub fn query(text: &str) -> Query {
+pub(crate) fn query(text: &str) -> Query {
     let parsed = Parser::parse_sql(&PostgreSqlDialect {}, text).map(|mut parsed| parsed.pop());
     match parsed {
         Ok(Some(Statement::Query(query))) => *query,
@@ -116,12 +116,12 @@ pub fn query(text: &str) -> Query {
 }
 
 /// How many columns a query has, if that can be seen.
-pub fn width(query: &Query) -> Option<usize> {
+pub(crate) fn width(query: &Query) -> Option<usize> {
     width_of(&query.body)
 }
 
 /// How many columns there are, if that can be seen.
-pub fn width_of(body: &SetExpr) -> Option<usize> {
+pub(crate) fn width_of(body: &SetExpr) -> Option<usize> {
     match body {
         SetExpr::Select(select) => {
             let is_one = |item: &SelectItem| {

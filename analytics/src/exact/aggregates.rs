@@ -21,7 +21,7 @@ const SCALE: i8 = 16;
 struct Average(Signature);
 
 /// `avg` of whole numbers and decimals.
-pub fn average() -> AggregateUDF {
+pub(super) fn average() -> AggregateUDF {
     AggregateUDF::new_from_impl(Average(Signature::user_defined(Volatility::Immutable)))
 }
 
@@ -167,7 +167,7 @@ struct Moving {
 }
 
 /// `sum` or `avg` of floating-point numbers over a frame that moves.
-pub fn moving(is_average: bool) -> AggregateUDF {
+pub(super) fn moving(is_average: bool) -> AggregateUDF {
     let signature = Signature::exact(vec![DataType::Float64], Volatility::Immutable);
     AggregateUDF::new_from_impl(Moving { is_average, signature })
 }

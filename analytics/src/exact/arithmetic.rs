@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 };
 
 /// Digits that a decimal has at most.
-pub const DIGITS_MAX: u8 = 38;
+pub(super) const DIGITS_MAX: u8 = 38;
 /// The minimum number of digits after the point of a quotient.
 const QUOTIENT_SCALE: i8 = 20;
 /// The maximum number of digits after the point of a product, unless a factor has more.
@@ -23,14 +23,14 @@ const PRODUCT_SCALE_MAX: i8 = 24;
 
 /// An operator as a function.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct Arithmetic {
+pub(super) struct Arithmetic {
     op: Operator,
     name: &'static str,
     signature: Signature,
 }
 
 /// The function that an operator of numbers is.
-pub fn function_of(op: Operator) -> Option<ScalarUDF> {
+pub(super) fn function_of(op: Operator) -> Option<ScalarUDF> {
     let name = match op {
         Operator::Plus => "plus",
         Operator::Minus => "minus",
@@ -44,7 +44,7 @@ pub fn function_of(op: Operator) -> Option<ScalarUDF> {
 }
 
 /// Digits of whole numbers of a type.
-pub fn digits_of(whole: &DataType) -> Option<u8> {
+pub(super) fn digits_of(whole: &DataType) -> Option<u8> {
     Some(match whole {
         DataType::Int8 | DataType::UInt8 => 3,
         DataType::Int16 | DataType::UInt16 => 5,
@@ -56,7 +56,7 @@ pub fn digits_of(whole: &DataType) -> Option<u8> {
 }
 
 /// Whether something is a number that is computed with here.
-pub fn is_number(data_type: &DataType) -> bool {
+pub(super) fn is_number(data_type: &DataType) -> bool {
     let is_float = matches!(data_type, DataType::Float32 | DataType::Float64 | DataType::Decimal128(..));
     is_float || digits_of(data_type).is_some()
 }
@@ -253,7 +253,7 @@ fn float(op: Operator, left: f64, right: f64) -> Result<f64, ArrowError> {
 }
 
 /// A result that is not negative zero nor another NaN, and not infinite if what it was made of was not.
-pub fn within(made: f64, is_of_finite: bool) -> Result<f64, ArrowError> {
+pub(super) fn within(made: f64, is_of_finite: bool) -> Result<f64, ArrowError> {
     if is_of_finite && made.is_infinite() {
         return Err(ArrowError::ArithmeticOverflow("value out of range: overflow".to_owned()));
     }
@@ -261,7 +261,7 @@ pub fn within(made: f64, is_of_finite: bool) -> Result<f64, ArrowError> {
 }
 
 /// A decimal with another number of digits after the point, rounded half away from zero.
-pub fn rescaled(number: i256, from: i8, to: i8) -> Option<i256> {
+pub(super) fn rescaled(number: i256, from: i8, to: i8) -> Option<i256> {
     let factor = i256::from_i128(10).checked_pow(u32::from(from.abs_diff(to)))?;
     if to >= from {
         return number.checked_mul(factor);
@@ -278,7 +278,7 @@ fn quotient(number: i256, divisor: i256) -> Option<i256> {
 }
 
 /// A decimal, if it has no more digits than it may.
-pub fn fitting(number: Option<i256>, digits: u8) -> Result<i128, ArrowError> {
+pub(super) fn fitting(number: Option<i256>, digits: u8) -> Result<i128, ArrowError> {
     let number = number
         .and_then(i256::to_i128)
         .filter(|number| number.unsigned_abs() < 10_u128.saturating_pow(u32::from(digits.min(DIGITS_MAX))));

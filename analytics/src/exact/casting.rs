@@ -44,7 +44,7 @@ struct Cast {
 }
 
 /// The function that a cast is, if it is not as the planner has it.
-pub fn function_of(from: &DataType, to: &DataType) -> Option<ScalarUDF> {
+pub(super) fn function_of(from: &DataType, to: &DataType) -> Option<ScalarUDF> {
     use DataType::{Decimal128, Float32, Float64, Int8, Int16, Int32, Int64, Timestamp, Utf8, Utf8View};
     let target = match (from, to) {
         (Float32 | Float64 | Decimal128(..), Int8 | Int16 | Int32 | Int64) => Target::Whole(to.clone()),
@@ -58,12 +58,12 @@ pub fn function_of(from: &DataType, to: &DataType) -> Option<ScalarUDF> {
 }
 
 /// `to_numeric(x)`: what `x::numeric` is.
-pub fn to_numeric() -> ScalarUDF {
+pub(super) fn to_numeric() -> ScalarUDF {
     made(Target::Numeric)
 }
 
 /// A cast to text.
-pub fn to_text() -> ScalarUDF {
+pub(super) fn to_text() -> ScalarUDF {
     made(Target::Text)
 }
 
@@ -289,7 +289,7 @@ fn texts(array: &ArrayRef) -> Result<StringArray> {
 }
 
 /// Moments as PostgreSQL writes them; `None` of what is none, or further away than nanoseconds reach.
-pub fn moment_texts(array: &ArrayRef) -> Option<StringArray> {
+pub(crate) fn moment_texts(array: &ArrayRef) -> Option<StringArray> {
     let DataType::Timestamp(_, zone) = array.data_type() else { return None };
     let strict = CastOptions { safe: false, ..CastOptions::default() };
     let nanos = DataType::Timestamp(TimeUnit::Nanosecond, zone.clone());
@@ -308,7 +308,7 @@ fn moment_text(moment: &NaiveDateTime) -> String {
 
 /// A number of the form `1.25e-7` as PostgreSQL writes it: with an exponent only where it is small, or has
 /// more than `digits` digits before the point.
-pub fn number_text(scientific: &str, digits: i32) -> String {
+pub(crate) fn number_text(scientific: &str, digits: i32) -> String {
     let (sign, rest) = scientific.split_at(usize::from(scientific.starts_with('-')));
     let Some((mantissa, exponent)) = rest.split_once('e') else {
         return if rest == "inf" { format!("{sign}Infinity") } else { rest.to_owned() };

@@ -20,7 +20,7 @@ use crate::json::{Build, Kind, field, kind_of};
 
 /// Says to functions which of their arguments are documents, and refuses what takes them for texts.
 #[derive(Debug)]
-pub struct Documents;
+pub(super) struct Documents;
 
 impl AnalyzerRule for Documents {
     fn name(&self) -> &str {

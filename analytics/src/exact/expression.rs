@@ -19,7 +19,7 @@ fn call(function: datafusion::logical_expr::ScalarUDF, args: Vec<Expr>) -> Expr 
 }
 
 /// An expression as PostgreSQL has it.
-pub fn exact(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+pub(super) fn exact(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expr {
         Expr::BinaryExpr(binary) => operator(binary, schema),
         Expr::Negative(inner) => {
@@ -216,7 +216,7 @@ fn truth(expr: Expr) -> Transformed<Expr> {
 }
 
 /// An expression after coercion: casts to text, and tests of truth.
-pub fn written(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+pub(super) fn written(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let cast = match expr {
         Expr::Cast(cast) => cast,
         expr => return Ok(truth(expr)),

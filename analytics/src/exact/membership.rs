@@ -26,7 +26,7 @@ use datafusion::logical_expr::utils::{conjunction, merge_schema, split_conjuncti
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery, binary_expr, lit, when};
 
 /// Puts the memberships of a step right.
-pub fn put_right(plan: LogicalPlan) -> Result<LogicalPlan> {
+pub(super) fn put_right(plan: LogicalPlan) -> Result<LogicalPlan> {
     let has_any = plan.expressions().iter().any(|expr| {
         expr.exists(|expr| Ok(matches!(expr, Expr::InSubquery(_) | Expr::Exists(_)))).unwrap_or(false)
     });

@@ -16,17 +16,17 @@ use datafusion::logical_expr::{
 
 use super::arithmetic::{DIGITS_MAX, digits_of, is_number};
 
-pub fn is_float(data_type: &DataType) -> bool {
+pub(super) fn is_float(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Float32 | DataType::Float64)
 }
 
-pub fn is_decimal(data_type: &DataType) -> bool {
+pub(super) fn is_decimal(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Decimal128(..))
 }
 
 /// The type that numbers of these types are compared in, if the library does not find it. What is no number
 /// is left out.
-pub fn compared_as(types: &[DataType]) -> Option<DataType> {
+pub(super) fn compared_as(types: &[DataType]) -> Option<DataType> {
     let mut numbers = types.iter().filter(|data_type| is_number(data_type));
     let first = numbers.next()?;
     let differ = numbers.clone().any(|other| other != first);
@@ -35,7 +35,7 @@ pub fn compared_as(types: &[DataType]) -> Option<DataType> {
 }
 
 /// The type of what is made of numbers of these types, and of NULLs. `None` if something else is among them.
-pub fn made_of(types: &[DataType]) -> Option<DataType> {
+pub(super) fn made_of(types: &[DataType]) -> Option<DataType> {
     use DataType::{Decimal128, Float32, Float64, Int16, Int32, Int64, UInt16, UInt32, UInt64};
     let mut numbers = types.iter().filter(|data_type| **data_type != DataType::Null);
     if !numbers.clone().all(is_number) {
@@ -74,7 +74,7 @@ pub fn made_of(types: &[DataType]) -> Option<DataType> {
 }
 
 /// A number as one of another type; what is no number stays.
-pub fn cast_number(expr: Expr, to: &DataType, schema: &DFSchema) -> Result<Expr> {
+pub(super) fn cast_number(expr: Expr, to: &DataType, schema: &DFSchema) -> Result<Expr> {
     let from = expr.get_type(schema)?;
     if from == *to || !is_number(&from) {
         return Ok(expr);
@@ -86,7 +86,7 @@ pub fn cast_number(expr: Expr, to: &DataType, schema: &DFSchema) -> Result<Expr>
 }
 
 /// A plan whose columns are cast where a type is given, under the names that they have.
-pub fn retyped(plan: Arc<LogicalPlan>, types: &[Option<DataType>]) -> Result<Arc<LogicalPlan>> {
+pub(super) fn retyped(plan: Arc<LogicalPlan>, types: &[Option<DataType>]) -> Result<Arc<LogicalPlan>> {
     let schema = plan.schema();
     let is_same = |(field, to): (&FieldRef, &Option<DataType>)| {
         to.as_ref().is_none_or(|to| field.data_type() == to || !is_number(field.data_type()))
@@ -122,7 +122,7 @@ fn cast_part(part: &mut Expr, to: &DataType, schema: &DFSchema) -> Result<()> {
     Ok(())
 }
 
-pub fn between(mut between: Between, schema: &DFSchema) -> Result<Transformed<Expr>> {
+pub(super) fn between(mut between: Between, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let types = types_of([&*between.expr, &*between.low, &*between.high], schema)?;
     let Some(to) = compared_as(&types) else { return Ok(Transformed::no(Expr::Between(between))) };
     for part in [&mut between.expr, &mut between.low, &mut between.high] {
@@ -131,7 +131,7 @@ pub fn between(mut between: Between, schema: &DFSchema) -> Result<Transformed<Ex
     Ok(Transformed::yes(Expr::Between(between)))
 }
 
-pub fn in_list(mut list: InList, schema: &DFSchema) -> Result<Transformed<Expr>> {
+pub(super) fn in_list(mut list: InList, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let types = types_of(std::iter::once(&*list.expr).chain(&list.list), schema)?;
     let Some(to) = compared_as(&types) else { return Ok(Transformed::no(Expr::InList(list))) };
     cast_part(&mut list.expr, &to, schema)?;
@@ -139,7 +139,7 @@ pub fn in_list(mut list: InList, schema: &DFSchema) -> Result<Transformed<Expr>>
     Ok(Transformed::yes(Expr::InList(list)))
 }
 
-pub fn in_subquery(mut member: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
+pub(super) fn in_subquery(mut member: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let plan = &member.subquery.subquery;
     let [field] = plan.schema().fields().as_ref() else {
         return Ok(Transformed::no(Expr::InSubquery(member)));
@@ -152,7 +152,7 @@ pub fn in_subquery(mut member: InSubquery, schema: &DFSchema) -> Result<Transfor
 }
 
 /// `coalesce` and the like, whose arguments are of one type.
-pub fn function(mut function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
+pub(super) fn function(mut function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let types = numbers_of(&function.args, schema)?;
     let to = match function.name() {
         "coalesce" | "greatest" | "least" | "nvl" | "make_array" => made_of(&types),
@@ -167,7 +167,7 @@ pub fn function(mut function: ScalarFunction, schema: &DFSchema) -> Result<Trans
 }
 
 /// `lag` and `lead`, whose default is of the type of what they look for.
-pub fn neighbour(mut window: Box<WindowFunction>, schema: &DFSchema) -> Result<Transformed<Expr>> {
+pub(super) fn neighbour(mut window: Box<WindowFunction>, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let types = match window.params.args.as_slice() {
         [of, _, other] => types_of([of, other], schema)?,
         _ => Vec::new(),
@@ -181,7 +181,7 @@ pub fn neighbour(mut window: Box<WindowFunction>, schema: &DFSchema) -> Result<T
     Ok(Transformed::yes(Expr::WindowFunction(window)))
 }
 
-pub fn case(mut case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
+pub(super) fn case(mut case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let is_changed = chosen(&mut case, schema)? | made(&mut case, schema)?;
     Ok(Transformed::new_transformed(Expr::Case(case), is_changed))
 }

@@ -24,5 +24,5 @@ mod sets;
 mod spans;
 mod to_char;
 
-pub use casting::{moment_texts, number_text};
-pub use rules::{physical_rules, register, rules};
+pub(crate) use casting::{moment_texts, number_text};
+pub(crate) use rules::{physical_rules, register, rules};

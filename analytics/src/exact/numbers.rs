@@ -16,7 +16,7 @@ use super::arithmetic::{DIGITS_MAX, digits_of, fitting, rescaled, within};
 
 /// A function of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum To {
+pub(super) enum To {
     /// The nearest.
     Round,
     /// Towards zero.
@@ -31,7 +31,7 @@ pub enum To {
 
 /// A function that rounds a number to a number of digits after the point.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct Whole {
+pub(super) struct Whole {
     to: To,
     name: &'static str,
     aliases: Vec<String>,
@@ -39,7 +39,7 @@ pub struct Whole {
 }
 
 /// All of them.
-pub fn functions() -> Vec<ScalarUDF> {
+pub(super) fn functions() -> Vec<ScalarUDF> {
     let whole = |to, name, aliases: &[&str]| {
         let aliases = aliases.iter().map(|&alias| alias.to_owned()).collect();
         let signature = Signature::user_defined(Volatility::Immutable);
@@ -221,13 +221,13 @@ struct Finite {
 }
 
 /// The functions that are undefined for some numbers.
-pub const PARTIAL: [&str; 17] = [
+pub(super) const PARTIAL: [&str; 17] = [
     "sqrt", "ln", "log", "log10", "log2", "exp", "power", "acos", "asin", "cbrt", "cosh", "sinh", "acosh",
     "atanh", "tan", "cot", "atan2",
 ];
 
 /// A function that refuses what it is undefined for.
-pub fn refusing(inner: Arc<ScalarUDF>) -> ScalarUDF {
+pub(super) fn refusing(inner: Arc<ScalarUDF>) -> ScalarUDF {
     let signature = match inner.name() {
         "power" => Signature::user_defined(Volatility::Immutable),
         _ => inner.signature().clone(),

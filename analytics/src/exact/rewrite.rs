@@ -7,10 +7,10 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
 /// Rewrites one expression, whose inputs are rewritten already.
-pub type Rewrite = fn(Expr, &DFSchema) -> Result<Transformed<Expr>>;
+pub(super) type Rewrite = fn(Expr, &DFSchema) -> Result<Transformed<Expr>>;
 
 /// A plan with its expressions rewritten, from the leaves up.
-pub fn rewritten(plan: LogicalPlan, rewrite: Rewrite) -> Result<Transformed<LogicalPlan>> {
+pub(super) fn rewritten(plan: LogicalPlan, rewrite: Rewrite) -> Result<Transformed<LogicalPlan>> {
     let mut schema = merge_schema(&plan.inputs());
     if let LogicalPlan::TableScan(scan) = &plan {
         schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);

@@ -18,7 +18,7 @@ use super::rewrite::rewritten;
 use super::{arithmetic, casting, membership, numbers, sets, spans, to_char};
 
 /// The rules of the analyzer, ours among them.
-pub fn rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+pub(crate) fn rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules = Analyzer::new().rules;
     rules.insert(0, Arc::new(Documents));
     rules.insert(1, Arc::new(Exact));
@@ -28,14 +28,14 @@ pub fn rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 
 /// The rules that choose how a plan runs, but for one that takes columns of the same name for each other, so
 /// that a condition is asked of the wrong side of a join. The planner pushes conditions down without it.
-pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+pub(crate) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
     rules.retain(|rule| !rule.name().starts_with("FilterPushdown"));
     rules
 }
 
 /// Makes the functions known that stand in for the library's.
-pub fn register(context: &SessionContext) {
+pub(crate) fn register(context: &SessionContext) {
     numbers::functions().into_iter().for_each(|function| context.register_udf(function));
     for name in numbers::PARTIAL {
         if let Ok(inner) = context.udf(name) {

@@ -24,7 +24,7 @@ use crate::dialect::CELL;
 
 /// Puts right a step that has several inputs, or rows of its own if it `is_new`; `exact`
 /// rewrites the cells of those.
-pub fn put_right(plan: LogicalPlan, is_new: bool, exact: Rewrite) -> Result<LogicalPlan> {
+pub(super) fn put_right(plan: LogicalPlan, is_new: bool, exact: Rewrite) -> Result<LogicalPlan> {
     match plan {
         LogicalPlan::Union(union) => united(union),
         LogicalPlan::Join(join) if is_of_sets(&join) => beside(join),
@@ -166,7 +166,7 @@ fn listed(mut values: Values, exact: Rewrite) -> Result<LogicalPlan> {
 }
 
 /// The expression that the planner has cast to a column of the recursive part, if the cast loses nothing.
-pub fn recurring(cast: Cast, schema: &DFSchema) -> Result<Cast> {
+pub(super) fn recurring(cast: Cast, schema: &DFSchema) -> Result<Cast> {
     if !is_marked(&cast.expr) {
         return Ok(cast);
     }
@@ -184,7 +184,7 @@ pub fn recurring(cast: Cast, schema: &DFSchema) -> Result<Cast> {
 }
 
 /// Tells subqueries the types that columns further out have now. Says whether there was news.
-pub fn told(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+pub(super) fn told(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     plan.transform_down_with_subqueries(|node| {
         let schema = merge_schema(&node.inputs());
         node.map_subqueries(|inner| told_of(inner, &schema))
@@ -212,7 +212,7 @@ fn told_of(plan: LogicalPlan, outer: &DFSchema) -> Result<Transformed<LogicalPla
 struct Mark(Signature);
 
 /// The mark as a function, which answers what it is given.
-pub fn mark() -> ScalarUDF {
+pub(super) fn mark() -> ScalarUDF {
     ScalarUDF::new_from_impl(Mark(Signature::any(1, Volatility::Immutable)))
 }
 

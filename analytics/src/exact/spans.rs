@@ -44,17 +44,17 @@ fn made(make: Make) -> ScalarUDF {
 }
 
 /// An interval times a number.
-pub fn times() -> ScalarUDF {
+pub(super) fn times() -> ScalarUDF {
     made(Make::Times)
 }
 
 /// One moment minus another.
-pub fn between() -> ScalarUDF {
+pub(super) fn between() -> ScalarUDF {
     made(Make::Between)
 }
 
 /// `age(a, b)`.
-pub fn age() -> ScalarUDF {
+pub(super) fn age() -> ScalarUDF {
     made(Make::Age)
 }
 

@@ -43,7 +43,7 @@ const PATTERNS: [&str; 58] = [
 struct ToChar(Signature, Vec<String>);
 
 /// The function.
-pub fn to_char() -> ScalarUDF {
+pub(super) fn to_char() -> ScalarUDF {
     // The library's has that name, too, and would come back by it.
     let aliases = vec!["date_format".to_owned()];
     ScalarUDF::new_from_impl(ToChar(Signature::user_defined(Volatility::Stable), aliases))

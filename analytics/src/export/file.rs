@@ -17,7 +17,7 @@ const NAME_BYTES_MAX: usize = 200;
 const UNFINISHED: (&str, &str) = (".tarn-copy-", ".tmp");
 
 /// A file that is being written. Dropped before [`ExportFile::finish`], it is gone.
-pub struct ExportFile {
+pub(crate) struct ExportFile {
     name: String,
     format: Format,
     temporary: PathBuf,
@@ -26,7 +26,11 @@ pub struct ExportFile {
 
 impl ExportFile {
     /// Begins a file of this name for the statement of this number.
-    pub fn create(directory: Option<&Path>, name: &str, number: u64) -> Result<ExportFile, ExportError> {
+    pub(crate) fn create(
+        directory: Option<&Path>,
+        name: &str,
+        number: u64,
+    ) -> Result<ExportFile, ExportError> {
         let directory = directory.ok_or(ExportError::NoDirectory)?;
         let is_plain = |letter: char| !letter.is_control() && !matches!(letter, '/' | '\\');
         if name.is_empty()
@@ -53,7 +57,7 @@ impl ExportFile {
     }
 
     /// Writes all rows. Returns how many there were.
-    pub async fn write(&mut self, outcome: &mut Outcome) -> Result<usize, QueryError> {
+    pub(crate) async fn write(&mut self, outcome: &mut Outcome) -> Result<usize, QueryError> {
         let opened = OpenOptions::new().write(true).create_new(true).open(&self.temporary);
         let file = opened.map_err(|error| self.failed(error))?;
         // Marks it as being written. If the lock fails, a file that a crash leaves is not removed.
@@ -75,7 +79,7 @@ impl ExportFile {
     }
 
     /// Gives it its name.
-    pub fn finish(self) -> Result<(), QueryError> {
+    pub(crate) fn finish(self) -> Result<(), QueryError> {
         match rustix::fs::renameat_with(CWD, &self.temporary, CWD, &self.path, RenameFlags::NOREPLACE) {
             Ok(()) => {}
             Err(rustix::io::Errno::EXIST) => return Err(ExportError::Exists(self.name.clone()).into()),
@@ -90,7 +94,7 @@ impl ExportFile {
 }
 
 /// Removes what crashes have left of files that were being written, by this server or by another one.
-pub fn remove_unfinished(directory: &Path) -> io::Result<()> {
+pub(crate) fn remove_unfinished(directory: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name();

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{self, CopySource, CopyTarget};
 use crate::error::QueryError;
 
 /// The query of a `COPY`, with the name of its file; any other statement as it is.
-pub fn of_statement(statement: Statement) -> Result<(Statement, Option<String>), QueryError> {
+pub(crate) fn of_statement(statement: Statement) -> Result<(Statement, Option<String>), QueryError> {
     let (source, target) = match statement {
         Statement::CopyTo(copy) => {
             if copy.stored_as.is_some() || !copy.partitioned_by.is_empty() || !copy.options.is_empty() {

@@ -18,7 +18,7 @@ const GROUP_BYTES: usize = 16 << 20;
 
 /// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub(super) enum Format {
     /// Columns, compressed.
     Parquet,
     /// Comma-separated, with a line of names; NULL is an empty cell.
@@ -29,7 +29,7 @@ pub enum Format {
 
 impl Format {
     /// That of a file of this name.
-    pub fn of_name(name: &str) -> Option<Format> {
+    pub(super) fn of_name(name: &str) -> Option<Format> {
         let (stem, extension) = name.rsplit_once('.')?;
         match extension.to_ascii_lowercase().as_str() {
             _ if stem.is_empty() => None,
@@ -76,14 +76,14 @@ enum Inner<W: Write + Send> {
 }
 
 /// Writes batches in a format.
-pub struct Writer<W: Write + Send> {
+pub(super) struct Writer<W: Write + Send> {
     inner: Inner<W>,
     failed: Arc<Mutex<Option<io::Error>>>,
 }
 
 impl<W: Write + Send> Writer<W> {
     /// Begins to write rows of these columns.
-    pub fn new(format: Format, schema: &SchemaRef, to: W) -> io::Result<Writer<W>> {
+    pub(super) fn new(format: Format, schema: &SchemaRef, to: W) -> io::Result<Writer<W>> {
         let failed = Arc::new(Mutex::new(None));
         let to = Noting { inner: to, failed: failed.clone() };
         let inner = match format {
@@ -103,7 +103,7 @@ impl<W: Write + Send> Writer<W> {
     }
 
     /// Writes rows.
-    pub fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
         let done = match &mut self.inner {
             Inner::Parquet(writer) => {
                 let full = |writer: &ArrowWriter<_>| writer.in_progress_size() >= GROUP_BYTES;
@@ -118,7 +118,7 @@ impl<W: Write + Send> Writer<W> {
     }
 
     /// Writes what is still to be written, and returns what it was written to.
-    pub fn finish(self) -> io::Result<W> {
+    pub(super) fn finish(self) -> io::Result<W> {
         let failed = self.failed.clone();
         let done = match self.inner {
             Inner::Parquet(writer) => writer.into_inner().map_err(DataFusionError::from),

@@ -33,7 +33,7 @@ const JOIN_DEPTH: usize = 4;
 const PARTS_MAX: usize = 10_000;
 
 /// Refuses a text that is too much for the parser, or what it parses to for the planner.
-pub fn check_text(sql: &str, dialect: &dyn Dialect) -> Result<(), QueryError> {
+pub(crate) fn check_text(sql: &str, dialect: &dyn Dialect) -> Result<(), QueryError> {
     if pieces(sql) > PIECES_MAX {
         return Err(QueryError::TooComplex(format!("more than {PIECES_MAX} words and signs")));
     }
@@ -48,7 +48,7 @@ pub fn check_text(sql: &str, dialect: &dyn Dialect) -> Result<(), QueryError> {
 }
 
 /// Refuses a plan that grew, by names that stand for much, to more than a planner can finish.
-pub fn check_plan(plan: &LogicalPlan) -> Result<(), QueryError> {
+pub(crate) fn check_plan(plan: &LogicalPlan) -> Result<(), QueryError> {
     let mut parts = 0;
     plan.apply_with_subqueries(|_| {
         parts += 1;

@@ -34,11 +34,11 @@ const HANDOVER: Duration = Duration::from_millis(1);
 
 /// The threads that plan and run statements.
 #[derive(Debug)]
-pub struct Compute(Option<Runtime>);
+pub(crate) struct Compute(Option<Runtime>);
 
 impl Compute {
     /// Starts them.
-    pub fn start(threads: usize) -> io::Result<Compute> {
+    pub(crate) fn start(threads: usize) -> io::Result<Compute> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads.max(1))
             .max_blocking_threads(ASIDE_MAX)
@@ -52,7 +52,7 @@ impl Compute {
 
     /// Has work done there, unless it is to stop before. Dropping what is returned stops it at its next
     /// pause.
-    pub async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, QueryError>> + Send + 'static,
         stop: impl Future<Output = QueryError>,
@@ -87,7 +87,7 @@ impl Drop for Compute {
 
 /// Lets other statements have the calling thread's turn: what goes on here has a thread of its own from now
 /// on, until its next pause.
-pub fn step_aside() {
+pub(crate) fn step_aside() {
     tokio::task::block_in_place(|| std::thread::sleep(HANDOVER));
 }
 

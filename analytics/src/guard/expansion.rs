@@ -15,7 +15,7 @@ use crate::error::QueryError;
 const TABLES_MAX: u64 = 10_000;
 
 /// As [`check_names`], of a statement that may be explained only.
-pub fn check_names_of(statement: &AnyStatement) -> Result<(), QueryError> {
+pub(crate) fn check_names_of(statement: &AnyStatement) -> Result<(), QueryError> {
     match statement {
         AnyStatement::Statement(statement) => check_names(statement),
         AnyStatement::Explain(explained) => check_names_of(&explained.statement),
@@ -24,7 +24,7 @@ pub fn check_names_of(statement: &AnyStatement) -> Result<(), QueryError> {
 }
 
 /// Refuses a statement whose names stand for more than a planner can finish.
-pub fn check_names(statement: &Statement) -> Result<(), QueryError> {
+pub(crate) fn check_names(statement: &Statement) -> Result<(), QueryError> {
     let mut sizes = Sizes { frames: vec![Frame::default()] };
     if statement.visit(&mut sizes).is_break() {
         return Err(QueryError::TooComplex(format!(

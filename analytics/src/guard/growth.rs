@@ -277,7 +277,7 @@ thread_local! {
 }
 
 /// Another statement may have its turn on this thread now.
-pub fn new_turn() {
+pub(crate) fn new_turn() {
     CONSTANTS.set(0);
 }
 
@@ -473,7 +473,7 @@ impl ExprPlanner for Joins {
 
 /// The number of rows of a batch, at most `most`: fewer where a statement has large constants, of
 /// which an operator may make one for each row.
-pub fn rows_of_batch(plan: &LogicalPlan, most: usize, bytes_max: usize) -> Result<usize> {
+pub(crate) fn rows_of_batch(plan: &LogicalPlan, most: usize, bytes_max: usize) -> Result<usize> {
     let mut bytes = 0;
     plan.apply_with_subqueries(|node| {
         if !matches!(node, LogicalPlan::Values(_)) {
@@ -518,7 +518,7 @@ fn constants_in(expr: &Expr) -> Result<usize> {
 }
 
 /// The same functions, of which those that grow are bounded: their results take at most this many bytes.
-pub fn bounded(mut state: SessionState, bytes_max: usize) -> Result<SessionState> {
+pub(crate) fn bounded(mut state: SessionState, bytes_max: usize) -> Result<SessionState> {
     let results = Arc::new(Results { bytes_max: bytes_max as u64, there: Mutex::default() });
     for (name, estimate) in GROWING {
         let inner = state.udf(name)?;

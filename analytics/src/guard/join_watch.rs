@@ -30,7 +30,7 @@ use crate::statement::query::Query;
 const TURN: Duration = Duration::from_millis(100);
 
 /// The same plan, whose joins listen.
-pub fn watched(plan: Arc<dyn ExecutionPlan>, query: &Arc<Query>) -> Result<Arc<dyn ExecutionPlan>> {
+pub(crate) fn watched(plan: Arc<dyn ExecutionPlan>, query: &Arc<Query>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|plan| {
         let join: Arc<dyn ExecutionPlan> = if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
             let (left, right) = (join.left().clone(), join.right().clone());

@@ -26,7 +26,7 @@ use tarn_engine::lock::Mutex;
 const COPIES: usize = 2;
 
 /// The same plan, whose window functions reserve what they hold back.
-pub fn reserving(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+pub(crate) fn reserving(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|plan| match plan.is::<WindowAggExec>() || plan.is::<BoundedWindowAggExec>() {
         true => Ok(Transformed::yes(between_gates(plan)?)),
         false => Ok(Transformed::no(plan)),

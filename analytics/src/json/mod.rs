@@ -39,7 +39,7 @@ impl Kind {
 }
 
 /// The name of the type of documents that a field has, if it has such.
-pub fn type_of(field: &Field) -> Option<&'static str> {
+pub(crate) fn type_of(field: &Field) -> Option<&'static str> {
     kind_of(field).map(Kind::name)
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn field(name: &str, kind: Option<Kind>) -> FieldRef {
 }
 
 /// Makes the functions known.
-pub fn register(context: &SessionContext) {
+pub(crate) fn register(context: &SessionContext) {
     for (name, is_object, kind) in [
         ("json_build_object", true, Kind::Json),
         ("jsonb_build_object", true, Kind::Jsonb),

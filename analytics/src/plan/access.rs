@@ -25,7 +25,7 @@ const PARTS_MAX: usize = 8;
 
 /// How a scan finds its rows.
 #[derive(Clone)]
-pub enum Access {
+pub(crate) enum Access {
     /// It looks at all keys, in this many parts in parallel.
     Walk(u8),
     /// By these keys.
@@ -35,7 +35,7 @@ pub enum Access {
 }
 
 /// The part of an index that is read.
-pub struct Lookup {
+pub(crate) struct Lookup {
     /// The index.
     pub index: Arc<TableIndex>,
     /// Where, in this order.
@@ -50,7 +50,7 @@ pub struct Lookup {
 
 impl Lookup {
     /// The next pointers; where the order matters, with all that look the same as the last.
-    pub fn next_pointers(
+    pub(crate) fn next_pointers(
         &self,
         view: &View,
         scan: &mut IndexScan,
@@ -71,12 +71,12 @@ impl Lookup {
     }
 
     /// Whether some of these pointers do not tell the order of their rows, and it matters.
-    pub fn has_cut(&self, pointers: &[Pointer]) -> bool {
+    pub(crate) fn has_cut(&self, pointers: &[Pointer]) -> bool {
         self.in_order && pointers.iter().any(TableIndex::is_cut)
     }
 
     /// The entries of these pointers, by their whole values.
-    pub fn in_full_order(&self, view: &View, pointers: &[Pointer]) -> Result<Vec<Entry>, QueryError> {
+    pub(crate) fn in_full_order(&self, view: &View, pointers: &[Pointer]) -> Result<Vec<Entry>, QueryError> {
         let keys: Vec<&[u8]> = pointers.iter().map(Pointer::key).collect();
         let mut entries = Vec::with_capacity(keys.len());
         view.read_keys(self.index.database(), &keys, |at, entry| entries.push((at, entry.clone())))?;
@@ -94,7 +94,7 @@ impl Lookup {
 
 impl Access {
     /// The best access path for rows that meet all conditions, for this number of threads.
-    pub fn of(
+    pub(crate) fn of(
         declaration: &Declaration,
         conditions: &[Condition],
         indexes: &[Arc<TableIndex>],
@@ -136,7 +136,7 @@ impl Access {
     }
 
     /// In the order of a column, if there is an index on it and nothing better to go by.
-    pub fn in_order_of(
+    pub(crate) fn in_order_of(
         &self,
         column: usize,
         descending: bool,
@@ -174,7 +174,7 @@ impl Access {
     }
 
     /// The needs of a scan for its views, one for each part.
-    pub fn needs(&self) -> Vec<Needs> {
+    pub(crate) fn needs(&self) -> Vec<Needs> {
         match self {
             Access::Walk(parts) => (0..*parts).map(|number| Needs::Walk((number, *parts))).collect(),
             Access::Keys(_) => vec![Needs::Keys],

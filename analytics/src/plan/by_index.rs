@@ -16,7 +16,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 /// `ORDER BY … LIMIT` by an index. To sort all rows takes less than to read all by an index, so there must be
 /// a limit, and nothing between that may need many rows for one.
 #[derive(Debug)]
-pub struct ByIndex;
+pub(crate) struct ByIndex;
 
 impl PhysicalOptimizerRule for ByIndex {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {

@@ -10,7 +10,7 @@ use crate::table::index::TableIndex;
 
 /// By an index, which has all keys of its table, or by a look at a few keys. Where a key goes is decided by
 /// its hash, so those that are next to each other are as good as any others.
-pub fn rows_of(declaration: &Declaration, indexes: &[Arc<TableIndex>], engine: &Engine) -> usize {
+pub(crate) fn rows_of(declaration: &Declaration, indexes: &[Arc<TableIndex>], engine: &Engine) -> usize {
     if let Some(index) = indexes.iter().find_map(|index| index.ready(engine)) {
         return index.len();
     }

@@ -16,7 +16,7 @@ use crate::plan::key_table::KeyTable;
 /// `MIN` and `MAX` of whole tables: each of them of the first row in the order of its column, which
 /// [`ByIndex`](crate::plan::by_index::ByIndex) then reads by the index.
 #[derive(Debug)]
-pub struct Extremes;
+pub(crate) struct Extremes;
 
 impl OptimizerRule for Extremes {
     fn name(&self) -> &str {

@@ -22,7 +22,7 @@ use crate::table::declaration::Declaration;
 use crate::table::index::TableIndex;
 
 /// A table over keys.
-pub struct KeyTable {
+pub(crate) struct KeyTable {
     name: String,
     declaration: Arc<Declaration>,
     indexes: Arc<[Arc<TableIndex>]>,
@@ -31,30 +31,30 @@ pub struct KeyTable {
 
 impl KeyTable {
     /// A table of this name, of the keys of a store.
-    pub fn new(name: String, declaration: Arc<Declaration>, store: Arc<StoreHandle>) -> KeyTable {
+    pub(crate) fn new(name: String, declaration: Arc<Declaration>, store: Arc<StoreHandle>) -> KeyTable {
         KeyTable { name, declaration, indexes: Arc::new([]), store }
     }
 
     /// The same table, with these indexes.
-    pub fn with_indexes(&self, indexes: Vec<Arc<TableIndex>>) -> KeyTable {
+    pub(crate) fn with_indexes(&self, indexes: Vec<Arc<TableIndex>>) -> KeyTable {
         let (name, declaration, store) = (self.name.clone(), self.declaration.clone(), self.store.clone());
         KeyTable { name, declaration, indexes: indexes.into(), store }
     }
 
     /// Its indexes.
-    pub fn indexes(&self) -> &[Arc<TableIndex>] {
+    pub(crate) fn indexes(&self) -> &[Arc<TableIndex>] {
         &self.indexes
     }
 
     /// Whether there is an index on a column that can be read.
-    pub fn has_index_on(&self, column: &str) -> bool {
+    pub(crate) fn has_index_on(&self, column: &str) -> bool {
         let Some(engine) = self.store.engine() else { return false };
         let is_it = |index: &&Arc<TableIndex>| index.column_name() == column;
         self.indexes.iter().filter(is_it).any(|index| index.ready(&engine).is_some())
     }
 
     /// Its declaration.
-    pub fn declaration(&self) -> &Arc<Declaration> {
+    pub(crate) fn declaration(&self) -> &Arc<Declaration> {
         &self.declaration
     }
 }
@@ -115,7 +115,7 @@ impl TableProvider for KeyTable {
 
 /// Makes tables of `CREATE EXTERNAL TABLE`.
 #[derive(Debug)]
-pub struct KeyTables(pub Arc<StoreHandle>);
+pub(crate) struct KeyTables(pub Arc<StoreHandle>);
 
 #[async_trait]
 impl TableProviderFactory for KeyTables {

@@ -42,7 +42,7 @@ const ROWS_FOR_ONE: usize = 5;
 
 /// The part of a table that is read.
 #[derive(Clone)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// The name of the table.
     pub table: String,
     /// Its declaration.
@@ -76,7 +76,7 @@ impl Wanted {
 
 /// Reads a table through a view.
 #[derive(Clone)]
-pub struct KeyScan {
+pub(crate) struct KeyScan {
     engine: Arc<Engine>,
     /// For each part.
     planned: Arc<[Arc<Planned>]>,
@@ -91,7 +91,7 @@ pub struct KeyScan {
 
 impl KeyScan {
     /// A scan that has been planned for the instant of a statement.
-    pub fn new(
+    pub(crate) fn new(
         engine: Arc<Engine>,
         instant: &Arc<Instant>,
         query: Arc<Query>,

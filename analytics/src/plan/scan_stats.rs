@@ -19,7 +19,7 @@ use crate::statement::query::Query;
 use crate::table::rows::Rows;
 
 /// Counts what one scan, or one part of it, reads.
-pub struct ScanStats {
+pub(crate) struct ScanStats {
     query: Arc<Query>,
     table: Count,
     remset: Count,
@@ -28,7 +28,7 @@ pub struct ScanStats {
 
 impl ScanStats {
     /// Nothing was read yet.
-    pub fn new(metrics: &ExecutionPlanMetricsSet, partition: usize, query: &Arc<Query>) -> ScanStats {
+    pub(crate) fn new(metrics: &ExecutionPlanMetricsSet, partition: usize, query: &Arc<Query>) -> ScanStats {
         let count = |name| MetricBuilder::new(metrics).counter(name, partition);
         ScanStats {
             query: query.clone(),
@@ -39,12 +39,12 @@ impl ScanStats {
     }
 
     /// The receiver of a part of a table from a view, which passes entries to `rows`.
-    pub fn visitor<'a>(&'a self, rows: &'a mut Rows) -> Counting<'a> {
+    pub(crate) fn visitor<'a>(&'a self, rows: &'a mut Rows) -> Counting<'a> {
         Counting { before: rows.taken(), remset: 0, counted: self, rows }
     }
 
     /// Counts keys that were read by an index, and those of them that had changed since.
-    pub fn note(&self, keys: u64, kept: u64) {
+    pub(crate) fn note(&self, keys: u64, kept: u64) {
         // A kept version that has expired is not counted.
         let kept = kept.min(keys);
         self.table.add((keys - kept) as usize);
@@ -54,7 +54,7 @@ impl ScanStats {
 }
 
 /// A part of a table that is being read.
-pub struct Counting<'a> {
+pub(crate) struct Counting<'a> {
     counted: &'a ScanStats,
     rows: &'a mut Rows,
     /// Keys that `rows` had taken before.

@@ -18,14 +18,14 @@ use super::pipeline::Shown;
 use super::tree::{REPLY_BYTES_MAX, Tree, results};
 
 /// Cursors of all clients. Each may hold a view, of which queries have 60.
-pub const CURSORS_MAX: usize = 32;
+pub(super) const CURSORS_MAX: usize = 32;
 /// Rows of a part, if nothing is said, as in RediSearch.
 const COUNT_DEFAULT: usize = 1000;
 /// The interval between checks for idle cursors.
 const SWEEP: Duration = Duration::from_millis(100);
 
 /// Rows that are being read.
-pub struct Cursor {
+pub(super) struct Cursor {
     index: String,
     /// The instant and the statement are its.
     #[expect(dead_code, reason = "held to be dropped with the rows")]
@@ -42,7 +42,13 @@ pub struct Cursor {
 
 impl Cursor {
     /// A cursor at the beginning of an answer.
-    pub fn new(index: &str, session: Arc<Session>, outcome: Outcome, shown: Shown, is_resp3: bool) -> Cursor {
+    pub(super) fn new(
+        index: &str,
+        session: Arc<Session>,
+        outcome: Outcome,
+        shown: Shown,
+        is_resp3: bool,
+    ) -> Cursor {
         Cursor {
             index: index.to_owned(),
             session,
@@ -102,7 +108,7 @@ impl Cursor {
     }
 
     /// Reads all.
-    pub async fn all(mut self) -> Result<Tree, SearchError> {
+    pub(super) async fn all(mut self) -> Result<Tree, SearchError> {
         self.take(usize::MAX).await
     }
 
@@ -127,7 +133,7 @@ struct Open {
 
 /// The cursors of all clients.
 #[derive(Default)]
-pub struct Cursors {
+pub(super) struct Cursors {
     open: Mutex<Open>,
 }
 
@@ -142,7 +148,7 @@ impl Drop for Reads<'_> {
 
 impl Cursors {
     /// Reads the first part of an answer.
-    pub async fn begin(self: &Arc<Self>, mut cursor: Cursor, pace: Pace) -> Result<Tree, SearchError> {
+    pub(super) async fn begin(self: &Arc<Self>, mut cursor: Cursor, pace: Pace) -> Result<Tree, SearchError> {
         {
             let mut open = self.open.lock();
             if open.idle.len() + open.read >= CURSORS_MAX {
@@ -159,7 +165,12 @@ impl Cursors {
     }
 
     /// `FT.CURSOR READ`: reads the next part.
-    pub async fn read(self: &Arc<Self>, index: &str, id: u64, pace: Pace) -> Result<Tree, SearchError> {
+    pub(super) async fn read(
+        self: &Arc<Self>,
+        index: &str,
+        id: u64,
+        pace: Pace,
+    ) -> Result<Tree, SearchError> {
         let (mut cursor, reads) = {
             let mut open = self.open.lock();
             let is_its = open.idle.get(&id).is_some_and(|idle| idle.cursor.index == index);
@@ -196,7 +207,7 @@ impl Cursors {
     }
 
     /// `FT.CURSOR DEL`.
-    pub fn end(&self, index: &str, id: u64) -> Result<(), SearchError> {
+    pub(super) fn end(&self, index: &str, id: u64) -> Result<(), SearchError> {
         let ended = {
             let mut open = self.open.lock();
             let is_its = open.idle.get(&id).is_some_and(|idle| idle.cursor.index == index);
@@ -207,14 +218,14 @@ impl Cursors {
     }
 
     /// Ends those of an index.
-    pub fn end_all(&self, index: &str) {
+    pub(super) fn end_all(&self, index: &str) {
         let of_index = |_: &u64, idle: &mut Idle| idle.cursor.index == index;
         let ended: Vec<_> = self.open.lock().idle.extract_if(of_index).collect();
         drop(ended);
     }
 
     /// How many are idle: of all, and of an index.
-    pub fn count(&self, index: &str) -> (usize, usize) {
+    pub(super) fn count(&self, index: &str) -> (usize, usize) {
         let open = self.open.lock();
         (open.idle.len(), open.idle.values().filter(|idle| idle.cursor.index == index).count())
     }

@@ -16,21 +16,21 @@ use super::index::Index;
 use super::words::Words;
 
 /// The name of the file in the data directory: an array of arrays, each the words after an `FT.CREATE`.
-pub const FILE: &str = "search.json";
+pub(crate) const FILE: &str = "search.json";
 /// Indexes that there may be.
 const INDEXES_MAX: usize = 1000;
 
 type Indexes = BTreeMap<String, Arc<Index>>;
 
 /// The indexes.
-pub struct DeclaredIndexes {
+pub(super) struct DeclaredIndexes {
     path: Option<PathBuf>,
     indexes: Declared<Indexes>,
 }
 
 impl DeclaredIndexes {
     /// The indexes that the file in `directory` declares; none if there is no file.
-    pub fn read(directory: Option<&Path>) -> Result<DeclaredIndexes, QueryError> {
+    pub(super) fn read(directory: Option<&Path>) -> Result<DeclaredIndexes, QueryError> {
         let path = directory.map(|directory| directory.join(FILE));
         let mut indexes = Indexes::new();
         if let Some(path) = &path {
@@ -68,17 +68,17 @@ impl DeclaredIndexes {
     }
 
     /// The index of this name.
-    pub fn get(&self, name: &str) -> Option<Arc<Index>> {
+    pub(super) fn get(&self, name: &str) -> Option<Arc<Index>> {
         self.indexes.now().get(name).cloned()
     }
 
     /// The names of all.
-    pub fn names(&self) -> Vec<String> {
+    pub(super) fn names(&self) -> Vec<String> {
         self.indexes.now().keys().cloned().collect()
     }
 
     /// Declares an index.
-    pub fn create(&self, index: Index) -> Result<(), SearchError> {
+    pub(super) fn create(&self, index: Index) -> Result<(), SearchError> {
         let turn = self.indexes.turn();
         let indexes = turn.now();
         if indexes.contains_key(&index.name) {
@@ -95,7 +95,7 @@ impl DeclaredIndexes {
     }
 
     /// Adds attributes to an index.
-    pub fn add(&self, name: &str, words: &mut Words<'_>) -> Result<(), SearchError> {
+    pub(super) fn add(&self, name: &str, words: &mut Words<'_>) -> Result<(), SearchError> {
         let turn = self.indexes.turn();
         let indexes = turn.now();
         let mut index = Index::clone(indexes.get(name).ok_or(SearchError::UnknownIndex)?);
@@ -107,7 +107,7 @@ impl DeclaredIndexes {
     }
 
     /// Drops an index.
-    pub fn drop(&self, name: &str) -> Result<(), SearchError> {
+    pub(super) fn drop(&self, name: &str) -> Result<(), SearchError> {
         let turn = self.indexes.turn();
         let mut new = Indexes::clone(&turn.now());
         new.remove(name).ok_or(SearchError::UnknownIndex)?;

@@ -19,7 +19,7 @@ const DEPTH_MAX: usize = 32;
 
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Expression {
+pub(super) enum Expression {
     /// The value of this name.
     Property(String),
     /// A number.
@@ -36,7 +36,7 @@ pub enum Expression {
 
 /// An operator of two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operator {
+pub(super) enum Operator {
     /// `||`
     Or,
     /// `&&`
@@ -84,7 +84,7 @@ const LEVELS: &[&[(&str, Operator)]] = &[
 ];
 
 /// Reads an expression.
-pub fn parse(text: &str) -> Result<Expression, SearchError> {
+pub(super) fn parse(text: &str) -> Result<Expression, SearchError> {
     let mut parser = Parser { text, at: 0, parts: 0, depth: 0 };
     if text.len() > BYTES_MAX {
         return Err(parser.refused(format!("it has more than {BYTES_MAX} bytes")));

@@ -10,7 +10,7 @@ use super::table::{Table, column};
 
 /// The condition on the keys that a query matches; `None` if it matches all. Words without a field are looked
 /// for in `in_fields`, or in all fields if there are none.
-pub fn filter_of(
+pub(super) fn filter_of(
     query: &Query,
     table: &mut Table<'_>,
     in_fields: Option<&[String]>,
@@ -61,7 +61,7 @@ fn conditions(
 }
 
 /// The condition that a number lies between two ends.
-pub fn range(number: Expr, low: Bound, high: Bound) -> Expr {
+pub(super) fn range(number: Expr, low: Bound, high: Bound) -> Expr {
     let above = match low.is_exclusive {
         true => number.clone().gt(lit(low.number)),
         false => number.clone().gt_eq(lit(low.number)),

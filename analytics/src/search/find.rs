@@ -32,7 +32,7 @@ const SHOWN_DEFAULT: usize = 10;
 const SCORE: f64 = 1.0;
 
 /// A command `FT.SEARCH` that has been read.
-pub struct Find {
+pub(super) struct Find {
     query: Query,
     ranges: Vec<(String, Bound, Bound)>,
     keys: Option<Vec<String>>,
@@ -44,7 +44,7 @@ pub struct Find {
 
 impl Find {
     /// Reads what follows the name of the index.
-    pub fn read(index: &Index, words: &mut Words<'_>) -> Result<Find, SearchError> {
+    pub(super) fn read(index: &Index, words: &mut Words<'_>) -> Result<Find, SearchError> {
         let text = words.next("a query")?;
         let mut common = Common::default();
         let mut find = Find {
@@ -110,7 +110,7 @@ impl Find {
     }
 
     /// Runs it.
-    pub async fn run(
+    pub(super) async fn run(
         self,
         analytics: &Arc<Analytics>,
         index: &Index,

@@ -13,7 +13,7 @@ const ATTRIBUTES_MAX: usize = 1024;
 
 /// The type of value of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// Hashes.
     Hash,
     /// JSON documents.
@@ -22,7 +22,7 @@ pub enum Kind {
 
 impl Kind {
     /// How keys become rows.
-    pub fn layout(self) -> Layout {
+    pub(super) fn layout(self) -> Layout {
         match self {
             Kind::Hash => Layout::Fields,
             Kind::Json => Layout::Documents,
@@ -30,7 +30,7 @@ impl Kind {
     }
 
     /// As it is declared.
-    pub fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Kind::Hash => "HASH",
             Kind::Json => "JSON",
@@ -40,7 +40,7 @@ impl Kind {
 
 /// How an attribute is asked for.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Form {
+pub(super) enum Form {
     /// By whole tags.
     Tag {
         /// The separator of tags; `None` if the value is one tag.
@@ -61,7 +61,7 @@ pub enum Form {
 
 impl Form {
     /// As it is declared.
-    pub fn word(&self) -> &'static str {
+    pub(super) fn word(&self) -> &'static str {
         match self {
             Form::Tag { .. } => "TAG",
             Form::Numeric => "NUMERIC",
@@ -72,7 +72,7 @@ impl Form {
 
 /// A field or path that can be asked for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Attribute {
+pub(super) struct Attribute {
     /// The field, or the path, as it was declared.
     pub identifier: String,
     /// Its name in queries.
@@ -91,7 +91,7 @@ pub struct Attribute {
 
 /// A search index.
 #[derive(Clone, Debug)]
-pub struct Index {
+pub(super) struct Index {
     /// Its name.
     pub name: String,
     /// The type of value of its keys.
@@ -106,7 +106,7 @@ pub struct Index {
 
 impl Index {
     /// Reads what follows `FT.CREATE`.
-    pub fn parse(all: &[String]) -> Result<Index, SearchError> {
+    pub(super) fn parse(all: &[String]) -> Result<Index, SearchError> {
         let mut words = Words::new(all);
         let name = words.next("the name of the index")?.to_owned();
         let mut index = Index {
@@ -173,7 +173,7 @@ impl Index {
     }
 
     /// Reads attributes up to the end of the words.
-    pub fn add(&mut self, words: &mut Words<'_>) -> Result<(), SearchError> {
+    pub(super) fn add(&mut self, words: &mut Words<'_>) -> Result<(), SearchError> {
         loop {
             let attribute = self.attribute(words)?;
             if self.attributes.iter().any(|other| other.name == attribute.name) {
@@ -218,7 +218,7 @@ impl Index {
     }
 
     /// The source of an attribute, of a field that is none, or of a path.
-    pub fn source_of(&self, word: &str) -> Result<Source, SearchError> {
+    pub(super) fn source_of(&self, word: &str) -> Result<Source, SearchError> {
         Ok(match (self.attribute_named(word), word) {
             (Some(attribute), _) => attribute.source.clone(),
             (None, "__key") => Source::WholeKey,
@@ -228,7 +228,7 @@ impl Index {
     }
 
     /// Where a field, or what stands at a path, is found.
-    pub fn source(&self, identifier: &str) -> Result<Source, SearchError> {
+    pub(super) fn source(&self, identifier: &str) -> Result<Source, SearchError> {
         if self.kind == Kind::Hash {
             return Ok(Source::Field(identifier.as_bytes().into()));
         }
@@ -251,12 +251,12 @@ impl Index {
     }
 
     /// The attribute of this name.
-    pub fn attribute_named(&self, name: &str) -> Option<&Attribute> {
+    pub(super) fn attribute_named(&self, name: &str) -> Option<&Attribute> {
         self.attributes.iter().find(|attribute| attribute.name == name)
     }
 
     /// How its keys begin, without those of which another is the beginning: each key has one of them.
-    pub fn distinct_prefixes(&self) -> Vec<&str> {
+    pub(super) fn distinct_prefixes(&self) -> Vec<&str> {
         let mut prefixes: Vec<&str> = self.prefixes.iter().map(String::as_str).collect();
         prefixes.sort_unstable();
         prefixes.dedup_by(|longer, shorter| longer.starts_with(*shorter));

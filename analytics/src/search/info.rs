@@ -18,7 +18,7 @@ use super::table::{Table, column};
 use super::tree::{Tree, number_text};
 
 /// The reply to `FT.INFO`.
-pub async fn info(
+pub(super) async fn info(
     analytics: &Arc<Analytics>,
     index: &Index,
     cursors: (usize, usize),

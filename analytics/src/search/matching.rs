@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 
 /// A pattern of a word or a tag.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Pattern {
+pub(super) enum Pattern {
     /// Exactly these words, in order; for a tag, the one.
     Phrase(Vec<String>),
     /// A word that begins, ends, or has somewhere in it, this.
@@ -28,17 +28,17 @@ pub enum Pattern {
 
 impl Pattern {
     /// Words in order.
-    pub fn phrase(words: Vec<String>) -> Pattern {
+    pub(super) fn phrase(words: Vec<String>) -> Pattern {
         Pattern::Phrase(words)
     }
 
     /// All of a tag.
-    pub fn whole(text: String) -> Pattern {
+    pub(super) fn whole(text: String) -> Pattern {
         Pattern::Phrase(vec![text])
     }
 
     /// A part of a word or tag.
-    pub fn part_of(text: String, is_open_before: bool, is_open_behind: bool) -> Pattern {
+    pub(super) fn part_of(text: String, is_open_before: bool, is_open_behind: bool) -> Pattern {
         Pattern::Part { text, is_open_before, is_open_behind }
     }
 
@@ -74,7 +74,7 @@ impl Pattern {
 }
 
 /// The words of a text, in lower case: what stands between blanks and punctuation, of which `_` is none.
-pub fn split_words(text: &str) -> Vec<String> {
+pub(super) fn split_words(text: &str) -> Vec<String> {
     let is_between = |letter: char| {
         letter.is_whitespace() || letter == '\0' || letter.is_ascii_punctuation() && letter != '_'
     };
@@ -83,7 +83,7 @@ pub fn split_words(text: &str) -> Vec<String> {
 
 /// Which values of a column match.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Rule {
+pub(super) enum Rule {
     /// Those that have the words.
     Words(Pattern),
     /// Those that have one of the tags.
@@ -99,7 +99,7 @@ pub enum Rule {
 
 impl Rule {
     /// One of these tags.
-    pub fn tags(wanted: Vec<Pattern>, separator: Option<char>, case_sensitive: bool) -> Rule {
+    pub(super) fn tags(wanted: Vec<Pattern>, separator: Option<char>, case_sensitive: bool) -> Rule {
         let wanted = match case_sensitive {
             true => wanted,
             false => wanted.into_iter().map(Pattern::lowered).collect(),
@@ -139,7 +139,7 @@ struct Matches {
 }
 
 /// Whether `column` matches. `is_each`: it has JSON arrays of texts.
-pub fn matches(column: Expr, rule: Rule, is_each: bool) -> Expr {
+pub(super) fn matches(column: Expr, rule: Rule, is_each: bool) -> Expr {
     let signature = Signature::exact(vec![DataType::Utf8View], Volatility::Immutable);
     ScalarUDF::from(Matches { rule, is_each, signature }).call(vec![column])
 }

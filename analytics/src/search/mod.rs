@@ -32,6 +32,6 @@ mod values;
 mod words;
 
 pub use command::{Request, Search};
-pub use declared::FILE;
+pub(crate) use declared::FILE;
 pub use error::SearchError;
 pub use tree::Tree;

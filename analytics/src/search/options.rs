@@ -8,7 +8,7 @@ use super::words::Words;
 
 /// The options that both commands have.
 #[derive(Debug, Default)]
-pub struct Common {
+pub(super) struct Common {
     /// Values by name.
     pub parameters: Parameters,
     /// How long the statement may take.
@@ -17,7 +17,7 @@ pub struct Common {
 
 impl Common {
     /// Reads an option, if the next is one of these.
-    pub fn read(&mut self, words: &mut Words<'_>) -> Result<bool, SearchError> {
+    pub(super) fn read(&mut self, words: &mut Words<'_>) -> Result<bool, SearchError> {
         if words.take("PARAMS") {
             let pairs = words.counted("PARAMS")?;
             if pairs.len() % 2 != 0 {
@@ -50,11 +50,11 @@ impl Common {
 }
 
 /// How long a cursor may stay idle by default, and at most, as in RediSearch.
-pub const IDLE_MAX: Duration = Duration::from_secs(300);
+pub(super) const IDLE_MAX: Duration = Duration::from_secs(300);
 
 /// How a cursor is read.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub(super) struct Pace {
     /// The number of rows of a part, if it is given.
     pub count: Option<usize>,
     /// The time that the cursor may stay idle, if it is given.
@@ -63,7 +63,7 @@ pub struct Pace {
 
 impl Pace {
     /// Reads `[COUNT n] [MAXIDLE ms]`.
-    pub fn read(words: &mut Words<'_>) -> Result<Pace, SearchError> {
+    pub(super) fn read(words: &mut Words<'_>) -> Result<Pace, SearchError> {
         let mut pace = Pace { count: None, idle: None };
         loop {
             if words.take("COUNT") {

@@ -24,7 +24,7 @@ const DEPTH_MAX: usize = 64;
 
 /// A query.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Query {
+pub(super) enum Query {
     /// Every key.
     All,
     /// Keys that the other query does not match.
@@ -43,7 +43,7 @@ pub enum Query {
 
 /// An end of a range.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bound {
+pub(super) struct Bound {
     /// The number.
     pub number: f64,
     /// Whether the number itself is outside.
@@ -51,10 +51,10 @@ pub struct Bound {
 }
 
 /// Values by the names that a query has for them.
-pub type Parameters = HashMap<String, String>;
+pub(super) type Parameters = HashMap<String, String>;
 
 /// Reads a query.
-pub fn parse(text: &str, parameters: &Parameters) -> Result<Query, SearchError> {
+pub(super) fn parse(text: &str, parameters: &Parameters) -> Result<Query, SearchError> {
     if text.len() > QUERY_BYTES_MAX {
         return Err(SearchError::refused(format!("a query has at most {QUERY_BYTES_MAX} bytes")));
     }
@@ -72,7 +72,7 @@ pub fn parse(text: &str, parameters: &Parameters) -> Result<Query, SearchError> 
 }
 
 /// Reads an end of a range: `5`, `(5`, `inf`, `-inf`.
-pub fn parse_bound(text: &str) -> Option<Bound> {
+pub(super) fn parse_bound(text: &str) -> Option<Bound> {
     let (number, is_exclusive) = match text.strip_prefix('(') {
         Some(number) => (number, true),
         None => (text, false),

@@ -36,7 +36,7 @@ struct Property {
 
 /// The columns that a reply shows.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub(super) struct Shown {
     /// Names, and whether a value that is missing is left out.
     columns: Vec<(String, bool)>,
     /// Whether the first column has all fields of a key.
@@ -55,7 +55,7 @@ struct Pipeline {
 }
 
 /// Plans a command.
-pub fn plan(
+pub(super) fn plan(
     aggregate: &Aggregate,
     index: &Index,
     store: &Arc<StoreHandle>,
@@ -315,7 +315,7 @@ impl Behind {
 
 impl Shown {
     /// The rows of a batch, each as pairs.
-    pub fn rows(&self, batch: &RecordBatch) -> Result<Vec<Vec<(Tree, Tree)>>, SearchError> {
+    pub(super) fn rows(&self, batch: &RecordBatch) -> Result<Vec<Vec<(Tree, Tree)>>, SearchError> {
         let mut rows = Vec::new();
         rows.resize_with(batch.num_rows(), Vec::new);
         let first = usize::from(self.has_whole);

@@ -13,7 +13,7 @@ const STEPS_MAX: usize = 64;
 
 /// A step that transforms the rows.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub(super) enum Step {
     /// Rows of the same values become one.
     Group(Vec<String>, Vec<Reducer>),
     /// Each row gets a value of this name.
@@ -28,7 +28,7 @@ pub enum Step {
 
 /// A function over the values of a group.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reducer {
+pub(super) struct Reducer {
     /// The function, in capitals.
     pub function: String,
     /// Its arguments, as written.
@@ -39,7 +39,7 @@ pub struct Reducer {
 
 /// A command `FT.AGGREGATE` that has been read.
 #[derive(Debug)]
-pub struct Aggregate {
+pub(super) struct Aggregate {
     /// The keys that it is of.
     pub query: Query,
     /// Whether each row has all fields of its key.
@@ -56,7 +56,7 @@ pub struct Aggregate {
 
 impl Aggregate {
     /// Reads what follows the name of the index.
-    pub fn read(words: &mut Words<'_>) -> Result<Aggregate, SearchError> {
+    pub(super) fn read(words: &mut Words<'_>) -> Result<Aggregate, SearchError> {
         let text = words.next("a query")?;
         let mut common = Common::default();
         let mut aggregate = Aggregate {
@@ -134,7 +134,7 @@ impl Aggregate {
 }
 
 /// A name that follows an `@`.
-pub fn property(word: &str) -> Result<String, SearchError> {
+pub(super) fn property(word: &str) -> Result<String, SearchError> {
     let name = word.strip_prefix('@').filter(|name| !name.is_empty());
     let name = name
         .ok_or_else(|| SearchError::refused(format!("Bad arguments: '{word}' is no field: write @{word}")))?;

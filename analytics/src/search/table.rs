@@ -15,12 +15,12 @@ use super::error::SearchError;
 use super::index::{Attribute, Form, Index, Kind};
 
 /// The column of this name, whatever letters it has.
-pub fn column(name: &str) -> Expr {
+pub(super) fn column(name: &str) -> Expr {
     Expr::Column(Column::new_unqualified(name))
 }
 
 /// The columns that a command wants.
-pub struct Table<'i> {
+pub(super) struct Table<'i> {
     /// The index.
     pub index: &'i Index,
     wanted: Vec<(Source, DataType)>,
@@ -28,12 +28,12 @@ pub struct Table<'i> {
 
 impl<'i> Table<'i> {
     /// None yet.
-    pub fn of(index: &'i Index) -> Table<'i> {
+    pub(super) fn of(index: &'i Index) -> Table<'i> {
         Table { index, wanted: Vec::new() }
     }
 
     /// The name of a column that shows this as this type.
-    pub fn want(&mut self, source: Source, data_type: DataType) -> String {
+    pub(super) fn want(&mut self, source: Source, data_type: DataType) -> String {
         let wanted = (source, data_type);
         let at = self.wanted.iter().position(|other| *other == wanted).unwrap_or_else(|| {
             self.wanted.push(wanted);
@@ -43,12 +43,12 @@ impl<'i> Table<'i> {
     }
 
     /// The key, all of it.
-    pub fn key(&mut self) -> String {
+    pub(super) fn key(&mut self) -> String {
         self.want(Source::WholeKey, DataType::BinaryView)
     }
 
     /// The value of an attribute, as a number or as text.
-    pub fn value(&mut self, attribute: &Attribute) -> String {
+    pub(super) fn value(&mut self, attribute: &Attribute) -> String {
         let data_type = match attribute.form {
             Form::Numeric => DataType::Float64,
             _ => DataType::Utf8View,
@@ -57,7 +57,7 @@ impl<'i> Table<'i> {
     }
 
     /// The column that the words or tags of an attribute are looked for in, and whether it has JSON arrays.
-    pub fn texts(&mut self, attribute: &Attribute) -> (String, bool) {
+    pub(super) fn texts(&mut self, attribute: &Attribute) -> (String, bool) {
         let source = match &attribute.source {
             Source::Path(steps) | Source::Each(steps) => Source::Each(steps.clone()),
             source => source.clone(),
@@ -66,7 +66,7 @@ impl<'i> Table<'i> {
     }
 
     /// A plan that has these columns of each key.
-    pub fn plan(mut self, store: &Arc<StoreHandle>) -> Result<LogicalPlanBuilder, SearchError> {
+    pub(super) fn plan(mut self, store: &Arc<StoreHandle>) -> Result<LogicalPlanBuilder, SearchError> {
         // Strings that are JSON are tables' business.
         let of_json = (self.index.kind == Kind::Json).then(|| self.want(Source::Type, DataType::Utf8View));
         if self.wanted.is_empty() {

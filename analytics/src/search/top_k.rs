@@ -19,7 +19,7 @@ use super::table::Table;
 use super::tree::{REPLY_BYTES_MAX, Tree, trees_of};
 
 /// The parts of a key that are shown.
-pub enum Content {
+pub(super) enum Content {
     /// Nothing but its name.
     None,
     /// All fields of the hash, or the document.
@@ -29,7 +29,7 @@ pub enum Content {
 }
 
 /// The keys that a reply shows, and what it shows of each.
-pub struct Selection {
+pub(super) struct Selection {
     /// The parts of each key that are shown.
     pub content: Content,
     /// The attribute that keys are sorted by, and whether in descending order.
@@ -41,7 +41,7 @@ pub struct Selection {
 }
 
 /// The columns of the plan: the key, what is sorted by, and what is shown.
-pub struct Columns {
+pub(super) struct Columns {
     /// Their names.
     pub names: Vec<String>,
     /// Whether there is a column to sort by, and of numbers.
@@ -62,7 +62,7 @@ enum Sorts {
 
 impl Columns {
     /// The columns that a command needs.
-    pub fn of(selection: &Selection, table: &mut Table<'_>) -> Columns {
+    pub(super) fn of(selection: &Selection, table: &mut Table<'_>) -> Columns {
         let mut columns = Columns {
             names: vec![table.key()],
             sorts: None,
@@ -120,7 +120,7 @@ impl Rank {
 }
 
 /// A key that may be shown.
-pub struct Row {
+pub(super) struct Row {
     rank: Rank,
     descends: bool,
     /// The key.
@@ -151,7 +151,7 @@ impl PartialEq for Row {
 impl Eq for Row {}
 
 /// The first rows of an order.
-pub struct TopK {
+pub(super) struct TopK {
     most: usize,
     /// The last of them is on top.
     heap: BinaryHeap<Row>,
@@ -161,12 +161,12 @@ pub struct TopK {
 
 impl TopK {
     /// Room for this many rows, none yet.
-    pub fn new(most: usize, reservation: MemoryReservation) -> TopK {
+    pub(super) fn new(most: usize, reservation: MemoryReservation) -> TopK {
         TopK { most, heap: BinaryHeap::new(), bytes: 0, reservation }
     }
 
     /// Takes all rows; how many there were.
-    pub async fn take_all(
+    pub(super) async fn take_all(
         &mut self,
         mut outcome: Outcome,
         selection: &Selection,
@@ -218,7 +218,7 @@ impl TopK {
     }
 
     /// The rows after the first `offset`, in order.
-    pub fn rows(self, offset: usize) -> Vec<Row> {
+    pub(super) fn rows(self, offset: usize) -> Vec<Row> {
         let mut rows = self.heap.into_sorted_vec();
         rows.drain(..offset.min(rows.len()));
         rows

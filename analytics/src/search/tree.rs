@@ -7,7 +7,7 @@ use crate::error::QueryError;
 use crate::statement::values::{Value, values_of};
 
 /// The limit on the bytes of a reply.
-pub const REPLY_BYTES_MAX: usize = 64 << 20;
+pub(super) const REPLY_BYTES_MAX: usize = 64 << 20;
 
 /// An answer, or a part of one.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +68,7 @@ impl Tree {
 }
 
 /// A reply of RESP3.
-pub fn results(total: i64, results: Vec<Tree>) -> Tree {
+pub(super) fn results(total: i64, results: Vec<Tree>) -> Tree {
     Tree::map([
         ("attributes", Tree::Array(Vec::new())),
         ("warning", Tree::Array(Vec::new())),
@@ -79,7 +79,7 @@ pub fn results(total: i64, results: Vec<Tree>) -> Tree {
 }
 
 /// The values of a column, lists as arrays.
-pub fn trees_of(column: &ArrayRef) -> Result<Vec<Tree>, QueryError> {
+pub(super) fn trees_of(column: &ArrayRef) -> Result<Vec<Tree>, QueryError> {
     if let DataType::List(_) = column.data_type() {
         let list = |part: Option<ArrayRef>| match part {
             Some(part) => Ok(Tree::Array(trees_of(&part)?)),
@@ -91,7 +91,7 @@ pub fn trees_of(column: &ArrayRef) -> Result<Vec<Tree>, QueryError> {
 }
 
 /// A number as clients read it: a whole one without a point, others in as many digits as say exactly which.
-pub fn number_text(number: f64) -> String {
+pub(super) fn number_text(number: f64) -> String {
     let is_whole = number.fract() == 0.0 && number.abs() < 1e17;
     if is_whole {
         return format!("{}", number as i64);

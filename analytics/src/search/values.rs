@@ -10,7 +10,7 @@ use super::expression::{Expression, Operator};
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// A number of 64 bits.
     Number,
     /// Text.
@@ -25,7 +25,7 @@ pub enum Kind {
 
 /// A value that is planned.
 #[derive(Clone, Debug)]
-pub struct Value {
+pub(super) struct Value {
     /// The expression that makes it.
     pub expr: Expr,
     /// Its type.
@@ -41,7 +41,7 @@ impl Value {
     }
 
     /// As a number; what is none is NULL.
-    pub fn number(self) -> Expr {
+    pub(super) fn number(self) -> Expr {
         match self.kind {
             Kind::Number => self.expr,
             Kind::Bytes => try_cast(self.text(), DataType::Float64),
@@ -58,7 +58,7 @@ impl Value {
     }
 
     /// As a truth: what is neither 0 nor empty.
-    pub fn truth(self) -> Expr {
+    pub(super) fn truth(self) -> Expr {
         match self.kind {
             Kind::Truth => self.expr,
             Kind::Number => self.expr.not_eq(lit(0.0)),
@@ -67,7 +67,7 @@ impl Value {
     }
 
     /// As what a row has: a truth is 1 or 0.
-    pub fn shown(self) -> Value {
+    pub(super) fn shown(self) -> Value {
         match self.kind {
             Kind::Truth => {
                 Value::new(Kind::Number, datafusion::logical_expr::cast(self.expr, DataType::Float64))
@@ -78,7 +78,7 @@ impl Value {
 }
 
 /// The value of an expression, with properties found by `find`.
-pub fn value_of(
+pub(super) fn value_of(
     expression: &Expression,
     find: &mut impl FnMut(&str) -> Result<Value, SearchError>,
 ) -> Result<Value, SearchError> {

@@ -64,7 +64,7 @@ fn shown(queries: &Queries) -> Vec<Shown> {
 }
 
 /// The rows of `SHOW QUERIES`. Looks at what is kept, if anything is: a moment for each segment.
-pub fn show(queries: &Queries, engine: Option<&Engine>) -> Result<RecordBatch, QueryError> {
+pub(crate) fn show(queries: &Queries, engine: Option<&Engine>) -> Result<RecordBatch, QueryError> {
     let shown = shown(queries);
     let masks: Vec<u64> = shown.iter().map(|row| row.views).collect();
     let kept = engine.map_or_else(|| vec![0; masks.len()], |engine| engine.views().kept_for(&masks));
@@ -90,7 +90,7 @@ pub fn show(queries: &Queries, engine: Option<&Engine>) -> Result<RecordBatch, Q
 }
 
 /// `pg_cancel_backend(pid)`: stops the statement of a session, and says whether there was one.
-pub fn cancel_backend(queries: Arc<Queries>) -> ScalarUDF {
+pub(crate) fn cancel_backend(queries: Arc<Queries>) -> ScalarUDF {
     let cancel = move |arguments: &[ColumnarValue]| {
         let arrays = ColumnarValue::values_to_arrays(arguments)?;
         let pids = arrays[0].as_primitive::<Int64Type>();
@@ -112,7 +112,7 @@ pub fn cancel_backend(queries: Arc<Queries>) -> ScalarUDF {
 }
 
 /// `pg_backend_pid()`: the number of the session that asks.
-pub fn backend_pid(pid: i32) -> ScalarUDF {
+pub(crate) fn backend_pid(pid: i32) -> ScalarUDF {
     let answer = move |_: &[ColumnarValue]| Ok(ColumnarValue::Scalar(ScalarValue::from(pid)));
     create_udf("pg_backend_pid", Vec::new(), DataType::Int32, Volatility::Stable, Arc::new(answer))
 }

@@ -12,14 +12,14 @@ use tarn_engine::record::Lsn;
 use crate::error::QueryError;
 
 /// Says whether changes up to an `Lsn` may be shown; an error: why they are not going to be durable for now.
-pub type MayShow = dyn Fn(Lsn) -> Result<bool, String> + Send + Sync;
+pub(crate) type MayShow = dyn Fn(Lsn) -> Result<bool, String> + Send + Sync;
 
 /// How long to wait before the first look again, and before any.
 const PAUSE_MIN: Duration = Duration::from_micros(500);
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
 /// Waits until changes up to `lsn` may be shown.
-pub async fn until_shown(may_show: &MayShow, lsn: Lsn) -> Result<(), QueryError> {
+pub(crate) async fn until_shown(may_show: &MayShow, lsn: Lsn) -> Result<(), QueryError> {
     let mut pause = PAUSE_MIN;
     while !may_show(lsn).map_err(QueryError::NotDurable)? {
         tokio::time::sleep(pause).await;

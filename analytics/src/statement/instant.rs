@@ -27,7 +27,7 @@ use crate::error::QueryError;
 use crate::statement::store::StoreHandle;
 
 /// Views that queries may have; a few are left for checkpoints and exports.
-pub const VIEWS_MAX: usize = 60;
+pub(crate) const VIEWS_MAX: usize = 60;
 /// A statement with more scans reads them through one pinned view.
 const VIEWS_OF_ONE: usize = 16;
 /// How long views stay open at first that wait for the disk. It doubles from one time to the next.
@@ -37,7 +37,7 @@ const PURPOSE: &str = "query";
 
 /// The bits that queries share.
 #[derive(Debug)]
-pub struct Bits {
+pub(crate) struct Bits {
     free: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
@@ -50,7 +50,7 @@ impl Default for Bits {
 
 impl Bits {
     /// Statements that wait for theirs.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
@@ -110,7 +110,7 @@ impl Drop for Held {
 }
 
 /// The view that a scan reads.
-pub struct Reading {
+pub(crate) struct Reading {
     source: Source,
     /// The time by which keys have expired or not.
     pub now: UnixMs,
@@ -123,7 +123,7 @@ enum Source {
 
 impl Reading {
     /// The view, if it is read once, from front to back.
-    pub fn once(&mut self) -> Option<&mut View> {
+    pub(crate) fn once(&mut self) -> Option<&mut View> {
         match &mut self.source {
             Source::Once(held) if !held.view.is_pinned() => Some(&mut held.view),
             _ => None,
@@ -131,7 +131,7 @@ impl Reading {
     }
 
     /// The view, wherever it is read.
-    pub fn view(&self) -> &View {
+    pub(crate) fn view(&self) -> &View {
         match &self.source {
             Source::Once(held) => &held.view,
             Source::Pinned(held) => &held.view,
@@ -149,7 +149,7 @@ enum State {
 }
 
 /// The instant of a statement, or of a block of them.
-pub struct Instant {
+pub(crate) struct Instant {
     bits: Arc<Bits>,
     store: Arc<StoreHandle>,
     holds: Arc<Holds>,
@@ -162,7 +162,7 @@ pub struct Instant {
 
 impl Instant {
     /// An instant that nothing was read of yet. `pinned`: it may be read any number of times.
-    pub fn new(bits: Arc<Bits>, store: Arc<StoreHandle>, pinned: bool) -> Arc<Instant> {
+    pub(crate) fn new(bits: Arc<Bits>, store: Arc<StoreHandle>, pinned: bool) -> Arc<Instant> {
         Arc::new(Instant {
             bits,
             store,
@@ -175,12 +175,12 @@ impl Instant {
     }
 
     /// The views that it holds.
-    pub fn holds(&self) -> &Arc<Holds> {
+    pub(crate) fn holds(&self) -> &Arc<Holds> {
         &self.holds
     }
 
     /// Registers a scan of a database, for as long as the scan is there.
-    pub fn plan(self: &Arc<Self>, db: u8, needs: Needs) -> Planned {
+    pub(crate) fn plan(self: &Arc<Self>, db: u8, needs: Needs) -> Planned {
         let number = self.next_scan.fetch_add(1, Ordering::Relaxed);
         let options = match needs {
             Needs::Walk(part) => ViewOptions { part, ..ViewOptions::once_of(db, PURPOSE) },
@@ -245,7 +245,7 @@ impl Instant {
 
 /// How a scan reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needs {
+pub(crate) enum Needs {
     /// Everything, from front to back, or one part of a number of parts.
     Walk((u8, u8)),
     /// Some keys.
@@ -255,7 +255,7 @@ pub enum Needs {
 }
 
 /// A scan of a plan.
-pub struct Planned {
+pub(crate) struct Planned {
     instant: Arc<Instant>,
     number: usize,
     positions: Range<u64>,
@@ -263,17 +263,17 @@ pub struct Planned {
 
 impl Planned {
     /// The positions of the database that are read.
-    pub fn positions(&self) -> Range<u64> {
+    pub(crate) fn positions(&self) -> Range<u64> {
         self.positions.clone()
     }
 
     /// The same scan, which reads in another way.
-    pub fn again(&self, db: u8, needs: Needs) -> Planned {
+    pub(crate) fn again(&self, db: u8, needs: Needs) -> Planned {
         self.instant.plan(db, needs)
     }
 
     /// The view that it reads; opens the instant if this is the first scan.
-    pub async fn read(&self, engine: &Arc<Engine>) -> Result<Reading, QueryError> {
+    pub(crate) async fn read(&self, engine: &Arc<Engine>) -> Result<Reading, QueryError> {
         self.instant.read(engine, self.number).await
     }
 }

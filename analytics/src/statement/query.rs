@@ -14,7 +14,7 @@ use crate::statement::instant::Holds;
 
 /// The owner of statements: the part of a session that its statements know.
 #[derive(Debug, Default)]
-pub struct Owner {
+pub(crate) struct Owner {
     /// The number by which its statements are cancelled.
     pub pid: i32,
     /// Values that could not be read in statements that have ended, and that were not reported yet.
@@ -23,7 +23,7 @@ pub struct Owner {
 
 impl Owner {
     /// How many values could not be read since this was asked last.
-    pub fn take_unreadable(&self) -> u64 {
+    pub(crate) fn take_unreadable(&self) -> u64 {
         self.unreadable.swap(0, Ordering::Relaxed)
     }
 }
@@ -175,7 +175,7 @@ pub struct Block {
 
 /// The totals of statements that have ended.
 #[derive(Debug, Default)]
-pub struct Totals {
+pub(crate) struct Totals {
     begun: AtomicU64,
     failed: AtomicU64,
     rows: AtomicU64,
@@ -308,19 +308,19 @@ impl Queries {
 }
 
 /// A statement that is registered.
-pub struct Running {
+pub(crate) struct Running {
     queries: Arc<Queries>,
     query: Arc<Query>,
 }
 
 impl Running {
     /// The statement.
-    pub fn query(&self) -> &Arc<Query> {
+    pub(crate) fn query(&self) -> &Arc<Query> {
         &self.query
     }
 
     /// All of them.
-    pub fn queries(&self) -> &Arc<Queries> {
+    pub(crate) fn queries(&self) -> &Arc<Queries> {
         &self.queries
     }
 }

@@ -9,7 +9,7 @@ use crate::statement::instant::Instant;
 use crate::statement::query::Query;
 
 /// The context of a statement's scans, an extension of the planner's configuration.
-pub struct ScanContext {
+pub(crate) struct ScanContext {
     /// The instant that the scans see.
     pub instant: Arc<Instant>,
     /// The statement that they belong to.
@@ -18,7 +18,7 @@ pub struct ScanContext {
 
 impl ScanContext {
     /// The context that a planner session carries; an error outside of a statement.
-    pub fn of(session: &dyn Session) -> Result<Arc<ScanContext>, QueryError> {
+    pub(crate) fn of(session: &dyn Session) -> Result<Arc<ScanContext>, QueryError> {
         let context = session.config().get_extension::<ScanContext>();
         context.ok_or_else(|| QueryError::NotYet("reading a table outside of a statement".to_owned()))
     }

@@ -8,7 +8,7 @@ use crate::table::declaration::Shape;
 
 /// The kind of work that a plan does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub(crate) enum Work {
     /// Reads each table once.
     Reads,
     /// Reads tables again and again while it runs.
@@ -18,7 +18,7 @@ pub enum Work {
 }
 
 /// Classifies a plan; refuses one that writes.
-pub fn work_of(plan: &LogicalPlan) -> Result<Work, QueryError> {
+pub(crate) fn work_of(plan: &LogicalPlan) -> Result<Work, QueryError> {
     match plan {
         LogicalPlan::Ddl(DdlStatement::CreateExternalTable(statement)) => {
             // The library refuses a shape without a factory in less helpful words.

@@ -12,7 +12,7 @@ use datafusion::arrow::datatypes::DataType;
 use crate::table::datum::Datum;
 
 /// A column that is being filled.
-pub enum Column {
+pub(crate) enum Column {
     /// Of `BOOLEAN`.
     Bool(BooleanBuilder),
     /// Of `SMALLINT`.
@@ -67,7 +67,7 @@ impl Column {
     /// An empty column with room for this many rows.
     ///
     /// REQUIRES: the type is one that a declaration allows.
-    pub fn of(data_type: &DataType, rows: usize) -> Column {
+    pub(crate) fn of(data_type: &DataType, rows: usize) -> Column {
         match data_type {
             DataType::Boolean => Column::Bool(BooleanBuilder::with_capacity(rows)),
             DataType::Int16 => Column::Int16(Int16Builder::with_capacity(rows)),
@@ -91,7 +91,7 @@ impl Column {
 
     /// Adds a row. What is of another type than the column is NULL in it.
     #[inline]
-    pub fn push(&mut self, datum: &Datum<'_>) {
+    pub(crate) fn push(&mut self, datum: &Datum<'_>) {
         match (self, datum) {
             (Column::Bool(column), Datum::Bool(truth)) => column.append_value(*truth),
             (Column::Int16(column), Datum::Int(number)) => column.append_value(*number as i16),
@@ -111,7 +111,7 @@ impl Column {
     }
 
     /// The column, and how many of its texts are not UTF-8 and NULL therefore; an empty one is in its place.
-    pub fn finish(&mut self) -> (ArrayRef, u64) {
+    pub(crate) fn finish(&mut self) -> (ArrayRef, u64) {
         match self {
             Column::Text(column) => {
                 let (texts, unreadable) = utf8_of(column.finish());

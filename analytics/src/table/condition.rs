@@ -12,7 +12,7 @@ const DEPTH_MAX: usize = 32;
 
 /// Values that a column must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
+pub(crate) struct Condition {
     /// The column, by its number.
     pub column: usize,
     /// Its values.
@@ -21,7 +21,7 @@ pub struct Condition {
 
 /// A condition that an expression asks for.
 #[derive(Debug)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// The condition.
     pub condition: Condition,
     /// Whether it says all that the expression does; if not, some rows that meet it are none of its.
@@ -35,12 +35,12 @@ impl Asked {
 }
 
 /// The condition that must hold where `filter` is true, if it is one of a single column.
-pub fn asked_by(filter: &Expr, schema: &SchemaRef) -> Option<Asked> {
+pub(crate) fn asked_by(filter: &Expr, schema: &SchemaRef) -> Option<Asked> {
     of(filter, schema, 0)
 }
 
 /// All of these filters, a condition for each column. Filters that are none are passed over.
-pub fn all_of(filters: &[Expr], schema: &SchemaRef) -> Vec<Condition> {
+pub(crate) fn all_of(filters: &[Expr], schema: &SchemaRef) -> Vec<Condition> {
     let mut conditions: Vec<Condition> = Vec::new();
     for Asked { condition, .. } in filters.iter().filter_map(|filter| asked_by(filter, schema)) {
         match conditions.iter_mut().find(|other| other.column == condition.column) {

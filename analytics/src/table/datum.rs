@@ -11,7 +11,7 @@ use datafusion::common::ScalarValue;
 
 /// A value of a row, as the store has it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Cell<'a> {
+pub(crate) enum Cell<'a> {
     /// There is none.
     Null,
     /// Bytes, most often the text of a value.
@@ -26,7 +26,7 @@ pub enum Cell<'a> {
 
 impl Cell<'_> {
     /// The same cell, without its bytes being copied.
-    pub fn borrowed(&self) -> Cell<'_> {
+    pub(crate) fn borrowed(&self) -> Cell<'_> {
         match self {
             Cell::Null => Cell::Null,
             Cell::Bytes(bytes) => Cell::Bytes(Cow::Borrowed(bytes)),
@@ -39,7 +39,7 @@ impl Cell<'_> {
 
 /// A value of a row, as its column's type.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Datum<'a> {
+pub(crate) enum Datum<'a> {
     /// NULL.
     Null,
     /// Of `BOOLEAN`.
@@ -64,7 +64,7 @@ impl<'a> Datum<'a> {
     ///
     /// REQUIRES: the type is one that a declaration allows.
     #[inline]
-    pub fn read(cell: Cell<'a>, data_type: &DataType) -> Option<Datum<'a>> {
+    pub(crate) fn read(cell: Cell<'a>, data_type: &DataType) -> Option<Datum<'a>> {
         match cell {
             Cell::Null => Some(Datum::Null),
             Cell::Bytes(bytes) => Datum::read_bytes(bytes, data_type),
@@ -124,7 +124,7 @@ impl<'a> Datum<'a> {
 
     /// Bytes of its text.
     #[inline]
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Datum::Text(text) => text.len(),
             Datum::Bytes(bytes) => bytes.len(),
@@ -133,7 +133,7 @@ impl<'a> Datum<'a> {
     }
 
     /// A literal of a query, if it is of the type of the column that it is compared with.
-    pub fn of_scalar(scalar: &ScalarValue, data_type: &DataType) -> Option<Datum<'static>> {
+    pub(crate) fn of_scalar(scalar: &ScalarValue, data_type: &DataType) -> Option<Datum<'static>> {
         if scalar.is_null() || scalar.data_type() != *data_type {
             return None;
         }
@@ -162,7 +162,7 @@ impl<'a> Datum<'a> {
     /// Hands bytes whose order is that of the values to `work`; `None` for NULL. Values of one type only can
     /// be compared so.
     #[inline]
-    pub fn in_order<T>(&self, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    pub(crate) fn in_order<T>(&self, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
         Some(match self {
             Datum::Null => return None,
             Datum::Bool(truth) => work(&[u8::from(*truth)]),

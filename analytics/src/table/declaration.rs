@@ -131,27 +131,27 @@ impl fmt::Display for Shape {
 
 /// The keys of a table: the text before and after the part that varies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pattern {
+pub(crate) struct Pattern {
     prefix: Box<[u8]>,
     suffix: Box<[u8]>,
 }
 
 impl Pattern {
     /// All keys that begin so.
-    pub fn of_prefix(prefix: &[u8]) -> Pattern {
+    pub(crate) fn of_prefix(prefix: &[u8]) -> Pattern {
         Pattern { prefix: prefix.into(), suffix: Box::default() }
     }
 
     /// The part of `key` that varies; `None` if the key is none of these.
     #[inline]
-    pub fn varying<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+    pub(crate) fn varying<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         let (prefix, rest) = key.split_at_checked(self.prefix.len())?;
         let (varying, suffix) = rest.split_at_checked(rest.len().checked_sub(self.suffix.len())?)?;
         (is_same(prefix, &self.prefix) && is_same(suffix, &self.suffix)).then_some(varying)
     }
 
     /// The key of which this part varies.
-    pub fn key_of(&self, varying: &[u8]) -> Vec<u8> {
+    pub(crate) fn key_of(&self, varying: &[u8]) -> Vec<u8> {
         [&*self.prefix, varying, &*self.suffix].concat()
     }
 }
@@ -171,7 +171,7 @@ impl FromStr for Pattern {
 
 /// The source of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub(crate) enum Source {
     /// The key, or the part of it that varies.
     Key,
     /// The key, all of it.
@@ -202,7 +202,7 @@ pub enum Source {
 
 /// A step of a path into a JSON document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// The member of an object.
     Member(Box<str>),
     /// The element of an array, from 0; negative: from its end.
@@ -210,7 +210,7 @@ pub enum Step {
 }
 
 /// Reads a path such as `$.address.city` or `tags[0]`; the `$` may be left out.
-pub fn parse_path(text: &str) -> Option<Box<[Step]>> {
+pub(crate) fn parse_path(text: &str) -> Option<Box<[Step]>> {
     let mut rest = text.strip_prefix('$').unwrap_or(text);
     let mut steps = Vec::new();
     if !rest.is_empty() && !rest.starts_with(['.', '[']) {
@@ -242,7 +242,7 @@ pub fn parse_path(text: &str) -> Option<Box<[Step]>> {
 
 /// A table over keys.
 #[derive(Clone, Debug)]
-pub struct Declaration {
+pub(crate) struct Declaration {
     /// How keys become rows.
     pub(crate) shape: Layout,
     /// Its keys.
@@ -259,7 +259,7 @@ pub struct Declaration {
 
 /// How keys become rows, for declared tables and others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub(crate) enum Layout {
     /// A row for each key, whatever it holds.
     Keys,
     /// A row for each element of values of this kind; a string is one.
@@ -287,7 +287,7 @@ impl Layout {
 
     /// Whether keys that hold this have rows.
     #[inline]
-    pub fn reads(self, kind: Kind) -> bool {
+    pub(crate) fn reads(self, kind: Kind) -> bool {
         match self {
             Layout::Keys => true,
             Layout::Elements(wanted) => wanted == kind,
@@ -300,7 +300,7 @@ impl Layout {
 
 impl Declaration {
     /// The declaration in a statement, for a server with this number of databases.
-    pub fn of_statement(
+    pub(crate) fn of_statement(
         statement: &CreateExternalTable,
         databases: usize,
     ) -> Result<Declaration, DeclarationError> {
@@ -347,7 +347,7 @@ impl Declaration {
     }
 
     /// The statement that declares a table so.
-    pub fn to_sql(&self, name: &str) -> String {
+    pub(crate) fn to_sql(&self, name: &str) -> String {
         let column = |field: &Arc<Field>| format!("{} {}", quoted(field.name()), sql_type(field.data_type()));
         let columns: Vec<_> = self.schema.fields().iter().map(column).collect();
         let mut options = Vec::new();
@@ -389,7 +389,7 @@ impl Declaration {
 }
 
 /// A name as SQL writes it.
-pub fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 

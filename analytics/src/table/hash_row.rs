@@ -5,7 +5,7 @@
 //! ```
 
 /// The fields as one cell.
-pub fn of_hash<'h>(fields: impl Iterator<Item = (&'h [u8], &'h [u8])>) -> Vec<u8> {
+pub(crate) fn of_hash<'h>(fields: impl Iterator<Item = (&'h [u8], &'h [u8])>) -> Vec<u8> {
     let mut cell = Vec::new();
     for part in fields.flat_map(|(name, value)| [name, value]) {
         // The store holds no value of 4 GB.
@@ -16,7 +16,7 @@ pub fn of_hash<'h>(fields: impl Iterator<Item = (&'h [u8], &'h [u8])>) -> Vec<u8
 }
 
 /// The fields of a cell that [`of_hash`] made.
-pub fn fields(cell: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+pub(crate) fn fields(cell: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = cell;
     std::iter::from_fn(move || Some((part(&mut rest)?, part(&mut rest)?)))
 }

@@ -20,7 +20,7 @@ const VALUE: u8 = 1;
 const NULL: u8 = 2;
 
 /// An index on a column.
-pub struct TableIndex {
+pub(crate) struct TableIndex {
     /// Its name.
     pub name: String,
     /// The name of its table.
@@ -49,7 +49,7 @@ impl Wanted for TableIndex {
 
 impl TableIndex {
     /// An index on a column of a table, if there is one row for each of its keys.
-    pub fn new(
+    pub(crate) fn new(
         name: String,
         table: String,
         column: usize,
@@ -64,33 +64,33 @@ impl TableIndex {
     }
 
     /// The logical database.
-    pub fn database(&self) -> u8 {
+    pub(crate) fn database(&self) -> u8 {
         self.declaration.database
     }
 
     /// The name of the column.
-    pub fn column_name(&self) -> &str {
+    pub(crate) fn column_name(&self) -> &str {
         self.declaration.schema.field(self.column).name()
     }
 
     /// Its reader; `None` while it is being built, or once it is dropped.
-    pub fn ready(&self, engine: &Engine) -> Option<Arc<Index>> {
+    pub(crate) fn ready(&self, engine: &Engine) -> Option<Arc<Index>> {
         engine.index(self.database(), &self.name).filter(|index| index.is_ready())
     }
 
     /// The statement that makes it.
-    pub fn to_sql(&self) -> String {
+    pub(crate) fn to_sql(&self) -> String {
         let [name, table, column] = [&self.name, &self.table, self.column_name()].map(quoted);
         format!("CREATE INDEX {name} ON {table} ({column})")
     }
 
     /// The value of an entry, by its order.
-    pub fn order_of(&self, entry: &Entry) -> Option<Vec<u8>> {
+    pub(crate) fn order_of(&self, entry: &Entry) -> Option<Vec<u8>> {
         self.with_datum(entry, |datum| datum.in_order(<[u8]>::to_vec)).flatten()
     }
 
     /// Whether the value of a pointer may be longer than an index takes.
-    pub fn is_cut(pointer: &Pointer) -> bool {
+    pub(crate) fn is_cut(pointer: &Pointer) -> bool {
         pointer.value_bytes().len() >= TEXT_BYTES_MAX
     }
 
@@ -103,18 +103,18 @@ impl TableIndex {
     }
 
     /// The places of these values in the index, in order, NULL last.
-    pub fn places_of(ranges: &Ranges) -> Vec<IndexRange> {
+    pub(crate) fn places_of(ranges: &Ranges) -> Vec<IndexRange> {
         let null = ranges.has_null().then(Self::places_of_null);
         ranges.ranges().iter().map(places_of_range).chain(null).collect()
     }
 
     /// Where all values but NULL stand.
-    pub fn places_of_values() -> IndexRange {
+    pub(crate) fn places_of_values() -> IndexRange {
         IndexRange { from: Bound::Unbounded, to: Bound::Excluded(IndexValue::text(&[NULL])) }
     }
 
     /// Where NULL stands.
-    pub fn places_of_null() -> IndexRange {
+    pub(crate) fn places_of_null() -> IndexRange {
         IndexRange::of(IndexValue::text(&[NULL]))
     }
 }
@@ -156,7 +156,10 @@ fn places_of_range(range: &Range) -> IndexRange {
 }
 
 /// A row for each index, with how it is doing.
-pub fn shown(indexes: &[Arc<TableIndex>], statuses: &[IndexStatus]) -> Result<RecordBatch, ArrowError> {
+pub(crate) fn shown(
+    indexes: &[Arc<TableIndex>],
+    statuses: &[IndexStatus],
+) -> Result<RecordBatch, ArrowError> {
     let text = |of: fn(&TableIndex) -> &str| -> ArrayRef {
         Arc::new(indexes.iter().map(|index| Some(of(index))).collect::<StringViewArray>())
     };

@@ -4,7 +4,7 @@ use crate::table::datum::Datum;
 
 /// A place between values: before one, or after it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Edge {
+pub(crate) struct Edge {
     /// The value, by its order.
     pub value: Vec<u8>,
     /// Whether the place is after it.
@@ -17,7 +17,7 @@ impl Edge {
 
 /// Values from one edge to another; `None`: to the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Range {
+pub(crate) struct Range {
     /// Where it begins.
     pub from: Edge,
     /// Where it ends.
@@ -30,7 +30,7 @@ impl Range {
     }
 
     /// The value, if it is the only one.
-    pub fn only(&self) -> Option<&[u8]> {
+    pub(crate) fn only(&self) -> Option<&[u8]> {
         let to = self.to.as_ref()?;
         (!self.from.behind && to.behind && self.from.value == to.value).then_some(&self.from.value)
     }
@@ -38,32 +38,32 @@ impl Range {
 
 /// Wanted values of a column: ranges in their order, none touching another, and perhaps NULL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ranges {
+pub(crate) struct Ranges {
     ranges: Vec<Range>,
     null: bool,
 }
 
 impl Ranges {
     /// NULL.
-    pub const NULL: Ranges = Ranges { ranges: Vec::new(), null: true };
+    pub(crate) const NULL: Ranges = Ranges { ranges: Vec::new(), null: true };
 
     /// All values but NULL.
-    pub fn values() -> Ranges {
+    pub(crate) fn values() -> Ranges {
         Ranges { ranges: vec![Range { from: Edge::FIRST, to: None }], null: false }
     }
 
     /// Values from `from` to `to`.
-    pub fn between(from: Option<Edge>, to: Option<Edge>) -> Ranges {
+    pub(crate) fn between(from: Option<Edge>, to: Option<Edge>) -> Ranges {
         Ranges::of(vec![Range { from: from.unwrap_or(Edge::FIRST), to }], false)
     }
 
     /// One value.
-    pub fn one(value: Vec<u8>) -> Ranges {
+    pub(crate) fn one(value: Vec<u8>) -> Ranges {
         Ranges::any_of(vec![value])
     }
 
     /// Each of these values.
-    pub fn any_of(values: Vec<Vec<u8>>) -> Ranges {
+    pub(crate) fn any_of(values: Vec<Vec<u8>>) -> Ranges {
         let point = |value: Vec<u8>| {
             let from = Edge { value: value.clone(), behind: false };
             Range { from, to: Some(Edge { value, behind: true }) }
@@ -72,7 +72,7 @@ impl Ranges {
     }
 
     /// Values that begin so.
-    pub fn beginning_with(prefix: &[u8]) -> Ranges {
+    pub(crate) fn beginning_with(prefix: &[u8]) -> Ranges {
         let mut end = prefix.to_vec();
         while end.last() == Some(&u8::MAX) {
             end.pop();
@@ -102,17 +102,17 @@ impl Ranges {
     }
 
     /// The ranges, in their order.
-    pub fn ranges(&self) -> &[Range] {
+    pub(crate) fn ranges(&self) -> &[Range] {
         &self.ranges
     }
 
     /// Whether NULL is wanted.
-    pub fn has_null(&self) -> bool {
+    pub(crate) fn has_null(&self) -> bool {
         self.null
     }
 
     /// The values, if they are given one by one.
-    pub fn points(&self) -> Option<Vec<&[u8]>> {
+    pub(crate) fn points(&self) -> Option<Vec<&[u8]>> {
         if self.null {
             return None;
         }
@@ -121,7 +121,7 @@ impl Ranges {
 
     /// Whether a value is wanted.
     #[inline]
-    pub fn contain(&self, datum: &Datum<'_>) -> bool {
+    pub(crate) fn contain(&self, datum: &Datum<'_>) -> bool {
         datum.in_order(|value| self.contain_value(value)).unwrap_or(self.null)
     }
 
@@ -139,14 +139,14 @@ impl Ranges {
     }
 
     /// The values in one of them, or in both.
-    pub fn or(self, other: Ranges) -> Ranges {
+    pub(crate) fn or(self, other: Ranges) -> Ranges {
         let mut ranges = self.ranges;
         ranges.extend(other.ranges);
         Ranges::of(ranges, self.null || other.null)
     }
 
     /// The values in both.
-    pub fn and(&self, other: &Ranges) -> Ranges {
+    pub(crate) fn and(&self, other: &Ranges) -> Ranges {
         let (mut a, mut b) = (self.ranges.iter().peekable(), other.ranges.iter().peekable());
         let mut ranges = Vec::new();
         while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
@@ -163,7 +163,7 @@ impl Ranges {
     }
 
     /// All values that are in none of them, but not NULL: a comparison with NULL is never true.
-    pub fn not(&self) -> Ranges {
+    pub(crate) fn not(&self) -> Ranges {
         let mut ranges = Vec::new();
         let mut from = Some(Edge::FIRST);
         for range in &self.ranges {

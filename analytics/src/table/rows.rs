@@ -20,7 +20,7 @@ use crate::table::hash_row;
 use crate::table::ranges::Ranges;
 
 /// Rows of a batch, about.
-pub const BATCH_ROWS: usize = 8192;
+pub(crate) const BATCH_ROWS: usize = 8192;
 /// Bytes of a batch, about: of large values there are fewer rows.
 const BATCH_BYTES: usize = 8 << 20;
 /// Of longer collections no row is made under a latch.
@@ -37,7 +37,7 @@ const NAME_BYTES_MAX: usize = 256;
 
 /// A value that cannot be read as its column's type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable {
+pub(crate) struct Unreadable {
     /// The column.
     pub column: String,
     /// The key.
@@ -45,7 +45,7 @@ pub struct Unreadable {
 }
 
 /// Rows of some columns of a table, in batches: those that meet all conditions.
-pub struct Rows {
+pub(crate) struct Rows {
     declaration: Arc<Declaration>,
     /// The wanted columns.
     schema: SchemaRef,
@@ -157,7 +157,7 @@ impl Made {
 impl Rows {
     /// No rows yet, of the columns in `projection`, where all conditions hold, in batches of
     /// `batch` rows. Keys that had expired at `now` have no rows.
-    pub fn new(
+    pub(crate) fn new(
         declaration: Arc<Declaration>,
         projection: &[usize],
         conditions: &[Condition],
@@ -211,13 +211,13 @@ impl Rows {
     }
 
     /// The rows are to come in the order of their entries.
-    pub fn in_order(self) -> Rows {
+    pub(crate) fn in_order(self) -> Rows {
         Rows { in_order: true, ..self }
     }
 
     /// Takes an entry. Quick, and waits for nothing: to be called under a latch.
     #[inline]
-    pub fn take(&mut self, entry: &Entry) {
+    pub(crate) fn take(&mut self, entry: &Entry) {
         let declaration = &self.declaration;
         if !declaration.shape.reads(entry.kind()) || entry.is_expired(self.now) {
             return;
@@ -238,7 +238,7 @@ impl Rows {
     }
 
     /// Bytes from the front of an entry that are read, about.
-    pub fn reach(&self) -> usize {
+    pub(crate) fn reach(&self) -> usize {
         self.reach
     }
 
@@ -255,22 +255,22 @@ impl Rows {
     }
 
     /// How many entries were taken so far.
-    pub fn taken(&self) -> u64 {
+    pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
 
     /// Rows of a batch, about.
-    pub fn batch(&self) -> usize {
+    pub(crate) fn batch(&self) -> usize {
         self.batch
     }
 
     /// How many rows there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.made.rows
     }
 
     /// Makes rows of what was too long for it under a latch, up to the length of a batch. REQUIRES: no latch.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         while self.made.rows < self.batch
             && !self.is_heavy()
             && let Some(entry) = self.later.front().cloned()
@@ -287,7 +287,7 @@ impl Rows {
     }
 
     /// Whether the rows so far are as large as a batch may be, however few.
-    pub fn is_heavy(&self) -> bool {
+    pub(crate) fn is_heavy(&self) -> bool {
         self.made.bytes >= BATCH_BYTES
     }
 
@@ -303,22 +303,22 @@ impl Rows {
     }
 
     /// Whether entries wait for [`Rows::settle`].
-    pub fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         !self.later.is_empty()
     }
 
     /// The first value that could not be read, if that is an error.
-    pub fn refused(&mut self) -> Option<Unreadable> {
+    pub(crate) fn refused(&mut self) -> Option<Unreadable> {
         self.made.refused.take()
     }
 
     /// How many values could not be read so far, without the texts of a batch that is not finished.
-    pub fn failures(&self) -> u64 {
+    pub(crate) fn failures(&self) -> u64 {
         self.made.failures
     }
 
     /// The rows so far.
-    pub fn finish(&mut self) -> Result<RecordBatch, ArrowError> {
+    pub(crate) fn finish(&mut self) -> Result<RecordBatch, ArrowError> {
         let (mut columns, mut unreadable) = (Vec::<ArrayRef>::new(), 0);
         for column in &mut self.made.columns {
             let (column, of_column) = column.finish();
@@ -482,7 +482,7 @@ fn document_of(entry: &Entry) -> Option<Value> {
 }
 
 /// Hands what a column shows of an entry to `work`, where an entry has one row; `None` if it has none.
-pub fn with_cell<T>(
+pub(crate) fn with_cell<T>(
     declaration: &Declaration,
     source: &Source,
     entry: &Entry,
@@ -530,7 +530,7 @@ fn at_path<'d>(document: &'d Value, steps: &[Step]) -> Option<&'d Value> {
 }
 
 /// A value of a document as a cell: objects and arrays as their text.
-pub fn cell_of(value: Option<&Value>) -> Cell<'_> {
+pub(crate) fn cell_of(value: Option<&Value>) -> Cell<'_> {
     match value {
         None | Some(Value::Null) => Cell::Null,
         Some(Value::Bool(truth)) => Cell::Bool(*truth),

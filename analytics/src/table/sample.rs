@@ -111,7 +111,7 @@ impl Values {
 }
 
 /// Keys of a pattern, as far as they were looked at.
-pub struct Sample {
+pub(crate) struct Sample {
     text: String,
     pattern: Pattern,
     database: u8,
@@ -158,7 +158,7 @@ impl Fields {
 
 impl Sample {
     /// Nothing of these keys was seen yet.
-    pub fn new(text: &str, pattern: Pattern, database: u8) -> Sample {
+    pub(crate) fn new(text: &str, pattern: Pattern, database: u8) -> Sample {
         Sample {
             text: text.to_owned(),
             pattern,
@@ -173,12 +173,12 @@ impl Sample {
     }
 
     /// Keys that were seen.
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.kinds.values().sum()
     }
 
     /// Looks at a key of the pattern.
-    pub fn add(&mut self, entry: &Entry) {
+    pub(crate) fn add(&mut self, entry: &Entry) {
         let Some(varying) = self.pattern.varying(entry.key()) else { return };
         *self.kinds.entry(entry.kind()).or_default() += 1;
         self.keys.add(&Cell::Bytes(Cow::Borrowed(varying)));
@@ -240,7 +240,7 @@ impl Sample {
 
     /// The statement that declares a table of what was seen, with what there is to know of it; `said` are the
     /// first lines, without their marks.
-    pub fn proposal(&self, said: &[String]) -> String {
+    pub(crate) fn proposal(&self, said: &[String]) -> String {
         let mut lines: Vec<String> = said.to_vec();
         let Some((shape, of_shape)) = self.shape() else {
             return comment(&lines);

@@ -23,7 +23,7 @@ use crate::session::Session;
 const SAVEPOINTS_MAX: usize = 1000;
 
 /// The blocks of a connection.
-pub struct Blocks {
+pub(super) struct Blocks {
     session: Arc<Session>,
     settings: Arc<Settings>,
     limits: Arc<Limits>,
@@ -34,12 +34,16 @@ pub struct Blocks {
 
 impl Blocks {
     /// The blocks of a connection that has not begun any.
-    pub fn new(session: Arc<Session>, settings: Arc<Settings>, limits: Arc<Limits>) -> Blocks {
+    pub(super) fn new(session: Arc<Session>, settings: Arc<Settings>, limits: Arc<Limits>) -> Blocks {
         Blocks { session, settings, limits, savepoints: Mutex::default(), gone_back: AtomicBool::new(false) }
     }
 
     /// Sees a statement before it runs, and answers it if it is about a savepoint, or cannot run now.
-    pub fn see(&self, statement: &Statement, client: &mut dyn HookClient) -> Option<PgWireResult<Response>> {
+    pub(super) fn see(
+        &self,
+        statement: &Statement,
+        client: &mut dyn HookClient,
+    ) -> Option<PgWireResult<Response>> {
         match statement {
             Statement::Rollback { savepoint: Some(name), .. } => Some(self.go_back(name, client)),
             Statement::Commit { .. } | Statement::Rollback { .. } => {
@@ -100,7 +104,7 @@ impl Blocks {
     }
 
     /// Whether a block has gone back to a savepoint since this was asked last.
-    pub fn take_gone_back(&self) -> bool {
+    pub(super) fn take_gone_back(&self) -> bool {
         self.gone_back.swap(false, Ordering::Relaxed)
     }
 
@@ -126,7 +130,7 @@ fn folded(name: &Ident) -> String {
 }
 
 /// The error of statements in a failed block.
-pub fn failed_block() -> PgWireError {
+pub(super) fn failed_block() -> PgWireError {
     coded("25P02", "current transaction is aborted, commands ignored until end of transaction block")
 }
 

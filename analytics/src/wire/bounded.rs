@@ -33,7 +33,7 @@ const CANCEL_CODE: u32 = 80_877_102;
 
 /// How long a message may be now.
 #[derive(Clone, Debug)]
-pub struct Bound(Arc<AtomicUsize>);
+pub(super) struct Bound(Arc<AtomicUsize>);
 
 impl Default for Bound {
     fn default() -> Bound {
@@ -43,13 +43,13 @@ impl Default for Bound {
 
 impl Bound {
     /// The client may ask from now on.
-    pub fn widen(&self) {
+    pub(super) fn widen(&self) {
         self.0.store(MESSAGE_BYTES_MAX, Ordering::Relaxed);
     }
 }
 
 /// A socket of a client.
-pub struct Bounded<S> {
+pub(super) struct Bounded<S> {
     inner: S,
     bound: Bound,
     heads: Heads,
@@ -61,17 +61,17 @@ pub struct Bounded<S> {
 
 impl<S> Bounded<S> {
     /// A socket of which nothing was read yet.
-    pub fn new(inner: S, bound: Bound, patience: Duration) -> Bounded<S> {
+    pub(super) fn new(inner: S, bound: Bound, patience: Duration) -> Bounded<S> {
         Bounded { inner, bound, heads: Heads::default(), patience, waits: None }
     }
 
     /// The socket itself.
-    pub fn get_ref(&self) -> &S {
+    pub(super) fn get_ref(&self) -> &S {
         &self.inner
     }
 
     /// The socket alone.
-    pub fn into_inner(self) -> S {
+    pub(super) fn into_inner(self) -> S {
         self.inner
     }
 

@@ -19,11 +19,11 @@ const CURSORS_MAX: usize = 512;
 
 /// Cursors by their names.
 #[derive(Default)]
-pub struct Cursors(pub HashMap<String, (LogicalPlan, IsBinary)>);
+pub(super) struct Cursors(pub HashMap<String, (LogicalPlan, IsBinary)>);
 
 impl Cursors {
     /// A cursor is opened.
-    pub fn open(&mut self, name: &str, schema: &Schema, is_binary: IsBinary) -> PgWireResult<()> {
+    pub(super) fn open(&mut self, name: &str, schema: &Schema, is_binary: IsBinary) -> PgWireResult<()> {
         if self.0.len() >= CURSORS_MAX {
             self.0.clear();
         }
@@ -35,12 +35,12 @@ impl Cursors {
     }
 
     /// A plan with the columns of a cursor.
-    pub fn described(&self, name: &str) -> Option<LogicalPlan> {
+    pub(super) fn described(&self, name: &str) -> Option<LogicalPlan> {
         self.0.get(name).map(|(plan, _)| plan.clone())
     }
 
     /// Rows of a cursor are wanted in a format.
-    pub fn fetch(&self, name: &str, format: &Format) -> PgWireResult<()> {
+    pub(super) fn fetch(&self, name: &str, format: &Format) -> PgWireResult<()> {
         let Some((_, is_binary)) = self.0.get(name) else { return Ok(()) };
         let wants_binary = match format {
             Format::UnifiedText => false,

@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Waits until the other end of a socket is closed; for ever if there is none to look at. It is looked for
 /// once in an interval.
-pub async fn hung_up(socket: Option<OwnedFd>, interval: Duration) {
+pub(super) async fn hung_up(socket: Option<OwnedFd>, interval: Duration) {
     let Some(socket) = socket else { return std::future::pending().await };
     loop {
         tokio::time::sleep(interval).await;

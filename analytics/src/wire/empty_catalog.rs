@@ -49,7 +49,7 @@ const EMPTY: [&str; 27] = [
 const AGGREGATES: [&str; 8] = ["array_agg", "avg", "bool_and", "bool_or", "count", "max", "min", "sum"];
 
 /// A query that answers nothing in the columns of `statement`, if it asks for what there never is.
-pub fn answer_of_none(statement: &Statement) -> Option<Statement> {
+pub(super) fn answer_of_none(statement: &Statement) -> Option<Statement> {
     let Statement::Query(query) = statement else { return None };
     let SetExpr::Select(select) = &*query.body else { return None };
     if !asks_catalog_alone(statement) || !is_empty(select) {
@@ -62,7 +62,7 @@ pub fn answer_of_none(statement: &Statement) -> Option<Statement> {
 }
 
 /// Whether only tables of the catalog are named.
-pub fn asks_catalog_alone(asked: &impl Visit) -> bool {
+pub(super) fn asks_catalog_alone(asked: &impl Visit) -> bool {
     let look = |name: &ObjectName| match is_of_catalog(name) {
         true => ControlFlow::Continue(()),
         false => ControlFlow::Break(()),
@@ -84,7 +84,7 @@ fn is_of_catalog(name: &ObjectName) -> bool {
 }
 
 /// Whether a query can have no rows: it joins what is always empty.
-pub fn is_empty(select: &Select) -> bool {
+pub(super) fn is_empty(select: &Select) -> bool {
     let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(by, _) if by.is_empty());
     let counts = |item: &SelectItem| match item {
         SelectItem::UnnamedExpr(Expr::Function(function))

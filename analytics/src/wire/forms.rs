@@ -52,7 +52,7 @@ enum State {
 
 /// A body that is being looked at.
 #[derive(Debug)]
-pub struct Form {
+pub(super) struct Form {
     parts: Iter<'static, Part>,
     state: State,
     /// Values that are still to come.
@@ -61,7 +61,7 @@ pub struct Form {
 
 /// The kind of a message, by its head.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub(super) enum Kind {
     /// The start of a connection, by its version.
     Start(u32),
     /// A wish that another connection's statement ends.
@@ -74,7 +74,7 @@ pub enum Kind {
 
 impl Form {
     /// The form of a message; `None`: there is no such message.
-    pub fn of(kind: Kind) -> Option<Form> {
+    pub(super) fn of(kind: Kind) -> Option<Form> {
         use Part::{Byte, Number, Numbers, Pairs, Rest, Text, Value, Values, Words};
         let parts: &'static [Part] = match kind {
             // Other versions are refused by their numbers.
@@ -96,7 +96,7 @@ impl Form {
     }
 
     /// Looks at the next bytes of the body; `false` if they do not fit.
-    pub fn look(&mut self, mut bytes: &[u8]) -> bool {
+    pub(super) fn look(&mut self, mut bytes: &[u8]) -> bool {
         loop {
             let (state, used) = match (self.state, bytes.first()) {
                 (State::Between, _) => match self.next() {
@@ -132,7 +132,7 @@ impl Form {
     }
 
     /// Whether all parts have come.
-    pub fn is_whole(&mut self) -> bool {
+    pub(super) fn is_whole(&mut self) -> bool {
         self.look(&[]) && matches!(self.state, State::Between | State::Rest)
     }
 

@@ -34,14 +34,14 @@ impl Shelf {
 
 /// The number of objects that a connection keeps.
 #[derive(Default)]
-pub struct Limits {
+pub(super) struct Limits {
     statements: Mutex<Shelf>,
     portals: Mutex<Shelf>,
 }
 
 impl Limits {
     /// A statement is prepared.
-    pub fn statement(&self, name: &str, bytes: usize) -> PgWireResult<()> {
+    pub(super) fn statement(&self, name: &str, bytes: usize) -> PgWireResult<()> {
         match self.statements.lock().put(name, bytes, STATEMENTS_MAX, STATEMENT_BYTES_MAX) {
             true => Ok(()),
             false => Err(coded(
@@ -55,7 +55,7 @@ impl Limits {
     }
 
     /// A portal or a cursor is opened.
-    pub fn portal(&self, name: &str, bytes: usize) -> PgWireResult<()> {
+    pub(super) fn portal(&self, name: &str, bytes: usize) -> PgWireResult<()> {
         match self.portals.lock().put(name, bytes, PORTALS_MAX, PORTAL_BYTES_MAX) {
             true => Ok(()),
             false => Err(coded(
@@ -69,22 +69,22 @@ impl Limits {
     }
 
     /// A statement is closed.
-    pub fn close_statement(&self, name: &str) {
+    pub(super) fn close_statement(&self, name: &str) {
         self.statements.lock().0.remove(name);
     }
 
     /// All statements are closed; their names.
-    pub fn take_statements(&self) -> Vec<String> {
+    pub(super) fn take_statements(&self) -> Vec<String> {
         self.statements.lock().0.drain().map(|(name, _)| name).collect()
     }
 
     /// A portal or a cursor is closed.
-    pub fn close_portal(&self, name: &str) {
+    pub(super) fn close_portal(&self, name: &str) {
         self.portals.lock().0.remove(name);
     }
 
     /// All portals and cursors are closed.
-    pub fn close_portals(&self) {
+    pub(super) fn close_portals(&self) {
         self.portals.lock().0.clear();
     }
 }

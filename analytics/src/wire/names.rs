@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 const MARK: char = '\u{1f}';
 
 /// Gives the columns of a query their names.
-pub fn name_columns(statement: &mut Statement) {
+pub(super) fn name_columns(statement: &mut Statement) {
     let query = match statement {
         Statement::Query(query) => query,
         Statement::Declare { stmts } => {
@@ -36,7 +36,7 @@ pub fn name_columns(statement: &mut Statement) {
 }
 
 /// The names that columns are described by.
-pub fn described(schema: &Schema) -> Schema {
+pub(super) fn described(schema: &Schema) -> Schema {
     let plain = |field: &Field| {
         let name = field.name().split(MARK).next().unwrap_or_default();
         field.clone().with_name(name)
@@ -45,7 +45,7 @@ pub fn described(schema: &Schema) -> Schema {
 }
 
 /// The names of a query's columns; `None` if they depend on tables.
-pub fn names_of(query: &Query) -> Option<Vec<String>> {
+pub(super) fn names_of(query: &Query) -> Option<Vec<String>> {
     let SetExpr::Select(select) = &*query.body else { return None };
     let name = |item: &SelectItem| match item {
         SelectItem::UnnamedExpr(expr) => Some(name_of(expr).0),

@@ -22,14 +22,14 @@ use rustls_pki_types::CertificateDer;
 use crate::session::Session;
 
 /// A client of a session.
-pub struct WithNotices<'c, C> {
+pub(super) struct WithNotices<'c, C> {
     client: &'c mut C,
     session: &'c Session,
 }
 
 impl<'c, C> WithNotices<'c, C> {
     /// The client whose statements this session runs.
-    pub fn new(client: &'c mut C, session: &'c Session) -> WithNotices<'c, C> {
+    pub(super) fn new(client: &'c mut C, session: &'c Session) -> WithNotices<'c, C> {
         WithNotices { client, session }
     }
 }

@@ -31,10 +31,10 @@ use crate::guard::expansion::check_names;
 use crate::session::{Session, listed};
 
 /// A statement as it is kept: its text, and what was read of it unless only our tables know it.
-pub type Stored = (String, Option<(Statement, LogicalPlan)>);
+pub(super) type Stored = (String, Option<(Statement, LogicalPlan)>);
 
 /// A statement.
-pub enum Known {
+pub(super) enum Known {
     /// As PostgreSQL has it.
     Sql(Box<Statement>),
     /// One of a text that has some which only our tables know.
@@ -77,7 +77,7 @@ fn of_data(text: &str, mut known: Vec<Statement>) -> Vec<Statement> {
 }
 
 /// Reads the statements of a text.
-pub fn read(text: &str) -> PgWireResult<Vec<Known>> {
+pub(super) fn read(text: &str) -> PgWireResult<Vec<Known>> {
     check_text(text, &PostgreSqlDialect {}).map_err(refusal)?;
     if let Some(statements) = declarations(text) {
         return Ok(statements
@@ -113,7 +113,7 @@ fn declarations(text: &str) -> Option<Vec<AnyStatement>> {
 }
 
 /// Plans a statement, also one that is never run as a plan: then the plan describes its columns.
-pub async fn plan(session: &Arc<Session>, statement: &Statement) -> PgWireResult<LogicalPlan> {
+pub(super) async fn plan(session: &Arc<Session>, statement: &Statement) -> PgWireResult<LogicalPlan> {
     if let Some(plan) = set::plan(statement) {
         return plan;
     }
@@ -151,7 +151,7 @@ pub async fn plan(session: &Arc<Session>, statement: &Statement) -> PgWireResult
 }
 
 /// The types of a plan's parameters, as the planner and as PostgreSQL has them, in their order.
-pub fn parameter_types(plan: &LogicalPlan) -> PgWireResult<(Vec<Option<DataType>>, Vec<Type>)> {
+pub(super) fn parameter_types(plan: &LogicalPlan) -> PgWireResult<(Vec<Option<DataType>>, Vec<Type>)> {
     let failed = |error| refusal(QueryError::from(error));
     let mut types = plan.get_parameter_types().map_err(failed)?;
     let mut aliases = HashMap::new();

@@ -25,10 +25,10 @@ use crate::exact::{moment_texts, number_text};
 use crate::statement::outcome::Outcome;
 
 /// Sets the format of a cursor's rows from now on: text or binary.
-pub type IsBinary = Arc<AtomicBool>;
+pub(super) type IsBinary = Arc<AtomicBool>;
 
 /// The rows of a cursor, each in the format that is wanted when it is fetched.
-pub fn cursor_rows(
+pub(super) fn cursor_rows(
     outcome: Outcome,
     options: FormatOptions,
     is_binary: IsBinary,
@@ -53,7 +53,7 @@ pub fn cursor_rows(
 }
 
 /// An answer with its rows in a format: the one that was described to the client, if one was.
-pub fn response(
+pub(super) fn response(
     outcome: Outcome,
     told: Option<&Schema>,
     format: &Format,
@@ -175,18 +175,18 @@ fn decimal_bytes(number: i128, scale: i8) -> Vec<u8> {
 }
 
 /// An error with PostgreSQL's code for it.
-pub fn refusal(error: QueryError) -> PgWireError {
+pub(super) fn refusal(error: QueryError) -> PgWireError {
     coded(sqlstate(&error), &error.to_string())
 }
 
 /// An error of our own.
-pub fn coded(code: &str, message: &str) -> PgWireError {
+pub(super) fn coded(code: &str, message: &str) -> PgWireError {
     let level = if matches!(code, "57P03" | "25P03") { "FATAL" } else { "ERROR" };
     PgWireError::UserError(Box::new(ErrorInfo::new(level.to_owned(), code.to_owned(), message.to_owned())))
 }
 
 /// Gives an error that a library passed on the code that it has.
-pub fn recode(error: &mut PgWireError) {
+pub(super) fn recode(error: &mut PgWireError) {
     let PgWireError::ApiError(inner) = error else { return };
     let inner = std::mem::replace(inner, Box::new(std::fmt::Error));
     *error = match inner.downcast::<DataFusionError>() {

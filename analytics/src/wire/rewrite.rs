@@ -14,7 +14,7 @@ use super::empty_catalog;
 use crate::dialect::syntax::call;
 
 /// Mends a statement.
-pub fn rewrite(statement: &mut Statement) {
+pub(super) fn rewrite(statement: &mut Statement) {
     let _ = visit_expressions_mut(statement, |expr| {
         if let Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } = expr
             && let Some(escape) = escape_char.as_ref().and_then(|escape| escape.value.clone().into_string())
@@ -123,7 +123,7 @@ fn truth_of_one_row(expr: &mut Expr) {
 }
 
 /// Says in a statement what the client knows of the types of its parameters, and the planner would not know.
-pub fn type_parameters(statement: &mut Statement, types: &[Option<Type>]) {
+pub(super) fn type_parameters(statement: &mut Statement, types: &[Option<Type>]) {
     let given = |expr: &Expr| -> Option<Option<Type>> {
         let Expr::Value(value) = expr else { return None };
         let Value::Placeholder(name) = &value.value else { return None };

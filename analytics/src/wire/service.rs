@@ -50,7 +50,7 @@ use crate::error::QueryError;
 use crate::session::Session;
 
 /// The handlers of a connection.
-pub struct Handlers {
+pub(super) struct Handlers {
     service: Arc<Service>,
     startup: Arc<Startup>,
     sessions: Arc<Sessions>,
@@ -58,7 +58,7 @@ pub struct Handlers {
 
 impl Handlers {
     /// For a new connection, encrypted with these certificates if there are any.
-    pub fn new(
+    pub(super) fn new(
         analytics: &Arc<Analytics>,
         sessions: &Arc<Sessions>,
         passwords: Arc<Passwords>,
@@ -99,7 +99,7 @@ impl PgWireServerHandlers for Handlers {
 
 impl Handlers {
     /// Sees a message before it is processed: what the connection keeps is counted.
-    pub fn see<C>(&self, message: &PgWireFrontendMessage, client: &C) -> PgWireResult<()>
+    pub(super) fn see<C>(&self, message: &PgWireFrontendMessage, client: &C) -> PgWireResult<()>
     where
         C: ClientInfo + ClientPortalStore,
         C::PortalStore: PortalStore,
@@ -384,7 +384,7 @@ impl ExtendedQueryHandler for Service {
 }
 
 /// Reads what is sent to be run later.
-pub struct OurParser {
+pub(super) struct OurParser {
     session: Arc<Session>,
     cursors: Arc<Mutex<Cursors>>,
 }

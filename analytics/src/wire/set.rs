@@ -59,7 +59,7 @@ const FIXED: [&str; 10] = [
 
 /// The settings of a connection.
 #[derive(Default)]
-pub struct Settings {
+pub(super) struct Settings {
     /// The settings before `SET LOCAL`, until the block ends.
     before: Mutex<Vec<(String, Option<String>)>>,
     limits: Arc<Limits>,
@@ -67,12 +67,12 @@ pub struct Settings {
 
 impl Settings {
     /// The settings of a connection that keeps this.
-    pub fn new(limits: Arc<Limits>) -> Settings {
+    pub(super) fn new(limits: Arc<Limits>) -> Settings {
         Settings { before: Mutex::default(), limits }
     }
 
     /// Answers a statement about settings; `None`: it is about something else.
-    pub async fn answer(
+    pub(super) async fn answer(
         &self,
         statement: &Statement,
         client: &mut dyn HookClient,
@@ -153,7 +153,7 @@ impl Settings {
     }
 
     /// A block has ended, and with it what was set for it alone.
-    pub fn end_block(&self, client: &mut dyn HookClient) {
+    pub(super) fn end_block(&self, client: &mut dyn HookClient) {
         while let Some((name, before)) = self.before.lock().pop() {
             match before {
                 Some(value) => client.metadata_mut().insert(name, value),
@@ -164,7 +164,7 @@ impl Settings {
 }
 
 /// Stores a setting; `None` resets it to its default.
-pub fn store(kept: &mut HashMap<String, String>, name: &str, value: Option<&str>) -> PgWireResult<()> {
+pub(super) fn store(kept: &mut HashMap<String, String>, name: &str, value: Option<&str>) -> PgWireResult<()> {
     let Some(value) = value else {
         kept.remove(name);
         return Ok(());
@@ -201,7 +201,7 @@ pub fn store(kept: &mut HashMap<String, String>, name: &str, value: Option<&str>
 }
 
 /// Reads the settings that came with the start of a connection, and those of `-c name=value` in its options.
-pub fn read_start(kept: &mut HashMap<String, String>) -> PgWireResult<()> {
+pub(super) fn read_start(kept: &mut HashMap<String, String>) -> PgWireResult<()> {
     let came: Vec<(String, String)> =
         kept.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     for (name, value) in came {
@@ -241,7 +241,7 @@ fn options(text: &str) -> Vec<(String, String)> {
 }
 
 /// A setting that is a time; `None` if it is 0, which means for ever.
-pub fn time_of(kept: &HashMap<String, String>, name: &str) -> Option<Duration> {
+pub(super) fn time_of(kept: &HashMap<String, String>, name: &str) -> Option<Duration> {
     let text = kept.get(name).cloned().or_else(|| default_of(name))?;
     duration(&text).filter(|time| !time.is_zero())
 }
@@ -293,7 +293,7 @@ fn column_of(name: &str) -> String {
 
 /// The plan of a statement about settings, so that its columns are known before it runs; `None` for other
 /// statements.
-pub fn plan(statement: &Statement) -> Option<PgWireResult<LogicalPlan>> {
+pub(super) fn plan(statement: &Statement) -> Option<PgWireResult<LogicalPlan>> {
     let columns = match statement {
         Statement::ShowVariable { variable } => {
             let words: Vec<String> = variable.iter().map(|word| word.value.to_lowercase()).collect();
@@ -315,7 +315,7 @@ pub fn plan(statement: &Statement) -> Option<PgWireResult<LogicalPlan>> {
 }
 
 /// A plan that has these columns, and is never run.
-pub fn plan_with(columns: &[String]) -> PgWireResult<LogicalPlan> {
+pub(super) fn plan_with(columns: &[String]) -> PgWireResult<LogicalPlan> {
     let fields = columns.iter().map(|name| Field::new(name, DataType::Utf8, true));
     let schema = Schema::new(fields.collect::<Vec<_>>()).to_dfschema();
     let schema = Arc::new(schema.map_err(|error| PgWireError::ApiError(Box::new(error)))?);

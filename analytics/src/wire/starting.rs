@@ -8,22 +8,22 @@ use tarn_engine::lock::Mutex;
 use tokio::task::{AbortHandle, JoinHandle};
 
 /// How many may be at their start at once.
-pub const STARTING_MAX: usize = 32;
+pub(super) const STARTING_MAX: usize = 32;
 
 /// The connections that are at their start, the oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct Starting(Arc<Mutex<VecDeque<(u64, AbortHandle)>>>);
+pub(super) struct Starting(Arc<Mutex<VecDeque<(u64, AbortHandle)>>>);
 
 /// A connection at its start. Dropped, it is that no longer.
 #[derive(Debug)]
-pub struct AtStart {
+pub(super) struct AtStart {
     all: Starting,
     number: u64,
 }
 
 impl Starting {
     /// Runs a connection; what `talk` gets is held by it while it is at its start.
-    pub fn spawn<T: Future<Output = ()> + Send + 'static>(
+    pub(super) fn spawn<T: Future<Output = ()> + Send + 'static>(
         &self,
         number: u64,
         talk: impl FnOnce(AtStart) -> T,

@@ -34,7 +34,7 @@ type Key = (i32, Vec<u8>);
 
 /// The sessions by the keys that cancel their statements.
 #[derive(Default)]
-pub struct Sessions {
+pub(super) struct Sessions {
     by_key: Mutex<HashMap<Key, Weak<Session>>>,
 }
 
@@ -85,7 +85,7 @@ impl PidSecretKeyGenerator for Keys {
 }
 
 /// The password of the one user that there is, `default`, as in Redis without access control lists.
-pub struct Passwords {
+pub(super) struct Passwords {
     rules: Arc<dyn Rules>,
     /// The salted form of the password that was required last. Salting takes thousands of rounds, so a client
     /// that tries passwords must not cause it at each attempt.
@@ -101,7 +101,7 @@ struct Salted {
 
 impl Passwords {
     /// As these rules say.
-    pub fn new(rules: Arc<dyn Rules>) -> Passwords {
+    pub(super) fn new(rules: Arc<dyn Rules>) -> Passwords {
         Passwords { rules, salted: Mutex::new(None) }
     }
 
@@ -143,7 +143,7 @@ impl AuthSource for OneUser {
 }
 
 /// The start of a connection.
-pub struct Startup {
+pub(super) struct Startup {
     passwords: Arc<Passwords>,
     keys: Arc<Keys>,
     /// Widened when the client may ask.
@@ -155,7 +155,7 @@ pub struct Startup {
 
 impl Startup {
     /// For a connection of this session, encrypted with these certificates (PEM) if there are any.
-    pub fn new(
+    pub(super) fn new(
         passwords: Arc<Passwords>,
         session: Arc<Session>,
         sessions: Arc<Sessions>,

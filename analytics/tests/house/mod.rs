@@ -15,10 +15,10 @@ use tarn_engine::{Background, Engine};
 use tarn_engine::{Group, KeyHash};
 
 /// The time when a store begins.
-pub const BEGIN_MS: u64 = 1_000_000;
+pub(crate) const BEGIN_MS: u64 = 1_000_000;
 
 /// A store, and what asks it.
-pub struct House {
+pub(crate) struct House {
     pub engine: Arc<Engine>,
     pub clock: Arc<ManualClock>,
     pub analytics: Arc<Analytics>,
@@ -27,7 +27,7 @@ pub struct House {
 }
 
 /// Options for so few things as a test has.
-pub fn options(directory: Option<&Path>) -> AnalyticsOptions {
+pub(crate) fn options(directory: Option<&Path>) -> AnalyticsOptions {
     AnalyticsOptions {
         databases: 3,
         memory_bytes: 64 << 20,
@@ -38,11 +38,11 @@ pub fn options(directory: Option<&Path>) -> AnalyticsOptions {
 }
 
 impl House {
-    pub async fn new() -> House {
+    pub(crate) async fn new() -> House {
         House::with(options(None)).await
     }
 
-    pub async fn with(options: AnalyticsOptions) -> House {
+    pub(crate) async fn with(options: AnalyticsOptions) -> House {
         let clock = Arc::new(ManualClock::new(BEGIN_MS));
         let (engine, background) = Engine::unlogged(options.databases, 4, clock.clone());
         engine.expiry().set_active(false);
@@ -54,12 +54,12 @@ impl House {
         House { engine, clock, analytics, search, _background: background }
     }
 
-    pub fn session(&self) -> Arc<Session> {
+    pub(crate) fn session(&self) -> Arc<Session> {
         self.analytics.session()
     }
 
     /// Commits changes of keys of a database, all or none.
-    pub fn change(&self, worker: usize, db: u8, changes: Vec<(Vec<u8>, Change<'static>)>) {
+    pub(crate) fn change(&self, worker: usize, db: u8, changes: Vec<(Vec<u8>, Change<'static>)>) {
         let session = self.engine.enter(worker);
         let keys: Vec<_> = changes.iter().map(|(key, _)| (db, KeyHash::of(key))).collect();
         let mut latched = session.latch_places(&keys, Access::Write, BEGIN_MS);
@@ -69,7 +69,7 @@ impl House {
         latched.release();
     }
 
-    pub fn hset(&self, key: &str, fields: &[(&str, &str)]) {
+    pub(crate) fn hset(&self, key: &str, fields: &[(&str, &str)]) {
         let put = |(field, value): &(&str, &str)| {
             let (field, value) = (field.as_bytes().to_vec().into(), value.as_bytes().to_vec().into());
             (key.as_bytes().to_vec(), Change::HashPut { field, value })
@@ -77,39 +77,39 @@ impl House {
         fields.iter().for_each(|field| self.change(0, 0, vec![put(field)]));
     }
 
-    pub fn set(&self, db: u8, key: &str, value: &[u8], expiry: Option<u64>) {
+    pub(crate) fn set(&self, db: u8, key: &str, value: &[u8], expiry: Option<u64>) {
         let change = Change::Put { value: value.to_vec().into(), expiry };
         self.change(0, db, vec![(key.as_bytes().to_vec(), change)]);
     }
 
-    pub fn zadd(&self, key: &str, member: &str, score: f64) {
+    pub(crate) fn zadd(&self, key: &str, member: &str, score: f64) {
         let change = Change::ZSetPut { member: member.as_bytes().to_vec().into(), score };
         self.change(0, 0, vec![(key.as_bytes().to_vec(), change)]);
     }
 
-    pub fn sadd(&self, key: &str, member: &str) {
+    pub(crate) fn sadd(&self, key: &str, member: &str) {
         let change = Change::SetAdd { member: member.as_bytes().to_vec().into() };
         self.change(0, 0, vec![(key.as_bytes().to_vec(), change)]);
     }
 
-    pub fn rpush(&self, key: &str, element: &str) {
+    pub(crate) fn rpush(&self, key: &str, element: &str) {
         let change = Change::ListPush { side: Side::Back, element: element.as_bytes().to_vec().into() };
         self.change(0, 0, vec![(key.as_bytes().to_vec(), change)]);
     }
 
-    pub fn delete(&self, key: &str) {
+    pub(crate) fn delete(&self, key: &str) {
         self.change(0, 0, vec![(key.as_bytes().to_vec(), Change::Delete)]);
     }
 
     /// No view is open, and nothing is kept for any.
-    pub fn assert_nothing_kept(&self) {
+    pub(crate) fn assert_nothing_kept(&self) {
         let status = self.engine.views().status();
         assert_eq!((status.open.len(), status.retained.records, status.retained.bytes), (0, 0, 0));
     }
 }
 
 /// The answer of a statement: a line for each row, its cells separated by `|`.
-pub async fn ask(session: &Arc<Session>, sql: &str) -> Result<Vec<String>, QueryError> {
+pub(crate) async fn ask(session: &Arc<Session>, sql: &str) -> Result<Vec<String>, QueryError> {
     let mut outcome = session.run(sql, None).await?;
     let options = FormatOptions::default().with_null("NULL");
     let mut lines = Vec::new();

@@ -8,7 +8,7 @@ use crate::running::postgres::{Postgres, extended, message};
 
 /// A column's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Number,
     Text,
     Truth,
@@ -19,7 +19,7 @@ pub enum Kind {
 
 /// An answer: its columns and rows, or its error.
 #[derive(Debug)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub kinds: Vec<Kind>,
     pub rows: Vec<Vec<Option<String>>>,
     pub error: Option<(String, String)>,
@@ -38,14 +38,14 @@ fn kind(oid: u32) -> Kind {
 
 /// The way in which a statement is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub(crate) enum Way {
     Simple,
     Binary,
     Cursor,
 }
 
 /// Asks, and reads the answer.
-pub fn ask(postgres: &mut Postgres, sql: &str, values: &[String], way: Way) -> Seen {
+pub(crate) fn ask(postgres: &mut Postgres, sql: &str, values: &[String], way: Way) -> Seen {
     let given: Vec<_> = values.iter().map(|value| Some(value.as_bytes().to_vec())).collect();
     match way {
         Way::Simple if values.is_empty() => {
@@ -203,7 +203,7 @@ fn numeric(bytes: &[u8]) -> Option<String> {
 }
 
 /// Why two answers differ, if they do.
-pub fn difference(ours: &Seen, theirs: &Seen, is_ordered: bool) -> Option<String> {
+pub(crate) fn difference(ours: &Seen, theirs: &Seen, is_ordered: bool) -> Option<String> {
     if ours.kinds.len() != theirs.kinds.len() {
         return Some(format!("{} columns, {} there", ours.kinds.len(), theirs.kinds.len()));
     }

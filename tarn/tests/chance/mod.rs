@@ -1,5 +1,5 @@
 //! Random statements, and the servers that answer them.
 
-pub mod answers;
-pub mod peer;
-pub mod statements;
+pub(crate) mod answers;
+pub(crate) mod peer;
+pub(crate) mod statements;

@@ -7,7 +7,7 @@ use crate::running::free_port;
 use crate::running::postgres::Postgres;
 
 /// The server.
-pub struct Peer {
+pub(crate) struct Peer {
     pub port: u16,
     folder: String,
     tools: PathBuf,
@@ -42,7 +42,7 @@ fn done(output: Output, what: &str) -> Result<String, String> {
 
 impl Peer {
     /// Starts one; says why not, if not.
-    pub fn start() -> Result<Peer, String> {
+    pub(crate) fn start() -> Result<Peer, String> {
         let tools = tools().ok_or("PostgreSQL is not installed (apt-get install postgresql)")?;
         let run = |program: &str, args: &[&str]| {
             let path = tools.join(program);
@@ -74,7 +74,7 @@ impl Peer {
         Ok(peer)
     }
 
-    pub fn connect(&self) -> Postgres {
+    pub(crate) fn connect(&self) -> Postgres {
         Postgres::connect_with(self.port, &["TimeZone", "UTC"])
     }
 }

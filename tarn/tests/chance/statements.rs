@@ -9,7 +9,7 @@ use rand::seq::IndexedRandom;
 
 /// A type of expressions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Of {
+pub(crate) enum Of {
     Int,
     Float,
     Numeric,
@@ -22,7 +22,7 @@ pub enum Of {
 const ALL: [Of; 7] = [Of::Int, Of::Float, Of::Numeric, Of::Text, Of::Truth, Of::Day, Of::Moment];
 
 /// The columns of both tables: names, types in a declaration, and kinds.
-pub const T: [(&str, &str, Of); 9] = [
+pub(crate) const T: [(&str, &str, Of); 9] = [
     ("id", "INT", Of::Int),
     ("a", "INT", Of::Int),
     ("b", "BIGINT", Of::Int),
@@ -33,7 +33,7 @@ pub const T: [(&str, &str, Of); 9] = [
     ("ts", "TIMESTAMP", Of::Moment),
     ("p", "BOOLEAN", Of::Truth),
 ];
-pub const U: [(&str, &str, Of); 5] = [
+pub(crate) const U: [(&str, &str, Of); 5] = [
     ("id", "INT", Of::Int),
     ("a", "INT", Of::Int),
     ("f", "DOUBLE PRECISION", Of::Float),
@@ -42,7 +42,7 @@ pub const U: [(&str, &str, Of); 5] = [
 ];
 
 /// A value of a column, as text.
-pub fn value(rng: &mut StdRng, of: Of) -> Option<String> {
+pub(crate) fn value(rng: &mut StdRng, of: Of) -> Option<String> {
     if rng.random_ratio(1, 5) {
         return None;
     }
@@ -75,7 +75,7 @@ pub fn value(rng: &mut StdRng, of: Of) -> Option<String> {
 }
 
 /// A statement.
-pub struct Made {
+pub(crate) struct Made {
     text: String,
     /// True if the order of its rows is defined.
     pub is_ordered: bool,
@@ -83,12 +83,12 @@ pub struct Made {
 
 impl Made {
     /// The text with tables of these names, with constants in their places.
-    pub fn plain(&self, t: &str, u: &str) -> String {
+    pub(crate) fn plain(&self, t: &str, u: &str) -> String {
         self.with(t, u, |kind, value, _| literal(kind, value)).0
     }
 
     /// The text and the values of its parameters.
-    pub fn with_parameters(&self, t: &str, u: &str) -> (String, Vec<String>) {
+    pub(crate) fn with_parameters(&self, t: &str, u: &str) -> (String, Vec<String>) {
         self.with(t, u, |kind, value, number| {
             let _ = value;
             format!("CAST(${number} AS {kind})")
@@ -131,7 +131,7 @@ struct Maker<'r> {
 }
 
 /// Makes a statement.
-pub fn statement(rng: &mut StdRng) -> Made {
+pub(crate) fn statement(rng: &mut StdRng) -> Made {
     let mut maker = Maker { rng, reach: Vec::new(), names: 0, subqueries: 2 };
     let (text, is_ordered) = match maker.rng.random_range(0..12) {
         0..=3 => maker.plain(),

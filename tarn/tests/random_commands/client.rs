@@ -8,7 +8,7 @@ use tarn_resp::{Frame, FrameDecoder, encode_command};
 use crate::running::{LIMIT, eventually};
 
 /// A connection.
-pub struct Client {
+pub(crate) struct Client {
     stream: TcpStream,
     decoder: FrameDecoder,
     bytes: Vec<u8>,
@@ -16,7 +16,7 @@ pub struct Client {
 
 /// Why there is no reply.
 #[derive(Debug)]
-pub enum Silence {
+pub(crate) enum Silence {
     /// The server closed the connection.
     Closed,
     /// The server is silent, or sends something that is no reply.
@@ -25,7 +25,7 @@ pub enum Silence {
 
 impl Client {
     /// Connects; `None` if no server listens.
-    pub fn try_connect(port: u16) -> Option<Client> {
+    pub(crate) fn try_connect(port: u16) -> Option<Client> {
         let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         stream.set_write_timeout(Some(LIMIT)).unwrap();
@@ -33,7 +33,7 @@ impl Client {
     }
 
     /// Connects as soon as somebody listens, and answers.
-    pub fn connect(port: u16) -> Client {
+    pub(crate) fn connect(port: u16) -> Client {
         eventually(|| {
             let mut client = Client::try_connect(port)?;
             let reply = client.try_ask(&["PING"]).ok()?;
@@ -42,12 +42,12 @@ impl Client {
     }
 
     /// Sends bytes. A server that has closed the connection reads none of them, which the reply will show.
-    pub fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
 
     /// The next reply.
-    pub fn reply(&mut self) -> Result<Frame, Silence> {
+    pub(crate) fn reply(&mut self) -> Result<Frame, Silence> {
         let mut buffer = vec![0; 64 << 10];
         loop {
             let mut pos = 0;
@@ -68,12 +68,12 @@ impl Client {
     }
 
     /// Sends a request and returns its reply.
-    pub fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Frame {
+    pub(crate) fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Frame {
         self.try_ask(words).unwrap()
     }
 
     /// Sends a request and returns its reply, if there is one.
-    pub fn try_ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Result<Frame, Silence> {
+    pub(crate) fn try_ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Result<Frame, Silence> {
         let mut bytes = Vec::new();
         encode_command(&mut bytes, words);
         self.send(&bytes);

@@ -6,7 +6,7 @@ use rand::seq::IndexedRandom;
 use tarn_resp::encode_command;
 
 /// A request, word by word.
-pub type Words = Vec<Vec<u8>>;
+pub(crate) type Words = Vec<Vec<u8>>;
 
 /// The options that a command may take somewhere.
 const OPTIONS: &str = "NX XX GT LT CH INCR GET SET EX PX EXAT PXAT KEEPTTL PERSIST LIMIT WITHSCORES \
@@ -48,7 +48,7 @@ const ELEMENTS: &[&str] =
     &["a", "b", "c", "d", "*", "a*", "[ab]", "field", "value", "$", "$.a", "{\"a\":1}", "\u{0}"];
 
 /// Requests that make the state that random ones find.
-pub const BEGINNING: &[&[&str]] = &[
+pub(crate) const BEGINNING: &[&[&str]] = &[
     &["SET", "s", "hello"],
     &["SET", "n", "42"],
     &["HSET", "h", "a", "1", "b", "two", "c", "3.5"],
@@ -73,7 +73,7 @@ fn word(rng: &mut SmallRng) -> Vec<u8> {
 
 /// The server's description of a command.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub(crate) struct Known {
     pub name: String,
     /// The number of words, negative for a minimum.
     pub arity: i64,
@@ -82,7 +82,7 @@ pub struct Known {
 }
 
 /// A request for one of these commands, or for none.
-pub fn request(rng: &mut SmallRng, commands: &[Known]) -> Words {
+pub(crate) fn request(rng: &mut SmallRng, commands: &[Known]) -> Words {
     if rng.random_ratio(1, 50) {
         return (0..rng.random_range(1..4)).map(|_| word(rng)).map(printable).collect();
     }
@@ -112,11 +112,11 @@ fn printable(word: Vec<u8>) -> Vec<u8> {
 }
 
 /// A request on the wire.
-pub fn encode(words: &Words, out: &mut Vec<u8>) {
+pub(crate) fn encode(words: &Words, out: &mut Vec<u8>) {
     encode_command(out, words);
 }
 
 /// A request as a person would type it.
-pub fn show(words: &Words) -> String {
+pub(crate) fn show(words: &Words) -> String {
     words.iter().map(|word| format!("\"{}\"", word.escape_ascii())).collect::<Vec<_>>().join(" ")
 }

@@ -27,7 +27,7 @@ const BEGINNINGS: [&str; 10] = [
 ];
 
 /// All statements of the sources.
-pub fn statements() -> Vec<String> {
+pub(crate) fn statements() -> Vec<String> {
     let mut found = Vec::new();
     for source in SOURCES {
         for beginning in BEGINNINGS {

@@ -50,7 +50,7 @@ const ODD: &[&str] = &[
 ];
 
 /// A text in words, strings and signs, each with the blanks after it.
-pub fn tokens(text: &str) -> Vec<String> {
+pub(crate) fn tokens(text: &str) -> Vec<String> {
     let mut tokens: Vec<String> = Vec::new();
     let mut within = None;
     for c in text.chars() {
@@ -76,7 +76,7 @@ pub fn tokens(text: &str) -> Vec<String> {
 }
 
 /// A text of the corpus with some changes, each small.
-pub fn mutated(rng: &mut SmallRng, text: &str, corpus: &[String]) -> String {
+pub(crate) fn mutated(rng: &mut SmallRng, text: &str, corpus: &[String]) -> String {
     let mut tokens = tokens(text);
     for _ in 0..rng.random_range(0..4) {
         change(rng, &mut tokens, corpus);

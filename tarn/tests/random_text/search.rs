@@ -9,7 +9,7 @@ use crate::client::Silence;
 use crate::{Faults, Scene, fault_of, mutation};
 
 /// Indexes that requests are about.
-pub const DECLARATIONS: [&str; 2] = [
+pub(crate) const DECLARATIONS: [&str; 2] = [
     "FT.CREATE i ON HASH PREFIX 1 t: SCHEMA a NUMERIC SORTABLE s TEXT d TAG SEPARATOR - f NUMERIC p TAG",
     "FT.CREATE k ON JSON PREFIX 1 j: SCHEMA $.a AS a NUMERIC $.s AS s TEXT $.l[*] AS l TAG",
 ];

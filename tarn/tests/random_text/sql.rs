@@ -11,7 +11,7 @@ use crate::statements::statement;
 use crate::{Faults, Scene, corpus, fault_of, mutation};
 
 /// Tables that statements are about.
-pub const DECLARATIONS: [&str; 6] = [
+pub(crate) const DECLARATIONS: [&str; 6] = [
     "CREATE EXTERNAL TABLE t (id INT, a INT, b BIGINT, f DOUBLE, n DECIMAL(12,3), s TEXT, d DATE, \
      ts TIMESTAMP, p BOOLEAN) STORED AS HASH LOCATION 't:*'",
     "CREATE EXTERNAL TABLE u (id INT, a INT, f DOUBLE, n DECIMAL(9,2), s TEXT) STORED AS HASH \

@@ -3,9 +3,9 @@
 // Each test file uses a part of this.
 #![allow(dead_code)]
 
-pub mod postgres;
-pub mod redis;
-pub mod scrape;
+pub(crate) mod postgres;
+pub(crate) mod redis;
+pub(crate) mod scrape;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,21 +19,21 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// The longest time to wait for an event.
-pub const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// A folder for data, sockets and the messages of the servers that run in it one after another.
-pub struct Folder(TempDir);
+pub(crate) struct Folder(TempDir);
 
 impl Folder {
-    pub fn new() -> Folder {
+    pub(crate) fn new() -> Folder {
         Folder(tempfile::tempdir().unwrap())
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    pub fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tarn"));
         command
             .args(["serve", "--sql-port", "0", "--dir"])
@@ -44,7 +44,7 @@ impl Folder {
     }
 
     /// Starts a server that has to refuse; returns its exit status and its output.
-    pub fn refusal(&self, args: &[&str]) -> String {
+    pub(crate) fn refusal(&self, args: &[&str]) -> String {
         let child = self.command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut server = Server { child };
         let status = eventually(|| server.child.try_wait().unwrap());
@@ -53,42 +53,42 @@ impl Folder {
     }
 
     /// Starts a server; its messages go to the file `messages`.
-    pub fn serve(&self, args: &[&str]) -> Server {
+    pub(crate) fn serve(&self, args: &[&str]) -> Server {
         let messages = File::create(self.path("messages")).unwrap();
         Server { child: self.command(args).stderr(messages).stdout(Stdio::null()).spawn().unwrap() }
     }
 
-    pub fn messages(&self) -> String {
+    pub(crate) fn messages(&self) -> String {
         std::fs::read_to_string(self.path("messages")).unwrap()
     }
 }
 
 /// A running server; dropping it kills it.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
 }
 
 impl Server {
-    pub fn new(child: Child) -> Server {
+    pub(crate) fn new(child: Child) -> Server {
         Server { child }
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn terminate(mut self) -> ExitStatus {
+    pub(crate) fn terminate(mut self) -> ExitStatus {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         self.child.wait().unwrap()
     }
 
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Waits until it has ended by itself.
-    pub fn wait(mut self) -> ExitStatus {
+    pub(crate) fn wait(mut self) -> ExitStatus {
         eventually(|| self.child.try_wait().unwrap())
     }
 }
@@ -101,7 +101,7 @@ impl Drop for Server {
 }
 
 /// A server of the program in a folder of its own, one after the other.
-pub struct Running {
+pub(crate) struct Running {
     pub folder: Folder,
     pub port: u16,
     pub server: Option<Server>,
@@ -110,7 +110,7 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn start(args: &[&str]) -> Running {
+    pub(crate) fn start(args: &[&str]) -> Running {
         let args = args.iter().map(|arg| arg.to_string()).collect();
         let mut running = Running { folder: Folder::new(), port: free_port(), server: None, args };
         running.restart();
@@ -118,7 +118,7 @@ impl Running {
     }
 
     /// Kills the server, if it runs, and starts another on the same data.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         if let Some(server) = self.server.take() {
             server.kill();
         }
@@ -131,24 +131,24 @@ impl Running {
     }
 
     /// As `restart`, with other arguments.
-    pub fn restart_with(&mut self, args: &[&str]) {
+    pub(crate) fn restart_with(&mut self, args: &[&str]) {
         self.args = args.iter().map(|arg| arg.to_string()).collect();
         self.restart();
     }
 
-    pub fn connect(&self) -> Connection {
+    pub(crate) fn connect(&self) -> Connection {
         Client::tcp("127.0.0.1", self.port)
     }
 }
 
-pub type Connection = Client<TcpStream>;
+pub(crate) type Connection = Client<TcpStream>;
 
 /// A file system in memory; dropping it takes it away.
-pub struct SmallDisk(pub PathBuf);
+pub(crate) struct SmallDisk(pub PathBuf);
 
 impl SmallDisk {
     /// `None` if this process must not mount.
-    pub fn mount(folder: &Folder, name: &str, options: &str) -> Option<SmallDisk> {
+    pub(crate) fn mount(folder: &Folder, name: &str, options: &str) -> Option<SmallDisk> {
         let path = folder.path(name);
         std::fs::create_dir(&path).unwrap();
         let mount = ["-t", "tmpfs", "-o", options, "tmpfs"];
@@ -161,7 +161,7 @@ impl SmallDisk {
         None
     }
 
-    pub fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.0.to_str().unwrap()
     }
 }
@@ -173,24 +173,24 @@ impl Drop for SmallDisk {
 }
 
 /// A connection that speaks inline commands and reads replies as they are on the wire.
-pub struct Client<S>(pub BufReader<S>);
+pub(crate) struct Client<S>(pub BufReader<S>);
 
 impl Client<TcpStream> {
     /// Connects as soon as the server is there.
-    pub fn tcp(host: &str, port: u16) -> Self {
+    pub(crate) fn tcp(host: &str, port: u16) -> Self {
         Client(BufReader::new(eventually(|| TcpStream::connect((host, port)).ok())))
     }
 }
 
 impl Client<UnixStream> {
-    pub fn unix(path: &PathBuf) -> Self {
+    pub(crate) fn unix(path: &PathBuf) -> Self {
         Client(BufReader::new(eventually(|| UnixStream::connect(path).ok())))
     }
 }
 
 impl<S: Read + Write> Client<S> {
     /// The reply's first line; of a bulk string its content.
-    pub fn ask(&mut self, command: &str) -> String {
+    pub(crate) fn ask(&mut self, command: &str) -> String {
         loop {
             self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
             let mut line = String::new();
@@ -208,30 +208,30 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// The whole reply as it is on the wire, arrays and all, but for its line breaks, which are blanks.
-    pub fn whole(&mut self, command: &str) -> String {
+    pub(crate) fn whole(&mut self, command: &str) -> String {
         self.send(command);
         self.reply()
     }
 
     /// As `whole`; `None` if the server has closed the connection.
-    pub fn try_ask(&mut self, command: &str) -> Option<String> {
+    pub(crate) fn try_ask(&mut self, command: &str) -> Option<String> {
         self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).ok()?;
         self.try_reply()
     }
 
     /// As `reply`, of one that is a line; `None` if the server has closed the connection.
-    pub fn try_reply(&mut self) -> Option<String> {
+    pub(crate) fn try_reply(&mut self) -> Option<String> {
         let mut line = String::new();
         self.0.read_line(&mut line).ok()?;
         line.ends_with('\n').then(|| line.trim_end().to_owned())
     }
 
-    pub fn send(&mut self, command: &str) {
+    pub(crate) fn send(&mut self, command: &str) {
         self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
     }
 
     /// The next reply, as `whole` returns it.
-    pub fn reply(&mut self) -> String {
+    pub(crate) fn reply(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
         let line = line.trim_end().to_owned();
@@ -252,23 +252,23 @@ impl<S: Read + Write> Client<S> {
 }
 
 /// All keys, in one number.
-pub fn digest(client: &mut Connection) -> String {
+pub(crate) fn digest(client: &mut Connection) -> String {
     client.whole("DEBUG DIGEST")
 }
 
 /// A field of `INFO persistence`; `None` if there is none.
-pub fn field(client: &mut Connection, name: &str) -> Option<String> {
+pub(crate) fn field(client: &mut Connection, name: &str) -> Option<String> {
     let info = client.ask("INFO persistence");
     let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.map(|value| value.trim_end().to_owned())
 }
 
 /// A field of `INFO persistence` that is a number.
-pub fn number(client: &mut Connection, name: &str) -> u64 {
+pub(crate) fn number(client: &mut Connection, name: &str) -> u64 {
     field(client, name).unwrap().parse().unwrap()
 }
 
-pub fn eventually<T>(mut what: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(mut what: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(result) = what() {
@@ -279,6 +279,6 @@ pub fn eventually<T>(mut what: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     tarn_lab::server::free_port().unwrap()
 }

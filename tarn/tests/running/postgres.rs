@@ -6,7 +6,7 @@ use std::net::{IpAddr, TcpStream};
 use super::LIMIT;
 
 /// A connection.
-pub struct Postgres {
+pub(crate) struct Postgres {
     pub stream: TcpStream,
     /// The number and the secret by which its statements are cancelled.
     pub key: Vec<u8>,
@@ -14,7 +14,7 @@ pub struct Postgres {
 
 /// The answer to a statement.
 #[derive(Debug, Default)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// Names and types of columns.
     pub columns: Vec<(String, u32)>,
     pub rows: Vec<Vec<Option<String>>>,
@@ -28,12 +28,12 @@ pub struct Answer {
 
 impl Answer {
     /// The code of the error, if there is one.
-    pub fn code(&self) -> &str {
+    pub(crate) fn code(&self) -> &str {
         self.error.as_ref().map_or("", |(code, _)| code)
     }
 
     /// The rows, for comparisons.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let value = |value: &Option<String>| value.clone().unwrap_or("NULL".to_owned());
         let row = |row: &Vec<Option<String>>| row.iter().map(value).collect::<Vec<_>>().join("|");
         self.rows.iter().map(row).collect::<Vec<_>>().join("\n")
@@ -41,7 +41,7 @@ impl Answer {
 }
 
 /// The message that begins a connection.
-pub fn start(parameters: &[&str]) -> Vec<u8> {
+pub(crate) fn start(parameters: &[&str]) -> Vec<u8> {
     let mut body = 196_608_u32.to_be_bytes().to_vec();
     parameters.iter().for_each(|word| body.extend([word.as_bytes(), b"\0"].concat()));
     body.push(0);
@@ -49,12 +49,12 @@ pub fn start(parameters: &[&str]) -> Vec<u8> {
 }
 
 /// A message of a kind.
-pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+pub(crate) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind][..], &(body.len() as u32 + 4).to_be_bytes(), body].concat()
 }
 
 /// The messages that prepare, bind and run a statement without names.
-pub fn extended(
+pub(crate) fn extended(
     sql: &str,
     types: &[u32],
     formats: &[i16],
@@ -80,16 +80,16 @@ pub fn extended(
 }
 
 impl Postgres {
-    pub fn connect(port: u16) -> Postgres {
+    pub(crate) fn connect(port: u16) -> Postgres {
         Postgres::connect_with(port, &[])
     }
 
     /// As `connect`, by another address of this machine.
-    pub fn connect_to(ip: IpAddr, port: u16) -> Postgres {
+    pub(crate) fn connect_to(ip: IpAddr, port: u16) -> Postgres {
         Postgres::begin(TcpStream::connect((ip, port)).unwrap(), &[])
     }
 
-    pub fn connect_with(port: u16, parameters: &[&str]) -> Postgres {
+    pub(crate) fn connect_with(port: u16, parameters: &[&str]) -> Postgres {
         Postgres::begin(TcpStream::connect(("127.0.0.1", port)).unwrap(), parameters)
     }
 
@@ -104,7 +104,7 @@ impl Postgres {
     }
 
     /// The next message of the server; `None` if it has closed the connection.
-    pub fn receive(&mut self) -> Option<(u8, Vec<u8>)> {
+    pub(crate) fn receive(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut head = [0; 5];
         self.stream.read_exact(&mut head).ok()?;
         let length = u32::from_be_bytes(head[1..].try_into().unwrap()) as usize;
@@ -114,7 +114,7 @@ impl Postgres {
     }
 
     /// All messages until the server is ready, or has closed the connection.
-    pub fn answer(&mut self) -> Answer {
+    pub(crate) fn answer(&mut self) -> Answer {
         let mut answer = Answer::default();
         while let Some((kind, body)) = self.receive() {
             match kind {
@@ -133,18 +133,18 @@ impl Postgres {
         answer
     }
 
-    pub fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
     }
 
     /// Asks by the simple protocol.
-    pub fn ask(&mut self, sql: &str) -> Answer {
+    pub(crate) fn ask(&mut self, sql: &str) -> Answer {
         self.send(&message(b'Q', &[sql.as_bytes(), b"\0"].concat()));
         self.answer()
     }
 
     /// Asks by the extended protocol.
-    pub fn ask_extended(&mut self, sql: &str, values: &[&str]) -> Answer {
+    pub(crate) fn ask_extended(&mut self, sql: &str, values: &[&str]) -> Answer {
         let values: Vec<_> = values.iter().map(|value| Some(value.as_bytes().to_vec())).collect();
         self.send(&extended(sql, &[], &[], &values, &[]));
         self.answer()

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::{Client, Connection, eventually, free_port};
 
 /// A `redis-server` without data, in a folder of its own. It ends with this value.
-pub struct Redis {
+pub(crate) struct Redis {
     child: Child,
     pub port: u16,
     _folder: TempDir,
@@ -15,7 +15,7 @@ pub struct Redis {
 
 impl Redis {
     /// `None` where none is installed.
-    pub fn start() -> Option<Redis> {
+    pub(crate) fn start() -> Option<Redis> {
         let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--save", "", "--enable-debug-command", "yes", "--dir"]);
@@ -26,7 +26,7 @@ impl Redis {
         Some(redis)
     }
 
-    pub fn connect(&self) -> Connection {
+    pub(crate) fn connect(&self) -> Connection {
         Client::tcp("127.0.0.1", self.port)
     }
 }

@@ -5,10 +5,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 /// Metrics as they were at one moment.
-pub struct Scrape(pub Vec<Family>);
+pub(crate) struct Scrape(pub Vec<Family>);
 
 /// A metric with its samples.
-pub struct Family {
+pub(crate) struct Family {
     pub name: String,
     pub help: String,
     pub kind: String,
@@ -17,7 +17,7 @@ pub struct Family {
 }
 
 /// The status line and the headers, and the body, of the answer to a request.
-pub fn ask(port: u16, request: &str) -> (String, String) {
+pub(crate) fn ask(port: u16, request: &str) -> (String, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(super::LIMIT)).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
@@ -29,7 +29,7 @@ pub fn ask(port: u16, request: &str) -> (String, String) {
 
 impl Scrape {
     /// The metrics that are served at a port.
-    pub fn of(port: u16) -> Scrape {
+    pub(crate) fn of(port: u16) -> Scrape {
         let (head, body) = ask(port, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
         assert!(head.contains("\r\ncontent-type: text/plain; version=0.0.4"), "{head}");
@@ -64,7 +64,7 @@ impl Scrape {
     }
 
     /// The only sample, or that with these labels; `None` if there is none.
-    pub fn find(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+    pub(crate) fn find(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let labels: Vec<_> =
             labels.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let key = (name.to_owned(), labels);
@@ -72,7 +72,7 @@ impl Scrape {
     }
 
     /// As `find`, of one that must be there.
-    pub fn number(&self, name: &str) -> f64 {
+    pub(crate) fn number(&self, name: &str) -> f64 {
         self.find(name, &[]).unwrap_or_else(|| panic!("no {name}"))
     }
 }
@@ -104,7 +104,7 @@ impl Family {
     }
 
     /// The names of its labels, but for `quantile`.
-    pub fn labels(&self) -> Vec<String> {
+    pub(crate) fn labels(&self) -> Vec<String> {
         let (_, labels) = self.samples.keys().next().unwrap();
         labels.iter().map(|(name, _)| name.clone()).filter(|name| name != "quantile").collect()
     }

@@ -9,13 +9,13 @@ use std::time::Duration;
 const REPLY_LIMIT: Duration = Duration::from_secs(30);
 
 /// One client.
-pub struct Client {
+pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }
 
 impl Client {
     /// Connects.
-    pub fn connect(address: &str) -> std::io::Result<Client> {
+    pub(crate) fn connect(address: &str) -> std::io::Result<Client> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(REPLY_LIMIT))?;
@@ -23,7 +23,7 @@ impl Client {
     }
 
     /// Sends a command as an array of bulk strings.
-    pub fn send<W: AsRef<[u8]>>(&mut self, words: &[W]) -> std::io::Result<()> {
+    pub(crate) fn send<W: AsRef<[u8]>>(&mut self, words: &[W]) -> std::io::Result<()> {
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {
             bytes.extend_from_slice(format!("${}\r\n", word.as_ref().len()).as_bytes());
@@ -34,17 +34,17 @@ impl Client {
     }
 
     /// Sends bytes as they are.
-    pub fn send_raw(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.stream.get_mut().write_all(bytes)
     }
 
     /// Waits for the next reply.
-    pub fn receive(&mut self) -> std::io::Result<Reply> {
+    pub(crate) fn receive(&mut self) -> std::io::Result<Reply> {
         Reply::read(&mut self.stream)
     }
 
     /// Sends a command and waits for its reply. A server that hung up already answers `(closed)`.
-    pub fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> std::io::Result<Reply> {
+    pub(crate) fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> std::io::Result<Reply> {
         match self.send(words).and_then(|()| self.receive()) {
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Reply::Closed),
             reply => reply,
@@ -52,12 +52,12 @@ impl Client {
     }
 
     /// True if a reply, or the end of the connection, can be read without waiting.
-    pub fn has_answer(&self) -> std::io::Result<bool> {
+    pub(crate) fn has_answer(&self) -> std::io::Result<bool> {
         Ok(self.peek()?.is_some())
     }
 
     /// True if unread bytes have come: a reply that was not asked for.
-    pub fn has_unread(&self) -> std::io::Result<bool> {
+    pub(crate) fn has_unread(&self) -> std::io::Result<bool> {
         match self.peek() {
             Ok(seen) => Ok(seen.is_some_and(|count| count > 0)),
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(false),

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The tests of this file.
-pub fn trials(scripts: &Arc<Vec<Script>>) -> Vec<Trial> {
+pub(crate) fn trials(scripts: &Arc<Vec<Script>>) -> Vec<Trial> {
     let of_scripts = Arc::clone(scripts);
     let mut trials = vec![Trial::test("tarn::every_command_has_a_script", move || {
         every_command_has_a_script(&of_scripts)

@@ -18,7 +18,7 @@ const HELD_LIMIT: Duration = Duration::from_secs(5);
 const PROBLEMS_MAX: usize = 12;
 
 /// All differences between the written replies and the server's.
-pub fn compare(script: &Script, address: &str, kind: Kind) -> Result<Vec<String>, String> {
+pub(crate) fn compare(script: &Script, address: &str, kind: Kind) -> Result<Vec<String>, String> {
     let mut player = Player::new(address);
     let mut problems = Vec::new();
     for paragraph in &script.paragraphs {
@@ -53,7 +53,7 @@ pub fn compare(script: &Script, address: &str, kind: Kind) -> Result<Vec<String>
 }
 
 /// The text of the script with the server's replies, and the patterns that do not fit them.
-pub fn record(script: &Script, address: &str) -> Result<(String, Vec<String>), String> {
+pub(crate) fn record(script: &Script, address: &str) -> Result<(String, Vec<String>), String> {
     let mut player = Player::new(address);
     let mut problems = Vec::new();
     let mut paragraphs = Vec::new();

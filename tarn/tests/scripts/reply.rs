@@ -11,7 +11,7 @@ const COLUMNS_MAX: usize = 100;
 
 /// One RESP2 or RESP3 value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub(crate) enum Reply {
     Simple(String),
     Error(String),
     Integer(String),
@@ -40,7 +40,7 @@ pub enum Reply {
 
 /// The order of the elements of arrays before they are compared and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub(crate) enum Order {
     /// As they came.
     Kept,
     /// The innermost arrays are sorted: the server may choose their order.
@@ -53,7 +53,7 @@ pub enum Order {
 
 impl Reply {
     /// Reads one value.
-    pub fn read(from: &mut impl BufRead) -> Result<Reply> {
+    pub(crate) fn read(from: &mut impl BufRead) -> Result<Reply> {
         let Some(line) = read_line(from)? else { return Ok(Reply::Closed) };
         let (kind, text) = (line[0], String::from_utf8_lossy(&line[1..]).into_owned());
         Ok(match kind {
@@ -82,7 +82,7 @@ impl Reply {
     }
 
     /// The same reply with its arrays ordered as asked.
-    pub fn ordered(self, order: Order) -> Reply {
+    pub(crate) fn ordered(self, order: Order) -> Reply {
         match (self, order) {
             (reply, Order::Kept) => reply,
             (Reply::Array(values) | Reply::Set(values), Order::Counted) => Reply::Elements(values.len()),
@@ -98,7 +98,7 @@ impl Reply {
     }
 
     /// On one line.
-    pub fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         match self {
             Reply::Error(text) if is_visible(text) => format!("(error) {text}"),
             Reply::Simple(text) if is_plain(text) => text.clone(),
@@ -107,7 +107,7 @@ impl Reply {
     }
 
     /// As scripts have it: on one line if that is short, else broken at the elements.
-    pub fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let line = self.line();
         if line.len() <= COLUMNS_MAX {
             return vec![line];

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// One file.
-pub struct Script {
+pub(crate) struct Script {
     /// Folder and file without the ending: `strings/get`.
     pub name: String,
     /// Where it lies.
@@ -19,7 +19,7 @@ pub struct Script {
 }
 
 /// The text between two blank lines.
-pub struct Paragraph {
+pub(crate) struct Paragraph {
     /// Comments, directives and commands as written, up to the `---`.
     pub head: Vec<String>,
     /// The steps, in order.
@@ -31,7 +31,7 @@ pub struct Paragraph {
 }
 
 /// A reply as it is in the file.
-pub struct WrittenReply {
+pub(crate) struct WrittenReply {
     /// Its lines.
     pub lines: Vec<String>,
     /// The number of the first of them.
@@ -39,7 +39,7 @@ pub struct WrittenReply {
 }
 
 /// One line of the upper part of a paragraph.
-pub struct Step {
+pub(crate) struct Step {
     /// Its line.
     pub line_number: usize,
     /// Its text, unchanged.
@@ -61,7 +61,7 @@ pub struct Step {
 }
 
 /// The kinds of steps.
-pub enum Action {
+pub(crate) enum Action {
     /// Sends a command and reads its reply.
     Command(String),
     /// `@raw "PING\r\n"`: sends these bytes and reads a reply.
@@ -80,21 +80,21 @@ pub enum Action {
 
 impl Step {
     /// True if a reply is written for it.
-    pub fn has_reply(&self) -> bool {
+    pub(crate) fn has_reply(&self) -> bool {
         matches!(self.action, Action::Command(_) | Action::Raw(_) | Action::Await)
     }
 }
 
 impl Script {
     /// Reads and parses a file below `folder`.
-    pub fn read(folder: &Path, path: &Path) -> Result<Script, String> {
+    pub(crate) fn read(folder: &Path, path: &Path) -> Result<Script, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let name = path.strip_prefix(folder).unwrap_or(path).with_extension("").display().to_string();
         Script::parse(name, path, text)
     }
 
     /// Parses the text of a file.
-    pub fn parse(name: String, path: &Path, text: String) -> Result<Script, String> {
+    pub(crate) fn parse(name: String, path: &Path, text: String) -> Result<Script, String> {
         let at = |(line, problem): (usize, String)| format!("testscripts/{name}.txt:{line}: {problem}");
         let paragraphs = parse(&text).map_err(at)?;
         if !text.starts_with("# ") {

@@ -68,7 +68,7 @@ const CASES: &[Case] = &[
 ];
 
 /// A test for each case, and one for scripts that are written wrongly.
-pub fn trials() -> Vec<Trial> {
+pub(crate) fn trials() -> Vec<Trial> {
     let played = CASES.iter().map(|(name, body, answers, expected)| {
         Trial::test(format!("selfcheck::{name}"), move || {
             let said = play(body, answers)?;

@@ -16,7 +16,7 @@ const START_TRIES: usize = 5;
 
 /// Whose server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// The binary that was built for this test.
     Tarn,
     /// `redis-server` from the `PATH`.
@@ -25,7 +25,7 @@ pub enum Kind {
 
 impl Kind {
     /// As in the names of the tests.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Tarn => "tarn",
             Kind::Redis => "redis",
@@ -33,7 +33,7 @@ impl Kind {
     }
 
     /// True if its program can be started.
-    pub fn is_installed(self) -> bool {
+    pub(crate) fn is_installed(self) -> bool {
         let mut command = self.program();
         command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
@@ -58,7 +58,7 @@ impl Kind {
 }
 
 /// A running server; dropping it kills it.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     address: String,
     _folder: TempDir,
@@ -66,7 +66,7 @@ pub struct Server {
 
 impl Server {
     /// Starts one and waits until it answers.
-    pub fn start(kind: Kind) -> Result<Server, String> {
+    pub(crate) fn start(kind: Kind) -> Result<Server, String> {
         let mut problem = String::new();
         for _ in 0..START_TRIES {
             match Server::try_start(kind) {
@@ -78,7 +78,7 @@ impl Server {
     }
 
     /// `host:port`.
-    pub fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         &self.address
     }
 

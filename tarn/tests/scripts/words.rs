@@ -1,7 +1,7 @@
 //! Words of a command line, quoted as redis-cli reads and prints them: `SET k "a\x00b"`.
 
 /// Splits a line into its words. Double quotes know `\n \r \t \a \b \\ \" \xHH`, single quotes only `\'`.
-pub fn split(line: &str) -> Result<Vec<Vec<u8>>, String> {
+pub(crate) fn split(line: &str) -> Result<Vec<Vec<u8>>, String> {
     let mut words = Vec::new();
     let mut rest = line.trim_start().as_bytes();
     while let Some(&first) = rest.first() {
@@ -69,7 +69,7 @@ fn single_quoted(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
 }
 
 /// The bytes in double quotes, all but printable ASCII escaped.
-pub fn quote(bytes: &[u8]) -> String {
+pub(crate) fn quote(bytes: &[u8]) -> String {
     let mut text = String::from("\"");
     for &byte in bytes {
         match byte {

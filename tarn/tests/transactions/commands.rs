@@ -105,7 +105,7 @@ const COMMANDS: &[&str] = &[
 const WHOLE: &[&str] = &["FLUSHDB", "FLUSHALL", "SWAPDB 0 1", "SWAPDB {d} 2", "SWAPDB 0 0"];
 
 /// Commands that would wait.
-pub const WAITING: &[&str] = &[
+pub(crate) const WAITING: &[&str] = &[
     "BLPOP {k} {k} 0",
     "BRPOP {k} 0",
     "BLMOVE {k} {k} LEFT LEFT 0",
@@ -117,7 +117,7 @@ pub const WAITING: &[&str] = &[
 ];
 
 /// Builds the collections that are large from the beginning.
-pub fn large() -> Vec<String> {
+pub(crate) fn large() -> Vec<String> {
     let numbers = || 0..300;
     let join = |word: &dyn Fn(i32) -> String| numbers().map(word).collect::<Vec<_>>().join(" ");
     vec![
@@ -144,14 +144,14 @@ fn fill_in(rng: &mut SmallRng, pattern: &str) -> String {
 }
 
 /// Any command that does not wait.
-pub fn any(rng: &mut SmallRng) -> String {
+pub(crate) fn any(rng: &mut SmallRng) -> String {
     let among = if rng.random_bool(0.03) { WHOLE } else { COMMANDS };
     let pattern = among[rng.random_range(0..among.len())];
     fill_in(rng, pattern)
 }
 
 /// Any command, those included that would wait outside of a transaction.
-pub fn any_in_transaction(rng: &mut SmallRng) -> String {
+pub(crate) fn any_in_transaction(rng: &mut SmallRng) -> String {
     if rng.random_bool(0.05) {
         let pattern = WAITING[rng.random_range(0..WAITING.len())];
         return fill_in(rng, pattern);

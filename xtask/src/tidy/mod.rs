@@ -11,7 +11,7 @@ mod places;
 mod prose;
 mod safety;
 mod shape;
-pub mod source;
+pub(crate) mod source;
 mod wrap;
 
 use source::Tree;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 /// Something that breaks a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// The file, from the top of the tree.
     pub path: String,
     /// The line, from 1; 1 where the whole file is meant.
@@ -32,7 +32,7 @@ pub struct Finding {
 }
 
 /// Breaks comments that are too wide, in the files themselves.
-pub fn fix(root: &Path) -> ExitCode {
+pub(crate) fn fix(root: &Path) -> ExitCode {
     let tree = match Tree::read(root) {
         Ok(tree) => tree,
         Err(problem) => {
@@ -54,7 +54,7 @@ pub fn fix(root: &Path) -> ExitCode {
 }
 
 /// Writes the tables of floors, in the files themselves.
-pub fn write(root: &Path) -> ExitCode {
+pub(crate) fn write(root: &Path) -> ExitCode {
     let tree = match Tree::read(root) {
         Ok(tree) => tree,
         Err(problem) => {
@@ -73,12 +73,12 @@ pub fn write(root: &Path) -> ExitCode {
 }
 
 /// The number of files of a package that lie in cycles of imports.
-pub fn files_in_cycles(tree: &source::Tree, package: &str) -> usize {
+pub(crate) fn files_in_cycles(tree: &source::Tree, package: &str) -> usize {
     cycles::files(tree, package)
 }
 
 /// Prints the imports that make up cycles of files.
-pub fn cycles(root: &Path) -> ExitCode {
+pub(crate) fn cycles(root: &Path) -> ExitCode {
     match Tree::read(root) {
         Ok(tree) => cycles::print(&tree),
         Err(problem) => {
@@ -90,12 +90,12 @@ pub fn cycles(root: &Path) -> ExitCode {
 }
 
 /// Prints the findings.
-pub fn run(root: &Path) -> ExitCode {
+pub(crate) fn run(root: &Path) -> ExitCode {
     if is_tidy(root) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// True if all rules hold; prints the findings.
-pub fn is_tidy(root: &Path) -> bool {
+pub(crate) fn is_tidy(root: &Path) -> bool {
     let tree = match Tree::read(root) {
         Ok(tree) => tree,
         Err(problem) => {

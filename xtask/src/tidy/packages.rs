@@ -29,7 +29,7 @@ const PAGE: &str = "ARCHITECTURE.md";
 const BEHIND_THE_DOOR: &[&str] = &["table", "log"];
 
 /// Dependencies that are not allowed, and names of modules that only the engine may name.
-pub fn check(tree: &Tree) -> Vec<Finding> {
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (package, allowed) in ALLOWED {
         let path = format!("{package}/Cargo.toml");

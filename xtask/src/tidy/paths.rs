@@ -20,7 +20,7 @@ const RULE: &str = "path";
 const PAGES: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
 /// All paths that lead nowhere.
-pub fn check(tree: &Tree) -> Vec<Finding> {
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let tops: BTreeSet<&str> =
         tree.files.keys().filter_map(|path| path.split_once('/')).map(|(top, _)| top).collect();
     let is_page = |path: &str| PAGES.contains(&path) || path.starts_with("docs/") && path.ends_with(".md");

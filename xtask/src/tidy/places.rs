@@ -11,7 +11,7 @@ const FORBIDDEN_FOLDERS: &[&str] = &["common", "util", "utils", "misc", "core", 
 const HOMES: &[&str] = &["home", "root", "Users"];
 
 /// All findings of this kind.
-pub fn check(tree: &Tree) -> Vec<Finding> {
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, file) in &tree.files {
         if let Some(folder) = path.split('/').rev().skip(1).find(|folder| FORBIDDEN_FOLDERS.contains(folder))

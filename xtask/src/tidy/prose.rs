@@ -15,7 +15,7 @@ const QUESTIONS: &[&str] = &["What", "Who", "How", "Which", "When"];
 const WORDS: &[&str] = &["whoever", "anew", "needless"];
 
 /// Lines that break one of the rules.
-pub fn check(tree: &Tree) -> Vec<Finding> {
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.rust().flat_map(|(path, file, _)| of_file(path, &file.text)).collect()
 }
 

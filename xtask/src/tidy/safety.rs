@@ -12,7 +12,7 @@ use proc_macro2::{TokenStream, TokenTree};
 const REASON_LINES_MAX: usize = 3;
 
 /// Every `unsafe` that is not allowed, or not explained.
-pub fn check(tree: &Tree) -> Vec<Finding> {
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let allowed = allowed_files(tree);
     let mut findings = Vec::new();
     for (path, file, rust) in tree.rust() {

@@ -13,10 +13,10 @@ const FILE_LINES_MAX: usize = 900;
 const FUNCTION_LINES_MAX: usize = 100;
 const FUNCTION_LINES_AIM: usize = 70;
 /// The widest line that is allowed.
-pub const COLUMNS_MAX: usize = 110;
+pub(super) const COLUMNS_MAX: usize = 110;
 
 /// All findings of this kind.
-pub fn check(tree: &Tree) -> Vec<Finding> {
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, file, rust) in tree.rust() {
         let mut find =
@@ -56,7 +56,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 /// The longest file and function, to be known before they are too long.
-pub fn summary(tree: &Tree) -> String {
+pub(super) fn summary(tree: &Tree) -> String {
     let longest_file = tree.rust().map(|(path, file, _)| (file.text.lines().count(), path)).max();
     let all = tree.rust().flat_map(|(path, _, rust)| functions(rust).into_iter().map(move |one| (one, path)));
     let all: Vec<(Function, &str)> = all.collect();

@@ -9,7 +9,7 @@ use syn::punctuated::Punctuated;
 use syn::{Attribute, Item, Meta, Token};
 
 /// All text files.
-pub struct Tree {
+pub(crate) struct Tree {
     /// The folder itself, as an absolute path.
     pub root: String,
     /// By path from the top, with `/` between folders.
@@ -17,7 +17,7 @@ pub struct Tree {
 }
 
 /// One text file.
-pub struct Text {
+pub(crate) struct Text {
     /// The whole text.
     pub text: String,
     /// Parsed, if it is Rust.
@@ -25,7 +25,7 @@ pub struct Text {
 }
 
 /// A parsed Rust file.
-pub struct Rust {
+pub(crate) struct Rust {
     /// Its items.
     pub file: syn::File,
     /// Its tokens, those of macros included.
@@ -36,7 +36,7 @@ pub struct Rust {
 
 impl Tree {
     /// Reads the files below `root`.
-    pub fn read(root: &Path) -> Result<Tree, String> {
+    pub(crate) fn read(root: &Path) -> Result<Tree, String> {
         let mut git = Command::new("git");
         git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
         let output = git.output().map_err(|error| format!("git does not start: {error}"))?;
@@ -51,7 +51,7 @@ impl Tree {
     }
 
     /// A tree of these files.
-    pub fn of(root: String, texts: Vec<(String, String)>) -> Result<Tree, String> {
+    pub(crate) fn of(root: String, texts: Vec<(String, String)>) -> Result<Tree, String> {
         let mut files = BTreeMap::new();
         for (path, text) in texts {
             let rust = if path.ends_with(".rs") { Some(parse(&path, &text)?) } else { None };
@@ -63,7 +63,7 @@ impl Tree {
     }
 
     /// The Rust files with their paths.
-    pub fn rust(&self) -> impl Iterator<Item = (&str, &Text, &Rust)> {
+    pub(crate) fn rust(&self) -> impl Iterator<Item = (&str, &Text, &Rust)> {
         self.files.iter().filter_map(|(path, text)| Some((path.as_str(), text, text.rust.as_ref()?)))
     }
 
@@ -96,7 +96,7 @@ impl Tree {
 }
 
 /// True if an item is compiled for tests alone.
-pub fn is_for_tests(attributes: &[Attribute]) -> bool {
+pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident("cfg") => {
             list.parse_args::<Meta>().is_ok_and(|condition| needs_tests(&condition))
@@ -118,7 +118,7 @@ fn needs_tests(condition: &Meta) -> bool {
 }
 
 /// The attributes of an item.
-pub fn attributes_of(item: &Item) -> &[Attribute] {
+pub(crate) fn attributes_of(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(item) => &item.attrs,
         Item::Enum(item) => &item.attrs,
@@ -157,7 +157,7 @@ fn parse(path: &str, text: &str) -> Result<Rust, String> {
 
 /// A tree of a few made-up files, for the tests of the rules.
 #[cfg(test)]
-pub fn sample(files: &[(&str, &str)]) -> Tree {
+pub(crate) fn sample(files: &[(&str, &str)]) -> Tree {
     let texts = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
     Tree::of("/nowhere".to_owned(), texts).expect("the sample parses")
 }

@@ -5,7 +5,7 @@
 //! between fences stay as they are; a person has to change them.
 
 /// The text, with comments of at most `columns_max` columns.
-pub fn wrap_comments(text: &str, columns_max: usize) -> String {
+pub(super) fn wrap_comments(text: &str, columns_max: usize) -> String {
     let mut out: Vec<String> = Vec::new();
     // The rest of the line before: its comment sign with indentation, and the words.
     let mut carried: Option<(String, String)> = None;

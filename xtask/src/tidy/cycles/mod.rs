@@ -29,12 +29,12 @@ const RULE: &str = "cycles";
 const IN_CYCLES: &[(&str, usize)] = &[];
 
 /// The packages with more files in cycles, or fewer, than what is written down.
-pub fn check(tree: &Tree) -> Vec<Finding> {
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     check_against(tree, IN_CYCLES)
 }
 
 /// The number of files of a package that lie in cycles.
-pub fn files(tree: &Tree, package: &str) -> usize {
+pub(super) fn files(tree: &Tree, package: &str) -> usize {
     Graph::of(tree, package).cycles().iter().map(Vec::len).sum()
 }
 
@@ -67,7 +67,7 @@ fn wrong_number(problem: String) -> Finding {
 }
 
 /// All cycles with their imports, for who is about to cut them, and how many files they have.
-pub fn print(tree: &Tree) {
+pub(super) fn print(tree: &Tree) {
     let mut totals = Vec::new();
     for package in packages(tree) {
         let graph = Graph::of(tree, &package);

@@ -18,7 +18,7 @@ use syn::{Item, ItemUse, Path, UseTree};
 const RULE: &str = "floors";
 
 /// Imports that go up, or across between modules that are apart, and tables that are not of these floors.
-pub fn check(tree: &Tree) -> Vec<Finding> {
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let check = |package| {
         let mut findings = check_imports(tree, package);
         findings.extend(check_names(tree, package));
@@ -29,7 +29,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 /// The files that have other tables than the floors make, with the text that they should have.
-pub fn corrected(tree: &Tree) -> BTreeMap<String, String> {
+pub(super) fn corrected(tree: &Tree) -> BTreeMap<String, String> {
     let mut texts: BTreeMap<String, String> = BTreeMap::new();
     for package in PACKAGES {
         for (path, file) in &tree.files {

@@ -2,7 +2,7 @@
 //! of the crate, which `cargo xtask tidy --write` writes.
 
 /// A package whose modules have floors.
-pub struct Package {
+pub(super) struct Package {
     /// Its folder.
     pub name: &'static str,
     /// The modules, from the ground up. A module may import those of its own floor and below.
@@ -12,7 +12,7 @@ pub struct Package {
 }
 
 /// Every package with floors.
-pub const PACKAGES: &[Package] = &[
+pub(super) const PACKAGES: &[Package] = &[
     Package { name: "engine", floors: ENGINE, is_apart: |module| ["table", "log"].contains(&module) },
     Package { name: "server", floors: SERVER, is_apart: |_| true },
     Package { name: "analytics", floors: ANALYTICS, is_apart: |_| true },

@@ -25,7 +25,7 @@ const COLUMNS_MAX: usize = 100;
 const DESCRIBED: (&str, &str) = ("engine", "docs/how-it-works.md");
 
 /// Tables that are not what the floors are, or are not there.
-pub fn check(tree: &Tree, package: &Package) -> Vec<Finding> {
+pub(super) fn check(tree: &Tree, package: &Package) -> Vec<Finding> {
     let mut findings = Vec::new();
     for path in places(tree, package) {
         let finding = |line, problem| Finding { path: path.clone(), line, rule: RULE, problem };
@@ -56,7 +56,7 @@ pub fn check(tree: &Tree, package: &Package) -> Vec<Finding> {
 }
 
 /// The text that a file should have; `None` if it is that, or has no place for the table.
-pub fn corrected(tree: &Tree, package: &Package, path: &str, text: &str) -> Option<String> {
+pub(super) fn corrected(tree: &Tree, package: &Package, path: &str, text: &str) -> Option<String> {
     if !places(tree, package).iter().any(|place| place == path) {
         return None;
     }
