@@ -8,34 +8,34 @@ use tarn_server::Services;
 use tarn_server::config::Config;
 
 /// No declarations are kept.
-pub const DECLARATION_FILES: [&str; 0] = [];
+pub(crate) const DECLARATION_FILES: [&str; 0] = [];
 
 /// No thread works for a statement.
-pub fn runs_apart() -> bool {
+pub(crate) fn runs_apart() -> bool {
     false
 }
 
 /// Refuses to write Parquet.
-pub fn parquet_of(_: &[(String, String)], _: &[Vec<Option<Vec<u8>>>]) -> io::Result<Vec<u8>> {
+pub(crate) fn parquet_of(_: &[(String, String)], _: &[Vec<Option<Vec<u8>>>]) -> io::Result<Vec<u8>> {
     Err(io::Error::other("this build has no Parquet: build tarn with the feature 'sql'"))
 }
 
 /// Serves nothing.
-pub struct Sql {
+pub(crate) struct Sql {
     port: u16,
 }
 
 /// Nothing runs.
-pub struct Running;
+pub(crate) struct Running;
 
 impl Sql {
     /// Notes whether the configuration asks for SQL.
-    pub fn prepare(config: &Config) -> Result<Sql, Infallible> {
+    pub(crate) fn prepare(config: &Config) -> Result<Sql, Infallible> {
         Ok(Sql { port: config.sql_port })
     }
 
     /// Logs what is missing.
-    pub fn start(self, _: &Arc<Services>) -> Running {
+    pub(crate) fn start(self, _: &Arc<Services>) -> Running {
         if self.port != 0 {
             tracing::warn!(
                 "this build has no SQL: nothing listens at sql-port, and SQL and FT.* are refused"
@@ -47,5 +47,5 @@ impl Sql {
 
 impl Running {
     /// Ends nothing.
-    pub fn end(self) {}
+    pub(crate) fn end(self) {}
 }

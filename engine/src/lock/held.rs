@@ -13,26 +13,26 @@ mod unchecked {
     use std::marker::PhantomData;
 
     /// Which lock it is.
-    pub struct Place;
+    pub(crate) struct Place;
 
     impl Place {
         #[inline(always)]
-        pub fn of<T>(_: *const impl Sized, _: Option<Number>) -> Place {
+        pub(crate) fn of<T>(_: *const impl Sized, _: Option<Number>) -> Place {
             Place
         }
     }
 
     /// The note that this thread holds a lock.
-    pub struct Held<R>(PhantomData<fn() -> R>);
+    pub(crate) struct Held<R>(PhantomData<fn() -> R>);
 
     impl<R: Rank> Held<R> {
         #[inline(always)]
-        pub fn in_order(_: Place) -> Held<R> {
+        pub(crate) fn in_order(_: Place) -> Held<R> {
             Held(PhantomData)
         }
 
         #[inline(always)]
-        pub fn at_once(_: Place) -> Held<R> {
+        pub(crate) fn at_once(_: Place) -> Held<R> {
             Held(PhantomData)
         }
 

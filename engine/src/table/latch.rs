@@ -13,9 +13,9 @@ pub(crate) type ReadLatch<'s> = RwLockReadGuard<'s, Segment, rank::Segment>;
 pub(crate) type WriteLatch<'s> = RwLockWriteGuard<'s, Segment, rank::Segment>;
 
 #[cfg(loom)]
-pub use loom::sync::atomic::AtomicU64;
+pub(crate) use loom::sync::atomic::AtomicU64;
 #[cfg(shuttle)]
-pub use shuttle::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 #[cfg(not(any(shuttle, loom)))]
 pub(crate) use std::sync::atomic::AtomicU64;
 #[cfg(not(shuttle))]
