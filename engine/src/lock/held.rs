@@ -38,7 +38,7 @@ mod unchecked {
 
         #[inline(always)]
         #[cfg(not(shuttle))]
-        pub fn may_wait(&self) {}
+        pub(crate) fn may_wait(&self) {}
     }
 }
 
