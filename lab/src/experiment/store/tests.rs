@@ -46,26 +46,6 @@ fn the_newest_line_of_a_cell_counts_and_quick_ones_stay_apart() {
 }
 
 #[test]
-fn the_page_shows_what_there_is_and_names_what_is_missing() {
-    let ours = latency((100.0, 900.0), (119.0, 1_800.0));
-    let measured = [
-        (cell(Part::Latency, Variant::Piggyback), ours.clone()),
-        (
-            Cell { update_percent: 10, ..cell(Part::Figures, Variant::Hourglass) },
-            Figures { all: stretch(9.0, 8.0), ..ours },
-        ),
-    ];
-    let page = check::page::<Store>(&Results::invented(Store::NAME, &measured), Wanted::default());
-    for text in
-        ["A &lt;fast&gt; one", "684031", "piggyback quiet, 1 000 000 records", "Figure 14", "--only giants"]
-    {
-        assert!(page.contains(text), "{text}");
-    }
-    assert!(page.contains("not measured</dt><dd>fork, redis-server"), "{}", page);
-    assert!(check::charts(&page).len() >= 6);
-}
-
-#[test]
 fn results_of_before_are_drawn_and_judged_alike() {
     let results = include_str!("../../../tests/results/store.jsonl");
     let figures =
