@@ -360,8 +360,8 @@ pub mod check {
     use super::*;
 
     /// Whether the targets are met whose words begin with `what`.
-    pub fn judged<E: Experiment>(measured: &[(E::Cell, E::Figures)], what: &str) -> Vec<bool> {
-        let goals = judge::<E>(&Results::invented(E::NAME, measured), Wanted::default());
+    pub fn judged<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted, what: &str) -> Vec<bool> {
+        let goals = judge::<E>(results, wanted);
         goals.iter().filter(|goal| goal.what.starts_with(what)).map(Goal::is_met).collect()
     }
 
@@ -400,21 +400,29 @@ pub mod check {
         serde_json::from_str(data.split_once("</script").unwrap().0).unwrap()
     }
 
+    /// Results from a text.
+    pub fn read<C: DeserializeOwned + PartialEq, F: DeserializeOwned>(
+        text: &str,
+        name: &str,
+    ) -> Results<C, F> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.jsonl");
+        std::fs::write(&path, text).unwrap();
+        Results::read_some(&path, name).unwrap()
+    }
+
     /// Results that were written before there were lists: each figure of the list is drawn, each of its
     /// expressions is understood, and targets are judged as they were then.
     pub fn recorded<E: Experiment>(results: &str, wanted: Wanted, figures: &[&str]) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("results.jsonl");
-        std::fs::write(&path, results).unwrap();
         let (list, rows, page) = if E::CONTINUES {
-            let mut read = ResultsOf::<E>::read_some(&path, E::NAME).unwrap();
+            let mut read = read::<E::Cell, E::Figures>(results, E::NAME);
             let (list, rows) = rows_and_list::<E>(&read, wanted);
             let page = page::<E>(&read, wanted);
             read.lines.truncate(1);
             names_what_is_missing::<E>(&list, &read, wanted);
             (list, rows, page)
         } else {
-            let mut read = Results::<Value, Value>::read_some(&path, E::NAME).unwrap();
+            let mut read = read::<Value, Value>(results, E::NAME);
             read.lines.retain(|line| !line.cell.is_null());
             let (list, rows, page) = html_of_lines::<E>(&read);
             (list, rows, well_formed(&page))
