@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, fadvise};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{IoContext, Result};
 
@@ -20,7 +20,7 @@ const PART: usize = 4 << 20;
 const READ_BYTES: usize = 1 << 20;
 
 /// Flushes a second, by how many are in flight at once.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct FlushRates {
     /// One after the other.
     pub one: f64,

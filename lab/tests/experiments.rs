@@ -71,7 +71,7 @@ fn durability_runs_small() {
 
 #[test]
 fn memory_runs_small() {
-    for run in runs("memory", &[]) {
+    for run in runs("memory", &[]).iter().filter(|run| run["case"] != "validity") {
         assert_eq!(run["figures"]["records"], run["parameters"]["records"]);
         assert!(run["figures"]["resident_by_values"].as_f64().unwrap() > 1.0);
     }

@@ -360,8 +360,8 @@ pub mod check {
     use super::*;
 
     /// Whether the targets are met whose words begin with `what`.
-    pub fn judged<E: Experiment>(measured: &[(E::Cell, E::Figures)], what: &str) -> Vec<bool> {
-        let goals = judge::<E>(&Results::invented(E::NAME, measured), Wanted::default());
+    pub fn judged<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted, what: &str) -> Vec<bool> {
+        let goals = judge::<E>(results, wanted);
         goals.iter().filter(|goal| goal.what.starts_with(what)).map(Goal::is_met).collect()
     }
 
@@ -400,18 +400,29 @@ pub mod check {
         serde_json::from_str(data.split_once("</script").unwrap().0).unwrap()
     }
 
+    /// Results from a text.
+    pub fn read<C: DeserializeOwned + PartialEq, F: DeserializeOwned>(
+        text: &str,
+        name: &str,
+    ) -> Results<C, F> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.jsonl");
+        std::fs::write(&path, text).unwrap();
+        Results::read_some(&path, name).unwrap()
+    }
+
     /// Results that were written before there were lists: each figure of the list is drawn, each of its
     /// expressions is understood, and targets are judged as they were then.
     pub fn recorded<E: Experiment>(results: &str, wanted: Wanted, figures: &[&str]) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("results.jsonl");
-        std::fs::write(&path, results).unwrap();
         let (list, rows, page) = if E::CONTINUES {
-            let read = ResultsOf::<E>::read_some(&path, E::NAME).unwrap();
+            let mut read = read::<E::Cell, E::Figures>(results, E::NAME);
             let (list, rows) = rows_and_list::<E>(&read, wanted);
-            (list, rows, page::<E>(&read, wanted))
+            let page = page::<E>(&read, wanted);
+            read.lines.truncate(1);
+            names_what_is_missing::<E>(&list, &read, wanted);
+            (list, rows, page)
         } else {
-            let mut read = Results::<Value, Value>::read_some(&path, E::NAME).unwrap();
+            let mut read = read::<Value, Value>(results, E::NAME);
             read.lines.retain(|line| !line.cell.is_null());
             let (list, rows, page) = html_of_lines::<E>(&read);
             (list, rows, well_formed(&page))
@@ -432,8 +443,16 @@ pub mod check {
             assert!(!series.is_empty() && series.iter().all(has_style), "{chart}");
         }
         let goals = page::judge(&list, &rows);
+        let printed = page::printed(&list, &rows);
         let lines = results.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let then: Vec<Value> = lines.filter(|line| line["case"] == "goal").collect();
+        let (then, others): (Vec<Value>, Vec<Value>) = lines.partition(|line| line["case"] == "goal");
+        let compared: Vec<_> = others.iter().filter(|line| line["case"] == "printed").collect();
+        assert_eq!(compared.len(), printed.len());
+        for (line, now) in compared.iter().zip(&printed) {
+            let own = &line["figures"];
+            let then = ["figure", "what", "printed", "measured"].map(|name| own[name].as_str().unwrap());
+            assert_eq!(then, [&*now[0], &*now[1], &*now[2], &*now[3]]);
+        }
         assert!(!then.is_empty() || list.targets.is_empty());
         for own in then.iter().map(|line| &line["figures"]) {
             let what = own["what"].as_str().unwrap();
@@ -444,6 +463,20 @@ pub mod check {
             assert!(own["figure"].as_f64().is_none_or(is_near), "{own}: {now:?}");
             assert!(own["met"] == now.is_met() && own["bound"] == *bound, "{own}: {now:?}");
         }
+    }
+
+    /// The page of a single measurement says which parts and variants are not there, and how to measure them.
+    fn names_what_is_missing<E: Experiment>(list: &List, results: &ResultsOf<E>, wanted: Wanted) {
+        let (page, (_, rows)) = (page::<E>(results, wanted), rows_and_list::<E>(results, wanted));
+        for part in list.sections.iter().map(|section| &section.part) {
+            let is_there = rows.all.iter().any(|row| row["part"] == **part);
+            assert!(is_there || page.contains(&format!(" --only {part}")), "{part}");
+        }
+        let missing =
+            list.variants.iter().filter(|name| rows.all.iter().all(|row| row[&list.pair] != ***name));
+        let missing: Vec<_> = missing.map(String::as_str).collect();
+        let said = format!("<dt>not measured</dt><dd>{}</dd>", missing.join(", "));
+        assert!(missing.is_empty() || page.contains(&said), "{said}");
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl Page<'_> {
                     @if !self.list.printed.is_empty() {
                         (folded("printed", "Printed and measured", &html! {
                             p { (self.list.printed_about) }
-                            (table_of(&self.printed_grid(), "printed-table"))
+                            (table_of(&printed_grid(self.list, &self.rows), "printed-table"))
                         }))
                     }
                     (folded("facts", "Where, when and how it was measured", &html! {
@@ -198,15 +198,20 @@ impl Page<'_> {
             }
         }
     }
+}
 
-    fn printed_grid(&self) -> Grid {
-        let row = |own: &list::Printed| {
-            let measured = measured(self.list, &self.rows, own);
-            vec![own.figure.clone(), own.what.clone(), own.printed.clone(), measured, own.why.clone()]
-        };
-        let heads = ["figure", "what", "printed", "measured", "why it may differ"].map(str::to_owned);
-        Grid { heads: heads.to_vec(), rows: self.list.printed.iter().map(row).collect() }
-    }
+/// The printed numbers, each with its figure, its words, ours and why it may differ.
+pub fn printed(list: &List, rows: &Rows) -> Vec<Vec<String>> {
+    let row = |own: &list::Printed| {
+        let measured = measured(list, rows, own);
+        vec![own.figure.clone(), own.what.clone(), own.printed.clone(), measured, own.why.clone()]
+    };
+    list.printed.iter().map(row).collect()
+}
+
+fn printed_grid(list: &List, rows: &Rows) -> Grid {
+    let heads = ["figure", "what", "printed", "measured", "why it may differ"].map(str::to_owned);
+    Grid { heads: heads.to_vec(), rows: printed(list, rows) }
 }
 
 fn goal_grid(goals: &[Goal]) -> Grid {

@@ -1,74 +1,34 @@
-//! Tests targets and reports with made-up results.
+//! Tests the report and the targets with recorded results.
 
-#![allow(clippy::unwrap_used)]
-
-use super::cell::{Cell, Data, Figures, Kind, Pace, Part, Variant};
+use super::cell::{Part, Variant};
 use super::{Results, Store};
-use crate::checkpoint::{Stretch, Taken};
 use crate::experiment::contract::check;
 use crate::experiment::{Experiment, Wanted};
 
-const RECORDS: Data = Data { kind: Kind::Records, count: 1_000_000 };
-
-fn cell(part: Part, variant: Variant) -> Cell {
-    let pace = if variant.forks() { Pace::Fast } else { Pace::Quiet };
-    Cell { part, variant, pace, data: RECORDS, update_percent: 50, quick: false }
-}
-
-fn stretch(p999_us: f64, max_us: f64) -> Stretch {
-    Stretch { seconds: 1.0, rate: 1e4, p50_us: 50.0, p99_us: 90.0, p999_us, max_us, ..Stretch::default() }
-}
-
-/// Latencies without and with a checkpoint.
-fn latency(without: (f64, f64), during: (f64, f64)) -> Figures {
-    let (without, during) = (stretch(without.0, without.1), stretch(during.0, during.1));
-    Figures {
-        without: vec![without; 3],
-        during: vec![during; 3],
-        without_all: without,
-        during_all: during,
-        taken: vec![Taken { seconds: 2.0, cut_us: Some(20.0), from_ms: 500.0, ..Taken::default() }],
-        timeline: vec![(0, 10, 80.0, 3.0), (20, 10, 95.0, 2.0)],
-        ..Figures::default()
-    }
-}
-
-fn judged(measured: &[(Cell, Figures)], what: &str) -> Vec<bool> {
-    check::judged::<Store>(measured, what)
-}
+const RECORDED: &str = include_str!("../../../tests/results/store.jsonl");
+const QUICK: Wanted = Wanted { quick: true, full: false };
 
 #[test]
 fn the_newest_line_of_a_cell_counts_and_quick_ones_stay_apart() {
-    let ours = cell(Part::Latency, Variant::Piggyback);
-    let (bad, good) = (latency((100.0, 1.0), (500.0, 1.0)), latency((100.0, 1.0), (100.0, 1.0)));
-    assert_eq!(judged(&[(ours, bad.clone()), (ours, good.clone())], "p99.9"), [true]);
-    assert_eq!(judged(&[(ours, good), (Cell { quick: true, ..ours }, bad)], "p99.9"), [true]);
-}
-
-#[test]
-fn the_page_shows_what_there_is_and_names_what_is_missing() {
-    let ours = latency((100.0, 900.0), (119.0, 1_800.0));
-    let measured = [
-        (cell(Part::Latency, Variant::Piggyback), ours.clone()),
-        (
-            Cell { update_percent: 10, ..cell(Part::Figures, Variant::Hourglass) },
-            Figures { all: stretch(9.0, 8.0), ..ours },
-        ),
-    ];
-    let page = check::page::<Store>(&Results::invented(Store::NAME, &measured), Wanted::default());
-    for text in
-        ["A &lt;fast&gt; one", "684031", "piggyback quiet, 1 000 000 records", "Figure 14", "--only giants"]
-    {
-        assert!(page.contains(text), "{text}");
-    }
-    assert!(page.contains("not measured</dt><dd>fork, redis-server"), "{}", page);
-    assert!(check::charts(&page).len() >= 6);
+    let mut results: Results = check::read(RECORDED, Store::NAME);
+    results.lines.retain(|line| line.cell.part == Part::Latency && line.cell.variant == Variant::Piggyback);
+    results.lines.truncate(1);
+    let add = |results: &mut Results, quick: bool, p999_us: f64| {
+        let mut line = results.lines[0].clone();
+        (line.cell.quick, line.figures.during_all.p999_us) = (quick, p999_us);
+        results.lines.push(line);
+    };
+    let slow = results.lines[0].figures.without_all.p999_us * 5.0;
+    add(&mut results, true, slow);
+    assert_eq!(check::judged::<Store>(&results, QUICK, "p99.9"), [false]);
+    add(&mut results, true, slow / 5.0);
+    add(&mut results, false, slow);
+    assert_eq!(check::judged::<Store>(&results, QUICK, "p99.9"), [true]);
 }
 
 #[test]
 fn results_of_before_are_drawn_and_judged_alike() {
-    let results = include_str!("../../../tests/results/store.jsonl");
     let figures =
         ["longest during", "fork, 4 000", "Figure 13", "Figure 14", "Figure 15", "Figure 16", "Figure 17"];
-    check::recorded::<Store>(results, Wanted { quick: true, full: false }, &figures);
+    check::recorded::<Store>(RECORDED, QUICK, &figures);
 }

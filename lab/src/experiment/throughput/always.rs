@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::contest::{self, Score};
+use super::contest;
 use super::plain::{KEYS, get, load_keys, set};
-use super::tables::add_goal;
 use crate::device::{self, FlushRates};
 use crate::error::Result;
 use crate::load::{Group, KeyChoice, Keys, Mix, Pace};
 use crate::machine;
-use crate::report::{Bound, Goal, Report, Run, thousands};
+use crate::report::{Report, Run, thousands};
 use crate::server::Persistence;
 use crate::setting::{Contender, Setting};
 
@@ -45,15 +44,7 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
 
     let case = format!("always: SET of {WRITERS_ALONE} clients");
     let groups = [closed("writers", WRITERS_ALONE, Mix::of(set(), uniform()))];
-    let scores = contest::hold(setting, report, &case, &parameters(WRITERS_ALONE, 0), &contenders, &groups)?;
-    if let [ours, theirs] = &scores[..] {
-        let (goal, note) = if flushes.overlap_helps() {
-            (3.0, "the device takes overlapping flushes")
-        } else {
-            (1.0, "the device takes one flush at a time")
-        };
-        add_goal(report, &case, ours, theirs, goal, note);
-    }
+    contest::hold(setting, report, &case, &parameters(WRITERS_ALONE, 0), &contenders, &groups)?;
 
     let readers = closed("readers", READERS, Mix::of(get(), uniform()));
     let writers = closed("writers", WRITERS, Mix::of(set(), uniform()));
@@ -62,28 +53,18 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let alone = contest::hold(setting, report, &case, &parameters(0, READERS), &contenders, &groups)?;
     let case = format!("always: GET of {READERS} clients, SET of {WRITERS}");
     let groups = [readers.clone(), writers.clone()];
-    let scores = contest::hold(setting, report, &case, &parameters(WRITERS, READERS), &contenders, &groups)?;
-    if let [ours, theirs] = &scores[..] {
-        add_goal(report, &case, ours, theirs, 8.0, "");
-    }
+    contest::hold(setting, report, &case, &parameters(WRITERS, READERS), &contenders, &groups)?;
 
     for (contender, alone) in contenders.iter().zip(&alone) {
-        let rate = alone.groups[0].rate.median * OPEN_SHARE;
+        let rate = alone * OPEN_SHARE;
         let readers = Group { pace: Pace::Open { rate }, ..readers.clone() };
         let without = format!("always: {} GET/s due", thousands(rate));
         let with = format!("{without}, SET of {WRITERS}");
         let one = [*contender];
-        let quiet = contest::hold(
-            setting,
-            report,
-            &without,
-            &parameters(0, READERS),
-            &one,
-            std::slice::from_ref(&readers),
-        )?;
+        let groups = [readers.clone()];
+        contest::hold(setting, report, &without, &parameters(0, READERS), &one, &groups)?;
         let groups = [readers, writers.clone()];
-        let busy = contest::hold(setting, report, &with, &parameters(WRITERS, READERS), &one, &groups)?;
-        add_latency_goal(report, contender, &quiet[0], &busy[0]);
+        contest::hold(setting, report, &with, &parameters(WRITERS, READERS), &one, &groups)?;
     }
     Ok(())
 }
@@ -114,18 +95,4 @@ fn probe(setting: &Setting, report: &mut Report) -> Result<FlushRates> {
         figures: json!(flushes),
     })?;
     Ok(flushes)
-}
-
-/// Readers at a fixed rate should not notice the writers. Only ours has promised that.
-fn add_latency_goal(report: &mut Report, contender: &Contender, quiet: &Score, busy: &Score) {
-    if contender.server.plan().product != crate::server::Product::Tarn {
-        return;
-    }
-    report.goal(Goal::new(
-        format!("always: p99 of GET in an open loop: {} with {WRITERS} writers / without", contender.label),
-        busy.groups[0].p99_us.median / quiet.groups[0].p99_us.median,
-        "x",
-        Bound::AtMost(1.2),
-        format!("{:.0} µs / {:.0} µs", busy.groups[0].p99_us.median, quiet.groups[0].p99_us.median),
-    ));
 }

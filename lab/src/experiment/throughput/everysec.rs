@@ -4,14 +4,11 @@ use serde_json::json;
 
 use super::contest;
 use super::plain::{CLIENTS, KEYS, clients, get, load_keys, set};
-use super::tables::add_goal;
 use crate::error::Result;
 use crate::load::{KeyChoice, Keys, Mix};
 use crate::report::Report;
-use crate::server::{Persistence, Product};
+use crate::server::Persistence;
 use crate::setting::{Contender, Setting};
-
-const GOAL: f64 = 0.9;
 
 /// Runs the part.
 pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
@@ -36,12 +33,7 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
                 "choice": "uniform", "file_system": setting.file_system,
             });
             let groups = [clients(pipeline, mix.clone())];
-            let scores = contest::hold(setting, report, &case, &parameters, &contenders, &groups)?;
-            for ((product, _), pair) in setting.servers.iter().zip(scores.chunks_exact(2)) {
-                if *product == Product::Tarn {
-                    add_goal(report, &case, &pair[0], &pair[1], GOAL, "");
-                }
-            }
+            contest::hold(setting, report, &case, &parameters, &contenders, &groups)?;
         }
     }
     Ok(())

@@ -10,14 +10,14 @@ mod contest;
 mod everysec;
 mod plain;
 mod structures;
-mod tables;
 mod workers;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::contract::{Cell, Experiment, Measured};
+use crate::device::FlushRates;
 use crate::error::Result;
 use crate::page::{self, Row};
 use crate::report::Report;
@@ -98,22 +98,38 @@ impl Experiment for Throughput {
     }
 
     fn rows_of_lines(lines: &[Value]) -> Vec<Row> {
-        page::merged(lines).into_iter().flat_map(rows_of_groups).collect()
+        let mut rows: Vec<Row> = page::merged(lines).into_iter().flat_map(rows_of_groups).collect();
+        // Readers in an open loop, beside writers and without them.
+        let p99: Vec<_> =
+            rows.iter().map(|row| (row["case"].clone(), row["own"]["latency_us_p99"].clone())).collect();
+        for row in rows.iter_mut().filter(|row| row["first"] == true) {
+            let alone = row["whole"]
+                .as_str()
+                .and_then(|whole| whole.split_once(" due, ").map(|(due, _)| format!("{due} due")));
+            let found = alone.and_then(|alone| p99.iter().find(|(case, _)| *case == *alone));
+            row.insert("p99_without".to_owned(), found.map_or(Value::Null, |(_, p99)| p99.clone()));
+        }
+        rows
     }
 }
 
 /// A row for each group of connections.
 fn rows_of_groups(row: Row) -> Vec<Row> {
     let groups = row.get("groups").and_then(Value::as_object).cloned().unwrap_or_default();
-    let case = row["case"].as_str().unwrap_or_default().to_owned();
-    let is_one = groups.len() == 1;
-    let of = |(name, own): (String, Value)| {
-        let case = if is_one { case.clone() } else { format!("{case}: {name}") };
-        let part = case.split_once(": ").map_or("without a log", |(part, _)| part).to_owned();
-        let more = [("part", part.into()), ("own", own), ("case", case.into())];
+    let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+    let (whole, key, is_one) = (text("case"), text("server").replace(' ', "-"), groups.len() == 1);
+    let part = whole.split_once(": ").map_or("without a log", |(part, _)| part).to_owned();
+    let flushes = &row["parameters"]["device_flushes_per_s"];
+    let overlap = FlushRates::deserialize(flushes).is_ok_and(|flushes| flushes.overlap_helps());
+    let of = |(place, (name, own)): (usize, (String, Value))| {
+        let case = if is_one { whole.clone() } else { format!("{whole}: {name}") };
+        let more = json!({
+            "part": part, "own": own, "case": case, "whole": whole, "key": key, "first": place == 0,
+            "flushes_overlap": overlap,
+        });
         let mut row = row.clone();
-        row.extend(more.map(|(name, value)| (name.to_owned(), value)));
+        row.extend(more.as_object().cloned().unwrap_or_default());
         row
     };
-    groups.into_iter().map(of).collect()
+    groups.into_iter().enumerate().map(of).collect()
 }

@@ -4,7 +4,6 @@ use serde_json::json;
 
 use super::contest;
 use super::plain::{CLIENTS, clients};
-use super::tables::add_ratio_goal;
 use crate::error::Result;
 use crate::load::{Arg, KeyChoice, Keys, Mix, Request};
 use crate::report::Report;
@@ -19,7 +18,6 @@ const RECORDS: u64 = 100_000;
 const SORTED_SETS: u64 = 1_000;
 /// Members of each.
 const MEMBERS: u64 = 1_000;
-const GOAL: f64 = 1.2;
 
 const SORTED_SET: Arg = Arg::Key { prefix: "board:", digits: 8, scattered: false };
 const MEMBER: Arg = Arg::Number { prefix: "player:", digits: 6, below: MEMBERS };
@@ -73,9 +71,7 @@ pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
             "record_choice": "zipfian",
             "sorted_sets": sets, "members": MEMBERS, "sorted_set_choice": "uniform",
         });
-        let scores =
-            contest::hold(setting, report, &case, &parameters, &contenders, &[clients(PIPELINE, mix)])?;
-        add_ratio_goal(report, &case, &scores, GOAL);
+        contest::hold(setting, report, &case, &parameters, &contenders, &[clients(PIPELINE, mix)])?;
     }
     Ok(())
 }

@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::cell::{Cell, FULL, Figures, Measured, Moment, Opening, Part, Reference, Remset, Turns, Variant};
-use super::references::{REDIS, SUM, TARN};
+use super::cell::{Cell, FULL, Figures, Measured, Moment, Opening, Part, Remset, Turns, Variant};
 use super::{Results, Vls};
 use crate::experiment::contract::check;
 use crate::experiment::{Experiment, Wanted};
@@ -16,10 +15,6 @@ fn pair(live: Measured, vls: Measured) -> Figures {
     let turns = |variant, turn| Turns { variant, turns: vec![turn, turn] };
     let variants = vec![turns(Variant::Live, live), turns(Variant::Vls, vls)];
     Figures { variants, ..Figures::default() }
-}
-
-fn rows(rows_per_s: f64) -> Measured {
-    Measured { rows_per_s, ..Measured::default() }
 }
 
 fn kept(shared: u64, apart: u64, left: u64) -> Figures {
@@ -36,30 +31,6 @@ fn what_is_left_or_stale_is_broken() {
     assert_eq!(broken(Figures { opening: stale, ..Figures::default() }), 1);
     let turn = Measured { versions_left: 1, ..Measured::default() };
     assert_eq!(broken(pair(turn, turn)), 1);
-}
-
-fn references(ours: f64) -> Figures {
-    let of = |what: &str, seconds| Reference {
-        what: what.to_owned(),
-        query: SUM.to_owned(),
-        seconds: vec![seconds],
-    };
-    Figures { references: vec![of(TARN, ours), of(REDIS, 20.0)], ..Figures::default() }
-}
-
-#[test]
-fn the_page_shows_what_there_is_and_names_what_is_missing() {
-    let measured = [
-        (cell(Part::Alone, FULL), pair(rows(100.0), rows(98.0))),
-        (cell(Part::Updates, FULL), pair(rows(100.0), rows(98.0))),
-        (cell(Part::Remset, FULL), kept(100, 770, 0)),
-        (cell(Part::References, 0), references(1.0)),
-    ];
-    let page = check::page::<Vls>(&Results::invented(Vls::NAME, &measured), Wanted::default());
-    for text in ["A &lt;fast&gt; one", "Figure 7a", "7.70x", "--only masks", "redis-server, SCAN"] {
-        assert!(page.contains(text), "{text}");
-    }
-    assert!(check::charts(&page).len() >= 3);
 }
 
 #[test]
