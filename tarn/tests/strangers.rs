@@ -83,6 +83,19 @@ fn without_a_password_strangers_are_turned_away_at_every_port() {
 }
 
 /// True if no server listens there.
+#[test]
+fn a_web_page_cannot_send_commands_through_a_browser() {
+    let running = Running::start(&[]);
+    let mut client = running.connect();
+    assert_eq!(client.ask("SET key value"), "+OK");
+    for head in ["POST / HTTP/1.1\r\n", "post / http/1.0\r\n", "Host: localhost\r\n", "PING\r\nHOST: x\r\n"] {
+        let request = format!("{head}\r\nFLUSHALL\r\nSET key other\r\n");
+        let answer = said(IpAddr::from([127, 0, 0, 1]), running.port, request.as_bytes());
+        assert_eq!(answer, if head.starts_with("PING") { "+PONG\r\n" } else { "" }, "{head:?}");
+        assert_eq!(client.ask("GET key"), "value", "{head:?}");
+    }
+}
+
 fn is_closed(ip: &str, port: u16) -> bool {
     TcpStream::connect((ip, port)).is_err()
 }

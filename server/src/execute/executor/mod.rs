@@ -23,7 +23,7 @@ use tarn_engine::session::Session;
 use tarn_resp::Args;
 use tarn_resp::Writer;
 
-use self::resolve::{Resolved, resolve, unknown};
+use self::resolve::{Resolved, is_http, resolve, unknown};
 use crate::config::DebugAccess;
 use crate::error::CommandError;
 use crate::execute::call::Call;
@@ -123,6 +123,10 @@ impl<'e> Executor<'e> {
         client.reply_end_max = self.server.live.reply_end_max(start);
         let result = match self.table.find(&args[0]) {
             Some(found) => self.check_and_run(found, client, args, out),
+            None if is_http(&args[0]) => {
+                client.close_for("it speaks HTTP; a web page may try to send commands through a browser");
+                Ok(Lsn::ZERO)
+            }
             None => Err(client.reject(Flags::NONE, unknown(args))),
         };
         let seen = match result {
