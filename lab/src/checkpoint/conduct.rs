@@ -87,7 +87,7 @@ pub struct Script {
 
 /// A stretch that the load measured as a phase.
 #[derive(Debug, Clone, Copy)]
-pub struct Act {
+pub(super) struct Act {
     /// Its number.
     pub phase: usize,
     /// The checkpoint that was taken in it.
@@ -103,7 +103,7 @@ struct Conductor<'t, S> {
 }
 
 /// Plays the script. The load is still running afterwards.
-pub fn conduct<S: Subject>(subject: &S, cue: &Cue, script: &Script) -> Result<Vec<Act>> {
+pub(super) fn conduct<S: Subject>(subject: &S, cue: &Cue, script: &Script) -> Result<Vec<Act>> {
     let client = subject.server().client()?;
     let mut conductor = Conductor { subject, client, cue, began: Instant::now(), acts: Vec::new() };
     conductor.pause(script.warmup)?;

@@ -39,7 +39,7 @@ pub struct Peak {
 /// Watches a server until `ended` is set. A forked child's own memory counts once, and so does the memory
 /// that it shares: the result is the sum of the proportional sizes of both. Without a child the kernel keeps
 /// the highest resident size itself.
-pub fn watch<S: Subject>(subject: &S, ended: &AtomicBool) -> Result<Peak> {
+pub(super) fn watch<S: Subject>(subject: &S, ended: &AtomicBool) -> Result<Peak> {
     let pid = subject.server().pid();
     let mut client = subject.server().client()?;
     let mut used = || -> Result<u64> {

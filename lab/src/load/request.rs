@@ -191,7 +191,7 @@ impl Mix {
 
 /// A mix at work: it has its random numbers and its pool of values.
 #[derive(Debug)]
-pub struct Source {
+pub(super) struct Source {
     mix: Mix,
     total_weight: u64,
     pool: Vec<u8>,
@@ -200,7 +200,7 @@ pub struct Source {
 
 impl Source {
     /// Sets a mix to work. The same seed gives the same requests.
-    pub fn new(mix: Mix, seed: u64) -> Source {
+    pub(super) fn new(mix: Mix, seed: u64) -> Source {
         let mut rng = SmallRng::seed_from_u64(seed);
         let pool = (0..POOL_BYTES).map(|_| b'a' + (rng.random::<u8>() % 26)).collect();
         let total_weight = mix.requests.iter().map(|part| part.0).sum();
@@ -209,7 +209,7 @@ impl Source {
 
     /// Appends the next request. Returns the number of its key if the request is to be tallied.
     #[inline]
-    pub fn append(&mut self, out: &mut Vec<u8>) -> Option<u64> {
+    pub(super) fn append(&mut self, out: &mut Vec<u8>) -> Option<u64> {
         let key = self.mix.keys.next(&mut self.rng);
         let request = if let [(_, only)] = &self.mix.requests[..] {
             only

@@ -12,7 +12,7 @@ use crate::report::short;
 const POINTS: usize = 800;
 
 /// A chart, and its numbers as a table.
-pub struct Drawn {
+pub(super) struct Drawn {
     /// For the script.
     pub chart: Value,
     /// Nothing for a chart by time.
@@ -33,7 +33,7 @@ struct Line {
 }
 
 /// A chart for each value of its facet; those without a number are left out.
-pub fn draw(list: &List, rows: &Rows, section: &Section, chart: &Chart) -> Vec<Drawn> {
+pub(super) fn draw(list: &List, rows: &Rows, section: &Section, chart: &Chart) -> Vec<Drawn> {
     let mut panels: Vec<(String, Vec<&Row>)> = Vec::new();
     for row in rows.wanted(&section.part, &chart.conditions) {
         let facet: String = chart.facet.iter().map(|column| text_of(row, column) + "\n").collect();
@@ -121,7 +121,7 @@ fn is_word(row: &Row, column: &str) -> bool {
 }
 
 /// A column as a template; what is one already stays.
-pub fn braced(column: &str) -> String {
+pub(super) fn braced(column: &str) -> String {
     if column.contains('{') { column.to_owned() } else { format!("{{{column}}}") }
 }
 

@@ -30,7 +30,7 @@ impl Check<'_> {
 }
 
 /// All faults. The rows must have all parts.
-pub fn faults(list: &List, rows: &Rows) -> Vec<String> {
+pub(crate) fn faults(list: &List, rows: &Rows) -> Vec<String> {
     let mut check = Check { rows, faults: Vec::new() };
     for section in &list.sections {
         for chart in &section.charts {

@@ -7,12 +7,12 @@ use serde::Deserialize;
 
 /// Conditions on rows: a column and what it must be. `"largest"` is the largest value of the part, `"!x"`
 /// anything but `x`, `"!"` a number that is not zero, a list any of its words.
-pub type Where = BTreeMap<String, toml::Value>;
+pub(super) type Where = BTreeMap<String, toml::Value>;
 
 /// The list of an experiment.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct List {
+pub(crate) struct List {
     /// The title of the report.
     pub title: String,
     /// An explanation of the variants.
@@ -45,7 +45,7 @@ pub struct List {
 /// A figure of the paper, or several that belong together.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Section {
+pub(crate) struct Section {
     /// Its anchor; targets and printed numbers name it.
     pub id: String,
     /// The part of the experiment that measures it.
@@ -61,7 +61,7 @@ pub struct Section {
 /// The kind of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Points by a parameter, at equal distances.
     #[default]
     Lines,
@@ -74,7 +74,7 @@ pub enum Kind {
 /// A chart, or one for each value of `facet`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Chart {
+pub(crate) struct Chart {
     pub caption: String,
     pub kind: Kind,
     #[serde(rename = "where")]
@@ -104,7 +104,7 @@ pub struct Chart {
 /// Values that a paper printed, line by line.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Drawn {
+pub(crate) struct Drawn {
     pub x: Vec<f64>,
     pub lines: BTreeMap<String, Vec<f64>>,
 }
@@ -112,7 +112,7 @@ pub struct Drawn {
 /// A table, with a row for each measurement.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Table {
+pub(crate) struct Table {
     pub part: String,
     #[serde(rename = "where")]
     pub conditions: Where,
@@ -124,7 +124,7 @@ pub struct Table {
 /// compare with, nothing is judged.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Target {
+pub(crate) struct Target {
     /// The section that shows it.
     pub section: String,
     pub part: String,
@@ -143,7 +143,7 @@ pub struct Target {
 /// A number of the paper, and the same of ours.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Printed {
+pub(crate) struct Printed {
     /// The section that shows it.
     pub section: String,
     pub figure: String,
@@ -166,7 +166,7 @@ pub struct Printed {
 
 impl List {
     /// Reads a list, which is a part of this program.
-    pub fn parse(text: &str) -> List {
+    pub(crate) fn parse(text: &str) -> List {
         toml::from_str(text).unwrap_or_else(|error| panic!("a list of figures is malformed: {error}"))
     }
 }

@@ -25,10 +25,10 @@ use charts::draw;
 use tables::{Grid, grid, measured};
 
 #[cfg(test)]
-pub use faults::faults;
-pub use list::List;
-pub use rows::{Row, Rows, merged, row};
-pub use tables::judge;
+pub(crate) use faults::faults;
+pub(crate) use list::List;
+pub(crate) use rows::{Row, Rows, merged, row};
+pub(crate) use tables::judge;
 
 const ECHARTS: &str = include_str!("../../vendor/echarts.common.min.js");
 const SCRIPT: &str = include_str!("page.js");
@@ -58,7 +58,7 @@ impl Remark {
 
 /// All that a page is made of.
 #[derive(Debug)]
-pub struct Page<'p> {
+pub(crate) struct Page<'p> {
     /// The experiment's name.
     pub experiment: &'p str,
     /// The declared list.
@@ -75,7 +75,7 @@ pub struct Page<'p> {
 
 impl Page<'_> {
     /// The page.
-    pub fn html(&self) -> String {
+    pub(crate) fn html(&self) -> String {
         let goals = judge(self.list, &self.rows);
         let mut all_charts = Vec::new();
         let sections: Vec<Markup> =
@@ -201,7 +201,7 @@ impl Page<'_> {
 }
 
 /// The printed numbers, each with its figure, its words, ours and why it may differ.
-pub fn printed(list: &List, rows: &Rows) -> Vec<Vec<String>> {
+pub(crate) fn printed(list: &List, rows: &Rows) -> Vec<Vec<String>> {
     let row = |own: &list::Printed| {
         let measured = measured(list, rows, own);
         vec![own.figure.clone(), own.what.clone(), own.printed.clone(), measured, own.why.clone()]
@@ -250,7 +250,7 @@ fn table_of(grid: &Grid, id: &str) -> Markup {
 }
 
 /// Prints the tables that a list has for the end of a run.
-pub fn print(list: &List, rows: &Rows) {
+pub(crate) fn print(list: &List, rows: &Rows) {
     for grid in list.summary.iter().map(|own| grid(rows, "", own)).filter(|grid| !grid.rows.is_empty()) {
         let mut printed = table(&grid.heads.iter().map(String::as_str).collect::<Vec<_>>());
         for row in grid.rows {
@@ -264,7 +264,7 @@ pub fn print(list: &List, rows: &Rows) {
 }
 
 /// Writes a page to a file, and prints its path.
-pub fn write(out: &Path, page: &str) -> Result<()> {
+pub(crate) fn write(out: &Path, page: &str) -> Result<()> {
     if let Some(parent) = out.parent() {
         std::fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
     }
@@ -274,7 +274,7 @@ pub fn write(out: &Path, page: &str) -> Result<()> {
 }
 
 /// A moment as people write it, such as `2026-01-31 08:05 UTC`.
-pub fn utc(unix_ms: u64) -> String {
+pub(crate) fn utc(unix_ms: u64) -> String {
     let moment = chrono::DateTime::from_timestamp_millis(unix_ms as i64);
     moment.map(|moment| moment.format("%Y-%m-%d %H:%M UTC").to_string()).unwrap_or_default()
 }

@@ -18,10 +18,10 @@ use super::list::Where;
 use crate::report::{Spread, median, short, thousands};
 
 /// A measurement: parameters and figures by name.
-pub type Row = serde_json::Map<String, Value>;
+pub(crate) type Row = serde_json::Map<String, Value>;
 
 /// The row of a cell and its figures. Where both have a name, it is the cell's.
-pub fn row(cell: &impl Serialize, figures: &impl Serialize) -> Row {
+pub(crate) fn row(cell: &impl Serialize, figures: &impl Serialize) -> Row {
     let plain = |value: Result<Value, serde_json::Error>| match value.expect("measurements are plain data") {
         Value::Object(own) => own,
         other => Row::from_iter([("value".to_owned(), other)]),
@@ -32,7 +32,7 @@ pub fn row(cell: &impl Serialize, figures: &impl Serialize) -> Row {
 }
 
 /// Lines of results as rows: the repeats of a case on a server are one row, whose figures are lists.
-pub fn merged(lines: &[Value]) -> Vec<Row> {
+pub(crate) fn merged(lines: &[Value]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for line in lines {
         let names = ["case", "server", "parameters"];
@@ -66,7 +66,7 @@ fn merge(row: &mut Row, figures: &Row) {
 
 /// The reason why an expression has no value.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// There is no row for an `@`.
     NoRow,
     /// No row has such a column, or the expression is malformed at these words.
@@ -77,7 +77,7 @@ type Evaluated = Result<Vec<f64>, Fault>;
 
 /// All measurements.
 #[derive(Debug, Default)]
-pub struct Rows {
+pub(crate) struct Rows {
     /// In the order in which they were measured.
     pub all: Vec<Row>,
     /// The columns that identify a row.
@@ -88,7 +88,7 @@ pub struct Rows {
 
 impl Rows {
     /// The rows of a part that fulfil conditions; an empty part means any.
-    pub fn wanted(&self, part: &str, conditions: &Where) -> Vec<&Row> {
+    pub(crate) fn wanted(&self, part: &str, conditions: &Where) -> Vec<&Row> {
         let of_part = |row: &&Row| part.is_empty() || text_of(row, "part") == part;
         let of_part: Vec<&Row> = self.all.iter().filter(of_part).collect();
         let largest = |column: &str| {
@@ -113,7 +113,7 @@ impl Rows {
     }
 
     /// The values of an expression.
-    pub fn values(&self, row: &Row, expression: &str) -> Evaluated {
+    pub(crate) fn values(&self, row: &Row, expression: &str) -> Evaluated {
         let mut reader = Reader { rows: self, row, rest: expression };
         let values = reader.sum()?;
         let rest = reader.rest.trim_start();
@@ -121,12 +121,12 @@ impl Rows {
     }
 
     /// The value of an expression; `NaN` if there is none.
-    pub fn number(&self, row: &Row, expression: &str) -> f64 {
+    pub(crate) fn number(&self, row: &Row, expression: &str) -> f64 {
         self.values(row, expression).map_or(f64::NAN, |values| middle(&values))
     }
 
     /// The value of an expression in words, or the text of a column.
-    pub fn text(&self, row: &Row, expression: &str, format: &str) -> String {
+    pub(crate) fn text(&self, row: &Row, expression: &str, format: &str) -> String {
         match find(row, expression).as_deref() {
             Some([Value::String(text)]) => return text.clone(),
             Some([Value::Bool(is_so)]) => return if *is_so { "yes" } else { "no" }.to_owned(),
@@ -136,7 +136,7 @@ impl Rows {
     }
 
     /// A text with `{expression:format}` replaced by values.
-    pub fn fill(&self, row: &Row, template: &str) -> String {
+    pub(crate) fn fill(&self, row: &Row, template: &str) -> String {
         let mut parts = template.split('{');
         let mut text = parts.next().unwrap_or_default().to_owned();
         for part in parts {
@@ -149,7 +149,7 @@ impl Rows {
     }
 
     /// The row that differs from another in the named keys only.
-    pub fn other(&self, row: &Row, selector: &str) -> Option<&Row> {
+    pub(crate) fn other(&self, row: &Row, selector: &str) -> Option<&Row> {
         let keys: Vec<_> =
             selector.split(',').map(|pair| pair.split_once('=').unwrap_or((&self.pair, pair))).collect();
         let is_other = |own: &&Row| {
@@ -165,7 +165,7 @@ impl Rows {
 }
 
 /// The text of a column, or the number or truth as text; nothing if it is missing.
-pub fn text_of(row: &Row, path: &str) -> String {
+pub(super) fn text_of(row: &Row, path: &str) -> String {
     match find(row, path).as_deref() {
         Some([Value::String(text)]) => text.clone(),
         Some([value @ (Value::Number(_) | Value::Bool(_))]) => value.to_string(),
@@ -298,7 +298,7 @@ fn middle(values: &[f64]) -> f64 {
 
 /// Numbers in words. A format is the number of places, `t` for thousands that stand apart, `x` for a factor,
 /// `%` for a share more or less, `s` for a median with its spread; without one, three digits that count.
-pub fn shown(values: &[f64], format: &str) -> String {
+pub(super) fn shown(values: &[f64], format: &str) -> String {
     let value = middle(values);
     let finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     match format {

@@ -6,7 +6,7 @@ use crate::report::{Bound, Goal};
 
 /// A table in words.
 #[derive(Debug, Default)]
-pub struct Grid {
+pub(super) struct Grid {
     /// Its heads.
     pub heads: Vec<String>,
     /// Its rows.
@@ -14,7 +14,7 @@ pub struct Grid {
 }
 
 /// The rows of a table that were measured. `part` is that of its section.
-pub fn grid(rows: &Rows, part: &str, table: &Table) -> Grid {
+pub(super) fn grid(rows: &Rows, part: &str, table: &Table) -> Grid {
     let part = if table.part.is_empty() { part } else { &table.part };
     let text = |row: &_, column: &Vec<String>| match &column[1..] {
         [template] if template.contains('{') => rows.fill(row, template),
@@ -30,7 +30,7 @@ pub fn grid(rows: &Rows, part: &str, table: &Table) -> Grid {
 }
 
 /// Judges the targets; those that were not measured are left out.
-pub fn judge(list: &List, rows: &Rows) -> Vec<Goal> {
+pub(crate) fn judge(list: &List, rows: &Rows) -> Vec<Goal> {
     let mut goals = Vec::new();
     for target in &list.targets {
         let part = list.part_of(&target.section, &target.part);
@@ -55,14 +55,14 @@ pub fn judge(list: &List, rows: &Rows) -> Vec<Goal> {
 
 impl List {
     /// The part that is meant: a part of its own, or that of a section.
-    pub fn part_of<'l>(&'l self, section: &str, own: &'l str) -> &'l str {
+    pub(crate) fn part_of<'l>(&'l self, section: &str, own: &'l str) -> &'l str {
         let section = self.sections.iter().find(|other| other.id == section);
         if own.is_empty() { section.map_or("", |section| &section.part) } else { own }
     }
 }
 
 /// The measured value of a printed one, in words.
-pub fn measured(list: &List, rows: &Rows, printed: &Printed) -> String {
+pub(super) fn measured(list: &List, rows: &Rows, printed: &Printed) -> String {
     let own = rows.wanted(list.part_of(&printed.section, &printed.part), &printed.conditions);
     let one = |of: &dyn Fn(&super::rows::Row) -> bool| {
         let values = own.iter().filter(|row| of(row)).map(|row| rows.number(row, &printed.value));

@@ -13,7 +13,7 @@ use rand::rngs::SmallRng;
 const PAGE_BYTES: usize = 4096;
 
 /// The number of the top directory.
-pub const ROOT: u64 = 1;
+pub(super) const ROOT: u64 = 1;
 
 /// Why an operation is refused, as the kernel calls it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ enum Node {
 
 /// All files of a disk.
 #[derive(Debug)]
-pub struct Files {
+pub(super) struct Files {
     nodes: HashMap<u64, Node>,
     next: u64,
     has_power: bool,
@@ -80,18 +80,18 @@ type Result<T> = std::result::Result<T, Refusal>;
 
 impl Files {
     /// An empty disk. Without `syncs` it says that it has synced, and has not.
-    pub fn new(syncs: bool) -> Files {
+    pub(super) fn new(syncs: bool) -> Files {
         let top = Node::Directory(Directory::default());
         Files { nodes: HashMap::from([(ROOT, top)]), next: ROOT + 1, has_power: true, syncs }
     }
 
     /// From now on every operation fails.
-    pub fn cut(&mut self) {
+    pub(super) fn cut(&mut self) {
         self.has_power = false;
     }
 
     /// Power is back: only the surviving data is there.
-    pub fn restore(&mut self, survival: Survival, rng: &mut SmallRng) {
+    pub(super) fn restore(&mut self, survival: Survival, rng: &mut SmallRng) {
         for node in self.nodes.values_mut() {
             match node {
                 Node::File(file) => file.lose(survival, rng),
@@ -136,7 +136,7 @@ impl Files {
     }
 
     /// The length of a file; `None` of a directory.
-    pub fn len(&mut self, number: u64) -> Result<Option<u64>> {
+    pub(super) fn len(&mut self, number: u64) -> Result<Option<u64>> {
         Ok(match self.node(number)? {
             Node::File(file) => Some(file.now.len() as u64),
             Node::Directory(_) => None,
@@ -144,18 +144,18 @@ impl Files {
     }
 
     /// The file of this name in a directory.
-    pub fn find(&mut self, parent: u64, name: &OsStr) -> Result<u64> {
+    pub(super) fn find(&mut self, parent: u64, name: &OsStr) -> Result<u64> {
         self.directory(parent)?.now.get(name).copied().ok_or(Refusal::NotFound)
     }
 
     /// The names in a directory.
-    pub fn list(&mut self, number: u64) -> Result<Vec<(OsString, u64)>> {
+    pub(super) fn list(&mut self, number: u64) -> Result<Vec<(OsString, u64)>> {
         let now = &self.directory(number)?.now;
         Ok(now.iter().map(|(name, &child)| (name.clone(), child)).collect())
     }
 
     /// Makes a file, or a directory.
-    pub fn create(&mut self, parent: u64, name: &OsStr, is_directory: bool) -> Result<u64> {
+    pub(super) fn create(&mut self, parent: u64, name: &OsStr, is_directory: bool) -> Result<u64> {
         let number = self.next;
         let directory = self.directory(parent)?;
         if directory.now.contains_key(name) {
@@ -172,7 +172,7 @@ impl Files {
     }
 
     /// Gives a file a further name.
-    pub fn link(&mut self, number: u64, parent: u64, name: &OsStr) -> Result<()> {
+    pub(super) fn link(&mut self, number: u64, parent: u64, name: &OsStr) -> Result<()> {
         self.file(number)?;
         let directory = self.directory(parent)?;
         if directory.now.contains_key(name) {
@@ -183,7 +183,7 @@ impl Files {
     }
 
     /// Removes a name. A process that has the file open keeps using it.
-    pub fn remove(&mut self, parent: u64, name: &OsStr, is_directory: bool) -> Result<()> {
+    pub(super) fn remove(&mut self, parent: u64, name: &OsStr, is_directory: bool) -> Result<()> {
         let number = self.find(parent, name)?;
         match (self.node(number)?, is_directory) {
             (Node::Directory(directory), true) if !directory.now.is_empty() => return Err(Refusal::NotEmpty),
@@ -197,7 +197,7 @@ impl Files {
 
     /// Gives a file another name, in one step where the directory stays the same. `replaces` says whether one
     /// that has this name may lose it.
-    pub fn rename(&mut self, from: (u64, &OsStr), to: (u64, &OsStr), replaces: bool) -> Result<()> {
+    pub(super) fn rename(&mut self, from: (u64, &OsStr), to: (u64, &OsStr), replaces: bool) -> Result<()> {
         let number = self.find(from.0, from.1)?;
         if let Ok(replaced) = self.find(to.0, to.1) {
             if !replaces {
@@ -220,14 +220,14 @@ impl Files {
     }
 
     /// Up to `len` bytes from `offset` on.
-    pub fn read(&mut self, number: u64, offset: u64, len: usize) -> Result<&[u8]> {
+    pub(super) fn read(&mut self, number: u64, offset: u64, len: usize) -> Result<&[u8]> {
         let now = &self.file(number)?.now;
         let start = (offset as usize).min(now.len());
         Ok(&now[start..now.len().min(start + len)])
     }
 
     /// Writes bytes; the file becomes longer where it has to.
-    pub fn write(&mut self, number: u64, offset: u64, bytes: &[u8]) -> Result<()> {
+    pub(super) fn write(&mut self, number: u64, offset: u64, bytes: &[u8]) -> Result<()> {
         let file = self.file(number)?;
         let (start, end) = (offset as usize, offset as usize + bytes.len());
         if file.now.len() < end {
@@ -239,7 +239,14 @@ impl Files {
     }
 
     /// Makes a range zeros, as far as the file goes; with `extends`, it is longer then if it has to.
-    pub fn zero(&mut self, number: u64, offset: u64, len: u64, extends: bool, clears: bool) -> Result<()> {
+    pub(super) fn zero(
+        &mut self,
+        number: u64,
+        offset: u64,
+        len: u64,
+        extends: bool,
+        clears: bool,
+    ) -> Result<()> {
         let file = self.file(number)?;
         let end = (offset + len) as usize;
         if extends && file.now.len() < end {
@@ -254,13 +261,13 @@ impl Files {
     }
 
     /// Makes a file shorter, or longer with zeros.
-    pub fn set_len(&mut self, number: u64, len: u64) -> Result<()> {
+    pub(super) fn set_len(&mut self, number: u64, len: u64) -> Result<()> {
         self.file(number)?.set_len(len as usize);
         Ok(())
     }
 
     /// Makes a file's bytes durable, or a directory's names.
-    pub fn sync(&mut self, number: u64) -> Result<()> {
+    pub(super) fn sync(&mut self, number: u64) -> Result<()> {
         let syncs = self.syncs;
         let node = self.node(number)?;
         if syncs {
@@ -270,7 +277,7 @@ impl Files {
     }
 
     /// Makes all that is there durable.
-    pub fn keep_all(&mut self) {
+    pub(super) fn keep_all(&mut self) {
         self.nodes.values_mut().for_each(Node::sync);
     }
 }

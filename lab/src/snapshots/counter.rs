@@ -4,18 +4,18 @@ use perf_event::events::Hardware;
 use perf_event::{Builder, Counter};
 
 /// Counts the cache misses of a thread between starts and stops.
-pub struct CacheMisses {
+pub(super) struct CacheMisses {
     counter: Option<Counter>,
 }
 
 impl CacheMisses {
     /// Of the calling thread. Virtual machines often have no counters, and the system may forbid them.
-    pub fn of_this_thread() -> CacheMisses {
+    pub(super) fn of_this_thread() -> CacheMisses {
         CacheMisses { counter: Builder::new(Hardware::CACHE_MISSES).build().ok() }
     }
 
     /// Counts from here on.
-    pub fn start(&mut self) {
+    pub(super) fn start(&mut self) {
         if let Some(counter) = &mut self.counter
             && counter.enable().is_err()
         {
@@ -24,7 +24,7 @@ impl CacheMisses {
     }
 
     /// Counts no more until started again.
-    pub fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         if let Some(counter) = &mut self.counter
             && counter.disable().is_err()
         {
@@ -33,7 +33,7 @@ impl CacheMisses {
     }
 
     /// The number of misses, if they were counted.
-    pub fn count(&mut self) -> Option<u64> {
+    pub(super) fn count(&mut self) -> Option<u64> {
         self.counter.as_mut()?.read().ok()
     }
 }

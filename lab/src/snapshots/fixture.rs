@@ -9,7 +9,7 @@ use super::results::{EXPERIMENT, Results};
 use crate::results::Line;
 
 /// The file of results that the fixture seems to come from.
-pub const PATH: &str = "results.jsonl";
+pub(super) const PATH: &str = "results.jsonl";
 
 /// Nanoseconds of an update of 64 bytes, microseconds of the taken phase by gigabyte, and copies of the data.
 const fn costs(algorithm: Algorithm) -> (f64, f64, f64) {
@@ -26,7 +26,7 @@ const fn costs(algorithm: Algorithm) -> (f64, f64, f64) {
 }
 
 /// The figures of a cell by formulas.
-pub fn figures(cell: &Cell) -> Figures {
+pub(super) fn figures(cell: &Cell) -> Figures {
     let (update_ns, gigabyte_us, copies) = costs(cell.algorithm);
     let gigabytes = cell.data_bytes() as f64 / 1e9;
     let by_row = match cell.algorithm {
@@ -62,7 +62,7 @@ pub fn figures(cell: &Cell) -> Figures {
 }
 
 /// All cells of the figures at a scale.
-pub fn results(of: &[Figure], scale: Scale) -> Results {
+pub(super) fn results(of: &[Figure], scale: Scale) -> Results {
     let cells = of.iter().flat_map(|figure| points(*figure, scale, 1));
     let lines = cells.map(|point| line(&point.cell)).collect();
     Results { path: PATH.into(), lines, notes: Vec::new() }

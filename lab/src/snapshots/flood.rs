@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::process;
 
 /// Measures the cell with algorithm `A`.
-pub fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Result<Figures> {
+pub(super) fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Result<Figures> {
     let shape = Shape::new(cell.rows, cell.row_bytes)?;
     let (mut clients, mut snapshotter) = Array::<A>::new(shape, 1)?;
     let client = clients.remove(0);

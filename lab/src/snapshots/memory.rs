@@ -12,14 +12,14 @@ use crate::process;
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// Reads the memory of this process's children repeatedly.
-pub struct ChildMemory {
+pub(super) struct ChildMemory {
     stop: Arc<AtomicBool>,
     watching: JoinHandle<u64>,
 }
 
 impl ChildMemory {
     /// Begins, on the given core.
-    pub fn watch(core: usize) -> ChildMemory {
+    pub(super) fn watch(core: usize) -> ChildMemory {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let watching = std::thread::spawn(move || {
@@ -36,7 +36,7 @@ impl ChildMemory {
     }
 
     /// Ends. Returns the most bytes that the children had together and for themselves.
-    pub fn end(self) -> u64 {
+    pub(super) fn end(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         self.watching.join().unwrap_or_default()
     }

@@ -45,7 +45,7 @@ named! {
 
 /// A cell and where in a figure it belongs.
 #[derive(Debug, Clone)]
-pub struct Point {
+pub(super) struct Point {
     /// The parameter that the figure varies.
     pub x: f64,
     /// The measured cell.
@@ -128,7 +128,7 @@ const UPDATES: usize = 32_000;
 const TICK_US: u64 = 10_000;
 
 /// The values that each figure varies.
-pub const DATASETS_GB: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
+pub(super) const DATASETS_GB: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
 const ROWS_BYTES: [usize; 5] = [64, 128, 256, 512, 1024];
 const UPDATES_PER_TICK: [usize; 5] = [16_000, 32_000, 64_000, 128_000, 256_000];
 const SKEWS: [f64; 6] = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9];
@@ -137,7 +137,7 @@ const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
 const TRANSACTIONS_BYTES: usize = 100_000_000;
 
 /// The cells of a figure, in the order in which they are measured.
-pub fn points(figure: Figure, scale: Scale, seed: u64) -> Vec<Point> {
+pub(super) fn points(figure: Figure, scale: Scale, seed: u64) -> Vec<Point> {
     let point = |x: f64, cell: Cell| Point { x, cell };
     let all = |x: f64, change: &dyn Fn(Cell) -> Cell| -> Vec<Point> {
         Algorithm::PHYSICAL.map(|algorithm| point(x, change(scale.cell(algorithm, seed)))).into()

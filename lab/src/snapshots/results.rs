@@ -4,7 +4,7 @@ use super::cell::{Cell, Figures};
 use crate::results;
 
 /// The experiment's name in the lines.
-pub const EXPERIMENT: &str = "snapshots";
+pub(super) const EXPERIMENT: &str = "snapshots";
 
 /// All that was measured.
-pub type Results = results::Results<Cell, Figures>;
+pub(super) type Results = results::Results<Cell, Figures>;

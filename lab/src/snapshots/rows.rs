@@ -17,7 +17,7 @@ const LEAST_WAIT_US: f64 = 0.1;
 const TAKEN_US_LEAST: f64 = 1.0;
 
 /// All rows of a study.
-pub fn of(study: &Study<'_>) -> Vec<Row> {
+pub(super) fn of(study: &Study<'_>) -> Vec<Row> {
     let figures = Figure::ALL.into_iter().flat_map(|figure| of_figure(study, figure));
     figures.chain(defaults(study)).chain(growths(study)).collect()
 }

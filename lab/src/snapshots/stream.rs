@@ -9,14 +9,14 @@ use tarn_study::{Algorithm, Turn};
 const ACCESSES: usize = 1 << 24;
 
 /// Rows in the order in which they are accessed.
-pub struct Stream {
+pub(super) struct Stream {
     rows: Vec<u32>,
     next: usize,
 }
 
 impl Stream {
     /// Accesses to `rows` rows, Zipfian with exponent `skew` and popular rows far apart; 0: uniform.
-    pub fn new(rows: usize, skew: f64, seed: u64) -> Stream {
+    pub(super) fn new(rows: usize, skew: f64, seed: u64) -> Stream {
         let mut rng = SmallRng::seed_from_u64(seed);
         let count = (rows * 4).clamp(1 << 20, ACCESSES);
         let rows = u32::try_from(rows).expect("the study has fewer rows than 2^32");
@@ -30,7 +30,7 @@ impl Stream {
     }
 
     /// The next `count` accesses, as pieces of the stream.
-    pub fn take(&mut self, mut count: usize, mut access: impl FnMut(&[u32])) {
+    pub(super) fn take(&mut self, mut count: usize, mut access: impl FnMut(&[u32])) {
         while count > 0 {
             let rest = &self.rows[self.next..];
             let piece = &rest[..rest.len().min(count)];
@@ -42,7 +42,7 @@ impl Stream {
 }
 
 /// Applies accesses to an array.
-pub struct Updates {
+pub(super) struct Updates {
     whole: Vec<u64>,
     field: Option<usize>,
     value: u64,
@@ -50,13 +50,13 @@ pub struct Updates {
 
 impl Updates {
     /// Of rows of that many fields; of whole rows, or of fields in turn.
-    pub fn new(row_fields: usize, of_fields: bool) -> Updates {
+    pub(super) fn new(row_fields: usize, of_fields: bool) -> Updates {
         Updates { whole: vec![0; row_fields], field: of_fields.then_some(0), value: 0 }
     }
 
     /// Updates each of the rows.
     #[inline]
-    pub fn apply<A: Algorithm>(&mut self, turn: &mut Turn<'_, A>, rows: &[u32]) {
+    pub(super) fn apply<A: Algorithm>(&mut self, turn: &mut Turn<'_, A>, rows: &[u32]) {
         for &row in rows {
             self.value += 1;
             // The rows and the fields are the array's own.
@@ -74,7 +74,7 @@ impl Updates {
     }
 
     /// The number of updates.
-    pub fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.value
     }
 }

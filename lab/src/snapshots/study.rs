@@ -153,7 +153,7 @@ impl Experiment for Snapshots {
 }
 
 /// The scales that flags let through.
-pub fn scales(wanted: Wanted) -> &'static [Scale] {
+pub(super) fn scales(wanted: Wanted) -> &'static [Scale] {
     match (wanted.quick, wanted.full) {
         (true, _) => &[Scale::Quick],
         (_, true) => &[Scale::Full],
@@ -162,7 +162,7 @@ pub fn scales(wanted: Wanted) -> &'static [Scale] {
 }
 
 /// The error for a file of results that lacks the requested figures.
-pub fn nothing_measured(path: &std::path::Path) -> LabError {
+pub(super) fn nothing_measured(path: &std::path::Path) -> LabError {
     LabError::Arguments(format!(
         "{} has no measurements of snapshots; make some with: tarn lab run snapshots --json {}",
         path.display(),

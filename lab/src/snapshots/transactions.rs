@@ -20,7 +20,7 @@ const ROWS: usize = 10;
 const BATCH: usize = 64;
 
 /// Measures the cell with algorithm `V`.
-pub fn measure<V: VirtualAlgorithm + 'static>(cell: &Cell) -> Result<Figures> {
+pub(super) fn measure<V: VirtualAlgorithm + 'static>(cell: &Cell) -> Result<Figures> {
     let shape = Shape::new(cell.rows, cell.row_bytes)?;
     let (store, mut snapshotter) = Store::<V>::new(shape)?;
     let stop = AtomicBool::new(false);

@@ -20,7 +20,7 @@ use tarn_resp::client::Client;
 
 /// The parameters of a campaign.
 #[derive(Debug, Clone)]
-pub struct Orders {
+pub(super) struct Orders {
     /// The server.
     pub plan: Plan,
     /// Hard kills while writing.
@@ -38,11 +38,11 @@ pub struct Orders {
 }
 
 /// The disk of the server, if it is one that loses power.
-pub type Power<'a> = Option<&'a mut PowerDisk>;
+pub(super) type Power<'a> = Option<&'a mut PowerDisk>;
 
 /// The outcome of a campaign.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Outcome {
+pub(super) struct Outcome {
     /// The server's version, as it reports it.
     #[serde(skip)]
     pub version: String,
@@ -76,7 +76,7 @@ const KILLED_RESTARTS: u32 = 6;
 /// Runs a campaign. It ends early after a violation, because then the expected content is not known any more.
 ///
 /// With a disk that loses power, every kill comes after a cut: unsynced data is lost.
-pub fn fight(orders: &Orders, mut power: Power<'_>, what: &str) -> Result<Outcome> {
+pub(super) fn fight(orders: &Orders, mut power: Power<'_>, what: &str) -> Result<Outcome> {
     let mut rng = SmallRng::seed_from_u64(orders.seed);
     let mut models: Vec<Model> = (0..orders.writers).map(|writer| Model::new(writer, orders.seed)).collect();
     let mut outcome = Outcome::default();

@@ -20,7 +20,7 @@ use super::model::{Keys, Model, difference};
 
 /// The writes of a writer between a start of the server and its end.
 #[derive(Debug, Clone)]
-pub struct History {
+pub(super) struct History {
     /// The highest value of this writer's counter that a reader was shown.
     pub seen: i64,
     /// Its keys before.
@@ -33,7 +33,7 @@ pub struct History {
 
 /// The kinds of violations.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Violation {
+pub(super) enum Violation {
     /// The content is not the state after any prefix of the writer's writes.
     Altered(String),
     /// Acknowledged writes are missing that should not be.
@@ -46,7 +46,7 @@ pub enum Violation {
 
 /// The judgement of the content.
 #[derive(Debug, Clone, Default)]
-pub struct Verdict {
+pub(super) struct Verdict {
     /// The violations; empty if all is well.
     pub violations: Vec<Violation>,
     /// Each writer's keys as found, for it to continue from. Complete only if nothing was altered.
@@ -72,7 +72,12 @@ struct Survival {
 
 /// Compares histories with the content, writer by writer. `allowed` is the age that lost acknowledgements may
 /// have at the moment of the end; `None` if none may be lost.
-pub fn judge(histories: &[History], found: &[Keys], ended: Instant, allowed: Option<Duration>) -> Verdict {
+pub(super) fn judge(
+    histories: &[History],
+    found: &[Keys],
+    ended: Instant,
+    allowed: Option<Duration>,
+) -> Verdict {
     let mut verdict = Verdict::default();
     let mut survivals = Vec::new();
     for (writer, (history, found)) in histories.iter().zip(found).enumerate() {

@@ -21,7 +21,7 @@ const FAR_MS: u64 = 4_102_444_800_000;
 
 /// The content of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
+pub(super) enum Content {
     /// A string.
     Text(String),
     /// A string with an expiry, in Unix milliseconds.
@@ -37,11 +37,11 @@ pub enum Content {
 }
 
 /// The keys of one writer.
-pub type Keys = BTreeMap<String, Content>;
+pub(super) type Keys = BTreeMap<String, Content>;
 
 /// A write to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Write {
+pub(super) struct Write {
     /// The request; of a transaction all of them, from `MULTI` to `EXEC`.
     pub requests: Vec<Vec<String>>,
     /// The expected integer reply, where the model knows it.
@@ -56,7 +56,7 @@ impl Write {
 
 /// A writer's keys after some of its writes.
 #[derive(Debug, Clone)]
-pub struct Model {
+pub(super) struct Model {
     writer: usize,
     seed: u64,
     /// The number of writes after which this is the state.
@@ -71,17 +71,17 @@ fn words(words: &[&str]) -> Vec<String> {
 
 impl Model {
     /// A writer that has written nothing.
-    pub fn new(writer: usize, seed: u64) -> Model {
+    pub(super) fn new(writer: usize, seed: u64) -> Model {
         Model { writer, seed, done: 0, keys: Keys::new() }
     }
 
     /// The key of this writer's counter, which only ever rises.
-    pub fn counter_key(&self) -> String {
+    pub(super) fn counter_key(&self) -> String {
         self.key("counter")
     }
 
     /// The counter in a state of this writer's keys; 0 if it is not there.
-    pub fn counter_in(&self, keys: &Keys) -> i64 {
+    pub(super) fn counter_in(&self, keys: &Keys) -> i64 {
         match keys.get(&self.counter_key()) {
             Some(Content::Text(text)) => text.parse().unwrap_or(0),
             _ => 0,
@@ -93,7 +93,7 @@ impl Model {
     }
 
     /// Applies the next write and returns it.
-    pub fn advance(&mut self) -> Write {
+    pub(super) fn advance(&mut self) -> Write {
         self.done += 1;
         let number = self.done;
         let chance = scatter(self.seed ^ scatter((self.writer as u64) << 48 | number));
@@ -285,7 +285,7 @@ impl Model {
     }
 
     /// Reads the server's content of this writer's keys.
-    pub fn read_found(&self, client: &mut Client) -> Result<Keys> {
+    pub(super) fn read_found(&self, client: &mut Client) -> Result<Keys> {
         let mut keys = Keys::new();
         let mut texts: Vec<String> = (0..SLOTS).map(|slot| self.key(&format!("text{slot}"))).collect();
         texts.extend(["counter", "left", "right", "growing", "renamed"].map(|name| self.key(name)));
@@ -327,7 +327,7 @@ impl Model {
 }
 
 /// The first key in which two states differ, with both contents cut short; `None` if they are equal.
-pub fn difference(expected: &Keys, found: &Keys) -> Option<String> {
+pub(super) fn difference(expected: &Keys, found: &Keys) -> Option<String> {
     let all: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
     let key = all.into_iter().find(|&key| expected.get(key) != found.get(key))?;
     let show = |keys: &Keys| match keys.get(key) {

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Writes, `pipeline` at once, until the connection breaks or `stop` is set. Fails if a reply is wrong, or if
 /// the connection broke while `killed` was not set.
-pub fn write_until_the_end(
+pub(super) fn write_until_the_end(
     address: SocketAddr,
     before: Model,
     pipeline: usize,
@@ -75,7 +75,7 @@ pub fn write_until_the_end(
 
 /// Reads counters, one after the other, until the connection breaks or `stop` is set. Returns the highest
 /// value of each.
-pub fn read_until_the_end(
+pub(super) fn read_until_the_end(
     address: SocketAddr,
     counters: &[String],
     killed: &AtomicBool,

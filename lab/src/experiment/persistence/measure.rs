@@ -21,7 +21,7 @@ const TURNS: u64 = 1;
 
 /// The durations and numbers of repeats.
 #[derive(Debug, Clone, Copy)]
-pub struct Times {
+pub(super) struct Times {
     /// Records are loaded no longer than this.
     load: Duration,
     /// Updates afterwards.
@@ -34,7 +34,7 @@ pub struct Times {
 
 impl Times {
     /// Those of a setting.
-    pub fn of(setting: &Setting, full: bool) -> Times {
+    pub(super) fn of(setting: &Setting, full: bool) -> Times {
         let quick = setting.options.quick;
         let usual = if quick { 0.2 } else { 2.0 };
         let seconds = setting.options.seconds.unwrap_or(usual).clamp(0.05, 3600.0);
@@ -54,7 +54,7 @@ impl Times {
 }
 
 /// Measures a cell.
-pub fn measure(setting: &Setting, times: &Times, trial: &mut Trial) -> Result<Figures> {
+pub(super) fn measure(setting: &Setting, times: &Times, trial: &mut Trial) -> Result<Figures> {
     let limit_bytes = trial.cell.limit_bytes();
     let figures = match trial.cell.part {
         Part::Load => load(setting, times, trial),
@@ -245,7 +245,7 @@ fn fill(setting: &Setting, trial: &Trial, mix: Mix, requests: u64) -> Result<()>
 }
 
 /// About how long a cell takes, for the progress bar, in seconds.
-pub fn seconds(times: &Times, cell: &Cell) -> f64 {
+pub(super) fn seconds(times: &Times, cell: &Cell) -> f64 {
     let gigabytes = cell.raw_bytes() as f64 / 1e9;
     match cell.part {
         Part::Load => {

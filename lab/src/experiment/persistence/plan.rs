@@ -20,7 +20,7 @@ fn sizes(setting: &Setting, own: &Options) -> [u64; 3] {
 }
 
 /// The cells: loads by memory, threads and model, then starts by size and kind of file; servers by turns.
-pub fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
+pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
     let [small, light, heavy] = sizes(setting, own);
     let quick = setting.options.quick;
     let parts = if own.only.is_empty() { Part::ALL.to_vec() } else { own.only.clone() };

@@ -16,7 +16,7 @@ use crate::server::Persistence;
 const RECORDS_MOST: f64 = 8e6;
 
 /// A row for each cell, by model, memory and server, and one for each model.
-pub fn of(results: &Results, quick: bool) -> Vec<Row> {
+pub(super) fn of(results: &Results, quick: bool) -> Vec<Row> {
     let mut cells = results.of(|cell| cell.quick == quick);
     cells.sort_by_key(|(cell, _)| (cell.model, cell.memory, !cell.is_tarn));
     let mut rows: Vec<Row> = cells.iter().map(|(cell, figures)| of_cell(cell, figures)).collect();
@@ -103,7 +103,7 @@ fn models(records: u64, quick: bool) -> Vec<Row> {
 }
 
 /// The scale, and how memory was made short.
-pub fn facts(results: &Results, lines: &[&Line<Cell, Figures>]) -> Vec<(String, String)> {
+pub(super) fn facts(results: &Results, lines: &[&Line<Cell, Figures>]) -> Vec<(String, String)> {
     let most = lines.iter().map(|line| line.cell.records).max().unwrap_or_default() as f64;
     let scale =
         format!("up to {} records of 1 KB; the study's 8 M by {:.4}", thousands(most), most / RECORDS_MOST);

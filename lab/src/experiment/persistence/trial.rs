@@ -25,18 +25,18 @@ const LOG_RECORDS: u64 = 1_000_000;
 const LOG_BYTES_MIN: u64 = 256 << 10;
 
 /// The rule of the model `snapshot`, in proportion to the study's.
-pub fn save_rule(records: u64) -> String {
+pub(super) fn save_rule(records: u64) -> String {
     format!("{} {SAVE_CHANGES}", (SAVE_S * records / SAVE_RECORDS).clamp(1, SAVE_S))
 }
 
 /// The size of a log file, and up to which a log is left alone, in proportion to the defaults.
-pub fn log_bytes(records: u64) -> u64 {
+pub(super) fn log_bytes(records: u64) -> u64 {
     (u128::from(LOG_BYTES) * u128::from(records) / u128::from(LOG_RECORDS))
         .clamp(u128::from(LOG_BYTES_MIN), u128::from(LOG_BYTES)) as u64
 }
 
 /// The directives that make a model, each with its value, but for `appendonly` and `appendfsync`.
-pub fn directives(cell: &Cell) -> Vec<(&'static str, String)> {
+pub(super) fn directives(cell: &Cell) -> Vec<(&'static str, String)> {
     let mut own = Vec::new();
     if !cell.model.logs() {
         return own;
@@ -57,7 +57,7 @@ pub fn directives(cell: &Cell) -> Vec<(&'static str, String)> {
 
 /// A server.
 #[derive(Debug)]
-pub struct Trial {
+pub(super) struct Trial {
     /// The cell that the server is started for.
     pub cell: Cell,
     /// Its version.
@@ -70,7 +70,7 @@ pub struct Trial {
 
 impl Trial {
     /// Starts a server as its model says; in the part `load` under its limit of memory from the beginning.
-    pub fn start(setting: &Setting, cell: &Cell, limit: Option<MemoryLimit>) -> Result<Trial> {
+    pub(super) fn start(setting: &Setting, cell: &Cell, limit: Option<MemoryLimit>) -> Result<Trial> {
         let (mut plan, dir) = setting.plan(cell.product(), cell.model.persistence())?;
         plan.directives = directives(cell);
         // The directives say themselves how the log is made shorter.
@@ -94,13 +94,13 @@ impl Trial {
     }
 
     /// Bytes of all its files.
-    pub fn file_bytes(&self) -> u64 {
+    pub(super) fn file_bytes(&self) -> u64 {
         restart::data_files(&[self.dir.path()]).1
     }
 
     /// Kills it and starts it again under its limit of memory. Passes its process number to `launched`.
     /// Returns the seconds until all keys are there.
-    pub fn recover(&mut self, launched: impl FnOnce(u32)) -> Result<f64> {
+    pub(super) fn recover(&mut self, launched: impl FnOnce(u32)) -> Result<f64> {
         let Trial { server, limit, dir, .. } = self;
         restart::after_kill_then(server, &[dir.path()], |server| {
             if let Some(limit) = limit {

@@ -26,7 +26,7 @@ const OVERWRITE_PIPELINE: u32 = 16;
 
 /// The durations and numbers of repeats.
 #[derive(Debug, Clone, Copy)]
-pub struct Times {
+pub(super) struct Times {
     /// Left out at the beginning of a load.
     pub warmup: Duration,
     /// A stretch without a checkpoint, at least.
@@ -39,7 +39,7 @@ pub struct Times {
 
 impl Times {
     /// Those of a setting.
-    pub fn of(setting: &Setting) -> Times {
+    pub(super) fn of(setting: &Setting) -> Times {
         let quick = setting.options.quick;
         let seconds = setting.options.seconds.unwrap_or(if quick { 0.3 } else { 3.0 }).clamp(0.05, 3600.0);
         let stretch = Duration::from_secs_f64(seconds);
@@ -75,7 +75,7 @@ impl Times {
 }
 
 /// Measures a cell.
-pub fn measure(setting: &Setting, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
+pub(super) fn measure(setting: &Setting, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
     trial.set_pace(cell.pace)?;
     let times = Times::of(setting);
     let lab = Lab { setting, trial, seed: setting.seed };
@@ -202,7 +202,7 @@ impl Lab<'_> {
 }
 
 /// About how long a cell takes, for the progress bar, in seconds.
-pub fn seconds(setting: &Setting, cell: &Cell) -> f64 {
+pub(super) fn seconds(setting: &Setting, cell: &Cell) -> f64 {
     let times = Times::of(setting);
     let gigabytes = cell.data.value_bytes() as f64 / 1e9;
     let stretch = times.stretch.as_secs_f64();

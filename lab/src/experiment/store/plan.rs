@@ -11,12 +11,12 @@ const SHARE: f64 = 0.25;
 /// Updates among the requests, where nothing else is said.
 const UPDATES: u32 = 50;
 /// Updates among the requests of figures 13, 14, 16 and 17.
-pub const PAPER_UPDATES: u32 = 10;
+pub(super) const PAPER_UPDATES: u32 = 10;
 /// Those of figure 15, at the largest size.
 const PAPER_UPDATES_BEYOND: [u32; 4] = [20, 30, 40, 50];
 
 /// The sizes of stores of records, smallest first.
-pub fn sizes(setting: &Setting, own: &Options) -> Vec<Data> {
+pub(super) fn sizes(setting: &Setting, own: &Options) -> Vec<Data> {
     let share = if own.full || !own.sizes.is_empty() { 1.0 } else { SHARE };
     let millions = if own.sizes.is_empty() { SIZES_M.to_vec() } else { own.sizes.clone() };
     let millions =
@@ -31,7 +31,7 @@ pub fn sizes(setting: &Setting, own: &Options) -> Vec<Data> {
 
 /// The giants at this scale. The numbers of lists and of smaller hashes shrink; the largest hash and the
 /// string only with `--scale` and `--quick`.
-pub fn giants(setting: &Setting, own: &Options) -> Vec<Data> {
+pub(super) fn giants(setting: &Setting, own: &Options) -> Vec<Data> {
     let share = if own.full { 1.0 } else { SHARE };
     let data = |kind| {
         let count = match kind {
@@ -60,7 +60,7 @@ fn paces(part: Part, variant: Variant) -> &'static [Pace] {
 
 /// The cells of some data, by part and then by variant, so that disturbances of the machine affect all
 /// variants alike.
-pub fn cells(
+pub(super) fn cells(
     setting: &Setting,
     data: Data,
     is_largest: bool,

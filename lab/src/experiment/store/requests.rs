@@ -74,7 +74,7 @@ const fn fields(kind: Kind) -> u64 {
 }
 
 /// The requests that fill a store, and how many; not for the string.
-pub fn fill(data: Data) -> (Mix, u64) {
+pub(super) fn fill(data: Data) -> (Mix, u64) {
     let hash = |request| (request, data.count * fields(data.kind) / FILL_FIELDS);
     let (request, count) = match data.kind {
         Kind::Records => (ycsb::insert(), data.count),
@@ -92,7 +92,7 @@ pub fn fill(data: Data) -> (Mix, u64) {
 }
 
 /// Fills the giant string.
-pub fn fill_string(client: &mut Client, megabytes: u64) -> Result<()> {
+pub(super) fn fill_string(client: &mut Client, megabytes: u64) -> Result<()> {
     for megabyte in 0..megabytes {
         let bytes: Vec<u8> =
             (0..FILL_BYTES as u64).map(|at| b'a' + ((megabyte + at * at) % 26) as u8).collect();
@@ -103,19 +103,19 @@ pub fn fill_string(client: &mut Client, megabytes: u64) -> Result<()> {
 }
 
 /// Reads and updates of records.
-pub fn records(data: Data, update_percent: u32, choice: KeyChoice) -> Mix {
+pub(super) fn records(data: Data, update_percent: u32, choice: KeyChoice) -> Mix {
     let updates = u64::from(update_percent);
     let parts = [(updates, ycsb::update()), (100 - updates, ycsb::read_field())];
     Mix::weighted(&parts, Keys::new(choice, data.count))
 }
 
 /// Writes a field of each record, one record after the other.
-pub fn overwrite(data: Data) -> Mix {
+pub(super) fn overwrite(data: Data) -> Mix {
     Mix::of(ycsb::update(), Keys::new(KeyChoice::Sequential, data.count))
 }
 
 /// Writes that hit giants.
-pub fn writes(data: Data) -> Mix {
+pub(super) fn writes(data: Data) -> Mix {
     let element = || Arg::Value(ELEMENT_BYTES);
     let uniform = |count| Keys::new(KeyChoice::Uniform, count);
     let fields = || uniform(data.count * fields(data.kind));

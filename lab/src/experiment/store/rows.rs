@@ -12,7 +12,7 @@ use crate::results::Line;
 
 /// A row for each cell, its stretches where latency is measured, and a row for the cuts of each variant and
 /// size.
-pub fn of(results: &Results, quick: bool) -> Vec<Row> {
+pub(super) fn of(results: &Results, quick: bool) -> Vec<Row> {
     let cells = results.of(|cell| cell.quick == quick);
     let mut rows: Vec<Row> =
         cells.iter().flat_map(|(cell, figures)| of_cell(results, cell, figures)).collect();
@@ -65,7 +65,7 @@ fn of_cell(results: &Results, cell: &Cell, figures: &Figures) -> Vec<Row> {
 }
 
 /// The scale, and the generator.
-pub fn facts(lines: &[&Line<Cell, Figures>]) -> Vec<(String, String)> {
+pub(super) fn facts(lines: &[&Line<Cell, Figures>]) -> Vec<(String, String)> {
     let data = lines.iter().map(|line| line.cell.data).filter(|data| data.kind == Kind::Records);
     let most = data.map(|data| data.count).max().unwrap_or_default() as f64;
     let scale = format!("up to {} records of 1 KB; the study's 8 M by {:.4}", thousands(most), most / 8e6);

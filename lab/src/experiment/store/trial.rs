@@ -15,7 +15,7 @@ use tarn_resp::client::{self, Client};
 
 /// A server with its data.
 #[derive(Debug)]
-pub struct Trial {
+pub(super) struct Trial {
     /// Whose checkpoints.
     pub variant: Variant,
     /// The content of the store.
@@ -28,7 +28,7 @@ pub struct Trial {
 }
 
 /// Checks that the variant exists: an older Tarn may refuse an algorithm. Returns its words if it does.
-pub fn refusal(setting: &Setting, variant: Variant) -> Result<Option<String>> {
+pub(super) fn refusal(setting: &Setting, variant: Variant) -> Result<Option<String>> {
     if variant.product() == Product::RedisServer {
         return Ok(None);
     }
@@ -40,7 +40,7 @@ pub fn refusal(setting: &Setting, variant: Variant) -> Result<Option<String>> {
 
 impl Trial {
     /// Starts a server and fills it.
-    pub fn start(setting: &Setting, variant: Variant, data: Data) -> Result<Trial> {
+    pub(super) fn start(setting: &Setting, variant: Variant, data: Data) -> Result<Trial> {
         let (mut plan, dir) = setting.plan(variant.product(), Persistence::None)?;
         plan.directives = match variant.product() {
             Product::Tarn => vec![("snapshot-algorithm", variant.name().to_owned())],
@@ -67,7 +67,7 @@ impl Trial {
     }
 
     /// Sets how hard checkpoints work.
-    pub fn set_pace(&self, pace: Pace) -> Result<()> {
+    pub(super) fn set_pace(&self, pace: Pace) -> Result<()> {
         if self.variant.product() == Product::Tarn {
             self.server.client()?.call(&["CONFIG", "SET", "checkpoint-pace", pace.name()])?;
         }
@@ -75,7 +75,7 @@ impl Trial {
     }
 
     /// Kills the server and starts it again from its last checkpoint. Returns the seconds until it answers.
-    pub fn recover(&mut self) -> Result<f64> {
+    pub(super) fn recover(&mut self) -> Result<f64> {
         restart::after_kill(&mut self.server, &[self.dir.path()])
     }
 }

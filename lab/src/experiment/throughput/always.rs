@@ -24,7 +24,7 @@ const READERS: usize = 50;
 const OPEN_SHARE: f64 = 0.5;
 
 /// Runs the part.
-pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
+pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     // Loading goes through the log too, with a flush for every batch: fewer keys do.
     let keys = setting.scaled(KEYS / 10);
     let contenders = setting.contenders(Persistence::Always)?;

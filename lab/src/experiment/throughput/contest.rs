@@ -12,7 +12,7 @@ use crate::setting::{Contender, Setting, progress};
 
 /// Runs the load on each contender by turns, as often as the setting says. Returns the requests a second of
 /// the first group, for each contender the median.
-pub fn hold(
+pub(super) fn hold(
     setting: &Setting,
     report: &mut Report,
     case: &str,

@@ -11,7 +11,7 @@ use crate::server::Persistence;
 use crate::setting::{Contender, Setting};
 
 /// Runs the part.
-pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
+pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let keys = setting.scaled(KEYS);
     let mut contenders = Vec::new();
     for &(product, _) in &setting.servers {

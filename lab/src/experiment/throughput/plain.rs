@@ -10,31 +10,31 @@ use crate::server::Persistence;
 use crate::setting::{Contender, Setting};
 
 /// The keys: 16 bytes.
-pub const KEY: Arg = Arg::Key { prefix: "key:", digits: 12, scattered: false };
+pub(super) const KEY: Arg = Arg::Key { prefix: "key:", digits: 12, scattered: false };
 /// The number of keys.
-pub const KEYS: u64 = 1_000_000;
+pub(super) const KEYS: u64 = 1_000_000;
 /// The values.
-pub const VALUE: Arg = Arg::Value(64);
+pub(super) const VALUE: Arg = Arg::Value(64);
 /// Connections, where nothing else is said.
-pub const CLIENTS: usize = 50;
+pub(super) const CLIENTS: usize = 50;
 
 /// A SET of a value of 64 bytes.
-pub fn set() -> Request {
+pub(super) fn set() -> Request {
     Request::new(&[Arg::Text("SET"), KEY, VALUE])
 }
 
 /// A GET.
-pub fn get() -> Request {
+pub(super) fn get() -> Request {
     Request::new(&[Arg::Text("GET"), KEY])
 }
 
 /// Fifty connections in a closed loop.
-pub fn clients(pipeline: u32, mix: Mix) -> Group {
+pub(super) fn clients(pipeline: u32, mix: Mix) -> Group {
     Group { name: "clients", connections: CLIENTS, pace: Pace::Closed { pipeline }, mix }
 }
 
 /// Loads all keys into each server.
-pub fn load_keys(setting: &Setting, contenders: &[Contender], keys: u64) -> Result<()> {
+pub(super) fn load_keys(setting: &Setting, contenders: &[Contender], keys: u64) -> Result<()> {
     for contender in contenders {
         let what = format!("load {}", contender.label);
         setting.fill(&contender.server, &what, keys, set(), Keys::new(KeyChoice::Sequential, keys))?;
@@ -43,7 +43,7 @@ pub fn load_keys(setting: &Setting, contenders: &[Contender], keys: u64) -> Resu
 }
 
 /// Runs the part.
-pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
+pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let keys = setting.scaled(KEYS);
     let contenders = setting.contenders(Persistence::None)?;
     load_keys(setting, &contenders, keys)?;

@@ -24,7 +24,7 @@ const MEMBER: Arg = Arg::Number { prefix: "player:", digits: 6, below: MEMBERS }
 const SCORE: Arg = Arg::Number { prefix: "", digits: 7, below: 10_000_000 };
 
 /// Runs the part.
-pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
+pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let records = setting.scaled(RECORDS);
     let sets = setting.scaled(SORTED_SETS);
     let contenders = setting.contenders(Persistence::None)?;

@@ -13,7 +13,7 @@ use crate::server::{Persistence, Product};
 use crate::setting::{Contender, Setting};
 
 /// Runs the part.
-pub fn run(setting: &Setting, report: &mut Report) -> Result<()> {
+pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let keys = setting.scaled(KEYS);
     let cores = process::cores_allowed();
     let mut others: Vec<usize> =

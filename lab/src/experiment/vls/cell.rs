@@ -49,7 +49,7 @@ named! {
 }
 
 /// The share of the records that a full scan reads, in percent.
-pub const FULL: u32 = 100;
+pub(super) const FULL: u32 = 100;
 
 /// The parameters of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

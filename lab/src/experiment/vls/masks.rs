@@ -94,7 +94,7 @@ impl Update for Updates<'_> {
 }
 
 /// The same for stores that keep nothing, and with masks of 64 and of 128 bits, by turns.
-pub fn measure(place: &Place, cell: &Cell) -> Result<Figures> {
+pub(super) fn measure(place: &Place, cell: &Cell) -> Result<Figures> {
     let stores: [(Variant, Box<dyn Masked>); 3] = [
         (Variant::MasksOff, OfWidth::<u64>::fill(cell, Keep::Nothing)?),
         (Variant::Masks64, OfWidth::<u64>::fill(cell, Keep::Shared)?),

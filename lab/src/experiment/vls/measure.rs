@@ -23,13 +23,13 @@ use crate::snapshots::cell::Distribution;
 /// Updates between two checks for the end, in a closed loop.
 const UPDATES_AT_ONCE: u64 = 32;
 /// Parts that a query reads before it is the turn of the next: about a batch of 8,192 records.
-pub const PARTS_AT_ONCE: usize = 64;
+pub(super) const PARTS_AT_ONCE: usize = 64;
 /// A wait that is longer ends in a sleep, this much before its end.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// Where, how long and how often.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub(super) struct Place {
     /// The core of the updates.
     pub writer_core: usize,
     /// The core of the queries.
@@ -43,7 +43,7 @@ pub struct Place {
 }
 
 /// Figure 7a: a query by turns without a view and through one, and nothing else.
-pub fn alone(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
+pub(super) fn alone(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
     // On a thread of its own, because a granted priority cannot always be given back.
     std::thread::scope(|scope| {
         let measured = scope.spawn(|| by_turns(store, place, cell));
@@ -94,7 +94,7 @@ fn by_turns(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
 }
 
 /// Figures 7b to 10: queries beside updates, the variants by turns.
-pub fn beside_updates(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
+pub(super) fn beside_updates(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
     let mut variants = vec![Variant::None, Variant::Live, Variant::Vls];
     if cell.is_full() && cell.queries <= 8 {
         variants.push(Variant::Fork);
@@ -128,7 +128,7 @@ struct Turn<'s> {
 }
 
 /// The figures of the writer of a turn.
-pub struct Written {
+pub(super) struct Written {
     /// Updates a second.
     pub updates_per_s: f64,
     /// The time of each update from its intended start, in microseconds; in an open loop.
@@ -234,14 +234,14 @@ impl Turn<'_> {
 }
 
 /// 95 of 100 took no longer.
-pub fn p95(times_us: &[f64]) -> f64 {
+pub(super) fn p95(times_us: &[f64]) -> f64 {
     let mut times = times_us.to_vec();
     let at = (times.len() * 95).div_ceil(100).saturating_sub(1);
     if times.is_empty() { 0.0 } else { *times.select_nth_unstable_by(at, f64::total_cmp).1 }
 }
 
 /// A writer that can update a record.
-pub trait Update {
+pub(super) trait Update {
     /// Writes a field of a record.
     fn update(&mut self, number: u64, rng: &mut SmallRng) -> Result<()>;
 }
@@ -257,7 +257,7 @@ const LATENCIES: usize = 1 << 20;
 
 /// Updates records, as often as it can or at the rate of the cell, until the turn ends. Updates before the
 /// measured time are left out.
-pub fn write(
+pub(super) fn write(
     writer: &mut impl Update,
     cell: &Cell,
     preferred: bool,

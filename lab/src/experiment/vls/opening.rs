@@ -25,7 +25,7 @@ const KEY: &[u8] = b"fresh";
 const FIELD: &[u8] = b"number";
 
 /// Opens views beside a writer.
-pub fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
+pub(super) fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
     let (acknowledged, stops) = (AtomicU64::new(0), AtomicBool::new(false));
     let begin = Barrier::new(2);
     let openings = if cell.quick { OPENINGS_QUICK } else { OPENINGS };

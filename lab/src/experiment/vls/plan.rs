@@ -18,7 +18,7 @@ const SHARES: [u32; 3] = [5, 10, 25];
 const RATES: [u32; 2] = [10_000, 100_000];
 
 /// The sizes of stores, smallest first.
-pub fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
+pub(super) fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
     let millions = match (own.sizes.is_empty(), own.full) {
         (false, _) => own.sizes.clone(),
         (true, false) => vec![SIZE_M],
@@ -32,7 +32,7 @@ pub fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
 }
 
 /// The cells, by size: those of a size have one store.
-pub fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
+pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
     let parts = if own.only.is_empty() { Part::ALL.to_vec() } else { own.only.clone() };
     let quick = setting.options.quick;
     let queries = if quick { &QUERIES[..2] } else { &QUERIES[..] };

@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_micros(200);
 
 /// The result of a query.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counted {
+pub(super) struct Counted {
     /// Records.
     pub rows: u64,
     /// The bytes of their keys.
@@ -43,7 +43,7 @@ enum Source {
 }
 
 /// A query that runs.
-pub struct Query {
+pub(super) struct Query {
     source: Source,
     /// The result of the query.
     pub counted: Counted,
@@ -59,7 +59,7 @@ fn cancelled(error: Cancelled) -> LabError {
 
 impl Query {
     /// Begins one.
-    pub fn begin(store: &Store, variant: Variant, cell: &Cell) -> Result<Query> {
+    pub(super) fn begin(store: &Store, variant: Variant, cell: &Cell) -> Result<Query> {
         let range = store::range_of(cell.records, cell.share_percent);
         let no_index = || LabError::Arguments("the index is not ready".to_owned());
         let source = match (variant, cell.is_full()) {
@@ -86,7 +86,7 @@ impl Query {
     }
 
     /// Reads the next part, some dozens of records; `false` at the end.
-    pub fn part(&mut self) -> Result<bool> {
+    pub(super) fn part(&mut self) -> Result<bool> {
         let Query { source, counted } = self;
         let mut look = |entry: &Entry| counted.look(entry);
         match source {

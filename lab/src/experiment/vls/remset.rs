@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_micros(500);
 
 /// Runs queries that begin together, twice: once they release versions when they have read them, and once
 /// they keep them to the end.
-pub fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
+pub(super) fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
     let (moments, left, updates_per_s, preferred) = wave(store, place, cell, false)?;
     let (to_the_end, left_then, ..) = wave(store, place, cell, true)?;
     let remset = Remset { moments, to_the_end, left: left + left_then, updates_per_s };

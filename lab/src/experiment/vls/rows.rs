@@ -8,7 +8,7 @@ use crate::experiment::row;
 use crate::page::Row;
 
 /// The rows of a cell.
-pub fn of(cell: &Cell, figures: &Figures) -> Vec<Row> {
+pub(super) fn of(cell: &Cell, figures: &Figures) -> Vec<Row> {
     let base = Figures { variants: Vec::new(), references: Vec::new(), ..figures.clone() };
     let with = |more: &[(&str, Value)]| {
         let mut row = row(cell, &base);

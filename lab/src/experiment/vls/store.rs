@@ -16,22 +16,22 @@ use tarn_engine::{Entry, IndexRange, IndexValue, Indexed, KeyHash};
 use crate::error::{LabError, Result};
 
 /// Bytes of a record, with its key and the names of its fields.
-pub const RECORD_BYTES: u64 = 240;
+pub(super) const RECORD_BYTES: u64 = 240;
 /// Fields of a record. The first has its number, by which it is indexed.
-pub const FIELDS: usize = 10;
+pub(super) const FIELDS: usize = 10;
 /// Bytes of each.
 const FIELD_BYTES: usize = 20;
 const FIELD_NAMES: [&[u8]; FIELDS] = [b"f0", b"f1", b"f2", b"f3", b"f4", b"f5", b"f6", b"f7", b"f8", b"f9"];
 /// The name of the index.
-pub const INDEX: &str = "number";
+pub(super) const INDEX: &str = "number";
 
 /// The key of a record: 20 bytes.
-pub fn key(number: u64) -> Vec<u8> {
+pub(super) fn key(number: u64) -> Vec<u8> {
     format!("user:{number:015}").into_bytes()
 }
 
 /// The fields of a record, each with its value.
-pub fn fields(number: u64, rng: &mut SmallRng) -> [(&'static [u8], Vec<u8>); FIELDS] {
+pub(super) fn fields(number: u64, rng: &mut SmallRng) -> [(&'static [u8], Vec<u8>); FIELDS] {
     std::array::from_fn(|at| {
         let value = if at == 0 { format!("{number:020}").into_bytes() } else { text(rng) };
         (FIELD_NAMES[at], value)
@@ -60,7 +60,7 @@ impl Indexed for ByNumber {
 }
 
 /// The records of the given share of all: those with the largest numbers.
-pub fn range_of(records: u64, share_percent: u32) -> IndexRange {
+pub(super) fn range_of(records: u64, share_percent: u32) -> IndexRange {
     let from = records - records * u64::from(share_percent) / 100;
     let (from, to) =
         (std::ops::Bound::Included(IndexValue::integer(from as i64)), std::ops::Bound::Unbounded);
@@ -68,7 +68,7 @@ pub fn range_of(records: u64, share_percent: u32) -> IndexRange {
 }
 
 /// Records in the engine.
-pub struct Store {
+pub(super) struct Store {
     /// The engine, with one worker: the writer.
     pub engine: Arc<Engine>,
     /// Records.
@@ -78,7 +78,7 @@ pub struct Store {
 
 impl Store {
     /// Fills a store, and indexes it.
-    pub fn fill(records: u64, rng: &mut SmallRng) -> Result<Store> {
+    pub(super) fn fill(records: u64, rng: &mut SmallRng) -> Result<Store> {
         let (engine, _background) = Engine::unlogged(1, 1, Arc::new(SystemClock::new()));
         let store = Store { engine, records, _background };
         let mut writer = Writer::new(&store);
@@ -96,27 +96,27 @@ impl Store {
 }
 
 /// A writer of records.
-pub struct Writer<'s> {
+pub(super) struct Writer<'s> {
     store: &'s Store,
     group: Group,
 }
 
 impl Writer<'_> {
     /// A writer. There is one at a time.
-    pub fn new(store: &Store) -> Writer<'_> {
+    pub(super) fn new(store: &Store) -> Writer<'_> {
         Writer { store, group: Group::new() }
     }
 
     /// Writes a field that is not indexed, drawn, of a record.
     #[inline]
-    pub fn update(&mut self, number: u64, rng: &mut SmallRng) -> Result<()> {
+    pub(super) fn update(&mut self, number: u64, rng: &mut SmallRng) -> Result<()> {
         let name = FIELD_NAMES[1 + rng.random_range(0..FIELDS - 1)];
         let value = text(rng);
         self.put(key(number), std::iter::once((name, value.as_slice())))
     }
 
     /// Writes fields of a key.
-    pub fn put<'v>(
+    pub(super) fn put<'v>(
         &mut self,
         key: Vec<u8>,
         fields: impl Iterator<Item = (&'v [u8], &'v [u8])>,

@@ -70,7 +70,7 @@ impl Times {
 }
 
 /// Measures a cell.
-pub fn measure(setting: &Setting, full: bool, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
+pub(super) fn measure(setting: &Setting, full: bool, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
     let times = Times::of(setting, full);
     let [used] = Trial::numbers(&mut trial.server.client()?, "memory", ["used_memory"])?;
     let memory = trial.server.memory()?.resident_bytes;
@@ -241,7 +241,7 @@ fn wait_until_quiet(trial: &Trial) -> Result<()> {
 }
 
 /// About how long a cell takes, for the progress bar, in seconds.
-pub fn seconds(setting: &Setting, full: bool, cell: &Cell) -> f64 {
+pub(super) fn seconds(setting: &Setting, full: bool, cell: &Cell) -> f64 {
     let times = Times::of(setting, full);
     let stretch = times.stretch.as_secs_f64();
     let (gigabytes, repeats) = (cell.value_bytes() as f64 / 1e9, f64::from(times.repeats));

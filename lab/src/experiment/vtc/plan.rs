@@ -16,7 +16,7 @@ const UPDATES: [u32; 5] = [10, 30, 50, 70, 90];
 const UPDATES_USUAL: u32 = 50;
 
 /// The sizes of stores, smallest first.
-pub fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
+pub(super) fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
     let is_own = !own.sizes.is_empty();
     let share = if own.full || is_own || setting.options.quick { 1.0 } else { SHARE };
     let mut millions = if is_own { own.sizes.clone() } else { SIZES_M.to_vec() };
@@ -33,7 +33,7 @@ pub fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
 }
 
 /// The cells, by part and size and then by variant, so that disturbances of the machine affect all alike.
-pub fn cells(setting: &Setting, own: &Options, variants: &[Variant]) -> Vec<Cell> {
+pub(super) fn cells(setting: &Setting, own: &Options, variants: &[Variant]) -> Vec<Cell> {
     let parts = if own.only.is_empty() { Part::ALL.to_vec() } else { own.only.clone() };
     let sizes = sizes(setting, own);
     let Some(&largest) = sizes.last() else { return Vec::new() };

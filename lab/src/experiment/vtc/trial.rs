@@ -28,14 +28,14 @@ const NEVER: &str = "1099511627776";
 
 /// The size of a log file, and the length up to which the log is left alone: the defaults, smaller in
 /// proportion for a store that is smaller than the thesis's smallest.
-pub fn log_file_bytes(records: u64) -> u64 {
+pub(super) fn log_file_bytes(records: u64) -> u64 {
     let bytes = (u128::from(LOG_FILE_BYTES) * u128::from(records) / u128::from(RECORDS)) as u64;
     bytes.clamp(LOG_FILE_BYTES_MIN, LOG_FILE_BYTES)
 }
 
 /// A server with its records.
 #[derive(Debug)]
-pub struct Trial {
+pub(super) struct Trial {
     /// The variant.
     pub variant: Variant,
     /// Its version.
@@ -48,7 +48,7 @@ pub struct Trial {
 
 impl Trial {
     /// Starts a server and fills it.
-    pub fn start(setting: &Setting, own: &Options, cell: &Cell) -> Result<Trial> {
+    pub(super) fn start(setting: &Setting, own: &Options, cell: &Cell) -> Result<Trial> {
         let traits = cell.variant.traits();
         let (mut plan, dir) = setting.plan(traits.product, traits.persistence)?;
         let mut log_dirs = Vec::new();
@@ -80,7 +80,7 @@ impl Trial {
     }
 
     /// Writes as many whole records as there are.
-    pub fn fill(&self, cell: &Cell, choice: KeyChoice, seed: u64) -> Result<()> {
+    pub(super) fn fill(&self, cell: &Cell, choice: KeyChoice, seed: u64) -> Result<()> {
         let mix = Mix::of(ycsb::insert(), Keys::new(choice, cell.records));
         let group = Group { name: "fill", connections: 8, pace: Pace::Closed { pipeline: 32 }, mix };
         let load = Load::new(self.server.address(), vec![group], Until::Requests(cell.records), seed);
@@ -94,18 +94,22 @@ impl Trial {
     }
 
     /// Bytes of all its files.
-    pub fn file_bytes(&self) -> u64 {
+    pub(super) fn file_bytes(&self) -> u64 {
         restart::data_files(&self.dirs()).1
     }
 
     /// Kills it and starts it again from its files. Returns the seconds until all keys are there.
-    pub fn recover(&mut self) -> Result<f64> {
+    pub(super) fn recover(&mut self) -> Result<f64> {
         let dirs: Vec<_> = self.dirs().into_iter().map(Path::to_owned).collect();
         restart::after_kill(&mut self.server, &dirs.iter().map(|dir| &**dir).collect::<Vec<_>>())
     }
 
     /// Numbers of a section of `INFO`; 0 for those that are missing.
-    pub fn numbers<const N: usize>(client: &mut Client, section: &str, names: [&str; N]) -> Result<[u64; N]> {
+    pub(super) fn numbers<const N: usize>(
+        client: &mut Client,
+        section: &str,
+        names: [&str; N],
+    ) -> Result<[u64; N]> {
         let info = client::text(&client.call(&["INFO", section])?)?;
         let number = |name: &str| {
             let rest = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

@@ -12,7 +12,7 @@ const SPIKE_US_SHORT: f64 = 100.0;
 
 /// The advice for a workload.
 #[derive(Debug)]
-pub struct Advice {
+pub(super) struct Advice {
     /// Of the algorithms that were measured.
     pub predictions: Vec<Prediction>,
     /// The algorithms that are ruled out, a line for each reason.
@@ -25,13 +25,13 @@ pub struct Advice {
 
 impl Advice {
     /// The recommended algorithm, and the reason.
-    pub fn recommendation(&self) -> String {
+    pub(super) fn recommendation(&self) -> String {
         self.chosen.as_ref().map_or_else(|| "none of them fits".to_owned(), recommend)
     }
 }
 
 /// Looks for the algorithm that fits a workload.
-pub fn advise(study: &Study<'_>, workload: &Workload) -> Advice {
+pub(super) fn advise(study: &Study<'_>, workload: &Workload) -> Advice {
     let measured = Algorithm::PHYSICAL.map(|algorithm| (algorithm, Measured::new(study, algorithm)));
     let mut predictions = Vec::new();
     let mut notes = Vec::new();

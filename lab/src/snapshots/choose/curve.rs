@@ -4,13 +4,13 @@ use crate::report::Spread;
 
 /// Points in the order of `x`, a straight line from each to the next.
 #[derive(Debug, Clone, Default)]
-pub struct Curve {
+pub(super) struct Curve {
     points: Vec<(f64, f64)>,
 }
 
 impl Curve {
     /// Of measurements that may be in any order, repeated (their median counts) or no numbers (left out).
-    pub fn new(points: impl IntoIterator<Item = (f64, f64)>) -> Curve {
+    pub(super) fn new(points: impl IntoIterator<Item = (f64, f64)>) -> Curve {
         let mut all: Vec<(f64, f64)> =
             points.into_iter().filter(|(x, y)| x.is_finite() && y.is_finite() && *x > 0.0).collect();
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -19,17 +19,17 @@ impl Curve {
         Curve { points: points.collect() }
     }
 
-    pub fn points(&self) -> &[(f64, f64)] {
+    pub(super) fn points(&self) -> &[(f64, f64)] {
         &self.points
     }
 
     /// The least and the greatest `x`.
-    pub fn ends(&self) -> Option<(f64, f64)> {
+    pub(super) fn ends(&self) -> Option<(f64, f64)> {
         Some((self.points.first()?.0, self.points.last()?.0))
     }
 
     /// The measured `x` that a value at `x` comes from: one or two.
-    pub fn around(&self, x: f64) -> Vec<f64> {
+    pub(super) fn around(&self, x: f64) -> Vec<f64> {
         let below = self.points.iter().rev().find(|point| point.0 <= x).map(|point| point.0);
         let above = self.points.iter().find(|point| point.0 >= x).map(|point| point.0);
         let mut both: Vec<f64> = below.into_iter().chain(above).collect();
@@ -38,14 +38,14 @@ impl Curve {
     }
 
     /// On the line between the nearest points; beyond the ends as at the end.
-    pub fn clamped(&self, x: f64) -> Option<f64> {
+    pub(super) fn clamped(&self, x: f64) -> Option<f64> {
         let (least, greatest) = self.ends()?;
         self.between(x.clamp(least, greatest))
     }
 
     /// Interpolates between the nearest points. Beyond the ends the line continues with the slope of the
     /// straight line through all points, if that rises.
-    pub fn linear(&self, x: f64) -> Option<f64> {
+    pub(super) fn linear(&self, x: f64) -> Option<f64> {
         let (least, greatest) = self.ends()?;
         let end = x.clamp(least, greatest);
         Some((self.between(end)? + self.slope() * (x - end)).max(0.0))

@@ -67,7 +67,7 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    pub fn data_bytes(&self) -> f64 {
+    pub(super) fn data_bytes(&self) -> f64 {
         self.rows as f64 * self.row_bytes as f64
     }
 }

@@ -15,7 +15,7 @@ const GROWS: f64 = 0.3;
 
 /// The predicted costs of an algorithm.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Prediction {
+pub(super) struct Prediction {
     pub algorithm: Algorithm,
     /// The mean, over ticks in and out of snapshots.
     pub update_ns: f64,
@@ -32,12 +32,12 @@ pub struct Prediction {
 }
 
 /// The measurements of an algorithm, by the parameters that they depend on.
-pub struct Measured<'s> {
+pub(super) struct Measured<'s> {
     cells: Vec<(Figure, Cell, &'s Figures)>,
 }
 
 impl<'s> Measured<'s> {
-    pub fn new(study: &Study<'s>, algorithm: Algorithm) -> Measured<'s> {
+    pub(super) fn new(study: &Study<'s>, algorithm: Algorithm) -> Measured<'s> {
         let figures = [Figure::Trace, Figure::Dataset, Figure::Row, Figure::Updates, Figure::Trigger];
         let of =
             |figure| study.measured(figure).into_iter().map(move |(point, own)| (figure, point.cell, own));
@@ -52,7 +52,7 @@ impl<'s> Measured<'s> {
     }
 
     /// The cost of an update by the size of the data, of a row, and by updates a second.
-    pub fn costs(&self) -> [Curve; 3] {
+    pub(super) fn costs(&self) -> [Curve; 3] {
         let cost = |cell: &Cell, figures: &Figures| figures.mean_us() * 1e3 / cell.updates_per_tick as f64;
         [
             self.curve(&[Figure::Trace, Figure::Dataset], |cell| cell.data_bytes() as f64, cost),
@@ -62,7 +62,7 @@ impl<'s> Measured<'s> {
     }
 
     /// `None` if the algorithm was not measured.
-    pub fn predict(&self, workload: &Workload) -> Option<Prediction> {
+    pub(super) fn predict(&self, workload: &Workload) -> Option<Prediction> {
         let (_, cell, _) = self.cells.iter().find(|(figure, ..)| *figure == Figure::Trace)?;
         let data_bytes = workload.data_bytes();
         let [by_data, by_row, by_rate] = self.costs();

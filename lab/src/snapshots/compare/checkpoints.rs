@@ -23,7 +23,7 @@ struct Overheads {
 }
 
 /// Judges their growth with the data, and whether all take the same.
-pub fn judge(study: &Study<'_>, all: &mut Vec<Verdict>) {
+pub(super) fn judge(study: &Study<'_>, all: &mut Vec<Verdict>) {
     let series = |of: fn(&Figures) -> f64| study.series(Figure::Dataset, |_, figures| of(figures));
     let fold =
         |figures: &Figures, of: fn(f64, f64) -> f64| figures.overhead_us.iter().copied().fold(f64::NAN, of);

@@ -5,10 +5,10 @@ use super::super::plan::{Figure, Point, Scale, points};
 use super::super::results::Results;
 
 /// The growth of a taken phase that is shorter than this cannot be seen.
-pub const TAKEN_US_SHORT: f64 = 10.0;
+pub(crate) const TAKEN_US_SHORT: f64 = 10.0;
 
 /// The results of one scale and seed.
-pub struct Study<'r> {
+pub(crate) struct Study<'r> {
     pub results: &'r Results,
     pub scale: Scale,
     pub seed: u64,
@@ -16,7 +16,7 @@ pub struct Study<'r> {
 
 /// A line of a figure.
 #[derive(Debug, Clone)]
-pub struct Series {
+pub(crate) struct Series {
     pub algorithm: Algorithm,
     /// Its name, with the difference from another line of the same algorithm.
     pub name: String,
@@ -28,14 +28,14 @@ pub struct Series {
 
 impl Series {
     /// The value at `x`.
-    pub fn at(&self, x: f64) -> Option<f64> {
+    pub(crate) fn at(&self, x: f64) -> Option<f64> {
         self.points.iter().find(|point| point.0 == x).map(|point| point.1)
     }
 }
 
 impl<'r> Study<'r> {
     /// The scale of the newest result, among those that are wanted, with its seed.
-    pub fn newest(results: &'r Results, wanted: &[Scale]) -> Option<Study<'r>> {
+    pub(crate) fn newest(results: &'r Results, wanted: &[Scale]) -> Option<Study<'r>> {
         results.lines.iter().rev().find_map(|line| {
             let seed = line.seed;
             let holds = |scale: &&Scale| {
@@ -47,7 +47,7 @@ impl<'r> Study<'r> {
     }
 
     /// The cells of a figure that were measured, with their figures.
-    pub fn measured(&self, figure: Figure) -> Vec<(Point, &'r Figures)> {
+    pub(crate) fn measured(&self, figure: Figure) -> Vec<(Point, &'r Figures)> {
         let planned = points(figure, self.scale, self.seed);
         planned
             .into_iter()
@@ -57,12 +57,12 @@ impl<'r> Study<'r> {
     }
 
     /// The number of measured cells of a figure, and the number of all its cells.
-    pub fn coverage(&self, figure: Figure) -> (usize, usize) {
+    pub(crate) fn coverage(&self, figure: Figure) -> (usize, usize) {
         (self.measured(figure).len(), points(figure, self.scale, self.seed).len())
     }
 
     /// For each algorithm, `y` of its cells, where that is a number.
-    pub fn series(&self, figure: Figure, y: impl Fn(&Cell, &Figures) -> f64) -> Vec<Series> {
+    pub(crate) fn series(&self, figure: Figure, y: impl Fn(&Cell, &Figures) -> f64) -> Vec<Series> {
         let mut all: Vec<Series> = Vec::new();
         for (point, figures) in self.measured(figure) {
             let value = y(&point.cell, figures);
@@ -82,7 +82,7 @@ impl<'r> Study<'r> {
     }
 
     /// The measurements of an algorithm at the study's default parameters: a cell for each repeat.
-    pub fn defaults_of(&self, algorithm: Algorithm) -> Vec<(Cell, &'r Figures)> {
+    pub(crate) fn defaults_of(&self, algorithm: Algorithm) -> Vec<(Cell, &'r Figures)> {
         let mut all = self.measured(Figure::Trace);
         all.extend(self.measured(Figure::Repeats));
         all.retain(|(point, _)| point.cell.algorithm == algorithm);
@@ -96,7 +96,7 @@ fn swap<A, B>((a, b): (A, B)) -> (B, A) {
 
 /// The growth of values with `x`: the slope of a straight line through their logarithms, 0 for values that
 /// stay and 1 for those that are proportional. `None` for fewer than two points.
-pub fn exponent(points: &[(f64, f64)]) -> Option<f64> {
+pub(crate) fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     let positive = |value: f64| value.is_finite() && value > 0.0;
     let logs: Vec<(f64, f64)> =
         points.iter().filter(|(x, y)| positive(*x) && positive(*y)).map(|(x, y)| (x.ln(), y.ln())).collect();

@@ -7,14 +7,14 @@
 //! ```
 
 mod checkpoints;
-pub mod data;
-pub mod model;
+pub(super) mod data;
+pub(super) mod model;
 mod noise;
-pub mod orders;
-pub mod published;
+pub(super) mod orders;
+pub(super) mod published;
 mod reasons;
 mod spikes;
-pub mod verdict;
+pub(super) mod verdict;
 
 use super::cell::{Cell, Figures};
 use super::plan::Figure;
@@ -26,7 +26,7 @@ use verdict::Verdict;
 const CACHE: &str = "cache";
 
 /// Parts that were not measured, the verdict on each printed statement, and how many of them hold.
-pub fn remarks(study: &Study<'_>) -> (Vec<Remark>, String) {
+pub(super) fn remarks(study: &Study<'_>) -> (Vec<Remark>, String) {
     let verdicts = orders::judge(study);
     let counted = |_: &Cell, figures: &Figures| {
         figures.cache_misses.map_or(f64::NAN, |misses| misses as f64 / figures.updates as f64)

@@ -14,7 +14,7 @@ const PAGE_BYTES: usize = 4096;
 
 /// The lines that an update touches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct Lines {
+pub(crate) struct Lines {
     /// Of the first update of a row after a snapshot was taken.
     pub first: usize,
     /// Of each later one.
@@ -27,7 +27,7 @@ pub struct Lines {
 }
 
 /// The lines of an update of a whole row; `None` for the virtual algorithms, which lock rows too.
-pub fn lines(algorithm: Algorithm, row_bytes: usize) -> Option<Lines> {
+pub(crate) fn lines(algorithm: Algorithm, row_bytes: usize) -> Option<Lines> {
     let row = row_bytes.div_ceil(LINE_BYTES);
     let lines = |first, later, awaited, what| Some(Lines { first, later, awaited, what });
     match algorithm {

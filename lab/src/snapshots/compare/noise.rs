@@ -15,16 +15,16 @@ use super::super::cell::{Algorithm, Cell, Figures};
 use super::data::Study;
 
 /// Values that lie no further apart than this count as equal, noise or not.
-pub const ALIKE: f64 = 1.05;
+pub(super) const ALIKE: f64 = 1.05;
 
 /// For each algorithm, the longest repeat divided by the shortest. The noise of an algorithm without repeats
 /// is not known.
 #[derive(Debug, Clone, Default)]
-pub struct Noise(Vec<(Algorithm, f64)>);
+pub(crate) struct Noise(Vec<(Algorithm, f64)>);
 
 impl Noise {
     /// The noise of `of` over the repeats of a cell.
-    pub fn of(study: &Study<'_>, of: impl Fn(&Cell, &Figures) -> f64) -> Noise {
+    pub(crate) fn of(study: &Study<'_>, of: impl Fn(&Cell, &Figures) -> f64) -> Noise {
         let spread = |algorithm: Algorithm| {
             let repeats = study.defaults_of(algorithm);
             Some((algorithm, spread(repeats.iter().map(|(cell, figures)| of(cell, figures)))?))
@@ -37,12 +37,12 @@ impl Noise {
     }
 
     /// Values of two algorithms differ if one is more than this many times the other.
-    pub fn of_pair(&self, one: Algorithm, other: Algorithm) -> f64 {
+    pub(crate) fn of_pair(&self, one: Algorithm, other: Algorithm) -> f64 {
         (self.spread(one) * self.spread(other)).sqrt()
     }
 
     /// Says that values of these algorithms cannot be distinguished.
-    pub fn text(&self, of: &[Algorithm]) -> String {
+    pub(crate) fn text(&self, of: &[Algorithm]) -> String {
         let most = of.iter().map(|algorithm| self.spread(*algorithm)).fold(1.0, f64::max);
         let percent = (most - 1.0) * 100.0;
         format!(
@@ -51,7 +51,7 @@ impl Noise {
     }
 
     #[cfg(test)]
-    pub fn known(spreads: &[(Algorithm, f64)]) -> Noise {
+    pub(crate) fn known(spreads: &[(Algorithm, f64)]) -> Noise {
         Noise(spreads.to_vec())
     }
 }

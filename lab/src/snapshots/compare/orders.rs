@@ -15,7 +15,7 @@ use Algorithm::{Fork, Hourglass, Piggyback};
 const GROWS: f64 = 0.3;
 
 /// All verdicts that the measurements permit.
-pub fn judge(study: &Study<'_>) -> Vec<Verdict> {
+pub(crate) fn judge(study: &Study<'_>) -> Vec<Verdict> {
     let mut all = Vec::new();
     spikes::judge(study, &mut all);
     for figure in [Figure::Dataset, Figure::Row, Figure::Updates, Figure::Skew] {
@@ -34,7 +34,7 @@ pub fn judge(study: &Study<'_>) -> Vec<Verdict> {
 
 /// Judges whether each algorithm of an earlier group is below each of a later one, wherever both were
 /// measured.
-pub fn order(
+pub(crate) fn order(
     figure: Figure,
     printed: &'static str,
     groups: &[&[Algorithm]],
@@ -197,7 +197,7 @@ fn without_restarts(study: &Study<'_>) -> Option<String> {
 }
 
 /// Table 4, where the machine counts.
-pub fn misses(series: Vec<Series>) -> Option<Verdict> {
+pub(crate) fn misses(series: Vec<Series>) -> Option<Verdict> {
     let printed = "cache misses: NS and Fork least, ZZ and PP most";
     order(Figure::Trace, printed, published::MISSES_ORDER, &Measured::alone(series))
 }

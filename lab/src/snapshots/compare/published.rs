@@ -4,7 +4,7 @@ use super::super::cell::Algorithm;
 use Algorithm::{CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Zigzag};
 
 /// Table 4: the mean tick latency at the default parameters, in milliseconds.
-pub const MEAN_TICK_MS: [(Algorithm, f64); 7] = [
+pub(crate) const MEAN_TICK_MS: [(Algorithm, f64); 7] = [
     (Naive, 1.475),
     (CopyOnUpdate, 2.455),
     (Fork, 1.745),
@@ -15,7 +15,7 @@ pub const MEAN_TICK_MS: [(Algorithm, f64); 7] = [
 ];
 
 /// Table 4: the cache misses of a run, in millions.
-pub const CACHE_MISSES_MILLIONS: [(Algorithm, f64); 7] = [
+pub(crate) const CACHE_MISSES_MILLIONS: [(Algorithm, f64); 7] = [
     (Naive, 711.0),
     (CopyOnUpdate, 1226.0),
     (Fork, 649.0),
@@ -26,7 +26,7 @@ pub const CACHE_MISSES_MILLIONS: [(Algorithm, f64); 7] = [
 ];
 
 /// Table 2, the summary.
-pub const TABLE_2: [(Algorithm, [&str; 6]); 7] = [
+pub(crate) const TABLE_2: [(Algorithm, [&str; 6]); 7] = [
     (Naive, ["low", "high", "O(n)", "low", "yes", "2×"]),
     (CopyOnUpdate, ["high", "middle", "O(n)", "middle", "yes", "2×"]),
     (Fork, ["low", "middle", "O(n)", "high", "yes", "2×"]),
@@ -38,27 +38,27 @@ pub const TABLE_2: [(Algorithm, [&str; 6]); 7] = [
 
 /// Figures 10 a to d: groups of algorithms by mean tick latency, the lowest first; the order within a group
 /// is open.
-pub const MEAN_ORDER: &[&[Algorithm]] =
+pub(crate) const MEAN_ORDER: &[&[Algorithm]] =
     &[&[Naive, Fork], &[Hourglass, Piggyback], &[CopyOnUpdate, Zigzag], &[PingPong]];
 
 /// Figure 16 of the earlier text: groups by the updates that they reach, the fewest first.
-pub const FLOOD_ORDER: &[&[Algorithm]] =
+pub(crate) const FLOOD_ORDER: &[&[Algorithm]] =
     &[&[Naive, CopyOnUpdate, Zigzag, PingPong], &[Hourglass, Piggyback, Fork]];
 
 /// Table 4: groups by cache misses, the fewest first.
-pub const MISSES_ORDER: &[&[Algorithm]] =
+pub(crate) const MISSES_ORDER: &[&[Algorithm]] =
     &[&[Naive, Fork], &[Hourglass, Piggyback, CopyOnUpdate], &[Zigzag, PingPong]];
 
 /// Figures 9 and 10 e: whose latency has spikes that grow with the data.
-pub const SPIKES: &[Algorithm] = &[Naive, CopyOnUpdate, Fork, Zigzag];
+pub(crate) const SPIKES: &[Algorithm] = &[Naive, CopyOnUpdate, Fork, Zigzag];
 
 /// Figures 9 and 10 e: whose latency stays flat.
-pub const FLAT: &[Algorithm] = &[PingPong, Hourglass, Piggyback];
+pub(crate) const FLAT: &[Algorithm] = &[PingPong, Hourglass, Piggyback];
 
 /// Figure 10 f: whose maximum falls as rows grow.
-pub const FALLS_WITH_ROW: &[Algorithm] = &[CopyOnUpdate, Zigzag];
+pub(crate) const FALLS_WITH_ROW: &[Algorithm] = &[CopyOnUpdate, Zigzag];
 
 /// A number that was printed for an algorithm.
-pub fn of(table: &[(Algorithm, f64)], algorithm: Algorithm) -> Option<f64> {
+pub(crate) fn of(table: &[(Algorithm, f64)], algorithm: Algorithm) -> Option<f64> {
     table.iter().find(|row| row.0 == algorithm).map(|row| row.1)
 }

@@ -53,17 +53,17 @@ const REASONS: &[Reason] = &[
 ];
 
 /// The text where no reason is found.
-pub const UNKNOWN: &str = "the reason is not known";
+pub(super) const UNKNOWN: &str = "the reason is not known";
 
 /// The same values without something.
-pub struct Without {
+pub(crate) struct Without {
     values: Vec<Series>,
     noise: Noise,
     why: &'static str,
 }
 
 /// The measurements that an order is judged by.
-pub struct Measured {
+pub(crate) struct Measured {
     pub values: Vec<Series>,
     pub noise: Noise,
     /// Circumstances that may make a difference, the narrowest first.
@@ -74,12 +74,12 @@ pub struct Measured {
 
 impl Measured {
     /// Values that nothing more is known of.
-    pub fn alone(values: Vec<Series>) -> Measured {
+    pub(crate) fn alone(values: Vec<Series>) -> Measured {
         Measured { values, noise: Noise::default(), without: Vec::new(), unknown: UNKNOWN.to_owned() }
     }
 
     /// The mean ticks of a figure.
-    pub fn means(study: &Study<'_>, figure: Figure) -> Measured {
+    pub(crate) fn means(study: &Study<'_>, figure: Figure) -> Measured {
         let without = |of: fn(&Cell, &Figures) -> f64, why| Without {
             values: study.series(figure, of),
             noise: Noise::of(study, of),
@@ -108,7 +108,7 @@ impl Measured {
     }
 
     /// The reason why one algorithm is `times` times as high as another at `x`; `None`: noise.
-    pub fn why(
+    pub(crate) fn why(
         &self,
         figure: Figure,
         (x, times): (f64, f64),

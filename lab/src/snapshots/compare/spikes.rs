@@ -21,7 +21,7 @@ use crate::report::short;
 const SPIKE: f64 = 3.0;
 
 /// Judges both.
-pub fn judge(study: &Study<'_>, all: &mut Vec<Verdict>) {
+pub(super) fn judge(study: &Study<'_>, all: &mut Vec<Verdict>) {
     let measured = study.measured(Figure::Trace);
     let mut judge = |printed, of: &[_], odd: fn(&Figures) -> Option<String>| {
         let own = measured.iter().filter(|(point, figures)| {

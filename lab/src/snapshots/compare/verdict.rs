@@ -5,7 +5,7 @@ use crate::page::Remark;
 
 /// A statement of the study about a figure, and the result of our comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     pub figure: Figure,
     /// The printed statement.
     pub printed: &'static str,
@@ -17,12 +17,12 @@ pub struct Verdict {
 
 impl Verdict {
     /// One that is clear.
-    pub fn new(figure: Figure, printed: &'static str, differences: Vec<String>) -> Verdict {
+    pub(crate) fn new(figure: Figure, printed: &'static str, differences: Vec<String>) -> Verdict {
         Verdict { figure, printed, differences, unclear: Vec::new() }
     }
 
     /// Both in words.
-    pub fn remark(&self, part: String) -> Remark {
+    pub(crate) fn remark(&self, part: String) -> Remark {
         let (class, ours) = match (self.differences.is_empty(), self.unclear.is_empty()) {
             (true, true) => ("same", "is the same."),
             (true, false) => ("unclear", "is not told apart from it:"),

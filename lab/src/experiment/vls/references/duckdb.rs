@@ -27,7 +27,7 @@ for number, statement in enumerate(statements):
 ";
 
 /// Measures it; says why not, if it is not there.
-pub fn measure(
+pub(super) fn measure(
     setting: &Setting,
     cell: &Cell,
     table: &Path,

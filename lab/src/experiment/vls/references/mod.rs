@@ -19,18 +19,18 @@ use rand::rngs::SmallRng;
 use tarn_resp::client::{self, Client};
 
 /// Ours.
-pub const TARN: &str = "tarn, SQL";
+pub(super) const TARN: &str = "tarn, SQL";
 /// The real one, read by a client.
-pub const REDIS: &str = "redis-server, SCAN + HGETALL";
+pub(super) const REDIS: &str = "redis-server, SCAN + HGETALL";
 /// The sum of a field of all records.
-pub const SUM: &str = "sum";
+pub(super) const SUM: &str = "sum";
 /// Records that are written, or read, in one round trip.
 const RECORDS_AT_ONCE: u64 = 1000;
 /// The time that a reply may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Measures all references that are installed; reports those that are not.
-pub fn measure(setting: &Setting, cell: &Cell, report: &mut Report) -> Result<Figures> {
+pub(super) fn measure(setting: &Setting, cell: &Cell, report: &mut Report) -> Result<Figures> {
     let mut references = Vec::new();
     for &(product, _) in &setting.servers {
         let (mut plan, _dir) = setting.plan(product, Persistence::None)?;

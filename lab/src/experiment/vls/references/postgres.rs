@@ -28,7 +28,7 @@ const USERS: [&str; 2] = ["postgres", "nobody"];
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Measures it; says why not, if it is not there.
-pub fn measure(
+pub(super) fn measure(
     setting: &Setting,
     cell: &Cell,
     table: &Path,
