@@ -1,6 +1,6 @@
 //! The parts of a server that act, beside the state that they share.
 //!
-//! The files of the services do not import this one. Each function of a service takes [`Shared`] and the
+//! The files of the services do not import this one. Each function of a service takes `Shared` and the
 //! other services that it needs, so that each can be read and tested alone.
 
 use std::ops::Deref;

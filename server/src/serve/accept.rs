@@ -49,7 +49,7 @@ impl Acceptor {
         Acceptor { server, listeners, moves, signals, incoming, metrics, next: 0 }
     }
 
-    /// Accepts until [`Shared::shut_down`](crate::shared::Shared::shut_down), then closes the listeners.
+    /// Accepts until `Shared::shut_down`, then closes the listeners.
     /// Returns the signals, which may still come.
     pub async fn run(mut self) -> io::Result<Signals> {
         let server = self.server.clone();
