@@ -84,7 +84,7 @@ fn checkpoints_are_taken_under_load_and_not_measured_twice() {
     ]);
     assert!(drawn.status.success(), "{drawn:?}");
     let page = std::fs::read_to_string(&out).unwrap();
-    assert!(page.contains("piggyback quiet, 1 000 records") && page.contains("<svg"));
+    assert!(page.contains("piggyback quiet, 1 000 records") && page.contains("echarts"));
     assert!(page.contains("Not measured: tarn lab run store --only giants"));
     std::fs::remove_file(&results).unwrap();
     let missing = tarn(&["lab", "report", "store", "--json", results.to_str().unwrap()]);
