@@ -88,7 +88,7 @@ fn every_model_is_loaded_and_started_from_and_not_measured_twice() {
     let drawn = tarn(&words);
     assert!(drawn.status.success(), "{drawn:?}");
     let page = std::fs::read_to_string(&out).unwrap();
-    for text in ["tarn, light, 16 threads", "appendfsync always", "2.15x", "by core", "11b files"] {
+    for text in ["tarn, light, 16 client threads", "appendfsync always", "2.15x", "by core", "11b files"] {
         assert!(page.contains(text), "{text}");
     }
     std::fs::remove_file(&results).unwrap();
