@@ -171,7 +171,7 @@ impl Engine {
         &self.compactor
     }
 
-    /// See [`Store::newest_unlogged`].
+    /// See `Store::newest_unlogged`.
     pub fn newest_unlogged(&self) -> Lsn {
         self.store.newest_unlogged()
     }
@@ -179,7 +179,7 @@ impl Engine {
 
 /// Views.
 impl Engine {
-    /// See [`Store::open_views`].
+    /// See `Store::open_views`.
     ///
     /// REQUIRES: for a view that reads indexes, the caller is not inside the gate.
     pub fn open_views(&self, options: &[ViewOptions]) -> Result<Vec<View>, ViewError> {

@@ -244,8 +244,8 @@ pub fn run<E: Experiment>(
     experiment.conclude(path, wanted, report)
 }
 
-/// A progress bar over `seconds` seconds that shows the number of cells. It is hidden if there are none, or if
-/// they do not say how long they take.
+/// A progress bar over `seconds` seconds that shows the number of cells. It is hidden if there are none, or
+/// if they do not say how long they take.
 fn bar(cells: usize, seconds: u64) -> ProgressBar {
     if cells == 0 {
         eprintln!("0 cells to measure");
