@@ -201,6 +201,20 @@ fn from_who_never_reads_nothing_more_is_read() {
 }
 
 #[test]
+fn a_pipeline_whose_replies_wait_for_the_disk_holds_nobody_up() {
+    let mut scene = Scene::new(&["--threads", "1", "--appendfsync", "always"]);
+    assert_eq!(scene.witness.ask("SETRANGE big 19999 x"), ":20000");
+    let reply = format!("+OK\r\n{}", format!("$20000\r\n{}x\r\n", "\0".repeat(19_999)).repeat(20));
+    let stream = scene.connect();
+    for number in 0..20 {
+        // Between 256 KiB and 1 MiB of replies, which all wait for the first write.
+        let pipeline = format!("SET k {number}\r\n{}", "GET big\r\n".repeat(20));
+        exchange(&stream, pipeline.as_bytes(), reply.as_bytes());
+        assert_eq!(scene.witness.ask("PING"), "+PONG");
+    }
+}
+
+#[test]
 fn who_pauses_within_a_large_reply_is_served_on() {
     let mut scene = Scene::new(&[]);
     for len in [3 << 20, 5 << 20, 9 << 20, 17 << 20] {

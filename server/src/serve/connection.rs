@@ -35,11 +35,11 @@ use crate::serve::outbox::Outbox;
 use crate::serve::output::Output;
 use crate::serve::worker::Worker;
 
-/// Replies that are gathered before they are sent and more requests of a pipeline run.
-const OUTPUT_BYTES_BEFORE_SEND: usize = 256 << 10;
-/// Replies that may wait for the disk, or requests behind a blocking command, before the connection is no
-/// longer read from.
-const WAITING_BYTES_MAX: usize = 1 << 20;
+/// Replies that may wait, for the socket or for the disk, before no more requests of a connection run. The limit
+/// is the same wherever it is looked at: a connection that is over it sends or waits, and never tries again.
+const REPLY_BYTES_MAX: usize = 256 << 10;
+/// Requests after a blocking command that are kept before the connection is no longer read from.
+const INPUT_BYTES_MAX: usize = 1 << 20;
 
 /// A held request of a client that has closed its sending side, or has gone, waits so long.
 const CLOSED_PATIENCE: Duration = Duration::from_secs(5);
@@ -174,9 +174,8 @@ impl Connection {
                 }
                 match ran {
                     Ran::All => break,
-                    Ran::Full
-                        if self.output.is_stuck() || self.output.waiting_bytes() >= WAITING_BYTES_MAX =>
-                    {
+                    // What is left waits for the socket or for the disk: no loop changes that.
+                    Ran::Full if self.output.is_stuck() || self.output.waiting_bytes() >= REPLY_BYTES_MAX => {
                         self.has_more = true;
                         break;
                     }
@@ -233,7 +232,7 @@ impl Connection {
         if self.closing && self.output.waiting_bytes() == 0 {
             return Poll::Ready(Ok(Event::End(End::Closed)));
         }
-        if self.closing || self.output.waiting_bytes() >= WAITING_BYTES_MAX {
+        if self.closing || self.output.waiting_bytes() >= REPLY_BYTES_MAX {
             self.output.await_departure();
             return Poll::Pending;
         }
@@ -314,7 +313,7 @@ impl Connection {
 
     /// Keeps what comes for later, within the limit; ready when the client has closed its side.
     fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.input.len() < WAITING_BYTES_MAX {
+        while self.input.len() < INPUT_BYTES_MAX {
             match self.poll_read(cx)? {
                 Poll::Pending => break,
                 Poll::Ready(0) => return Poll::Ready(Ok(())),
@@ -358,7 +357,7 @@ impl Connection {
         // The first request runs at once: most are alone, and it opens the session.
         let mut fetched = 1;
         while !self.closing {
-            if outbox.len() >= OUTPUT_BYTES_BEFORE_SEND {
+            if outbox.len() >= REPLY_BYTES_MAX {
                 ran = Ran::Full;
                 break;
             }
