@@ -35,8 +35,8 @@ use crate::serve::outbox::Outbox;
 use crate::serve::output::Output;
 use crate::serve::worker::Worker;
 
-/// Replies that may wait, for the socket or for the disk, before no more requests of a connection run. The limit
-/// is the same wherever it is looked at: a connection that is over it sends or waits, and never tries again.
+/// Replies that may wait, for the socket or for the disk, before no more requests of a connection run. The
+/// limit is the same wherever it is looked at: a connection that is over it waits, and does not try again.
 const REPLY_BYTES_MAX: usize = 256 << 10;
 /// Requests after a blocking command that are kept before the connection is no longer read from.
 const INPUT_BYTES_MAX: usize = 1 << 20;
