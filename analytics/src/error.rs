@@ -77,7 +77,7 @@ pub enum QueryError {
     #[error("this query reads a table more than once while it runs; run it within BEGIN READ ONLY … COMMIT")]
     ReadTwice,
     /// The index that a query was to be answered in the order of is there no more.
-    #[error("the index \"{0}\" was dropped, or is being built anew; ask again")]
+    #[error("the index \"{0}\" was dropped, or is being rebuilt; ask again")]
     IndexGone(String),
     /// Too many values are the same as far as an index has them.
     #[error(

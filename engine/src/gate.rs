@@ -42,8 +42,8 @@ impl<T> Gates<T> {
         self.0[number].0.read_as(self.number(number))
     }
 
-    /// Waits until each thread has been out once, and holds nobody meanwhile. A thread that is inside after
-    /// it came in after it began.
+    /// Waits until each thread has been out once, and holds nobody meanwhile. When it returns, a thread that
+    /// is inside has entered since the call.
     ///
     /// REQUIRES: the caller is not inside.
     pub(crate) fn pass_each(&self) {

@@ -49,7 +49,7 @@ pub const DATABASES_MAX: usize = 256;
 /// Longest key or element in bytes (`proto-max-bulk-len` of Redis).
 pub const BYTES_MAX: usize = 512 << 20;
 
-/// Most elements of a list that is said again in parts: a replay makes room for them when it begins.
+/// Most elements of a list that is logged again in parts: a replay makes room for them when it begins.
 pub const RENEWED_LENGTH_MAX: u64 = 1 << 26;
 /// Most bytes of such a string.
 const RENEWED_BYTES_MAX: u64 = BYTES_MAX as u64;
@@ -90,7 +90,7 @@ impl Kind {
         matches!(self, Kind::String | Kind::Json)
     }
 
-    /// How long a value may be that is said again in parts: elements of a list, bytes of a string.
+    /// How long a value may be that is logged again in parts: elements of a list, bytes of a string.
     pub const fn renewed_length_max(self) -> u64 {
         match self {
             Kind::String | Kind::Json => RENEWED_BYTES_MAX,
@@ -237,9 +237,9 @@ pub enum Change<'a> {
         /// Elements, or bytes of a string.
         length: u64,
     },
-    /// A part of a list or of a string that is being said again: from `at` on, this is there.
+    /// A part of a list or of a string that is being logged again: from `at` on, this is there.
     RenewalPart {
-        /// `List`, `String` or `Json`; other kinds are said again by their elements.
+        /// `List`, `String` or `Json`; other kinds are logged again by their elements.
         kind: Kind,
         /// An index, or an offset, from 0.
         at: u64,

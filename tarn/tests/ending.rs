@@ -235,7 +235,7 @@ fn the_message_file_is_opened_again_when_it_was_moved() {
         if signals {
             ending.signal(Signal::HUP);
         }
-        eventually(|| messages(&file).contains("opened anew").then_some(()));
+        eventually(|| messages(&file).contains("opened again").then_some(()));
         assert!(!messages(&file).contains("Ready to accept"), "it is another file");
     }
     assert_eq!(ending.connect().ask("PING"), "+PONG", "SIGHUP ends nothing");

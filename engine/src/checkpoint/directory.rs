@@ -288,8 +288,8 @@ impl Checkpoints {
         }
         let last = self.current.lock().replace(checkpoint.clone());
         let last = last.map(|last| self.directory.join(last.file_name()));
-        for needless in self.unsure.lock().drain(..).chain(last) {
-            let _ = disk.remove(&needless);
+        for obsolete in self.unsure.lock().drain(..).chain(last) {
+            let _ = disk.remove(&obsolete);
         }
         Ok(())
     }

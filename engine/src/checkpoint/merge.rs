@@ -1,5 +1,8 @@
-//! Merges a full checkpoint and the changes since into the next full one. It never holds more than the keys
-//! of some hundreds of entries.
+//! Merges a full checkpoint and the changes since into the next full one.
+//!
+//! It keeps the keys of the changes that lie between two groups of the full checkpoint in memory. These are
+//! some hundreds of keys, unless the store has grown much since: after a bulk load into a small store they
+//! are most of its keys.
 //!
 //! ```text
 //!   full      e e e e | e e e | e e e e e      entries in groups of rising positions

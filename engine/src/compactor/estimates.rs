@@ -38,7 +38,7 @@ pub(super) struct Guess {
     /// Bits of its range that it has got its share of.
     pub(super) bits: u64,
     /// Its records that are obsolete.
-    pub(super) superseded: f64,
+    pub(super) obsolete: f64,
 }
 
 impl Estimates {
@@ -46,7 +46,7 @@ impl Estimates {
     /// the log, as [`extents`] has them.
     pub(super) fn look(&mut self, files: &[Extent], validity: &Validity) {
         // While a compaction puts a file in the place of another, what is known is of that, which had more.
-        let live = |file: &Extent| (file.records as f64 - self.superseded(file.place())).max(0.0);
+        let live = |file: &Extent| (file.records as f64 - self.obsolete(file.place())).max(0.0);
         let mut directories: Vec<Spread> = Vec::new();
         for file in files {
             directories.resize_with(directories.len().max(file.directory + 1), Spread::default);
@@ -57,12 +57,12 @@ impl Estimates {
             let guess = self.known.entry(file.place()).or_default();
             let own = file.records as f64;
             if bits > guess.bits {
-                let live = (own - guess.superseded).max(0.0);
+                let live = (own - guess.obsolete).max(0.0);
                 let all: f64 = directories.iter().map(|spread| spread.between(file)).sum();
                 let share = live / all.max(live).max(1.0);
-                guess.superseded += (bits - guess.bits) as f64 * share;
+                guess.obsolete += (bits - guess.bits) as f64 * share;
             }
-            *guess = Guess { bits, superseded: guess.superseded.min(own) };
+            *guess = Guess { bits, obsolete: guess.obsolete.min(own) };
         }
         if self.known.len() > 2 * files.len() {
             let is_there = |place: &Place| files.binary_search_by_key(place, Extent::place).is_ok();
@@ -74,7 +74,7 @@ impl Estimates {
     pub(super) fn waste(&self, file: &ClosedFile) -> f64 {
         match file.records() {
             0 => 0.0,
-            own => (self.superseded(file.place()) / own as f64).min(1.0),
+            own => (self.obsolete(file.place()) / own as f64).min(1.0),
         }
     }
 
@@ -107,19 +107,19 @@ impl Estimates {
         let Some(file) = file else { return };
         // First, as more may be set meanwhile.
         let bits = bits_of(file, validity);
-        let (mut look, mut superseded) = (Look::default(), 0);
+        let (mut look, mut obsolete) = (Look::default(), 0);
         kept.each(|lsns| {
             let (Some(first), Some(last)) = (lsns.first(), lsns.last()) else { return };
             validity.look(*first..=*last, &mut look);
             let is_valid = |lsn: &&Lsn| look.is_valid(**lsn).unwrap_or_else(|| validity.is_valid(**lsn));
-            superseded += lsns.len() - lsns.iter().filter(is_valid).count();
+            obsolete += lsns.len() - lsns.iter().filter(is_valid).count();
         });
-        self.known.insert(file.place(), Guess { bits, superseded: superseded as f64 });
+        self.known.insert(file.place(), Guess { bits, obsolete: obsolete as f64 });
     }
 
     /// Records of a file that are obsolete.
-    pub(super) fn superseded(&self, place: Place) -> f64 {
-        self.known.get(&place).map_or(0.0, |guess| guess.superseded)
+    pub(super) fn obsolete(&self, place: Place) -> f64 {
+        self.known.get(&place).map_or(0.0, |guess| guess.obsolete)
     }
 }
 

@@ -119,29 +119,29 @@ impl Model {
     /// The share of obsolete records of a file, guessed and true.
     fn shares(&self, directory: usize, at: usize) -> (f64, f64) {
         let file = &self.directories[directory][at];
-        let superseded = file.records.iter().filter(|lsn| self.replaced[lsn.0 as usize]).count();
+        let obsolete = file.records.iter().filter(|lsn| self.replaced[lsn.0 as usize]).count();
         let own = file.records.len().max(1) as f64;
-        (self.estimates.superseded(file.extent.place()) / own, superseded as f64 / own)
+        (self.estimates.obsolete(file.extent.place()) / own, obsolete as f64 / own)
     }
 
     /// How far the guesses of the closed files are off, of all their records; the share of these that is
     /// obsolete, and how many there are.
     fn errors(&self) -> (f64, f64, f64) {
-        let (mut off, mut superseded, mut all) = (0.0, 0.0, 0.0);
+        let (mut off, mut obsolete, mut all) = (0.0, 0.0, 0.0);
         for (directory, files) in self.directories.iter().enumerate() {
             for (at, file) in files.iter().enumerate().rev().skip(1) {
                 let (guessed, truth) = self.shares(directory, at);
                 let own = file.records.len() as f64;
-                (off, superseded, all) =
-                    (off + (guessed - truth).abs() * own, superseded + truth * own, all + own);
+                (off, obsolete, all) =
+                    (off + (guessed - truth).abs() * own, obsolete + truth * own, all + own);
             }
         }
-        (off / all, superseded / all, all)
+        (off / all, obsolete / all, all)
     }
 }
 
 #[test]
-fn a_file_has_no_fewer_superseded_records_than_none_while_another_takes_its_place() {
+fn a_file_has_no_fewer_obsolete_records_than_none_while_another_takes_its_place() {
     let (validity, mut estimates) = (Validity::new(), Estimates::default());
     let file = |records| Extent { directory: 0, number: 1, records, first: Lsn(1), last: Lsn(100) };
     let outdate = |lsns: std::ops::RangeInclusive<u64>| {
@@ -152,8 +152,8 @@ fn a_file_has_no_fewer_superseded_records_than_none_while_another_takes_its_plac
     outdate(91..=95);
     // It is in its place, and what is known is still of the other.
     estimates.look(&[file(10)], &validity);
-    let superseded = estimates.superseded((0, 1));
-    assert!((0.0..=10.0).contains(&superseded), "{superseded}");
+    let obsolete = estimates.obsolete((0, 1));
+    assert!((0.0..=10.0).contains(&obsolete), "{obsolete}");
 }
 
 #[test]
@@ -172,10 +172,10 @@ fn guesses_are_near_the_truth() {
             }
         }
         model.look();
-        let (off, superseded, records) = model.errors();
+        let (off, obsolete, records) = model.errors();
         let (directories, skew) = (model.directories.len(), model.skew);
         let told = format!("seed {seed}, {directories} directories, skew {skew}: off by {off:.3}");
-        println!("{told}; of {records} {superseded:.3} superseded");
+        println!("{told}; of {records} {obsolete:.3} obsolete");
         assert!(off < 0.2 || records < 1_000.0, "{told}");
         assert!(
             directories > 1 || off < 1e-9,
@@ -195,15 +195,15 @@ fn a_file_that_is_guessed_wrong_comes_right() {
     let lsns: Vec<Lsn> = (1..=10_000).map(Lsn).collect();
     validity.invalidate(&lsns[..2_000]);
     let mut estimates = Estimates::default();
-    estimates.known.insert((0, 1), Guess { bits: 2_000, superseded: 2_000.0 });
-    estimates.known.insert((1, 1), Guess { bits: 2_000, superseded: 0.0 });
-    let off = |estimates: &Estimates| (estimates.superseded((0, 1)) - estimates.superseded((1, 1))).abs();
+    estimates.known.insert((0, 1), Guess { bits: 2_000, obsolete: 2_000.0 });
+    estimates.known.insert((1, 1), Guess { bits: 2_000, obsolete: 0.0 });
+    let off = |estimates: &Estimates| (estimates.obsolete((0, 1)) - estimates.obsolete((1, 1))).abs();
     for end in (2_100..=9_000).step_by(100) {
         let before = off(&estimates);
         validity.invalidate(&lsns[..end]);
         estimates.look(&files, &validity);
         assert!(off(&estimates) < before, "{end}: {} after {before}", off(&estimates));
-        let sum = estimates.superseded((0, 1)) + estimates.superseded((1, 1));
+        let sum = estimates.obsolete((0, 1)) + estimates.obsolete((1, 1));
         assert!((sum - end as f64).abs() < 1.0, "{sum} of {end} were given to a file");
     }
     assert!(off(&estimates) < 300.0, "{}", off(&estimates));

@@ -151,12 +151,12 @@ fn what_no_writer_writes_is_refused_by_name() {
         (&[3, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F], 1, FormatError::CutOff),
         (&[13, 0, 0, 0], 1, FormatError::BadField("count of elements")),
         (&[18, 0, 0, 0, 0], 1, FormatError::BadField("kind of an image")),
-        (&[22, 0, 0, 6, 0], 1, FormatError::BadField("kind of what is said anew")),
-        (&[23, 0, 0, 2, 0, 0], 1, FormatError::BadField("kind of what is said anew")),
+        (&[22, 0, 0, 6, 0], 1, FormatError::BadField("kind of a rewritten value")),
+        (&[23, 0, 0, 2, 0, 0], 1, FormatError::BadField("kind of a rewritten value")),
         (
             &[22, 0, 0, 1, 0xFF, 0xFF, 0xFF, 0xFF, 0x1F],
             1,
-            FormatError::BadField("length of what is said anew"),
+            FormatError::BadField("length of a rewritten value"),
         ),
         (&[9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xF8, 0x7F], 1, FormatError::BadField("score")),
         (

@@ -200,14 +200,14 @@ fn take_change<'a>(head: &Head<'_>, rest: &mut &'a [u8]) -> Result<Change<'a>, F
         kind::RENEWAL_BEGIN => {
             let (kind, length) = (take_kind(rest)?, take_varint(rest)?);
             if length > kind.renewed_length_max() {
-                return Err(FormatError::BadField("length of what is said anew"));
+                return Err(FormatError::BadField("length of a rewritten value"));
             }
             Change::RenewalBegins { kind, length }
         }
         kind::RENEWAL_PART => {
             let kind = take_kind(rest)?;
             if !kind.is_bytes() && kind != Kind::List {
-                return Err(FormatError::BadField("kind of what is said anew"));
+                return Err(FormatError::BadField("kind of a rewritten value"));
             }
             Change::RenewalPart { kind, at: take_varint(rest)?, bytes: take_bytes(rest)? }
         }
@@ -223,7 +223,7 @@ fn take_u8(rest: &mut &[u8]) -> Result<u8, FormatError> {
 }
 
 fn take_kind(rest: &mut &[u8]) -> Result<Kind, FormatError> {
-    Kind::from_u8(take_u8(rest)?).ok_or(FormatError::BadField("kind of what is said anew"))
+    Kind::from_u8(take_u8(rest)?).ok_or(FormatError::BadField("kind of a rewritten value"))
 }
 
 fn take_bytes<'a>(rest: &mut &'a [u8]) -> Result<Bytes<'a>, FormatError> {

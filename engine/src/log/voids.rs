@@ -12,8 +12,8 @@
 //! - A block that has a place of its own in a file is told of by none; so no run goes over the last block of
 //!   a file, which always has one (but for what a repair wrote).
 //! - A run has a teller only if that one file tells the whole run. A file that is compacted leaves out what
-//!   lies in a run with another teller, and tells again all else that it told. As files are compacted one by
-//!   one, and only those count that have their name durably, no two ever rely on each other.
+//!   lies in a run with another teller, and records again all else that it recorded. Files are compacted one
+//!   by one, and only those count that have their name durably, so no two rely on each other.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

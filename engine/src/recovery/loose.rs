@@ -24,7 +24,7 @@ pub(super) struct LooseKey {
     pub(super) remains: Option<Remains>,
     /// The record of an expiry, if the key was never seen.
     pub(super) unseen: Option<Misfit>,
-    /// Since when the key has been said again in pieces, and the first record behind that did not fit.
+    /// Since when the key has been logged again in pieces, and the first record behind that did not fit.
     renewal: Option<(Lsn, Option<Misfit>)>,
     /// Whether a repair has cut off what made its records fit, so that they make what they make only as long
     /// as all of them are there.
@@ -60,7 +60,7 @@ impl Loose {
         self.of(db, key).is_torn = true;
     }
 
-    /// Forgets a key that is said again.
+    /// Forgets a key that is logged again.
     pub(super) fn forget(&mut self, db: u8, key: &[u8], retired: &mut Retired) {
         if !self.keys.is_empty()
             && let Some(loose) = self.keys.remove(&(db, key.into()))
@@ -69,7 +69,7 @@ impl Loose {
         }
     }
 
-    /// Notes that a key begins to be said again in pieces, and whether that did not fit.
+    /// Notes that a key begins to be logged again in pieces, and whether that did not fit.
     pub(super) fn begin_renewal(&mut self, db: u8, key: &[u8], lsn: Lsn, misfit: Option<Misfit>) {
         if let Some(misfit) = misfit {
             self.of(db, key).misfit.get_or_insert(misfit);
@@ -81,7 +81,7 @@ impl Loose {
         }
     }
 
-    /// Forgets what did not fit up to where a key began to be said again, as all of it has been said.
+    /// Forgets what did not fit up to where a key began to be logged again, as all of it has been said.
     pub(super) fn end_renewal(&mut self, db: u8, key: &[u8], begun: Lsn, retired: &mut Retired) {
         if self.keys.is_empty() {
             return;

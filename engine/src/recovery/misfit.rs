@@ -3,9 +3,9 @@
 use crate::log::{Block, Damage};
 use crate::record::Lsn;
 
-/// A record that does not fit what it meets, and nothing behind it says the key again. A command checks what
+/// A record that does not fit what it meets, and nothing behind it logs the key again. A command checks what
 /// is there before it decides on a change, under the same latch, so no history has one: records before it are
-/// not those that were written. Where the key is said again, a compaction may have dropped what it was made
+/// not those that were written. Where the key is logged again, a compaction may have dropped what it was made
 /// of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {

@@ -41,7 +41,7 @@ pub struct Replayed {
     pub misfit: Option<Misfit>,
     /// The flushes and swaps of whole databases.
     pub upheavals: Upheavals,
-    /// Keys of which a repair has cut off what made their records fit, and that nothing has said again since.
+    /// Keys of which a repair has cut off what made their records fit, and that were not logged again since.
     pub torn: Vec<Place>,
 }
 

@@ -19,7 +19,7 @@ use crate::table::{KeyRef, Retired, Segment, Table, Waiting};
 /// How much may wait for the disk before the next key or part is said.
 const WAITING_BYTES_MAX: u64 = 8 << 20;
 
-/// Says keys again that are torn.
+/// Logs keys again that are torn.
 pub(super) fn log_again(
     torn: &[Place],
     tables: &[Arc<Table>],

@@ -29,6 +29,7 @@ impl KeyHash {
     /// How many times this thread has hashed a key with `of`, for tests: a command hashes each of its keys
     /// once.
     #[cfg(debug_assertions)]
+    #[doc(hidden)]
     pub fn hashed() -> u64 {
         HASHED.get()
     }

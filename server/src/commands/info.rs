@@ -309,7 +309,7 @@ fn log_directories(report: &mut Report, figures: &Persistence) {
     }
 }
 
-/// A line for each full file of the log; of very many, for those with the most superseded bytes.
+/// A line for each full file of the log; of very many, for those with the most obsolete bytes.
 fn log_files(report: &mut Report, cx: &Context<'_, '_>) {
     let Some(store) = cx.server.store() else { return };
     let Some(log) = store.log.load_full() else { return };

@@ -267,7 +267,7 @@ fn directories(page: &mut Page, figures: &Persistence) {
     all.iter().for_each(|one| _ = family.add(&[("directory", &one.path)], one.files));
     let mut family = page.gauges("tarn_log_size_bytes", "Bytes in files of the log.");
     all.iter().for_each(|one| _ = family.add(&[("directory", &one.path)], one.bytes));
-    let mut family = page.gauges("tarn_log_live_bytes", "Bytes of them that are not known to be needless.");
+    let mut family = page.gauges("tarn_log_live_bytes", "Bytes of them that are not known to be obsolete.");
     all.iter().for_each(|one| _ = family.add(&[("directory", &one.path)], one.live_bytes));
     let mut family = page.counters("tarn_log_flushes_total", "Blocks written.");
     all.iter().for_each(|one| _ = family.add(&[("directory", &one.path)], one.flushes));
@@ -295,7 +295,7 @@ fn compactions(page: &mut Page, figures: &Persistence) {
     page.gauge("tarn_log_closed_files", "Files that are written to no more.", status.files);
     page.gauge(
         "tarn_log_invalid_bytes",
-        "Bytes of them that are known to be needless.",
+        "Bytes of them that are known to be obsolete.",
         figures.invalid_bytes(),
     );
     page.gauge("tarn_log_validity_bytes", "Memory that knowing so takes.", status.validity_bytes);
@@ -304,7 +304,11 @@ fn compactions(page: &mut Page, figures: &Persistence) {
     page.counter("tarn_compactions_total", "Compactions of files.", status.compactions);
     page.counter("tarn_compaction_failures_total", "Compactions that were given up.", status.failures);
     page.counter("tarn_compaction_rounds_total", "Rounds over all files.", status.rounds);
-    page.counter("tarn_compaction_renewed_keys_total", "Keys that were written anew.", status.renewed);
+    page.counter(
+        "tarn_compaction_renewed_keys_total",
+        "Keys that were rewritten in the log.",
+        status.renewed,
+    );
     page.counter("tarn_compaction_read_bytes_total", "Bytes of files compacted.", status.bytes_read);
     page.counter(
         "tarn_compaction_written_bytes_total",

@@ -123,13 +123,13 @@ impl Persistence {
         self.compactions.round || self.checkpoints.rewrites || self.log_begins
     }
 
-    /// Bytes in files of the log that are not known to be superseded, over all directories:
+    /// Bytes in files of the log that are not known to be obsolete, over all directories:
     /// all of the files that are written to, and what was written since the compactor looked last.
     pub(crate) fn live_bytes(&self) -> u64 {
         LogDirectory::all(self).iter().map(|directory| directory.live_bytes).sum()
     }
 
-    /// Bytes in files of the log that are known to be superseded.
+    /// Bytes in files of the log that are known to be obsolete.
     pub(crate) fn invalid_bytes(&self) -> u64 {
         self.compactions.bytes.saturating_sub(self.compactions.live_bytes)
     }
@@ -152,7 +152,7 @@ pub(crate) struct LogDirectory {
     pub files: usize,
     /// Their bytes.
     pub bytes: u64,
-    /// Bytes of them that are not known to be superseded.
+    /// Bytes of them that are not known to be obsolete.
     pub live_bytes: u64,
     /// Blocks written.
     pub flushes: u64,

@@ -62,9 +62,9 @@ pub(crate) fn reopen_file() {
 
 fn reopen(file: &MessageFile) {
     match file.reopen() {
-        Ok(()) => tracing::info!("The file of messages was opened anew"),
+        Ok(()) => tracing::info!("The file of messages was opened again"),
         // Said in the file that it is, as there is no other.
-        Err(error) => tracing::warn!("cannot open {} anew: {error}", file.path.display()),
+        Err(error) => tracing::warn!("cannot open {} again: {error}", file.path.display()),
     }
 }
 

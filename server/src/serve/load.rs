@@ -60,7 +60,7 @@ pub(crate) fn load(server: &Services, config: &Config) -> Result<Option<Backgrou
     if torn > 0 {
         tracing::warn!(
             "A repair of the log had cut off the last records of keys whose older ones were compacted away: \
-             wrote {torn} of them anew as they are now, which may be less than they were"
+             logged {torn} of them again as they are now, which may be less than they were"
         );
     }
     let (engine, background) = Engine::new(

@@ -1,5 +1,5 @@
-//! The seeds of random tests. Fixed seeds give the same commit the same verdict. Seeds that the environment
-//! derives from the day are tried too, so that tomorrow's run repeats today's.
+//! The seeds of random tests. Fixed seeds give the same commit the same verdict. Seeds of the days that the
+//! environment names are tried too, so that each day's run tries what those before did not.
 
 /// How many fixed seeds to try, unless `TARN_SEEDS` says so.
 pub fn seed_count(default: u64) -> u64 {
