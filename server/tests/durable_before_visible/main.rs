@@ -304,6 +304,38 @@ fn who_waits_keeps_its_place_while_the_log_has_no_room() {
     waiting.expect(&format!("*2\r\n$1\r\nq\r\n${}\r\n{element}\r\n", element.len()));
 }
 
+/// Nobody takes an element while writes are paused, whatever brought it.
+#[test]
+fn who_waits_is_served_after_a_pause_of_writes() {
+    let mut scene = Scene::with_log(SyncMode::Always, 4 << 10, 1);
+    let mut waiting = [scene.connect(), scene.connect()];
+    for (peer, key) in waiting.iter_mut().zip(["p", "q"]) {
+        peer.send(&[&format!("BLPOP {key} 0")]);
+        eventually(|| scene.server.clients.get(peer.id).unwrap().info.lock().blocked.then_some(()));
+    }
+    scene.stall();
+    let before = scene.newest_block();
+    scene.connect().send(&["SET k v"]);
+    eventually(|| (scene.newest_block() > before).then_some(()));
+    let element = "x".repeat(20 << 10);
+    scene.connect().send(&[&format!("RPUSH q {element}")]);
+    scene.fence();
+    assert!(!scene.server.has_room(), "the log has no room");
+    assert_eq!(scene.connect().ask("CLIENT PAUSE 5000 WRITE"), "+OK\r\n");
+    scene.resume();
+    eventually(|| scene.server.has_room().then_some(()));
+    scene.settle();
+    scene.fence();
+    assert_eq!(scene.connect().ask("LLEN q"), ":1\r\n", "the pause holds");
+    scene.clock.advance(PASSED_MS);
+    waiting[1].expect(&format!("*2\r\n$1\r\nq\r\n${}\r\n{element}\r\n", element.len()));
+    scene.connect().send(&["MULTI", "RPUSH p 1", "CLIENT PAUSE 5000 WRITE", "EXEC"]);
+    scene.fence();
+    assert_eq!(scene.connect().ask("LLEN p"), ":1\r\n", "the pause holds");
+    scene.clock.advance(PASSED_MS);
+    waiting[0].expect("*2\r\n$1\r\np\r\n$1\r\n1\r\n");
+}
+
 /// A server of which the log is full of what gathers behind a block as soon as something large is written.
 fn stalled_with_little_room() -> Scene {
     let scene = Scene::with_log(SyncMode::Always, 4 << 10, 1);
