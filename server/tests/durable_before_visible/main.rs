@@ -304,6 +304,34 @@ fn who_waits_keeps_its_place_while_the_log_has_no_room() {
     waiting.expect(&format!("*2\r\n$1\r\nq\r\n${}\r\n{element}\r\n", element.len()));
 }
 
+#[test]
+fn a_client_that_has_gone_is_forgotten_while_the_log_has_no_room() {
+    let mut scene = stalled_with_little_room();
+    let push = format!("RPUSH q {}", "x".repeat(6 << 10));
+    scene.connect().send(&[&push, &push]);
+    scene.fence();
+    assert!(!scene.server.has_room(), "the log has no room");
+    let mut peer = scene.connect();
+    peer.send(&["SET a 1"]);
+    eventually(|| scene.server.clients.get(peer.id).unwrap().info.lock().blocked.then_some(()));
+    let id = peer.id;
+    drop(peer);
+    eventually(|| scene.server.clients.get(id).is_none().then_some(()));
+    assert!(!scene.server.has_room(), "the log still has no room");
+}
+
+#[test]
+fn the_socket_closes_of_a_client_whose_replies_wait_no_longer() {
+    let mut scene = Scene::new(SyncMode::Always);
+    let mut peer = scene.connect();
+    scene.stall();
+    peer.send(&["SET a 1"]);
+    scene.fence();
+    peer.send(&["CLIENT DURABILITY no", "QUIT"]);
+    peer.expect("+OK\r\n+OK\r\n+OK\r\n");
+    peer.expect_end();
+}
+
 /// Nobody takes an element while writes are paused, whatever brought it.
 #[test]
 fn who_waits_is_served_after_a_pause_of_writes() {

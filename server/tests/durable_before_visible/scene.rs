@@ -269,6 +269,11 @@ impl Peer {
         assert_eq!(String::from_utf8_lossy(&bytes), expected);
     }
 
+    /// Waits until the server has closed the connection.
+    pub(crate) fn expect_end(&mut self) {
+        assert_eq!(self.stream.read(&mut [0]).unwrap(), 0);
+    }
+
     /// Sends a request of which the reply is one text, and waits for it.
     pub(crate) fn ask_bulk(&mut self, request: &str) -> String {
         let head = self.ask(request);
