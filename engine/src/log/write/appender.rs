@@ -105,7 +105,8 @@ impl Appender {
 
     /// Whether the disk keeps up, for the price of a relaxed load. If not, take no more requests that write
     /// until a waker of [`Appender::subscribe_room`] calls; what is appended in spite of that is taken until
-    /// twice the limit waits, then refused, unless the group insists. Yes when the log has failed: appending says why.
+    /// twice the limit waits, then refused, unless the group insists. Yes when the log has failed: appending
+    /// says why.
     pub fn has_room(&self) -> bool {
         self.pipeline.has_room()
     }

@@ -39,7 +39,7 @@ impl Group {
         self.insists
     }
 
-    /// What is committed next may be refused again.
+    /// Lets the log refuse again, for want of room, the next commit.
     pub(crate) fn end_insisting(&mut self) {
         self.insists = false;
     }
