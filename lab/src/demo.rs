@@ -123,7 +123,7 @@ pub(crate) fn show(args: &DemoArgs) -> Result<()> {
     tell(
         "restarted",
         &format!(
-            "{} records back in {:.2} s, {} a second, from {} MB of log",
+            "{} records back in {:.2} s, {} a second, from log files of {} MB, free room included",
             thousands(keys as f64),
             back.as_secs_f64(),
             thousands(keys as f64 / back.as_secs_f64()),

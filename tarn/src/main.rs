@@ -27,7 +27,7 @@ use tarn_server::serve::supervisor;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// An in-memory, Redis-protocol database whose persistence is still.
+/// An in-memory database that speaks Redis's protocol, and writes its data to disk without pausing clients.
 #[derive(Parser)]
 #[command(name = "tarn", version, arg_required_else_help = true)]
 struct Cli {
@@ -70,7 +70,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
+    match Cli::parse_from(own_help(std::env::args_os().collect())).command {
         Command::Serve { args } => serve(args),
         Command::Demo { args } => lab::run(std::iter::once(OsString::from("demo")).chain(args)),
         Command::Log(cli) => log::run(cli),
@@ -81,6 +81,20 @@ fn main() -> ExitCode {
         Command::Sql(args) => ask::run(&args),
         Command::Lab { args } => lab::run(args),
     }
+}
+
+/// Commands that read their arguments, `--help` among them, by themselves.
+const OWN_HELP: [&str; 3] = ["serve", "demo", "lab"];
+
+/// `tarn help COMMAND` says what `tarn COMMAND --help` says, also for these commands.
+fn own_help(mut args: Vec<OsString>) -> Vec<OsString> {
+    if let [_, help, command] = &mut args[..]
+        && help == "help"
+        && OWN_HELP.iter().any(|name| command == name)
+    {
+        *help = std::mem::replace(command, OsString::from("--help"));
+    }
+    args
 }
 
 fn serve(args: Vec<OsString>) -> ExitCode {

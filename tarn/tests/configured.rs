@@ -7,6 +7,8 @@ mod running;
 
 use running::{Client, Folder, eventually, free_port};
 use rustix::process::{Pid, Signal, kill_process};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -383,4 +385,37 @@ fn the_append_only_file_of_a_redis_ends_the_start() {
         let _server = folder.serve(&["--port", &port.to_string()]);
         assert_eq!(Client::tcp("127.0.0.1", port).ask("GET from"), "redis");
     }
+}
+
+#[test]
+fn help_of_a_command_is_the_same_in_both_orders() {
+    let help = |args: [&str; 2]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_tarn")).args(args).output().unwrap();
+        assert!(output.status.success());
+        said(&output)
+    };
+    let text = help(["help", "serve"]);
+    assert_eq!(text, help(["serve", "--help"]));
+    assert!(text.starts_with("Serves clients") && text.contains("appendfsync everysec"), "{text}");
+    assert!(help(["help", "sql"]).contains("Usage: tarn sql"));
+}
+
+#[test]
+fn clients_that_speak_http_are_told_of_once_a_minute() {
+    let folder = Folder::new();
+    let (port, log) = (free_port().to_string(), folder.path("messages"));
+    let log = log.to_str().unwrap();
+    let data = folder.path("").to_str().unwrap().to_owned();
+    let _server = Process::spawn(&mut tarn(&["--port", &port, "--dir", &data, "--logfile", log]));
+    let connect = || TcpStream::connect(format!("127.0.0.1:{port}")).ok();
+    for _ in 0..3 {
+        let mut stream = eventually(connect);
+        stream.write_all(b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut reply = Vec::new();
+        // Closed with bytes unread, it may be reset.
+        let _ = stream.read_to_end(&mut reply);
+        assert_eq!(reply, b"");
+    }
+    let messages = std::fs::read_to_string(log).unwrap();
+    assert_eq!(messages.matches("it speaks HTTP").count(), 1, "{messages}");
 }

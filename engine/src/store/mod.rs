@@ -183,7 +183,9 @@ impl Store {
             for write in batch {
                 group.push(write);
             }
-            if gathers { log.append_to_gather(group)? } else { log.append(group)? }
+            let taken = if gathers { log.append_to_gather(group) } else { log.append(group) };
+            group.end_insisting();
+            taken?
         } else if self.unlogged.load(Ordering::Relaxed) < Lsn::LIMIT.0 {
             Lsn(1 + self.unlogged.fetch_add(batch.len() as u64, Ordering::AcqRel))
         } else {

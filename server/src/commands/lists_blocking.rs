@@ -94,8 +94,8 @@ fn move_or_wait<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, wanted: &Move<'a>)
 }
 
 fn blmpop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let timeout = parse::timeout(args.at(1), cx.now())?;
     let wanted = MultiPop::parse(args, 2, side)?;
+    let timeout = parse::timeout(args.at(1), cx.now())?;
     if !pop_from_first(cx, &wanted)? {
         cx.wait_for(Kind::List, wanted.keys(), timeout, args);
     }

@@ -182,8 +182,8 @@ fn pop_one_or_wait<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, end: End) -> Re
 }
 
 fn bzmpop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
-    let timeout = parse::timeout(args.at(1), cx.now())?;
     let wanted = MultiPop::parse(args, 2, End::parse)?;
+    let timeout = parse::timeout(args.at(1), cx.now())?;
     if !pop_from_first(cx, &wanted)? {
         cx.wait_for(Kind::ZSet, wanted.keys(), timeout, args);
     }

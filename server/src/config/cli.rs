@@ -230,7 +230,8 @@ fn shown(name: &[u8], values: &[Vec<u8>]) -> String {
 /// The text of `serve --help`: usage, and every directive that does something.
 pub fn help_text() -> String {
     let mut text = String::from(
-        "Usage: tarn serve [FILE] [--test-config] [--directive value ...] [-]\n\n\
+        "Serves clients until a signal or SHUTDOWN.\n\n\
+         Usage: tarn serve [FILE] [--test-config] [--directive value ...] [-]\n\n\
          FILE is in redis.conf's syntax; '-' reads the same from standard input. A directive on the\n\
          command line overrides the file:\n\n    \
          tarn serve --port 7000 --dir /var/lib/tarn --appendfsync always --threads 2\n\n\

@@ -115,7 +115,7 @@ pub struct Blocking {
     waiting: AtomicUsize,
     /// Those that no key can serve (`WAIT`, `WAITAOF`).
     keyless: Mutex<Vec<Arc<Waiter>>>,
-    /// Keys whose waiters could not be served for want of room in the log.
+    /// Keys whose waiters could not be served for want of room in the log, or for a pause.
     postponed: Mutex<Vec<Place>>,
 }
 
@@ -247,7 +247,7 @@ impl Blocking {
         }
     }
 
-    /// Whether there are keys whose waiters could not be served for want of room in the log.
+    /// Whether there are keys whose waiters could not be served for want of room in the log, or for a pause.
     pub fn has_postponed(&self) -> bool {
         !self.postponed.lock().is_empty()
     }
@@ -273,12 +273,12 @@ impl Blocking {
         true
     }
 
-    /// Notes a key whose waiters could not be served for want of room in the log.
+    /// Notes a key whose waiters could not be served for want of room in the log, or for a pause.
     pub(crate) fn postpone(&self, place: Place) {
         self.postponed.lock().push(place);
     }
 
-    /// Takes the keys whose waiters could not be served for want of room in the log.
+    /// Takes the keys whose waiters could not be served for want of room in the log, or for a pause.
     pub(crate) fn take_postponed(&self) -> Vec<Place> {
         std::mem::take(&mut *self.postponed.lock())
     }

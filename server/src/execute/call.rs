@@ -74,8 +74,8 @@ impl<'e> Call<'e> {
         result: &Result<T, CommandError>,
     ) {
         let Call { server, watch, counter, command, calls, weight, slow_us, began } = self;
-        if matches!(result, Err(CommandError::GateBusy)) {
-            // It has done nothing, and is run again.
+        if matches!(result, Err(CommandError::GateBusy | CommandError::LogBehind)) {
+            // It has changed nothing, and is run again.
             counter.calls.store(calls, Ordering::Relaxed);
             return;
         }

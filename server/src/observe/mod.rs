@@ -9,6 +9,7 @@ pub(crate) mod latency;
 pub(crate) mod logging;
 pub(crate) mod process;
 pub(crate) mod rates;
+pub(crate) mod seldom;
 pub(crate) mod slowlog;
 pub(crate) mod stats;
 pub(crate) mod stopwatch;

@@ -7,6 +7,7 @@ use tarn_engine::lock::Mutex;
 
 use crate::error::CommandError;
 use crate::observe::latency::{Counts, Histogram};
+use crate::observe::seldom::Seldom;
 use crate::observe::stopwatch::Stopwatch;
 
 /// Calls of one command.
@@ -61,6 +62,8 @@ pub struct Stats {
     pub rejected_connections: AtomicU64,
     /// Reads that were answered while the data was being loaded.
     pub early_reads: AtomicU64,
+    /// The warning of clients that speak HTTP.
+    pub(crate) http: Seldom,
     /// The counters at the last `CONFIG RESETSTAT`: a worker's counters are written by that worker
     /// alone.
     baseline: Mutex<Totals>,
@@ -125,6 +128,7 @@ impl Stats {
             connections: AtomicU64::new(0),
             rejected_connections: AtomicU64::new(0),
             early_reads: AtomicU64::new(0),
+            http: Seldom::default(),
             baseline: Mutex::default(),
             latency_baseline: Mutex::default(),
             memory_peak_bytes: AtomicU64::new(0),

@@ -200,7 +200,12 @@ impl Connection {
                             continue;
                         }
                         ran = self.run_held();
-                        self.client.handle.info.lock().blocked = matches!(ran, Ran::Postponed);
+                        let is_held = matches!(ran, Ran::Postponed);
+                        self.client.handle.info.lock().blocked = is_held;
+                        if !is_held {
+                            // Each request may wait so long.
+                            self.closed_since = None;
+                        }
                         continue;
                     }
                 }
@@ -285,13 +290,16 @@ impl Connection {
 
     /// Waits a while for the end of a pause, for what somebody else does, or for room in the log. `false` if
     /// the client closed its sending side too long ago: it may have closed that alone, and is answered then,
-    /// or have gone. Room in the log comes, and is waited for as long as it takes.
+    /// or have gone.
     async fn wait_to_go_on(&mut self) -> io::Result<bool> {
-        if !self.worker.server.has_room() {
-            let _ = tokio::time::timeout(ROOM_STEP, self.worker.room.notified()).await;
-            return Ok(true);
-        }
-        let mut over = pin!(tokio::time::sleep(PAUSE_STEP));
+        let worker = self.worker.clone();
+        let mut over = pin!(async move {
+            if worker.server.has_room() {
+                tokio::time::sleep(PAUSE_STEP).await;
+            } else {
+                let _ = tokio::time::timeout(ROOM_STEP, worker.room.notified()).await;
+            }
+        });
         poll_fn(|cx| {
             if over.as_mut().poll(cx).is_ready() || self.client.handle.is_killed() {
                 return Poll::Ready(Ok(true));

@@ -41,6 +41,8 @@ pub(super) struct Output {
     outbox: RefCell<Outbox>,
     /// It is in the worker's list.
     queued: Cell<bool>,
+    /// The `Lsn` under which the worker has it among those that hold replies.
+    waits_until: Cell<Option<Lsn>>,
     /// The socket has no room: wait for it before anything else.
     stuck: Cell<bool>,
     /// The connection's task wants to go on when something has left.
@@ -57,6 +59,7 @@ impl Output {
             handle,
             outbox: RefCell::default(),
             queued: Cell::new(false),
+            waits_until: Cell::new(None),
             stuck: Cell::new(false),
             awaited: Cell::new(false),
             failed: Cell::new(None),
@@ -86,11 +89,6 @@ impl Output {
     /// Bytes that have not been sent.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.outbox.borrow().len()
-    }
-
-    /// The `Lsn` whose durability lets more out; `None` if nothing is held.
-    pub(super) fn held_until(&self) -> Option<Lsn> {
-        self.outbox.borrow().held_until()
     }
 
     /// Whether the socket had no room.
@@ -185,12 +183,17 @@ impl Outputs {
 
     /// Sends the replies that `output` holds when `lsn` is durable.
     fn send_when_durable(&self, lsn: Lsn, output: &Rc<Output>) {
-        self.waiting.borrow_mut().insert((lsn, output.client()), output.clone());
+        if output.waits_until.get() != Some(lsn) {
+            // What was held before may have left without the disk: `CLIENT DURABILITY no`.
+            self.abandon(output);
+            output.waits_until.set(Some(lsn));
+            self.waiting.borrow_mut().insert((lsn, output.client()), output.clone());
+        }
     }
 
     /// Forgets the replies that `output` holds: its client is gone, and its socket shall close now.
     pub(super) fn abandon(&self, output: &Output) {
-        if let Some(lsn) = output.held_until() {
+        if let Some(lsn) = output.waits_until.take() {
             self.waiting.borrow_mut().remove(&(lsn, output.client()));
         }
     }
@@ -199,7 +202,9 @@ impl Outputs {
     pub(super) fn next_revealable(&self, revealable: Lsn) -> Option<Rc<Output>> {
         let mut waiting = self.waiting.borrow_mut();
         let first = waiting.first_entry().filter(|first| first.key().0 <= revealable)?;
-        Some(first.remove())
+        let output = first.remove();
+        output.waits_until.set(None);
+        Some(output)
     }
 
     /// Gives an empty outbox a warm buffer.

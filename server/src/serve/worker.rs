@@ -99,7 +99,8 @@ impl Worker {
     pub(crate) fn go_on(&self) {
         if self.server.has_room() {
             self.room.notify_waiters();
-            if self.server.blocking.has_postponed() {
+            let blocking = &self.server.blocking;
+            if blocking.has_postponed() && !self.server.pause.holds(true, self.server.clock.unix_ms()) {
                 self.execute(|executor| executor.serve_postponed());
             }
         }

@@ -304,6 +304,125 @@ fn who_waits_keeps_its_place_while_the_log_has_no_room() {
     waiting.expect(&format!("*2\r\n$1\r\nq\r\n${}\r\n{element}\r\n", element.len()));
 }
 
+#[test]
+fn a_client_that_has_gone_is_forgotten_while_the_log_has_no_room() {
+    let mut scene = stalled_with_little_room();
+    let push = format!("RPUSH q {}", "x".repeat(6 << 10));
+    scene.connect().send(&[&push, &push]);
+    scene.fence();
+    assert!(!scene.server.has_room(), "the log has no room");
+    let mut peer = scene.connect();
+    peer.send(&["SET a 1"]);
+    eventually(|| scene.server.clients.get(peer.id).unwrap().info.lock().blocked.then_some(()));
+    let id = peer.id;
+    drop(peer);
+    eventually(|| scene.server.clients.get(id).is_none().then_some(()));
+    assert!(!scene.server.has_room(), "the log still has no room");
+}
+
+#[test]
+fn the_socket_closes_of_a_client_whose_replies_wait_no_longer() {
+    let mut scene = Scene::new(SyncMode::Always);
+    let mut peer = scene.connect();
+    scene.stall();
+    peer.send(&["SET a 1"]);
+    scene.fence();
+    peer.send(&["CLIENT DURABILITY no", "QUIT"]);
+    peer.expect("+OK\r\n+OK\r\n+OK\r\n");
+    peer.expect_end();
+}
+
+/// Nobody takes an element while writes are paused, whatever brought it.
+#[test]
+fn who_waits_is_served_after_a_pause_of_writes() {
+    let mut scene = Scene::with_log(SyncMode::Always, 4 << 10, 1);
+    let mut waiting = [scene.connect(), scene.connect()];
+    for (peer, key) in waiting.iter_mut().zip(["p", "q"]) {
+        peer.send(&[&format!("BLPOP {key} 0")]);
+        eventually(|| scene.server.clients.get(peer.id).unwrap().info.lock().blocked.then_some(()));
+    }
+    scene.stall();
+    let before = scene.newest_block();
+    scene.connect().send(&["SET k v"]);
+    eventually(|| (scene.newest_block() > before).then_some(()));
+    let element = "x".repeat(20 << 10);
+    scene.connect().send(&[&format!("RPUSH q {element}")]);
+    scene.fence();
+    assert!(!scene.server.has_room(), "the log has no room");
+    assert_eq!(scene.connect().ask("CLIENT PAUSE 5000 WRITE"), "+OK\r\n");
+    scene.resume();
+    eventually(|| scene.server.has_room().then_some(()));
+    scene.settle();
+    scene.fence();
+    assert_eq!(scene.connect().ask("LLEN q"), ":1\r\n", "the pause holds");
+    scene.clock.advance(PASSED_MS);
+    waiting[1].expect(&format!("*2\r\n$1\r\nq\r\n${}\r\n{element}\r\n", element.len()));
+    scene.connect().send(&["MULTI", "RPUSH p 1", "CLIENT PAUSE 5000 WRITE", "EXEC"]);
+    scene.fence();
+    assert_eq!(scene.connect().ask("LLEN p"), ":1\r\n", "the pause holds");
+    scene.clock.advance(PASSED_MS);
+    waiting[0].expect("*2\r\n$1\r\np\r\n$1\r\n1\r\n");
+}
+
+/// A server of which the log is full of what gathers behind a block as soon as something large is written.
+fn stalled_with_little_room() -> Scene {
+    let scene = Scene::with_log(SyncMode::Always, 4 << 10, 1);
+    assert_eq!(scene.connect().ask(&format!("SET watched 1 PX {}", PASSED_MS / 2)), "+OK\r\n");
+    scene.stall();
+    // The only flight stays with this block.
+    let before = scene.newest_block();
+    scene.connect().send(&["SET k v"]);
+    eventually(|| (scene.newest_block() > before).then_some(()));
+    scene
+}
+
+/// A transaction that the log has no room for has not run: what it does beside its changes happens once.
+#[test]
+fn a_transaction_waits_for_room_in_the_log_before_it_runs() {
+    let mut scene = stalled_with_little_room();
+    let mut waiting = scene.connect();
+    waiting.send(&["BLPOP other 0"]);
+    eventually(|| scene.server.clients.get(waiting.id).unwrap().info.lock().blocked.then_some(()));
+    let (push, unblock) =
+        (format!("RPUSH q {}", "x".repeat(6 << 10)), format!("CLIENT UNBLOCK {}", waiting.id));
+    let mut peer = scene.connect();
+    peer.send(&[&push, &push, "MULTI", &unblock, "SET a 1", "EXEC"]);
+    scene.fence();
+    assert!(!scene.server.has_room(), "the log has no room");
+    scene.resume();
+    peer.expect(":1\r\n:2\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:1\r\n+OK\r\n");
+    for name in ["exec", "client|unblock"] {
+        let calls = scene.connect().ask_bulk("INFO commandstats");
+        assert!(calls.contains(&format!("cmdstat_{name}:calls=1,")), "{calls}");
+    }
+}
+
+#[test]
+fn a_transaction_that_waits_for_room_in_the_log_still_watches() {
+    let mut scene = stalled_with_little_room();
+    let push = format!("RPUSH q {}", "x".repeat(6 << 10));
+    let mut peer = scene.connect();
+    peer.send(&["WATCH watched", &push, &push, "MULTI", "UNWATCH", "SET a 1", "EXEC"]);
+    scene.fence();
+    assert!(!scene.server.has_room(), "the log has no room");
+    scene.clock.advance(PASSED_MS);
+    scene.resume();
+    peer.expect("+OK\r\n:1\r\n:2\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n*-1\r\n");
+}
+
+#[test]
+fn a_client_that_kills_itself_in_a_transaction_that_fails_is_gone() {
+    let scene = Scene::new(SyncMode::EverySec);
+    let mut peer = scene.connect();
+    let log = scene.server.store().unwrap().log.load_full().unwrap();
+    let open = log.log.lock().take();
+    open.unwrap().close().unwrap();
+    let kill = format!("CLIENT KILL ID {} SKIPME no", peer.id);
+    peer.send(&["MULTI", &kill, "SET a 1", "EXEC"]);
+    peer.expect("+OK\r\n+QUEUED\r\n+QUEUED\r\n-EXECABORT Transaction discarded because of: ");
+    eventually(|| scene.server.clients.get(peer.id).is_none().then_some(()));
+}
+
 /// Settings of a transaction are in force for the rest of its packet.
 #[test]
 fn replies_behind_a_transaction_that_has_them_wait_do_wait() {

@@ -201,7 +201,9 @@ impl Drop for Scene {
         self.worker.take().unwrap().join().unwrap();
         drop(self.background.take());
         let log = self.server.store().unwrap().log.load_full().unwrap();
-        log.log.lock().take().unwrap().close().unwrap();
+        // A test may have closed it.
+        let open = log.log.lock().take();
+        open.into_iter().for_each(|log| log.close().unwrap());
     }
 }
 
@@ -265,6 +267,19 @@ impl Peer {
         let mut bytes = vec![0; expected.len()];
         self.stream.read_exact(&mut bytes).unwrap();
         assert_eq!(String::from_utf8_lossy(&bytes), expected);
+    }
+
+    /// Waits until the server has closed the connection.
+    pub(crate) fn expect_end(&mut self) {
+        assert_eq!(self.stream.read(&mut [0]).unwrap(), 0);
+    }
+
+    /// Sends a request of which the reply is one text, and waits for it.
+    pub(crate) fn ask_bulk(&mut self, request: &str) -> String {
+        let head = self.ask(request);
+        let mut text = vec![0; head.trim_end()[1..].parse::<usize>().unwrap() + 2];
+        self.stream.read_exact(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
     }
 
     /// Sends a request of which the reply is one line, and waits for it.

@@ -105,7 +105,8 @@ impl Appender {
 
     /// Whether the disk keeps up, for the price of a relaxed load. If not, take no more requests that write
     /// until a waker of [`Appender::subscribe_room`] calls; what is appended in spite of that is taken until
-    /// twice the limit waits, then refused. Yes when the log has failed: appending says why.
+    /// twice the limit waits, then refused, unless the group insists. Yes when the log has failed: appending
+    /// says why.
     pub fn has_room(&self) -> bool {
         self.pipeline.has_room()
     }
@@ -121,7 +122,7 @@ impl Appender {
         // A block counts its records in 32 bits; that many only gather when the disk has stopped.
         let count = active.count.checked_add(group.count()).ok_or(LogError::Backlogged)?;
         let before = active.buffer.len();
-        if !self.pipeline.admits(group.bytes_len()) {
+        if !self.pipeline.admits(group.bytes_len()) && !group.insists() {
             return Err(LogError::Backlogged);
         }
         group.copy_to(&mut active.buffer);

@@ -19,12 +19,29 @@ const CAPACITY_KEPT_BYTES: usize = 1 << 20;
 pub struct Group {
     bytes: Vec<u8>,
     count: u32,
+    insists: bool,
 }
 
 impl Group {
     /// A group without records.
     pub fn new() -> Group {
         Group::default()
+    }
+
+    /// Lets the log take what is committed next however much waits to be written. For who cannot do again
+    /// what the records tell of, and has seen before that there is room.
+    pub fn insist(&mut self) {
+        self.insists = true;
+    }
+
+    /// Whether the log is to take it however much waits.
+    pub(in crate::log) fn insists(&self) -> bool {
+        self.insists
+    }
+
+    /// Lets the log refuse again, for want of room, the next commit.
+    pub(crate) fn end_insisting(&mut self) {
+        self.insists = false;
     }
 
     /// Adds a record behind those that are there.

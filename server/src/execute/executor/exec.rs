@@ -12,9 +12,9 @@
 
 use std::sync::atomic::Ordering;
 
-use tarn_engine::KeyHash;
 use tarn_engine::record::{Batch, Lsn};
 use tarn_engine::session::{Access, Latched};
+use tarn_engine::{CommitError, KeyHash};
 use tarn_resp::Args;
 use tarn_resp::Writer;
 
@@ -22,8 +22,9 @@ use super::Executor;
 use super::latched::{close_gate, run_in};
 use crate::error::CommandError;
 use crate::execute::call::Call;
-use crate::execute::client::{After, Client};
+use crate::execute::client::Client;
 use crate::execute::command::Command;
+use crate::execute::services::Services;
 use crate::execute::spec::Flags;
 use crate::execute::transaction::{Queued, Transaction};
 
@@ -66,7 +67,7 @@ impl Executor<'_> {
     }
 
     /// Runs the queued requests. The client forgets them, and the keys that it watches, unless the log has no
-    /// room, or somebody keeps the gate open: then `EXEC` is to be run again.
+    /// room, or somebody keeps the gate open: then none has run, and `EXEC` is to be run again.
     pub(super) fn exec(&mut self, client: &mut Client, out: &mut Vec<u8>) -> Result<Lsn, CommandError> {
         let Some(transaction) = client.transaction.take() else {
             return Err(CommandError::text("ERR EXEC without MULTI"));
@@ -87,7 +88,6 @@ impl Executor<'_> {
         client.denies_waiting = false;
         if let Err(error) = result {
             client.select(db);
-            client.after = After::GoOn;
             if matches!(error, CommandError::LogBehind | CommandError::GateBusy) {
                 client.transaction = Some(transaction);
                 return Err(error);
@@ -117,13 +117,15 @@ impl Executor<'_> {
             return Ok(refuse_changed(&latched, client, out));
         }
         if access == Access::Write {
+            refuse_without_room(self.server)?;
             latched.expire(&keys, self.group)?;
             latched.begin();
         }
         let staged = self.run_queue(transaction, Prepare::Nothing, &mut latched, client, out);
         latched.end();
         if !staged.is_empty() {
-            latched.commit(&staged, self.group)?;
+            self.group.insist();
+            latched.commit(&staged, self.group).map_err(lost)?;
         }
         let (seen, met_expired) = (latched.seen(), latched.met_expired());
         latched.release();
@@ -150,11 +152,15 @@ impl Executor<'_> {
         if !client.watching.holds(&latched) {
             return Ok(refuse_changed(&latched, client, out));
         }
+        if transaction.writes() {
+            refuse_without_room(self.server)?;
+        }
         let staged = self.run_queue(transaction, Prepare::Each, &mut latched, client, out);
         let mut seen = latched.seen();
         latched.release();
         if !staged.is_empty() {
-            seen = seen.max(alone.commit(&staged, self.group)?);
+            self.group.insist();
+            seen = seen.max(alone.commit(&staged, self.group).map_err(lost)?);
         }
         drop(alone);
         self.after_commit(&staged);
@@ -217,6 +223,17 @@ impl Executor<'_> {
         }
         staged
     }
+}
+
+/// The requests of a queue act on more than the keys (`UNWATCH`, `CLIENT KILL`), so they run once. What they
+/// write is taken then, whatever comes into the log meanwhile: that is one group more for each worker.
+fn refuse_without_room(server: &Services) -> Result<(), CommandError> {
+    if server.has_room() { Ok(()) } else { Err(CommandError::LogBehind) }
+}
+
+/// The error of requests that have run, and whose changes the log has refused. They do not run again.
+fn lost(error: CommitError) -> CommandError {
+    CommandError::LogRefuses(error.to_string())
 }
 
 /// Replies that a watched key has changed, and returns up to where that may reveal changes.

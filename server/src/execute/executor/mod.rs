@@ -124,7 +124,7 @@ impl<'e> Executor<'e> {
         let result = match self.table.find(&args[0]) {
             Some(found) => self.check_and_run(found, client, args, out),
             None if is_http(&args[0]) => {
-                client.close_for("it speaks HTTP; a web page may try to send commands through a browser");
+                self.close_http(client);
                 Ok(Lsn::ZERO)
             }
             None => Err(client.reject(Flags::NONE, unknown(args))),
@@ -145,6 +145,19 @@ impl<'e> Executor<'e> {
             After::GoOn | After::Close => client.drop_unwanted(out, start),
         }
         seen
+    }
+
+    /// Closes the connection of a client that speaks HTTP. As it may do so as often as it likes, the operator
+    /// is told at most once a minute.
+    #[cold]
+    fn close_http(&self, client: &mut Client) {
+        client.after = After::Close;
+        let why = "it speaks HTTP; a web page may try to send commands through a browser";
+        match self.server.stats.http.note(self.now) {
+            None => {}
+            Some(0) => client.close_for(why),
+            Some(before) => client.close_for(&format!("{why}; {before} more since the last such message")),
+        }
     }
 
     fn check_and_run(

@@ -16,8 +16,8 @@ enum Served {
     Done,
     /// There is nothing for it.
     FoundNothing,
-    /// The log has no room for it. It keeps its place in the queues.
-    NoRoom,
+    /// The log has no room for it, or writes are paused. It keeps its place in the queues.
+    Later,
 }
 
 impl Executor<'_> {
@@ -35,7 +35,8 @@ impl Executor<'_> {
         self.serve_queued();
     }
 
-    /// Serves clients that could not be served for want of room in the log, now that there is some.
+    /// Serves clients that could not be served for want of room in the log or for a pause, now that
+    /// nothing is in their way.
     pub(crate) fn serve_postponed(&mut self) {
         self.ready.extend(self.server.blocking.take_postponed());
         self.serve_queued();
@@ -58,7 +59,7 @@ impl Executor<'_> {
                 match self.serve(&waiter) {
                     Served::Done => {}
                     Served::FoundNothing => exhausted.extend(waiter.request.kind),
-                    Served::NoRoom => {
+                    Served::Later => {
                         self.server.blocking.postpone(place.clone());
                         exhausted.extend(waiter.request.kind);
                     }
@@ -71,6 +72,9 @@ impl Executor<'_> {
 
     /// Runs the command of `waiter`.
     fn serve(&mut self, waiter: &Arc<Waiter>) -> Served {
+        if self.server.pause.holds(true, self.now) {
+            return Served::Later;
+        }
         // A thread that holds an outcome must not wait for the gate: a worker inside may be waiting for this
         // outcome.
         self.enter_gate();
@@ -87,7 +91,7 @@ impl Executor<'_> {
                     waiter.seen.fetch_max(lsn.0, Ordering::Relaxed);
                     return Served::FoundNothing;
                 }
-                After::Postpone => return Served::NoRoom,
+                After::Postpone => return Served::Later,
                 After::GoOn | After::Close => {}
             }
             *outcome = Some(Outcome::Served(reply, lsn));
