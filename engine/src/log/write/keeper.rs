@@ -26,6 +26,8 @@ const SYNC_PAUSE: Duration = Duration::from_millis(500);
 /// How often a failed disk is tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const A_MOMENT: Duration = Duration::from_millis(5);
+/// Turns a moment apart that take as long as the pause between two syncs.
+const SYNC_MISSES: u32 = (SYNC_PAUSE.as_millis() / A_MOMENT.as_millis()) as u32;
 
 impl Pipeline {
     /// Makes a directory's files ready before they are needed, until the log is closed.
@@ -106,7 +108,7 @@ impl Pipeline {
 
     /// Syncs and cuts files, until the log is closed.
     pub(in crate::log) fn run_syncer(&self) {
-        let mut hurry = 0;
+        let (mut hurry, mut misses) = (0, 0);
         loop {
             let hurried = {
                 let mut active = self.active.lock();
@@ -114,11 +116,8 @@ impl Pipeline {
                     State::Closing | State::Closed | State::Unlogged => return,
                     _ => {}
                 }
-                if active.hurry == hurry
-                    && active.leaving.is_empty()
-                    && !matches!(active.state, State::Failed(..))
-                {
-                    self.chores.wait_for(&mut active, SYNC_PAUSE);
+                if let Some(pause) = active.pause_of_syncer(hurry, misses) {
+                    self.chores.wait_for(&mut active, pause);
                 }
                 std::mem::replace(&mut hurry, active.hurry) != hurry
             };
@@ -128,14 +127,15 @@ impl Pipeline {
             }
             let wanted = self.wants_sync.swap(false, Ordering::SeqCst);
             let last = wanted.then(|| Lsn(self.active.lock().next.0 - 1));
-            if self.mode() != SyncMode::No || hurried || wanted {
+            let is_due = self.mode() != SyncMode::No && misses.is_multiple_of(SYNC_MISSES);
+            if is_due || hurried || wanted {
                 self.sync_all();
             }
             // What was not written yet is synced the next time.
             if last.is_some_and(|last| self.durable.lsn() < last) {
                 self.wants_sync.store(true, Ordering::SeqCst);
             }
-            self.leave_files();
+            misses = if self.leave_files() { 0 } else { misses.wrapping_add(1) };
             self.claim();
         }
     }
@@ -162,9 +162,11 @@ impl Pipeline {
         }
     }
 
-    /// Cuts full files to their length and syncs them, once all their blocks are written.
-    pub(in crate::log) fn leave_files(&self) {
+    /// Cuts full files to their length and syncs them, once all their blocks are written. `false` if there
+    /// are such files and none could be cut yet.
+    pub(in crate::log) fn leave_files(&self) -> bool {
         let leaving = self.active.lock().leaving.clone();
+        let mut got_on = leaving.is_empty();
         for Leaving { file, length, contents } in leaving {
             if self.failed() || self.durable.writes_in(&file) {
                 continue;
@@ -179,10 +181,12 @@ impl Pipeline {
                     let closed = ClosedFile::new(handle.path(), &file.header, length, contents);
                     self.note_closed(closed.of_log_opened_in(self.opened_in));
                     self.active.lock().leaving.retain(|other| !Arc::ptr_eq(&other.file, &file));
+                    got_on = true;
                 }
                 Err(error) => self.fail(error),
             }
         }
+        got_on
     }
 
     /// Has the files that hold records up to `lsn` left, so that they can be compacted; to be called until it
@@ -241,6 +245,19 @@ impl Pipeline {
 }
 
 impl Active {
+    /// How long the thread that syncs and cuts waits before its next turn, unless it is called. `hurry`: the
+    /// wishes that it has heard; `misses`: its last turns in which no file could be cut.
+    pub(in crate::log) fn pause_of_syncer(&self, hurry: u64, misses: u32) -> Option<Duration> {
+        if self.hurry != hurry || matches!(self.state, State::Failed(..)) {
+            None
+        } else if self.leaving.is_empty() {
+            Some(SYNC_PAUSE)
+        } else {
+            // A block is on its way to the file, for long if the disk is slow.
+            (misses > 0).then_some(A_MOMENT)
+        }
+    }
+
     /// The header of the next new file of a directory, whose number is used up.
     pub(in crate::log) fn next_header(&mut self, lane: usize, log_id: u128, file_id: u64) -> FileHeader {
         let number = self.lanes[lane].next_number;

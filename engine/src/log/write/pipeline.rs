@@ -333,8 +333,7 @@ impl Pipeline {
     /// Takes the whole active buffer as the next block of a directory. `None` if there is nothing to take,
     /// the log has failed, or the directory has no file to go on in yet.
     pub(in crate::log) fn take(&self, active: &mut Active, lane: usize, flags: u32) -> Option<Taken> {
-        let takes = matches!(active.state, State::Running | State::Closing);
-        if active.count == 0 && flags == 0 || !takes {
+        if active.count == 0 && flags == 0 || !active.is_written() {
             return None;
         }
         let align = self.align();
@@ -369,12 +368,15 @@ impl Pipeline {
         Some(Taken { bytes, file, offset, sequence, first, count, durable, length, flags })
     }
 
-    /// Whether a directory could take the active buffer, of those with an idle flight or of all.
+    /// Whether a directory could take the active buffer, of those with an idle flight or of all. None could
+    /// while the log has failed.
     pub(in crate::log) fn can_take(&self, active: &Active, with_idle_flight: bool) -> bool {
         let (bytes, align) = (active.buffer.len(), self.align());
-        active.lanes.iter().any(|lane| {
-            (lane.idle > 0 || !with_idle_flight) && (lane.next.is_some() || !lane.is_full_for(bytes, align))
-        })
+        active.is_written()
+            && active.lanes.iter().any(|lane| {
+                (lane.idle > 0 || !with_idle_flight)
+                    && (lane.next.is_some() || !lane.is_full_for(bytes, align))
+            })
     }
 
     fn align(&self) -> usize {
@@ -473,6 +475,11 @@ impl Active {
             spares_bytes: 0,
             rescued_from: None,
         }
+    }
+
+    /// Whether what was appended is written now.
+    fn is_written(&self) -> bool {
+        matches!(self.state, State::Running | State::Closing)
     }
 
     /// Whether nothing will be written any more by flights.

@@ -48,12 +48,17 @@ fn open(disk: &SimDisk, mode: SyncMode) -> Result<(Arc<Pipeline>, Lsn), OpenErro
     Ok((Arc::new(begin(finished)?.0), last))
 }
 
-/// Appends a record of so many bytes and takes it as a block of a directory.
-fn take(pipeline: &Arc<Pipeline>, lane: usize, bytes: usize) -> Taken {
+/// Appends a record of so many bytes.
+fn append(pipeline: &Arc<Pipeline>, bytes: usize) {
     let mut group = Group::new();
     let change = Change::Put { value: vec![7; bytes].into(), expiry: None };
     group.push(&Write::Key { db: 0, key: b"key".into(), change });
     Appender { pipeline: pipeline.clone() }.append(&group).unwrap();
+}
+
+/// Appends a record of so many bytes and takes it as a block of a directory.
+fn take(pipeline: &Arc<Pipeline>, lane: usize, bytes: usize) -> Taken {
+    append(pipeline, bytes);
     pipeline.take(&mut pipeline.active.lock(), lane, 0).unwrap()
 }
 
@@ -221,4 +226,42 @@ fn what_is_kept_behind_a_write_that_hangs_has_a_limit() {
         let disk = disk.crash(Crash::PowerLoss, 1, SimOptions::default());
         assert_eq!(open(&disk, mode).unwrap().1, Lsn(46));
     }
+}
+
+/// Lets the log fail without a disk that does.
+fn fail(pipeline: &Pipeline) {
+    pipeline.fail(crate::io::DiskError::new("sync", "/a".as_ref(), std::io::Error::other("a test")));
+}
+
+#[test]
+fn no_flight_hands_on_what_a_failed_log_does_not_write() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let (pipeline, _) = open(&disk, SyncMode::Always).unwrap();
+    append(&pipeline, 10);
+    // Another flight has nothing to do.
+    pipeline.active.lock().lanes[1].idle = 1;
+    let can_take = || pipeline.can_take(&pipeline.active.lock(), true);
+    assert!(can_take());
+    fail(&pipeline);
+    assert!(!can_take(), "they would wake each other again and again");
+    assert_eq!(pipeline.rescue(), Rescue::Done);
+    pipeline.active.lock().lanes[0].idle = 1;
+    assert!(can_take());
+}
+
+#[test]
+fn a_file_that_cannot_be_cut_yet_is_looked_at_again_a_moment_later() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let (pipeline, _) = open(&disk, SyncMode::EverySec).unwrap();
+    let slow = take(&pipeline, 0, 10);
+    let pause = |misses| pipeline.active.lock().pause_of_syncer(0, misses);
+    let usual = pause(0).unwrap();
+    assert!(pipeline.prepare(0));
+    assert!(!pipeline.begin_to_leave(Lsn(1)));
+    assert_eq!(pause(0), None, "it is cut at once");
+    assert!(!pipeline.leave_files(), "a block is on its way to it");
+    assert!(pause(1).is_some_and(|pause| pause < usual), "the thread would spin");
+    assert!(flight(0).write(&pipeline, slow));
+    assert!(pipeline.leave_files());
+    assert_eq!(pause(0), Some(usual));
 }
