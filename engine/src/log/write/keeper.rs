@@ -77,20 +77,30 @@ impl Pipeline {
         let mut active = self.active.lock();
         active.lanes[lane].preparing = false;
         match created {
-            // A file of an older epoch holds nothing that counts.
             Ok(file) if active.epoch == header.epoch => {
                 active.lanes[lane].next = Some(Arc::new(file));
                 active.lanes[lane].trouble = None;
                 self.work.notify_all();
                 true
             }
-            Ok(_) => true,
+            Ok(file) => {
+                drop(active);
+                self.discard(&file);
+                true
+            }
             Err(error) => {
                 self.note_error(lane, &error);
                 active.lanes[lane].trouble = Some(Arc::new(error));
                 false
             }
         }
+    }
+
+    /// Removes a file of an older epoch that no block went to.
+    pub(in crate::log) fn discard(&self, file: &LogFile) {
+        let removed = self.disk.remove(file.keeper_handle().path());
+        // The next start removes it where this fails.
+        let _ = removed.inspect_err(|error| self.note_error(file.lane(), error));
     }
 
     /// Why no directory can take the records that wait, if that is so for want of files.
@@ -223,11 +233,17 @@ impl Pipeline {
             if !quiet || active.claimed || durable == active.opened_after {
                 return;
             }
-            self.take(&mut active, 0, BLOCK_CLAIM)
+            self.take_mark(&mut active, BLOCK_CLAIM)
         };
         if let Some(taken) = taken {
             self.write_alone(taken);
         }
+    }
+
+    /// Takes an empty block of a directory that has a file: behind a rescue others wait for theirs.
+    pub(in crate::log) fn take_mark(&self, active: &mut Active, flags: u32) -> Option<Taken> {
+        let lane = active.lanes.iter().position(|lane| lane.current.is_some() || lane.next.is_some())?;
+        self.take(active, lane, flags)
     }
 
     /// Writes and syncs a block on the thread of the caller.

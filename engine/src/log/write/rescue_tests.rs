@@ -3,13 +3,15 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::durable::Progress;
 use super::flusher::Flight;
 use super::pipeline::{Pipeline, Taken};
 use super::rescue::Rescue;
-use crate::io::{Crash, Fault, SimDisk, SimOptions};
+use crate::io::{Crash, Disk, DiskResult, Fault, SimDisk, SimOptions, Tap, TappedDisk};
 use crate::log::handle::begin;
 use crate::log::open::reader::Reader;
 use crate::log::{Appender, Group, Keeper, LogError, LogOptions, OpenError, Sizes, SyncMode};
@@ -41,7 +43,11 @@ fn options(mode: SyncMode) -> LogOptions {
 }
 
 fn open(disk: &SimDisk, mode: SyncMode) -> Result<(Arc<Pipeline>, Lsn), OpenError> {
-    let mut reader = Reader::open(Arc::new(disk.clone()), options(mode))?;
+    open_on(Arc::new(disk.clone()), mode)
+}
+
+fn open_on(disk: Arc<dyn Disk>, mode: SyncMode) -> Result<(Arc<Pipeline>, Lsn), OpenError> {
+    let mut reader = Reader::open(disk, options(mode))?;
     while reader.next_block()?.is_some() {}
     let finished = reader.finish()?;
     let last = finished.recovered.last;
@@ -264,4 +270,88 @@ fn a_file_that_cannot_be_cut_yet_is_looked_at_again_a_moment_later() {
     assert!(flight(0).write(&pipeline, slow));
     assert!(pipeline.leave_files());
     assert_eq!(pause(0), Some(usual));
+}
+
+/// Has the log fail and be rescued while a file is made.
+#[derive(Debug, Default)]
+struct RescuedMeanwhile {
+    pipeline: OnceLock<Weak<Pipeline>>,
+    happened: AtomicBool,
+}
+
+impl Tap for RescuedMeanwhile {
+    fn before_sync(&self, _: &Path) -> DiskResult<()> {
+        let pipeline = self.pipeline.get().and_then(Weak::upgrade);
+        if let Some(pipeline) = pipeline.filter(|_| !self.happened.swap(true, Ordering::SeqCst)) {
+            fail(&pipeline);
+            assert_eq!(pipeline.rescue(), Rescue::Done);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_rescue_leaves_no_file_that_was_made_ready_before() {
+    for is_meanwhile in [false, true] {
+        let disk = SimDisk::new(1, SimOptions::default());
+        let tap = Arc::new(RescuedMeanwhile::default());
+        let tapped = TappedDisk::new(Arc::new(disk.clone()), tap.clone());
+        let (pipeline, _) = open_on(Arc::new(tapped), SyncMode::EverySec).unwrap();
+        let mut names = disk.paths();
+        if is_meanwhile {
+            tap.pipeline.set(Arc::downgrade(&pipeline)).unwrap();
+            assert!(pipeline.prepare(1));
+        } else {
+            assert!(pipeline.prepare(0) && pipeline.prepare(1));
+            fail(&pipeline);
+            assert_eq!(pipeline.rescue(), Rescue::Done);
+        }
+        assert!(pipeline.active.lock().lanes.iter().all(|lane| lane.next.is_none()));
+        let active = pipeline.active.lock();
+        names.push(active.lanes[0].current.as_ref().unwrap().keeper_handle().path().into());
+        names.sort();
+        assert_eq!(disk.paths(), names, "{is_meanwhile}");
+    }
+}
+
+#[test]
+fn a_log_whose_first_directory_has_no_file_is_closed_cleanly() {
+    let mut cases = 0;
+    for seed in 0..40 {
+        let disk = SimDisk::new(seed, SimOptions::default());
+        let (pipeline, _) = open(&disk, SyncMode::EverySec).unwrap();
+        assert!(flight(1).write(&pipeline, take(&pipeline, 1, 10)));
+        let faults_per_mille = vec![(Fault::NameError, 500)];
+        disk.set_options(SimOptions { faults_per_mille, ..SimOptions::default() });
+        fail(&pipeline);
+        while pipeline.rescue() != Rescue::Done {}
+        disk.set_options(SimOptions::default());
+        if pipeline.active.lock().lanes[0].current.is_some() {
+            continue;
+        }
+        cases += 1;
+        pipeline.claim();
+        assert!(pipeline.active.lock().claimed, "seed {seed}");
+        pipeline.stop();
+        pipeline.close().unwrap();
+        let mut reader = Reader::open(Arc::new(disk.clone()), options(SyncMode::No)).unwrap();
+        while reader.next_block().unwrap().is_some() {}
+        assert!(reader.recovered().closed, "seed {seed}");
+        assert_eq!(reader.last(), Lsn(1));
+    }
+    assert!(cases > 0);
+}
+
+#[test]
+fn the_mark_of_a_clean_close_says_that_all_before_it_is_durable() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let (pipeline, _) = open(&disk, SyncMode::EverySec).unwrap();
+    // Appended when the log had been synced to be closed.
+    assert!(flight(1).write(&pipeline, take(&pipeline, 1, 10)));
+    pipeline.stop();
+    pipeline.close().unwrap();
+    let mut reader = Reader::open(Arc::new(disk.clone()), options(SyncMode::No)).unwrap();
+    while reader.next_block().unwrap().is_some() {}
+    assert!(reader.recovered().closed);
+    assert_eq!(reader.durable_sequence(), 1);
 }
