@@ -238,3 +238,19 @@ fn an_entry_with_a_part_newer_than_the_checkpoint_is_refused() {
         assert!(error.contains("newer than the checkpoint"), "{what}: {error}");
     }
 }
+
+#[test]
+fn after_a_bulk_load_into_a_small_store_the_checkpoint_has_all_keys() {
+    const MANY: usize = 100_000;
+    let scene = Scene::new();
+    scene.put(0..20);
+    scene.take(CheckpointMode::Full, 1);
+    scene.put(10..MANY);
+    scene.take(CheckpointMode::Incremental, 2);
+    assert_eq!(scene.load(), Ok(MANY as u64));
+    assert_eq!(scene.disk.list(Path::new(DIRECTORY)).unwrap().len(), 2, "the manifest and the file");
+    // The next one is merged again.
+    scene.put(MANY - 50..MANY + 50);
+    scene.take(CheckpointMode::Incremental, 3);
+    assert_eq!(scene.load(), Ok(MANY as u64 + 50));
+}

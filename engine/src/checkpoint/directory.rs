@@ -384,6 +384,8 @@ impl Taking<'_> {
         }
         let (next_base, _) = self.dump(changes, Some(base))?;
         let Checkpoints { disk, progress, directory, .. } = self.checkpoints;
+        let mut is_complete = true;
+        let of_changes = changes;
         let full = FileReader::open(&**disk, &directory.join(last.file_name()))?;
         let mut full = full.of_checkpoint(last)?;
         let mut changes = FileReader::open(&**disk, changes)?.of_changes(base.cut, next_base.cut)?;
@@ -391,8 +393,16 @@ impl Taking<'_> {
         let file = disk.create(path)?;
         let totals = writer::write(&file, &header, self.options, &progress.bytes, |blocks| {
             let mut pacer = Pacer::new(self.options.pace, progress, self.source.clock());
-            merge(&mut full, &mut changes, blocks, || pacer.rest_if_due())
+            let merged = merge(&mut full, &mut changes, blocks, || pacer.rest_if_due())?;
+            is_complete = merged.is_complete;
+            Ok::<_, CheckpointError>(())
         })?;
+        if !is_complete {
+            // The store has grown much. All of it makes groups that the next one can be merged with.
+            let _ = disk.remove(of_changes);
+            disk.remove(path)?;
+            return self.full(path);
+        }
         Ok((next_base, totals))
     }
 }
