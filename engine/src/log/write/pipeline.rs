@@ -13,7 +13,7 @@
 //! before `closed`.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,6 +75,8 @@ pub(in crate::log) struct Pipeline {
     pub(in crate::log) last_error: Mutex<Option<(UnixMs, String)>>,
     /// The files that are written to no more, by directory and number.
     pub(in crate::log) closed: Mutex<Vec<ClosedFile>>,
+    /// Files whose records are in a compacted one, and which the disk has not removed yet; and their directory.
+    pub(in crate::log) obsolete: Mutex<Vec<(usize, Arc<Path>)>>,
     /// Where compactions met bytes that the disk did not give: the ids of files that are written to no more,
     /// and offsets in them.
     pub(in crate::log) unread: Mutex<BTreeSet<(u64, u64)>>,
@@ -212,6 +214,7 @@ impl Pipeline {
             failures: AtomicU64::new(0),
             last_error: Mutex::default(),
             closed: Mutex::default(),
+            obsolete: Mutex::default(),
             unread: Mutex::default(),
             voids: Mutex::default(),
             base: options.base,
