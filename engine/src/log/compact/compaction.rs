@@ -151,8 +151,8 @@ impl Appender {
         Ok(compacted)
     }
 
-    /// Removes the files that compacted ones stand for. Those that the disk does not remove are tried again at
-    /// the next compaction; the next start ignores and removes them.
+    /// Removes the files that compacted ones stand for. Those that the disk does not remove are tried again
+    /// at the next compaction; the next start ignores and removes them.
     fn remove_obsolete(&self) {
         let Pipeline { disk, closer, obsolete, .. } = &*self.pipeline;
         let mut directories = BTreeMap::new();

@@ -75,7 +75,8 @@ pub(in crate::log) struct Pipeline {
     pub(in crate::log) last_error: Mutex<Option<(UnixMs, String)>>,
     /// The files that are written to no more, by directory and number.
     pub(in crate::log) closed: Mutex<Vec<ClosedFile>>,
-    /// Files whose records are in a compacted one, and which the disk has not removed yet; and their directory.
+    /// Files whose records are in a compacted one, and which the disk has not removed yet; and their
+    /// directory.
     pub(in crate::log) obsolete: Mutex<Vec<(usize, Arc<Path>)>>,
     /// Where compactions met bytes that the disk did not give: the ids of files that are written to no more,
     /// and offsets in them.
