@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tarn_engine::checkpoint::{CheckpointError, CheckpointMode, Checkpoints, Loaded, Pace, TakeOptions};
-use tarn_engine::io::{Disk, ManualClock, SimDisk, SimOptions};
+use tarn_engine::io::{Disk, Fault, ManualClock, SimDisk, SimOptions};
 use tarn_engine::log::Group;
 use tarn_engine::record::{Batch, Change, Lsn, Side, Write};
 use tarn_engine::recovery::empty;
@@ -237,4 +237,38 @@ fn an_entry_with_a_part_newer_than_the_checkpoint_is_refused() {
         let error = scene.load().expect_err(what);
         assert!(error.contains("newer than the checkpoint"), "{what}: {error}");
     }
+}
+
+#[test]
+fn after_a_bulk_load_into_a_small_store_the_checkpoint_has_all_keys() {
+    const MANY: usize = 100_000;
+    let scene = Scene::new();
+    scene.put(0..20);
+    scene.take(CheckpointMode::Full, 1);
+    scene.put(10..MANY);
+    scene.take(CheckpointMode::Incremental, 2);
+    assert_eq!(scene.load(), Ok(MANY as u64));
+    assert_eq!(scene.disk.list(Path::new(DIRECTORY)).unwrap().len(), 2, "the manifest and the file");
+    // The next one is merged again.
+    scene.put(MANY - 50..MANY + 50);
+    scene.take(CheckpointMode::Incremental, 3);
+    assert_eq!(scene.load(), Ok(MANY as u64 + 50));
+}
+
+#[test]
+fn a_checkpoint_that_could_not_be_removed_goes_with_the_next() {
+    let scene = Scene::new();
+    scene.put(0..20);
+    scene.take(CheckpointMode::Full, 1);
+    let files = || scene.disk.list(Path::new(DIRECTORY)).unwrap().len();
+    let faults_per_mille = vec![(Fault::NameError, 300)];
+    scene.disk.set_options(SimOptions { faults_per_mille, ..SimOptions::default() });
+    // Until it is the removal that fails.
+    let fails = |unix_ms| {
+        scene.checkpoints.take(&*scene.engine, CheckpointMode::Full, FAST, unix_ms).is_ok() && files() > 2
+    };
+    assert!((2..100).any(fails));
+    scene.disk.set_options(SimOptions::default());
+    scene.take(CheckpointMode::Full, 100);
+    assert_eq!(files(), 2, "the manifest and the file");
 }

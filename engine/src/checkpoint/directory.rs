@@ -77,7 +77,8 @@ pub struct Checkpoints {
     /// The store at the last checkpoint that this process took. Held while one is being taken.
     base: Mutex<Option<Base>, rank::CheckpointTurn>,
     number: AtomicU64,
-    /// Files that the manifest may have named for a while, until it surely names another.
+    /// Files that the manifest may have named for a while, until it surely names another; and those that the
+    /// disk has not removed yet.
     unsure: Mutex<Vec<PathBuf>>,
     progress: Progress,
 }
@@ -251,9 +252,9 @@ impl Checkpoints {
             *base = Some(next_base);
             Ok(totals)
         });
-        // What is left over, if anything; the next start tries again where this fails.
-        let _ = self.disk.remove(&changes);
-        let totals = outcome.inspect_err(|_| _ = self.disk.remove(&unfinished))?;
+        // What is left over, if anything.
+        self.remove(changes);
+        let totals = outcome.inspect_err(|_| self.remove(unfinished))?;
         let Taken { cut, read, child_bytes, .. } = taking.taken;
         Ok(Taken {
             keys: totals.keys,
@@ -278,7 +279,7 @@ impl Checkpoints {
             disk.sync_dir(&self.directory).and_then(|()| checkpoint.prepare(disk, &self.directory));
         if let Err(error) = prepared {
             // No manifest names it, and it shall not fill the disk.
-            let _ = disk.remove(path);
+            self.remove(path.to_path_buf());
             return Err(error.into());
         }
         if let Err(error) = Checkpoint::publish_prepared(disk, &self.directory) {
@@ -288,10 +289,18 @@ impl Checkpoints {
         }
         let last = self.current.lock().replace(checkpoint.clone());
         let last = last.map(|last| self.directory.join(last.file_name()));
-        for obsolete in self.unsure.lock().drain(..).chain(last) {
-            let _ = disk.remove(&obsolete);
-        }
+        let unsure = std::mem::take(&mut *self.unsure.lock());
+        unsure.into_iter().chain(last).for_each(|obsolete| self.remove(obsolete));
         Ok(())
+    }
+
+    /// Removes a file, if it is there. Where that fails the next checkpoint tries again, and the next start.
+    fn remove(&self, path: PathBuf) {
+        if let Err(error) = self.disk.remove(&path)
+            && error.source.kind() != std::io::ErrorKind::NotFound
+        {
+            self.unsure.lock().push(path);
+        }
     }
 }
 
@@ -384,6 +393,8 @@ impl Taking<'_> {
         }
         let (next_base, _) = self.dump(changes, Some(base))?;
         let Checkpoints { disk, progress, directory, .. } = self.checkpoints;
+        let mut is_complete = true;
+        let of_changes = changes;
         let full = FileReader::open(&**disk, &directory.join(last.file_name()))?;
         let mut full = full.of_checkpoint(last)?;
         let mut changes = FileReader::open(&**disk, changes)?.of_changes(base.cut, next_base.cut)?;
@@ -391,8 +402,16 @@ impl Taking<'_> {
         let file = disk.create(path)?;
         let totals = writer::write(&file, &header, self.options, &progress.bytes, |blocks| {
             let mut pacer = Pacer::new(self.options.pace, progress, self.source.clock());
-            merge(&mut full, &mut changes, blocks, || pacer.rest_if_due())
+            let merged = merge(&mut full, &mut changes, blocks, || pacer.rest_if_due())?;
+            is_complete = merged.is_complete;
+            Ok::<_, CheckpointError>(())
         })?;
+        if !is_complete {
+            // The store has grown much. All of it makes groups that the next one can be merged with.
+            let _ = disk.remove(of_changes);
+            disk.remove(path)?;
+            return self.full(path);
+        }
         Ok((next_base, totals))
     }
 }

@@ -11,6 +11,8 @@ mod format;
 mod load;
 mod manifest;
 mod merge;
+#[cfg(test)]
+mod merge_tests;
 mod pace;
 mod reader;
 mod take;

@@ -292,7 +292,7 @@ impl World {
                 under.extend(self.advance(pipeline, work));
             }
             85..88 => pipeline.sync_all(),
-            88..90 => pipeline.leave_files(),
+            88..90 => _ = pipeline.leave_files(),
             91 if self.rng.random_bool(0.5) => {
                 let last = (Appender { pipeline: pipeline.clone() }).last();
                 _ = pipeline.begin_to_leave(last);

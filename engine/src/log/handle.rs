@@ -291,9 +291,11 @@ impl Pipeline {
         drop(active);
     }
 
-    /// Writes the mark of a clean close. REQUIRES: all threads have ended and everything appended is durable.
+    /// Writes the mark of a clean close. REQUIRES: all threads have ended and everything appended is written.
     pub(super) fn close(&self) -> Result<(), LogError> {
-        let taken = self.take(&mut self.active.lock(), 0, BLOCK_CLOSED);
+        // Something may have been appended after the last sync. The mark says that all before it is durable.
+        self.sync_all();
+        let taken = self.take_mark(&mut self.active.lock(), BLOCK_CLOSED);
         if let Some(taken) = taken {
             self.write_alone(taken);
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::io::{Disk, SimDisk, SimOptions};
+use crate::io::{Disk, Fault, SimDisk, SimOptions};
 use crate::log::handle::begin;
 use crate::log::write::pipeline::Pipeline;
 use crate::log::*;
@@ -117,4 +117,32 @@ fn who_finds_no_room_waits_until_what_was_replaced_is_closed() {
         assert!(found_room, "for a new file: {prepares}");
         assert_eq!(sim.nameless_bytes(), 0);
     }
+}
+
+#[test]
+fn files_that_could_not_be_removed_are_removed_at_the_next_compaction() {
+    let mut cases = 0;
+    for seed in 0..40 {
+        let sim = SimDisk::new(seed, SimOptions::default());
+        log_of(&sim, 6).close().unwrap();
+        let pipeline = Arc::new(begin(open(&sim).finish().unwrap()).unwrap().0);
+        let appender = Appender { pipeline: pipeline.clone() };
+        let files = appender.closed_files();
+        let faults_per_mille = vec![(Fault::NameError, 300)];
+        sim.set_options(SimOptions { faults_per_mille, ..SimOptions::default() });
+        let outcome = compact(&appender, &files[..4]);
+        sim.set_options(SimOptions::default());
+        let is_replaced = !appender.closed_files()[0].is_same_file(&files[0]);
+        let left = || files[..3].iter().filter(|file| sim.contents(file.path()).is_some()).count();
+        if !is_replaced || left() == 0 {
+            continue;
+        }
+        cases += 1;
+        assert!(outcome.is_ok(), "seed {seed}: it has done its work: {outcome:?}");
+        let status = pipeline.status();
+        assert!(status.last_error.is_some() && status.directories[0].failures > 0);
+        compact(&appender, &files[4..5]).unwrap();
+        assert_eq!(left(), 0, "seed {seed}");
+    }
+    assert!(cases > 0);
 }

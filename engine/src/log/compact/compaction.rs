@@ -23,6 +23,7 @@
 //!
 //! paper: vtc §3.3; `docs/design/0015`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::blocks::{Blocks, not_understood};
@@ -35,6 +36,7 @@ use crate::log::format::FILE_HEADER_BYTES;
 use crate::log::open::identity::remove_if_there;
 use crate::log::voids::Void;
 use crate::log::write::appender::Appender;
+use crate::log::write::pipeline::Pipeline;
 use crate::record::{Lsn, Write};
 
 /// How a compaction went.
@@ -100,6 +102,7 @@ impl Appender {
         let unfinished = unfinished_path(&path);
         let (disk, closer) = (&**self.disk(), &self.pipeline.closer);
         let directory = path.parent().expect("a file is in a directory");
+        self.remove_obsolete();
         let bytes = files.iter().map(ClosedFile::bytes).sum();
         if disk.bytes_free(directory).is_ok_and(|free| free < bytes) {
             closer.settle();
@@ -142,13 +145,27 @@ impl Appender {
         let is_replaced = |id: u64| files.iter().any(|file| file.header.file_id == id);
         self.pipeline.unread.lock().retain(|(id, _)| !is_replaced(*id));
         let (_, others) = files.split_last().expect("there is a file to compact");
-        for file in others {
-            closer.outlive(disk, &file.path, || remove_if_there(disk, &file.path))?;
-        }
-        if !others.is_empty() {
-            disk.sync_dir(directory)?;
-        }
+        let others = others.iter().map(|file| (file.directory(), file.path.clone()));
+        self.pipeline.obsolete.lock().extend(others);
+        self.remove_obsolete();
         Ok(compacted)
+    }
+
+    /// Removes the files that compacted ones stand for. Those that the disk does not remove are tried again
+    /// at the next compaction; the next start ignores and removes them.
+    fn remove_obsolete(&self) {
+        let Pipeline { disk, closer, obsolete, .. } = &*self.pipeline;
+        let mut directories = BTreeMap::new();
+        let mut tried = std::mem::take(&mut *obsolete.lock());
+        tried.retain(|(lane, path)| {
+            let removed = closer.outlive(&**disk, path, || remove_if_there(&**disk, path));
+            directories.extend(path.parent().map(|directory| (*lane, directory.to_path_buf())));
+            removed.inspect_err(|error| self.pipeline.note_error(*lane, error)).is_err()
+        });
+        obsolete.lock().append(&mut tried);
+        for (lane, directory) in directories {
+            let _ = disk.sync_dir(&directory).inspect_err(|error| self.pipeline.note_error(lane, error));
+        }
     }
 
     /// Gives an error back that is to be passed over. What the disk did not give may be there a moment later,

@@ -26,6 +26,8 @@ const SYNC_PAUSE: Duration = Duration::from_millis(500);
 /// How often a failed disk is tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const A_MOMENT: Duration = Duration::from_millis(5);
+/// Turns a moment apart that take as long as the pause between two syncs.
+const SYNC_MISSES: u32 = (SYNC_PAUSE.as_millis() / A_MOMENT.as_millis()) as u32;
 
 impl Pipeline {
     /// Makes a directory's files ready before they are needed, until the log is closed.
@@ -75,20 +77,30 @@ impl Pipeline {
         let mut active = self.active.lock();
         active.lanes[lane].preparing = false;
         match created {
-            // A file of an older epoch holds nothing that counts.
             Ok(file) if active.epoch == header.epoch => {
                 active.lanes[lane].next = Some(Arc::new(file));
                 active.lanes[lane].trouble = None;
                 self.work.notify_all();
                 true
             }
-            Ok(_) => true,
+            Ok(file) => {
+                drop(active);
+                self.discard(&file);
+                true
+            }
             Err(error) => {
                 self.note_error(lane, &error);
                 active.lanes[lane].trouble = Some(Arc::new(error));
                 false
             }
         }
+    }
+
+    /// Removes a file of an older epoch that no block went to.
+    pub(in crate::log) fn discard(&self, file: &LogFile) {
+        let removed = self.disk.remove(file.keeper_handle().path());
+        // The next start removes it where this fails.
+        let _ = removed.inspect_err(|error| self.note_error(file.lane(), error));
     }
 
     /// Why no directory can take the records that wait, if that is so for want of files.
@@ -106,7 +118,7 @@ impl Pipeline {
 
     /// Syncs and cuts files, until the log is closed.
     pub(in crate::log) fn run_syncer(&self) {
-        let mut hurry = 0;
+        let (mut hurry, mut misses) = (0, 0);
         loop {
             let hurried = {
                 let mut active = self.active.lock();
@@ -114,11 +126,8 @@ impl Pipeline {
                     State::Closing | State::Closed | State::Unlogged => return,
                     _ => {}
                 }
-                if active.hurry == hurry
-                    && active.leaving.is_empty()
-                    && !matches!(active.state, State::Failed(..))
-                {
-                    self.chores.wait_for(&mut active, SYNC_PAUSE);
+                if let Some(pause) = active.pause_of_syncer(hurry, misses) {
+                    self.chores.wait_for(&mut active, pause);
                 }
                 std::mem::replace(&mut hurry, active.hurry) != hurry
             };
@@ -128,14 +137,15 @@ impl Pipeline {
             }
             let wanted = self.wants_sync.swap(false, Ordering::SeqCst);
             let last = wanted.then(|| Lsn(self.active.lock().next.0 - 1));
-            if self.mode() != SyncMode::No || hurried || wanted {
+            let is_due = self.mode() != SyncMode::No && misses.is_multiple_of(SYNC_MISSES);
+            if is_due || hurried || wanted {
                 self.sync_all();
             }
             // What was not written yet is synced the next time.
             if last.is_some_and(|last| self.durable.lsn() < last) {
                 self.wants_sync.store(true, Ordering::SeqCst);
             }
-            self.leave_files();
+            misses = if self.leave_files() { 0 } else { misses.wrapping_add(1) };
             self.claim();
         }
     }
@@ -162,9 +172,11 @@ impl Pipeline {
         }
     }
 
-    /// Cuts full files to their length and syncs them, once all their blocks are written.
-    pub(in crate::log) fn leave_files(&self) {
+    /// Cuts full files to their length and syncs them, once all their blocks are written. `false` if there
+    /// are such files and none could be cut yet.
+    pub(in crate::log) fn leave_files(&self) -> bool {
         let leaving = self.active.lock().leaving.clone();
+        let mut got_on = leaving.is_empty();
         for Leaving { file, length, contents } in leaving {
             if self.failed() || self.durable.writes_in(&file) {
                 continue;
@@ -179,10 +191,12 @@ impl Pipeline {
                     let closed = ClosedFile::new(handle.path(), &file.header, length, contents);
                     self.note_closed(closed.of_log_opened_in(self.opened_in));
                     self.active.lock().leaving.retain(|other| !Arc::ptr_eq(&other.file, &file));
+                    got_on = true;
                 }
                 Err(error) => self.fail(error),
             }
         }
+        got_on
     }
 
     /// Has the files that hold records up to `lsn` left, so that they can be compacted; to be called until it
@@ -219,11 +233,17 @@ impl Pipeline {
             if !quiet || active.claimed || durable == active.opened_after {
                 return;
             }
-            self.take(&mut active, 0, BLOCK_CLAIM)
+            self.take_mark(&mut active, BLOCK_CLAIM)
         };
         if let Some(taken) = taken {
             self.write_alone(taken);
         }
+    }
+
+    /// Takes an empty block of a directory that has a file: behind a rescue others wait for theirs.
+    pub(in crate::log) fn take_mark(&self, active: &mut Active, flags: u32) -> Option<Taken> {
+        let lane = active.lanes.iter().position(|lane| lane.current.is_some() || lane.next.is_some())?;
+        self.take(active, lane, flags)
     }
 
     /// Writes and syncs a block on the thread of the caller.
@@ -241,6 +261,19 @@ impl Pipeline {
 }
 
 impl Active {
+    /// How long the thread that syncs and cuts waits before its next turn, unless it is called. `hurry`: the
+    /// wishes that it has heard; `misses`: its last turns in which no file could be cut.
+    pub(in crate::log) fn pause_of_syncer(&self, hurry: u64, misses: u32) -> Option<Duration> {
+        if self.hurry != hurry || matches!(self.state, State::Failed(..)) {
+            None
+        } else if self.leaving.is_empty() {
+            Some(SYNC_PAUSE)
+        } else {
+            // A block is on its way to the file, for long if the disk is slow.
+            (misses > 0).then_some(A_MOMENT)
+        }
+    }
+
     /// The header of the next new file of a directory, whose number is used up.
     pub(in crate::log) fn next_header(&mut self, lane: usize, log_id: u128, file_id: u64) -> FileHeader {
         let number = self.lanes[lane].next_number;

@@ -13,7 +13,7 @@
 //! before `closed`.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,6 +75,9 @@ pub(in crate::log) struct Pipeline {
     pub(in crate::log) last_error: Mutex<Option<(UnixMs, String)>>,
     /// The files that are written to no more, by directory and number.
     pub(in crate::log) closed: Mutex<Vec<ClosedFile>>,
+    /// Files whose records are in a compacted one, and which the disk has not removed yet; and their
+    /// directory.
+    pub(in crate::log) obsolete: Mutex<Vec<(usize, Arc<Path>)>>,
     /// Where compactions met bytes that the disk did not give: the ids of files that are written to no more,
     /// and offsets in them.
     pub(in crate::log) unread: Mutex<BTreeSet<(u64, u64)>>,
@@ -212,6 +215,7 @@ impl Pipeline {
             failures: AtomicU64::new(0),
             last_error: Mutex::default(),
             closed: Mutex::default(),
+            obsolete: Mutex::default(),
             unread: Mutex::default(),
             voids: Mutex::default(),
             base: options.base,
@@ -333,8 +337,7 @@ impl Pipeline {
     /// Takes the whole active buffer as the next block of a directory. `None` if there is nothing to take,
     /// the log has failed, or the directory has no file to go on in yet.
     pub(in crate::log) fn take(&self, active: &mut Active, lane: usize, flags: u32) -> Option<Taken> {
-        let takes = matches!(active.state, State::Running | State::Closing);
-        if active.count == 0 && flags == 0 || !takes {
+        if active.count == 0 && flags == 0 || !active.is_written() {
             return None;
         }
         let align = self.align();
@@ -369,12 +372,15 @@ impl Pipeline {
         Some(Taken { bytes, file, offset, sequence, first, count, durable, length, flags })
     }
 
-    /// Whether a directory could take the active buffer, of those with an idle flight or of all.
+    /// Whether a directory could take the active buffer, of those with an idle flight or of all. None could
+    /// while the log has failed.
     pub(in crate::log) fn can_take(&self, active: &Active, with_idle_flight: bool) -> bool {
         let (bytes, align) = (active.buffer.len(), self.align());
-        active.lanes.iter().any(|lane| {
-            (lane.idle > 0 || !with_idle_flight) && (lane.next.is_some() || !lane.is_full_for(bytes, align))
-        })
+        active.is_written()
+            && active.lanes.iter().any(|lane| {
+                (lane.idle > 0 || !with_idle_flight)
+                    && (lane.next.is_some() || !lane.is_full_for(bytes, align))
+            })
     }
 
     fn align(&self) -> usize {
@@ -473,6 +479,11 @@ impl Active {
             spares_bytes: 0,
             rescued_from: None,
         }
+    }
+
+    /// Whether what was appended is written now.
+    fn is_written(&self) -> bool {
+        matches!(self.state, State::Running | State::Closing)
     }
 
     /// Whether nothing will be written any more by flights.

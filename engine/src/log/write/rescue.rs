@@ -26,7 +26,7 @@ use super::durable::{Pending, Standing};
 use super::pipeline::{Leaving, Pipeline, SECTOR_BYTES, State};
 use crate::io::{DiskError, DiskFile, DiskResult};
 use crate::log::block::{BlockHeader, reseal};
-use crate::log::closed::{ClosedFile, Contents};
+use crate::log::closed::ClosedFile;
 use crate::log::file::{FileHeader, LogFile, Preparation};
 use crate::log::format::FILE_HEADER_BYTES;
 
@@ -108,7 +108,7 @@ impl Pipeline {
     /// Goes on in the new file; the other directories get theirs from the preparer.
     fn begin_epoch(&self, lane: usize, file: LogFile, offset: u64, from: &Standing) {
         let (opened_after, pending) = (from.sequence, &from.pending);
-        let mut old = Vec::new();
+        let (mut old, mut unused) = (Vec::new(), Vec::new());
         let mut active = self.active.lock();
         active.rescued_from = None;
         self.counters[lane].note_block(offset);
@@ -120,8 +120,7 @@ impl Pipeline {
         for lane in &mut active.lanes {
             let (length, contents) = (lane.offset, std::mem::take(&mut lane.contents));
             old.extend(lane.current.take().map(|file| Leaving { file, length, contents }));
-            let (length, contents) = (FILE_HEADER_BYTES as u64, Contents::default());
-            old.extend(lane.next.take().map(|file| Leaving { file, length, contents }));
+            unused.extend(lane.next.take());
             lane.trouble = None;
         }
         active.lanes[lane].current = Some(Arc::new(file));
@@ -157,6 +156,7 @@ impl Pipeline {
         for Leaving { file, length, .. } in old {
             let _ = file.keeper_handle().set_len(length);
         }
+        unused.iter().for_each(|file| self.discard(file));
     }
 }
 

@@ -3,13 +3,15 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::durable::Progress;
 use super::flusher::Flight;
 use super::pipeline::{Pipeline, Taken};
 use super::rescue::Rescue;
-use crate::io::{Crash, Fault, SimDisk, SimOptions};
+use crate::io::{Crash, Disk, DiskResult, Fault, SimDisk, SimOptions, Tap, TappedDisk};
 use crate::log::handle::begin;
 use crate::log::open::reader::Reader;
 use crate::log::{Appender, Group, Keeper, LogError, LogOptions, OpenError, Sizes, SyncMode};
@@ -41,19 +43,28 @@ fn options(mode: SyncMode) -> LogOptions {
 }
 
 fn open(disk: &SimDisk, mode: SyncMode) -> Result<(Arc<Pipeline>, Lsn), OpenError> {
-    let mut reader = Reader::open(Arc::new(disk.clone()), options(mode))?;
+    open_on(Arc::new(disk.clone()), mode)
+}
+
+fn open_on(disk: Arc<dyn Disk>, mode: SyncMode) -> Result<(Arc<Pipeline>, Lsn), OpenError> {
+    let mut reader = Reader::open(disk, options(mode))?;
     while reader.next_block()?.is_some() {}
     let finished = reader.finish()?;
     let last = finished.recovered.last;
     Ok((Arc::new(begin(finished)?.0), last))
 }
 
-/// Appends a record of so many bytes and takes it as a block of a directory.
-fn take(pipeline: &Arc<Pipeline>, lane: usize, bytes: usize) -> Taken {
+/// Appends a record of so many bytes.
+fn append(pipeline: &Arc<Pipeline>, bytes: usize) {
     let mut group = Group::new();
     let change = Change::Put { value: vec![7; bytes].into(), expiry: None };
     group.push(&Write::Key { db: 0, key: b"key".into(), change });
     Appender { pipeline: pipeline.clone() }.append(&group).unwrap();
+}
+
+/// Appends a record of so many bytes and takes it as a block of a directory.
+fn take(pipeline: &Arc<Pipeline>, lane: usize, bytes: usize) -> Taken {
+    append(pipeline, bytes);
     pipeline.take(&mut pipeline.active.lock(), lane, 0).unwrap()
 }
 
@@ -221,4 +232,126 @@ fn what_is_kept_behind_a_write_that_hangs_has_a_limit() {
         let disk = disk.crash(Crash::PowerLoss, 1, SimOptions::default());
         assert_eq!(open(&disk, mode).unwrap().1, Lsn(46));
     }
+}
+
+/// Lets the log fail without a disk that does.
+fn fail(pipeline: &Pipeline) {
+    pipeline.fail(crate::io::DiskError::new("sync", "/a".as_ref(), std::io::Error::other("a test")));
+}
+
+#[test]
+fn no_flight_hands_on_what_a_failed_log_does_not_write() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let (pipeline, _) = open(&disk, SyncMode::Always).unwrap();
+    append(&pipeline, 10);
+    // Another flight has nothing to do.
+    pipeline.active.lock().lanes[1].idle = 1;
+    let can_take = || pipeline.can_take(&pipeline.active.lock(), true);
+    assert!(can_take());
+    fail(&pipeline);
+    assert!(!can_take(), "they would wake each other again and again");
+    assert_eq!(pipeline.rescue(), Rescue::Done);
+    pipeline.active.lock().lanes[0].idle = 1;
+    assert!(can_take());
+}
+
+#[test]
+fn a_file_that_cannot_be_cut_yet_is_looked_at_again_a_moment_later() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let (pipeline, _) = open(&disk, SyncMode::EverySec).unwrap();
+    let slow = take(&pipeline, 0, 10);
+    let pause = |misses| pipeline.active.lock().pause_of_syncer(0, misses);
+    let usual = pause(0).unwrap();
+    assert!(pipeline.prepare(0));
+    assert!(!pipeline.begin_to_leave(Lsn(1)));
+    assert_eq!(pause(0), None, "it is cut at once");
+    assert!(!pipeline.leave_files(), "a block is on its way to it");
+    assert!(pause(1).is_some_and(|pause| pause < usual), "the thread would spin");
+    assert!(flight(0).write(&pipeline, slow));
+    assert!(pipeline.leave_files());
+    assert_eq!(pause(0), Some(usual));
+}
+
+/// Has the log fail and be rescued while a file is made.
+#[derive(Debug, Default)]
+struct RescuedMeanwhile {
+    pipeline: OnceLock<Weak<Pipeline>>,
+    happened: AtomicBool,
+}
+
+impl Tap for RescuedMeanwhile {
+    fn before_sync(&self, _: &Path) -> DiskResult<()> {
+        let pipeline = self.pipeline.get().and_then(Weak::upgrade);
+        if let Some(pipeline) = pipeline.filter(|_| !self.happened.swap(true, Ordering::SeqCst)) {
+            fail(&pipeline);
+            assert_eq!(pipeline.rescue(), Rescue::Done);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_rescue_leaves_no_file_that_was_made_ready_before() {
+    for is_meanwhile in [false, true] {
+        let disk = SimDisk::new(1, SimOptions::default());
+        let tap = Arc::new(RescuedMeanwhile::default());
+        let tapped = TappedDisk::new(Arc::new(disk.clone()), tap.clone());
+        let (pipeline, _) = open_on(Arc::new(tapped), SyncMode::EverySec).unwrap();
+        let mut names = disk.paths();
+        if is_meanwhile {
+            tap.pipeline.set(Arc::downgrade(&pipeline)).unwrap();
+            assert!(pipeline.prepare(1));
+        } else {
+            assert!(pipeline.prepare(0) && pipeline.prepare(1));
+            fail(&pipeline);
+            assert_eq!(pipeline.rescue(), Rescue::Done);
+        }
+        assert!(pipeline.active.lock().lanes.iter().all(|lane| lane.next.is_none()));
+        let active = pipeline.active.lock();
+        names.push(active.lanes[0].current.as_ref().unwrap().keeper_handle().path().into());
+        names.sort();
+        assert_eq!(disk.paths(), names, "{is_meanwhile}");
+    }
+}
+
+#[test]
+fn a_log_whose_first_directory_has_no_file_is_closed_cleanly() {
+    let mut cases = 0;
+    for seed in 0..40 {
+        let disk = SimDisk::new(seed, SimOptions::default());
+        let (pipeline, _) = open(&disk, SyncMode::EverySec).unwrap();
+        assert!(flight(1).write(&pipeline, take(&pipeline, 1, 10)));
+        let faults_per_mille = vec![(Fault::NameError, 500)];
+        disk.set_options(SimOptions { faults_per_mille, ..SimOptions::default() });
+        fail(&pipeline);
+        while pipeline.rescue() != Rescue::Done {}
+        disk.set_options(SimOptions::default());
+        if pipeline.active.lock().lanes[0].current.is_some() {
+            continue;
+        }
+        cases += 1;
+        pipeline.claim();
+        assert!(pipeline.active.lock().claimed, "seed {seed}");
+        pipeline.stop();
+        pipeline.close().unwrap();
+        let mut reader = Reader::open(Arc::new(disk.clone()), options(SyncMode::No)).unwrap();
+        while reader.next_block().unwrap().is_some() {}
+        assert!(reader.recovered().closed, "seed {seed}");
+        assert_eq!(reader.last(), Lsn(1));
+    }
+    assert!(cases > 0);
+}
+
+#[test]
+fn the_mark_of_a_clean_close_says_that_all_before_it_is_durable() {
+    let disk = SimDisk::new(1, SimOptions::default());
+    let (pipeline, _) = open(&disk, SyncMode::EverySec).unwrap();
+    // Appended when the log had been synced to be closed.
+    assert!(flight(1).write(&pipeline, take(&pipeline, 1, 10)));
+    pipeline.stop();
+    pipeline.close().unwrap();
+    let mut reader = Reader::open(Arc::new(disk.clone()), options(SyncMode::No)).unwrap();
+    while reader.next_block().unwrap().is_some() {}
+    assert!(reader.recovered().closed);
+    assert_eq!(reader.durable_sequence(), 1);
 }
