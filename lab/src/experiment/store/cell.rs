@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Peak, Stretch, Taken};
@@ -66,22 +65,22 @@ named! {
     }
 }
 
-/// The kind of the store's content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Hashes of ten fields of 100 bytes.
-    Records,
-    /// Lists of 250 elements of 200 bytes.
-    Lists,
-    /// Hashes of 500 fields of 100 bytes.
-    Hash500,
-    /// Hashes of 10,000 fields of 100 bytes.
-    Hash10k,
-    /// A hash of 5 M fields of 100 bytes.
-    Hash5m,
-    /// A string of 512 MB.
-    String,
+named! {
+    /// The kind of the store's content.
+    pub enum Kind {
+        /// Hashes of ten fields of 100 bytes.
+        Records = "records",
+        /// Lists of 250 elements of 200 bytes.
+        Lists = "lists",
+        /// Hashes of 500 fields of 100 bytes.
+        Hash500 = "hash500",
+        /// Hashes of 10,000 fields of 100 bytes.
+        Hash10k = "hash10k",
+        /// A hash of 5 M fields of 100 bytes.
+        Hash5m = "hash5m",
+        /// A string of 512 MB.
+        String = "string",
+    }
 }
 
 impl Kind {

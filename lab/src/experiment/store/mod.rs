@@ -17,8 +17,6 @@ mod requests;
 mod rows;
 mod trial;
 
-use serde_json::json;
-
 use self::cell::{Cell, Data, Figures, Kind, Part, Variant};
 use self::trial::Trial;
 use super::contract::{Cell as _, Experiment, Measured, SPARE_BYTES, Wanted};
@@ -192,8 +190,7 @@ fn series(cell: &Cell, figures: &Figures) -> (&'static str, Vec<String>) {
     let heads = "part,variant,pace,data,count,update_percent,ms,requests,latency_us_max,late_us_max";
     let Cell { part, variant, pace, data: Data { kind, count }, update_percent, .. } = cell;
     let (part, variant, pace) = (part.name(), variant.name(), pace.name());
-    let kind = json!(kind);
-    let kind = kind.as_str().unwrap_or_default();
+    let kind = kind.name();
     let cell = format!("{part},{variant},{pace},{kind},{count},{update_percent}");
     let row = |(ms, requests, latency, late): &(u32, u32, f32, f32)| {
         format!("{cell},{ms},{requests},{latency:.1},{late:.1}")
