@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
-use crate::page::{self, List, Page, Remark, Row, Rows};
+use crate::page::{self, Facts, List, Page, Remark, Row, Rows};
 use crate::process;
 use crate::report::{Goal, Report, Run};
 use crate::results::{Line, Results};
@@ -136,7 +136,7 @@ pub trait Experiment {
         _results: &ResultsOf<Self>,
         _lines: &[&Line<Self::Cell, Self::Figures>],
         _wanted: Wanted,
-    ) -> Vec<(String, String)> {
+    ) -> Facts {
         Vec::new()
     }
 
@@ -179,12 +179,9 @@ pub trait Experiment {
 
 /// The row of a cell, with its words as `cell`, and without those of its part as `name`.
 pub fn row(cell: &impl Cell, figures: &impl Serialize) -> Row {
-    let mut row = page::row(cell, figures);
     let text = cell.to_string();
     let name = text.split_once(": ").map_or(&*text, |(_, rest)| rest);
-    row.insert("name".to_owned(), name.into());
-    row.insert("cell".to_owned(), text.into());
-    row
+    page::with(page::row(cell, figures), json!({ "name": name, "cell": text }))
 }
 
 fn rows_and_list<E: Experiment + ?Sized>(results: &ResultsOf<E>, wanted: Wanted) -> (List, Rows) {
@@ -347,7 +344,7 @@ pub fn html<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted) -> String {
     let mut missing = list.variants.clone();
     missing.retain(|name| !rows.all.iter().any(|row| row.get(&list.pair).is_some_and(|own| own == name)));
     if !missing.is_empty() {
-        facts.push(("not measured".to_owned(), missing.join(", ")));
+        facts.push(("not measured", missing.join(", ")));
     }
     let (remarks, mut verdict) = E::remarks(results, wanted);
     if wanted.quick {

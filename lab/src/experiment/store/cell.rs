@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{Peak, Stretch, Taken};
+use crate::checkpoint::Course;
 use crate::server::Product;
 use crate::ycsb;
 
@@ -201,36 +201,15 @@ pub struct Figures {
     pub saturation: f64,
     /// Requests a second that were due.
     pub due_rate: f64,
-    /// The stretches without a checkpoint, one by one.
-    pub without: Vec<Stretch>,
-    /// Those with one.
-    pub during: Vec<Stretch>,
-    /// All stretches without a checkpoint together.
-    pub without_all: Stretch,
-    /// All with one together.
-    pub during_all: Stretch,
-    /// The whole load, without the warm-up.
-    pub all: Stretch,
+    /// The load, and the checkpoints in it.
+    #[serde(flatten)]
+    pub course: Course,
     /// In a closed loop: requests a second without a checkpoint, stretch by stretch.
     pub rates_without: Vec<f64>,
     /// With one.
     pub rates_during: Vec<f64>,
-    /// The checkpoints.
-    pub taken: Vec<Taken>,
-    /// Memory.
-    pub peak: Peak,
     /// Records written to while the checkpoint was taken, by records that there are.
     pub overwritten: f64,
     /// Seconds from starts until `PING` was answered.
     pub recovered_s: Vec<f64>,
-    /// Processor time of the generator, by elapsed time.
-    pub generator_busy: f64,
-    /// Of the server, without a child.
-    pub server_busy: f64,
-    /// Of all others, a child of the server among them.
-    pub others_busy: f64,
-    /// True if the generator had priority on its core.
-    pub generator_preferred: bool,
-    /// By time: milliseconds since the start, requests, longest latency and latest sending in microseconds.
-    pub timeline: Vec<(u32, u32, f32, f32)>,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::cell::{Cell, Figures, Kind, Part};
 use super::requests;
 use super::trial::Trial;
-use crate::checkpoint::{Course, Peak, Script, checkpoint_alone, play};
+use crate::checkpoint::{Script, checkpoint_alone, play};
 use crate::error::Result;
 use crate::load::{Group, KeyChoice, Load, Mix, Pace, Until};
 use crate::process::{Pinned, Preferred};
@@ -103,7 +103,7 @@ pub(super) fn measure(setting: &Setting, trial: &mut Trial, cell: &Cell) -> Resu
 fn time(trial: &mut Trial, repeats: u32) -> Result<Figures> {
     let mut figures = Figures::default();
     for _ in 0..repeats {
-        figures.taken.push(checkpoint_alone(trial)?);
+        figures.course.taken.push(checkpoint_alone(trial)?);
     }
     for _ in 0..repeats {
         figures.recovered_s.push(trial.recover()?);
@@ -129,8 +129,8 @@ impl Lab<'_> {
     ) -> Result<Figures> {
         let group = Group { name: "closed", connections, pace: Pace::Closed { pipeline }, mix };
         let mut figures = self.play(group, script, memory)?;
-        figures.rates_without = figures.without.iter().map(|stretch| stretch.rate).collect();
-        figures.rates_during = figures.during.iter().map(|stretch| stretch.rate).collect();
+        figures.rates_without = figures.course.without.iter().map(|stretch| stretch.rate).collect();
+        figures.rates_during = figures.course.during.iter().map(|stretch| stretch.rate).collect();
         Ok(figures)
     }
 
@@ -162,42 +162,16 @@ impl Lab<'_> {
         let group =
             Group { name: "closed", connections: CONNECTIONS, pace, mix: requests::overwrite(cell.data) };
         let figures = self.play(group, &script, true)?;
-        let requests = figures.during_all.rate * figures.during_all.seconds;
+        let requests = figures.course.during_all.rate * figures.course.during_all.seconds;
         Ok(Figures { overwritten: requests / cell.data.count as f64, ..figures })
     }
 
     /// Runs a load while checkpoints are taken as the script says.
     fn play(&self, group: Group, script: &Script, memory: bool) -> Result<Figures> {
-        let Course {
-            without,
-            during,
-            without_all,
-            during_all,
-            all,
-            taken,
-            peak,
-            generator_busy,
-            server_busy,
-            others_busy,
-            generator_preferred,
-            timeline,
-        } = play(self.setting, self.trial, group, script, memory)?;
-        Ok(Figures {
-            without,
-            during,
-            without_all,
-            during_all,
-            all,
-            taken,
-            // Memory by time is not drawn here.
-            peak: Peak { timeline: Vec::new(), ..peak },
-            generator_busy,
-            server_busy,
-            others_busy,
-            generator_preferred,
-            timeline,
-            ..Figures::default()
-        })
+        let mut course = play(self.setting, self.trial, group, script, memory)?;
+        // Memory by time is not drawn here.
+        course.peak.timeline.clear();
+        Ok(Figures { course, ..Figures::default() })
     }
 }
 

@@ -22,7 +22,7 @@ use self::trial::Trial;
 use super::contract::{Cell as _, Experiment, Measured, SPARE_BYTES, Wanted};
 use crate::error::{LabError, Result};
 use crate::interrupt;
-use crate::page::Row;
+use crate::page::{Facts, Row};
 use crate::process;
 use crate::report::Report;
 use crate::results;
@@ -169,7 +169,7 @@ impl Experiment for Store {
         rows::of(results, wanted.quick)
     }
 
-    fn facts(_: &Results, lines: &[&results::Line<Cell, Figures>], _: Wanted) -> Vec<(String, String)> {
+    fn facts(_: &Results, lines: &[&results::Line<Cell, Figures>], _: Wanted) -> Facts {
         rows::facts(lines)
     }
 }
@@ -195,7 +195,7 @@ fn series(cell: &Cell, figures: &Figures) -> (&'static str, Vec<String>) {
     let row = |(ms, requests, latency, late): &(u32, u32, f32, f32)| {
         format!("{cell},{ms},{requests},{latency:.1},{late:.1}")
     };
-    (heads, figures.timeline.iter().map(row).collect())
+    (heads, figures.course.timeline.iter().map(row).collect())
 }
 
 #[cfg(test)]
