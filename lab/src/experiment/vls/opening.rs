@@ -11,7 +11,7 @@ use tarn_engine::value::ValueRef;
 use tarn_engine::{Engine, View, ViewOptions};
 
 use super::cell::{Cell, Figures, Opening};
-use super::measure::Place;
+use super::measure::{Place, alone_on};
 use super::store::{Store, Writer};
 use crate::error::{LabError, Result};
 use crate::process::{self, Pinned};
@@ -31,10 +31,7 @@ pub(super) fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figur
     let openings = if cell.quick { OPENINGS_QUICK } else { OPENINGS };
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| -> Result<bool> {
-            let pinned = Pinned::to(&[place.writer_core]);
-            let preferred = process::prefer_thread();
-            begin.wait();
-            let _pinned = pinned?;
+            let (_pinned, preferred) = alone_on(place.writer_core, &begin)?;
             let (mut writer, mut rng) = (Writer::new(store), SmallRng::seed_from_u64(place.seed));
             let mut number = 0;
             while !stops.load(Ordering::Relaxed) {

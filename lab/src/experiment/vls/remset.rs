@@ -39,10 +39,7 @@ fn wave(store: &Store, place: &Place, cell: &Cell, keeps: bool) -> Result<(Vec<M
     let (begin, running) = (Barrier::new(2), AtomicBool::new(true));
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            let pinned = Pinned::to(&[place.writer_core]);
-            let preferred = process::prefer_thread();
-            begin.wait();
-            let _pinned = pinned?;
+            let (_pinned, preferred) = measure::alone_on(place.writer_core, &begin)?;
             let mut writer = Writer::new(store);
             measure::write(&mut writer, cell, preferred, place.seed, &counts, &stops)
         });
