@@ -7,9 +7,9 @@ use super::requests;
 use super::trial::Trial;
 use crate::checkpoint::{Script, checkpoint_alone, play};
 use crate::error::Result;
-use crate::load::{Group, KeyChoice, Load, Mix, Pace, Until};
-use crate::process::{Pinned, Preferred};
+use crate::load::{Group, KeyChoice, Mix, Pace, Until};
 use crate::setting::Setting;
+use crate::ycsb;
 
 /// Connections of the parts that are not the paper's.
 const CONNECTIONS: usize = 50;
@@ -78,13 +78,13 @@ impl Times {
 pub(super) fn measure(setting: &Setting, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
     trial.set_pace(cell.pace)?;
     let times = Times::of(setting);
-    let lab = Lab { setting, trial, seed: setting.seed };
-    let uniform = || requests::records(cell.data, cell.update_percent, KeyChoice::Uniform);
+    let lab = Lab { setting, trial };
+    let uniform = || ycsb::updates(cell.update_percent, KeyChoice::Uniform, cell.data.count);
     match cell.part {
         Part::Saturated => lab.closed(CONNECTIONS, 1, uniform(), &times.by_turns(), false),
         Part::Latency => lab.open(uniform(), &times),
         Part::Figures => {
-            let mix = requests::records(cell.data, cell.update_percent, KeyChoice::Zipfian);
+            let mix = ycsb::updates(cell.update_percent, KeyChoice::Zipfian, cell.data.count);
             lab.closed(PAPER_CONNECTIONS, 1, mix, &times.as_rules_have_it(), true)
         }
         Part::Overwrite => lab.overwrite(cell, &times),
@@ -114,7 +114,6 @@ fn time(trial: &mut Trial, repeats: u32) -> Result<Figures> {
 struct Lab<'l> {
     setting: &'l Setting,
     trial: &'l Trial,
-    seed: u64,
 }
 
 impl Lab<'_> {
@@ -136,22 +135,13 @@ impl Lab<'_> {
 
     /// An open loop with checkpoints, at half of the closed loop's throughput just before.
     fn open(&self, mix: Mix, times: &Times) -> Result<Figures> {
-        let saturation = self.saturation(mix.clone(), times)?;
+        let until = Until::Time { warmup: times.warmup, measured: times.stretch };
+        let saturation = self.setting.saturation(&self.trial.server, CONNECTIONS, mix.clone(), until)?;
         let rate = (saturation * OPEN_SHARE).max(1.0);
         let group =
             Group { name: "open", connections: CONNECTIONS, pace: Pace::Beats { rate, beat: BEAT }, mix };
         let figures = self.play(group, &times.by_turns(), false)?;
         Ok(Figures { saturation, due_rate: rate, ..figures })
-    }
-
-    fn saturation(&self, mix: Mix, times: &Times) -> Result<f64> {
-        let group =
-            Group { name: "closed", connections: CONNECTIONS, pace: Pace::Closed { pipeline: 1 }, mix };
-        let until = Until::Time { warmup: times.warmup, measured: times.stretch };
-        let load = Load::new(self.trial.server.address(), vec![group], until, self.seed);
-        let _pinned = Pinned::to(&self.setting.load_cores)?;
-        let _preferred = Preferred::ask();
-        Ok(load.run(|_| ())?.check()?.rate())
     }
 
     /// Overwrites records while one checkpoint is taken.

@@ -100,12 +100,17 @@ pub(crate) fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     let positive = |value: f64| value.is_finite() && value > 0.0;
     let logs: Vec<(f64, f64)> =
         points.iter().filter(|(x, y)| positive(*x) && positive(*y)).map(|(x, y)| (x.ln(), y.ln())).collect();
-    let count = logs.len() as f64;
-    let mean_x = logs.iter().map(|log| log.0).sum::<f64>() / count;
-    let mean_y = logs.iter().map(|log| log.1).sum::<f64>() / count;
-    let spread: f64 = logs.iter().map(|log| (log.0 - mean_x).powi(2)).sum();
-    let together: f64 = logs.iter().map(|log| (log.0 - mean_x) * (log.1 - mean_y)).sum();
-    (logs.len() > 1 && spread > 0.0).then(|| together / spread)
+    slope(&logs)
+}
+
+/// The slope of the straight line that fits points best. `None` if they have fewer than two `x`.
+pub(crate) fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    let count = points.len() as f64;
+    let mean_x = points.iter().map(|point| point.0).sum::<f64>() / count;
+    let mean_y = points.iter().map(|point| point.1).sum::<f64>() / count;
+    let spread: f64 = points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    let together: f64 = points.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    (points.len() > 1 && spread > 0.0).then(|| together / spread)
 }
 
 #[cfg(test)]
