@@ -68,8 +68,8 @@ struct Asked<O: Args> {
 #[derive(Debug, Args)]
 struct Nothing {}
 
-/// Defines the experiments: their options on the command line, whose results can be drawn, and how to list, draw
-/// and run each.
+/// Defines the experiments: their options on the command line, whose results can be drawn, and how to list,
+/// draw and run each.
 macro_rules! experiments {
     ($($(#[doc = $doc:literal])+ $name:ident($options:ty) = $experiment:ty, $with:literal, $run:expr;)+) => {
         #[derive(Debug, Subcommand)]
@@ -106,11 +106,11 @@ macro_rules! experiments {
 
 experiments! {
     /// Requests a second: plain, with hashes and sorted sets, with the log in its modes, with two workers.
-    Throughput(Asked<throughput::Options>) = throughput::Throughput, "`tarn lab run throughput`, with `--json`",
-        |asked| start(asked, throughput::Throughput::new);
+    Throughput(Asked<throughput::Options>) = throughput::Throughput,
+        "`tarn lab run throughput`, with `--json`", |asked| start(asked, throughput::Throughput::new);
     /// Hard kills at random moments: acknowledged writes must survive.
-    Durability(Asked<durability::Options>) = durability::Durability, "`tarn lab run durability`, with `--json`",
-        |asked| start(asked, durability::Durability::new);
+    Durability(Asked<durability::Options>) = durability::Durability,
+        "`tarn lab run durability`, with `--json`", |asked| start(asked, durability::Durability::new);
     /// Resident memory of records.
     Memory(Asked<Nothing>) = memory::RecordMemory, "`tarn lab run memory`, with `--json`",
         |asked| start(asked, |setting, _| memory::RecordMemory::new(setting));
@@ -118,7 +118,8 @@ experiments! {
     Recovery(Asked<recovery::Options>) = recovery::Recovery, "`tarn lab run recovery`, with `--json`",
         |asked| start(asked, recovery::Recovery::new);
     /// The cost of a checkpoint to clients of the store, beside redis-server.
-    Store(Asked<store::Options>) = store::Store, "`tarn lab run store`", |asked| start(asked, store::Store::new);
+    Store(Asked<store::Options>) = store::Store,
+        "`tarn lab run store`", |asked| start(asked, store::Store::new);
     /// The cost of a log that is its own checkpoint, beside snapshots and a log that is rewritten.
     Vtc(Asked<vtc::Options>) = vtc::Vtc, "`tarn lab run vtc`", |asked| start(asked, vtc::Vtc::new);
     /// The cost of each model of persistence, and the time of a start from its files.

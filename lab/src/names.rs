@@ -1,7 +1,8 @@
 //! Enums whose variants have names.
 
 /// Defines an enum, each variant with its name on the command line, in lines and in tables. One that has a
-/// second name has that on the command line, and in lines the first as it is; else lines have it in kebab case.
+/// second name has that on the command line, and in lines the first as it is; else lines have it in kebab
+/// case.
 macro_rules! named {
     (
         $(#[$outer:meta])*

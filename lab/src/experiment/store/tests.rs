@@ -1,4 +1,4 @@
-//! Tests the report and the targets with recorded results.
+//! Tests the report and the targets with changed results.
 
 use super::cell::{Part, Variant};
 use super::{Results, Store};
@@ -24,11 +24,4 @@ fn the_newest_line_of_a_cell_counts_and_quick_ones_stay_apart() {
     add(&mut results, true, slow / 5.0);
     add(&mut results, false, slow);
     assert_eq!(check::judged::<Store>(&results, QUICK, "p99.9"), [true]);
-}
-
-#[test]
-fn results_of_before_are_drawn_and_judged_alike() {
-    let figures =
-        ["longest during", "fork, 4 000", "Figure 13", "Figure 14", "Figure 15", "Figure 16", "Figure 17"];
-    check::recorded::<Store>(RECORDED, QUICK, &figures);
 }

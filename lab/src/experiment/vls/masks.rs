@@ -15,21 +15,17 @@ const INDEXED: usize = 0;
 /// Rows that a query reads before it is the turn of the next.
 const ROWS_AT_ONCE: u64 = 8192;
 
-fn wrong(error: impl std::fmt::Display) -> LabError {
-    LabError::Arguments(error.to_string())
-}
-
 /// A store, with the cell that says what queries read.
 struct OfWidth<'c, M: Mask>(Store<M>, &'c Cell);
 
 impl<M: Mask> OfWidth<'_, M> {
     fn fill(cell: &Cell, keep: Keep) -> Result<OfWidth<'_, M>> {
         let shape = Shape::new(cell.records as usize, RECORD_BYTES as usize)?;
-        let store = Store::new(shape, Some(INDEXED), keep).map_err(wrong)?;
+        let store = Store::new(shape, Some(INDEXED), keep).map_err(LabError::refused)?;
         let mut row = vec![0; shape.fields];
         for number in 0..cell.records {
             row[INDEXED] = number;
-            store.write(number, &row).map_err(wrong)?;
+            store.write(number, &row).map_err(LabError::refused)?;
         }
         Ok(OfWidth(store, cell))
     }
@@ -45,7 +41,7 @@ impl<M: Mask> Subject for OfWidth<'_, M> {
         let OfWidth(store, cell) = self;
         let from = cell.records - cell.records * u64::from(cell.share_percent) / 100;
         let scan = if cell.is_full() { store.scan() } else { store.index_scan(from, u64::MAX) };
-        scan.map_err(wrong)
+        scan.map_err(LabError::refused)
     }
 
     fn read(scan: &mut Scan<'_, M>) -> Result<(u64, bool)> {
@@ -75,7 +71,7 @@ struct Updates<'s, M: Mask>(&'s Store<M>);
 impl<M: Mask> Update for Updates<'_, M> {
     fn update(&mut self, number: u64, rng: &mut SmallRng) -> Result<()> {
         let field = 1 + rng.random_range(0..RECORD_BYTES as usize / 8 - 1);
-        self.0.write_field(number, field, rng.random()).map(|_| ()).map_err(wrong)
+        self.0.write_field(number, field, rng.random()).map(|_| ()).map_err(LabError::refused)
     }
 }
 

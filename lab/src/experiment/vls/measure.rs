@@ -292,8 +292,8 @@ impl<S: Subject> Turn<'_, S> {
     }
 }
 
-/// Confines the calling thread to a core, asks for priority there, and waits for the others. Returns whether it
-/// was granted.
+/// Confines the calling thread to a core, asks for priority there, and waits for the others. Returns whether
+/// it was granted.
 pub(super) fn alone_on(core: usize, begin: &Barrier) -> Result<(Pinned, bool)> {
     let pinned = Pinned::to(&[core]);
     let preferred = process::prefer_thread();

@@ -82,7 +82,7 @@ fn open(engine: &Engine, openings: u64, acknowledged: &AtomicU64) -> Result<Open
 }
 
 fn open_view(engine: &Engine, options: ViewOptions) -> Result<View> {
-    engine.open_view(options).map_err(|error| LabError::Arguments(error.to_string()))
+    engine.open_view(options).map_err(LabError::refused)
 }
 
 /// True if a view sees what was acknowledged before it was opened.
@@ -95,6 +95,6 @@ fn is_fresh(engine: &Engine, acknowledged: &AtomicU64) -> Result<bool> {
         let number = hash.get(FIELD).and_then(|bytes| std::str::from_utf8(bytes).ok()?.parse().ok());
         seen = number.unwrap_or(0);
     });
-    read.map_err(|error| LabError::Arguments(error.to_string()))?;
+    read.map_err(LabError::refused)?;
     Ok(seen >= least)
 }

@@ -96,7 +96,7 @@ fn read_all(views: Vec<View>) -> Result<()> {
         for mut view in left {
             let mut more = true;
             for _ in 0..PARTS_AT_ONCE {
-                more = more && part(&mut view).map_err(|error| LabError::Arguments(error.to_string()))?;
+                more = more && part(&mut view).map_err(LabError::refused)?;
             }
             goes_on.extend(more.then_some(view));
         }

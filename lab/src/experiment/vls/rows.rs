@@ -21,7 +21,8 @@ pub(super) fn of(cell: &Cell, figures: &Figures) -> Vec<Row> {
                 json!(figures.remset.moments.iter().map(of).collect::<Vec<_>>())
             };
             vec![with(json!({
-                "at_ms": of(|at| at.ms), "shared": of(|at| at.shared as f64), "apart": of(|at| at.apart as f64),
+                "at_ms": of(|at| at.ms), "shared": of(|at| at.shared as f64),
+                "apart": of(|at| at.apart as f64),
             }))]
         }
         Part::Opening => {

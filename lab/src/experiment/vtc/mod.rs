@@ -174,6 +174,3 @@ fn series(cell: &Cell, figures: &Figures) -> (&'static str, Vec<String>) {
     });
     (heads, requests.chain(memory).chain(log).collect())
 }
-
-#[cfg(test)]
-mod tests;

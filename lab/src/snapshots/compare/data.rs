@@ -26,7 +26,18 @@ pub(crate) struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
+/// The first line of an algorithm.
+pub(crate) fn of(series: &[Series], algorithm: Algorithm) -> Option<&Series> {
+    series.iter().find(|series| series.algorithm == algorithm)
+}
+
 impl Series {
+    #[cfg(test)]
+    pub(crate) fn invented(algorithm: Algorithm, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
+        let (name, points) = (algorithm.name().to_owned(), points.into_iter().collect());
+        Series { algorithm, name, second: false, points }
+    }
+
     /// The value at `x`.
     pub(crate) fn at(&self, x: f64) -> Option<f64> {
         self.points.iter().find(|point| point.0 == x).map(|point| point.1)
@@ -51,8 +62,7 @@ impl<'r> Study<'r> {
         let planned = points(figure, self.scale, self.seed);
         planned
             .into_iter()
-            .filter_map(|point| Some((self.results.find(&point.cell)?, point)))
-            .map(swap)
+            .filter_map(|point| self.results.find(&point.cell).map(|figures| (point, figures)))
             .collect()
     }
 
@@ -88,10 +98,6 @@ impl<'r> Study<'r> {
         all.retain(|(point, _)| point.cell.algorithm == algorithm);
         all.into_iter().map(|(point, figures)| (point.cell, figures)).collect()
     }
-}
-
-fn swap<A, B>((a, b): (A, B)) -> (B, A) {
-    (b, a)
 }
 
 /// The growth of values with `x`: the slope of a straight line through their logarithms, 0 for values that
