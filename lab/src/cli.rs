@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use comfy_table::Table;
 
 use crate::demo::{self, DemoArgs};
 use crate::error::{IoContext, Result};
@@ -69,49 +68,67 @@ struct Asked<O: Args> {
 #[derive(Debug, Args)]
 struct Nothing {}
 
-#[derive(Debug, Subcommand)]
-enum Named {
-    /// Requests a second: plain, with hashes and sorted sets, with the log in its modes, with two workers.
-    Throughput(Asked<throughput::Options>),
-    /// Hard kills at random moments: acknowledged writes must survive.
-    Durability(Asked<durability::Options>),
-    /// Resident memory of records.
-    Memory(Asked<Nothing>),
-    /// Time from a start until the data are back.
-    Recovery(Asked<recovery::Options>),
-    /// The cost of a checkpoint to clients of the store, beside redis-server.
-    Store(Asked<store::Options>),
-    /// The cost of a log that is its own checkpoint, beside snapshots and a log that is rewritten.
-    Vtc(Asked<vtc::Options>),
-    /// The cost of consistent queries, beside queries that read each record as they meet it.
-    Vls(Asked<vls::Options>),
-    /// The cost of each model of persistence, and the time of a start from its files.
-    Persistence(Asked<persistence::Options>),
-    /// Algorithms that take snapshots of an array of rows: the comparative study, figure by figure.
-    Snapshots(snapshots::Options),
+/// Defines the experiments: their options on the command line, whose results can be drawn, and how to list,
+/// draw and run each.
+macro_rules! experiments {
+    ($($(#[doc = $doc:literal])+ $name:ident($options:ty) = $experiment:ty, $with:literal, $run:expr;)+) => {
+        #[derive(Debug, Subcommand)]
+        enum Named {
+            $($(#[doc = $doc])+ $name($options),)+
+        }
+
+        /// The experiments that are drawn.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+        enum Drawn {
+            $(#[doc = $with] $name,)+
+        }
+
+        fn report(own: &ReportOptions) -> Result<()> {
+            match own.experiment {
+                $(Drawn::$name => draw::<$experiment>(own),)+
+            }
+        }
+
+        fn list() {
+            let mut table = table(&["experiment", "question"]);
+            $(table.add_row([<$experiment>::NAME, <$experiment>::QUESTION]);)+
+            // A reader that closes the pipe early has what it wanted.
+            let _ = writeln!(std::io::stdout(), "{table}");
+        }
+
+        fn run_experiment(experiment: Named) -> Result<Conclusion> {
+            match experiment {
+                $(Named::$name(asked) => $run(asked),)+
+            }
+        }
+    };
 }
 
-/// The experiments that are drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Drawn {
-    /// `tarn lab run snapshots`
-    Snapshots,
-    /// `tarn lab run store`
-    Store,
-    /// `tarn lab run vtc`
-    Vtc,
-    /// `tarn lab run persistence`
-    Persistence,
-    /// `tarn lab run vls`
-    Vls,
-    /// `tarn lab run throughput`, with `--json`
-    Throughput,
-    /// `tarn lab run memory`, with `--json`
-    Memory,
-    /// `tarn lab run recovery`, with `--json`
-    Recovery,
-    /// `tarn lab run durability`, with `--json`
-    Durability,
+experiments! {
+    /// Requests a second: plain, with hashes and sorted sets, with the log in its modes, with two workers.
+    Throughput(Asked<throughput::Options>) = throughput::Throughput,
+        "`tarn lab run throughput`, with `--json`", |asked| start(asked, throughput::Throughput::new);
+    /// Hard kills at random moments: acknowledged writes must survive.
+    Durability(Asked<durability::Options>) = durability::Durability,
+        "`tarn lab run durability`, with `--json`", |asked| start(asked, durability::Durability::new);
+    /// Resident memory of records.
+    Memory(Asked<Nothing>) = memory::RecordMemory, "`tarn lab run memory`, with `--json`",
+        |asked| start(asked, |setting, _| memory::RecordMemory::new(setting));
+    /// Time from a start until the data are back.
+    Recovery(Asked<recovery::Options>) = recovery::Recovery, "`tarn lab run recovery`, with `--json`",
+        |asked| start(asked, recovery::Recovery::new);
+    /// The cost of a checkpoint to clients of the store, beside redis-server.
+    Store(Asked<store::Options>) = store::Store,
+        "`tarn lab run store`", |asked| start(asked, store::Store::new);
+    /// The cost of a log that is its own checkpoint, beside snapshots and a log that is rewritten.
+    Vtc(Asked<vtc::Options>) = vtc::Vtc, "`tarn lab run vtc`", |asked| start(asked, vtc::Vtc::new);
+    /// The cost of each model of persistence, and the time of a start from its files.
+    Persistence(Asked<persistence::Options>) = persistence::Persistence, "`tarn lab run persistence`",
+        |asked| start(asked, persistence::Persistence::new);
+    /// The cost of consistent queries, beside queries that read each record as they meet it.
+    Vls(Asked<vls::Options>) = vls::Vls, "`tarn lab run vls`", |asked| start(asked, vls::Vls::new);
+    /// Algorithms that take snapshots of an array of rows: the comparative study, figure by figure.
+    Snapshots(snapshots::Options) = snapshots::Snapshots, "`tarn lab run snapshots`", study;
 }
 
 /// The options of a report.
@@ -134,24 +151,11 @@ struct ReportOptions {
     full: bool,
 }
 
-fn report(own: &ReportOptions) -> Result<()> {
-    fn draw<E: Experiment>(own: &ReportOptions) -> Result<()> {
-        let results = results_of::<E>();
-        let json = own.json.clone().unwrap_or_else(|| results.clone());
-        let out = own.out.clone().unwrap_or_else(|| results.with_extension("html"));
-        contract::draw::<E>(&json, &out, Wanted { quick: own.quick, full: own.full })
-    }
-    match own.experiment {
-        Drawn::Snapshots => draw::<snapshots::Snapshots>(own),
-        Drawn::Store => draw::<store::Store>(own),
-        Drawn::Vtc => draw::<vtc::Vtc>(own),
-        Drawn::Persistence => draw::<persistence::Persistence>(own),
-        Drawn::Vls => draw::<vls::Vls>(own),
-        Drawn::Throughput => draw::<throughput::Throughput>(own),
-        Drawn::Memory => draw::<memory::RecordMemory>(own),
-        Drawn::Recovery => draw::<recovery::Recovery>(own),
-        Drawn::Durability => draw::<durability::Durability>(own),
-    }
+fn draw<E: Experiment>(own: &ReportOptions) -> Result<()> {
+    let results = results_of::<E>();
+    let json = own.json.clone().unwrap_or_else(|| results.clone());
+    let out = own.out.clone().unwrap_or_else(|| results.with_extension("html"));
+    contract::draw::<E>(&json, &out, Wanted { quick: own.quick, full: own.full })
 }
 
 /// Where the results of an experiment are kept unless said otherwise.
@@ -160,7 +164,7 @@ fn results_of<E: Experiment>() -> PathBuf {
 }
 
 /// The conclusion of an experiment that ran to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Conclusion {
     /// Goals that were not met.
     pub goals_missed: usize,
@@ -173,9 +177,6 @@ pub struct Conclusion {
 /// Runs the laboratory's command line. The exit code is 0 if the experiment ran and found nothing broken, 1
 /// if it did not, 2 if a goal was missed and `--strict` asked to say so, 130 after Ctrl-C.
 pub fn run(cli: LabCli) -> ExitCode {
-    if let Command::Demo(args) = &cli.command {
-        return demo::run(args);
-    }
     interrupt::listen();
     match execute(cli) {
         Ok(conclusion) if conclusion.broken > 0 => ExitCode::FAILURE,
@@ -195,80 +196,26 @@ pub fn run(cli: LabCli) -> ExitCode {
 /// Runs an experiment, a report or a list; the caller decides on the exit code.
 pub fn execute(cli: LabCli) -> Result<Conclusion> {
     match cli.command {
-        Command::Demo(args) => {
-            demo::show(&args)?;
-            Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
-        }
-        Command::List => {
-            list();
-            Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
-        }
-        Command::Cell { cell, place } => {
-            snapshots::measure::run(&cell, &place)?;
-            Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
-        }
-        Command::Report { own } => {
-            report(&own)?;
-            Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
-        }
-        Command::Choose { own } => {
-            snapshots::choose::run(&own)?;
-            Ok(Conclusion { goals_missed: 0, broken: 0, strict: false })
-        }
-        Command::Run { experiment } => run_experiment(*experiment),
+        Command::Demo(args) => demo::show(&args)?,
+        Command::List => list(),
+        Command::Cell { cell, place } => snapshots::measure::run(&cell, &place)?,
+        Command::Report { own } => report(&own)?,
+        Command::Choose { own } => snapshots::choose::run(&own)?,
+        Command::Run { experiment } => return run_experiment(*experiment),
     }
+    Ok(Conclusion::default())
 }
 
-fn list() {
-    fn add<E: Experiment>(table: &mut Table) {
-        table.add_row([E::NAME, E::QUESTION]);
-    }
-    let mut table = table(&["experiment", "question"]);
-    add::<throughput::Throughput>(&mut table);
-    add::<durability::Durability>(&mut table);
-    add::<memory::RecordMemory>(&mut table);
-    add::<recovery::Recovery>(&mut table);
-    add::<store::Store>(&mut table);
-    add::<vtc::Vtc>(&mut table);
-    add::<persistence::Persistence>(&mut table);
-    add::<vls::Vls>(&mut table);
-    add::<snapshots::Snapshots>(&mut table);
-    // A reader that closes the pipe early has what it wanted.
-    let _ = writeln!(std::io::stdout(), "{table}");
-}
-
-fn run_experiment(experiment: Named) -> Result<Conclusion> {
-    match experiment {
-        Named::Throughput(Asked { options, own }) => {
-            start(options, |setting| Ok(throughput::Throughput::new(setting, own)))
-        }
-        Named::Durability(Asked { options, own }) => {
-            start(options, |setting| Ok(durability::Durability::new(setting, own)))
-        }
-        Named::Memory(Asked { options, .. }) => {
-            start(options, |setting| Ok(memory::RecordMemory::new(setting)))
-        }
-        Named::Recovery(Asked { options, own }) => {
-            start(options, |setting| Ok(recovery::Recovery::new(setting, own)))
-        }
-        Named::Store(Asked { options, own }) => start(options, |setting| Ok(store::Store::new(setting, own))),
-        Named::Vtc(Asked { options, own }) => start(options, |setting| Ok(vtc::Vtc::new(setting, own))),
-        Named::Persistence(Asked { options, own }) => {
-            start(options, |setting| Ok(persistence::Persistence::new(setting, own)))
-        }
-        Named::Vls(Asked { options, own }) => start(options, |setting| Ok(vls::Vls::new(setting, own))),
-        Named::Snapshots(own) => {
-            let (seed, strict, path) = (own.seed, own.strict, own.json.clone());
-            let wanted = Wanted { quick: own.quick, full: own.full };
-            conduct(&mut snapshots::Snapshots::new(own)?, Some(&path), wanted, seed, strict)
-        }
-    }
+fn study(own: snapshots::Options) -> Result<Conclusion> {
+    let (seed, strict, path) = (own.seed, own.strict, own.json.clone());
+    let wanted = Wanted { quick: own.quick, full: own.full };
+    conduct(&mut snapshots::Snapshots::new(own)?, Some(&path), wanted, seed, strict)
 }
 
 /// Runs an experiment against servers. One with a report continues its file of results.
-fn start<E: Experiment>(
-    mut options: Options,
-    experiment: impl FnOnce(Setting) -> Result<E>,
+fn start<E: Experiment, O: Args>(
+    Asked { mut options, own }: Asked<O>,
+    experiment: impl FnOnce(Setting, O) -> E,
 ) -> Result<Conclusion> {
     if E::CONTINUES {
         options.json.get_or_insert_with(results_of::<E>);
@@ -293,7 +240,7 @@ fn start<E: Experiment>(
     );
     let (seed, strict, path) = (setting.seed, setting.options.strict, setting.options.json.clone());
     let wanted = Wanted { quick: setting.options.quick, full: false };
-    conduct(&mut experiment(setting)?, path.as_deref(), wanted, seed, strict)
+    conduct(&mut experiment(setting, own), path.as_deref(), wanted, seed, strict)
 }
 
 fn conduct<E: Experiment>(

@@ -6,7 +6,6 @@
 //! restored value.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -60,26 +59,11 @@ pub struct DemoArgs {
     pub tarn: Option<PathBuf>,
 }
 
-/// Runs the demonstration. The exit code is 0 if everything that was acknowledged came back.
-pub fn run(args: &DemoArgs) -> ExitCode {
-    interrupt::listen();
-    match show(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) if interrupt::asked() => {
-            eprintln!("interrupted");
-            ExitCode::from(130)
-        }
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
 fn tell(what: &str, text: &str) {
     println!("{what:<10} {text}");
 }
 
+/// Runs the demonstration. Fails if something that was acknowledged did not come back.
 pub(crate) fn show(args: &DemoArgs) -> Result<()> {
     if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
         return Err(LabError::Arguments("--seconds is between 0 and 3600".to_owned()));

@@ -75,6 +75,13 @@ pub enum LabError {
     Interrupted,
 }
 
+impl LabError {
+    /// An error of something that was asked for and cannot be.
+    pub fn refused(error: impl std::fmt::Display) -> LabError {
+        LabError::Arguments(error.to_string())
+    }
+}
+
 impl From<SnapshotError> for LabError {
     fn from(error: SnapshotError) -> LabError {
         CheckpointError::from(error).into()

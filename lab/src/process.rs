@@ -44,15 +44,24 @@ pub fn memory(pid: u32) -> Result<Memory> {
     let status = proc(&name, process(pid).and_then(|own| own.status()))?;
     let resident = status.vmrss.ok_or_else(|| LabError::Reply(format!("{name}: the process has ended")))?;
     // Not every kernel or container has this file: the resident set replaces it.
-    let rollup = process(pid).and_then(|own| own.smaps_rollup());
-    let proportional = rollup.ok().and_then(|own| {
-        own.memory_map_rollup.into_iter().find_map(|map| map.extension.map.get("Pss").copied())
-    });
+    let proportional = rollup(pid, |name| name == "Pss");
     Ok(Memory {
         resident_bytes: resident * 1024,
         proportional_bytes: proportional.unwrap_or(resident * 1024),
         resident_bytes_max: status.vmhwm.unwrap_or(resident) * 1024,
     })
+}
+
+/// The sum of some entries of `smaps_rollup`, in bytes; `None` if there are none.
+fn rollup(pid: u32, wanted: impl Fn(&str) -> bool) -> Option<u64> {
+    let maps = process(pid).and_then(|own| own.smaps_rollup()).ok()?.memory_map_rollup;
+    let all = maps.into_iter().flat_map(|map| map.extension.map);
+    all.filter(|(name, _)| wanted(name)).map(|(_, bytes)| bytes).reduce(|a, b| a + b)
+}
+
+/// Bytes of a process in pages that no other process has; 0 where they are not counted.
+pub fn private_bytes(pid: u32) -> u64 {
+    rollup(pid, |name| name.starts_with("Private_")).unwrap_or(0)
 }
 
 /// The processor time (user and system, all threads) that a process has used so far. Its grain is 10 ms.

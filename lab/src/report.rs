@@ -100,11 +100,6 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// A goal.
-    pub fn new(what: String, figure: f64, unit: &str, bound: Bound, note: impl Into<String>) -> Goal {
-        Goal { what, figure, unit: unit.to_owned(), bound, note: note.into(), section: String::new() }
-    }
-
     /// True if the figure keeps the bound.
     pub fn is_met(&self) -> bool {
         self.bound.is_met(self.figure)
@@ -294,11 +289,6 @@ impl Spread {
         };
         Spread { median, min: figures[0], max: figures[figures.len() - 1] }
     }
-
-    /// The spread of the figures, in percent of the median.
-    pub fn percent(&self) -> f64 {
-        if self.median == 0.0 { 0.0 } else { (self.max - self.min) / self.median * 100.0 }
-    }
 }
 
 /// The median of some figures; `NaN` if there are none.
@@ -315,7 +305,6 @@ mod tests {
     fn the_median_is_in_the_middle() {
         assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
         assert_eq!(Spread::of([4.0, 1.0]).median, 2.5);
-        assert_eq!(Spread::of([8.0, 10.0, 12.0]).percent(), 40.0);
     }
 
     #[test]

@@ -40,13 +40,9 @@ fn wait_until_written(server: &Server) -> Result<()> {
 }
 
 /// Kills a server and starts it again as it was started, from its files in some directories, which are read
-/// before, so that they are in the page cache. Returns the seconds until it answers with as many keys.
-pub fn after_kill(server: &mut Server, dirs: &[&Path]) -> Result<f64> {
-    after_kill_then(server, dirs, |_| Ok(()))
-}
-
-/// The same, where something is done to the server as soon as it has been started.
-pub fn after_kill_then(
+/// before, so that they are in the page cache. Something may be done to the server as soon as it has been
+/// started. Returns the seconds until it answers with as many keys.
+pub fn after_kill(
     server: &mut Server,
     dirs: &[&Path],
     launched: impl FnOnce(&Server) -> Result<()>,

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{IoContext, LabError, Result};
-use crate::page::utc;
+use crate::page::{Facts, utc};
 use crate::report::NOTE;
 
 /// All that was measured.
@@ -76,7 +76,7 @@ impl<C, F> Line<C, F> {
 
 impl<C, F> Results<C, F> {
     /// The place, time and subject of some measured lines, and what was noted.
-    pub fn facts(&self, lines: &[&Line<C, F>]) -> Vec<(String, String)> {
+    pub fn facts(&self, lines: &[&Line<C, F>]) -> Facts {
         let distinct = |of: &dyn Fn(&Line<C, F>) -> String| {
             let mut texts: Vec<String> = lines.iter().map(|line| of(line)).collect();
             texts.sort();
@@ -84,16 +84,16 @@ impl<C, F> Results<C, F> {
             texts.join("; ")
         };
         let mut facts = vec![
-            ("machine".to_owned(), distinct(&Line::machine_text)),
-            ("commit".to_owned(), distinct(&|line| line.commit.clone())),
-            ("seed".to_owned(), distinct(&|line| line.seed.to_string())),
+            ("machine", distinct(&Line::machine_text)),
+            ("commit", distinct(&|line| line.commit.clone())),
+            ("seed", distinct(&|line| line.seed.to_string())),
         ];
         let times = || lines.iter().map(|line| line.unix_ms).filter(|ms| *ms > 0);
         if let (Some(first), Some(last)) = (times().min(), times().max()) {
-            facts.push(("measured".to_owned(), format!("from {} to {}", utc(first), utc(last))));
+            facts.push(("measured", format!("from {} to {}", utc(first), utc(last))));
         }
-        facts.push(("results".to_owned(), self.path.display().to_string()));
-        facts.extend(self.notes.iter().map(|note| ("note".to_owned(), note.clone())));
+        facts.push(("results", self.path.display().to_string()));
+        facts.extend(self.notes.iter().map(|note| ("note", note.clone())));
         facts
     }
 }

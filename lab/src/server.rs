@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use rand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
-use serde::{Deserialize, Serialize};
 
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
@@ -28,52 +27,28 @@ const DEATH_PATIENCE: Duration = Duration::from_secs(5);
 /// The interval between two questions to a server that is starting.
 const ASK_AGAIN: Duration = Duration::from_millis(2);
 
-/// The server under study.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Product {
-    /// Our own.
-    Tarn,
-    /// The real `redis-server`, where one is installed.
-    #[value(name = "redis-server", alias = "redis")]
-    RedisServer,
-}
-
-impl Product {
-    /// The name that tables and JSON lines use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Product::Tarn => "tarn",
-            Product::RedisServer => "redis-server",
-        }
+named! {
+    /// The server under study.
+    pub enum Product {
+        /// Our own.
+        Tarn = "tarn",
+        /// The real `redis-server`, where one is installed.
+        #[value(alias = "redis")]
+        RedisServer = "redis-server",
     }
 }
 
-/// The treatment of a write by the log of a server before the reply leaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Persistence {
-    /// No log at all: `appendonly no`.
-    None,
-    /// `appendfsync no`
-    No,
-    /// `appendfsync everysec`
-    Everysec,
-    /// `appendfsync always`
-    Always,
-}
-
-impl Persistence {
-    /// The name that tables and JSON lines use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Persistence::None => "none",
-            Persistence::No => "no",
-            Persistence::Everysec => "everysec",
-            Persistence::Always => "always",
-        }
+named! {
+    /// The treatment of a write by the log of a server before the reply leaves.
+    pub enum Persistence {
+        /// No log at all: `appendonly no`.
+        None = "none",
+        /// `appendfsync no`
+        No = "no",
+        /// `appendfsync everysec`
+        Everysec = "everysec",
+        /// `appendfsync always`
+        Always = "always",
     }
 }
 

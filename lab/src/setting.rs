@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::error::{IoContext, LabError, Result};
 use crate::load::{Group, Keys, Load, LoadResult, Mix, Pace, Request, Until};
 use crate::machine;
-use crate::process;
+use crate::process::{self, Pinned, Preferred};
 use crate::server::{Persistence, Plan, Product, Server};
 
 /// Options that all experiments share.
@@ -137,6 +137,12 @@ impl Setting {
         }
     }
 
+    /// A fresh directory.
+    pub fn make_dir(&self) -> Result<TempDir> {
+        let dir = tempfile::Builder::new().prefix("tarn-lab-").tempdir_in(&self.dir);
+        dir.doing(|| format!("make a directory in {}", self.dir.display()))
+    }
+
     /// A plan for a pinned server with one worker, and the fresh directory that it names.
     pub fn plan(&self, product: Product, persistence: Persistence) -> Result<(Plan, TempDir)> {
         let (_, binary) = self
@@ -144,10 +150,7 @@ impl Setting {
             .iter()
             .find(|(candidate, _)| *candidate == product)
             .ok_or_else(|| LabError::Arguments(format!("{} is not among the servers", product.name())))?;
-        let dir = tempfile::Builder::new()
-            .prefix("tarn-lab-")
-            .tempdir_in(&self.dir)
-            .doing(|| format!("make a directory in {}", self.dir.display()))?;
+        let dir = self.make_dir()?;
         let mut plan = Plan::new(product, binary, dir.path());
         plan.cores.clone_from(&self.server_cores);
         plan.persistence = persistence;
@@ -184,6 +187,15 @@ impl Setting {
         Ok(Contender { label: label.to_owned(), version, server, dir })
     }
 
+    /// Runs a closed loop on the generator's core. Returns requests a second.
+    pub fn saturation(&self, server: &Server, connections: usize, mix: Mix, until: Until) -> Result<f64> {
+        let group = Group { name: "closed", connections, pace: Pace::Closed { pipeline: 1 }, mix };
+        let load = Load::new(server.address(), vec![group], until, self.seed);
+        let _pinned = Pinned::to(&self.load_cores)?;
+        let _preferred = Preferred::ask();
+        Ok(load.run(|_| ())?.check()?.rate())
+    }
+
     /// Sends this many requests over 8 connections, as fast as possible, with a progress bar.
     pub fn fill(
         &self,
@@ -200,11 +212,26 @@ impl Setting {
 /// Sends this many requests over 8 connections, as fast as possible, with a progress bar.
 pub fn fill(server: &Server, what: &str, requests: u64, mix: Mix, seed: u64) -> Result<LoadResult> {
     let bar = progress(requests, what);
-    let group = Group { name: "fill", connections: 8, pace: Pace::Closed { pipeline: 64 }, mix };
-    let load = Load::new(server.address(), vec![group], Until::Requests(requests), seed);
-    let result = load.run(|answered| bar.set_position(answered))?.check();
+    let result = send(server, requests, mix, seed, 64, |answered| bar.set_position(answered));
     bar.finish_and_clear();
     result
+}
+
+/// The same without a progress bar, in smaller batches.
+pub fn fill_silently(server: &Server, requests: u64, mix: Mix, seed: u64) -> Result<()> {
+    send(server, requests, mix, seed, 32, |_| ()).map(|_| ())
+}
+
+fn send(
+    server: &Server,
+    requests: u64,
+    mix: Mix,
+    seed: u64,
+    pipeline: u32,
+    tick: impl FnMut(u64),
+) -> Result<LoadResult> {
+    let group = Group { name: "fill", connections: 8, pace: Pace::Closed { pipeline }, mix };
+    Load::new(server.address(), vec![group], Until::Requests(requests), seed).run(tick)?.check()
 }
 
 /// A progress bar with the time left; hidden where the standard error is no terminal.

@@ -1,7 +1,7 @@
 //! Records and requests of the YCSB kind: hashes `user<number>` with ten fields of 100 bytes.
 
 use crate::error::Result;
-use crate::load::{Arg, KeyChoice, Keys, Request, key_text};
+use crate::load::{Arg, KeyChoice, Keys, Mix, Request, key_text};
 use crate::server::Server;
 use crate::setting::Setting;
 
@@ -49,6 +49,13 @@ pub fn read_field() -> Request {
 /// Reads a whole record.
 pub fn read() -> Request {
     Request::new(&[Arg::Text("HGETALL"), KEY])
+}
+
+/// Updates and reads of a field of one of so many records, the updates with this share in percent.
+pub fn updates(percent: u32, choice: KeyChoice, records: u64) -> Mix {
+    let percent = u64::from(percent);
+    let parts = [(percent, update()), (100 - percent, read_field())];
+    Mix::weighted(&parts, Keys::new(choice, records))
 }
 
 /// Writes `records` records, with a progress bar.

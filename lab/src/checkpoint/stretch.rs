@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::load::{MOMENT, Moment, Phase};
-use crate::page::Row;
+use crate::page::{Row, with};
 
 /// Requests of one stretch of time, or of several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -77,16 +77,10 @@ pub fn timeline(moments: &[Moment]) -> Vec<(u32, u32, f32, f32)> {
 pub fn stretch_rows(row: &Row, kinds: &[(&str, &Stretch, &Vec<Stretch>)]) -> Vec<Row> {
     let kinds = kinds.iter().filter(|(_, _, each)| !each.is_empty());
     let of = |(name, all, each): &(&str, &Stretch, &Vec<Stretch>)| {
-        let own = [
-            ("of", row["part"].clone()),
-            ("part", json!("stretches")),
-            ("stretch", json!(name)),
-            ("all", json!(all)),
-            ("each", json!(each)),
-        ];
-        let mut row = row.clone();
-        row.extend(own.map(|(name, value)| (name.to_owned(), value)));
-        row
+        let own = json!({
+            "of": row["part"], "part": "stretches", "stretch": name, "all": all, "each": each,
+        });
+        with(row.clone(), own)
     };
     kinds.map(of).collect()
 }

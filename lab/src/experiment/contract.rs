@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
-use crate::page::{self, List, Page, Remark, Row, Rows};
+use crate::page::{self, Facts, List, Page, Remark, Row, Rows};
 use crate::process;
 use crate::report::{Goal, Report, Run};
 use crate::results::{Line, Results};
@@ -136,7 +136,7 @@ pub trait Experiment {
         _results: &ResultsOf<Self>,
         _lines: &[&Line<Self::Cell, Self::Figures>],
         _wanted: Wanted,
-    ) -> Vec<(String, String)> {
+    ) -> Facts {
         Vec::new()
     }
 
@@ -179,12 +179,9 @@ pub trait Experiment {
 
 /// The row of a cell, with its words as `cell`, and without those of its part as `name`.
 pub fn row(cell: &impl Cell, figures: &impl Serialize) -> Row {
-    let mut row = page::row(cell, figures);
     let text = cell.to_string();
     let name = text.split_once(": ").map_or(&*text, |(_, rest)| rest);
-    row.insert("name".to_owned(), name.into());
-    row.insert("cell".to_owned(), text.into());
-    row
+    page::with(page::row(cell, figures), json!({ "name": name, "cell": text }))
 }
 
 fn rows_and_list<E: Experiment + ?Sized>(results: &ResultsOf<E>, wanted: Wanted) -> (List, Rows) {
@@ -347,7 +344,7 @@ pub fn html<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted) -> String {
     let mut missing = list.variants.clone();
     missing.retain(|name| !rows.all.iter().any(|row| row.get(&list.pair).is_some_and(|own| own == name)));
     if !missing.is_empty() {
-        facts.push(("not measured".to_owned(), missing.join(", ")));
+        facts.push(("not measured", missing.join(", ")));
     }
     let (remarks, mut verdict) = E::remarks(results, wanted);
     if wanted.quick {
@@ -417,7 +414,7 @@ pub mod check {
 
     /// Results that were written before there were lists: each figure of the list is drawn, each of its
     /// expressions is understood, and targets are judged as they were then.
-    pub fn recorded<E: Experiment>(results: &str, wanted: Wanted, figures: &[&str]) {
+    fn recorded<E: Experiment>(results: &str, wanted: Wanted, figures: &[&str]) {
         let (list, rows, page) = if E::CONTINUES {
             let mut read = read::<E::Cell, E::Figures>(results, E::NAME);
             let (list, rows) = rows_and_list::<E>(&read, wanted);
@@ -483,17 +480,37 @@ pub mod check {
         assert!(missing.is_empty() || page.contains(&said), "{said}");
     }
 
-    #[test]
-    fn lines_of_before_are_drawn_and_judged_alike() {
-        use crate::experiment::{durability, memory, recovery, throughput};
-        let wanted = Wanted::default();
-        let text = include_str!("../../tests/results/throughput.jsonl");
-        recorded::<throughput::Throughput>(text, wanted, &["without a log", "everysec", "always", "workers"]);
-        let text = include_str!("../../tests/results/memory.jsonl");
-        recorded::<memory::RecordMemory>(text, wanted, &["YCSB", "short strings"]);
-        let text = include_str!("../../tests/results/recovery.jsonl");
-        recorded::<recovery::Recovery>(text, wanted, &["strings of 16 B", "hashes of 1 KB"]);
-        let text = include_str!("../../tests/results/durability.jsonl");
-        recorded::<durability::Durability>(text, wanted, &["the longest time of a restart"]);
+    /// A test for each experiment, with figures that its report has.
+    macro_rules! recorded {
+        ($($name:ident: $experiment:ty, $quick:literal, $figures:expr;)+) => {
+            $(#[test]
+            fn $name() {
+                let text = include_str!(concat!("../../tests/results/", stringify!($name), ".jsonl"));
+                recorded::<$experiment>(text, Wanted { quick: $quick, full: false }, &$figures);
+            })+
+        };
+    }
+
+    mod results_of_before_are_drawn_and_judged_alike {
+        use super::{Wanted, recorded};
+        use crate::experiment as of;
+        use crate::snapshots::Snapshots;
+
+        recorded! {
+            throughput: of::throughput::Throughput, false, ["without a log", "everysec", "always", "workers"];
+            memory: of::memory::RecordMemory, false, ["YCSB", "short strings"];
+            recovery: of::recovery::Recovery, false, ["strings of 16 B", "hashes of 1 KB"];
+            durability: of::durability::Durability, false, ["the longest time of a restart"];
+            vtc: of::vtc::Vtc, true, ["vtc: throughput", "vtc: memory", "4.1a", "4.1b", "4.2a", "4.2b",
+                "4.3a", "4.3b", "4.4", "4.5", "4.6", "4.7"];
+            store: of::store::Store, true, ["longest during", "fork, 4 000", "Figure 13", "Figure 14",
+                "Figure 15", "Figure 16", "Figure 17"];
+            persistence: of::persistence::Persistence, true, ["tarn, light", "3: ", "4: ", "5: ", "6: ",
+                "7: ", "8: ", "9: ", "time of a start", "11a", "11b", "figure 12", "figure 14"];
+            vls: of::vls::Vls, true, ["2 000 records", "updates: full scans", "p95: ", "p99.9: ", "remset: ",
+                "M rows/s", "99 of 100"];
+            snapshots: Snapshots, true, ["NS", "a: mean", "b: mean", "c: mean", "d: mean", "e: max", "h: max",
+                "i: ", "l: ", "taken phase"];
+        }
     }
 }

@@ -18,7 +18,7 @@ use super::keys::{Keys, below, scatter};
 const POOL_BYTES: usize = 256 << 10;
 
 /// One argument of a request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub enum Arg {
     /// The same in every request.
     Text(&'static str),
@@ -53,20 +53,12 @@ pub enum Arg {
     },
 }
 
-/// A part of a template whose bytes are replaced.
-#[derive(Debug, Clone, Copy)]
-enum Slot {
-    Key { at: usize, digits: usize, scattered: bool },
-    Value { at: usize, length: usize },
-    Number { at: usize, digits: usize, below: u64 },
-    Derived { at: usize, digits: usize, of: fn(u64) -> u64 },
-}
-
 /// A request with its places to patch.
 #[derive(Debug, Clone)]
 pub struct Request {
     template: Vec<u8>,
-    slots: Vec<Slot>,
+    /// Where arguments that change begin and end.
+    slots: Vec<(usize, usize, Arg)>,
     is_tallied: bool,
 }
 
@@ -99,17 +91,12 @@ impl Request {
         let mut end = format!("*{}\r\n", arguments.len()).len();
         for (argument, text) in arguments.iter().zip(&texts) {
             end += format!("${}\r\n", text.len()).len() + text.len();
-            match *argument {
-                Arg::Text(_) => {}
-                Arg::Key { digits, scattered, .. } => {
-                    slots.push(Slot::Key { at: end - digits, digits, scattered });
-                }
-                Arg::Value(length) => slots.push(Slot::Value { at: end - length, length }),
-                Arg::Number { digits, below, .. } => {
-                    slots.push(Slot::Number { at: end - digits, digits, below })
-                }
-                Arg::Derived { digits, of, .. } => slots.push(Slot::Derived { at: end - digits, digits, of }),
-            }
+            let width = match *argument {
+                Arg::Text(_) => 0,
+                Arg::Value(length) => length,
+                Arg::Key { digits, .. } | Arg::Number { digits, .. } | Arg::Derived { digits, .. } => digits,
+            };
+            slots.extend((width > 0).then_some((end - width, end, *argument)));
             end += 2;
         }
         debug_assert_eq!(end, template.len(), "the walk over the arguments covers the template");
@@ -126,22 +113,17 @@ impl Request {
         let start = out.len();
         out.extend_from_slice(&self.template);
         let request = &mut out[start..];
-        for slot in &self.slots {
-            match *slot {
-                Slot::Key { at, digits, scattered } => {
-                    let number = if scattered { scatter(key) } else { key };
-                    write_digits(&mut request[at..at + digits], number);
+        for &(from, to, argument) in &self.slots {
+            let place = &mut request[from..to];
+            match argument {
+                Arg::Text(_) => {}
+                Arg::Key { scattered, .. } => write_digits(place, if scattered { scatter(key) } else { key }),
+                Arg::Value(length) => {
+                    let at = below(rng, (pool.len() - length) as u64) as usize;
+                    place.copy_from_slice(&pool[at..at + length]);
                 }
-                Slot::Value { at, length } => {
-                    let from = below(rng, (pool.len() - length) as u64) as usize;
-                    request[at..at + length].copy_from_slice(&pool[from..from + length]);
-                }
-                Slot::Number { at, digits, below: limit } => {
-                    write_digits(&mut request[at..at + digits], below(rng, limit));
-                }
-                Slot::Derived { at, digits, of } => {
-                    write_digits(&mut request[at..at + digits], of(key));
-                }
+                Arg::Number { below: limit, .. } => write_digits(place, below(rng, limit)),
+                Arg::Derived { of, .. } => write_digits(place, of(key)),
             }
         }
     }

@@ -27,12 +27,15 @@ use tables::{Grid, grid, measured};
 #[cfg(test)]
 pub(crate) use faults::faults;
 pub(crate) use list::List;
-pub(crate) use rows::{Row, Rows, merged, row};
+pub(crate) use rows::{Row, Rows, merged, row, with};
 pub(crate) use tables::judge;
 
 const ECHARTS: &str = include_str!("../../vendor/echarts.common.min.js");
 const SCRIPT: &str = include_str!("page.js");
 const STYLE: &str = include_str!("page.css");
+
+/// Names and what they stand for: where, when and how it was measured.
+pub(crate) type Facts = Vec<(&'static str, String)>;
 
 /// A sentence on a part: a statement of the paper and how ours compares, or what was not measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +69,7 @@ pub(crate) struct Page<'p> {
     /// The measurements.
     pub rows: Rows,
     /// Where, when and how it was measured.
-    pub facts: Vec<(String, String)>,
+    pub facts: Facts,
     /// Sentences on parts.
     pub remarks: Vec<Remark>,
     /// Sentences for the verdict.
@@ -107,8 +110,8 @@ impl Page<'_> {
                     }
                     (folded("facts", "Where, when and how it was measured", &html! {
                         dl {
-                            @for (name, value) in self.facts.iter().map(|(name, value)| (name, value))
-                                .chain(self.list.facts.iter().map(|[name, value]| (name, value))) {
+                            @for (name, value) in self.facts.iter().map(|(name, value)| (*name, value))
+                                .chain(self.list.facts.iter().map(|[name, value]| (&**name, value))) {
                                 dt { (name) } dd { (value) }
                             }
                         }

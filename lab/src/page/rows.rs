@@ -31,6 +31,14 @@ pub(crate) fn row(cell: &impl Serialize, figures: &impl Serialize) -> Row {
     row
 }
 
+/// A row with more columns, the members of a JSON object.
+pub(crate) fn with(mut row: Row, more: Value) -> Row {
+    if let Value::Object(more) = more {
+        row.extend(more);
+    }
+    row
+}
+
 /// Lines of results as rows: the repeats of a case on a server are one row, whose figures are lists.
 pub(crate) fn merged(lines: &[Value]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();

@@ -10,84 +10,38 @@ use serde::{Deserialize, Serialize};
 use crate::error::{IoContext, LabError, Result};
 use crate::report::Spread;
 
-/// The algorithms of the study.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
-)]
-pub enum Algorithm {
-    /// Naive.
-    #[serde(rename = "NS")]
-    #[value(name = "ns")]
-    Naive,
-    /// Copy-on-Update.
-    #[serde(rename = "COU")]
-    #[value(name = "cou")]
-    CopyOnUpdate,
-    /// Fork.
-    #[serde(rename = "Fork")]
-    #[value(name = "fork")]
-    Fork,
-    /// Zigzag.
-    #[serde(rename = "ZZ")]
-    #[value(name = "zz")]
-    Zigzag,
-    /// Ping-Pong.
-    #[serde(rename = "PP")]
-    #[value(name = "pp")]
-    PingPong,
-    /// Hourglass.
-    #[serde(rename = "HG")]
-    #[value(name = "hg")]
-    Hourglass,
-    /// Piggyback.
-    #[serde(rename = "PB")]
-    #[value(name = "pb")]
-    Piggyback,
-    /// CALC.
-    #[serde(rename = "CALC")]
-    #[value(name = "calc")]
-    Calc,
-    /// Virtual Hourglass.
-    #[serde(rename = "vHG")]
-    #[value(name = "vhg")]
-    VirtualHourglass,
-    /// Virtual Piggyback.
-    #[serde(rename = "vPB")]
-    #[value(name = "vpb")]
-    VirtualPiggyback,
+named! {
+    /// The algorithms of the study, with their short names there.
+    pub enum Algorithm {
+        /// Naive.
+        Naive = "NS" | "ns",
+        /// Copy-on-Update.
+        CopyOnUpdate = "COU" | "cou",
+        /// Fork.
+        Fork = "Fork" | "fork",
+        /// Zigzag.
+        Zigzag = "ZZ" | "zz",
+        /// Ping-Pong.
+        PingPong = "PP" | "pp",
+        /// Hourglass.
+        Hourglass = "HG" | "hg",
+        /// Piggyback.
+        Piggyback = "PB" | "pb",
+        /// CALC.
+        Calc = "CALC" | "calc",
+        /// Virtual Hourglass.
+        VirtualHourglass = "vHG" | "vhg",
+        /// Virtual Piggyback.
+        VirtualPiggyback = "vPB" | "vpb",
+    }
 }
 
 impl Algorithm {
     /// Those that take snapshots of clients that write rows of their own, in the order of the study's tables.
-    pub const PHYSICAL: [Algorithm; 7] = [
-        Algorithm::Naive,
-        Algorithm::CopyOnUpdate,
-        Algorithm::Fork,
-        Algorithm::Zigzag,
-        Algorithm::PingPong,
-        Algorithm::Hourglass,
-        Algorithm::Piggyback,
-    ];
+    pub const PHYSICAL: [Algorithm; 7] = *Algorithm::ALL.first_chunk().expect("there are ten");
 
     /// Those that take snapshots of transactions.
-    pub const VIRTUAL: [Algorithm; 3] =
-        [Algorithm::Calc, Algorithm::VirtualHourglass, Algorithm::VirtualPiggyback];
-
-    /// Its short name in the study.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Algorithm::Naive => "NS",
-            Algorithm::CopyOnUpdate => "COU",
-            Algorithm::Fork => "Fork",
-            Algorithm::Zigzag => "ZZ",
-            Algorithm::PingPong => "PP",
-            Algorithm::Hourglass => "HG",
-            Algorithm::Piggyback => "PB",
-            Algorithm::Calc => "CALC",
-            Algorithm::VirtualHourglass => "vHG",
-            Algorithm::VirtualPiggyback => "vPB",
-        }
-    }
+    pub const VIRTUAL: [Algorithm; 3] = *Algorithm::ALL.last_chunk().expect("there are ten");
 
     /// True if each checkpoint has all rows by itself, and need not be merged with those before.
     pub const fn is_full(self) -> bool {
@@ -103,18 +57,18 @@ impl Algorithm {
     }
 }
 
-/// The measured task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Task {
-    /// Updates tick by tick, checkpoints to disk.
-    Ticks,
-    /// Reads tick by tick beside the updates, checkpoints to disk.
-    Reads,
-    /// Updates without a pause, snapshots that are traversed and not dumped.
-    Flood,
-    /// Transactions of several threads, snapshots that are traversed and not dumped.
-    Transactions,
+named! {
+    /// The measured task.
+    pub enum Task {
+        /// Updates tick by tick, checkpoints to disk.
+        Ticks = "ticks",
+        /// Reads tick by tick beside the updates, checkpoints to disk.
+        Reads = "reads",
+        /// Updates without a pause, snapshots that are traversed and not dumped.
+        Flood = "flood",
+        /// Transactions of several threads, snapshots that are traversed and not dumped.
+        Transactions = "transactions",
+    }
 }
 
 /// The parameters of one measurement.
@@ -273,14 +227,9 @@ impl Figures {
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let task = match self.task {
-            Task::Ticks => "ticks",
-            Task::Reads => "reads",
-            Task::Flood => "flood",
-            Task::Transactions => "transactions",
-        };
         let megabytes = self.data_bytes() as f64 / 1e6;
-        write!(f, "{} {task}, {megabytes:.0} MB in rows of {} B", self.algorithm.name(), self.row_bytes)?;
+        let (algorithm, task) = (self.algorithm.name(), self.task.name());
+        write!(f, "{algorithm} {task}, {megabytes:.0} MB in rows of {} B", self.row_bytes)?;
         match self.task {
             Task::Transactions => write!(f, ", {} threads", self.threads)?,
             _ => write!(f, ", {} updates a tick", self.updates_per_tick)?,

@@ -1,12 +1,8 @@
 //! Made-up results for tests: computed by formulas, with the shapes that the study found.
 
-use serde::Deserialize;
-use serde_json::json;
-
 use super::cell::{Algorithm, Cell, Distribution, Figures, Task};
 use super::plan::{Figure, Scale, points};
 use super::results::{EXPERIMENT, Results};
-use crate::results::Line;
 
 /// The file of results that the fixture seems to come from.
 pub(super) const PATH: &str = "results.jsonl";
@@ -64,24 +60,6 @@ pub(super) fn figures(cell: &Cell) -> Figures {
 /// All cells of the figures at a scale.
 pub(super) fn results(of: &[Figure], scale: Scale) -> Results {
     let cells = of.iter().flat_map(|figure| points(*figure, scale, 1));
-    let lines = cells.map(|point| line(&point.cell)).collect();
-    Results { path: PATH.into(), lines, notes: Vec::new() }
-}
-
-fn line(cell: &Cell) -> Line<Cell, Figures> {
-    let value = json!({
-        "experiment": EXPERIMENT,
-        "parameters": cell,
-        "figures": figures(cell),
-        "commit": "0123456789ab",
-        "seed": 1,
-        "unix_ms": 951_782_400_000_u64,
-        "machine": {
-            "processor": "A <fast> one",
-            "cores": 2,
-            "memory_bytes": 4_294_967_296_u64,
-            "system": "Linux",
-        },
-    });
-    Line::deserialize(value).expect("the line is what the laboratory writes")
+    let measured: Vec<_> = cells.map(|point| (point.cell.clone(), figures(&point.cell))).collect();
+    Results { path: PATH.into(), ..Results::invented(EXPERIMENT, &measured) }
 }

@@ -1,6 +1,5 @@
 //! The private memory of forked children: the pages that the kernel has copied.
 
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -22,13 +21,14 @@ impl ChildMemory {
     pub(super) fn watch(core: usize) -> ChildMemory {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
+        let own = std::process::id();
         let watching = std::thread::spawn(move || {
             // Where it runs is a matter of courtesy.
             let _ = process::pin_thread(&[core]);
             let mut most = 0;
             while !stopped.load(Ordering::Relaxed) {
                 std::thread::park_timeout(PERIOD);
-                most = most.max(children().iter().map(|child| private_bytes(*child)).sum());
+                most = most.max(process::children(own).into_iter().map(process::private_bytes).sum());
             }
             most
         });
@@ -42,31 +42,16 @@ impl ChildMemory {
     }
 }
 
-/// The children of this process.
-fn children() -> Vec<u32> {
-    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    lists
-        .flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
-        .collect()
-}
-
-/// Bytes in pages that no other process has.
-fn private_bytes(process: u32) -> u64 {
-    let rollup = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
-    let private = rollup.lines().filter(|line| line.starts_with("Private_"));
-    let kilobytes = private.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
-    kilobytes.sum::<u64>() * 1024
-}
-
 #[cfg(test)]
 mod tests {
+    use process::private_bytes;
+
     use super::*;
 
     #[test]
     fn a_child_has_memory_of_its_own() {
         let mut child = std::process::Command::new("sleep").arg("5").spawn().expect("there is a sleep");
-        assert!(children().contains(&child.id()));
+        assert!(process::children(std::process::id()).contains(&child.id()));
         // It may not have begun yet.
         while private_bytes(child.id()) <= 4096 {
             assert!(matches!(child.try_wait(), Ok(None)), "it sleeps for long");

@@ -1,14 +1,14 @@
 //! The measurements as rows: one for each point of a figure, and one for each algorithm at the default
 //! parameters, whose columns are lists over the repeats.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::cell::{Algorithm, Cell, Figures};
 use super::compare::data::{Study, TAKEN_US_SHORT, exponent};
 use super::compare::{model, published};
 use super::plan::Figure;
 use crate::experiment::row;
-use crate::page::Row;
+use crate::page::{Row, with};
 use crate::report::short;
 
 /// Waits are drawn on a logarithmic axis; a wait of zero is drawn here.
@@ -39,11 +39,6 @@ fn of_figure(study: &Study<'_>, figure: Figure) -> Vec<Row> {
         with(row(&point.cell, figures), more)
     });
     points.collect()
-}
-
-fn with(mut row: Row, more: Value) -> Row {
-    row.extend(more.as_object().cloned().unwrap_or_default());
-    row
 }
 
 /// The most memory by the data's.

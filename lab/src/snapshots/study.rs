@@ -11,7 +11,7 @@ use super::results::{EXPERIMENT, Results};
 use super::rows;
 use crate::error::{IoContext, LabError, Result};
 use crate::experiment::{Experiment, Measured, Wanted};
-use crate::page::{Remark, Row};
+use crate::page::{Facts, Remark, Row};
 use crate::process;
 use crate::report::Report;
 use crate::results::Line;
@@ -129,16 +129,14 @@ impl Experiment for Snapshots {
         study.map(|study| rows::of(&study)).unwrap_or_default()
     }
 
-    fn facts(results: &Results, _: &[&Line<Cell, Figures>], wanted: Wanted) -> Vec<(String, String)> {
+    fn facts(results: &Results, _: &[&Line<Cell, Figures>], wanted: Wanted) -> Facts {
         let Some(Study { scale, seed, .. }) = Study::newest(results, scales(wanted)) else {
             return Vec::new();
         };
         let (flag, path) = (scale.flag(), results.path.display());
         let again = format!("tarn lab run snapshots{flag} --seed {seed} --json {path}");
         let drawn = format!("tarn lab report snapshots{flag} --json {path}");
-        [("scale", scale.name().to_owned()), ("again by", again), ("drawn by", drawn)]
-            .map(|(name, text)| (name.to_owned(), text))
-            .into()
+        vec![("scale", scale.name().to_owned()), ("again by", again), ("drawn by", drawn)]
     }
 
     fn remarks(results: &Results, wanted: Wanted) -> (Vec<Remark>, String) {

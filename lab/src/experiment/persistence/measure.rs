@@ -13,7 +13,7 @@ use crate::interrupt;
 use crate::load::{Cue, Group, KeyChoice, Keys, Load, LoadResult, MOMENT, Mix, Pace, Until};
 use crate::process::Pinned;
 use crate::resources;
-use crate::setting::Setting;
+use crate::setting::{Setting, fill_silently};
 use crate::ycsb;
 
 /// Each field of each record is updated so often on average before a start from a log.
@@ -65,11 +65,6 @@ pub(super) fn measure(setting: &Setting, times: &Times, trial: &mut Trial) -> Re
 
 fn insert(records: u64) -> Mix {
     Mix::of(ycsb::insert(), Keys::new(KeyChoice::Sequential, records))
-}
-
-fn update(cell: &Cell, choice: KeyChoice, percent: u64) -> Mix {
-    let parts = [(percent, ycsb::update()), (100 - percent, ycsb::read_field())];
-    Mix::weighted(&parts, Keys::new(choice, cell.records))
 }
 
 /// Requests by time, from the start of all loads on.
@@ -137,7 +132,7 @@ fn load_and_update(setting: &Setting, times: &Times, trial: &mut Trial, cell: &C
         figures.updates_from_s = from.as_secs_f64();
         let until = Until::Time { warmup: Duration::ZERO, measured: times.updates };
         // A record that was not loaded is read as missing, and an update makes a small record of it.
-        let mix = update(cell, KeyChoice::Zipfian, 50);
+        let mix = ycsb::updates(50, KeyChoice::Zipfian, cell.records);
         let updated = run(setting, trial, cell, mix, until, times.updates * 2)?;
         series.add(from, &updated);
         figures.updates = together(&[&updated.watched.phases[0]]);
@@ -197,11 +192,12 @@ fn run(
 fn recovery(setting: &Setting, times: &Times, trial: &mut Trial) -> Result<Figures> {
     let cell = trial.cell;
     let mut figures = Figures { loaded: cell.records, ..Figures::default() };
-    fill(setting, trial, insert(cell.records), cell.records)?;
+    fill_silently(&trial.server, cell.records, insert(cell.records), setting.seed)?;
     look(trial, &mut figures)?;
     let updates = cell.records * ycsb::FIELDS * TURNS;
     if cell.model.logs() {
-        fill(setting, trial, update(&cell, KeyChoice::Uniform, 100), updates)?;
+        let mix = ycsb::updates(100, KeyChoice::Uniform, cell.records);
+        fill_silently(&trial.server, updates, mix, setting.seed)?;
     }
     if cell.model == Model::Snapshot || cell.shortens {
         checkpoint_alone(trial)?;
@@ -235,13 +231,6 @@ fn recovery(setting: &Setting, times: &Times, trial: &mut Trial) -> Result<Figur
         Err(error) => return Err(error),
     }
     Ok(figures)
-}
-
-fn fill(setting: &Setting, trial: &Trial, mix: Mix, requests: u64) -> Result<()> {
-    let group = Group { name: "fill", connections: 8, pace: Pace::Closed { pipeline: 32 }, mix };
-    let load = Load::new(trial.server.address(), vec![group], Until::Requests(requests), setting.seed);
-    load.run(|_| ())?.check()?;
-    Ok(())
 }
 
 /// About how long a cell takes, for the progress bar, in seconds.

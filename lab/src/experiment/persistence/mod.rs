@@ -24,7 +24,7 @@ use self::trial::Trial;
 use super::contract::{Experiment, Measured, Wanted};
 use crate::error::{LabError, Result};
 use crate::limit::MemoryLimit;
-use crate::page::Row;
+use crate::page::{Facts, Row};
 use crate::report::Report;
 use crate::resources::Usage;
 use crate::results;
@@ -117,7 +117,7 @@ impl Experiment for Persistence {
         rows::of(results, wanted.quick)
     }
 
-    fn facts(results: &Results, lines: &[&results::Line<Cell, Figures>], _: Wanted) -> Vec<(String, String)> {
+    fn facts(results: &Results, lines: &[&results::Line<Cell, Figures>], _: Wanted) -> Facts {
         rows::facts(results, lines)
     }
 }

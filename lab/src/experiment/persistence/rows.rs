@@ -6,7 +6,7 @@ use super::Results;
 use super::cell::{Cell, Figures, Memory, Model, Part};
 use super::trial::{directives, save_rule};
 use crate::experiment::row;
-use crate::page::Row;
+use crate::page::{Facts, Row, with};
 use crate::process;
 use crate::report::thousands;
 use crate::results::Line;
@@ -49,9 +49,7 @@ fn of_cell(cell: &Cell, figures: &Figures) -> Row {
         "cores": process::cores_allowed().len(),
         "went_on": format!("{ended}; {why}"),
     });
-    let mut row = row(cell, figures);
-    row.extend(more.as_object().cloned().unwrap_or_default());
-    row
+    with(row(cell, figures), more)
 }
 
 /// The study's figure with the trace of a model, as a caption begins; of logs where memory is short it has
@@ -88,22 +86,18 @@ fn models(records: u64, quick: bool) -> Vec<Row> {
     let kinds = Model::ALL.into_iter().flat_map(|model| [(model, false), (model, true)]);
     let row = |(model, shortens): (Model, bool)| {
         let what = if shortens { ", made shorter" } else { "" };
-        let words = |is_tarn| json!(words(is_tarn, model, shortens));
-        [
-            ("part", json!("models")),
-            ("name", json!(format!("{}{what}", model.name()))),
-            ("redis", words(false)),
-            ("tarn", words(true)),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into_iter()
-        .collect()
+        let words = |is_tarn| words(is_tarn, model, shortens);
+        let name = format!("{}{what}", model.name());
+        with(
+            Row::new(),
+            json!({ "part": "models", "name": name, "redis": words(false), "tarn": words(true) }),
+        )
     };
     kinds.filter(|(model, shortens)| !shortens || model.logs()).map(row).collect()
 }
 
 /// The scale, and how memory was made short.
-pub(super) fn facts(results: &Results, lines: &[&Line<Cell, Figures>]) -> Vec<(String, String)> {
+pub(super) fn facts(results: &Results, lines: &[&Line<Cell, Figures>]) -> Facts {
     let most = lines.iter().map(|line| line.cell.records).max().unwrap_or_default() as f64;
     let scale =
         format!("up to {} records of 1 KB; the study's 8 M by {:.4}", thousands(most), most / RECORDS_MOST);
@@ -116,5 +110,5 @@ pub(super) fn facts(results: &Results, lines: &[&Line<Cell, Figures>]) -> Vec<(S
         (false, Some(why)) => format!("not possible there: {why}"),
         (false, None) => "not measured".to_owned(),
     };
-    [("scale", scale), ("short memory", memory)].map(|(name, text)| (name.to_owned(), text)).into()
+    vec![("scale", scale), ("short memory", memory)]
 }

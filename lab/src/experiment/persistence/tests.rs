@@ -1,4 +1,4 @@
-//! Tests the report and the targets with recorded results.
+//! Tests the report and the targets with changed results.
 
 use super::cell::Memory;
 use super::{Persistence, Results};
@@ -21,24 +21,4 @@ fn the_page_says_how_memory_was_short_or_why_it_was_not() {
     says(&results, &["<dt>short memory</dt><dd>not measured"]);
     results.notes.push("no <groups>".to_owned());
     says(&results, &["not possible there: no &lt;groups&gt;"]);
-}
-
-#[test]
-fn results_of_before_are_drawn_and_judged_alike() {
-    let figures = [
-        "tarn, light",
-        "3: ",
-        "4: ",
-        "5: ",
-        "6: ",
-        "7: ",
-        "8: ",
-        "9: ",
-        "time of a start",
-        "11a",
-        "11b",
-        "figure 12",
-        "figure 14",
-    ];
-    check::recorded::<Persistence>(RECORDED, QUICK, &figures);
 }

@@ -102,7 +102,7 @@ impl Trial {
     /// Returns the seconds until all keys are there.
     pub(super) fn recover(&mut self, launched: impl FnOnce(u32)) -> Result<f64> {
         let Trial { server, limit, dir, .. } = self;
-        restart::after_kill_then(server, &[dir.path()], |server| {
+        restart::after_kill(server, &[dir.path()], |server| {
             if let Some(limit) = limit {
                 limit.admit(server.pid())?;
             }

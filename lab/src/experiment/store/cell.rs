@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{Peak, Stretch, Taken};
+use crate::checkpoint::Course;
 use crate::server::Product;
 use crate::ycsb;
 
@@ -66,22 +65,22 @@ named! {
     }
 }
 
-/// The kind of the store's content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Hashes of ten fields of 100 bytes.
-    Records,
-    /// Lists of 250 elements of 200 bytes.
-    Lists,
-    /// Hashes of 500 fields of 100 bytes.
-    Hash500,
-    /// Hashes of 10,000 fields of 100 bytes.
-    Hash10k,
-    /// A hash of 5 M fields of 100 bytes.
-    Hash5m,
-    /// A string of 512 MB.
-    String,
+named! {
+    /// The kind of the store's content.
+    pub enum Kind {
+        /// Hashes of ten fields of 100 bytes.
+        Records = "records",
+        /// Lists of 250 elements of 200 bytes.
+        Lists = "lists",
+        /// Hashes of 500 fields of 100 bytes.
+        Hash500 = "hash500",
+        /// Hashes of 10,000 fields of 100 bytes.
+        Hash10k = "hash10k",
+        /// A hash of 5 M fields of 100 bytes.
+        Hash5m = "hash5m",
+        /// A string of 512 MB.
+        String = "string",
+    }
 }
 
 impl Kind {
@@ -202,36 +201,15 @@ pub struct Figures {
     pub saturation: f64,
     /// Requests a second that were due.
     pub due_rate: f64,
-    /// The stretches without a checkpoint, one by one.
-    pub without: Vec<Stretch>,
-    /// Those with one.
-    pub during: Vec<Stretch>,
-    /// All stretches without a checkpoint together.
-    pub without_all: Stretch,
-    /// All with one together.
-    pub during_all: Stretch,
-    /// The whole load, without the warm-up.
-    pub all: Stretch,
+    /// The load, and the checkpoints in it.
+    #[serde(flatten)]
+    pub course: Course,
     /// In a closed loop: requests a second without a checkpoint, stretch by stretch.
     pub rates_without: Vec<f64>,
     /// With one.
     pub rates_during: Vec<f64>,
-    /// The checkpoints.
-    pub taken: Vec<Taken>,
-    /// Memory.
-    pub peak: Peak,
     /// Records written to while the checkpoint was taken, by records that there are.
     pub overwritten: f64,
     /// Seconds from starts until `PING` was answered.
     pub recovered_s: Vec<f64>,
-    /// Processor time of the generator, by elapsed time.
-    pub generator_busy: f64,
-    /// Of the server, without a child.
-    pub server_busy: f64,
-    /// Of all others, a child of the server among them.
-    pub others_busy: f64,
-    /// True if the generator had priority on its core.
-    pub generator_preferred: bool,
-    /// By time: milliseconds since the start, requests, longest latency and latest sending in microseconds.
-    pub timeline: Vec<(u32, u32, f32, f32)>,
 }

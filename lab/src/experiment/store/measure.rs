@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::cell::{Cell, Figures, Kind, Part};
 use super::requests;
 use super::trial::Trial;
-use crate::checkpoint::{Course, Peak, Script, checkpoint_alone, play};
+use crate::checkpoint::{Script, checkpoint_alone, play};
 use crate::error::Result;
-use crate::load::{Group, KeyChoice, Load, Mix, Pace, Until};
-use crate::process::{Pinned, Preferred};
+use crate::load::{Group, KeyChoice, Mix, Pace, Until};
 use crate::setting::Setting;
+use crate::ycsb;
 
 /// Connections of the parts that are not the paper's.
 const CONNECTIONS: usize = 50;
@@ -78,13 +78,13 @@ impl Times {
 pub(super) fn measure(setting: &Setting, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
     trial.set_pace(cell.pace)?;
     let times = Times::of(setting);
-    let lab = Lab { setting, trial, seed: setting.seed };
-    let uniform = || requests::records(cell.data, cell.update_percent, KeyChoice::Uniform);
+    let lab = Lab { setting, trial };
+    let uniform = || ycsb::updates(cell.update_percent, KeyChoice::Uniform, cell.data.count);
     match cell.part {
         Part::Saturated => lab.closed(CONNECTIONS, 1, uniform(), &times.by_turns(), false),
         Part::Latency => lab.open(uniform(), &times),
         Part::Figures => {
-            let mix = requests::records(cell.data, cell.update_percent, KeyChoice::Zipfian);
+            let mix = ycsb::updates(cell.update_percent, KeyChoice::Zipfian, cell.data.count);
             lab.closed(PAPER_CONNECTIONS, 1, mix, &times.as_rules_have_it(), true)
         }
         Part::Overwrite => lab.overwrite(cell, &times),
@@ -103,7 +103,7 @@ pub(super) fn measure(setting: &Setting, trial: &mut Trial, cell: &Cell) -> Resu
 fn time(trial: &mut Trial, repeats: u32) -> Result<Figures> {
     let mut figures = Figures::default();
     for _ in 0..repeats {
-        figures.taken.push(checkpoint_alone(trial)?);
+        figures.course.taken.push(checkpoint_alone(trial)?);
     }
     for _ in 0..repeats {
         figures.recovered_s.push(trial.recover()?);
@@ -114,7 +114,6 @@ fn time(trial: &mut Trial, repeats: u32) -> Result<Figures> {
 struct Lab<'l> {
     setting: &'l Setting,
     trial: &'l Trial,
-    seed: u64,
 }
 
 impl Lab<'_> {
@@ -129,29 +128,20 @@ impl Lab<'_> {
     ) -> Result<Figures> {
         let group = Group { name: "closed", connections, pace: Pace::Closed { pipeline }, mix };
         let mut figures = self.play(group, script, memory)?;
-        figures.rates_without = figures.without.iter().map(|stretch| stretch.rate).collect();
-        figures.rates_during = figures.during.iter().map(|stretch| stretch.rate).collect();
+        figures.rates_without = figures.course.without.iter().map(|stretch| stretch.rate).collect();
+        figures.rates_during = figures.course.during.iter().map(|stretch| stretch.rate).collect();
         Ok(figures)
     }
 
     /// An open loop with checkpoints, at half of the closed loop's throughput just before.
     fn open(&self, mix: Mix, times: &Times) -> Result<Figures> {
-        let saturation = self.saturation(mix.clone(), times)?;
+        let until = Until::Time { warmup: times.warmup, measured: times.stretch };
+        let saturation = self.setting.saturation(&self.trial.server, CONNECTIONS, mix.clone(), until)?;
         let rate = (saturation * OPEN_SHARE).max(1.0);
         let group =
             Group { name: "open", connections: CONNECTIONS, pace: Pace::Beats { rate, beat: BEAT }, mix };
         let figures = self.play(group, &times.by_turns(), false)?;
         Ok(Figures { saturation, due_rate: rate, ..figures })
-    }
-
-    fn saturation(&self, mix: Mix, times: &Times) -> Result<f64> {
-        let group =
-            Group { name: "closed", connections: CONNECTIONS, pace: Pace::Closed { pipeline: 1 }, mix };
-        let until = Until::Time { warmup: times.warmup, measured: times.stretch };
-        let load = Load::new(self.trial.server.address(), vec![group], until, self.seed);
-        let _pinned = Pinned::to(&self.setting.load_cores)?;
-        let _preferred = Preferred::ask();
-        Ok(load.run(|_| ())?.check()?.rate())
     }
 
     /// Overwrites records while one checkpoint is taken.
@@ -162,42 +152,16 @@ impl Lab<'_> {
         let group =
             Group { name: "closed", connections: CONNECTIONS, pace, mix: requests::overwrite(cell.data) };
         let figures = self.play(group, &script, true)?;
-        let requests = figures.during_all.rate * figures.during_all.seconds;
+        let requests = figures.course.during_all.rate * figures.course.during_all.seconds;
         Ok(Figures { overwritten: requests / cell.data.count as f64, ..figures })
     }
 
     /// Runs a load while checkpoints are taken as the script says.
     fn play(&self, group: Group, script: &Script, memory: bool) -> Result<Figures> {
-        let Course {
-            without,
-            during,
-            without_all,
-            during_all,
-            all,
-            taken,
-            peak,
-            generator_busy,
-            server_busy,
-            others_busy,
-            generator_preferred,
-            timeline,
-        } = play(self.setting, self.trial, group, script, memory)?;
-        Ok(Figures {
-            without,
-            during,
-            without_all,
-            during_all,
-            all,
-            taken,
-            // Memory by time is not drawn here.
-            peak: Peak { timeline: Vec::new(), ..peak },
-            generator_busy,
-            server_busy,
-            others_busy,
-            generator_preferred,
-            timeline,
-            ..Figures::default()
-        })
+        let mut course = play(self.setting, self.trial, group, script, memory)?;
+        // Memory by time is not drawn here.
+        course.peak.timeline.clear();
+        Ok(Figures { course, ..Figures::default() })
     }
 }
 

@@ -17,14 +17,12 @@ mod requests;
 mod rows;
 mod trial;
 
-use serde_json::json;
-
 use self::cell::{Cell, Data, Figures, Kind, Part, Variant};
 use self::trial::Trial;
 use super::contract::{Cell as _, Experiment, Measured, SPARE_BYTES, Wanted};
 use crate::error::{LabError, Result};
 use crate::interrupt;
-use crate::page::Row;
+use crate::page::{Facts, Row};
 use crate::process;
 use crate::report::Report;
 use crate::results;
@@ -171,7 +169,7 @@ impl Experiment for Store {
         rows::of(results, wanted.quick)
     }
 
-    fn facts(_: &Results, lines: &[&results::Line<Cell, Figures>], _: Wanted) -> Vec<(String, String)> {
+    fn facts(_: &Results, lines: &[&results::Line<Cell, Figures>], _: Wanted) -> Facts {
         rows::facts(lines)
     }
 }
@@ -192,13 +190,12 @@ fn series(cell: &Cell, figures: &Figures) -> (&'static str, Vec<String>) {
     let heads = "part,variant,pace,data,count,update_percent,ms,requests,latency_us_max,late_us_max";
     let Cell { part, variant, pace, data: Data { kind, count }, update_percent, .. } = cell;
     let (part, variant, pace) = (part.name(), variant.name(), pace.name());
-    let kind = json!(kind);
-    let kind = kind.as_str().unwrap_or_default();
+    let kind = kind.name();
     let cell = format!("{part},{variant},{pace},{kind},{count},{update_percent}");
     let row = |(ms, requests, latency, late): &(u32, u32, f32, f32)| {
         format!("{cell},{ms},{requests},{latency:.1},{late:.1}")
     };
-    (heads, figures.timeline.iter().map(row).collect())
+    (heads, figures.course.timeline.iter().map(row).collect())
 }
 
 #[cfg(test)]

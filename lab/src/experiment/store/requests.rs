@@ -102,13 +102,6 @@ pub(super) fn fill_string(client: &mut Client, megabytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Reads and updates of records.
-pub(super) fn records(data: Data, update_percent: u32, choice: KeyChoice) -> Mix {
-    let updates = u64::from(update_percent);
-    let parts = [(updates, ycsb::update()), (100 - updates, ycsb::read_field())];
-    Mix::weighted(&parts, Keys::new(choice, data.count))
-}
-
 /// Writes a field of each record, one record after the other.
 pub(super) fn overwrite(data: Data) -> Mix {
     Mix::of(ycsb::update(), Keys::new(KeyChoice::Sequential, data.count))
@@ -120,7 +113,7 @@ pub(super) fn writes(data: Data) -> Mix {
     let uniform = |count| Keys::new(KeyChoice::Uniform, count);
     let fields = || uniform(data.count * fields(data.kind));
     match data.kind {
-        Kind::Records => records(data, 100, KeyChoice::Uniform),
+        Kind::Records => ycsb::updates(100, KeyChoice::Uniform, data.count),
         Kind::Lists => {
             let set = Request::new(&[Arg::Text("LSET"), LIST, INDEX, element()]);
             let push = Request::new(&[Arg::Text("RPUSH"), LIST, element()]);

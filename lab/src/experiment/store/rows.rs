@@ -6,7 +6,7 @@ use super::Results;
 use super::cell::{Cell, Data, Figures, Kind, Pace, Part, Variant};
 use crate::checkpoint::stretch_rows;
 use crate::experiment::row;
-use crate::page::Row;
+use crate::page::{Facts, Row, with};
 use crate::report::{median, thousands};
 use crate::results::Line;
 
@@ -18,7 +18,7 @@ pub(super) fn of(results: &Results, quick: bool) -> Vec<Row> {
         cells.iter().flat_map(|(cell, figures)| of_cell(results, cell, figures)).collect();
     let mut cuts: Vec<(Variant, Data, Vec<f64>)> = Vec::new();
     for (cell, figures) in cells.iter().filter(|(cell, _)| cell.data.kind == Kind::Records) {
-        let own = figures.taken.iter().filter_map(|taken| taken.cut_us);
+        let own = figures.course.taken.iter().filter_map(|taken| taken.cut_us);
         match cuts.iter_mut().find(|(variant, data, _)| (*variant, *data) == (cell.variant, cell.data)) {
             Some((.., all)) => all.extend(own),
             None => cuts.push((cell.variant, cell.data, own.collect())),
@@ -31,7 +31,7 @@ pub(super) fn of(results: &Results, quick: bool) -> Vec<Row> {
             "part": "cuts", "variant": name, "label": name, "data": data, "what": data.to_string(),
             "cuts": cuts,
         });
-        row.as_object().cloned().unwrap_or_default()
+        with(Row::new(), row)
     }));
     rows
 }
@@ -42,22 +42,21 @@ fn of_cell(results: &Results, cell: &Cell, figures: &Figures) -> Vec<Row> {
     // Figure 17 compares with fork, which is not there on every machine.
     let dump = |variant| {
         let other = results.find(&Cell { variant, pace: Pace::Fast, ..*cell })?;
-        (!other.taken.is_empty()).then(|| median(other.taken.iter().map(|taken| taken.seconds)))
+        (!other.course.taken.is_empty()).then(|| median(other.course.taken.iter().map(|taken| taken.seconds)))
     };
     let whose = [Variant::Fork, Variant::RedisServer].into_iter().find(|variant| dump(*variant).is_some());
     let more = json!({
         "who": format!("{label}, {}", cell.data),
         "label": label,
         "what": cell.data.to_string(),
-        "extra": figures.peak.most.saturating_sub(figures.peak.before),
+        "extra": figures.course.peak.most.saturating_sub(figures.course.peak.before),
         "fork_s": whose.and_then(dump),
         "whose": whose.map(Variant::name),
     });
-    let mut row = row(cell, figures);
-    row.extend(more.as_object().cloned().unwrap_or_default());
+    let row = with(row(cell, figures), more);
     let stretches = [
-        ("without", &figures.without_all, &figures.without),
-        ("during", &figures.during_all, &figures.during),
+        ("without", &figures.course.without_all, &figures.course.without),
+        ("during", &figures.course.during_all, &figures.course.during),
     ];
     let has_stretches = matches!(cell.part, Part::Latency | Part::Giants);
     let stretches = if has_stretches { stretch_rows(&row, &stretches) } else { Vec::new() };
@@ -65,13 +64,13 @@ fn of_cell(results: &Results, cell: &Cell, figures: &Figures) -> Vec<Row> {
 }
 
 /// The scale, and the generator.
-pub(super) fn facts(lines: &[&Line<Cell, Figures>]) -> Vec<(String, String)> {
+pub(super) fn facts(lines: &[&Line<Cell, Figures>]) -> Facts {
     let data = lines.iter().map(|line| line.cell.data).filter(|data| data.kind == Kind::Records);
     let most = data.map(|data| data.count).max().unwrap_or_default() as f64;
     let scale = format!("up to {} records of 1 KB; the study's 8 M by {:.4}", thousands(most), most / 8e6);
-    let is_preferred = lines.iter().any(|line| line.figures.generator_preferred);
+    let is_preferred = lines.iter().any(|line| line.figures.course.generator_preferred);
     let turn = if is_preferred { "comes before all others" } else { "takes its turn with others" };
     let generator =
         format!("one thread on the last core, the server and its checkpoint on all; it {turn} on its core");
-    [("scale", scale), ("generator", generator)].map(|(name, text)| (name.to_owned(), text)).into()
+    vec![("scale", scale), ("generator", generator)]
 }

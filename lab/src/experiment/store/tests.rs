@@ -1,4 +1,4 @@
-//! Tests the report and the targets with recorded results.
+//! Tests the report and the targets with changed results.
 
 use super::cell::{Part, Variant};
 use super::{Results, Store};
@@ -15,20 +15,13 @@ fn the_newest_line_of_a_cell_counts_and_quick_ones_stay_apart() {
     results.lines.truncate(1);
     let add = |results: &mut Results, quick: bool, p999_us: f64| {
         let mut line = results.lines[0].clone();
-        (line.cell.quick, line.figures.during_all.p999_us) = (quick, p999_us);
+        (line.cell.quick, line.figures.course.during_all.p999_us) = (quick, p999_us);
         results.lines.push(line);
     };
-    let slow = results.lines[0].figures.without_all.p999_us * 5.0;
+    let slow = results.lines[0].figures.course.without_all.p999_us * 5.0;
     add(&mut results, true, slow);
     assert_eq!(check::judged::<Store>(&results, QUICK, "p99.9"), [false]);
     add(&mut results, true, slow / 5.0);
     add(&mut results, false, slow);
     assert_eq!(check::judged::<Store>(&results, QUICK, "p99.9"), [true]);
-}
-
-#[test]
-fn results_of_before_are_drawn_and_judged_alike() {
-    let figures =
-        ["longest during", "fork, 4 000", "Figure 13", "Figure 14", "Figure 15", "Figure 16", "Figure 17"];
-    check::recorded::<Store>(RECORDED, QUICK, &figures);
 }

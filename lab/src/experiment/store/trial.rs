@@ -7,10 +7,9 @@ use super::requests;
 use crate::checkpoint::{Ask, Subject, Taken};
 use crate::device;
 use crate::error::Result;
-use crate::load::{Group, Load, Pace as LoadPace, Until};
 use crate::restart;
 use crate::server::{Persistence, Product, Server};
-use crate::setting::Setting;
+use crate::setting::{Setting, fill_silently};
 use tarn_resp::client::{self, Client};
 
 /// A server with its data.
@@ -60,10 +59,7 @@ impl Trial {
             return requests::fill_string(&mut self.server.client()?, self.data.count);
         }
         let (mix, count) = requests::fill(self.data);
-        let group = Group { name: "fill", connections: 8, pace: LoadPace::Closed { pipeline: 32 }, mix };
-        let load = Load::new(self.server.address(), vec![group], Until::Requests(count), setting.seed);
-        load.run(|_| ())?.check()?;
-        Ok(())
+        fill_silently(&self.server, count, mix, setting.seed)
     }
 
     /// Sets how hard checkpoints work.
@@ -76,7 +72,7 @@ impl Trial {
 
     /// Kills the server and starts it again from its last checkpoint. Returns the seconds until it answers.
     pub(super) fn recover(&mut self) -> Result<f64> {
-        restart::after_kill(&mut self.server, &[self.dir.path()])
+        restart::after_kill(&mut self.server, &[self.dir.path()], |_| Ok(()))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::load::{Group, KeyChoice, Keys, Mix, Pace};
 use crate::machine;
 use crate::report::{Report, Run, thousands};
 use crate::server::Persistence;
-use crate::setting::{Contender, Setting};
+use crate::setting::Setting;
 
 /// Connections that write, when there are no readers.
 const WRITERS_ALONE: usize = 64;
@@ -30,7 +30,6 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let contenders = setting.contenders(Persistence::Always)?;
     let flushes = probe(setting, report)?;
     load_keys(setting, &contenders, keys)?;
-    let contenders: Vec<&Contender> = contenders.iter().collect();
     let uniform = || Keys::new(KeyChoice::Uniform, keys);
     let closed =
         |name, connections, mix| Group { name, connections, pace: Pace::Closed { pipeline: 1 }, mix };
@@ -60,11 +59,11 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         let readers = Group { pace: Pace::Open { rate }, ..readers.clone() };
         let without = format!("always: {} GET/s due", thousands(rate));
         let with = format!("{without}, SET of {WRITERS}");
-        let one = [*contender];
+        let one = std::slice::from_ref(contender);
         let groups = [readers.clone()];
-        contest::hold(setting, report, &without, &parameters(0, READERS), &one, &groups)?;
+        contest::hold(setting, report, &without, &parameters(0, READERS), one, &groups)?;
         let groups = [readers, writers.clone()];
-        contest::hold(setting, report, &with, &parameters(WRITERS, READERS), &one, &groups)?;
+        contest::hold(setting, report, &with, &parameters(WRITERS, READERS), one, &groups)?;
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ pub(super) fn hold(
     report: &mut Report,
     case: &str,
     parameters: &Value,
-    contenders: &[&Contender],
+    contenders: &[Contender],
     groups: &[Group],
 ) -> Result<Vec<f64>> {
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];

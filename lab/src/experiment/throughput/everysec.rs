@@ -2,13 +2,12 @@
 
 use serde_json::json;
 
-use super::contest;
-use super::plain::{CLIENTS, KEYS, clients, get, load_keys, set};
+use super::plain::{KEYS, get, hold_all, load_keys, set};
 use crate::error::Result;
 use crate::load::{KeyChoice, Keys, Mix};
 use crate::report::Report;
 use crate::server::Persistence;
-use crate::setting::{Contender, Setting};
+use crate::setting::Setting;
 
 /// Runs the part.
 pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
@@ -22,19 +21,9 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         }
     }
     load_keys(setting, &contenders, keys)?;
-    let contenders: Vec<&Contender> = contenders.iter().collect();
     let uniform = || Keys::new(KeyChoice::Uniform, keys);
     let half = Mix::weighted(&[(1, set()), (1, get())], uniform());
-    for (name, mix) in [("SET", Mix::of(set(), uniform())), ("SET 50 % GET 50 %", half)] {
-        for pipeline in [1, 16, 64] {
-            let case = format!("everysec: {name} pipeline {pipeline}");
-            let parameters = json!({
-                "keys": keys, "key_bytes": 16, "value_bytes": 64, "clients": CLIENTS, "pipeline": pipeline,
-                "choice": "uniform", "file_system": setting.file_system,
-            });
-            let groups = [clients(pipeline, mix.clone())];
-            contest::hold(setting, report, &case, &parameters, &contenders, &groups)?;
-        }
-    }
-    Ok(())
+    let mixes = [("SET", Mix::of(set(), uniform())), ("SET 50 % GET 50 %", half)];
+    let more = json!({ "keys": keys, "file_system": setting.file_system });
+    hold_all(setting, report, "everysec: ", &contenders, &mixes, &[1, 16, 64], &more)
 }

@@ -127,9 +127,7 @@ fn rows_of_groups(row: Row) -> Vec<Row> {
             "part": part, "own": own, "case": case, "whole": whole, "key": key, "first": place == 0,
             "flushes_overlap": overlap,
         });
-        let mut row = row.clone();
-        row.extend(more.as_object().cloned().unwrap_or_default());
-        row
+        page::with(row.clone(), more)
     };
     groups.into_iter().enumerate().map(of).collect()
 }

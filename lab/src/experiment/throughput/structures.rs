@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::load::{Arg, KeyChoice, Keys, Mix, Request};
 use crate::report::Report;
 use crate::server::Persistence;
-use crate::setting::{Contender, Setting};
+use crate::setting::Setting;
 use crate::ycsb;
 
 const PIPELINE: u32 = 16;
@@ -37,7 +37,6 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         let keys = Keys::new(KeyChoice::Sequential, sets);
         setting.fill(&contender.server, &what, sets * MEMBERS * 3 / 2, add.clone(), keys)?;
     }
-    let contenders: Vec<&Contender> = contenders.iter().collect();
     let record_keys = Keys::new(KeyChoice::Zipfian, records);
     let set_keys = Keys::new(KeyChoice::Uniform, sets);
     let score = Request::new(&[Arg::Text("ZSCORE"), SORTED_SET, MEMBER]);

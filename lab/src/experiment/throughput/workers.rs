@@ -3,14 +3,12 @@
 
 use serde_json::json;
 
-use super::contest;
-use super::plain::{CLIENTS, KEYS, clients, get, load_keys, set};
+use super::plain::{KEYS, get_and_set, hold_all, load_keys};
 use crate::error::Result;
-use crate::load::{KeyChoice, Keys, Mix};
 use crate::process;
 use crate::report::Report;
 use crate::server::{Persistence, Product};
-use crate::setting::{Contender, Setting};
+use crate::setting::Setting;
 
 /// Runs the part.
 pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
@@ -30,19 +28,10 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         contenders.push(setting.contender(label, plan, dir)?);
     }
     load_keys(setting, &contenders, keys)?;
-    let contenders: Vec<&Contender> = contenders.iter().collect();
-    for (name, request) in [("GET", get()), ("SET", set())] {
-        for pipeline in [1, 16] {
-            let case = format!("workers: {name} pipeline {pipeline}");
-            let parameters = json!({
-                "persistence": "none", "keys": keys, "key_bytes": 16, "value_bytes": 64, "clients": CLIENTS,
-                "pipeline": pipeline, "choice": "uniform", "server_cores": others,
-                "generator_apart": enough,
-            });
-            let groups = [clients(pipeline, Mix::of(request.clone(), Keys::new(KeyChoice::Uniform, keys)))];
-            contest::hold(setting, report, &case, &parameters, &contenders, &groups)?;
-        }
-    }
+    let more = json!({
+        "persistence": "none", "keys": keys, "server_cores": others, "generator_apart": enough,
+    });
+    hold_all(setting, report, "workers: ", &contenders, &get_and_set(keys), &[1, 16], &more)?;
     if !enough {
         println!("Two workers and the generator share two cores here: no goal is judged.");
     }

@@ -59,36 +59,49 @@ fn by_turns(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
     let _pinned = Pinned::to(&[place.query_core])?;
     let preferred = process::prefer_thread();
     // As many turns as fit into the time of those of other parts, of which there are few.
-    let began = Instant::now();
-    let until = began + place.measured * place.repeats;
+    let until = Instant::now() + place.measured * place.repeats;
+    let goes_on = |round| round < place.repeats.max(1) || Instant::now() < until;
+    let mut expected = None;
+    in_turns(&variants, goes_on, |number, _| {
+        let began = Instant::now();
+        let mut query = Query::begin(store, variants[number], cell)?;
+        while query.part()? {}
+        let counted = query.counted;
+        drop(query);
+        let seconds = began.elapsed().as_secs_f64();
+        if *expected.get_or_insert(counted) != counted {
+            return Err(LabError::Arguments(format!(
+                "{}: a query that changes nothing has counted {counted:?} and {expected:?}",
+                variants[number].name()
+            )));
+        }
+        let measured = Measured {
+            rows_per_s: counted.rows as f64 / seconds,
+            queries: 1,
+            query: Distribution::of(vec![seconds * 1e6]),
+            ..Measured::default()
+        };
+        Ok((measured, preferred))
+    })
+}
+
+/// Measures variants by turns, each as often first as the others. `measure` gets the number of a variant and
+/// that of the round; it returns the figures, and whether the threads had priority.
+pub(super) fn in_turns(
+    variants: &[Variant],
+    goes_on: impl Fn(u32) -> bool,
+    mut measure: impl FnMut(usize, u32) -> Result<(Measured, bool)>,
+) -> Result<Figures> {
     let mut turns: Vec<Turns> =
         variants.iter().map(|variant| Turns { variant: *variant, turns: Vec::new() }).collect();
-    let mut expected = None;
-    let mut round = 0;
-    while round == 0 || Instant::now() < until || turns[0].turns.len() < place.repeats as usize {
-        // Each comes first as often as the others.
+    let mut preferred = false;
+    for round in (0..).take_while(|round| goes_on(*round)) {
         for at in 0..turns.len() {
-            let number = (at + round) % turns.len();
-            let began = Instant::now();
-            let mut query = Query::begin(store, turns[number].variant, cell)?;
-            while query.part()? {}
-            let counted = query.counted;
-            drop(query);
-            let seconds = began.elapsed().as_secs_f64();
-            if *expected.get_or_insert(counted) != counted {
-                return Err(LabError::Arguments(format!(
-                    "{}: a query that changes nothing has counted {counted:?} and {expected:?}",
-                    turns[number].variant.name()
-                )));
-            }
-            turns[number].turns.push(Measured {
-                rows_per_s: counted.rows as f64 / seconds,
-                queries: 1,
-                query: Distribution::of(vec![seconds * 1e6]),
-                ..Measured::default()
-            });
+            let number = (at + round as usize) % turns.len();
+            let (measured, granted) = measure(number, round)?;
+            preferred = granted;
+            turns[number].turns.push(measured);
         }
-        round += 1;
     }
     Ok(Figures { variants: turns, preferred, ..Figures::default() })
 }
@@ -99,27 +112,82 @@ pub(super) fn beside_updates(store: &Store, place: &Place, cell: &Cell) -> Resul
     if cell.is_full() && cell.queries <= 8 {
         variants.push(Variant::Fork);
     }
-    let mut turns: Vec<Turns> =
-        variants.iter().map(|variant| Turns { variant: *variant, turns: Vec::new() }).collect();
-    let mut preferred = false;
-    for repeat in 0..place.repeats as usize {
-        for at in 0..turns.len() {
-            let number = (at + repeat) % turns.len();
-            let turn = Turn::begin(store, place, cell, turns[number].variant);
-            let (measured, granted) = turn.run(place.seed + repeat as u64)?;
-            preferred = granted;
-            turns[number].turns.push(measured);
-        }
+    in_turns(
+        &variants,
+        |round| round < place.repeats,
+        |number, round| {
+            let variant = variants[number];
+            let queries = if variant == Variant::None { 0 } else { cell.queries };
+            Turn::new(&Beside { store, variant, cell }, place, cell, queries, true).run(round)
+        },
+    )
+}
+
+/// A store that is queried beside updates.
+pub(super) trait Subject: Sync {
+    /// A query that runs.
+    type Query<'q>
+    where
+        Self: 'q;
+
+    /// Begins a query.
+    fn begin(&self) -> Result<Self::Query<'_>>;
+    /// Reads some dozens of parts of it. Returns the number of rows, and whether there are more.
+    fn read(query: &mut Self::Query<'_>) -> Result<(u64, bool)>;
+    /// Who updates it.
+    fn writer(&self) -> impl Update;
+    /// Versions that are kept now.
+    fn kept(&self) -> u64;
+    /// Those that are kept when no query runs any more.
+    fn left(&self) -> u64;
+}
+
+/// Records in the engine, read as a variant says.
+struct Beside<'s> {
+    store: &'s Store,
+    variant: Variant,
+    cell: &'s Cell,
+}
+
+impl Subject for Beside<'_> {
+    type Query<'q>
+        = Query
+    where
+        Self: 'q;
+
+    fn begin(&self) -> Result<Query> {
+        Query::begin(self.store, self.variant, self.cell)
     }
-    Ok(Figures { variants: turns, preferred, ..Figures::default() })
+
+    fn read(query: &mut Query) -> Result<(u64, bool)> {
+        let before = query.counted.rows;
+        let mut goes_on = true;
+        for _ in 0..PARTS_AT_ONCE {
+            goes_on = goes_on && query.part()?;
+        }
+        Ok((query.counted.rows - before, goes_on))
+    }
+
+    fn writer(&self) -> impl Update {
+        Writer::new(self.store)
+    }
+
+    fn kept(&self) -> u64 {
+        self.store.engine.views().status().retained.records as u64
+    }
+
+    fn left(&self) -> u64 {
+        self.store.engine.remset_size(0).versions as u64
+    }
 }
 
 /// The state that the threads of a turn share.
-struct Turn<'s> {
-    store: &'s Store,
+pub(super) struct Turn<'s, S> {
+    subject: &'s S,
     place: &'s Place,
     cell: &'s Cell,
-    variant: Variant,
+    queries: usize,
+    updates: bool,
     begin: Barrier,
     /// Warm: from now on it counts.
     counts: AtomicBool,
@@ -128,6 +196,7 @@ struct Turn<'s> {
 }
 
 /// The figures of the writer of a turn.
+#[derive(Default)]
 pub(super) struct Written {
     /// Updates a second.
     pub updates_per_s: f64,
@@ -137,34 +206,31 @@ pub(super) struct Written {
     pub preferred: bool,
 }
 
-impl Turn<'_> {
-    fn begin<'s>(store: &'s Store, place: &'s Place, cell: &'s Cell, variant: Variant) -> Turn<'s> {
-        let queries = variant != Variant::None;
-        Turn {
-            store,
-            place,
-            cell,
-            variant,
-            begin: Barrier::new(2 + usize::from(queries)),
-            counts: AtomicBool::new(false),
-            stops: AtomicBool::new(false),
-            rows: AtomicU64::new(0),
-        }
+impl<S: Subject> Turn<'_, S> {
+    /// So many queries at the same time, with updates or without.
+    pub(super) fn new<'s>(
+        subject: &'s S,
+        place: &'s Place,
+        cell: &'s Cell,
+        queries: usize,
+        updates: bool,
+    ) -> Turn<'s, S> {
+        let begin = Barrier::new(1 + usize::from(queries > 0) + usize::from(updates));
+        let (counts, stops, rows) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
+        Turn { subject, place, cell, queries, updates, begin, counts, stops, rows }
     }
 
-    fn run(&self, seed: u64) -> Result<(Measured, bool)> {
-        let queries = self.variant != Variant::None;
-        let measured = self.place.measured;
-        let mut most = 0;
+    /// Runs it. Returns its figures, and whether the updates had priority.
+    pub(super) fn run(&self, round: u32) -> Result<(Measured, bool)> {
+        let (measured, seed) = (self.place.measured, self.place.seed + u64::from(round));
+        let mut versions = 0;
         let outcome = std::thread::scope(|scope| {
-            let scanner = queries.then(|| scope.spawn(|| self.ask()));
-            let writer = scope.spawn(|| {
-                let pinned = Pinned::to(&[self.place.writer_core]);
-                let preferred = process::prefer_thread();
-                self.begin.wait();
-                let _pinned = pinned?;
-                let mut writer = Writer::new(self.store);
-                write(&mut writer, self.cell, preferred, seed, &self.counts, &self.stops)
+            let scanner = (self.queries > 0).then(|| scope.spawn(|| self.ask()));
+            let writer = self.updates.then(|| {
+                scope.spawn(|| {
+                    let (_pinned, preferred) = alone_on(self.place.writer_core, &self.begin)?;
+                    write(&mut self.subject.writer(), self.cell, preferred, seed, &self.counts, &self.stops)
+                })
             });
             self.begin.wait();
             std::thread::sleep(measured / 5);
@@ -172,16 +238,17 @@ impl Turn<'_> {
             let began = Instant::now();
             while began.elapsed() < measured {
                 std::thread::sleep((measured / 20).min(Duration::from_millis(50)));
-                most = most.max(self.store.engine.views().status().retained.records);
+                versions = versions.max(self.subject.kept());
             }
             let rows = self.rows.load(Ordering::Relaxed);
             let seconds = began.elapsed().as_secs_f64();
             self.stops.store(true, Ordering::Relaxed);
-            let written = writer.join().expect("the writer does not panic");
+            let written = writer.map(|writer| writer.join().expect("the writer does not panic")).transpose();
             let times = scanner.map(|one| one.join().expect("a query does not panic")).transpose();
             written.and_then(|written| Ok((written, times?.unwrap_or_default(), rows as f64 / seconds)))
         });
         let (written, times, rows_per_s) = outcome?;
+        let written = written.unwrap_or_default();
         let figures = Measured {
             rows_per_s,
             queries: times.len() as u64,
@@ -189,36 +256,28 @@ impl Turn<'_> {
             updates_per_s: written.updates_per_s,
             latency_p95: p95(&written.latencies_us),
             latency: Distribution::of(written.latencies_us),
-            versions: most as u64,
-            versions_left: self.store.engine.remset_size(0).versions as u64,
+            versions,
+            versions_left: self.subject.left(),
         };
         Ok((figures, written.preferred))
     }
 
-    /// Runs the queries of the cell at the same time, and starts a new one for each that ends. Returns the
-    /// durations of those that began and ended within the measured time.
+    /// Runs the queries at the same time, and starts a new one for each that ends. Returns the durations of
+    /// those that began and ended within the measured time.
     fn ask(&self) -> Result<Vec<f64>> {
-        let pinned = Pinned::to(&[self.place.query_core]);
-        process::prefer_thread();
-        self.begin.wait();
-        let _pinned = pinned?;
-        let begin = || -> Result<(Query, Option<Instant>)> {
-            let counts = self.counts.load(Ordering::Relaxed);
-            let began = counts.then(Instant::now);
-            Ok((Query::begin(self.store, self.variant, self.cell)?, began))
+        let _pinned = alone_on(self.place.query_core, &self.begin)?;
+        let begin = || -> Result<(S::Query<'_>, Option<Instant>)> {
+            let began = self.counts.load(Ordering::Relaxed).then(Instant::now);
+            Ok((self.subject.begin()?, began))
         };
-        let mut queries = (0..self.cell.queries).map(|_| begin().map(Some)).collect::<Result<Vec<_>>>()?;
+        let mut queries = (0..self.queries).map(|_| begin().map(Some)).collect::<Result<Vec<_>>>()?;
         let mut times = Vec::new();
         while !self.stops.load(Ordering::Relaxed) {
             for place in &mut queries {
                 let (query, began) = place.as_mut().expect("there is always one");
-                let before = query.counted.rows;
-                let mut goes_on = true;
-                for _ in 0..PARTS_AT_ONCE {
-                    goes_on = goes_on && query.part()?;
-                }
+                let (rows, goes_on) = S::read(query)?;
                 if self.counts.load(Ordering::Relaxed) {
-                    self.rows.fetch_add(query.counted.rows - before, Ordering::Relaxed);
+                    self.rows.fetch_add(rows, Ordering::Relaxed);
                 }
                 if goes_on {
                     continue;
@@ -231,6 +290,15 @@ impl Turn<'_> {
         }
         Ok(times)
     }
+}
+
+/// Confines the calling thread to a core, asks for priority there, and waits for the others. Returns whether
+/// it was granted.
+pub(super) fn alone_on(core: usize, begin: &Barrier) -> Result<(Pinned, bool)> {
+    let pinned = Pinned::to(&[core]);
+    let preferred = process::prefer_thread();
+    begin.wait();
+    Ok((pinned?, preferred))
 }
 
 /// 95 of 100 took no longer.

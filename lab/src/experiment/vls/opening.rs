@@ -11,7 +11,7 @@ use tarn_engine::value::ValueRef;
 use tarn_engine::{Engine, View, ViewOptions};
 
 use super::cell::{Cell, Figures, Opening};
-use super::measure::Place;
+use super::measure::{Place, alone_on};
 use super::store::{Store, Writer};
 use crate::error::{LabError, Result};
 use crate::process::{self, Pinned};
@@ -31,10 +31,7 @@ pub(super) fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figur
     let openings = if cell.quick { OPENINGS_QUICK } else { OPENINGS };
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| -> Result<bool> {
-            let pinned = Pinned::to(&[place.writer_core]);
-            let preferred = process::prefer_thread();
-            begin.wait();
-            let _pinned = pinned?;
+            let (_pinned, preferred) = alone_on(place.writer_core, &begin)?;
             let (mut writer, mut rng) = (Writer::new(store), SmallRng::seed_from_u64(place.seed));
             let mut number = 0;
             while !stops.load(Ordering::Relaxed) {
@@ -85,7 +82,7 @@ fn open(engine: &Engine, openings: u64, acknowledged: &AtomicU64) -> Result<Open
 }
 
 fn open_view(engine: &Engine, options: ViewOptions) -> Result<View> {
-    engine.open_view(options).map_err(|error| LabError::Arguments(error.to_string()))
+    engine.open_view(options).map_err(LabError::refused)
 }
 
 /// True if a view sees what was acknowledged before it was opened.
@@ -98,6 +95,6 @@ fn is_fresh(engine: &Engine, acknowledged: &AtomicU64) -> Result<bool> {
         let number = hash.get(FIELD).and_then(|bytes| std::str::from_utf8(bytes).ok()?.parse().ok());
         seen = number.unwrap_or(0);
     });
-    read.map_err(|error| LabError::Arguments(error.to_string()))?;
+    read.map_err(LabError::refused)?;
     Ok(seen >= least)
 }

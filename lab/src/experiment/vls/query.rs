@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tarn_engine::view::{Cancelled, ForkedScan, Live};
+use tarn_engine::view::{ForkedScan, Live};
 use tarn_engine::{Direction, Entry, IndexScan, View, ViewOptions};
 
 use super::cell::{Cell, Variant};
@@ -49,25 +49,18 @@ pub(super) struct Query {
     pub counted: Counted,
 }
 
-fn no_view(error: impl std::fmt::Display) -> LabError {
-    LabError::Arguments(error.to_string())
-}
-
-fn cancelled(error: Cancelled) -> LabError {
-    LabError::Arguments(error.to_string())
-}
-
 impl Query {
     /// Begins one.
     pub(super) fn begin(store: &Store, variant: Variant, cell: &Cell) -> Result<Query> {
         let range = store::range_of(cell.records, cell.share_percent);
         let no_index = || LabError::Arguments("the index is not ready".to_owned());
         let source = match (variant, cell.is_full()) {
-            (Variant::Vls, true) => {
-                Source::View(store.engine.open_view(ViewOptions::once_of(0, "lab")).map_err(no_view)?)
-            }
+            (Variant::Vls, true) => Source::View(
+                store.engine.open_view(ViewOptions::once_of(0, "lab")).map_err(LabError::refused)?,
+            ),
             (Variant::Vls, false) => {
-                let view = store.engine.open_view(ViewOptions::indexed_of(0, "lab")).map_err(no_view)?;
+                let view =
+                    store.engine.open_view(ViewOptions::indexed_of(0, "lab")).map_err(LabError::refused)?;
                 let scan = view.scan_index(0, store::INDEX, &range, Direction::Ascending);
                 Source::Index(view, scan.ok_or_else(no_index)?)
             }
@@ -90,12 +83,12 @@ impl Query {
         let Query { source, counted } = self;
         let mut look = |entry: &Entry| counted.look(entry);
         match source {
-            Source::View(view) => Ok(view.step(&mut look).map_err(cancelled)?.is_some()),
+            Source::View(view) => Ok(view.step(&mut look).map_err(LabError::refused)?.is_some()),
             Source::Live(live) => Ok(live.step(&mut look)),
             Source::Index(view, scan) => {
-                let pointers = view.next_pointers(scan, POINTERS_AT_ONCE).map_err(cancelled)?;
+                let pointers = view.next_pointers(scan, POINTERS_AT_ONCE).map_err(LabError::refused)?;
                 let keys: Vec<&[u8]> = pointers.iter().map(|pointer| pointer.key()).collect();
-                view.read_keys(0, &keys, |_, entry| look(entry)).map_err(cancelled)?;
+                view.read_keys(0, &keys, |_, entry| look(entry)).map_err(LabError::refused)?;
                 Ok(!pointers.is_empty())
             }
             Source::LiveIndex(live, scan) => {

@@ -39,10 +39,7 @@ fn wave(store: &Store, place: &Place, cell: &Cell, keeps: bool) -> Result<(Vec<M
     let (begin, running) = (Barrier::new(2), AtomicBool::new(true));
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            let pinned = Pinned::to(&[place.writer_core]);
-            let preferred = process::prefer_thread();
-            begin.wait();
-            let _pinned = pinned?;
+            let (_pinned, preferred) = measure::alone_on(place.writer_core, &begin)?;
             let mut writer = Writer::new(store);
             measure::write(&mut writer, cell, preferred, place.seed, &counts, &stops)
         });
@@ -99,7 +96,7 @@ fn read_all(views: Vec<View>) -> Result<()> {
         for mut view in left {
             let mut more = true;
             for _ in 0..PARTS_AT_ONCE {
-                more = more && part(&mut view).map_err(|error| LabError::Arguments(error.to_string()))?;
+                more = more && part(&mut view).map_err(LabError::refused)?;
             }
             goes_on.extend(more.then_some(view));
         }

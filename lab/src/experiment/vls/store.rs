@@ -87,7 +87,7 @@ impl Store {
             writer.put(key(number), puts.iter().map(|(name, value)| (*name, value.as_slice())))?;
         }
         let index = store.engine.create_index(0, INDEX, Arc::new(ByNumber));
-        let index = index.map_err(|error| LabError::Arguments(error.to_string()))?;
+        let index = index.map_err(LabError::refused)?;
         while !index.is_ready() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -132,6 +132,6 @@ impl Writer<'_> {
         let mut latched = session.latch_places(&[(0, hash)], Access::Write, 0);
         let committed = latched.commit(&batch, &mut self.group);
         latched.release();
-        committed.map(|_| ()).map_err(|error| LabError::Arguments(error.to_string()))
+        committed.map(|_| ()).map_err(LabError::refused)
     }
 }

@@ -4,7 +4,6 @@
 
 use super::cell::{Cell, FULL, Figures, Measured, Moment, Opening, Part, Remset, Turns, Variant};
 use super::{Results, Vls};
-use crate::experiment::contract::check;
 use crate::experiment::{Experiment, Wanted};
 
 fn cell(part: Part, share_percent: u32) -> Cell {
@@ -31,12 +30,4 @@ fn what_is_left_or_stale_is_broken() {
     assert_eq!(broken(Figures { opening: stale, ..Figures::default() }), 1);
     let turn = Measured { versions_left: 1, ..Measured::default() };
     assert_eq!(broken(pair(turn, turn)), 1);
-}
-
-#[test]
-fn results_of_before_are_drawn_and_judged_alike() {
-    let results = include_str!("../../../tests/results/vls.jsonl");
-    let figures =
-        ["2 000 records", "updates: full scans", "p95: ", "p99.9: ", "remset: ", "M rows/s", "99 of 100"];
-    check::recorded::<Vls>(results, Wanted { quick: true, full: false }, &figures);
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Ask, Course, Taken};
@@ -10,33 +9,31 @@ use crate::report::thousands;
 use crate::server::{Persistence, Product};
 use crate::ycsb;
 
-/// The owner and the kind of a checkpoint, or of its equivalent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Variant {
-    /// Tarn without a log.
-    Off,
-    /// Tarn with a log that is never compacted.
-    None,
-    /// Tarn with a log that is compacted by validity, at the default bound of bytes a second.
-    Vtc,
-    /// The same without a bound.
-    VtcFast,
-    /// Tarn with a log from which a checkpoint removes the records that it has.
-    Rewrite,
-    /// Tarn without a log, with snapshots.
-    Snapshot,
-    /// The real one with RDB files.
-    RedisRdb,
-    /// The real one with an append-only file.
-    RedisAof,
+named! {
+    /// The owner and the kind of a checkpoint, or of its equivalent.
+    pub enum Variant {
+        /// Tarn without a log.
+        Off = "off",
+        /// Tarn with a log that is never compacted.
+        None = "none",
+        /// Tarn with a log that is compacted by validity, at the default bound of bytes a second.
+        Vtc = "vtc",
+        /// The same without a bound.
+        VtcFast = "vtc-fast",
+        /// Tarn with a log from which a checkpoint removes the records that it has.
+        Rewrite = "rewrite",
+        /// Tarn without a log, with snapshots.
+        Snapshot = "snapshot",
+        /// The real one with RDB files.
+        RedisRdb = "redis-rdb",
+        /// The real one with an append-only file.
+        RedisAof = "redis-aof",
+    }
 }
 
 /// The properties of a variant.
 #[derive(Debug, Clone, Copy)]
 pub struct Traits {
-    /// Its name in tables, lines and files.
-    pub name: &'static str,
     /// The server that it is.
     pub product: Product,
     /// The treatment of a write by its log.
@@ -55,7 +52,6 @@ pub struct Traits {
 const MOMENTS: usize = 5;
 
 const TARN: Traits = Traits {
-    name: "off",
     product: Product::Tarn,
     persistence: Persistence::None,
     ask: None,
@@ -65,7 +61,6 @@ const TARN: Traits = Traits {
 };
 
 const REDIS: Traits = Traits {
-    name: "redis-rdb",
     product: Product::RedisServer,
     persistence: Persistence::None,
     ask: Some(Ask::Save),
@@ -76,44 +71,22 @@ const REDIS: Traits = Traits {
 };
 
 impl Variant {
-    /// All, in the order of the report.
-    pub const ALL: [Variant; 8] = [
-        Variant::Off,
-        Variant::None,
-        Variant::Vtc,
-        Variant::VtcFast,
-        Variant::Rewrite,
-        Variant::Snapshot,
-        Variant::RedisRdb,
-        Variant::RedisAof,
-    ];
-
     /// Its properties. A new variant is a row here, and a look in the report.
     pub const fn traits(self) -> Traits {
         let log = Traits { persistence: Persistence::Everysec, ..TARN };
-        let vtc = Traits { name: "vtc", ask: Some(Ask::Rewrite), compaction: "vtc", ..log };
+        let vtc = Traits { ask: Some(Ask::Rewrite), compaction: "vtc", ..log };
         match self {
             Variant::Off => TARN,
-            Variant::None => Traits { name: "none", ..log },
+            Variant::None => log,
             Variant::Vtc => vtc,
-            Variant::VtcFast => {
-                Traits { name: "vtc-fast", directives: &[("log-compaction-bytes-per-second", "0")], ..vtc }
-            }
-            Variant::Rewrite => Traits { name: "rewrite", compaction: "rewrite", ..vtc },
-            Variant::Snapshot => Traits { name: "snapshot", ask: Some(Ask::Save), ..TARN },
+            Variant::VtcFast => Traits { directives: &[("log-compaction-bytes-per-second", "0")], ..vtc },
+            Variant::Rewrite => Traits { compaction: "rewrite", ..vtc },
+            Variant::Snapshot => Traits { ask: Some(Ask::Save), ..TARN },
             Variant::RedisRdb => REDIS,
-            Variant::RedisAof => Traits {
-                name: "redis-aof",
-                persistence: Persistence::Everysec,
-                ask: Some(Ask::Rewrite),
-                ..REDIS
-            },
+            Variant::RedisAof => {
+                Traits { persistence: Persistence::Everysec, ask: Some(Ask::Rewrite), ..REDIS }
+            }
         }
-    }
-
-    /// Its name in tables, lines and files.
-    pub const fn name(self) -> &'static str {
-        self.traits().name
     }
 
     /// True if it has a log.

@@ -9,8 +9,8 @@ use super::trial::{Trial, log_file_bytes};
 use crate::checkpoint::{Course, Script, Subject, checkpoint_alone, play};
 use crate::error::Result;
 use crate::interrupt;
-use crate::load::{Group, KeyChoice, Keys, Load, Mix, Pace, Until};
-use crate::process::{self, Pinned, Preferred};
+use crate::load::{Group, KeyChoice, Load, Mix, Pace, Until};
+use crate::process::{self, Pinned};
 use crate::server::Product;
 use crate::setting::Setting;
 use crate::ycsb;
@@ -106,20 +106,13 @@ fn requests(cell: &Cell) -> Mix {
         Access::Zipfian => KeyChoice::Zipfian,
         Access::Uniform => KeyChoice::Uniform,
     };
-    let updates = u64::from(cell.update_percent);
-    let parts = [(updates, ycsb::update()), (100 - updates, ycsb::read_field())];
-    Mix::weighted(&parts, Keys::new(choice, cell.records))
+    ycsb::updates(cell.update_percent, choice, cell.records)
 }
 
 /// Runs a closed loop for a while. Returns requests a second.
 fn closed(setting: &Setting, trial: &Trial, cell: &Cell, time: Duration) -> Result<f64> {
-    let pace = Pace::Closed { pipeline: 1 };
-    let group = Group { name: "closed", connections: CONNECTIONS, pace, mix: requests(cell) };
     let until = Until::Time { warmup: time / 5, measured: time };
-    let load = Load::new(trial.server.address(), vec![group], until, setting.seed);
-    let _pinned = Pinned::to(&setting.load_cores)?;
-    let _preferred = Preferred::ask();
-    Ok(load.run(|_| ())?.check()?.rate())
+    setting.saturation(&trial.server, CONNECTIONS, requests(cell), until)
 }
 
 /// The number of checkpoints of a server that has nothing else to do.

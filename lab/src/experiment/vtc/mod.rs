@@ -27,7 +27,7 @@ use super::contract::{Experiment, Measured, Wanted, row};
 use crate::checkpoint::stretch_rows;
 use crate::error::{LabError, Result};
 use crate::interrupt;
-use crate::page::Row;
+use crate::page::{Facts, Row, with};
 use crate::report::{Report, thousands};
 use crate::results;
 use crate::setting::Setting;
@@ -121,13 +121,13 @@ impl Experiment for Vtc {
     }
 
     fn rows_of(cell: &Cell, figures: &Figures) -> Vec<Row> {
-        let mut row = row(cell, figures);
         let extra =
             figures.extra_bytes().map(|(before, during)| json!({ "before": before, "during": during }));
-        row.insert("extra".to_owned(), json!(extra));
-        row.insert("rate_by_time".to_owned(), json!(figures.requests_by_time()));
-        row.insert("dip".to_owned(), json!(figures.dip()));
-        row.insert("longest_log".to_owned(), json!(figures.longest_log()));
+        let more = json!({
+            "extra": extra, "rate_by_time": figures.requests_by_time(), "dip": figures.dip(),
+            "longest_log": figures.longest_log(),
+        });
+        let row = with(row(cell, figures), more);
         let course = &figures.course;
         let stretches = [
             ("outside", &course.without_all, &course.without),
@@ -137,7 +137,7 @@ impl Experiment for Vtc {
         std::iter::once(row).chain(stretches).collect()
     }
 
-    fn facts(_: &Results, lines: &[&results::Line<Cell, Figures>], _: Wanted) -> Vec<(String, String)> {
+    fn facts(_: &Results, lines: &[&results::Line<Cell, Figures>], _: Wanted) -> Facts {
         let most = lines.iter().map(|line| line.cell.records).max().unwrap_or_default() as f64;
         let share = most / RECORDS_MOST;
         let scale = format!("up to {} records of 1 KB; the thesis's 12 M by {share:.4}", thousands(most));
@@ -149,9 +149,7 @@ impl Experiment for Vtc {
         bytes.sort_unstable();
         let mib = |bytes: Option<&u64>| bytes.map_or(0.0, |bytes| *bytes as f64 / f64::from(1 << 20));
         let files = format!("{:.2} to {:.2} MiB", mib(bytes.first()), mib(bytes.last()));
-        [("scale", scale), ("generator", generator), ("size of log files", files)]
-            .map(|(name, text)| (name.to_owned(), text))
-            .into()
+        vec![("scale", scale), ("generator", generator), ("size of log files", files)]
     }
 }
 
@@ -176,6 +174,3 @@ fn series(cell: &Cell, figures: &Figures) -> (&'static str, Vec<String>) {
     });
     (heads, requests.chain(memory).chain(log).collect())
 }
-
-#[cfg(test)]
-mod tests;

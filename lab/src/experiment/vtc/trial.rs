@@ -8,10 +8,10 @@ use super::Options;
 use super::cell::{Cell, Part, Variant};
 use crate::checkpoint::{Ask, Subject, Taken};
 use crate::error::{IoContext, Result};
-use crate::load::{Group, KeyChoice, Keys, Load, Mix, Pace, Until};
+use crate::load::{KeyChoice, Keys, Mix};
 use crate::restart;
 use crate::server::{Persistence, Product, Server};
-use crate::setting::Setting;
+use crate::setting::{Setting, fill_silently};
 use crate::ycsb;
 use tarn_resp::client::{self, Client};
 
@@ -82,10 +82,7 @@ impl Trial {
     /// Writes as many whole records as there are.
     pub(super) fn fill(&self, cell: &Cell, choice: KeyChoice, seed: u64) -> Result<()> {
         let mix = Mix::of(ycsb::insert(), Keys::new(choice, cell.records));
-        let group = Group { name: "fill", connections: 8, pace: Pace::Closed { pipeline: 32 }, mix };
-        let load = Load::new(self.server.address(), vec![group], Until::Requests(cell.records), seed);
-        load.run(|_| ())?.check()?;
-        Ok(())
+        fill_silently(&self.server, cell.records, mix, seed)
     }
 
     fn dirs(&self) -> Vec<&Path> {
@@ -101,7 +98,8 @@ impl Trial {
     /// Kills it and starts it again from its files. Returns the seconds until all keys are there.
     pub(super) fn recover(&mut self) -> Result<f64> {
         let dirs: Vec<_> = self.dirs().into_iter().map(Path::to_owned).collect();
-        restart::after_kill(&mut self.server, &dirs.iter().map(|dir| &**dir).collect::<Vec<_>>())
+        let dirs: Vec<_> = dirs.iter().map(|dir| &**dir).collect();
+        restart::after_kill(&mut self.server, &dirs, |_| Ok(()))
     }
 
     /// Numbers of a section of `INFO`; 0 for those that are missing.

@@ -2,7 +2,7 @@
 
 use super::super::cell::Algorithm;
 use super::super::compare::data::Study;
-use super::Workload;
+use super::Options;
 use super::predict::{Measured, Prediction};
 
 /// Among those whose updates cost no more than this times the least, the shortest spike decides.
@@ -31,7 +31,7 @@ impl Advice {
 }
 
 /// Looks for the algorithm that fits a workload.
-pub(super) fn advise(study: &Study<'_>, workload: &Workload) -> Advice {
+pub(super) fn advise(study: &Study<'_>, workload: &Options) -> Advice {
     let measured = Algorithm::PHYSICAL.map(|algorithm| (algorithm, Measured::new(study, algorithm)));
     let mut predictions = Vec::new();
     let mut notes = Vec::new();
@@ -53,12 +53,12 @@ pub(super) fn advise(study: &Study<'_>, workload: &Workload) -> Advice {
 }
 
 /// Why an algorithm does not fit.
-fn reasons(own: &Prediction, workload: &Workload) -> Vec<(Algorithm, String)> {
+fn reasons(own: &Prediction, workload: &Options) -> Vec<(Algorithm, String)> {
     let mut reasons = Vec::new();
     if own.core_share > 1.0 {
         reasons.push("the updates need more than a core".to_owned());
     }
-    if let Some(given) = workload.memory_bytes
+    if let Some(given) = workload.memory
         && own.memory_bytes > given as f64
     {
         reasons.push(format!("{:.0} MB of memory are given", given as f64 / 1e6));
@@ -99,12 +99,12 @@ fn recommend(best: &Prediction) -> String {
 }
 
 /// The measurements that a prediction was made from, and where it lies outside of them.
-fn sources(measured: &Measured<'_>, workload: &Workload) -> Vec<String> {
+fn sources(measured: &Measured<'_>, workload: &Options) -> Vec<String> {
     let [by_data, by_row, by_rate] = measured.costs();
     let parts = [
         ("data", " GB", 1e9, by_data, workload.data_bytes()),
         ("row", " B", 1.0, by_row, workload.row_bytes as f64),
-        ("rate", " updates/s", 1.0, by_rate, workload.updates_per_s),
+        ("rate", " updates/s", 1.0, by_rate, workload.updates_per_s as f64),
     ];
     let mut from = Vec::new();
     let mut notes = Vec::new();

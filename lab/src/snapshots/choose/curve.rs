@@ -1,5 +1,6 @@
 //! The measurements of one parameter, and the values between them.
 
+use super::super::compare::data::slope;
 use crate::report::Spread;
 
 /// Points in the order of `x`, a straight line from each to the next.
@@ -48,17 +49,8 @@ impl Curve {
     pub(super) fn linear(&self, x: f64) -> Option<f64> {
         let (least, greatest) = self.ends()?;
         let end = x.clamp(least, greatest);
-        Some((self.between(end)? + self.slope() * (x - end)).max(0.0))
-    }
-
-    /// The slope of the straight line that fits all points best; 0 if it falls.
-    fn slope(&self) -> f64 {
-        let count = self.points.len() as f64;
-        let mean_x = self.points.iter().map(|point| point.0).sum::<f64>() / count;
-        let mean_y = self.points.iter().map(|point| point.1).sum::<f64>() / count;
-        let spread: f64 = self.points.iter().map(|point| (point.0 - mean_x).powi(2)).sum();
-        let together: f64 = self.points.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
-        if spread > 0.0 { (together / spread).max(0.0) } else { 0.0 }
+        let slope = slope(&self.points).unwrap_or(0.0).max(0.0);
+        Some((self.between(end)? + slope * (x - end)).max(0.0))
     }
 
     fn between(&self, x: f64) -> Option<f64> {

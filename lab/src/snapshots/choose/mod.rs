@@ -55,25 +55,13 @@ pub struct Options {
     pub full: bool,
 }
 
-/// The requirements on a snapshot algorithm.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Workload {
-    pub rows: usize,
-    pub row_bytes: usize,
-    pub updates_per_s: f64,
-    pub memory_bytes: Option<u64>,
-    pub latency_us_max: Option<u64>,
-    pub full_only: bool,
-}
-
-impl Workload {
+impl Options {
     pub(super) fn data_bytes(&self) -> f64 {
         self.rows as f64 * self.row_bytes as f64
     }
-}
 
-impl Options {
-    fn workload(&self) -> Result<Workload> {
+    /// Refuses an array that cannot be, and one that nobody updates.
+    fn check(&self) -> Result<()> {
         let Shape { rows, .. } = Shape::new(self.rows, self.row_bytes)?;
         if rows.checked_mul(self.row_bytes).is_none() {
             return Err(LabError::Arguments(format!("{rows} rows of {} bytes are too many", self.row_bytes)));
@@ -82,14 +70,7 @@ impl Options {
             let why = "--updates-per-s is 0: an array that nobody updates needs no snapshot";
             return Err(LabError::Arguments(why.to_owned()));
         }
-        Ok(Workload {
-            rows,
-            row_bytes: self.row_bytes,
-            updates_per_s: self.updates_per_s as f64,
-            memory_bytes: self.memory,
-            latency_us_max: self.latency_us_max,
-            full_only: self.full_only,
-        })
+        Ok(())
     }
 }
 
@@ -115,20 +96,20 @@ fn bytes(text: &str) -> std::result::Result<u64, String> {
 
 /// Advises, on the standard output.
 pub fn run(options: &Options) -> Result<()> {
-    let workload = options.workload()?;
+    options.check()?;
     let results = Results::read(&options.json, EXPERIMENT)?;
     let study = Study::newest(&results, scales(Wanted { quick: options.quick, full: options.full }))
         .ok_or_else(|| nothing_measured(&options.json))?;
-    let advice = advise(&study, &workload);
+    let advice = advise(&study, options);
     if advice.predictions.is_empty() {
         return Err(nothing_measured(&options.json));
     }
     println!(
         "{} rows of {} B: {:.2} GB, {} updates/s; measured: {}, {}",
-        workload.rows,
-        workload.row_bytes,
-        workload.data_bytes() / 1e9,
-        workload.updates_per_s,
+        options.rows,
+        options.row_bytes,
+        options.data_bytes() / 1e9,
+        options.updates_per_s,
         options.json.display(),
         study.scale.name()
     );

@@ -7,7 +7,7 @@
 use super::super::cell::{Algorithm, Cell, Figures};
 use super::super::compare::data::{Study, TAKEN_US_SHORT, exponent};
 use super::super::plan::Figure;
-use super::Workload;
+use super::Options;
 use super::curve::Curve;
 
 /// A taken phase that grows with a smaller exponent does not grow.
@@ -62,14 +62,15 @@ impl<'s> Measured<'s> {
     }
 
     /// `None` if the algorithm was not measured.
-    pub(super) fn predict(&self, workload: &Workload) -> Option<Prediction> {
+    pub(super) fn predict(&self, workload: &Options) -> Option<Prediction> {
         let (_, cell, _) = self.cells.iter().find(|(figure, ..)| *figure == Figure::Trace)?;
         let data_bytes = workload.data_bytes();
         let [by_data, by_row, by_rate] = self.costs();
         // How much more an update costs than in the default cell, which all three curves have.
         let row = by_row.linear((workload.row_bytes as f64).max(by_row.ends()?.0))?;
         let by_row = row / by_row.clamped(cell.row_bytes as f64)?;
-        let by_rate = by_rate.clamped(workload.updates_per_s)? / by_rate.clamped(updates_per_s(cell))?;
+        let by_rate =
+            by_rate.clamped(workload.updates_per_s as f64)? / by_rate.clamped(updates_per_s(cell))?;
         let update_ns = by_data.clamped(data_bytes)? * by_row * by_rate;
 
         let sizes = [Figure::Trace, Figure::Dataset];
@@ -80,7 +81,7 @@ impl<'s> Measured<'s> {
         Some(Prediction {
             algorithm: cell.algorithm,
             update_ns,
-            core_share: update_ns * workload.updates_per_s / 1e9,
+            core_share: update_ns * workload.updates_per_s as f64 / 1e9,
             spike_us,
             spike_grows,
             memory_bytes: memory.linear(data_bytes)?,
@@ -90,7 +91,7 @@ impl<'s> Measured<'s> {
 
     /// The taken phase, and whether it grows. For algorithms that invert bits it grows with the rows, for
     /// those that copy with the bytes.
-    fn spike(&self, workload: &Workload) -> Option<(f64, bool)> {
+    fn spike(&self, workload: &Options) -> Option<(f64, bool)> {
         let (_, Cell { algorithm, .. }, _) = self.cells.first()?;
         let by_rows = matches!(algorithm, Algorithm::CopyOnUpdate | Algorithm::Zigzag);
         let size: fn(&Cell) -> f64 =

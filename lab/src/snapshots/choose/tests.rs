@@ -5,16 +5,19 @@ use super::super::fixture;
 use super::super::plan::{Figure, Scale};
 use super::*;
 
-const SOME: Workload = Workload {
+const SOME: Options = Options {
     rows: 16_000_000,
     row_bytes: 64,
-    updates_per_s: 3_200_000.0,
-    memory_bytes: None,
+    updates_per_s: 3_200_000,
+    memory: None,
     latency_us_max: None,
     full_only: false,
+    json: PathBuf::new(),
+    quick: false,
+    full: false,
 };
 
-fn advice(workload: Workload) -> Advice {
+fn advice(workload: Options) -> Advice {
     let results = fixture::results(&Figure::ALL, Scale::Default);
     advise(&Study::newest(&results, scales(Wanted::default())).expect("there are results"), &workload)
 }
@@ -31,7 +34,7 @@ fn out(advice: &Advice) -> Vec<&'static str> {
 
 #[test]
 fn short_waits_and_full_snapshots_ask_for_piggyback() {
-    let found = advice(Workload { latency_us_max: Some(50), full_only: true, ..SOME });
+    let found = advice(Options { latency_us_max: Some(50), full_only: true, ..SOME });
     assert_eq!(chosen(&found), Some(Algorithm::Piggyback), "{found:?}");
     assert_eq!(out(&found), ["NS", "COU", "Fork", "ZZ", "PP", "HG"]);
     assert!(found.recommendation().starts_with("recommended: PB."));
@@ -40,10 +43,10 @@ fn short_waits_and_full_snapshots_ask_for_piggyback() {
 #[test]
 fn little_memory_asks_for_fork_and_less_for_nothing() {
     // The data are 1.024 GB: two copies are too much.
-    let found = advice(Workload { memory_bytes: Some(1_800_000_000), ..SOME });
+    let found = advice(Options { memory: Some(1_800_000_000), ..SOME });
     assert_eq!(chosen(&found), Some(Algorithm::Fork), "{found:?}");
     assert_eq!(out(&found), ["NS", "COU", "ZZ", "PP", "HG", "PB"]);
-    let found = advice(Workload { memory_bytes: Some(1_000_000_000), ..SOME });
+    let found = advice(Options { memory: Some(1_000_000_000), ..SOME });
     assert_eq!(chosen(&found), None);
     assert_eq!(found.recommendation(), "none of them fits");
 }
@@ -51,7 +54,7 @@ fn little_memory_asks_for_fork_and_less_for_nothing() {
 #[test]
 fn many_updates_rule_out_who_cannot_keep_up_and_cost_decides() {
     // Of 45 million a second, each may take 22 ns.
-    let found = advice(Workload { updates_per_s: 45_000_000.0, ..SOME });
+    let found = advice(Options { updates_per_s: 45_000_000, ..SOME });
     assert_eq!(out(&found), ["COU", "ZZ", "PP", "HG", "PB"]);
     assert_eq!(chosen(&found), Some(Algorithm::Fork), "its spike is shorter than Naive's: {found:?}");
     assert!(found.notes.iter().any(|note| note.starts_with("rate: 45000000 updates/s lies outside")));
@@ -74,7 +77,7 @@ fn predictions_are_straight_lines() {
     near(zigzag.memory_bytes, 2.1e9);
     near(zigzag.checkpoint_s, 1.024);
     // 100 times the data, in rows of four times the bytes: 25 times the rows.
-    let large = advice(Workload { rows: SOME.rows * 25, row_bytes: 256, ..SOME });
+    let large = advice(Options { rows: SOME.rows * 25, row_bytes: 256, ..SOME });
     near(of(&large, Algorithm::Zigzag).spike_us, 25.0 * zigzag.spike_us);
     near(of(&large, Algorithm::Naive).spike_us, 100.0 * of(&found, Algorithm::Naive).spike_us);
     assert_eq!(of(&large, Algorithm::Hourglass).spike_us, of(&found, Algorithm::Hourglass).spike_us);
@@ -99,17 +102,8 @@ fn what_was_not_measured_is_said_and_odd_figures_do_no_harm() {
 #[test]
 fn nonsense_is_refused_in_words() {
     let dir = tempfile::tempdir().expect("there is room");
-    let some = Options {
-        rows: 1000,
-        row_bytes: 64,
-        updates_per_s: 1000,
-        memory: None,
-        latency_us_max: None,
-        full_only: false,
-        json: dir.path().join("none.jsonl"),
-        quick: false,
-        full: false,
-    };
+    let json = dir.path().join("none.jsonl");
+    let some = Options { rows: 1000, updates_per_s: 1000, json, ..SOME };
     let refused = |options: Options| run(&options).expect_err("it is nonsense").to_string();
     for (options, expected) in [
         (Options { rows: 0, ..some.clone() }, "row"),

@@ -5,7 +5,7 @@
 
 use super::super::cell::{Algorithm, Figures};
 use super::super::plan::Figure;
-use super::data::{Series, Study, exponent};
+use super::data::{Series, Study, exponent, of};
 use super::reasons::UNKNOWN;
 use super::verdict::Verdict;
 use crate::report::short;
@@ -34,10 +34,6 @@ pub(super) fn judge(study: &Study<'_>, all: &mut Vec<Verdict>) {
     };
     all.extend(growth(&overheads));
     all.extend(alike(&overheads));
-}
-
-fn of(series: &[Series], algorithm: Algorithm) -> Option<&Series> {
-    series.iter().find(|series| series.algorithm == algorithm)
 }
 
 fn growth(overheads: &Overheads) -> Option<Verdict> {
@@ -132,11 +128,8 @@ mod tests {
     fn overheads(all: &[(Algorithm, &[Point])]) -> Overheads {
         let series = |place: usize| {
             all.iter()
-                .map(|(algorithm, points)| Series {
-                    algorithm: *algorithm,
-                    name: algorithm.name().to_owned(),
-                    second: false,
-                    points: points.iter().map(|(x, times)| (*x, times[place])).collect(),
+                .map(|(algorithm, points)| {
+                    Series::invented(*algorithm, points.iter().map(|(x, times)| (*x, times[place])))
                 })
                 .collect()
         };

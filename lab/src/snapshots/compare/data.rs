@@ -26,7 +26,18 @@ pub(crate) struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
+/// The first line of an algorithm.
+pub(crate) fn of(series: &[Series], algorithm: Algorithm) -> Option<&Series> {
+    series.iter().find(|series| series.algorithm == algorithm)
+}
+
 impl Series {
+    #[cfg(test)]
+    pub(crate) fn invented(algorithm: Algorithm, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
+        let (name, points) = (algorithm.name().to_owned(), points.into_iter().collect());
+        Series { algorithm, name, second: false, points }
+    }
+
     /// The value at `x`.
     pub(crate) fn at(&self, x: f64) -> Option<f64> {
         self.points.iter().find(|point| point.0 == x).map(|point| point.1)
@@ -51,8 +62,7 @@ impl<'r> Study<'r> {
         let planned = points(figure, self.scale, self.seed);
         planned
             .into_iter()
-            .filter_map(|point| Some((self.results.find(&point.cell)?, point)))
-            .map(swap)
+            .filter_map(|point| self.results.find(&point.cell).map(|figures| (point, figures)))
             .collect()
     }
 
@@ -90,22 +100,23 @@ impl<'r> Study<'r> {
     }
 }
 
-fn swap<A, B>((a, b): (A, B)) -> (B, A) {
-    (b, a)
-}
-
 /// The growth of values with `x`: the slope of a straight line through their logarithms, 0 for values that
 /// stay and 1 for those that are proportional. `None` for fewer than two points.
 pub(crate) fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     let positive = |value: f64| value.is_finite() && value > 0.0;
     let logs: Vec<(f64, f64)> =
         points.iter().filter(|(x, y)| positive(*x) && positive(*y)).map(|(x, y)| (x.ln(), y.ln())).collect();
-    let count = logs.len() as f64;
-    let mean_x = logs.iter().map(|log| log.0).sum::<f64>() / count;
-    let mean_y = logs.iter().map(|log| log.1).sum::<f64>() / count;
-    let spread: f64 = logs.iter().map(|log| (log.0 - mean_x).powi(2)).sum();
-    let together: f64 = logs.iter().map(|log| (log.0 - mean_x) * (log.1 - mean_y)).sum();
-    (logs.len() > 1 && spread > 0.0).then(|| together / spread)
+    slope(&logs)
+}
+
+/// The slope of the straight line that fits points best. `None` if they have fewer than two `x`.
+pub(crate) fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    let count = points.len() as f64;
+    let mean_x = points.iter().map(|point| point.0).sum::<f64>() / count;
+    let mean_y = points.iter().map(|point| point.1).sum::<f64>() / count;
+    let spread: f64 = points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    let together: f64 = points.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    (points.len() > 1 && spread > 0.0).then(|| together / spread)
 }
 
 #[cfg(test)]

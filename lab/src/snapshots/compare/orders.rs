@@ -3,7 +3,7 @@
 
 use super::super::cell::{Algorithm, Cell, Figures};
 use super::super::plan::Figure;
-use super::data::{Series, Study, TAKEN_US_SHORT, exponent};
+use super::data::{Series, Study, TAKEN_US_SHORT, exponent, of};
 use super::noise::{ALIKE, Noise};
 use super::reasons::{Measured, UNKNOWN};
 use super::verdict::Verdict;
@@ -88,8 +88,7 @@ fn push<K: PartialEq>(all: &mut Vec<(K, Vec<String>)>, key: K, value: String) {
 /// Where one algorithm is above another, and how many times as high; `None` if they were nowhere measured
 /// both.
 fn above(series: &[Series], one: Algorithm, other: Algorithm) -> Option<Vec<(f64, f64)>> {
-    let of = |algorithm: Algorithm| series.iter().find(|series| series.algorithm == algorithm);
-    let (one, other) = (of(one)?, of(other)?);
+    let (one, other) = (of(series, one)?, of(series, other)?);
     let both = one.points.iter().filter_map(|(x, y)| Some((*x, y / other.at(*x)?)));
     let both: Vec<_> = both.collect();
     (!both.is_empty()).then(|| both.into_iter().filter(|(_, times)| *times > ALIKE).collect())
@@ -208,11 +207,8 @@ mod tests {
     use Algorithm::{Naive, PingPong, Zigzag};
 
     fn series(values: &[(Algorithm, &[(f64, f64)])]) -> Vec<Series> {
-        let one = |(algorithm, points): &(Algorithm, &[(f64, f64)])| Series {
-            algorithm: *algorithm,
-            name: algorithm.name().to_owned(),
-            second: false,
-            points: points.to_vec(),
+        let one = |(algorithm, points): &(Algorithm, &[(f64, f64)])| {
+            Series::invented(*algorithm, points.iter().copied())
         };
         values.iter().map(one).collect()
     }
@@ -278,13 +274,8 @@ mod tests {
         use super::super::super::{fixture, plan::Scale};
         let mut results = fixture::results(&[Figure::Transactions], Scale::Default);
         let said = |results: &_| {
-            without_restarts(
-                &Study::newest(
-                    results,
-                    super::super::super::study::scales(crate::experiment::Wanted::default()),
-                )
-                .expect("measured"),
-            )
+            let scales = super::super::super::study::scales(crate::experiment::Wanted::default());
+            without_restarts(&Study::newest(results, scales).expect("measured"))
         };
         results.lines[0].figures.conflicts = 2_000;
         // 100,000 transactions a second for 2.4 s, and one restart.

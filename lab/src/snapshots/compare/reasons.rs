@@ -14,7 +14,7 @@
 
 use super::super::cell::{Algorithm, Cell, Figures};
 use super::super::plan::Figure;
-use super::data::{Series, Study};
+use super::data::{Series, Study, of};
 use super::noise::{ALIKE, Noise};
 use Algorithm::{CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Zigzag};
 
@@ -134,7 +134,7 @@ impl Measured {
 }
 
 fn at(series: &[Series], algorithm: Algorithm, x: f64) -> Option<f64> {
-    series.iter().find(|series| series.algorithm == algorithm)?.at(x)
+    of(series, algorithm)?.at(x)
 }
 
 #[cfg(test)]
@@ -143,11 +143,9 @@ mod tests {
 
     /// NS and HG at the places 1, 2 and so on.
     fn series(naive: &[f64], hourglass: &[f64]) -> Vec<Series> {
-        let one = |algorithm: Algorithm, values: &[f64]| Series {
-            algorithm,
-            name: algorithm.name().to_owned(),
-            second: false,
-            points: values.iter().enumerate().map(|(place, value)| (place as f64 + 1.0, *value)).collect(),
+        let one = |algorithm: Algorithm, values: &[f64]| {
+            let values = values.iter().enumerate();
+            Series::invented(algorithm, values.map(|(place, value)| (place as f64 + 1.0, *value)))
         };
         vec![one(Naive, naive), one(Hourglass, hourglass)]
     }

@@ -39,14 +39,6 @@ fn a_report_has_every_figure_and_table() {
 }
 
 #[test]
-fn results_of_before_are_drawn_and_judged_alike() {
-    let results = include_str!("../../../tests/results/snapshots.jsonl");
-    let figures =
-        ["NS", "a: mean", "b: mean", "c: mean", "d: mean", "e: max", "h: max", "i: ", "l: ", "taken phase"];
-    check::recorded::<Snapshots>(results, Wanted { quick: true, full: false }, &figures);
-}
-
-#[test]
 fn the_fixture_has_the_shapes_of_the_study_and_a_spoilt_one_has_not() {
     let mut results = fixture::results(&Figure::ALL, Scale::Quick);
     let judged = |results: &Results| {

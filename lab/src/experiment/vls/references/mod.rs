@@ -48,8 +48,7 @@ pub(super) fn measure(setting: &Setting, cell: &Cell, report: &mut Report) -> Re
         // Those that were asked for, and no others.
         return Ok(Figures { references, ..Figures::default() });
     }
-    let dir = tempfile::Builder::new().prefix("tarn-lab-").tempdir_in(&setting.dir);
-    let dir = dir.doing(|| format!("make a directory in {}", setting.dir.display()))?;
+    let dir = setting.make_dir()?;
     let table = dir.path().join("record.csv");
     write_table(&table, cell, setting.seed).doing(|| table.display().to_string())?;
     // Another user may have to read it.

@@ -108,8 +108,7 @@ struct Cluster {
 
 impl Cluster {
     fn start(setting: &Setting, programs: PathBuf, user: Option<(u32, u32)>) -> Result<Cluster> {
-        let dir = tempfile::Builder::new().prefix("tarn-lab-").tempdir_in(&setting.dir);
-        let dir = dir.doing(|| format!("make a directory in {}", setting.dir.display()))?;
+        let dir = setting.make_dir()?;
         if let Some((user, group)) = user {
             chown(dir.path(), Some(user), Some(group)).doing(|| dir.path().display().to_string())?;
         }
