@@ -58,13 +58,16 @@ fn flush_rate(file: &File, flights: usize, time: Duration) -> std::io::Result<f6
                 scope.spawn(move || -> std::io::Result<u64> {
                     let block = [flight as u8; BLOCK];
                     let mut count = 0u64;
-                    while !stop.load(Ordering::Relaxed) {
+                    // Once at least, however busy the machine is.
+                    loop {
                         let at = flight * PART + (count as usize * BLOCK) % PART;
                         file.write_all_at(&block, at as u64)?;
                         file.sync_data()?;
                         count += 1;
+                        if stop.load(Ordering::Relaxed) {
+                            return Ok(count);
+                        }
                     }
-                    Ok(count)
                 })
             })
             .collect();
