@@ -43,6 +43,8 @@ const INPUT_BYTES_MAX: usize = 1 << 20;
 
 /// A held request of a client that has closed its sending side, or has gone, waits so long.
 const CLOSED_PATIENCE: Duration = Duration::from_secs(5);
+/// As long as the log has no room: a disk that stands still takes longer than others' pauses.
+const ROOM_PATIENCE: Duration = Duration::from_secs(30);
 /// How often a held request looks whether the pause is over.
 const PAUSE_STEP: Duration = Duration::from_millis(5);
 /// How long a held request waits for room in the log before the connection looks after its client again.
@@ -293,8 +295,10 @@ impl Connection {
     /// or have gone.
     async fn wait_to_go_on(&mut self) -> io::Result<bool> {
         let worker = self.worker.clone();
+        let has_room = worker.server.has_room();
+        let patience = if has_room { CLOSED_PATIENCE } else { ROOM_PATIENCE };
         let mut over = pin!(async move {
-            if worker.server.has_room() {
+            if has_room {
                 tokio::time::sleep(PAUSE_STEP).await;
             } else {
                 let _ = tokio::time::timeout(ROOM_STEP, worker.room.notified()).await;
@@ -305,11 +309,7 @@ impl Connection {
                 return Poll::Ready(Ok(true));
             }
             if let Some(since) = self.closed_since {
-                return if since.elapsed() < CLOSED_PATIENCE {
-                    Poll::Pending
-                } else {
-                    Poll::Ready(Ok(false))
-                };
+                return if since.elapsed() < patience { Poll::Pending } else { Poll::Ready(Ok(false)) };
             }
             self.poll_input(cx).map_ok(|()| {
                 self.closed_since = Some(Instant::now());

@@ -11,8 +11,8 @@ use tarn_resp::{Limits, RequestDecoder};
 
 /// Requests looked at in a row: as many cache misses as a core can have under way.
 const REQUESTS: usize = 16;
-/// Fewer keys than this stay in the cache anyway.
-const KEYS_MIN: usize = 100_000;
+/// Fewer keys than this stay in a core's own cache anyway.
+const KEYS_MIN: usize = 5_000;
 
 /// Looks ahead in the input of one connection after the other.
 pub(super) struct Lookahead {
