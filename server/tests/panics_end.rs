@@ -35,7 +35,7 @@ fn plays() {
             end_the_process(|| true);
             let (engine, _background) =
                 Engine::new(recovery::empty(1), 1, None, Arc::default(), Arc::new(ManualClock::new(1)));
-            let statement = std::thread::spawn(move || engine.enter(0).keys(7));
+            let statement = std::thread::spawn(move || engine.enter(0).is_beyond_cache(7));
             assert!(statement.join().is_err(), "there is no database 7");
         }
         Ok("a statement") => {

@@ -59,9 +59,9 @@ impl<'e> Session<'e> {
         latched
     }
 
-    /// Number of keys of a database.
-    pub fn keys(&self, db: u8) -> usize {
-        self.databases.tables[db as usize].len()
+    /// Whether a look at a key of a database waits for memory: a core's own cache does not hold its entries.
+    pub fn is_beyond_cache(&self, db: u8) -> bool {
+        self.databases.tables[db as usize].is_beyond_cache()
     }
 
     /// Brings the entries of keys with these hashes into the processor's cache.

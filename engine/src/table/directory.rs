@@ -33,6 +33,8 @@ use std::sync::OnceLock;
 /// Entries a segment has on average before the table grows by one. Segments that wait for their split have up
 /// to twice as many: 800 still fit the 1,024 slots of a `hashbrown` table, and 400 fit 512.
 const ENTRIES_PER_SEGMENT: usize = 400;
+/// A core's own cache holds a table of so many segments.
+const SEGMENTS_CACHED: usize = 12;
 /// Segments in one page.
 const PAGE: usize = 64;
 /// Doublings of the page directory: 2^24 pages.
@@ -182,6 +184,12 @@ impl Table {
                 return (index, segment);
             }
         }
+    }
+
+    /// Whether a look at an entry waits for memory, as a core's own cache does not hold the table.
+    #[inline]
+    pub fn is_beyond_cache(&self) -> bool {
+        self.segments() > SEGMENTS_CACHED
     }
 
     /// Brings the entries of keys with these hashes, sixteen or fewer, into the processor's cache. Goes in

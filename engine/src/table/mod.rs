@@ -12,8 +12,8 @@ pub mod visit;
 
 pub use crate::value::Garbage;
 pub use directory::{ScanBudget, Table};
-pub(crate) use entry::Remains;
 pub use entry::{Applied, Entry, Mismatch, Retired};
+pub(crate) use entry::{Remains, touch_all};
 pub(crate) use hash::Placed;
 pub use hash::{END, KeyHash, KeyRef};
 pub use readers::{Reader, Readers, Retained, VIEWS, Waiting};

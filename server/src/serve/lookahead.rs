@@ -11,8 +11,6 @@ use tarn_resp::{Limits, RequestDecoder};
 
 /// Requests looked at in a row: as many cache misses as a core can have under way.
 const REQUESTS: usize = 16;
-/// Fewer keys than this stay in a core's own cache anyway.
-const KEYS_MIN: usize = 5_000;
 
 /// Looks ahead in the input of one connection after the other.
 pub(super) struct Lookahead {
@@ -30,7 +28,7 @@ impl Lookahead {
     /// Fetches the entries of the first keys of the requests that `bytes` begins with. Returns for how many
     /// requests that will do.
     pub(super) fn fetch(&mut self, session: &Session<'_>, db: u8, bytes: &[u8]) -> usize {
-        if session.keys(db) < KEYS_MIN {
+        if !session.is_beyond_cache(db) {
             return usize::MAX;
         }
         self.decoder.reset();
