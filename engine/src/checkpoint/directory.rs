@@ -408,6 +408,8 @@ impl Taking<'_> {
         })?;
         if !is_complete {
             // The store has grown much. All of it makes groups that the next one can be merged with.
+            // Files that are open keep their place on the disk.
+            drop((full, changes, file));
             let _ = disk.remove(of_changes);
             disk.remove(path)?;
             return self.full(path);

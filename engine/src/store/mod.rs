@@ -187,6 +187,7 @@ impl Store {
             group.end_insisting();
             taken?
         } else if self.unlogged.load(Ordering::Relaxed) < Lsn::LIMIT.0 {
+            group.end_insisting();
             Lsn(1 + self.unlogged.fetch_add(batch.len() as u64, Ordering::AcqRel))
         } else {
             return Err(LogError::Exhausted.into());

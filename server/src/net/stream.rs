@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -67,6 +68,18 @@ impl Stream {
             Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
             Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
         }
+    }
+
+    /// Whether the peer has closed its sending side or has gone, whatever of it has not been read. Costs a
+    /// system call.
+    pub fn peer_sends_no_more(&self) -> bool {
+        let flags = PollFlags::RDHUP;
+        let socket = match self {
+            Stream::Tcp(stream) => PollFd::new(stream, flags),
+            Stream::Unix(stream) => PollFd::new(stream, flags),
+        };
+        // Errors and a full close are told whether or not they are asked for.
+        poll(&mut [socket], Some(&Timespec::default())).is_ok_and(|changed| changed > 0)
     }
 
     /// Waits for room to write.

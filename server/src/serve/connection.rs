@@ -66,6 +66,8 @@ pub(super) struct Connection {
     held: Option<OwnedArgs>,
     /// Since when the client sends nothing more, if a held request was told so.
     closed_since: Option<Instant>,
+    /// The same while the log has no room.
+    gone_since: Option<Instant>,
 }
 
 impl Drop for Connection {
@@ -124,6 +126,7 @@ impl Connection {
             closing: false,
             held: None,
             closed_since: None,
+            gone_since: None,
         }
     }
 
@@ -201,12 +204,14 @@ impl Connection {
                             ran = Ran::All;
                             continue;
                         }
+                        // Who waited for a key through the pause was there first.
+                        self.worker.serve_postponed();
                         ran = self.run_held();
                         let is_held = matches!(ran, Ran::Postponed);
                         self.client.handle.info.lock().blocked = is_held;
                         if !is_held {
                             // Each request may wait so long.
-                            self.closed_since = None;
+                            (self.closed_since, self.gone_since) = (None, None);
                         }
                         continue;
                     }
@@ -294,22 +299,20 @@ impl Connection {
     /// the client closed its sending side too long ago: it may have closed that alone, and is answered then,
     /// or have gone.
     async fn wait_to_go_on(&mut self) -> io::Result<bool> {
-        let worker = self.worker.clone();
-        let has_room = worker.server.has_room();
-        let patience = if has_room { CLOSED_PATIENCE } else { ROOM_PATIENCE };
-        let mut over = pin!(async move {
-            if has_room {
-                tokio::time::sleep(PAUSE_STEP).await;
-            } else {
-                let _ = tokio::time::timeout(ROOM_STEP, worker.room.notified()).await;
-            }
-        });
+        if !self.worker.server.has_room() {
+            return Ok(self.wait_for_room().await);
+        }
+        let mut over = pin!(tokio::time::sleep(PAUSE_STEP));
         poll_fn(|cx| {
             if over.as_mut().poll(cx).is_ready() || self.client.handle.is_killed() {
                 return Poll::Ready(Ok(true));
             }
             if let Some(since) = self.closed_since {
-                return if since.elapsed() < patience { Poll::Pending } else { Poll::Ready(Ok(false)) };
+                return if since.elapsed() < CLOSED_PATIENCE {
+                    Poll::Pending
+                } else {
+                    Poll::Ready(Ok(false))
+                };
             }
             self.poll_input(cx).map_ok(|()| {
                 self.closed_since = Some(Instant::now());
@@ -317,6 +320,16 @@ impl Connection {
             })
         })
         .await
+    }
+
+    /// Waits a while for room in the log. `false` as in [`Connection::wait_to_go_on`]. The client is not read
+    /// from meanwhile, so that what it sends waits on its side.
+    async fn wait_for_room(&mut self) -> bool {
+        let _ = tokio::time::timeout(ROOM_STEP, self.worker.room.notified()).await;
+        if self.worker.server.has_room() || !self.output.peer_sends_no_more() {
+            return true;
+        }
+        self.gone_since.get_or_insert_with(Instant::now).elapsed() < ROOM_PATIENCE
     }
 
     /// Keeps what comes for later, within the limit; ready when the client has closed its side.

@@ -121,6 +121,11 @@ impl Output {
         self.stream.borrow_mut().poll_read(cx, buf)
     }
 
+    /// Whether the client has closed its sending side or has gone, whatever of it has not been read.
+    pub(super) fn peer_sends_no_more(&self) -> bool {
+        self.stream.borrow().peer_sends_no_more()
+    }
+
     /// Waits until the socket has room again.
     pub(super) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream.borrow().poll_write_ready(cx).map_ok(|()| self.stuck.set(false))

@@ -95,14 +95,20 @@ impl Worker {
         self.server.revealable()
     }
 
+    /// Serves clients that wait for keys and could not be served before, if nothing is in their way now.
+    pub(super) fn serve_postponed(&self) {
+        let server = &self.server;
+        let is_due = || server.has_room() && !server.pause.holds(true, server.clock.unix_ms());
+        if server.blocking.has_postponed() && is_due() {
+            self.execute(|executor| executor.serve_postponed());
+        }
+    }
+
     /// Lets the clients go on that waited for the log: its watermark has moved, or it has room again.
     pub(crate) fn go_on(&self) {
         if self.server.has_room() {
             self.room.notify_waiters();
-            let blocking = &self.server.blocking;
-            if blocking.has_postponed() && !self.server.pause.holds(true, self.server.clock.unix_ms()) {
-                self.execute(|executor| executor.serve_postponed());
-            }
+            self.serve_postponed();
         }
         self.server.blocking.serve_durable(&self.server);
         let revealable = self.revealable();

@@ -26,8 +26,6 @@ const SYNC_PAUSE: Duration = Duration::from_millis(500);
 /// How often a failed disk is tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const A_MOMENT: Duration = Duration::from_millis(5);
-/// Turns a moment apart that take as long as the pause between two syncs.
-const SYNC_MISSES: u32 = (SYNC_PAUSE.as_millis() / A_MOMENT.as_millis()) as u32;
 
 impl Pipeline {
     /// Makes a directory's files ready before they are needed, until the log is closed.
@@ -118,7 +116,9 @@ impl Pipeline {
 
     /// Syncs and cuts files, until the log is closed.
     pub(in crate::log) fn run_syncer(&self) {
-        let (mut hurry, mut misses) = (0, 0);
+        let (mut hurry, mut is_stuck) = (0, false);
+        // The pauses since all files were synced.
+        let mut paused = Duration::ZERO;
         loop {
             let hurried = {
                 let mut active = self.active.lock();
@@ -126,8 +126,10 @@ impl Pipeline {
                     State::Closing | State::Closed | State::Unlogged => return,
                     _ => {}
                 }
-                if let Some(pause) = active.pause_of_syncer(hurry, misses) {
+                if let Some(pause) = active.pause_of_syncer(hurry, is_stuck) {
+                    let pause = pause.min(SYNC_PAUSE.saturating_sub(paused));
                     self.chores.wait_for(&mut active, pause);
+                    paused += pause;
                 }
                 std::mem::replace(&mut hurry, active.hurry) != hurry
             };
@@ -137,15 +139,18 @@ impl Pipeline {
             }
             let wanted = self.wants_sync.swap(false, Ordering::SeqCst);
             let last = wanted.then(|| Lsn(self.active.lock().next.0 - 1));
-            let is_due = self.mode() != SyncMode::No && misses.is_multiple_of(SYNC_MISSES);
-            if is_due || hurried || wanted {
+            let is_due = paused >= SYNC_PAUSE;
+            if is_due && self.mode() != SyncMode::No || hurried || wanted {
                 self.sync_all();
+            }
+            if is_due || hurried || wanted {
+                paused = Duration::ZERO;
             }
             // What was not written yet is synced the next time.
             if last.is_some_and(|last| self.durable.lsn() < last) {
                 self.wants_sync.store(true, Ordering::SeqCst);
             }
-            misses = if self.leave_files() { 0 } else { misses.wrapping_add(1) };
+            is_stuck = !self.leave_files();
             self.claim();
         }
     }
@@ -261,16 +266,16 @@ impl Pipeline {
 }
 
 impl Active {
-    /// How long the thread that syncs and cuts waits before its next turn, unless it is called. `hurry`: the
-    /// wishes that it has heard; `misses`: its last turns in which no file could be cut.
-    pub(in crate::log) fn pause_of_syncer(&self, hurry: u64, misses: u32) -> Option<Duration> {
+    /// How long the thread that syncs and cuts waits before its next turn, unless it is called or a sync is
+    /// due. `hurry`: the wishes that it has heard; `is_stuck`: no file could be cut in its last turn.
+    pub(in crate::log) fn pause_of_syncer(&self, hurry: u64, is_stuck: bool) -> Option<Duration> {
         if self.hurry != hurry || matches!(self.state, State::Failed(..)) {
             None
         } else if self.leaving.is_empty() {
             Some(SYNC_PAUSE)
         } else {
             // A block is on its way to the file, for long if the disk is slow.
-            (misses > 0).then_some(A_MOMENT)
+            is_stuck.then_some(A_MOMENT)
         }
     }
 

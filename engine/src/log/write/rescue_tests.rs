@@ -260,16 +260,16 @@ fn a_file_that_cannot_be_cut_yet_is_looked_at_again_a_moment_later() {
     let disk = SimDisk::new(1, SimOptions::default());
     let (pipeline, _) = open(&disk, SyncMode::EverySec).unwrap();
     let slow = take(&pipeline, 0, 10);
-    let pause = |misses| pipeline.active.lock().pause_of_syncer(0, misses);
-    let usual = pause(0).unwrap();
+    let pause = |is_stuck| pipeline.active.lock().pause_of_syncer(0, is_stuck);
+    let usual = pause(false).unwrap();
     assert!(pipeline.prepare(0));
     assert!(!pipeline.begin_to_leave(Lsn(1)));
-    assert_eq!(pause(0), None, "it is cut at once");
+    assert_eq!(pause(false), None, "it is cut at once");
     assert!(!pipeline.leave_files(), "a block is on its way to it");
-    assert!(pause(1).is_some_and(|pause| pause < usual), "the thread would spin");
+    assert!(pause(true).is_some_and(|pause| pause < usual), "the thread would spin");
     assert!(flight(0).write(&pipeline, slow));
     assert!(pipeline.leave_files());
-    assert_eq!(pause(0), Some(usual));
+    assert_eq!(pause(false), Some(usual));
 }
 
 /// Has the log fail and be rescued while a file is made.
