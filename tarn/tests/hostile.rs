@@ -43,15 +43,20 @@ impl Scene {
         line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
     }
 
-    fn clients(&mut self) -> usize {
+    fn count(&mut self, line: &str) -> usize {
         let info = self.witness.ask("INFO clients");
-        let count = info.lines().find_map(|line| line.strip_prefix("connected_clients:")).unwrap();
+        let count = info.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':')).unwrap();
         count.parse().unwrap()
+    }
+
+    /// Waits until a pause holds back the requests of so many clients.
+    fn wait_for_paused(&mut self, clients: usize) {
+        eventually(|| (self.count("blocked_clients") == clients).then_some(()));
     }
 
     /// Waits until only the witness and `others` are connected.
     fn wait_for_clients(&mut self, others: usize) {
-        eventually(|| (self.clients() == 1 + others).then_some(()));
+        eventually(|| (self.count("connected_clients") == 1 + others).then_some(()));
     }
 }
 
@@ -155,6 +160,54 @@ fn who_closes_its_sending_side_is_answered_first() {
 }
 
 #[test]
+fn a_request_that_a_pause_holds_back_goes_with_its_client() {
+    let mut scene = Scene::new(&[]);
+    assert_eq!(scene.witness.ask("RPUSH list element"), ":1");
+    assert_eq!(scene.witness.ask("CLIENT PAUSE 600000 WRITE"), "+OK");
+    for (number, request) in
+        ["BLPOP list 0\r\n", "LPOP list\r\n", "MULTI\r\nDEL list\r\nEXEC\r\n"].iter().enumerate()
+    {
+        let goes = scene.connect();
+        (&goes).write_all(request.as_bytes()).unwrap();
+        scene.wait_for_paused(1);
+        if number == 0 {
+            goes.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(read_to_end(&goes), b"");
+        }
+        drop(goes);
+        scene.wait_for_clients(0);
+    }
+    assert_eq!(scene.witness.ask("CLIENT UNPAUSE"), "+OK");
+    assert_eq!(scene.witness.ask("LLEN list"), ":1");
+}
+
+#[test]
+fn requests_that_a_pause_holds_back_run_in_the_order_in_which_they_came() {
+    let mut scene = Scene::new(&["--threads", "2"]);
+    for _ in 0..5 {
+        assert_eq!(scene.witness.ask("CLIENT PAUSE 600000 WRITE"), "+OK");
+        let waiting: Vec<TcpStream> = (0..20)
+            .map(|number| {
+                let waits = scene.connect();
+                (&waits).write_all(format!("RPUSH order {number}\r\n").as_bytes()).unwrap();
+                scene.wait_for_paused(number + 1);
+                waits
+            })
+            .collect();
+        // One of them goes, and the ones behind it are not held up.
+        let mut waiting = waiting.into_iter();
+        drop(waiting.next());
+        scene.wait_for_clients(19);
+        assert_eq!(scene.witness.ask("CLIENT UNPAUSE"), "+OK");
+        for (place, waits) in waiting.enumerate() {
+            exchange(&waits, b"", format!(":{}\r\n", place + 1).as_bytes());
+        }
+        assert_eq!(scene.witness.ask("DEL order"), ":1");
+        scene.wait_for_clients(0);
+    }
+}
+
+#[test]
 fn who_vanishes_within_a_pipeline_is_forgotten() {
     let mut scene = Scene::new(&[]);
     assert_eq!(scene.witness.ask("SETRANGE big 1048575 x"), ":1048576");
@@ -197,7 +250,7 @@ fn from_who_never_reads_nothing_more_is_read() {
     let grown = scene.resident_bytes().saturating_sub(before);
     assert!(grown < 32 << 20, "{grown} bytes");
     assert_eq!(scene.witness.ask("PING"), "+PONG");
-    assert_eq!(scene.clients(), 2);
+    assert_eq!(scene.count("connected_clients"), 2);
 }
 
 #[test]

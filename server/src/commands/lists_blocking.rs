@@ -57,8 +57,8 @@ fn brpop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErro
 
 fn pop_one<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, side: Side) -> Result<(), CommandError> {
     let timeout = parse::timeout(args.at(args.len() - 1), cx.now())?;
-    let keys = || args.into_iter().take(args.len() - 1).skip(1);
-    for key in keys() {
+    let keys = 1..args.len() - 1;
+    for key in keys.clone().map(|index| args.at(index)) {
         if let Some(list) = cx.awaited_list(key)? {
             cx.reply.array(2);
             cx.reply.bulk(key);
@@ -67,7 +67,7 @@ fn pop_one<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, side: Side) -> Result<(
             return Ok(());
         }
     }
-    cx.wait_for(Kind::List, keys(), timeout, args);
+    cx.wait_for(Kind::List, keys, timeout, args);
     Ok(())
 }
 
@@ -88,7 +88,7 @@ fn move_or_wait<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, wanted: &Move<'a>)
         // Redis answers another null here than when the time is over.
         cx.reply.null();
     } else {
-        cx.wait_for(Kind::List, [wanted.source], timeout, args);
+        cx.wait_for(Kind::List, 1..2, timeout, args);
     }
     Ok(())
 }
@@ -97,7 +97,7 @@ fn blmpop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     let wanted = MultiPop::parse(args, 2, side)?;
     let timeout = parse::timeout(args.at(1), cx.now())?;
     if !pop_from_first(cx, &wanted)? {
-        cx.wait_for(Kind::List, wanted.keys(), timeout, args);
+        cx.wait_for(Kind::List, wanted.places, timeout, args);
     }
     Ok(())
 }

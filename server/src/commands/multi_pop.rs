@@ -1,5 +1,7 @@
 //! The arguments that `LMPOP`, `ZMPOP` and their blocking forms share: `numkeys key … END [COUNT n]`.
 
+use std::ops::Range;
+
 use tarn_resp::Args;
 
 use crate::error::CommandError;
@@ -8,8 +10,9 @@ use crate::execute::parse;
 /// Which keys to look at, and how much to take from the first that has something.
 #[derive(Debug, PartialEq)]
 pub(super) struct MultiPop<'a, T> {
-    keys: Args<'a>,
-    keys_len: usize,
+    args: Args<'a>,
+    /// The places of the keys among the arguments.
+    pub(super) places: Range<usize>,
     /// Where elements are taken.
     pub(super) end: T,
     /// How many at most.
@@ -39,11 +42,12 @@ impl<'a, T> MultiPop<'a, T> {
             }
             _ => return Err(CommandError::Syntax),
         };
-        Ok(MultiPop { keys, keys_len: behind, end, count })
+        Ok(MultiPop { args, places: at + 1..at + 1 + behind, end, count })
     }
 
     /// The keys in order.
     pub(super) fn keys(&self) -> impl Iterator<Item = &'a [u8]> + use<'a, T> {
-        self.keys.into_iter().take(self.keys_len)
+        let args = self.args;
+        self.places.clone().map(move |index| args.at(index))
     }
 }

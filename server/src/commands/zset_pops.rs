@@ -164,8 +164,8 @@ fn bzpopmax<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandE
 
 fn pop_one_or_wait<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, end: End) -> Result<(), CommandError> {
     let timeout = parse::timeout(args.at(args.len() - 1), cx.now())?;
-    let keys = || args.into_iter().take(args.len() - 1).skip(1);
-    for key in keys() {
+    let keys = 1..args.len() - 1;
+    for key in keys.clone().map(|index| args.at(index)) {
         if let Some(zset) = cx.awaited_zset(key)? {
             let index = end.indices(zset, 1).start;
             let (member, score) = zset.get(index).expect("a sorted set is never empty");
@@ -177,7 +177,7 @@ fn pop_one_or_wait<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>, end: End) -> Re
             return Ok(());
         }
     }
-    cx.wait_for(Kind::ZSet, keys(), timeout, args);
+    cx.wait_for(Kind::ZSet, keys, timeout, args);
     Ok(())
 }
 
@@ -185,7 +185,7 @@ fn bzmpop<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandErr
     let wanted = MultiPop::parse(args, 2, End::parse)?;
     let timeout = parse::timeout(args.at(1), cx.now())?;
     if !pop_from_first(cx, &wanted)? {
-        cx.wait_for(Kind::ZSet, wanted.keys(), timeout, args);
+        cx.wait_for(Kind::ZSet, wanted.places, timeout, args);
     }
     Ok(())
 }

@@ -327,6 +327,9 @@ mod tests {
             "command line: in '--timeout soon': argument couldn't be parsed into an integer; 'timeout' is: \
              disconnect a client idle for so many seconds; 0 never"
         );
+        let long = refusal(&[&format!("--{}", "ü".repeat(1 << 20)), "7000"]);
+        assert!(long.starts_with("command line: in '--üüü") && long.contains("unknown directive 'ü"));
+        assert!(long.len() < 3_000, "{} bytes", long.len());
         assert!(refusal(&["--port"]).contains("wrong number of arguments"));
         assert!(refusal(&["a", "b"]).contains("unexpected argument 'b'"));
         assert!(refusal(&["/no/such/file"]).contains("/no/such/file"));

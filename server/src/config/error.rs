@@ -1,6 +1,7 @@
 //! Errors of a configuration: a value (the texts are Redis's), a line of a file or of the
 //! command line, a `CONFIG SET`, a `CONFIG REWRITE`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -119,7 +120,7 @@ impl fmt::Display for Source {
 #[derive(Debug, Error)]
 pub enum LoadError {
     /// A line that cannot be split into words or obeyed.
-    #[error("{at}: in '{line}': {problem}")]
+    #[error("{at}: in '{}': {}", beginning(line, 200), beginning(problem, 1_000))]
     Line {
         /// Where it stands.
         at: Source,
@@ -153,6 +154,14 @@ pub enum LoadError {
         /// The word.
         argument: String,
     },
+}
+
+/// The first `chars` of a text, and whether there were more.
+fn beginning(text: &str, chars: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => Cow::Owned(format!("{}… ({} bytes)", &text[..end], text.len())),
+        None => Cow::Borrowed(text),
+    }
 }
 
 /// Why a `CONFIG SET` changed nothing. The texts are those of Redis, without the `ERR ` before them; names

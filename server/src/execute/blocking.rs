@@ -36,6 +36,8 @@ pub struct BlockRequest {
     pub timeout: Option<Duration>,
     /// The request, to be run again.
     pub args: OwnedArgs,
+    /// Where the keys begin in `args`.
+    pub first_key: usize,
     /// The newest `Lsn` that finding nothing revealed.
     pub seen: Lsn,
 }
@@ -43,7 +45,23 @@ pub struct BlockRequest {
 impl BlockRequest {
     /// A request that waits for nothing in particular yet.
     pub fn new(timeout: Option<Duration>, args: OwnedArgs) -> BlockRequest {
-        BlockRequest { kind: None, log: None, keys: Vec::new(), timeout, args, seen: Lsn::ZERO }
+        BlockRequest { kind: None, log: None, keys: Vec::new(), timeout, args, first_key: 0, seen: Lsn::ZERO }
+    }
+
+    /// The request with `key`, one of its keys, in the place of the first one, and that one in its place: of
+    /// several keys that have something, the one that was given it first serves the client.
+    pub(crate) fn looking_first_at(&self, key: &[u8]) -> OwnedArgs {
+        let args = self.args.as_args();
+        let last_key = self.first_key + self.keys.len();
+        let Some(place) = (self.first_key..last_key).find(|index| args[*index] == *key) else {
+            return args.to_owned();
+        };
+        let swapped = |index| match index {
+            _ if index == place => self.first_key,
+            _ if index == self.first_key => place,
+            _ => index,
+        };
+        (0..args.len()).map(|index| args.at(swapped(index))).collect()
     }
 }
 

@@ -141,23 +141,20 @@ impl<'c, 'a> Context<'c, 'a> {
         }
     }
 
-    /// Lets the client wait until one of `keys`, of the selected database, is given something of this kind,
-    /// or for the timeout (`None`: for ever). The command that asks for it writes no reply; it runs again
+    /// Lets the client wait until one of the keys, which are `args[keys]` in the selected database, is given
+    /// something of this kind, or for the timeout (`None`: for ever). The command that asks for it writes no reply; it runs again
     /// then. Within a transaction nobody waits: the reply is that of a wait that is over.
-    pub fn wait_for<'k>(
-        &mut self,
-        kind: Kind,
-        keys: impl IntoIterator<Item = &'k [u8]>,
-        timeout: Option<Duration>,
-        args: Args<'_>,
-    ) {
+    pub fn wait_for(&mut self, kind: Kind, keys: Range<usize>, timeout: Option<Duration>, args: Args<'_>) {
         if self.client.denies_waiting {
             self.reply.null_array();
             return;
         }
-        let keys = keys.into_iter().map(Box::from).collect();
-        let request =
-            BlockRequest { kind: Some(kind), keys, ..BlockRequest::new(timeout, OwnedArgs::from(args)) };
+        let request = BlockRequest {
+            kind: Some(kind),
+            first_key: keys.start,
+            keys: keys.map(|index| Box::from(&args[index])).collect(),
+            ..BlockRequest::new(timeout, OwnedArgs::from(args))
+        };
         self.client.after = After::Block(Box::new(request));
     }
 

@@ -1,9 +1,14 @@
 //! `CLIENT PAUSE`, and the pause of writes before the server ends: which commands are held back, and until
 //! when. Expired keys are not deleted meanwhile.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tarn_engine::lock::Mutex;
 use tarn_engine::record::UnixMs;
+
+use crate::net::handle::ClientHandle;
 
 /// Which commands a pause holds back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +28,15 @@ pub struct Pause {
     /// The end of the pause in milliseconds, shifted by one; the lowest bit says `All`, the highest `ENDING`.
     /// 0: no pause.
     state: AtomicU64,
+    /// The clients that have a request held back.
+    turns: Mutex<Turns>,
+}
+
+/// Clients that have a request held back, in the order in which these came.
+#[derive(Debug, Default)]
+struct Turns {
+    next: u64,
+    waiting: BTreeMap<u64, Arc<ClientHandle>>,
 }
 
 impl Pause {
@@ -47,6 +61,31 @@ impl Pause {
             self.state.fetch_or(ENDING, Ordering::Relaxed);
         } else {
             self.state.fetch_and(!ENDING, Ordering::Relaxed);
+        }
+    }
+
+    /// A place behind all clients that have a request held back, for `client`. To be given up.
+    pub fn take_turn(&self, client: Arc<ClientHandle>) -> u64 {
+        let mut turns = self.turns.lock();
+        let turn = turns.next;
+        turns.next += 1;
+        turns.waiting.insert(turn, client);
+        turn
+    }
+
+    /// Whether nobody waits who came before.
+    pub fn is_turn(&self, turn: u64) -> bool {
+        self.turns.lock().waiting.first_key_value().is_none_or(|(first, _)| *first >= turn)
+    }
+
+    /// Gives a place up, and wakes the client whose turn it is now.
+    pub fn give_up_turn(&self, turn: u64) {
+        let mut turns = self.turns.lock();
+        turns.waiting.remove(&turn);
+        let first = turns.waiting.first_key_value().map(|(_, client)| client.clone());
+        drop(turns);
+        if let Some(first) = first {
+            first.wake();
         }
     }
 

@@ -64,6 +64,8 @@ pub(super) struct Connection {
     closing: bool,
     /// The request that is held back.
     held: Option<OwnedArgs>,
+    /// Its place among those that a pause holds back.
+    turn: Option<u64>,
     /// Since when the client sends nothing more, if a held request was told so.
     closed_since: Option<Instant>,
     /// The same while the log has no room.
@@ -72,6 +74,7 @@ pub(super) struct Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        self.give_up_turn();
         self.worker.outputs.abandon(&self.output);
     }
 }
@@ -125,6 +128,7 @@ impl Connection {
             has_more: false,
             closing: false,
             held: None,
+            turn: None,
             closed_since: None,
             gone_since: None,
         }
@@ -200,18 +204,27 @@ impl Connection {
                         }
                         if !is_there {
                             // What it waited for and nobody else does is given up with the client.
+                            self.give_up_turn();
                             self.closing = true;
                             ran = Ran::All;
                             continue;
                         }
                         // Who waited for a key through the pause was there first.
                         self.worker.serve_postponed();
+                        if !self.is_its_turn() {
+                            ran = Ran::Postponed;
+                            continue;
+                        }
                         ran = self.run_held();
                         let is_held = matches!(ran, Ran::Postponed);
                         self.client.handle.info.lock().blocked = is_held;
                         if !is_held {
                             // Each request may wait so long.
                             (self.closed_since, self.gone_since) = (None, None);
+                        }
+                        if !is_held || !self.is_paused() {
+                            // What waits for something else lets the others go first.
+                            self.give_up_turn();
                         }
                         continue;
                     }
@@ -295,16 +308,40 @@ impl Connection {
         ran
     }
 
+    /// Whether a pause of any kind is on.
+    fn is_paused(&self) -> bool {
+        let server = &self.worker.server;
+        server.pause.is_on(server.clock.unix_ms())
+    }
+
+    /// Whether no request that a pause held back before this one waits still.
+    fn is_its_turn(&self) -> bool {
+        self.turn.is_none_or(|turn| self.worker.server.pause.is_turn(turn))
+    }
+
+    fn give_up_turn(&mut self) {
+        if let Some(turn) = self.turn.take() {
+            self.worker.server.pause.give_up_turn(turn);
+        }
+    }
+
     /// Waits a while for the end of a pause, for what somebody else does, or for room in the log. `false` if
-    /// the client closed its sending side too long ago: it may have closed that alone, and is answered then,
-    /// or have gone.
+    /// the client has gone during a pause, or closed its sending side too long ago otherwise: it may have
+    /// closed that alone, and is answered then.
     async fn wait_to_go_on(&mut self) -> io::Result<bool> {
+        let is_paused = self.is_paused();
+        if is_paused && self.turn.is_none() {
+            self.turn = Some(self.worker.server.pause.take_turn(self.client.handle.clone()));
+        }
         if !self.worker.server.has_room() {
             return Ok(self.wait_for_room().await);
         }
         let mut over = pin!(tokio::time::sleep(PAUSE_STEP));
         poll_fn(|cx| {
             if over.as_mut().poll(cx).is_ready() || self.client.handle.is_killed() {
+                return Poll::Ready(Ok(true));
+            }
+            if !is_paused && self.turn.is_some() && self.is_its_turn() {
                 return Poll::Ready(Ok(true));
             }
             if let Some(since) = self.closed_since {
@@ -316,7 +353,8 @@ impl Connection {
             }
             self.poll_input(cx).map_ok(|()| {
                 self.closed_since = Some(Instant::now());
-                true
+                // As in Redis: nobody would read the reply, and what the request takes would be lost.
+                !is_paused
             })
         })
         .await

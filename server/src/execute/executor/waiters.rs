@@ -56,7 +56,7 @@ impl Executor<'_> {
         while let Some(place) = self.ready.pop_front() {
             let mut exhausted = SmallVec::<[Kind; 2]>::new();
             while let Some(waiter) = self.server.blocking.first(&place, &exhausted) {
-                match self.serve(&waiter) {
+                match self.serve(&waiter, &place.1) {
                     Served::Done => {}
                     Served::FoundNothing => exhausted.extend(waiter.request.kind),
                     Served::Later => {
@@ -70,8 +70,8 @@ impl Executor<'_> {
         self.serving = false;
     }
 
-    /// Runs the command of `waiter`.
-    fn serve(&mut self, waiter: &Arc<Waiter>) -> Served {
+    /// Runs the command of `waiter`, for which there may be something at `key`.
+    fn serve(&mut self, waiter: &Arc<Waiter>, key: &[u8]) -> Served {
         if self.server.pause.holds(true, self.now) {
             return Served::Later;
         }
@@ -85,7 +85,8 @@ impl Executor<'_> {
             stand_in.protocol = waiter.protocol;
             stand_in.waits = true;
             let mut reply = Vec::new();
-            let lsn = self.run(&mut stand_in, waiter.request.args.as_args(), &mut reply);
+            let args = waiter.request.looking_first_at(key);
+            let lsn = self.run(&mut stand_in, args.as_args(), &mut reply);
             match stand_in.after {
                 After::Block(_) => {
                     waiter.seen.fetch_max(lsn.0, Ordering::Relaxed);
