@@ -142,8 +142,9 @@ impl<'c, 'a> Context<'c, 'a> {
     }
 
     /// Lets the client wait until one of the keys, which are `args[keys]` in the selected database, is given
-    /// something of this kind, or for the timeout (`None`: for ever). The command that asks for it writes no reply; it runs again
-    /// then. Within a transaction nobody waits: the reply is that of a wait that is over.
+    /// something of this kind, or for the timeout (`None`: for ever). The command that asks for it writes no
+    /// reply; it runs again then. Within a transaction nobody waits: the reply is that of a wait that is
+    /// over.
     pub fn wait_for(&mut self, kind: Kind, keys: Range<usize>, timeout: Option<Duration>, args: Args<'_>) {
         if self.client.denies_waiting {
             self.reply.null_array();
