@@ -338,24 +338,21 @@ impl Connection {
         }
         let mut over = pin!(tokio::time::sleep(PAUSE_STEP));
         poll_fn(|cx| {
-            if over.as_mut().poll(cx).is_ready() || self.client.handle.is_killed() {
-                return Poll::Ready(Ok(true));
-            }
-            if !is_paused && self.turn.is_some() && self.is_its_turn() {
-                return Poll::Ready(Ok(true));
-            }
             if let Some(since) = self.closed_since {
-                return if since.elapsed() < CLOSED_PATIENCE {
-                    Poll::Pending
-                } else {
-                    Poll::Ready(Ok(false))
-                };
-            }
-            self.poll_input(cx).map_ok(|()| {
+                if since.elapsed() >= CLOSED_PATIENCE {
+                    return Poll::Ready(Ok(false));
+                }
+            } else if self.poll_input(cx)?.is_ready() {
+                // Looked at before the time: who went before the end of a pause has gone.
                 self.closed_since = Some(Instant::now());
                 // As in Redis: nobody would read the reply, and what the request takes would be lost.
-                !is_paused
-            })
+                return Poll::Ready(Ok(self.turn.is_none()));
+            }
+            let is_next = !is_paused && self.turn.is_some() && self.is_its_turn();
+            if is_next || self.client.handle.is_killed() || over.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Ok(true));
+            }
+            Poll::Pending
         })
         .await
     }
