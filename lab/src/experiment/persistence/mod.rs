@@ -20,7 +20,6 @@ mod trial;
 
 use self::cell::{Cell, Figures, Memory, Model, Part};
 use self::measure::Times;
-use self::trial::Trial;
 use super::contract::{Experiment, Measured, Wanted};
 use crate::error::{LabError, Result};
 use crate::limit::MemoryLimit;
@@ -103,8 +102,9 @@ impl Experiment for Persistence {
     }
 
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
-        let mut trial = Trial::start(&self.setting, cell, limit(cell)?)?;
-        let figures = measure::measure(&self.setting, &self.times, &mut trial)?;
+        let limit = cell.limit_bytes().map(MemoryLimit::make).transpose().map_err(LabError::Arguments)?;
+        let mut trial = trial::start(&self.setting, cell, limit)?;
+        let figures = measure::measure(&self.setting, &self.times, &mut trial, cell)?;
         let server = cell.product().name().to_owned();
         Ok(Some(Measured { server, version: trial.version, figures }))
     }
@@ -120,12 +120,6 @@ impl Experiment for Persistence {
     fn facts(results: &Results, lines: &[&results::Line<Cell, Figures>], _: Wanted) -> Facts {
         rows::facts(results, lines)
     }
-}
-
-/// The limit of memory of a cell.
-fn limit(cell: &Cell) -> Result<Option<MemoryLimit>> {
-    let make = |bytes| MemoryLimit::make(bytes).map_err(LabError::Arguments);
-    cell.limit_bytes().map(make).transpose()
 }
 
 /// The time series of a cell.

@@ -23,7 +23,6 @@ use crate::interrupt;
 use crate::load::{KeyChoice, Keys};
 use crate::process;
 use crate::report::{Report, Run};
-use crate::restart;
 use crate::server::{Persistence, Plan, Product, Server};
 use crate::setting::Setting;
 use kinds::{Kind, kinds};
@@ -166,7 +165,7 @@ fn fill(setting: &Setting, kind: &Kind, product: Product, data: Data) -> Result<
     }
     server.stop()?;
     // A start may tidy its files, so they are looked for again at each.
-    trial.bytes = restart::data_files(&[trial.dir.path()]).1;
+    trial.bytes = device::data_files(std::slice::from_ref(&trial.dir)).1;
     Ok(trial)
 }
 
@@ -189,7 +188,7 @@ fn rewrite_log(server: &Server) -> Result<()> {
 
 /// Starts a server once more.
 fn again(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, trial: &mut Trial) -> Result<()> {
-    let (files, bytes) = restart::data_files(&[trial.dir.path()]);
+    let (files, bytes) = device::data_files(std::slice::from_ref(&trial.dir));
     trial.bytes = bytes;
     let restart = restart(&trial.plan, kind, &files)?;
     report.run(Run {

@@ -18,10 +18,9 @@ mod rows;
 mod trial;
 
 use self::cell::{Cell, Data, Figures, Kind, Part, Variant};
-use self::trial::Trial;
+use self::trial::Filled;
 use super::contract::{Cell as _, Experiment, Measured, SPARE_BYTES, Wanted};
-use crate::error::{LabError, Result};
-use crate::interrupt;
+use crate::error::Result;
 use crate::page::{Facts, Row};
 use crate::process;
 use crate::report::Report;
@@ -60,7 +59,7 @@ pub struct Store {
     setting: Setting,
     own: Options,
     /// The servers that run, the one that was used last at the end.
-    trials: Vec<Trial>,
+    trials: Vec<Filled>,
 }
 
 impl Store {
@@ -143,20 +142,18 @@ impl Experiment for Store {
 
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
         if self.trials.last().is_none_or(|trial| trial.variant != cell.variant) {
-            self.trials.push(Trial::start(&self.setting, cell.variant, cell.data)?);
+            self.trials.push(Filled::start(&self.setting, cell.variant, cell.data)?);
         }
-        let trial = self.trials.last_mut().expect("it was started");
-        match measure::measure(&self.setting, trial, cell) {
+        let own = self.trials.last_mut().expect("it was started");
+        match measure::measure(&self.setting, own, cell) {
             Ok(figures) => {
-                let (server, version) = (cell.variant.name().to_owned(), trial.version.clone());
+                let (server, version) = (cell.variant.name().to_owned(), own.trial.version.clone());
                 Ok(Some(Measured { server, version, figures }))
             }
             Err(error) => {
-                // Ctrl-C ends the server too.
-                interrupt::check()?;
-                let Some(status) = trial.server.ended() else { return Err(error) };
+                let reason = own.trial.reason(error);
                 self.trials.pop();
-                Err(LabError::Ended { status })
+                Err(reason)
             }
         }
     }

@@ -22,11 +22,9 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use self::cell::{Cell, Figures, Part, Variant};
-use self::trial::Trial;
 use super::contract::{Experiment, Measured, Wanted, row};
 use crate::checkpoint::stretch_rows;
-use crate::error::{LabError, Result};
-use crate::interrupt;
+use crate::error::Result;
 use crate::page::{Facts, Row, with};
 use crate::report::{Report, thousands};
 use crate::results;
@@ -104,15 +102,9 @@ impl Experiment for Vtc {
     }
 
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
-        let mut trial = Trial::start(&self.setting, &self.own, cell)?;
-        let figures = match measure::measure(&self.setting, self.own.full, &mut trial, cell) {
-            Ok(figures) => figures,
-            Err(error) => {
-                // Ctrl-C ends the server too.
-                interrupt::check()?;
-                return Err(ended(&mut trial).unwrap_or(error));
-            }
-        };
+        let mut trial = trial::start(&self.setting, &self.own, cell)?;
+        let figures = measure::measure(&self.setting, self.own.full, &mut trial, cell)
+            .map_err(|error| trial.reason(error))?;
         Ok(Some(Measured { server: cell.variant.name().to_owned(), version: trial.version, figures }))
     }
 
@@ -151,11 +143,6 @@ impl Experiment for Vtc {
         let files = format!("{:.2} to {:.2} MiB", mib(bytes.first()), mib(bytes.last()));
         vec![("scale", scale), ("generator", generator), ("size of log files", files)]
     }
-}
-
-/// The error of a server that ended by itself.
-fn ended(trial: &mut Trial) -> Option<LabError> {
-    trial.server.ended().map(|status| LabError::Ended { status })
 }
 
 /// The time series of a cell: memory and the log's length at the times of the readings.
