@@ -12,9 +12,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
-
-use super::trial::Trial;
+use super::trial::{Ask, Taken, Trial};
 use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::load::Cue;
@@ -29,28 +27,6 @@ const LOOK_INTO_INFO_EVERY: Duration = Duration::from_millis(20);
 const ASK_EVERY: Duration = Duration::from_secs(2);
 /// No checkpoint may take longer.
 const PATIENCE: Duration = Duration::from_secs(1800);
-
-/// The command for a checkpoint of a server, or for its equivalent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ask {
-    /// `BGSAVE`: it has ended when `LASTSAVE` changes.
-    Save,
-    /// `BGREWRITEAOF`, a rewritten or compacted log: it has ended when `aof_rewrite_in_progress` is 0.
-    Rewrite,
-}
-
-/// A checkpoint.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Taken {
-    /// From the request for it until it showed that it has ended.
-    pub seconds: f64,
-    /// The server's time for the cut: opening a view, or the call of `fork`; in microseconds.
-    pub cut_us: Option<f64>,
-    /// Bytes of the files in the data directory afterwards.
-    pub file_bytes: u64,
-    /// Its start, in milliseconds since the start of the load.
-    pub from_ms: f64,
-}
 
 /// The times of the checkpoints.
 #[derive(Debug, Clone, Copy)]

@@ -7,8 +7,8 @@ mod play;
 mod stretch;
 mod trial;
 
-pub use conduct::{Ask, Script, Taken, checkpoint_alone};
+pub use conduct::{Script, checkpoint_alone};
 pub use memory::Peak;
 pub use play::{Course, play, play_at_half};
 pub use stretch::{Stretch, stretch_rows, together};
-pub use trial::{Trial, log_file_bytes};
+pub use trial::{Ask, Taken, Trial, log_file_bytes};

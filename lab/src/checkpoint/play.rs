@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::conduct::{Act, Script, Taken, conduct};
+use super::conduct::{Act, Script, conduct};
 use super::memory::{self, Peak};
 use super::stretch::{Stretch, timeline, together};
-use super::trial::Trial;
+use super::trial::{Taken, Trial};
 use crate::error::Result;
 use crate::load::{Cue, Group, Load, LoadResult, Mix, Pace, Phase, Until};
 use crate::process::{Pinned, Preferred};

@@ -33,7 +33,7 @@ pub struct Stretch {
 
 /// Phases as one stretch.
 pub fn together(phases: &[&Phase]) -> Stretch {
-    let mut all = Phase::new();
+    let mut all = Phase::default();
     for phase in phases {
         all.elapsed += phase.elapsed;
         all.requests += phase.requests;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use super::conduct::{Ask, Taken};
 use crate::device;
 use crate::error::{LabError, Result};
 use crate::interrupt;
@@ -27,6 +27,28 @@ const LOG_FILE_BYTES_MIN: u64 = 256 << 10;
 pub fn log_file_bytes(records: u64, least: u64) -> u64 {
     let bytes = u128::from(LOG_FILE_BYTES) * u128::from(records) / u128::from(least);
     (bytes as u64).clamp(LOG_FILE_BYTES_MIN, LOG_FILE_BYTES)
+}
+
+/// The command for a checkpoint of a server, or for its equivalent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// `BGSAVE`: it has ended when `LASTSAVE` changes.
+    Save,
+    /// `BGREWRITEAOF`, a rewritten or compacted log: it has ended when `aof_rewrite_in_progress` is 0.
+    Rewrite,
+}
+
+/// A checkpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Taken {
+    /// From the request for it until it showed that it has ended.
+    pub seconds: f64,
+    /// The server's time for the cut: opening a view, or the call of `fork`; in microseconds.
+    pub cut_us: Option<f64>,
+    /// Bytes of the files in the data directory afterwards.
+    pub file_bytes: u64,
+    /// Its start, in milliseconds since the start of the load.
+    pub from_ms: f64,
 }
 
 /// A server whose checkpoints are watched.
