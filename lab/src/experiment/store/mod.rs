@@ -159,7 +159,15 @@ impl Experiment for Store {
     }
 
     fn series(cell: &Cell, figures: &Figures) -> Option<(&'static str, Vec<String>)> {
-        Some(series(cell, figures))
+        let heads = "part,variant,pace,data,count,update_percent,ms,requests,latency_us_max,late_us_max";
+        let Cell { part, variant, pace, data: Data { kind, count }, update_percent, .. } = cell;
+        let (part, variant, pace) = (part.name(), variant.name(), pace.name());
+        let kind = kind.name();
+        let cell = format!("{part},{variant},{pace},{kind},{count},{update_percent}");
+        let row = |(ms, requests, latency, late): &(u32, u32, f32, f32)| {
+            format!("{cell},{ms},{requests},{latency:.1},{late:.1}")
+        };
+        Some((heads, figures.course.timeline.iter().map(row).collect()))
     }
 
     fn rows(results: &Results, wanted: Wanted) -> Vec<Row> {
@@ -180,19 +188,6 @@ fn fit_together(cells: &[Cell]) -> Result<bool> {
     let most = cells.iter().map(Cell::need_bytes).max().unwrap_or_default();
     let need = base * variants.len().saturating_sub(1) as u64 + most + SPARE_BYTES;
     Ok(need <= process::available_bytes()?)
-}
-
-/// The time series of a cell.
-fn series(cell: &Cell, figures: &Figures) -> (&'static str, Vec<String>) {
-    let heads = "part,variant,pace,data,count,update_percent,ms,requests,latency_us_max,late_us_max";
-    let Cell { part, variant, pace, data: Data { kind, count }, update_percent, .. } = cell;
-    let (part, variant, pace) = (part.name(), variant.name(), pace.name());
-    let kind = kind.name();
-    let cell = format!("{part},{variant},{pace},{kind},{count},{update_percent}");
-    let row = |(ms, requests, latency, late): &(u32, u32, f32, f32)| {
-        format!("{cell},{ms},{requests},{latency:.1},{late:.1}")
-    };
-    (heads, figures.course.timeline.iter().map(row).collect())
 }
 
 #[cfg(test)]

@@ -63,15 +63,8 @@ pub struct Options {
 
 /// The experiment.
 pub struct Vtc {
-    setting: Setting,
-    own: Options,
-}
-
-impl Vtc {
-    /// Prepares it.
-    pub fn new(setting: Setting, own: Options) -> Vtc {
-        Vtc { setting, own }
-    }
+    pub(crate) setting: Setting,
+    pub(crate) own: Options,
 }
 
 impl Experiment for Vtc {
@@ -109,7 +102,20 @@ impl Experiment for Vtc {
     }
 
     fn series(cell: &Cell, figures: &Figures) -> Option<(&'static str, Vec<String>)> {
-        Some(series(cell, figures))
+        let heads = "part,variant,records,update_percent,access,ms,what,value";
+        let Cell { part, variant, records, update_percent, access, .. } = cell;
+        let (part, variant, access) = (part.name(), variant.name(), access.name());
+        let cell = format!("{part},{variant},{records},{update_percent},{access}");
+        let course = &figures.course;
+        let requests = course.timeline.iter().flat_map(|(ms, requests, latency, _)| {
+            [format!("{cell},{ms},requests,{requests}"), format!("{cell},{ms},latency_us_max,{latency:.1}")]
+        });
+        let memory =
+            course.peak.timeline.iter().map(|(ms, bytes)| format!("{cell},{ms},resident_bytes,{bytes}"));
+        let log = figures.writes.log.iter().flat_map(|(ms, all, needed)| {
+            [format!("{cell},{ms},log_bytes,{all}"), format!("{cell},{ms},log_needed_bytes,{needed}")]
+        });
+        Some((heads, requests.chain(memory).chain(log).collect()))
     }
 
     fn rows_of(cell: &Cell, figures: &Figures) -> Vec<Row> {
@@ -143,21 +149,4 @@ impl Experiment for Vtc {
         let files = format!("{:.2} to {:.2} MiB", mib(bytes.first()), mib(bytes.last()));
         vec![("scale", scale), ("generator", generator), ("size of log files", files)]
     }
-}
-
-/// The time series of a cell: memory and the log's length at the times of the readings.
-fn series(cell: &Cell, figures: &Figures) -> (&'static str, Vec<String>) {
-    let heads = "part,variant,records,update_percent,access,ms,what,value";
-    let Cell { part, variant, records, update_percent, access, .. } = cell;
-    let (part, variant, access) = (part.name(), variant.name(), access.name());
-    let cell = format!("{part},{variant},{records},{update_percent},{access}");
-    let course = &figures.course;
-    let requests = course.timeline.iter().flat_map(|(ms, requests, latency, _)| {
-        [format!("{cell},{ms},requests,{requests}"), format!("{cell},{ms},latency_us_max,{latency:.1}")]
-    });
-    let memory = course.peak.timeline.iter().map(|(ms, bytes)| format!("{cell},{ms},resident_bytes,{bytes}"));
-    let log = figures.writes.log.iter().flat_map(|(ms, all, needed)| {
-        [format!("{cell},{ms},log_bytes,{all}"), format!("{cell},{ms},log_needed_bytes,{needed}")]
-    });
-    (heads, requests.chain(memory).chain(log).collect())
 }
