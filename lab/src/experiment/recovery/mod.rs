@@ -8,7 +8,6 @@
 
 mod kinds;
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -57,7 +56,6 @@ struct Trial {
     version: String,
     plan: Plan,
     dir: TempDir,
-    bytes: u64,
 }
 
 impl Trial {
@@ -100,7 +98,7 @@ impl Experiment for Recovery {
             }
         }
         for repeat in 1..=setting.repeats() {
-            for trial in &mut trials {
+            for trial in &trials {
                 again(setting, report, kind, repeat, trial)?;
             }
         }
@@ -116,7 +114,7 @@ fn fill(setting: &Setting, kind: &Kind, product: Product, data: Data) -> Result<
     plan.threads = process::cores_allowed().len();
     let server = plan.start()?;
     let version = server.version()?;
-    let mut trial = Trial { product, data, version, plan, dir, bytes: 0 };
+    let trial = Trial { product, data, version, plan, dir };
     let what = format!("load {} into {}", kind.name, trial.label());
     let keys = Keys::new(KeyChoice::Sequential, kind.records);
     setting.fill(&server, &what, kind.records, kind.request.clone(), keys)?;
@@ -126,8 +124,6 @@ fn fill(setting: &Setting, kind: &Kind, product: Product, data: Data) -> Result<
         Data::Log => {}
     }
     server.stop()?;
-    // A start may tidy its files, so they are looked for again at each.
-    trial.bytes = device::data_files(std::slice::from_ref(&trial.dir)).1;
     Ok(trial)
 }
 
@@ -149,10 +145,8 @@ fn rewrite_log(server: &Server) -> Result<()> {
 }
 
 /// Starts a server once more.
-fn again(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, trial: &mut Trial) -> Result<()> {
-    let (files, bytes) = device::data_files(std::slice::from_ref(&trial.dir));
-    trial.bytes = bytes;
-    let figures = restart(&trial.plan, kind, &files, bytes)?;
+fn again(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, trial: &Trial) -> Result<()> {
+    let figures = restart(trial, kind)?;
     report.run(Run {
         case: kind.name,
         server: trial.label(),
@@ -166,18 +160,20 @@ fn again(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, trial
     })
 }
 
-/// Starts a server from its files, which have so many bytes. Returns the figures of that.
-fn restart(plan: &Plan, kind: &Kind, files: &[PathBuf], log_bytes: u64) -> Result<Value> {
+/// Starts a server from its files. Returns the figures of that.
+fn restart(Trial { plan, dir, .. }: &Trial, kind: &Kind) -> Result<Value> {
+    // A start may tidy its files, so they are looked for at each.
+    let (files, log_bytes) = device::data_files(std::slice::from_ref(dir));
     // Bytes a second of plain sequential reading of the same files, cold restarts only.
     let (mut device_bytes_per_s, mut forgotten) = (0.0, None);
     if kind.is_cold() {
-        device::forget(files)?;
+        device::forget(&files)?;
     }
     // For a warm restart this warms the cache, for a cold one it measures the device.
-    let (bytes, time) = device::read_through(files)?;
+    let (bytes, time) = device::read_through(&files)?;
     if kind.is_cold() {
         device_bytes_per_s = bytes as f64 / time.as_secs_f64();
-        forgotten = Some(device::forget(files)?);
+        forgotten = Some(device::forget(&files)?);
         // Forgetting may have affected the executable, which is not to be measured.
         device::read_through(std::slice::from_ref(&plan.binary))?;
     }
@@ -192,7 +188,7 @@ fn restart(plan: &Plan, kind: &Kind, files: &[PathBuf], log_bytes: u64) -> Resul
         "ready_s": ready_s, "records_per_s": kind.records as f64 / ready_s,
         "log_bytes": log_bytes, "log_bytes_per_s": log_bytes as f64 / ready_s,
         "device_bytes_per_s": device_bytes_per_s,
-        // Processor time over elapsed time: 2 means two cores busy all the time.
+        // Processor time over elapsed time: 2 means two cores busy all the time. Then that of all others.
         "cores_busy": server_time.as_secs_f64() / ready_s,
         "others_busy": machine_time.saturating_sub(server_time).as_secs_f64() / ready_s,
         "forgotten": forgotten,

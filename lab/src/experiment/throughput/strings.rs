@@ -84,7 +84,7 @@ pub(super) fn plain(setting: &Setting, report: &mut Report) -> Result<()> {
     hold_all(setting, report, "", &contenders, &get_and_set(keys), &[1, 16, 64], &more)
 }
 
-/// The same requests with a log that is flushed every second, and without a log.
+/// Requests with a log that is flushed every second, and without a log.
 pub(super) fn everysec(setting: &Setting, report: &mut Report) -> Result<()> {
     let keys = setting.scaled(KEYS);
     let mut contenders = Vec::new();

@@ -110,6 +110,7 @@ impl Experiment for Vtc {
         let requests = course.timeline.iter().flat_map(|(ms, requests, latency, _)| {
             [format!("{cell},{ms},requests,{requests}"), format!("{cell},{ms},latency_us_max,{latency:.1}")]
         });
+        // Memory and the log's length have the times of their own readings.
         let memory =
             course.peak.timeline.iter().map(|(ms, bytes)| format!("{cell},{ms},resident_bytes,{bytes}"));
         let log = figures.writes.log.iter().flat_map(|(ms, all, needed)| {
