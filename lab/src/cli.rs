@@ -107,21 +107,23 @@ macro_rules! experiments {
 experiments! {
     /// Requests a second: plain, with hashes and sorted sets, with the log in its modes, with two workers.
     Throughput(Asked<throughput::Options>) = throughput::Throughput,
-        "`tarn lab run throughput`, with `--json`", |asked| start(asked, throughput::Throughput::new);
+        "`tarn lab run throughput`, with `--json`",
+        |asked| start(asked, |setting, own| throughput::Throughput { setting, own });
     /// Hard kills at random moments: acknowledged writes must survive.
     Durability(Asked<durability::Options>) = durability::Durability,
         "`tarn lab run durability`, with `--json`", |asked| start(asked, durability::Durability::new);
     /// Resident memory of records.
     Memory(Asked<Nothing>) = memory::RecordMemory, "`tarn lab run memory`, with `--json`",
-        |asked| start(asked, |setting, _| memory::RecordMemory::new(setting));
+        |asked| start(asked, |setting, _| memory::RecordMemory { setting });
     /// Time from a start until the data are back.
     Recovery(Asked<recovery::Options>) = recovery::Recovery, "`tarn lab run recovery`, with `--json`",
-        |asked| start(asked, recovery::Recovery::new);
+        |asked| start(asked, |setting, own| recovery::Recovery { setting, own });
     /// The cost of a checkpoint to clients of the store, beside redis-server.
     Store(Asked<store::Options>) = store::Store,
         "`tarn lab run store`", |asked| start(asked, store::Store::new);
     /// The cost of a log that is its own checkpoint, beside snapshots and a log that is rewritten.
-    Vtc(Asked<vtc::Options>) = vtc::Vtc, "`tarn lab run vtc`", |asked| start(asked, vtc::Vtc::new);
+    Vtc(Asked<vtc::Options>) = vtc::Vtc, "`tarn lab run vtc`",
+        |asked| start(asked, |setting, own| vtc::Vtc { setting, own });
     /// The cost of each model of persistence, and the time of a start from its files.
     Persistence(Asked<persistence::Options>) = persistence::Persistence, "`tarn lab run persistence`",
         |asked| start(asked, persistence::Persistence::new);

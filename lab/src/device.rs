@@ -101,6 +101,19 @@ pub fn files_below(dir: &Path) -> Result<(Vec<PathBuf>, u64)> {
     Ok((files, bytes))
 }
 
+/// The data files below some directories, and their bytes: all but the printed output of a server. Files may
+/// disappear while they are counted, as a server removes old ones.
+pub fn data_files(dirs: &[impl AsRef<Path>]) -> (Vec<PathBuf>, u64) {
+    let of = |dir: &_| files_below(AsRef::as_ref(dir)).map(|(files, _)| files).unwrap_or_default();
+    let mut files: Vec<PathBuf> = dirs.iter().flat_map(of).collect();
+    files.retain(|file| file.extension().is_none_or(|extension| extension != "output"));
+    // The directories of a log may lie below that of the data.
+    files.sort();
+    files.dedup();
+    let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum();
+    (files, bytes)
+}
+
 /// The way in which the operating system was made to forget files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

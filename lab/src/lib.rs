@@ -23,7 +23,6 @@ pub mod power;
 pub mod process;
 pub mod report;
 pub mod resources;
-pub mod restart;
 mod results;
 pub mod server;
 pub mod setting;

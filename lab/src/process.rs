@@ -1,13 +1,16 @@
 //! Reads facts about a process from `/proc` (memory, processor time), and pins threads to cores.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use procfs::process::{ClearRefs, Process};
 use procfs::{Current, CurrentSI, KernelStats, Meminfo, ProcError, ProcResult};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::{IoContext, LabError, Result};
+
+/// A sleep may last this much longer than asked for.
+const OVERSLEEP: Duration = Duration::from_micros(300);
 
 /// The memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +98,17 @@ pub fn stolen_time() -> Duration {
 pub fn thread_cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// Sleeps until a moment, and polls the clock just before it.
+pub fn wait_until(moment: Instant) {
+    let rest = moment.saturating_duration_since(Instant::now());
+    if rest > OVERSLEEP {
+        std::thread::sleep(rest - OVERSLEEP);
+    }
+    while Instant::now() < moment {
+        std::hint::spin_loop();
+    }
 }
 
 /// The cores that the calling thread may run on, lowest first.

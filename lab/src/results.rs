@@ -24,6 +24,14 @@ pub struct Results<C, F> {
     pub notes: Vec<String>,
 }
 
+/// The error for a file of results that lacks those of an experiment.
+pub(crate) fn nothing_measured(path: &Path, experiment: &str) -> LabError {
+    let path = path.display();
+    LabError::Arguments(format!(
+        "{path} has no measurements of {experiment}; make some with: tarn lab run {experiment} --json {path}"
+    ))
+}
+
 /// One measurement.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Line<C, F> {
@@ -124,14 +132,7 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
     /// The same for a report, which needs something to draw.
     pub fn read_some(path: &Path, experiment: &str) -> Result<Results<C, F>> {
         let results = Results::read(path, experiment)?;
-        if results.lines.is_empty() {
-            let path = path.display();
-            return Err(LabError::Arguments(format!(
-                "{path} has no measurements of {experiment}; make some with: tarn lab run {experiment} \
-                 --json {path}"
-            )));
-        }
-        Ok(results)
+        if results.lines.is_empty() { Err(nothing_measured(path, experiment)) } else { Ok(results) }
     }
 
     /// The newest figures of each cell that is wanted, in the order in which cells were measured first.

@@ -9,6 +9,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -198,6 +199,26 @@ pub fn free_port() -> Result<u16> {
     Err(last.unwrap_or_else(|| io::ErrorKind::AddrInUse.into())).doing(|| "look for a free port".to_owned())
 }
 
+/// A section of `INFO`: lines like `name:value`.
+pub struct Info(String);
+
+impl Info {
+    /// Asks a server for a section.
+    pub fn read(client: &mut Client, section: &str) -> Result<Info> {
+        Ok(Info(client::text(&client.call(&["INFO", section])?)?))
+    }
+
+    /// The value of a name.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+    }
+
+    /// The value as a number.
+    pub fn number<T: FromStr>(&self, name: &str) -> Option<T> {
+        self.text(name)?.trim().parse().ok()
+    }
+}
+
 /// A server that was started. Dropping it kills it.
 #[derive(Debug)]
 pub struct Server {
@@ -261,16 +282,13 @@ impl Server {
 
     /// The version that `INFO` reports, or `unknown`.
     pub fn version(&self) -> Result<String> {
-        let info = client::text(&self.client()?.call(&["INFO", "server"])?)?;
-        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
-        Ok(field("tarn_version:").or_else(|| field("redis_version:")).unwrap_or_else(|| "unknown".to_owned()))
+        let info = Info::read(&mut self.client()?, "server")?;
+        Ok(info.text("tarn_version").or(info.text("redis_version")).unwrap_or("unknown").to_owned())
     }
 
     /// A number that `INFO` reports in one of its sections; `None` if it does not.
     pub fn info_number(&self, section: &str, name: &str) -> Result<Option<u64>> {
-        let info = client::text(&self.client()?.call(&["INFO", section])?)?;
-        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok();
-        Ok(info.lines().find_map(value))
+        Ok(Info::read(&mut self.client()?, section)?.number(name))
     }
 
     /// The number of keys in database 0.

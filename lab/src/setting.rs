@@ -116,6 +116,14 @@ impl Setting {
         ((count as f64 * factor) as u64).max(100)
     }
 
+    /// Sizes in millions of records, at this scale, smallest first.
+    pub fn sizes(&self, millions: &[f64]) -> Vec<u64> {
+        let mut sizes: Vec<u64> = millions.iter().map(|size| self.scaled((size * 1e6) as u64)).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
     /// The number of repeats of each measurement.
     pub fn repeats(&self) -> u32 {
         self.options.repeats.unwrap_or(if self.options.quick { 1 } else { 3 }).max(1)

@@ -12,12 +12,11 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
-
+use super::trial::{Ask, Taken, Trial};
 use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::load::Cue;
-use crate::server::Server;
+use crate::server::Info;
 use tarn_resp::client::{self, Client};
 
 /// The interval between two checks whether a checkpoint has ended.
@@ -28,43 +27,6 @@ const LOOK_INTO_INFO_EVERY: Duration = Duration::from_millis(20);
 const ASK_EVERY: Duration = Duration::from_secs(2);
 /// No checkpoint may take longer.
 const PATIENCE: Duration = Duration::from_secs(1800);
-
-/// The command for a checkpoint of a server, or for its equivalent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ask {
-    /// `BGSAVE`: it has ended when `LASTSAVE` changes.
-    Save,
-    /// `BGREWRITEAOF`, a rewritten or compacted log: it has ended when `aof_rewrite_in_progress` is 0.
-    Rewrite,
-}
-
-/// A server whose checkpoints are watched.
-pub trait Subject: Sync {
-    /// The server.
-    fn server(&self) -> &Server;
-
-    /// The command for a checkpoint.
-    fn ask(&self) -> Ask;
-
-    /// True if a child process takes it, which shares its memory with the server's.
-    fn forks(&self) -> bool;
-
-    /// The figures of the checkpoint that has just ended, without its times.
-    fn tell(&self, client: &mut Client) -> Result<Taken>;
-}
-
-/// A checkpoint.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Taken {
-    /// From the request for it until it showed that it has ended.
-    pub seconds: f64,
-    /// The server's time for the cut: opening a view, or the call of `fork`; in microseconds.
-    pub cut_us: Option<f64>,
-    /// Bytes of the files in the data directory afterwards.
-    pub file_bytes: u64,
-    /// Its start, in milliseconds since the start of the load.
-    pub from_ms: f64,
-}
 
 /// The times of the checkpoints.
 #[derive(Debug, Clone, Copy)]
@@ -94,8 +56,8 @@ pub(super) struct Act {
     pub taken: Option<Taken>,
 }
 
-struct Conductor<'t, S> {
-    subject: &'t S,
+struct Conductor<'t> {
+    trial: &'t Trial,
     client: Client,
     cue: &'t Cue,
     began: Instant,
@@ -103,9 +65,8 @@ struct Conductor<'t, S> {
 }
 
 /// Plays the script. The load is still running afterwards.
-pub(super) fn conduct<S: Subject>(subject: &S, cue: &Cue, script: &Script) -> Result<Vec<Act>> {
-    let client = subject.server().client()?;
-    let mut conductor = Conductor { subject, client, cue, began: Instant::now(), acts: Vec::new() };
+pub(super) fn conduct(trial: &Trial, cue: &Cue, script: &Script) -> Result<Vec<Act>> {
+    let mut conductor = Conductor::new(trial, cue)?;
     conductor.pause(script.warmup)?;
     conductor.rest(script.first)?;
     let mut taken = 0;
@@ -125,7 +86,12 @@ pub(super) fn conduct<S: Subject>(subject: &S, cue: &Cue, script: &Script) -> Re
     Ok(conductor.acts)
 }
 
-impl<S: Subject> Conductor<'_, S> {
+impl<'t> Conductor<'t> {
+    fn new(trial: &'t Trial, cue: &'t Cue) -> Result<Conductor<'t>> {
+        let client = trial.server.client()?;
+        Ok(Conductor { trial, client, cue, began: Instant::now(), acts: Vec::new() })
+    }
+
     fn rest(&mut self, time: Duration) -> Result<()> {
         let phase = self.cue.next();
         self.acts.push(Act { phase, taken: None });
@@ -151,7 +117,7 @@ impl<S: Subject> Conductor<'_, S> {
 
     /// Takes a checkpoint in a stretch of its own. Returns how long it took.
     fn checkpoint(&mut self) -> Result<Duration> {
-        let ask = self.subject.ask();
+        let ask = self.trial.ask.expect("only who has checkpoints is asked for them");
         let before = match ask {
             Ask::Save => wait_for_a_new_second(&mut self.client)?,
             Ask::Rewrite => 0,
@@ -162,7 +128,7 @@ impl<S: Subject> Conductor<'_, S> {
             Ask::Save => self.save(from, before)?,
             Ask::Rewrite => self.rewrite(from)?,
         };
-        let told = self.subject.tell(&mut self.client)?;
+        let told = self.trial.tell(&mut self.client)?;
         let taken = Taken { seconds: took.as_secs_f64(), from_ms, ..told };
         self.acts.push(Act { phase, taken: Some(taken) });
         Ok(took)
@@ -185,12 +151,11 @@ impl<S: Subject> Conductor<'_, S> {
     fn rewrite(&mut self, from: Instant) -> Result<Duration> {
         self.client.call(&["BGREWRITEAOF"])?;
         loop {
-            let info = client::text(&self.client.call(&["INFO", "persistence"])?)?;
-            let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
-            if field("aof_rewrite_in_progress:") == Some("0") && field("aof_rewrite_scheduled:") != Some("1")
-            {
-                if field("aof_last_bgrewrite_status:") != Some("ok") {
-                    let why = field("log_compaction_last_error:").unwrap_or("see its log");
+            let info = Info::read(&mut self.client, "persistence")?;
+            let is = |name: &str, value: &str| info.text(name) == Some(value);
+            if is("aof_rewrite_in_progress", "0") && !is("aof_rewrite_scheduled", "1") {
+                if !is("aof_last_bgrewrite_status", "ok") {
+                    let why = info.text("log_compaction_last_error").unwrap_or("see its log");
                     return Err(LabError::Reply(format!("the log was not made shorter: {why}")));
                 }
                 return Ok(from.elapsed());
@@ -220,22 +185,20 @@ fn wait_for_a_new_second(client: &mut Client) -> Result<i64> {
 }
 
 fn look_for_failure(client: &mut Client, from: Instant) -> Result<()> {
-    let info = client::text(&client.call(&["INFO", "persistence"])?)?;
-    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
-    let failed =
-        field("rdb_bgsave_in_progress:") == Some("0") && field("rdb_last_bgsave_status:") == Some("err");
+    let info = Info::read(client, "persistence")?;
+    let is = |name: &str, value: &str| info.text(name) == Some(value);
+    let failed = is("rdb_bgsave_in_progress", "0") && is("rdb_last_bgsave_status", "err");
     if failed || from.elapsed() > PATIENCE {
-        let why = field("checkpoint_failure:").unwrap_or("see its log");
+        let why = info.text("checkpoint_failure").unwrap_or("see its log");
         return Err(LabError::Reply(format!("the checkpoint failed or does not end: {why}")));
     }
     Ok(())
 }
 
 /// Takes a checkpoint of a server that has nothing else to do.
-pub fn checkpoint_alone<S: Subject>(subject: &S) -> Result<Taken> {
+pub fn checkpoint_alone(trial: &Trial) -> Result<Taken> {
     let cue = Cue::default();
-    let client = subject.server().client()?;
-    let mut conductor = Conductor { subject, client, cue: &cue, began: Instant::now(), acts: Vec::new() };
+    let mut conductor = Conductor::new(trial, &cue)?;
     conductor.checkpoint()?;
     Ok(conductor.acts.pop().and_then(|act| act.taken).expect("a checkpoint was taken"))
 }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::conduct::Subject;
-use crate::error::Result;
+use super::trial::Trial;
+use crate::error::{LabError, Result};
 use crate::process;
-use tarn_resp::client;
+use crate::server::Info;
 
 /// The least time between two samples.
 const EVERY: Duration = Duration::from_millis(50);
@@ -39,28 +39,25 @@ pub struct Peak {
 /// Watches a server until `ended` is set. A forked child's own memory counts once, and so does the memory
 /// that it shares: the result is the sum of the proportional sizes of both. Without a child the kernel keeps
 /// the highest resident size itself.
-pub(super) fn watch<S: Subject>(subject: &S, ended: &AtomicBool) -> Result<Peak> {
-    let pid = subject.server().pid();
-    let mut client = subject.server().client()?;
-    let mut used = || -> Result<u64> {
-        let info = client::text(&client.call(&["INFO", "memory"])?)?;
-        let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok());
-        Ok(used.unwrap_or_default())
-    };
+pub(super) fn watch(trial: &Trial, ended: &AtomicBool) -> Result<Peak> {
+    let pid = trial.server.pid();
+    let mut client = trial.server.client()?;
+    let mut used =
+        || Ok::<u64, LabError>(Info::read(&mut client, "memory")?.number("used_memory").unwrap_or(0));
     process::forget_peak(pid)?;
     let start = Instant::now();
     let (before, used_before) = (process::memory(pid)?.resident_bytes, used()?);
     let mut peak = Peak { before, most: before, used_before, used_most: used_before, ..Peak::default() };
     while !ended.load(Ordering::Relaxed) {
         let began = Instant::now();
-        let bytes = if subject.forks() { process::family_bytes(pid) } else { process::resident_bytes(pid)? };
+        let bytes = if trial.forks { process::family_bytes(pid) } else { process::resident_bytes(pid)? };
         peak.most = peak.most.max(bytes);
         peak.timeline.push((start.elapsed().as_millis() as u32, bytes));
         peak.used_most = peak.used_most.max(used()?);
         peak.samples += 1;
         sleep((began.elapsed() * REST).max(EVERY));
     }
-    if !subject.forks() {
+    if !trial.forks {
         peak.most = peak.most.max(process::memory(pid)?.resident_bytes_max);
     }
     Ok(peak)

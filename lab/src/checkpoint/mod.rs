@@ -5,8 +5,10 @@ mod conduct;
 mod memory;
 mod play;
 mod stretch;
+mod trial;
 
-pub use conduct::{Ask, Script, Subject, Taken, checkpoint_alone};
+pub use conduct::{Script, checkpoint_alone};
 pub use memory::Peak;
-pub use play::{Course, play};
-pub use stretch::{Stretch, stretch_rows, timeline, together};
+pub use play::{Course, play, play_at_half};
+pub use stretch::{Stretch, stretch_rows, together};
+pub use trial::{Ask, Taken, Trial, log_file_bytes};

@@ -3,16 +3,23 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::conduct::{Act, Script, Subject, Taken, conduct};
+use super::conduct::{Act, Script, conduct};
 use super::memory::{self, Peak};
 use super::stretch::{Stretch, timeline, together};
+use super::trial::{Taken, Trial};
 use crate::error::Result;
-use crate::load::{Cue, Group, Load, LoadResult, Phase, Until};
+use crate::load::{Cue, Group, Load, LoadResult, Mix, Pace, Phase, Until};
 use crate::process::{Pinned, Preferred};
 use crate::setting::Setting;
+
+/// Requests of an open loop that are due within this are sent together.
+const BEAT: Duration = Duration::from_micros(200);
+/// The open loop runs at this share of the closed loop's throughput.
+const OPEN_SHARE: f64 = 0.5;
 
 /// The measurements of a load around the checkpoints that were taken while it ran.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -45,25 +52,19 @@ pub struct Course {
 }
 
 /// Runs a load while checkpoints are taken as the script says, on the generator's core.
-pub fn play<S: Subject>(
-    setting: &Setting,
-    subject: &S,
-    group: Group,
-    script: &Script,
-    memory: bool,
-) -> Result<Course> {
+pub fn play(setting: &Setting, trial: &Trial, group: Group, script: &Script, memory: bool) -> Result<Course> {
     let cue = Arc::new(Cue::default());
-    let mut load = Load::new(subject.server().address(), vec![group], Until::Told, setting.seed);
+    let mut load = Load::new(trial.server.address(), vec![group], Until::Told, setting.seed);
     load.cue = Some(cue.clone());
-    load.watched_pid = Some(subject.server().pid());
+    load.watched_pid = Some(trial.server.pid());
     let is_over = AtomicBool::new(false);
     let (result, acts, peak, preferred) = thread::scope(|scope| {
         let conductor = scope.spawn(|| {
-            let acts = conduct(subject, &cue, script);
+            let acts = conduct(trial, &cue, script);
             cue.end();
             acts
         });
-        let watcher = memory.then(|| scope.spawn(|| memory::watch(subject, &is_over)));
+        let watcher = memory.then(|| scope.spawn(|| memory::watch(trial, &is_over)));
         let pinned = Pinned::to(&setting.load_cores);
         let preferred = Preferred::ask();
         let result = pinned.and_then(|_pinned| load.run(|_| ()));
@@ -80,6 +81,22 @@ pub fn play<S: Subject>(
     let course = course(&result, &acts?);
     let peak = peak.transpose()?.unwrap_or_default();
     Ok(Course { peak, generator_preferred: preferred, ..course })
+}
+
+/// The same with an open loop, at half of the throughput of a closed loop just before. Returns the requests a
+/// second of that and those that were due, too.
+pub fn play_at_half(
+    setting: &Setting,
+    trial: &Trial,
+    connections: usize,
+    mix: Mix,
+    until: Until,
+    script: &Script,
+) -> Result<(f64, f64, Course)> {
+    let saturation = setting.saturation(&trial.server, connections, mix.clone(), until)?;
+    let rate = (saturation * OPEN_SHARE).max(1.0);
+    let group = Group { name: "open", connections, pace: Pace::Beats { rate, beat: BEAT }, mix };
+    Ok((saturation, rate, play(setting, trial, group, script, false)?))
 }
 
 /// The measurements of a load for the acts that it met.

@@ -33,7 +33,7 @@ pub struct Stretch {
 
 /// Phases as one stretch.
 pub fn together(phases: &[&Phase]) -> Stretch {
-    let mut all = Phase::new();
+    let mut all = Phase::default();
     for phase in phases {
         all.elapsed += phase.elapsed;
         all.requests += phase.requests;
@@ -64,7 +64,7 @@ pub fn together(phases: &[&Phase]) -> Stretch {
 }
 
 /// By moment: milliseconds since the start, requests, longest latency and latest sending in microseconds.
-pub fn timeline(moments: &[Moment]) -> Vec<(u32, u32, f32, f32)> {
+pub(super) fn timeline(moments: &[Moment]) -> Vec<(u32, u32, f32, f32)> {
     let us = |ns: u64| ns as f32 / 1e3;
     let line = |(place, moment): (usize, &Moment)| {
         let ms = place as u32 * MOMENT.as_millis() as u32;

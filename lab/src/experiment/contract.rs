@@ -19,7 +19,7 @@ use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
 use crate::page::{self, Facts, List, Page, Remark, Row, Rows};
 use crate::process;
-use crate::report::{Goal, Report, Run};
+use crate::report::{Report, Run};
 use crate::results::{Line, Results};
 
 /// Memory that is left to all others.
@@ -46,6 +46,9 @@ pub trait Cell: Display + Clone + PartialEq + Serialize + DeserializeOwned {
         false
     }
 }
+
+/// A cell whose name says all.
+impl Cell for String {}
 
 /// The figures of a cell, and of which server.
 #[derive(Debug)]
@@ -170,7 +173,7 @@ pub trait Experiment {
             }
             None => (Self::rows_of_lines(report.written()), self.broken_of_run()),
         };
-        let rows = Rows { all, same: list.same.clone(), pair: list.pair.clone() };
+        let rows = list.rows(all);
         page::print(&list, &rows);
         page::judge(&list, &rows).into_iter().for_each(|goal| report.goal(goal));
         Ok(broken)
@@ -186,14 +189,8 @@ pub fn row(cell: &impl Cell, figures: &impl Serialize) -> Row {
 
 fn rows_and_list<E: Experiment + ?Sized>(results: &ResultsOf<E>, wanted: Wanted) -> (List, Rows) {
     let list = List::parse(E::FIGURES);
-    let (same, pair) = (list.same.clone(), list.pair.clone());
-    (list, Rows { all: E::rows(results, wanted), same, pair })
-}
-
-/// Judges the targets of an experiment.
-pub fn judge<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted) -> Vec<Goal> {
-    let (list, rows) = rows_and_list::<E>(results, wanted);
-    page::judge(&list, &rows)
+    let rows = list.rows(E::rows(results, wanted));
+    (list, rows)
 }
 
 /// Runs an experiment: measures the cells that are not in the file of results, and judges all. A cell for
@@ -315,12 +312,12 @@ fn draw_lines<E: Experiment>(json: &Path, out: &Path) -> Result<()> {
 fn html_of_lines<E: Experiment>(results: &Results<Value, Value>) -> (List, Rows, String) {
     let lines: Vec<Value> = results.lines.iter().map(Line::value).collect();
     let list = List::parse(E::FIGURES);
-    let rows = || Rows { all: E::rows_of_lines(&lines), same: list.same.clone(), pair: list.pair.clone() };
+    let rows = list.rows(E::rows_of_lines(&lines));
     let facts = results.facts(&results.lines.iter().collect::<Vec<_>>());
-    let verdict = format!("{} measurements, {} different ones.", lines.len(), rows().all.len());
-    let (rows, own, experiment) = (rows(), rows(), E::NAME);
-    let html = Page { experiment, list: &list, rows, facts, remarks: Vec::new(), verdict }.html();
-    (list, own, html)
+    let verdict = format!("{} measurements, {} different ones.", lines.len(), rows.all.len());
+    let remarks = Vec::new();
+    let html = Page { experiment: E::NAME, list: &list, rows: &rows, facts, remarks, verdict }.html();
+    (list, rows, html)
 }
 
 /// The scale that is wanted, or that of the newest result.
@@ -350,7 +347,7 @@ pub fn html<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted) -> String {
     if wanted.quick {
         verdict += "Everything was small and short (--quick): the figures mean little.";
     }
-    Page { experiment: E::NAME, list: &list, rows, facts, remarks, verdict }.html()
+    Page { experiment: E::NAME, list: &list, rows: &rows, facts, remarks, verdict }.html()
 }
 
 #[cfg(test)]
@@ -359,10 +356,12 @@ pub mod check {
     #![expect(clippy::unwrap_used, reason = "for tests")]
 
     use super::*;
+    use crate::report::Goal;
 
     /// Whether the targets are met whose words begin with `what`.
     pub fn judged<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted, what: &str) -> Vec<bool> {
-        let goals = judge::<E>(results, wanted);
+        let (list, rows) = rows_and_list::<E>(results, wanted);
+        let goals = page::judge(&list, &rows);
         goals.iter().filter(|goal| goal.what.starts_with(what)).map(Goal::is_met).collect()
     }
 

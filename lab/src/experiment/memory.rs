@@ -76,14 +76,7 @@ impl Cell for Case {}
 
 /// The experiment.
 pub struct RecordMemory {
-    setting: Setting,
-}
-
-impl RecordMemory {
-    /// Prepares it.
-    pub fn new(setting: Setting) -> RecordMemory {
-        RecordMemory { setting }
-    }
+    pub(crate) setting: Setting,
 }
 
 impl Experiment for RecordMemory {

@@ -38,8 +38,13 @@ pub enum Keys {
         /// The number of keys.
         count: u64,
     },
-    /// YCSB's scrambled Zipfian.
-    Zipfian(ScrambledZipfian),
+    /// YCSB's scrambled Zipfian: ranks of a fixed huge range, hashed and folded onto the keys.
+    Zipfian {
+        /// The popularity of what is drawn.
+        ranks: Zipfian,
+        /// The number of keys.
+        count: u64,
+    },
 }
 
 impl Keys {
@@ -49,7 +54,9 @@ impl Keys {
         match choice {
             KeyChoice::Sequential => Keys::Sequential { next: 0, count },
             KeyChoice::Uniform => Keys::Uniform { count },
-            KeyChoice::Zipfian => Keys::Zipfian(ScrambledZipfian::new(count)),
+            KeyChoice::Zipfian => {
+                Keys::Zipfian { ranks: Zipfian::new(YCSB_ITEMS, YCSB_THETA, YCSB_ZETA), count }
+            }
         }
     }
 
@@ -63,7 +70,7 @@ impl Keys {
                 key
             }
             Keys::Uniform { count } => below(rng, *count),
-            Keys::Zipfian(zipfian) => zipfian.next(rng),
+            Keys::Zipfian { ranks, count } => scatter(ranks.next(rng)) % *count,
         }
     }
 }
@@ -88,13 +95,9 @@ pub struct Zipfian {
 }
 
 impl Zipfian {
-    /// Ranks below `items` with skew `theta` in `(0, 1)`. Takes time proportional to `items`.
-    pub fn new(items: u64, theta: f64) -> Zipfian {
-        let zeta = (1..=items).map(|rank| (rank as f64).powf(-theta)).sum();
-        Zipfian::with_zeta(items, theta, zeta)
-    }
-
-    fn with_zeta(items: u64, theta: f64, zeta: f64) -> Zipfian {
+    /// Ranks below `items` with skew `theta` in `(0, 1)`. `zeta` is the sum of `1 / r^theta` for `r` from 1
+    /// to `items`.
+    fn new(items: u64, theta: f64, zeta: f64) -> Zipfian {
         let items = items as f64;
         let zeta_of_two = 1.0 + 0.5f64.powf(theta);
         Zipfian {
@@ -108,7 +111,7 @@ impl Zipfian {
 
     /// The next rank.
     #[inline]
-    pub fn next(&self, rng: &mut SmallRng) -> u64 {
+    fn next(&self, rng: &mut SmallRng) -> u64 {
         let uniform: f64 = rng.random();
         let scaled = uniform * self.zeta;
         if scaled < 1.0 {
@@ -119,26 +122,6 @@ impl Zipfian {
             let rank = self.items * (self.eta * uniform - self.eta + 1.0).powf(self.alpha);
             (rank as u64).min(self.items as u64 - 1)
         }
-    }
-}
-
-/// YCSB's scrambled Zipfian: Zipfian ranks over a fixed huge range, hashed and folded onto the keys.
-#[derive(Debug, Clone)]
-pub struct ScrambledZipfian {
-    ranks: Zipfian,
-    count: u64,
-}
-
-impl ScrambledZipfian {
-    /// Numbers below `count`.
-    pub fn new(count: u64) -> ScrambledZipfian {
-        ScrambledZipfian { ranks: Zipfian::with_zeta(YCSB_ITEMS, YCSB_THETA, YCSB_ZETA), count }
-    }
-
-    /// The next number.
-    #[inline]
-    pub fn next(&self, rng: &mut SmallRng) -> u64 {
-        scatter(self.ranks.next(rng)) % self.count
     }
 }
 
@@ -168,7 +151,7 @@ mod tests {
         const ITEMS: usize = 1000;
         const DRAWS: usize = 400_000;
         let mut rng = SmallRng::seed_from_u64(SEED);
-        let ours = Zipfian::new(ITEMS as u64, 0.99);
+        let ours = Zipfian::new(ITEMS as u64, 0.99, (1..=ITEMS).map(|rank| (rank as f64).powf(-0.99)).sum());
         let theirs = rand_distr::Zipf::new(ITEMS as f64, 0.99).unwrap();
         let (mut our_counts, mut their_counts) = (vec![0u64; ITEMS], vec![0u64; ITEMS]);
         for _ in 0..DRAWS {
@@ -205,7 +188,7 @@ mod tests {
 
     #[test]
     fn scrambled_zipfian_scatters_the_popular_keys_and_stays_in_range() {
-        let keys = ScrambledZipfian::new(1000);
+        let mut keys = Keys::new(KeyChoice::Zipfian, 1000);
         let mut rng = SmallRng::seed_from_u64(SEED);
         let mut counts = vec![0u32; 1000];
         for _ in 0..100_000 {

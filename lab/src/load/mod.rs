@@ -4,7 +4,6 @@
 mod connection;
 mod cue;
 mod keys;
-mod latency;
 mod plan;
 mod replies;
 mod request;
@@ -14,7 +13,7 @@ mod tally;
 mod watch;
 
 pub use cue::Cue;
-pub use keys::{KeyChoice, Keys, ScrambledZipfian, Zipfian, scatter};
+pub use keys::{KeyChoice, Keys, scatter};
 pub use plan::{Group, Load, Pace, Until};
 pub use request::{Arg, Mix, Request, key_text};
 pub use result::{GroupResult, LoadResult};

@@ -19,12 +19,11 @@ use rustix::time::{
 };
 
 use super::connection::{Begun, Connection};
-use super::latency;
 use super::plan::{Load, Pace, Until};
 use super::request::Source;
 use super::result::{GroupResult, LoadResult};
 use super::tally::Tally;
-use super::watch::Watch;
+use super::watch::{Watch, histogram};
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
 use crate::process;
@@ -190,7 +189,7 @@ impl Runner {
                 count: group.connections,
                 turn: 0,
                 requests: 0,
-                latency_ns: latency::histogram(),
+                latency_ns: histogram(),
             });
         }
         Ok(runner)

@@ -6,11 +6,17 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::cue::Cue;
-use super::latency::histogram;
 use crate::process;
 
 /// The length of a moment of a timeline.
 pub const MOMENT: Duration = Duration::from_millis(20);
+/// Latencies above this are recorded as this.
+const LATENCY_NS_MAX: u64 = 600_000_000_000;
+
+/// A histogram of nanoseconds, from 1 to [`LATENCY_NS_MAX`], with three significant digits.
+pub(super) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("the bounds are valid")
+}
 
 /// The measurements of a phase. A request belongs to the phase in which its reply came.
 #[derive(Debug, Clone)]
@@ -30,23 +36,10 @@ pub struct Phase {
     pub stolen: Duration,
 }
 
-impl Phase {
-    /// A phase in which nothing has happened.
-    pub fn new() -> Phase {
-        Phase {
-            elapsed: Duration::ZERO,
-            requests: 0,
-            latency_ns: histogram(),
-            served_ns: histogram(),
-            late_ns: histogram(),
-            stolen: Duration::ZERO,
-        }
-    }
-}
-
 impl Default for Phase {
     fn default() -> Phase {
-        Phase::new()
+        let [latency_ns, served_ns, late_ns] = [(); 3].map(|()| histogram());
+        Phase { elapsed: Duration::ZERO, requests: 0, latency_ns, served_ns, late_ns, stolen: Duration::ZERO }
     }
 }
 
@@ -82,7 +75,7 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(cue: Arc<Cue>) -> Watch {
-        let watched = Watched { phases: vec![Phase::new()], timeline: Vec::new() };
+        let watched = Watched { phases: vec![Phase::default()], timeline: Vec::new() };
         Watch { cue, at: 0, since_ns: 0, stolen: process::stolen_time(), watched }
     }
 
@@ -92,7 +85,7 @@ impl Watch {
         if phase != self.at {
             self.close(now_ns);
             while self.watched.phases.len() <= phase {
-                self.watched.phases.push(Phase::new());
+                self.watched.phases.push(Phase::default());
             }
             self.at = phase;
         }

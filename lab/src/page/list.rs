@@ -21,6 +21,8 @@ pub(crate) struct List {
     pub same: Vec<String>,
     /// The key that an `@` without one means.
     pub pair: String,
+    /// More columns of each row, by its value of `pair`.
+    pub more: BTreeMap<String, serde_json::Map<String, serde_json::Value>>,
     /// All variants; those that were not measured are named.
     pub variants: Vec<String>,
     /// Names of lines in the order of the legend, each with a colour, a sign (circle, triangle, rect,

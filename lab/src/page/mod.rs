@@ -67,7 +67,7 @@ pub(crate) struct Page<'p> {
     /// The declared list.
     pub list: &'p List,
     /// The measurements.
-    pub rows: Rows,
+    pub rows: &'p Rows,
     /// Where, when and how it was measured.
     pub facts: Facts,
     /// Sentences on parts.
@@ -79,7 +79,7 @@ pub(crate) struct Page<'p> {
 impl Page<'_> {
     /// The page.
     pub(crate) fn html(&self) -> String {
-        let goals = judge(self.list, &self.rows);
+        let goals = judge(self.list, self.rows);
         let mut all_charts = Vec::new();
         let sections: Vec<Markup> =
             self.list.sections.iter().map(|own| self.section(own, &goals, &mut all_charts)).collect();
@@ -105,7 +105,7 @@ impl Page<'_> {
                     @if !self.list.printed.is_empty() {
                         (folded("printed", "Printed and measured", &html! {
                             p { (self.list.printed_about) }
-                            (table_of(&printed_grid(self.list, &self.rows), "printed-table"))
+                            (table_of(&printed_grid(self.list, self.rows), "printed-table"))
                         }))
                     }
                     (folded("facts", "Where, when and how it was measured", &html! {
@@ -140,7 +140,7 @@ impl Page<'_> {
             text += &format!("The largest miss is “{what}”: {figure} where {bound} is the target. ");
         }
         let printed =
-            self.list.printed.iter().filter(|own| measured(self.list, &self.rows, own) != "not measured");
+            self.list.printed.iter().filter(|own| measured(self.list, self.rows, own) != "not measured");
         if let Some(count) = Some(printed.count()).filter(|count| *count > 0) {
             text += &format!("{count} printed numbers stand beside ours, each with why it may differ. ");
         }
@@ -151,12 +151,12 @@ impl Page<'_> {
         let is_there = !self.rows.wanted(&own.part, &list::Where::default()).is_empty();
         let command = format!("Not measured: tarn lab run {} --only {}", self.experiment, own.part);
         let (mut places, mut grids) = (Vec::new(), Vec::new());
-        for drawn in own.charts.iter().flat_map(|chart| draw(self.list, &self.rows, own, chart)) {
+        for drawn in own.charts.iter().flat_map(|chart| draw(self.list, self.rows, own, chart)) {
             places.push((all_charts.len(), drawn.chart["kind"] == "time"));
             all_charts.push(drawn.chart);
             grids.extend(drawn.numbers);
         }
-        grids.extend(own.tables.iter().map(|table| grid(&self.rows, &own.part, table)));
+        grids.extend(own.tables.iter().map(|table| grid(self.rows, &own.part, table)));
         grids.retain(|grid| !grid.rows.is_empty());
         let of: Vec<&Goal> = goals.iter().filter(|goal| goal.section == own.id).collect();
         let met = of.iter().filter(|goal| goal.is_met()).count();
@@ -182,7 +182,7 @@ impl Page<'_> {
                             li {
                                 "Figure " (printed.figure) ", " (printed.what)
                                 ": printed " b { (printed.printed) }
-                                ", measured " b { (measured(self.list, &self.rows, printed)) }
+                                ", measured " b { (measured(self.list, self.rows, printed)) }
                                 @if !printed.why.is_empty() { "; " (printed.why) } "."
                             }
                         }

@@ -1,7 +1,7 @@
 //! The tables of a list, its targets, and the printed numbers beside ours.
 
 use super::list::{List, Printed, Table};
-use super::rows::{Fault, Rows, shown, text_of};
+use super::rows::{Fault, Row, Rows, shown, text_of};
 use crate::report::{Bound, Goal};
 
 /// A table in words.
@@ -54,6 +54,15 @@ pub(crate) fn judge(list: &List, rows: &Rows) -> Vec<Goal> {
 }
 
 impl List {
+    /// Measurements with the list's own columns.
+    pub(crate) fn rows(&self, mut all: Vec<Row>) -> Rows {
+        for row in &mut all {
+            let more = self.more.get(&text_of(row, &self.pair)).cloned();
+            row.extend(more.unwrap_or_default());
+        }
+        Rows { all, same: self.same.clone(), pair: self.pair.clone() }
+    }
+
     /// The part that is meant: a part of its own, or that of a section.
     pub(crate) fn part_of<'l>(&'l self, section: &str, own: &'l str) -> &'l str {
         let section = self.sections.iter().find(|other| other.id == section);
@@ -64,7 +73,7 @@ impl List {
 /// The measured value of a printed one, in words.
 pub(super) fn measured(list: &List, rows: &Rows, printed: &Printed) -> String {
     let own = rows.wanted(list.part_of(&printed.section, &printed.part), &printed.conditions);
-    let one = |of: &dyn Fn(&super::rows::Row) -> bool| {
+    let one = |of: &dyn Fn(&Row) -> bool| {
         let values = own.iter().filter(|row| of(row)).map(|row| rows.number(row, &printed.value));
         let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         let failed = printed.failed.as_ref().filter(|[selector, column]| {

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 
+use fuser::Errno;
 use rand::Rng;
 use rand::rngs::SmallRng;
 
@@ -14,25 +15,6 @@ const PAGE_BYTES: usize = 4096;
 
 /// The number of the top directory.
 pub(super) const ROOT: u64 = 1;
-
-/// Why an operation is refused, as the kernel calls it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// There is no power.
-    Io,
-    /// There is no such file.
-    NotFound,
-    /// It is there already.
-    Exists,
-    /// It is no directory.
-    NotDirectory,
-    /// It is a directory.
-    IsDirectory,
-    /// A directory with something in it.
-    NotEmpty,
-    /// No program needs that here.
-    Unsupported,
-}
 
 /// The data that survives a loss of power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +58,8 @@ pub(super) struct Files {
     syncs: bool,
 }
 
-type Result<T> = std::result::Result<T, Refusal>;
+/// An operation is refused as the kernel does it.
+pub(super) type Result<T> = std::result::Result<T, Errno>;
 
 impl Files {
     /// An empty disk. Without `syncs` it says that it has synced, and has not.
@@ -116,22 +99,22 @@ impl Files {
 
     fn node(&mut self, number: u64) -> Result<&mut Node> {
         if !self.has_power {
-            return Err(Refusal::Io);
+            return Err(Errno::EIO);
         }
-        self.nodes.get_mut(&number).ok_or(Refusal::NotFound)
+        self.nodes.get_mut(&number).ok_or(Errno::ENOENT)
     }
 
     fn file(&mut self, number: u64) -> Result<&mut File> {
         match self.node(number)? {
             Node::File(file) => Ok(file),
-            Node::Directory(_) => Err(Refusal::IsDirectory),
+            Node::Directory(_) => Err(Errno::EISDIR),
         }
     }
 
     fn directory(&mut self, number: u64) -> Result<&mut Directory> {
         match self.node(number)? {
             Node::Directory(directory) => Ok(directory),
-            Node::File(_) => Err(Refusal::NotDirectory),
+            Node::File(_) => Err(Errno::ENOTDIR),
         }
     }
 
@@ -145,7 +128,7 @@ impl Files {
 
     /// The file of this name in a directory.
     pub(super) fn find(&mut self, parent: u64, name: &OsStr) -> Result<u64> {
-        self.directory(parent)?.now.get(name).copied().ok_or(Refusal::NotFound)
+        self.directory(parent)?.now.get(name).copied().ok_or(Errno::ENOENT)
     }
 
     /// The names in a directory.
@@ -159,7 +142,7 @@ impl Files {
         let number = self.next;
         let directory = self.directory(parent)?;
         if directory.now.contains_key(name) {
-            return Err(Refusal::Exists);
+            return Err(Errno::EEXIST);
         }
         directory.change(vec![(name.to_owned(), Some(number))]);
         let node = match is_directory {
@@ -176,7 +159,7 @@ impl Files {
         self.file(number)?;
         let directory = self.directory(parent)?;
         if directory.now.contains_key(name) {
-            return Err(Refusal::Exists);
+            return Err(Errno::EEXIST);
         }
         directory.change(vec![(name.to_owned(), Some(number))]);
         Ok(())
@@ -186,9 +169,9 @@ impl Files {
     pub(super) fn remove(&mut self, parent: u64, name: &OsStr, is_directory: bool) -> Result<()> {
         let number = self.find(parent, name)?;
         match (self.node(number)?, is_directory) {
-            (Node::Directory(directory), true) if !directory.now.is_empty() => return Err(Refusal::NotEmpty),
-            (Node::Directory(_), false) => return Err(Refusal::IsDirectory),
-            (Node::File(_), true) => return Err(Refusal::NotDirectory),
+            (Node::Directory(directory), true) if !directory.now.is_empty() => return Err(Errno::ENOTEMPTY),
+            (Node::Directory(_), false) => return Err(Errno::EISDIR),
+            (Node::File(_), true) => return Err(Errno::ENOTDIR),
             _ => {}
         }
         self.directory(parent)?.change(vec![(name.to_owned(), None)]);
@@ -201,12 +184,12 @@ impl Files {
         let number = self.find(from.0, from.1)?;
         if let Ok(replaced) = self.find(to.0, to.1) {
             if !replaces {
-                return Err(Refusal::Exists);
+                return Err(Errno::EEXIST);
             }
             if let Node::Directory(directory) = self.node(replaced)?
                 && !directory.now.is_empty()
             {
-                return Err(Refusal::NotEmpty);
+                return Err(Errno::ENOTEMPTY);
             }
         }
         let (gone, new) = ((from.1.to_owned(), None), (to.1.to_owned(), Some(number)));
@@ -394,8 +377,8 @@ mod tests {
         files.sync(nameless).unwrap();
         files.rename((ROOT, "kept".as_ref()), (ROOT, "renamed".as_ref()), true).unwrap();
         files.cut();
-        assert_eq!(files.write(file, 0, b"late"), Err(Refusal::Io));
-        assert_eq!(files.sync(file), Err(Refusal::Io));
+        assert_eq!(files.write(file, 0, b"late"), Err(Errno::EIO));
+        assert_eq!(files.sync(file), Err(Errno::EIO));
         files.restore(Survival::Synced, &mut rng);
         assert_eq!(text(&mut files, "kept").as_deref(), Some(&b"synced"[..]));
         assert_eq!(files.list(ROOT).unwrap().len(), 1);

@@ -14,7 +14,7 @@ use fuser::{
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-use super::files::{Files, Refusal, Survival};
+use super::files::{self, Files, Survival};
 use crate::error::{IoContext, Result};
 
 /// The kernel asks again each time, because a loss of power changes the answers.
@@ -111,20 +111,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 struct Mounted(Arc<Mutex<Files>>, Held);
 
-impl From<Refusal> for Errno {
-    fn from(refusal: Refusal) -> Errno {
-        match refusal {
-            Refusal::Io => Errno::EIO,
-            Refusal::NotFound => Errno::ENOENT,
-            Refusal::Exists => Errno::EEXIST,
-            Refusal::NotDirectory => Errno::ENOTDIR,
-            Refusal::IsDirectory => Errno::EISDIR,
-            Refusal::NotEmpty => Errno::ENOTEMPTY,
-            Refusal::Unsupported => Errno::EOPNOTSUPP,
-        }
-    }
-}
-
 fn attributes(number: u64, len: Option<u64>) -> FileAttr {
     let (kind, perm) =
         if len.is_some() { (FileType::RegularFile, 0o644) } else { (FileType::Directory, 0o755) };
@@ -155,22 +141,22 @@ impl Mounted {
         }
     }
 
-    fn attributes(&self, number: u64) -> std::result::Result<FileAttr, Refusal> {
+    fn attributes(&self, number: u64) -> files::Result<FileAttr> {
         Ok(attributes(number, lock(&self.0).len(number)?))
     }
 
-    fn entry(&self, made: std::result::Result<u64, Refusal>, reply: ReplyEntry) {
+    fn entry(&self, made: files::Result<u64>, reply: ReplyEntry) {
         match made.and_then(|number| self.attributes(number)) {
             Ok(attributes) => reply.entry(&TTL, &attributes, Generation(0)),
-            Err(refusal) => reply.error(refusal.into()),
+            Err(errno) => reply.error(errno),
         }
     }
 }
 
-fn done(done: std::result::Result<(), Refusal>, reply: ReplyEmpty) {
+fn done(done: files::Result<()>, reply: ReplyEmpty) {
     match done {
         Ok(()) => reply.ok(),
-        Err(refusal) => reply.error(refusal.into()),
+        Err(errno) => reply.error(errno),
     }
 }
 
@@ -183,7 +169,7 @@ impl Filesystem for Mounted {
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.attributes(ino.0) {
             Ok(attributes) => reply.attr(&TTL, &attributes),
-            Err(refusal) => reply.error(refusal.into()),
+            Err(errno) => reply.error(errno),
         }
     }
 
@@ -208,7 +194,7 @@ impl Filesystem for Mounted {
         let set = size.map_or(Ok(()), |size| lock(&self.0).set_len(ino.0, size));
         match set.and_then(|()| self.attributes(ino.0)) {
             Ok(attributes) => reply.attr(&TTL, &attributes),
-            Err(refusal) => reply.error(refusal.into()),
+            Err(errno) => reply.error(errno),
         }
     }
 
@@ -223,7 +209,7 @@ impl Filesystem for Mounted {
             Ok(attributes) => {
                 reply.created(&TTL, &attributes, Generation(0), FileHandle(0), FopenFlags::empty());
             }
-            Err(refusal) => reply.error(refusal.into()),
+            Err(errno) => reply.error(errno),
         }
     }
 
@@ -247,7 +233,7 @@ impl Filesystem for Mounted {
     ) {
         let replaces = !flags.contains(RenameFlags::RENAME_NOREPLACE);
         if flags.contains(RenameFlags::RENAME_EXCHANGE) {
-            return reply.error(Refusal::Unsupported.into());
+            return reply.error(Errno::EOPNOTSUPP);
         }
         done(lock(&self.0).rename((parent.0, name), (newparent.0, newname), replaces), reply);
     }
@@ -260,7 +246,7 @@ impl Filesystem for Mounted {
     fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match lock(&self.0).len(ino.0) {
             Ok(_) => reply.opened(FileHandle(0), FopenFlags::empty()),
-            Err(refusal) => reply.error(refusal.into()),
+            Err(errno) => reply.error(errno),
         }
     }
 
@@ -277,7 +263,7 @@ impl Filesystem for Mounted {
     ) {
         match lock(&self.0).read(ino.0, offset, size as usize) {
             Ok(bytes) => reply.data(bytes),
-            Err(refusal) => reply.error(refusal.into()),
+            Err(errno) => reply.error(errno),
         }
     }
 
@@ -295,7 +281,7 @@ impl Filesystem for Mounted {
     ) {
         match lock(&self.0).write(ino.0, offset, data) {
             Ok(()) => reply.written(data.len() as u32),
-            Err(refusal) => reply.error(refusal.into()),
+            Err(errno) => reply.error(errno),
         }
     }
 
@@ -316,7 +302,7 @@ impl Filesystem for Mounted {
         let mut files = lock(&self.0);
         let names = match files.list(ino.0) {
             Ok(names) => names,
-            Err(refusal) => return reply.error(refusal.into()),
+            Err(errno) => return reply.error(errno),
         };
         for (index, (name, child)) in names.into_iter().enumerate().skip(offset as usize) {
             let is_file = files.len(child).is_ok_and(|len| len.is_some());
@@ -345,7 +331,7 @@ impl Filesystem for Mounted {
         reply: ReplyEmpty,
     ) {
         if mode & !(KEEP_SIZE | PUNCH_HOLE | ZERO_RANGE) != 0 {
-            return reply.error(Refusal::Unsupported.into());
+            return reply.error(Errno::EOPNOTSUPP);
         }
         let (extends, clears) = (mode & KEEP_SIZE == 0, mode & (PUNCH_HOLE | ZERO_RANGE) != 0);
         done(lock(&self.0).zero(ino.0, offset, length, extends, clears), reply);

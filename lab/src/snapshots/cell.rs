@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{IoContext, LabError, Result};
 use crate::report::Spread;
+use crate::results;
 
 named! {
     /// The algorithms of the study, with their short names there.
@@ -156,6 +157,9 @@ pub struct Figures {
     /// The times when each snapshot was triggered and when it was durable, in milliseconds.
     pub snapshots_ms: Vec<(f64, f64)>,
 }
+
+/// All that was measured.
+pub type Results = results::Results<Cell, Figures>;
 
 /// A distribution of durations, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

@@ -1,8 +1,9 @@
 //! Made-up results for tests: computed by formulas, with the shapes that the study found.
 
-use super::cell::{Algorithm, Cell, Distribution, Figures, Task};
+use super::cell::{Algorithm, Cell, Distribution, Figures, Results, Task};
 use super::plan::{Figure, Scale, points};
-use super::results::{EXPERIMENT, Results};
+use super::study::Snapshots;
+use crate::experiment::Experiment;
 
 /// The file of results that the fixture seems to come from.
 pub(super) const PATH: &str = "results.jsonl";
@@ -61,5 +62,5 @@ pub(super) fn figures(cell: &Cell) -> Figures {
 pub(super) fn results(of: &[Figure], scale: Scale) -> Results {
     let cells = of.iter().flat_map(|figure| points(*figure, scale, 1));
     let measured: Vec<_> = cells.map(|point| (point.cell.clone(), figures(&point.cell))).collect();
-    Results { path: PATH.into(), ..Results::invented(EXPERIMENT, &measured) }
+    Results { path: PATH.into(), ..Results::invented(Snapshots::NAME, &measured) }
 }

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tarn_study::{Algorithm, Array, Client, Shape, SnapshotError};
+use tarn_study::{Algorithm, Array, Client, Shape};
 
 use super::cell::{Cell, Figures, Place};
-use super::stream::{Stream, Updates};
+use super::stream::{Stream, Updates, look};
 use crate::error::Result;
 use crate::process;
 
@@ -17,18 +17,14 @@ pub(super) fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Res
     let client = clients.remove(0);
     let stream = Stream::new(cell.rows, cell.skew, cell.seed);
     let stop = AtomicBool::new(false);
-    let show = |_: usize, fields: &[u64]| {
-        std::hint::black_box(fields);
-        Ok::<_, SnapshotError>(())
-    };
-    snapshotter.take()?.traverse(show)?;
+    snapshotter.take()?.traverse(look)?;
     std::thread::scope(|scope| {
         let flooding = scope.spawn(|| flood(client, stream, cell, place, &stop));
         let mut snapshots = || {
             process::pin_thread(&[place.snapshotter_core])?;
             for _ in 0..cell.checkpoints {
                 std::thread::sleep(Duration::from_micros(cell.tick_us * cell.ticks_between));
-                snapshotter.take()?.traverse(show)?;
+                snapshotter.take()?.traverse(look)?;
             }
             Ok(())
         };

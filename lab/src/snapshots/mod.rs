@@ -17,7 +17,6 @@ mod flood;
 pub mod measure;
 mod memory;
 mod plan;
-mod results;
 mod rows;
 mod stream;
 mod study;

@@ -62,19 +62,12 @@ impl Scale {
         }
     }
 
-    const fn checkpoints(self) -> usize {
+    /// Checkpoints, and ticks between two.
+    const fn checkpoints(self) -> (usize, u64) {
         match self {
-            Scale::Quick => 1,
-            Scale::Default => 3,
-            Scale::Full => 5,
-        }
-    }
-
-    const fn ticks_between(self) -> u64 {
-        match self {
-            Scale::Quick => 5,
-            Scale::Default => 40,
-            Scale::Full => 500,
+            Scale::Quick => (1, 5),
+            Scale::Default => (3, 40),
+            Scale::Full => (5, 500),
         }
     }
 
@@ -98,16 +91,17 @@ impl Scale {
 
     /// The cell with the study's default parameters.
     fn cell(self, algorithm: Algorithm, seed: u64) -> Cell {
+        let (checkpoints, ticks_between) = self.checkpoints();
         Cell {
             task: Task::Ticks,
             algorithm,
-            rows: self.rows(DATASET_GB, ROW_BYTES),
+            rows: rows(DATASET_GB * self.data(), ROW_BYTES),
             row_bytes: ROW_BYTES,
             updates_per_tick: UPDATES,
             skew: 0.0,
             tick_us: TICK_US,
-            checkpoints: self.checkpoints(),
-            ticks_between: self.ticks_between(),
+            checkpoints,
+            ticks_between,
             huge_pages: false,
             fields: false,
             dump: true,
@@ -115,11 +109,11 @@ impl Scale {
             seed,
         }
     }
+}
 
-    /// Rows of the paper's dataset, whose gigabyte is 16 million rows of 64 bytes.
-    fn rows(self, gigabytes: f64, row_bytes: usize) -> usize {
-        (gigabytes * self.data() * 1.024e9 / row_bytes as f64) as usize
-    }
+/// Rows of data whose gigabyte is 16 million rows of 64 bytes, as the paper's.
+fn rows(gigabytes: f64, row_bytes: usize) -> usize {
+    (gigabytes * 1.024e9 / row_bytes as f64) as usize
 }
 
 const DATASET_GB: f64 = 4.0;
@@ -128,88 +122,72 @@ const UPDATES: usize = 32_000;
 const TICK_US: u64 = 10_000;
 
 /// The values that each figure varies.
-pub(super) const DATASETS_GB: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
-const ROWS_BYTES: [usize; 5] = [64, 128, 256, 512, 1024];
-const UPDATES_PER_TICK: [usize; 5] = [16_000, 32_000, 64_000, 128_000, 256_000];
+const DATASETS_GB: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
+const ROWS_BYTES: [f64; 5] = [64.0, 128.0, 256.0, 512.0, 1024.0];
+const UPDATES_PER_TICK: [f64; 5] = [16e3, 32e3, 64e3, 128e3, 256e3];
 const SKEWS: [f64; 6] = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9];
-const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
+const THREADS: [f64; 5] = [1.0, 2.0, 4.0, 8.0, 16.0];
 /// The data of figure 12.
 const TRANSACTIONS_BYTES: usize = 100_000_000;
 
 /// The cells of a figure, in the order in which they are measured.
 pub(super) fn points(figure: Figure, scale: Scale, seed: u64) -> Vec<Point> {
-    let point = |x: f64, cell: Cell| Point { x, cell };
-    let all = |x: f64, change: &dyn Fn(Cell) -> Cell| -> Vec<Point> {
-        Algorithm::PHYSICAL.map(|algorithm| point(x, change(scale.cell(algorithm, seed)))).into()
+    // For each value the cells of some algorithms, changed as the value says.
+    let some = |algorithms: &[Algorithm], values: &[f64], change: &dyn Fn(Cell, f64) -> Cell| {
+        let at = |x: f64| {
+            let point = move |algorithm| Point { x, cell: change(scale.cell(algorithm, seed), x) };
+            algorithms.iter().copied().map(point)
+        };
+        values.iter().copied().flat_map(at).collect::<Vec<_>>()
     };
-    let some = |algorithms: &[Algorithm], x: f64, change: &dyn Fn(Cell) -> Cell| -> Vec<Point> {
-        algorithms.iter().map(|algorithm| point(x, change(scale.cell(*algorithm, seed)))).collect()
-    };
+    let all = |values: &[f64], change: &dyn Fn(Cell, f64) -> Cell| some(&Algorithm::PHYSICAL, values, change);
+    let is_quick = scale == Scale::Quick;
+    let gigabytes = DATASETS_GB.map(|gb| gb * scale.data());
     match figure {
-        Figure::Trace => all(0.0, &|cell| cell),
-        Figure::Dataset => DATASETS_GB
-            .iter()
-            .flat_map(|&gb| all(gb * scale.data(), &|cell| Cell { rows: scale.rows(gb, ROW_BYTES), ..cell }))
-            .collect(),
-        Figure::Row => ROWS_BYTES
-            .iter()
-            .flat_map(|&row_bytes| {
-                let rows = scale.rows(DATASET_GB, row_bytes);
-                all(row_bytes as f64, &|cell| Cell { rows, row_bytes, ..cell })
-            })
-            .collect(),
-        Figure::Updates => UPDATES_PER_TICK
-            .iter()
-            .flat_map(|&updates| all(updates as f64, &|cell| Cell { updates_per_tick: updates, ..cell }))
-            .collect(),
-        Figure::Skew => SKEWS.iter().flat_map(|&skew| all(skew, &|cell| Cell { skew, ..cell })).collect(),
-        Figure::Trigger => [1.0, 8.0]
-            .iter()
-            .flat_map(|&gb| {
-                let gb = if scale == Scale::Quick { gb * scale.data() } else { gb };
-                let rows = (gb * 1.024e9 / ROW_BYTES as f64) as usize;
-                let checkpoints = if scale == Scale::Quick { 3 } else { 6 };
-                let o1 = [Algorithm::PingPong, Algorithm::Hourglass, Algorithm::Piggyback];
-                some(&o1, gb, &|cell| Cell { rows, checkpoints, dump: false, ..cell })
-            })
-            .collect(),
-        Figure::HugePages => DATASETS_GB
-            .iter()
-            .flat_map(|&gb| {
-                let three = [Algorithm::Fork, Algorithm::Hourglass, Algorithm::Piggyback];
-                [false, true].map(|huge_pages| {
-                    let rows = scale.rows(gb, ROW_BYTES);
-                    some(&three, gb * scale.data(), &|cell| Cell { rows, huge_pages, ..cell })
-                })
-            })
-            .flatten()
-            .collect(),
-        Figure::Transactions => THREADS
-            .iter()
-            .flat_map(|&threads| {
-                let bytes = if scale == Scale::Quick { TRANSACTIONS_BYTES / 64 } else { TRANSACTIONS_BYTES };
-                let (task, rows) = (Task::Transactions, bytes / ROW_BYTES);
-                // Snapshots at a fixed rate, however long one takes.
-                let (checkpoints, ticks_between) = if scale == Scale::Quick { (3, 5) } else { (12, 20) };
-                let virtuals =
-                    |cell| Cell { task, rows, threads, checkpoints, ticks_between, dump: false, ..cell };
-                some(&Algorithm::VIRTUAL, threads as f64, &virtuals)
-            })
-            .collect(),
-        Figure::Flood => {
-            let rows = scale.rows(8.0, ROW_BYTES);
-            all(0.0, &|cell| Cell {
-                task: Task::Flood,
-                rows,
-                ticks_between: scale.ticks_between() * 2,
+        Figure::Trace => all(&[0.0], &|cell, _| cell),
+        Figure::Repeats => all(&[1.0, 2.0], &|cell, more| Cell { seed: seed + more as u64, ..cell }),
+        Figure::Fields => all(&[0.0], &|cell, _| Cell { fields: true, ..cell }),
+        Figure::Reads => all(&[0.0], &|cell, _| Cell { task: Task::Reads, ..cell }),
+        Figure::Dataset => all(&gigabytes, &|cell, gb| Cell { rows: rows(gb, ROW_BYTES), ..cell }),
+        Figure::Row => all(&ROWS_BYTES, &|cell, bytes| {
+            let row_bytes = bytes as usize;
+            Cell { rows: rows(DATASET_GB * scale.data(), row_bytes), row_bytes, ..cell }
+        }),
+        Figure::Updates => {
+            all(&UPDATES_PER_TICK, &|cell, updates| Cell { updates_per_tick: updates as usize, ..cell })
+        }
+        Figure::Skew => all(&SKEWS, &|cell, skew| Cell { skew, ..cell }),
+        Figure::Flood => all(&[0.0], &|cell, _| Cell {
+            task: Task::Flood,
+            rows: rows(8.0 * scale.data(), ROW_BYTES),
+            ticks_between: cell.ticks_between * 2,
+            ..cell
+        }),
+        Figure::Trigger => {
+            let o1 = [Algorithm::PingPong, Algorithm::Hourglass, Algorithm::Piggyback];
+            let share = if is_quick { scale.data() } else { 1.0 };
+            let checkpoints = if is_quick { 3 } else { 6 };
+            some(&o1, &[1.0, 8.0].map(|gb| gb * share), &|cell, gb| Cell {
+                rows: rows(gb, ROW_BYTES),
+                checkpoints,
+                dump: false,
                 ..cell
             })
         }
-        Figure::Repeats => [1, 2]
-            .iter()
-            .flat_map(|&more| all(more as f64, &|cell| Cell { seed: seed + more, ..cell }))
-            .collect(),
-        Figure::Fields => all(0.0, &|cell| Cell { fields: true, ..cell }),
-        Figure::Reads => all(0.0, &|cell| Cell { task: Task::Reads, ..cell }),
+        Figure::HugePages => {
+            let three = [Algorithm::Fork, Algorithm::Hourglass, Algorithm::Piggyback];
+            let sizes = gigabytes.iter().flat_map(|gb| [(*gb, false), (*gb, true)]);
+            let points = sizes.flat_map(|(gb, huge_pages)| {
+                some(&three, &[gb], &|cell, gb| Cell { rows: rows(gb, ROW_BYTES), huge_pages, ..cell })
+            });
+            points.collect()
+        }
+        Figure::Transactions => some(&Algorithm::VIRTUAL, &THREADS, &|cell, threads| {
+            let bytes = if is_quick { TRANSACTIONS_BYTES / 64 } else { TRANSACTIONS_BYTES };
+            let (task, rows, threads) = (Task::Transactions, bytes / ROW_BYTES, threads as usize);
+            // Snapshots at a fixed rate, however long one takes.
+            let (checkpoints, ticks_between) = if is_quick { (3, 5) } else { (12, 20) };
+            Cell { task, rows, threads, checkpoints, ticks_between, dump: false, ..cell }
+        }),
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::cell::{Algorithm, Cell, Figures};
 use super::compare::data::{Study, TAKEN_US_SHORT, exponent};
-use super::compare::{model, published};
+use super::compare::model;
 use super::plan::Figure;
 use crate::experiment::row;
 use crate::page::{Row, with};
@@ -61,7 +61,6 @@ fn defaults(study: &Study<'_>) -> Vec<Row> {
         let own = |of: fn(&Figures) -> f64| all(&|_, figures| of(figures));
         let growth = taken.iter().find(|series| series.algorithm == algorithm);
         let most = flood.iter().find(|series| series.algorithm == algorithm);
-        let words = published::TABLE_2.iter().find(|(other, _)| *other == algorithm);
         let row_bytes = repeats.first().map_or(64, |(cell, _)| cell.row_bytes);
         let lines = model::lines(algorithm, row_bytes);
         let more = json!({
@@ -79,9 +78,6 @@ fn defaults(study: &Study<'_>) -> Vec<Row> {
             "wait": own(Figures::longest_wait),
             "overhead_ms": own(Figures::overhead_ms),
             "memory": all(&memory_ratio),
-            "printed_mean": published::of(&published::MEAN_TICK_MS, algorithm),
-            "printed_misses": published::of(&published::CACHE_MISSES_MILLIONS, algorithm),
-            "table_2": words.map(|(_, words)| words),
             "complexity": complexity(growth.and_then(|series| exponent(&series.points))),
             "flood": most.and_then(|series| series.points.first()).map(|point| point.1),
             "full": if algorithm.is_full() { "yes" } else { "no" },
@@ -158,6 +154,9 @@ mod tests {
 
     #[test]
     fn the_summary_says_of_each_whether_it_is_full_as_the_algorithm_does() {
+        use super::super::study::Snapshots;
+        use crate::experiment::Experiment;
+        use crate::page::List;
         use tarn_study::{Algorithm as _, CopyOnUpdate, Fork, Hourglass, Naive, Piggyback, PingPong, Zigzag};
         let full = [
             Naive::FULL,
@@ -169,6 +168,8 @@ mod tests {
             Piggyback::FULL,
         ];
         assert_eq!(Algorithm::PHYSICAL.map(Algorithm::is_full), full);
-        assert_eq!(published::TABLE_2.map(|(_, words)| words[4] == "yes"), full);
+        let printed = List::parse(Snapshots::FIGURES).more;
+        let printed = Algorithm::PHYSICAL.map(|algorithm| printed[algorithm.name()]["table_2"][4] == "yes");
+        assert_eq!(printed, full);
     }
 }

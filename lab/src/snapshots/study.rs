@@ -4,12 +4,11 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use super::cell::{Algorithm, Cell, Figures, Place};
+use super::cell::{Algorithm, Cell, Figures, Place, Results};
 use super::compare::{self, data::Study};
 use super::plan::{Figure, Point, Scale, points};
-use super::results::{EXPERIMENT, Results};
 use super::rows;
-use crate::error::{IoContext, LabError, Result};
+use crate::error::{IoContext, Result};
 use crate::experiment::{Experiment, Measured, Wanted};
 use crate::page::{Facts, Remark, Row};
 use crate::process;
@@ -101,7 +100,7 @@ impl Snapshots {
 }
 
 impl Experiment for Snapshots {
-    const NAME: &'static str = EXPERIMENT;
+    const NAME: &'static str = "snapshots";
     const QUESTION: &'static str =
         "What do snapshots of an array of rows cost, by algorithm? (the comparative study)";
     const FIGURES: &'static str = include_str!("../../figures/snapshots.toml");
@@ -157,13 +156,4 @@ pub(super) fn scales(wanted: Wanted) -> &'static [Scale] {
         (_, true) => &[Scale::Full],
         _ => &[Scale::Default, Scale::Full, Scale::Quick],
     }
-}
-
-/// The error for a file of results that lacks the requested figures.
-pub(super) fn nothing_measured(path: &std::path::Path) -> LabError {
-    LabError::Arguments(format!(
-        "{} has no measurements of snapshots; make some with: tarn lab run snapshots --json {}",
-        path.display(),
-        path.display()
-    ))
 }

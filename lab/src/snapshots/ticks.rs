@@ -18,13 +18,10 @@ use tarn_study::{Algorithm, Array, Client, Shape, Snapshotter};
 use super::cell::{Cell, Distribution, Figures, Place, Task};
 use super::counter::CacheMisses;
 use super::memory::ChildMemory;
-use super::stream::{Stream, Updates};
+use super::stream::{Stream, Updates, look};
 use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::process;
-
-/// A sleep may last this much longer than asked for; the rest of the idle stage is spent polling the clock.
-const OVERSLEEP: Duration = Duration::from_micros(300);
 
 /// One tick, in microseconds since the start.
 struct Tick {
@@ -102,7 +99,7 @@ fn run_ticks<A: Algorithm>(
             break;
         }
         let intended = start + Duration::from_micros(cell.tick_us) * number;
-        wait_until(intended);
+        process::wait_until(intended);
         let began = Instant::now();
         misses.start();
         let mut turn = client.turn();
@@ -130,24 +127,6 @@ fn run_ticks<A: Algorithm>(
     }
     std::hint::black_box(sum);
     Ok(Ticked { ticks, cache_misses: misses.count() })
-}
-
-/// The visitor of rows that are not dumped.
-fn look(_: usize, fields: &[u64]) -> Result<()> {
-    std::hint::black_box(fields);
-    Ok(())
-}
-
-/// Sleeps, and polls the clock for the last moment.
-fn wait_until(time: Instant) {
-    if let Some(rest) = time.checked_duration_since(Instant::now())
-        && rest > OVERSLEEP
-    {
-        std::thread::sleep(rest - OVERSLEEP);
-    }
-    while Instant::now() < time {
-        std::hint::spin_loop();
-    }
 }
 
 /// Takes the snapshots and dumps them. Returns them, and the most memory that a child had for itself.

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use tarn_study::Shape;
 use tarn_study::transaction::{Store, TransactionError, VirtualAlgorithm};
-use tarn_study::{Shape, SnapshotError};
 
 use super::cell::{Cell, Figures};
+use super::stream::look;
 use crate::error::Result;
 
 /// Rows that a transaction reads and writes.
@@ -24,11 +25,7 @@ pub(super) fn measure<V: VirtualAlgorithm + 'static>(cell: &Cell) -> Result<Figu
     let shape = Shape::new(cell.rows, cell.row_bytes)?;
     let (store, mut snapshotter) = Store::<V>::new(shape)?;
     let stop = AtomicBool::new(false);
-    let show = |_: usize, fields: &[u64]| {
-        std::hint::black_box(fields);
-        Ok::<_, SnapshotError>(())
-    };
-    snapshotter.take().traverse(show)?;
+    snapshotter.take().traverse(look)?;
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..cell.threads as u64)
             .map(|thread| {
@@ -39,7 +36,7 @@ pub(super) fn measure<V: VirtualAlgorithm + 'static>(cell: &Cell) -> Result<Figu
         let start = Instant::now();
         let between = Duration::from_micros(cell.tick_us * cell.ticks_between);
         for number in 1..=cell.checkpoints as u32 {
-            snapshotter.take().traverse(show)?;
+            snapshotter.take().traverse(look)?;
             // The next one at its time, however long this one took.
             std::thread::sleep((start + between * number).saturating_duration_since(Instant::now()));
         }

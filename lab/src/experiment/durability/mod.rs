@@ -65,21 +65,6 @@ pub struct Options {
     pub slack_ms: u64,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            kills: None,
-            writers: 6,
-            pipeline: 16,
-            modes: vec![Persistence::Always, Persistence::Everysec],
-            dirs: Vec::new(),
-            power: false,
-            without_syncs: false,
-            slack_ms: 250,
-        }
-    }
-}
-
 /// A server, the mode of its log and the number of its directories.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Case {

@@ -6,8 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::cell::{Cell, Figures, Memory, Model, Part};
-use super::trial::Trial;
-use crate::checkpoint::{checkpoint_alone, together};
+use crate::checkpoint::{Trial, checkpoint_alone, together};
 use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::load::{Cue, Group, KeyChoice, Keys, Load, LoadResult, MOMENT, Mix, Pace, Until};
@@ -54,13 +53,12 @@ impl Times {
 }
 
 /// Measures a cell.
-pub(super) fn measure(setting: &Setting, times: &Times, trial: &mut Trial) -> Result<Figures> {
-    let limit_bytes = trial.cell.limit_bytes();
-    let figures = match trial.cell.part {
-        Part::Load => load(setting, times, trial),
-        Part::Recovery => recovery(setting, times, trial),
+pub(super) fn measure(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
+    let figures = match cell.part {
+        Part::Load => load(setting, times, trial, cell),
+        Part::Recovery => recovery(setting, times, trial, cell),
     }?;
-    Ok(Figures { limit_bytes, ..figures })
+    Ok(Figures { limit_bytes: cell.limit_bytes(), ..figures })
 }
 
 fn insert(records: u64) -> Mix {
@@ -94,13 +92,12 @@ impl Series {
 }
 
 /// Figures 2 to 9.
-fn load(setting: &Setting, times: &Times, trial: &mut Trial) -> Result<Figures> {
-    let cell = trial.cell;
+fn load(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
     let is_over = AtomicBool::new(false);
     let pid = trial.server.pid();
     thread::scope(|scope| {
         let watcher = scope.spawn(|| resources::watch(pid, times.every, &is_over));
-        let figures = load_and_update(setting, times, trial, &cell);
+        let figures = load_and_update(setting, times, trial, cell);
         is_over.store(true, Ordering::Relaxed);
         let usage = watcher.join().expect("the watcher does not panic");
         figures.map(|figures| Figures { usage, ..figures })
@@ -189,8 +186,7 @@ fn run(
 }
 
 /// Figures 10 to 15.
-fn recovery(setting: &Setting, times: &Times, trial: &mut Trial) -> Result<Figures> {
-    let cell = trial.cell;
+fn recovery(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
     let mut figures = Figures { loaded: cell.records, ..Figures::default() };
     fill_silently(&trial.server, cell.records, insert(cell.records), setting.seed)?;
     look(trial, &mut figures)?;

@@ -20,7 +20,6 @@ mod trial;
 
 use self::cell::{Cell, Figures, Memory, Model, Part};
 use self::measure::Times;
-use self::trial::Trial;
 use super::contract::{Experiment, Measured, Wanted};
 use crate::error::{LabError, Result};
 use crate::limit::MemoryLimit;
@@ -103,14 +102,50 @@ impl Experiment for Persistence {
     }
 
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
-        let mut trial = Trial::start(&self.setting, cell, limit(cell)?)?;
-        let figures = measure::measure(&self.setting, &self.times, &mut trial)?;
+        let limit = cell.limit_bytes().map(MemoryLimit::make).transpose().map_err(LabError::Arguments)?;
+        let mut trial = trial::start(&self.setting, cell, limit)?;
+        let figures = measure::measure(&self.setting, &self.times, &mut trial, cell)?;
         let server = cell.product().name().to_owned();
         Ok(Some(Measured { server, version: trial.version, figures }))
     }
 
     fn series(cell: &Cell, figures: &Figures) -> Option<(&'static str, Vec<String>)> {
-        Some(series(cell, figures))
+        let heads = "part,server,model,shortens,threads,records,memory,s,requests_per_s,user,system,iowait,\
+            stolen,process_user,process_system,process_iowait,machine_used,machine_swapped,\
+            machine_faults_per_s,resident,swapped,faults_per_s,written,cores_busy";
+        let Cell { part, model, shortens, threads, records, memory, .. } = cell;
+        let (part, server, model, memory) = (part.name(), cell.product().name(), model.name(), memory.name());
+        let cell = format!("{part},{server},{model},{shortens},{threads},{records},{memory}");
+        let rows = figures.usage.iter().map(|usage| {
+            let at = usage.ms as f32 / 1e3;
+            // Both are read as often; the interval that ends nearest.
+            let distance = |point: &&(f32, f32)| (point.0 - at).abs();
+            let nearest = figures.throughput.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
+            let rate = nearest.map_or(0.0, |point| point.1);
+            let (machine, process) = (&usage.machine, &usage.process);
+            let shares = [machine.user, machine.system, machine.iowait, machine.stolen]
+                .into_iter()
+                .chain([process.user, process.system, process.iowait])
+                .map(|share| format!("{share:.1},"));
+            let shares: String = shares.collect();
+            let cores = usage.cores.iter().map(|core| format!("{:.0}", core.user + core.system));
+            let cores = cores.collect::<Vec<_>>().join(" ");
+            let Usage {
+                machine_used,
+                machine_swapped,
+                machine_faults,
+                resident,
+                swapped,
+                faults,
+                written,
+                ..
+            } = usage;
+            format!(
+                "{cell},{at:.2},{rate:.0},{shares}{machine_used},{machine_swapped},{machine_faults:.1},\
+                 {resident},{swapped},{faults:.1},{written},{cores}"
+            )
+        });
+        Some((heads, rows.collect()))
     }
 
     fn rows(results: &Results, wanted: Wanted) -> Vec<Row> {
@@ -120,45 +155,6 @@ impl Experiment for Persistence {
     fn facts(results: &Results, lines: &[&results::Line<Cell, Figures>], _: Wanted) -> Facts {
         rows::facts(results, lines)
     }
-}
-
-/// The limit of memory of a cell.
-fn limit(cell: &Cell) -> Result<Option<MemoryLimit>> {
-    let make = |bytes| MemoryLimit::make(bytes).map_err(LabError::Arguments);
-    cell.limit_bytes().map(make).transpose()
-}
-
-/// The time series of a cell.
-fn series(cell: &Cell, figures: &Figures) -> (&'static str, Vec<String>) {
-    let heads = "part,server,model,shortens,threads,records,memory,s,requests_per_s,user,system,iowait,\
-        stolen,process_user,process_system,process_iowait,machine_used,machine_swapped,machine_faults_per_s,\
-        resident,swapped,faults_per_s,written,cores_busy";
-    let Cell { part, model, shortens, threads, records, memory, .. } = cell;
-    let (part, server, model, memory) = (part.name(), cell.product().name(), model.name(), memory.name());
-    let cell = format!("{part},{server},{model},{shortens},{threads},{records},{memory}");
-    let rows = figures.usage.iter().map(|usage| {
-        let at = usage.ms as f32 / 1e3;
-        // Both are read as often; the interval that ends nearest.
-        let distance = |point: &&(f32, f32)| (point.0 - at).abs();
-        let nearest = figures.throughput.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
-        let rate = nearest.map_or(0.0, |point| point.1);
-        let (machine, process) = (&usage.machine, &usage.process);
-        let shares = [machine.user, machine.system, machine.iowait, machine.stolen]
-            .into_iter()
-            .chain([process.user, process.system, process.iowait])
-            .map(|share| format!("{share:.1},"));
-        let shares: String = shares.collect();
-        let cores = usage.cores.iter().map(|core| format!("{:.0}", core.user + core.system));
-        let cores = cores.collect::<Vec<_>>().join(" ");
-        let Usage {
-            machine_used, machine_swapped, machine_faults, resident, swapped, faults, written, ..
-        } = usage;
-        format!(
-            "{cell},{at:.2},{rate:.0},{shares}{machine_used},{machine_swapped},{machine_faults:.1},\
-             {resident},{swapped},{faults:.1},{written},{cores}"
-        )
-    });
-    (heads, rows.collect())
 }
 
 #[cfg(test)]

@@ -39,14 +39,6 @@ impl Kind {
     }
 }
 
-fn small_sample(number: u64) -> Vec<String> {
-    vec!["GET".to_owned(), key_text("k", 9, false, number)]
-}
-
-fn string_sample(number: u64) -> Vec<String> {
-    vec!["GET".to_owned(), key_text("key:", 12, false, number)]
-}
-
 fn set_of(number: u64) -> u64 {
     number % SETS
 }
@@ -54,15 +46,6 @@ fn set_of(number: u64) -> u64 {
 /// Spread over all numbers of nine digits.
 fn score_of(number: u64) -> u64 {
     100_000_000 + number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 900_000_000
-}
-
-fn member_sample(number: u64) -> Vec<String> {
-    let key = format!("board{:02}", set_of(number));
-    vec!["ZSCORE".to_owned(), key, key_text("m", 9, false, number)]
-}
-
-fn hash_sample(number: u64) -> Vec<String> {
-    vec!["HGET".to_owned(), ycsb::key(number), format!("field{}", number % ycsb::FIELDS)]
 }
 
 pub(super) fn kinds(setting: &Setting) -> [Kind; 4] {
@@ -79,7 +62,7 @@ pub(super) fn kinds(setting: &Setting) -> [Kind; 4] {
             request: Request::new(&[Arg::Text("SET"), small, Arg::Value(16)]),
             records: many,
             keys: many,
-            sample: small_sample,
+            sample: |number| vec!["GET".to_owned(), key_text("k", 9, false, number)],
             sample_bytes: 16,
         },
         Kind {
@@ -88,7 +71,10 @@ pub(super) fn kinds(setting: &Setting) -> [Kind; 4] {
             request: Request::new(&[Arg::Text("ZADD"), board, score, member]),
             records: many,
             keys: many.min(SETS),
-            sample: member_sample,
+            sample: |number| {
+                let key = format!("board{:02}", set_of(number));
+                vec!["ZSCORE".to_owned(), key, key_text("m", 9, false, number)]
+            },
             sample_bytes: 9,
         },
         Kind {
@@ -97,7 +83,7 @@ pub(super) fn kinds(setting: &Setting) -> [Kind; 4] {
             request: Request::new(&[Arg::Text("SET"), key, Arg::Value(1000)]),
             records: fewer,
             keys: fewer,
-            sample: string_sample,
+            sample: |number| vec!["GET".to_owned(), key_text("key:", 12, false, number)],
             sample_bytes: 1000,
         },
         Kind {
@@ -106,7 +92,9 @@ pub(super) fn kinds(setting: &Setting) -> [Kind; 4] {
             request: ycsb::insert(),
             records: fewer,
             keys: fewer,
-            sample: hash_sample,
+            sample: |number| {
+                vec!["HGET".to_owned(), ycsb::key(number), format!("field{}", number % ycsb::FIELDS)]
+            },
             sample_bytes: ycsb::FIELD_BYTES,
         },
     ]

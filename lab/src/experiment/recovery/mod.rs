@@ -8,22 +8,18 @@
 
 mod kinds;
 
-use std::fmt;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::contract::{self as experiment, Experiment, Measured};
-use crate::device::{self, Forgetting};
+use super::contract::{Experiment, Measured};
+use crate::device;
 use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::load::{KeyChoice, Keys};
 use crate::process;
 use crate::report::{Report, Run};
-use crate::restart;
 use crate::server::{Persistence, Plan, Product, Server};
 use crate::setting::Setting;
 use kinds::{Kind, kinds};
@@ -53,19 +49,6 @@ enum Data {
     Rdb,
 }
 
-/// One restart.
-#[derive(Debug, Clone, Copy)]
-struct Restart {
-    ready_s: f64,
-    /// Processor time over elapsed time: 2 means two cores busy all the time.
-    cores_busy: f64,
-    /// Bytes a second of plain sequential reading of the same files, cold restarts only.
-    device_bytes_per_s: f64,
-    /// Processor time of all other processes over elapsed time.
-    others_busy: f64,
-    forgotten: Option<Forgetting>,
-}
-
 /// A server that was filled and stopped, and its restarts.
 struct Trial {
     product: Product,
@@ -73,7 +56,6 @@ struct Trial {
     version: String,
     plan: Plan,
     dir: TempDir,
-    bytes: u64,
 }
 
 impl Trial {
@@ -85,32 +67,10 @@ impl Trial {
     }
 }
 
-/// A kind of data, by its number and name.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Case {
-    number: usize,
-    name: String,
-}
-
-impl fmt::Display for Case {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
-    }
-}
-
-impl experiment::Cell for Case {}
-
 /// The experiment.
 pub struct Recovery {
-    setting: Setting,
-    own: Options,
-}
-
-impl Recovery {
-    /// Prepares it.
-    pub fn new(setting: Setting, own: Options) -> Recovery {
-        Recovery { setting, own }
-    }
+    pub(crate) setting: Setting,
+    pub(crate) own: Options,
 }
 
 impl Experiment for Recovery {
@@ -119,18 +79,17 @@ impl Experiment for Recovery {
         "How long after a start does a server with a log answer again? (warm cache, cold disk)";
     const FIGURES: &'static str = include_str!("../../../figures/recovery.toml");
     const CONTINUES: bool = false;
-    type Cell = Case;
+    type Cell = String;
     type Figures = ();
 
-    fn plan(&mut self) -> Result<Vec<Case>> {
+    fn plan(&mut self) -> Result<Vec<String>> {
         let is_asked = |kind: &Kind| self.own.only.is_empty() || self.own.only.contains(&kind.part);
-        let kinds = kinds(&self.setting).into_iter().enumerate().filter(|(_, kind)| is_asked(kind));
-        Ok(kinds.map(|(number, kind)| Case { number, name: kind.name.to_owned() }).collect())
+        Ok(kinds(&self.setting).into_iter().filter(is_asked).map(|kind| kind.name.to_owned()).collect())
     }
 
-    fn measure(&mut self, case: &Case, report: &mut Report) -> Result<Option<Measured<()>>> {
+    fn measure(&mut self, name: &String, report: &mut Report) -> Result<Option<Measured<()>>> {
         let (setting, kinds) = (&self.setting, kinds(&self.setting));
-        let kind = &kinds[case.number];
+        let kind = kinds.iter().find(|kind| kind.name == name).expect("the plan has names of kinds");
         let mut trials = Vec::new();
         for &(product, _) in &setting.servers {
             trials.push(fill(setting, kind, product, Data::Log)?);
@@ -139,7 +98,7 @@ impl Experiment for Recovery {
             }
         }
         for repeat in 1..=setting.repeats() {
-            for trial in &mut trials {
+            for trial in &trials {
                 again(setting, report, kind, repeat, trial)?;
             }
         }
@@ -155,7 +114,7 @@ fn fill(setting: &Setting, kind: &Kind, product: Product, data: Data) -> Result<
     plan.threads = process::cores_allowed().len();
     let server = plan.start()?;
     let version = server.version()?;
-    let mut trial = Trial { product, data, version, plan, dir, bytes: 0 };
+    let trial = Trial { product, data, version, plan, dir };
     let what = format!("load {} into {}", kind.name, trial.label());
     let keys = Keys::new(KeyChoice::Sequential, kind.records);
     setting.fill(&server, &what, kind.records, kind.request.clone(), keys)?;
@@ -165,8 +124,6 @@ fn fill(setting: &Setting, kind: &Kind, product: Product, data: Data) -> Result<
         Data::Log => {}
     }
     server.stop()?;
-    // A start may tidy its files, so they are looked for again at each.
-    trial.bytes = restart::data_files(&[trial.dir.path()]).1;
     Ok(trial)
 }
 
@@ -188,10 +145,8 @@ fn rewrite_log(server: &Server) -> Result<()> {
 }
 
 /// Starts a server once more.
-fn again(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, trial: &mut Trial) -> Result<()> {
-    let (files, bytes) = restart::data_files(&[trial.dir.path()]);
-    trial.bytes = bytes;
-    let restart = restart(&trial.plan, kind, &files)?;
+fn again(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, trial: &Trial) -> Result<()> {
+    let figures = restart(trial, kind)?;
     report.run(Run {
         case: kind.name,
         server: trial.label(),
@@ -201,27 +156,24 @@ fn again(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, trial
             "records": kind.records, "cold": kind.is_cold(), "threads": trial.plan.threads,
             "file_system": setting.file_system, "persistence": trial.plan.persistence.name(),
         }),
-        figures: json!({
-            "ready_s": restart.ready_s, "records_per_s": kind.records as f64 / restart.ready_s,
-            "log_bytes": bytes, "log_bytes_per_s": bytes as f64 / restart.ready_s,
-            "device_bytes_per_s": restart.device_bytes_per_s, "cores_busy": restart.cores_busy,
-            "others_busy": restart.others_busy,
-            "forgotten": restart.forgotten,
-        }),
-    })?;
-    Ok(())
+        figures,
+    })
 }
 
-fn restart(plan: &Plan, kind: &Kind, files: &[PathBuf]) -> Result<Restart> {
+/// Starts a server from its files. Returns the figures of that.
+fn restart(Trial { plan, dir, .. }: &Trial, kind: &Kind) -> Result<Value> {
+    // A start may tidy its files, so they are looked for at each.
+    let (files, log_bytes) = device::data_files(std::slice::from_ref(dir));
+    // Bytes a second of plain sequential reading of the same files, cold restarts only.
     let (mut device_bytes_per_s, mut forgotten) = (0.0, None);
     if kind.is_cold() {
-        device::forget(files)?;
+        device::forget(&files)?;
     }
     // For a warm restart this warms the cache, for a cold one it measures the device.
-    let (bytes, time) = device::read_through(files)?;
+    let (bytes, time) = device::read_through(&files)?;
     if kind.is_cold() {
         device_bytes_per_s = bytes as f64 / time.as_secs_f64();
-        forgotten = Some(device::forget(files)?);
+        forgotten = Some(device::forget(&files)?);
         // Forgetting may have affected the executable, which is not to be measured.
         device::read_through(std::slice::from_ref(&plan.binary))?;
     }
@@ -229,12 +181,18 @@ fn restart(plan: &Plan, kind: &Kind, files: &[PathBuf]) -> Result<Restart> {
     let mut server = plan.launch()?;
     let ready_s = server.wait_until_ready(PATIENCE)?.as_secs_f64();
     let server_time = server.cpu_time()?;
-    let cores_busy = server_time.as_secs_f64() / ready_s;
     let machine_time = process::machine_cpu_time()? - machine_before;
-    let others_busy = machine_time.saturating_sub(server_time).as_secs_f64() / ready_s;
     check(&server, kind)?;
     server.stop()?;
-    Ok(Restart { ready_s, cores_busy, device_bytes_per_s, others_busy, forgotten })
+    Ok(json!({
+        "ready_s": ready_s, "records_per_s": kind.records as f64 / ready_s,
+        "log_bytes": log_bytes, "log_bytes_per_s": log_bytes as f64 / ready_s,
+        "device_bytes_per_s": device_bytes_per_s,
+        // Processor time over elapsed time: 2 means two cores busy all the time. Then that of all others.
+        "cores_busy": server_time.as_secs_f64() / ready_s,
+        "others_busy": machine_time.saturating_sub(server_time).as_secs_f64() / ready_s,
+        "forgotten": forgotten,
+    }))
 }
 
 /// All records are there, and some of them whole.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::cell::{Cell, Figures, Kind, Part};
 use super::requests;
-use super::trial::Trial;
-use crate::checkpoint::{Script, checkpoint_alone, play};
+use super::trial::Filled;
+use crate::checkpoint::{Script, Stretch, Trial, checkpoint_alone, play, play_at_half};
 use crate::error::Result;
 use crate::load::{Group, KeyChoice, Mix, Pace, Until};
 use crate::setting::Setting;
@@ -15,10 +15,6 @@ use crate::ycsb;
 const CONNECTIONS: usize = 50;
 /// The loading threads of the paper.
 const PAPER_CONNECTIONS: usize = 256;
-/// Requests of an open loop that are due within this are sent together.
-const BEAT: Duration = Duration::from_micros(200);
-/// The open loop runs at this share of the closed loop's throughput.
-const OPEN_SHARE: f64 = 0.5;
 /// Time from a checkpoint's end to the next in figures 13 to 17, as `save 10 1` has it.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// Requests in a batch where records are overwritten.
@@ -75,28 +71,32 @@ impl Times {
 }
 
 /// Measures a cell.
-pub(super) fn measure(setting: &Setting, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
-    trial.set_pace(cell.pace)?;
-    let times = Times::of(setting);
-    let lab = Lab { setting, trial };
-    let uniform = || ycsb::updates(cell.update_percent, KeyChoice::Uniform, cell.data.count);
-    match cell.part {
-        Part::Saturated => lab.closed(CONNECTIONS, 1, uniform(), &times.by_turns(), false),
-        Part::Latency => lab.open(uniform(), &times),
-        Part::Figures => {
-            let mix = ycsb::updates(cell.update_percent, KeyChoice::Zipfian, cell.data.count);
-            lab.closed(PAPER_CONNECTIONS, 1, mix, &times.as_rules_have_it(), true)
+pub(super) fn measure(setting: &Setting, own: &mut Filled, cell: &Cell) -> Result<Figures> {
+    own.set_pace(cell.pace)?;
+    let (times, trial) = (Times::of(setting), &mut own.trial);
+    let mix = |choice| ycsb::updates(cell.update_percent, choice, cell.data.count);
+    let mut figures = match cell.part {
+        Part::Saturated => {
+            closed(setting, trial, CONNECTIONS, mix(KeyChoice::Uniform), &times.by_turns(), false)
         }
-        Part::Overwrite => lab.overwrite(cell, &times),
+        Part::Latency => open(setting, trial, mix(KeyChoice::Uniform), &times),
+        Part::Figures => {
+            let script = times.as_rules_have_it();
+            closed(setting, trial, PAPER_CONNECTIONS, mix(KeyChoice::Zipfian), &script, true)
+        }
+        Part::Overwrite => overwrite(setting, trial, cell, &times),
         Part::Giants => {
-            let mut figures = lab.open(requests::writes(cell.data), &times)?;
+            let figures = open(setting, trial, requests::writes(cell.data), &times)?;
             let script = Script { checkpoints: 1, ..times.by_turns() };
-            let closed = lab.closed(CONNECTIONS, 1, requests::writes(cell.data), &script, false)?;
-            (figures.rates_without, figures.rates_during) = (closed.rates_without, closed.rates_during);
-            Ok(figures)
+            let closed = closed(setting, trial, CONNECTIONS, requests::writes(cell.data), &script, false)?;
+            let Figures { rates_without, rates_during, .. } = closed;
+            Ok(Figures { rates_without, rates_during, ..figures })
         }
         Part::Time => time(trial, times.repeats),
-    }
+    }?;
+    // Memory by time is not drawn here.
+    figures.course.peak.timeline.clear();
+    Ok(figures)
 }
 
 /// Checkpoints of a server that has nothing else to do, and starts from the last of them.
@@ -106,63 +106,43 @@ fn time(trial: &mut Trial, repeats: u32) -> Result<Figures> {
         figures.course.taken.push(checkpoint_alone(trial)?);
     }
     for _ in 0..repeats {
-        figures.recovered_s.push(trial.recover()?);
+        figures.recovered_s.push(trial.recover(|_| ())?);
     }
     Ok(figures)
 }
 
-struct Lab<'l> {
-    setting: &'l Setting,
-    trial: &'l Trial,
+/// A closed loop with checkpoints.
+fn closed(
+    setting: &Setting,
+    trial: &Trial,
+    connections: usize,
+    mix: Mix,
+    script: &Script,
+    memory: bool,
+) -> Result<Figures> {
+    let group = Group { name: "closed", connections, pace: Pace::Closed { pipeline: 1 }, mix };
+    let course = play(setting, trial, group, script, memory)?;
+    let rates = |stretches: &[Stretch]| stretches.iter().map(|stretch| stretch.rate).collect();
+    let (rates_without, rates_during) = (rates(&course.without), rates(&course.during));
+    Ok(Figures { rates_without, rates_during, course, ..Figures::default() })
 }
 
-impl Lab<'_> {
-    /// A closed loop with checkpoints.
-    fn closed(
-        &self,
-        connections: usize,
-        pipeline: u32,
-        mix: Mix,
-        script: &Script,
-        memory: bool,
-    ) -> Result<Figures> {
-        let group = Group { name: "closed", connections, pace: Pace::Closed { pipeline }, mix };
-        let mut figures = self.play(group, script, memory)?;
-        figures.rates_without = figures.course.without.iter().map(|stretch| stretch.rate).collect();
-        figures.rates_during = figures.course.during.iter().map(|stretch| stretch.rate).collect();
-        Ok(figures)
-    }
+/// An open loop with checkpoints.
+fn open(setting: &Setting, trial: &Trial, mix: Mix, times: &Times) -> Result<Figures> {
+    let until = Until::Time { warmup: times.warmup, measured: times.stretch };
+    let (saturation, due_rate, course) =
+        play_at_half(setting, trial, CONNECTIONS, mix, until, &times.by_turns())?;
+    Ok(Figures { saturation, due_rate, course, ..Figures::default() })
+}
 
-    /// An open loop with checkpoints, at half of the closed loop's throughput just before.
-    fn open(&self, mix: Mix, times: &Times) -> Result<Figures> {
-        let until = Until::Time { warmup: times.warmup, measured: times.stretch };
-        let saturation = self.setting.saturation(&self.trial.server, CONNECTIONS, mix.clone(), until)?;
-        let rate = (saturation * OPEN_SHARE).max(1.0);
-        let group =
-            Group { name: "open", connections: CONNECTIONS, pace: Pace::Beats { rate, beat: BEAT }, mix };
-        let figures = self.play(group, &times.by_turns(), false)?;
-        Ok(Figures { saturation, due_rate: rate, ..figures })
-    }
-
-    /// Overwrites records while one checkpoint is taken.
-    fn overwrite(&self, cell: &Cell, times: &Times) -> Result<Figures> {
-        let script =
-            Script { checkpoints: 1, first: times.stretch / 3, rests_at_end: false, ..times.by_turns() };
-        let pace = Pace::Closed { pipeline: OVERWRITE_PIPELINE };
-        let group =
-            Group { name: "closed", connections: CONNECTIONS, pace, mix: requests::overwrite(cell.data) };
-        let figures = self.play(group, &script, true)?;
-        let requests = figures.course.during_all.rate * figures.course.during_all.seconds;
-        Ok(Figures { overwritten: requests / cell.data.count as f64, ..figures })
-    }
-
-    /// Runs a load while checkpoints are taken as the script says.
-    fn play(&self, group: Group, script: &Script, memory: bool) -> Result<Figures> {
-        let mut course = play(self.setting, self.trial, group, script, memory)?;
-        // Memory by time is not drawn here.
-        course.peak.timeline.clear();
-        Ok(Figures { course, ..Figures::default() })
-    }
+/// Overwrites records while one checkpoint is taken.
+fn overwrite(setting: &Setting, trial: &Trial, cell: &Cell, times: &Times) -> Result<Figures> {
+    let script = Script { checkpoints: 1, first: times.stretch / 3, rests_at_end: false, ..times.by_turns() };
+    let (pace, mix) = (Pace::Closed { pipeline: OVERWRITE_PIPELINE }, requests::overwrite(cell.data));
+    let group = Group { name: "closed", connections: CONNECTIONS, pace, mix };
+    let course = play(setting, trial, group, &script, true)?;
+    let requests = course.during_all.rate * course.during_all.seconds;
+    Ok(Figures { overwritten: requests / cell.data.count as f64, course, ..Figures::default() })
 }
 
 /// About how long a cell takes, for the progress bar, in seconds.

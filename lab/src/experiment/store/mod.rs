@@ -18,10 +18,9 @@ mod rows;
 mod trial;
 
 use self::cell::{Cell, Data, Figures, Kind, Part, Variant};
-use self::trial::Trial;
+use self::trial::Filled;
 use super::contract::{Cell as _, Experiment, Measured, SPARE_BYTES, Wanted};
-use crate::error::{LabError, Result};
-use crate::interrupt;
+use crate::error::Result;
 use crate::page::{Facts, Row};
 use crate::process;
 use crate::report::Report;
@@ -60,7 +59,7 @@ pub struct Store {
     setting: Setting,
     own: Options,
     /// The servers that run, the one that was used last at the end.
-    trials: Vec<Trial>,
+    trials: Vec<Filled>,
 }
 
 impl Store {
@@ -143,26 +142,32 @@ impl Experiment for Store {
 
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
         if self.trials.last().is_none_or(|trial| trial.variant != cell.variant) {
-            self.trials.push(Trial::start(&self.setting, cell.variant, cell.data)?);
+            self.trials.push(Filled::start(&self.setting, cell.variant, cell.data)?);
         }
-        let trial = self.trials.last_mut().expect("it was started");
-        match measure::measure(&self.setting, trial, cell) {
+        let own = self.trials.last_mut().expect("it was started");
+        match measure::measure(&self.setting, own, cell) {
             Ok(figures) => {
-                let (server, version) = (cell.variant.name().to_owned(), trial.version.clone());
+                let (server, version) = (cell.variant.name().to_owned(), own.trial.version.clone());
                 Ok(Some(Measured { server, version, figures }))
             }
             Err(error) => {
-                // Ctrl-C ends the server too.
-                interrupt::check()?;
-                let Some(status) = trial.server.ended() else { return Err(error) };
+                let reason = own.trial.reason(error);
                 self.trials.pop();
-                Err(LabError::Ended { status })
+                Err(reason)
             }
         }
     }
 
     fn series(cell: &Cell, figures: &Figures) -> Option<(&'static str, Vec<String>)> {
-        Some(series(cell, figures))
+        let heads = "part,variant,pace,data,count,update_percent,ms,requests,latency_us_max,late_us_max";
+        let Cell { part, variant, pace, data: Data { kind, count }, update_percent, .. } = cell;
+        let (part, variant, pace) = (part.name(), variant.name(), pace.name());
+        let kind = kind.name();
+        let cell = format!("{part},{variant},{pace},{kind},{count},{update_percent}");
+        let row = |(ms, requests, latency, late): &(u32, u32, f32, f32)| {
+            format!("{cell},{ms},{requests},{latency:.1},{late:.1}")
+        };
+        Some((heads, figures.course.timeline.iter().map(row).collect()))
     }
 
     fn rows(results: &Results, wanted: Wanted) -> Vec<Row> {
@@ -183,19 +188,6 @@ fn fit_together(cells: &[Cell]) -> Result<bool> {
     let most = cells.iter().map(Cell::need_bytes).max().unwrap_or_default();
     let need = base * variants.len().saturating_sub(1) as u64 + most + SPARE_BYTES;
     Ok(need <= process::available_bytes()?)
-}
-
-/// The time series of a cell.
-fn series(cell: &Cell, figures: &Figures) -> (&'static str, Vec<String>) {
-    let heads = "part,variant,pace,data,count,update_percent,ms,requests,latency_us_max,late_us_max";
-    let Cell { part, variant, pace, data: Data { kind, count }, update_percent, .. } = cell;
-    let (part, variant, pace) = (part.name(), variant.name(), pace.name());
-    let kind = kind.name();
-    let cell = format!("{part},{variant},{pace},{kind},{count},{update_percent}");
-    let row = |(ms, requests, latency, late): &(u32, u32, f32, f32)| {
-        format!("{cell},{ms},{requests},{latency:.1},{late:.1}")
-    };
-    (heads, figures.course.timeline.iter().map(row).collect())
 }
 
 #[cfg(test)]

@@ -21,12 +21,8 @@ pub(super) fn sizes(setting: &Setting, own: &Options) -> Vec<Data> {
     let millions = if own.sizes.is_empty() { SIZES_M.to_vec() } else { own.sizes.clone() };
     let millions =
         if setting.options.quick { vec![millions[0], millions[millions.len() - 1]] } else { millions };
-    let data =
-        |millions: f64| Data { kind: Kind::Records, count: setting.scaled((millions * share * 1e6) as u64) };
-    let mut sizes: Vec<Data> = millions.into_iter().map(data).collect();
-    sizes.sort_by_key(|data| data.count);
-    sizes.dedup();
-    sizes
+    let millions: Vec<f64> = millions.into_iter().map(|size| size * share).collect();
+    setting.sizes(&millions).into_iter().map(|count| Data { kind: Kind::Records, count }).collect()
 }
 
 /// The giants at this scale. The numbers of lists and of smaller hashes shrink; the largest hash and the

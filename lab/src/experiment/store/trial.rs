@@ -1,29 +1,21 @@
-//! A server on trial: started, filled, asked for checkpoints, started again.
-
-use tempfile::TempDir;
+//! A server on trial, with its data.
 
 use super::cell::{Data, Kind, Pace, Variant};
 use super::requests;
-use crate::checkpoint::{Ask, Subject, Taken};
-use crate::device;
+use crate::checkpoint::{Ask, Trial};
 use crate::error::Result;
-use crate::restart;
 use crate::server::{Persistence, Product, Server};
 use crate::setting::{Setting, fill_silently};
-use tarn_resp::client::{self, Client};
 
 /// A server with its data.
 #[derive(Debug)]
-pub(super) struct Trial {
+pub(super) struct Filled {
     /// Whose checkpoints.
     pub variant: Variant,
     /// The content of the store.
     pub data: Data,
-    /// Its version.
-    pub version: String,
-    /// The server. Declared before the directory, because it must end before its files are removed.
-    pub server: Server,
-    dir: TempDir,
+    /// The server.
+    pub trial: Trial,
 }
 
 /// Checks that the variant exists: an older Tarn may refuse an algorithm. Returns its words if it does.
@@ -37,9 +29,9 @@ pub(super) fn refusal(setting: &Setting, variant: Variant) -> Result<Option<Stri
     Ok(reply.is_error().then(|| reply.to_string()))
 }
 
-impl Trial {
+impl Filled {
     /// Starts a server and fills it.
-    pub(super) fn start(setting: &Setting, variant: Variant, data: Data) -> Result<Trial> {
+    pub(super) fn start(setting: &Setting, variant: Variant, data: Data) -> Result<Filled> {
         let (mut plan, dir) = setting.plan(variant.product(), Persistence::None)?;
         plan.directives = match variant.product() {
             Product::Tarn => vec![("snapshot-algorithm", variant.name().to_owned())],
@@ -47,57 +39,28 @@ impl Trial {
             Product::RedisServer => vec![("rdbcompression", "no".to_owned())],
         };
         setting.keep_off_the_generator(&mut plan);
-        let server = plan.start()?;
-        let version = server.version()?;
-        let trial = Trial { variant, data, version, server, dir };
-        trial.fill(setting)?;
-        Ok(trial)
-    }
-
-    fn fill(&self, setting: &Setting) -> Result<()> {
-        if self.data.kind == Kind::String {
-            return requests::fill_string(&mut self.server.client()?, self.data.count);
-        }
-        let (mix, count) = requests::fill(self.data);
-        fill_silently(&self.server, count, mix, setting.seed)
+        let mut trial = Trial::start(&plan, vec![dir], Some(Ask::Save), variant.forks())?;
+        trial.cut = Some(match variant.forks() {
+            true => ("stats", "latest_fork_usec"),
+            false => ("persistence", "checkpoint_last_cut_usec"),
+        });
+        fill(&trial.server, data, setting.seed)?;
+        Ok(Filled { variant, data, trial })
     }
 
     /// Sets how hard checkpoints work.
     pub(super) fn set_pace(&self, pace: Pace) -> Result<()> {
         if self.variant.product() == Product::Tarn {
-            self.server.client()?.call(&["CONFIG", "SET", "checkpoint-pace", pace.name()])?;
+            self.trial.server.client()?.call(&["CONFIG", "SET", "checkpoint-pace", pace.name()])?;
         }
         Ok(())
     }
-
-    /// Kills the server and starts it again from its last checkpoint. Returns the seconds until it answers.
-    pub(super) fn recover(&mut self) -> Result<f64> {
-        restart::after_kill(&mut self.server, &[self.dir.path()], |_| Ok(()))
-    }
 }
 
-impl Subject for Trial {
-    fn server(&self) -> &Server {
-        &self.server
+fn fill(server: &Server, data: Data, seed: u64) -> Result<()> {
+    if data.kind == Kind::String {
+        return requests::fill_string(&mut server.client()?, data.count);
     }
-
-    fn ask(&self) -> Ask {
-        Ask::Save
-    }
-
-    fn forks(&self) -> bool {
-        self.variant.forks()
-    }
-
-    fn tell(&self, client: &mut Client) -> Result<Taken> {
-        let (section, name) = match self.variant.product() {
-            Product::Tarn if !self.variant.forks() => ("persistence", "checkpoint_last_cut_usec:"),
-            Product::Tarn | Product::RedisServer => ("stats", "latest_fork_usec:"),
-        };
-        let info = client::text(&client.call(&["INFO", section])?)?;
-        let cut = info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
-        // Files may go away while they are counted: a merge tidies up.
-        let file_bytes = device::files_below(self.dir.path()).map(|(_, bytes)| bytes).unwrap_or_default();
-        Ok(Taken { cut_us: cut, file_bytes, ..Taken::default() })
-    }
+    let (mix, count) = requests::fill(data);
+    fill_silently(server, count, mix, seed)
 }

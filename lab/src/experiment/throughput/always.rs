@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::contest;
-use super::plain::{KEYS, get, load_keys, set};
+use super::strings::{KEYS, get, load_keys, set};
 use crate::device::{self, FlushRates};
 use crate::error::Result;
 use crate::load::{Group, KeyChoice, Keys, Mix, Pace};

@@ -7,10 +7,8 @@
 
 mod always;
 mod contest;
-mod everysec;
-mod plain;
+mod strings;
 mod structures;
-mod workers;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -58,15 +56,8 @@ pub struct Options {
 
 /// The experiment.
 pub struct Throughput {
-    setting: Setting,
-    own: Options,
-}
-
-impl Throughput {
-    /// Prepares it.
-    pub fn new(setting: Setting, own: Options) -> Throughput {
-        Throughput { setting, own }
-    }
+    pub(crate) setting: Setting,
+    pub(crate) own: Options,
 }
 
 impl Experiment for Throughput {
@@ -88,11 +79,11 @@ impl Experiment for Throughput {
 
     fn measure(&mut self, part: &Part, report: &mut Report) -> Result<Option<Measured<()>>> {
         match part {
-            Part::Plain => plain::run(&self.setting, report)?,
+            Part::Plain => strings::plain(&self.setting, report)?,
             Part::Structures => structures::run(&self.setting, report)?,
-            Part::Everysec => everysec::run(&self.setting, report)?,
+            Part::Everysec => strings::everysec(&self.setting, report)?,
             Part::Always => always::run(&self.setting, report)?,
-            Part::Workers => workers::run(&self.setting, report)?,
+            Part::Workers => strings::workers(&self.setting, report)?,
         }
         Ok(None)
     }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::contest;
-use super::plain::{CLIENTS, clients};
+use super::strings::{CLIENTS, clients};
 use crate::error::Result;
 use crate::load::{Arg, KeyChoice, Keys, Mix, Request};
 use crate::report::Report;

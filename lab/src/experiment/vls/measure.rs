@@ -24,8 +24,6 @@ use crate::snapshots::cell::Distribution;
 const UPDATES_AT_ONCE: u64 = 32;
 /// Parts that a query reads before it is the turn of the next: about a batch of 8,192 records.
 pub(super) const PARTS_AT_ONCE: usize = 64;
-/// A wait that is longer ends in a sleep, this much before its end.
-const SPIN: Duration = Duration::from_micros(100);
 
 /// Where, how long and how often.
 #[derive(Debug, Clone)]
@@ -355,7 +353,7 @@ pub(super) fn write(
             done += UPDATES_AT_ONCE;
             continue;
         }
-        wait_until(intended);
+        process::wait_until(intended);
         writer.update(keys.next(&mut rng), &mut rng)?;
         done += 1;
         if from.is_some() {
@@ -366,14 +364,4 @@ pub(super) fn write(
     // A thread that waited for a latch all the time has done none.
     let updates_per_s = from.map_or(0.0, |from| done as f64 / from.elapsed().as_secs_f64());
     Ok(Written { updates_per_s, latencies_us, preferred })
-}
-
-fn wait_until(moment: Instant) {
-    let rest = moment.saturating_duration_since(Instant::now());
-    if rest > SPIN * 2 {
-        std::thread::sleep(rest - SPIN);
-    }
-    while Instant::now() < moment {
-        std::hint::spin_loop();
-    }
 }

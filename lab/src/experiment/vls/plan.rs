@@ -19,16 +19,11 @@ const RATES: [u32; 2] = [10_000, 100_000];
 
 /// The sizes of stores, smallest first.
 pub(super) fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
-    let millions = match (own.sizes.is_empty(), own.full) {
-        (false, _) => own.sizes.clone(),
-        (true, false) => vec![SIZE_M],
-        (true, true) => vec![SIZE_M, SIZE_FULL_M],
-    };
-    let mut sizes: Vec<u64> =
-        millions.into_iter().map(|millions| setting.scaled((millions * 1e6) as u64)).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
+    setting.sizes(match (&own.sizes[..], own.full) {
+        ([], false) => &[SIZE_M],
+        ([], true) => &[SIZE_M, SIZE_FULL_M],
+        (own, _) => own,
+    })
 }
 
 /// The cells, by size: those of a size have one store.

@@ -5,22 +5,19 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use super::cell::{Access, Cell, Figures, Files, Part, Writes};
-use super::trial::{Trial, log_file_bytes};
-use crate::checkpoint::{Course, Script, Subject, checkpoint_alone, play};
+use super::trial;
+use crate::checkpoint::{Course, Script, Trial, checkpoint_alone, play, play_at_half};
 use crate::error::Result;
 use crate::interrupt;
 use crate::load::{Group, KeyChoice, Load, Mix, Pace, Until};
 use crate::process::{self, Pinned};
-use crate::server::Product;
+use crate::server::{Info, Product};
 use crate::setting::Setting;
 use crate::ycsb;
+use tarn_resp::client::Client;
 
 /// The loading threads of the thesis.
 const CONNECTIONS: usize = 128;
-/// Requests of an open loop that are due within this are sent together.
-const BEAT: Duration = Duration::from_micros(200);
-/// The open loop runs at this share of the closed loop's throughput.
-const OPEN_SHARE: f64 = 0.5;
 /// Requests in a batch where only bytes are counted.
 const WRITES_PIPELINE: u32 = 16;
 /// Checkpoints of a server that has nothing else to do, unless said otherwise.
@@ -72,16 +69,14 @@ impl Times {
 /// Measures a cell.
 pub(super) fn measure(setting: &Setting, full: bool, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
     let times = Times::of(setting, full);
-    let [used] = Trial::numbers(&mut trial.server.client()?, "memory", ["used_memory"])?;
-    let memory = trial.server.memory()?.resident_bytes;
-    let is_tarns_log = trial.variant.logs() && trial.variant.traits().product == Product::Tarn;
+    let is_tarns_log = cell.variant.logs() && cell.variant.traits().product == Product::Tarn;
     let figures = Figures {
-        loaded_resident: memory,
-        loaded_used: used,
-        log_file_bytes: if is_tarns_log { log_file_bytes(cell.records) } else { 0 },
+        loaded_used: trial.server.info_number("memory", "used_memory")?.unwrap_or(0),
+        loaded_resident: trial.server.memory()?.resident_bytes,
+        log_file_bytes: if is_tarns_log { trial::file_bytes(cell.records) } else { 0 },
         ..Figures::default()
     };
-    let script = times.script(trial.variant.traits().ask.is_some());
+    let script = times.script(trial.ask.is_some());
     match cell.part {
         Part::Checkpoints => {
             let pace = Pace::Closed { pipeline: 1 };
@@ -90,10 +85,10 @@ pub(super) fn measure(setting: &Setting, full: bool, trial: &mut Trial, cell: &C
         }
         Part::Alone => Ok(Figures { course: alone(setting, trial, cell)?, ..figures }),
         Part::Latency => {
-            let saturation = closed(setting, trial, cell, times.stretch)?;
-            let pace = Pace::Beats { rate: (saturation * OPEN_SHARE).max(1.0), beat: BEAT };
-            let group = Group { name: "open", connections: CONNECTIONS, pace, mix: requests(cell) };
-            Ok(Figures { saturation, course: play(setting, trial, group, &script, false)?, ..figures })
+            let until = until(times.stretch);
+            let (saturation, _, course) =
+                play_at_half(setting, trial, CONNECTIONS, requests(cell), until, &script)?;
+            Ok(Figures { saturation, course, ..figures })
         }
         Part::Files => Ok(Figures { files: files(setting, trial, cell, &times)?, ..figures }),
         Part::Writes => Ok(Figures { writes: writes(setting, trial, cell)?, ..figures }),
@@ -109,10 +104,9 @@ fn requests(cell: &Cell) -> Mix {
     ycsb::updates(cell.update_percent, choice, cell.records)
 }
 
-/// Runs a closed loop for a while. Returns requests a second.
-fn closed(setting: &Setting, trial: &Trial, cell: &Cell, time: Duration) -> Result<f64> {
-    let until = Until::Time { warmup: time / 5, measured: time };
-    setting.saturation(&trial.server, CONNECTIONS, requests(cell), until)
+/// For a while, after a warm-up.
+fn until(time: Duration) -> Until {
+    Until::Time { warmup: time / 5, measured: time }
 }
 
 /// The number of checkpoints of a server that has nothing else to do.
@@ -126,7 +120,7 @@ fn alone(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Course> {
     let mut course = Course::default();
     for number in 0..times_alone(setting) {
         let seed = setting.seed.wrapping_add(1 + u64::from(number));
-        trial.fill(cell, KeyChoice::Uniform, seed)?;
+        trial::fill(trial, cell, KeyChoice::Uniform, seed)?;
         wait_until_quiet(trial)?;
         course.taken.push(checkpoint_alone(trial)?);
     }
@@ -136,42 +130,36 @@ fn alone(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Course> {
 /// Figures 4.6 and 4.7.
 fn files(setting: &Setting, trial: &mut Trial, cell: &Cell, times: &Times) -> Result<Files> {
     let loaded_bytes = trial.file_bytes();
-    closed(setting, trial, cell, times.run)?;
-    if !trial.variant.logs() {
+    setting.saturation(&trial.server, CONNECTIONS, requests(cell), until(times.run))?;
+    if !cell.variant.logs() {
         checkpoint_alone(trial)?;
     }
     let run_bytes = trial.file_bytes();
     let mut files = Files { run_s: times.run.as_secs_f64(), loaded_bytes, run_bytes, ..Files::default() };
     for _ in 0..times.repeats {
-        files.started_s.push(trial.recover()?);
+        files.started_s.push(trial.recover(|_| ())?);
     }
-    if trial.variant.logs() && trial.variant.traits().ask.is_some() {
+    if cell.variant.logs() && trial.ask.is_some() {
         files.short_bytes = Some(checkpoint_alone(trial)?.file_bytes);
         for _ in 0..times.repeats {
-            files.short_started_s.push(trial.recover()?);
+            files.short_started_s.push(trial.recover(|_| ())?);
         }
     }
     Ok(files)
 }
 
 /// One reading of a log: bytes of the log, bytes needed, bytes read and written by compaction.
-fn look(trial: &Trial, client: &mut tarn_resp::client::Client) -> Result<[u64; 4]> {
-    match trial.variant.traits().product {
+fn look(product: Product, client: &mut Client) -> Result<[u64; 4]> {
+    let info = Info::read(client, "persistence")?;
+    let number = |name: &str| info.number(name).unwrap_or(0_u64);
+    Ok(match product {
         Product::Tarn => {
-            let names = [
-                "log_closed_bytes",
-                "log_invalid_bytes",
-                "log_compaction_read_bytes",
-                "log_compaction_written_bytes",
-            ];
-            let [closed, obsolete, read, written] = Trial::numbers(client, "persistence", names)?;
-            Ok([closed, closed.saturating_sub(obsolete), read, written])
+            let closed = number("log_closed_bytes");
+            let needed = closed.saturating_sub(number("log_invalid_bytes"));
+            [closed, needed, number("log_compaction_read_bytes"), number("log_compaction_written_bytes")]
         }
-        Product::RedisServer => {
-            let [all, base] = Trial::numbers(client, "persistence", ["aof_current_size", "aof_base_size"])?;
-            Ok([all, base, 0, 0])
-        }
-    }
+        Product::RedisServer => [number("aof_current_size"), number("aof_base_size"), 0, 0],
+    })
 }
 
 /// Updates fields until the log has turned over, and counts the written bytes.
@@ -179,7 +167,8 @@ fn writes(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Writes> {
     let updates = cell.records * ycsb::FIELDS * if cell.quick { 2 } else { TURNS };
     wait_until_quiet(trial)?;
     let mut client = trial.server.client()?;
-    let (first, written) = (look(trial, &mut client)?, process::written_bytes(trial.server.pid()));
+    let product = cell.variant.traits().product;
+    let (first, written) = (look(product, &mut client)?, process::written_bytes(trial.server.pid()));
     let pace = Pace::Closed { pipeline: WRITES_PIPELINE };
     let group = Group { name: "updates", connections: 16, pace, mix: requests(cell) };
     let load = Load::new(trial.server.address(), vec![group], Until::Requests(updates), setting.seed);
@@ -190,7 +179,7 @@ fn writes(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Writes> {
             let mut client = trial.server.client()?;
             let mut log = Vec::new();
             while !is_over.load(Ordering::Relaxed) {
-                let [all, needed, ..] = look(trial, &mut client)?;
+                let [all, needed, ..] = look(product, &mut client)?;
                 log.push((began.elapsed().as_millis() as u32, all, needed));
                 sleep(LOOK_EVERY);
             }
@@ -202,10 +191,10 @@ fn writes(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Writes> {
         (result.and_then(|result| quiet.map(|()| result)), watcher.join().expect("it does not panic"))
     });
     result?.check()?;
-    let last = look(trial, &mut client)?;
+    let last = look(product, &mut client)?;
     let device_bytes = process::written_bytes(trial.server.pid()).saturating_sub(written);
     let [closed, _, read, compacted] = [0, 1, 2, 3].map(|place| last[place] as i64 - first[place] as i64);
-    let is_tarn = trial.variant.traits().product == Product::Tarn;
+    let is_tarn = product == Product::Tarn;
     Ok(Writes {
         updates,
         seconds: began.elapsed().as_secs_f64(),
@@ -219,7 +208,7 @@ fn writes(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Writes> {
 
 /// Waits until the server and its children write nothing any more.
 fn wait_until_quiet(trial: &Trial) -> Result<()> {
-    let pid = trial.server().pid();
+    let pid = trial.server.pid();
     let (began, mut since) = (Instant::now(), Instant::now());
     let mut written = process::written_bytes(pid);
     while since.elapsed() < QUIET && began.elapsed() < QUIET_PATIENCE {

@@ -22,11 +22,9 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use self::cell::{Cell, Figures, Part, Variant};
-use self::trial::Trial;
 use super::contract::{Experiment, Measured, Wanted, row};
 use crate::checkpoint::stretch_rows;
-use crate::error::{LabError, Result};
-use crate::interrupt;
+use crate::error::Result;
 use crate::page::{Facts, Row, with};
 use crate::report::{Report, thousands};
 use crate::results;
@@ -65,15 +63,8 @@ pub struct Options {
 
 /// The experiment.
 pub struct Vtc {
-    setting: Setting,
-    own: Options,
-}
-
-impl Vtc {
-    /// Prepares it.
-    pub fn new(setting: Setting, own: Options) -> Vtc {
-        Vtc { setting, own }
-    }
+    pub(crate) setting: Setting,
+    pub(crate) own: Options,
 }
 
 impl Experiment for Vtc {
@@ -104,20 +95,28 @@ impl Experiment for Vtc {
     }
 
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
-        let mut trial = Trial::start(&self.setting, &self.own, cell)?;
-        let figures = match measure::measure(&self.setting, self.own.full, &mut trial, cell) {
-            Ok(figures) => figures,
-            Err(error) => {
-                // Ctrl-C ends the server too.
-                interrupt::check()?;
-                return Err(ended(&mut trial).unwrap_or(error));
-            }
-        };
+        let mut trial = trial::start(&self.setting, &self.own, cell)?;
+        let figures = measure::measure(&self.setting, self.own.full, &mut trial, cell)
+            .map_err(|error| trial.reason(error))?;
         Ok(Some(Measured { server: cell.variant.name().to_owned(), version: trial.version, figures }))
     }
 
     fn series(cell: &Cell, figures: &Figures) -> Option<(&'static str, Vec<String>)> {
-        Some(series(cell, figures))
+        let heads = "part,variant,records,update_percent,access,ms,what,value";
+        let Cell { part, variant, records, update_percent, access, .. } = cell;
+        let (part, variant, access) = (part.name(), variant.name(), access.name());
+        let cell = format!("{part},{variant},{records},{update_percent},{access}");
+        let course = &figures.course;
+        let requests = course.timeline.iter().flat_map(|(ms, requests, latency, _)| {
+            [format!("{cell},{ms},requests,{requests}"), format!("{cell},{ms},latency_us_max,{latency:.1}")]
+        });
+        // Memory and the log's length have the times of their own readings.
+        let memory =
+            course.peak.timeline.iter().map(|(ms, bytes)| format!("{cell},{ms},resident_bytes,{bytes}"));
+        let log = figures.writes.log.iter().flat_map(|(ms, all, needed)| {
+            [format!("{cell},{ms},log_bytes,{all}"), format!("{cell},{ms},log_needed_bytes,{needed}")]
+        });
+        Some((heads, requests.chain(memory).chain(log).collect()))
     }
 
     fn rows_of(cell: &Cell, figures: &Figures) -> Vec<Row> {
@@ -151,26 +150,4 @@ impl Experiment for Vtc {
         let files = format!("{:.2} to {:.2} MiB", mib(bytes.first()), mib(bytes.last()));
         vec![("scale", scale), ("generator", generator), ("size of log files", files)]
     }
-}
-
-/// The error of a server that ended by itself.
-fn ended(trial: &mut Trial) -> Option<LabError> {
-    trial.server.ended().map(|status| LabError::Ended { status })
-}
-
-/// The time series of a cell: memory and the log's length at the times of the readings.
-fn series(cell: &Cell, figures: &Figures) -> (&'static str, Vec<String>) {
-    let heads = "part,variant,records,update_percent,access,ms,what,value";
-    let Cell { part, variant, records, update_percent, access, .. } = cell;
-    let (part, variant, access) = (part.name(), variant.name(), access.name());
-    let cell = format!("{part},{variant},{records},{update_percent},{access}");
-    let course = &figures.course;
-    let requests = course.timeline.iter().flat_map(|(ms, requests, latency, _)| {
-        [format!("{cell},{ms},requests,{requests}"), format!("{cell},{ms},latency_us_max,{latency:.1}")]
-    });
-    let memory = course.peak.timeline.iter().map(|(ms, bytes)| format!("{cell},{ms},resident_bytes,{bytes}"));
-    let log = figures.writes.log.iter().flat_map(|(ms, all, needed)| {
-        [format!("{cell},{ms},log_bytes,{all}"), format!("{cell},{ms},log_needed_bytes,{needed}")]
-    });
-    (heads, requests.chain(memory).chain(log).collect())
 }

@@ -17,19 +17,12 @@ const UPDATES_USUAL: u32 = 50;
 
 /// The sizes of stores, smallest first.
 pub(super) fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
-    let is_own = !own.sizes.is_empty();
-    let share = if own.full || is_own || setting.options.quick { 1.0 } else { SHARE };
-    let mut millions = if is_own { own.sizes.clone() } else { SIZES_M.to_vec() };
-    if setting.options.quick && !is_own {
-        millions = vec![SIZES_M[0]];
-    } else if !own.full && !is_own {
-        millions = millions.into_iter().skip(1).step_by(STEP).collect();
-    }
-    let mut sizes: Vec<u64> =
-        millions.into_iter().map(|millions| setting.scaled((millions * share * 1e6) as u64)).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
+    setting.sizes(&match (&own.sizes[..], own.full, setting.options.quick) {
+        ([], true, _) => SIZES_M.to_vec(),
+        ([], _, true) => vec![SIZES_M[0]],
+        ([], _, _) => SIZES_M.into_iter().skip(1).step_by(STEP).map(|size| size * SHARE).collect(),
+        (own, _, _) => own.to_vec(),
+    })
 }
 
 /// The cells, by part and size and then by variant, so that disturbances of the machine affect all alike.

@@ -12,13 +12,13 @@ use std::path::PathBuf;
 
 use tarn_study::Shape;
 
+use super::cell::Results;
 use super::compare::data::Study;
-use super::results::{EXPERIMENT, Results};
-use super::study::nothing_measured;
-use super::study::scales;
+use super::study::{Snapshots, scales};
 use crate::error::{LabError, Result};
-use crate::experiment::Wanted;
+use crate::experiment::{Experiment, Wanted};
 use crate::report::{number_cell, table};
+use crate::results::nothing_measured;
 use advise::{Advice, advise};
 use predict::Prediction;
 
@@ -97,12 +97,13 @@ fn bytes(text: &str) -> std::result::Result<u64, String> {
 /// Advises, on the standard output.
 pub fn run(options: &Options) -> Result<()> {
     options.check()?;
-    let results = Results::read(&options.json, EXPERIMENT)?;
+    let nothing = || nothing_measured(&options.json, Snapshots::NAME);
+    let results = Results::read(&options.json, Snapshots::NAME)?;
     let study = Study::newest(&results, scales(Wanted { quick: options.quick, full: options.full }))
-        .ok_or_else(|| nothing_measured(&options.json))?;
+        .ok_or_else(nothing)?;
     let advice = advise(&study, options);
     if advice.predictions.is_empty() {
-        return Err(nothing_measured(&options.json));
+        return Err(nothing());
     }
     println!(
         "{} rows of {} B: {:.2} GB, {} updates/s; measured: {}, {}",

@@ -1,8 +1,7 @@
 //! The results of one scale and seed, as series to draw and compare.
 
-use super::super::cell::{Algorithm, Cell, Figures};
+use super::super::cell::{Algorithm, Cell, Figures, Results};
 use super::super::plan::{Figure, Point, Scale, points};
-use super::super::results::Results;
 
 /// The growth of a taken phase that is shorter than this cannot be seen.
 pub(crate) const TAKEN_US_SHORT: f64 = 10.0;

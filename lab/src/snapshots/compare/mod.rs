@@ -11,7 +11,7 @@ pub(super) mod data;
 pub(super) mod model;
 mod noise;
 pub(super) mod orders;
-pub(super) mod published;
+mod published;
 mod reasons;
 mod spikes;
 pub(super) mod verdict;

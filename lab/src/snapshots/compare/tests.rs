@@ -1,9 +1,8 @@
 //! Tests reports with made-up results.
 
-use super::super::cell::Algorithm;
+use super::super::cell::{Algorithm, Results};
 use super::super::fixture;
 use super::super::plan::{Figure, Scale};
-use super::super::results::Results;
 use super::super::study::{Snapshots, scales};
 use super::*;
 use crate::experiment::Wanted;

@@ -1,4 +1,4 @@
-//! GET and SET of 64 bytes without a log.
+//! GET and SET of 64 bytes: without a log, with a log that is flushed every second, and with two workers.
 
 use serde_json::{Value, json};
 
@@ -6,8 +6,9 @@ use super::contest;
 use crate::error::Result;
 use crate::load::{Arg, Group, KeyChoice, Keys, Mix, Pace, Request};
 use crate::page::{Row, with};
+use crate::process;
 use crate::report::Report;
-use crate::server::Persistence;
+use crate::server::{Persistence, Product};
 use crate::setting::{Contender, Setting};
 
 /// The keys: 16 bytes.
@@ -74,11 +75,59 @@ pub(super) fn hold_all(
     Ok(())
 }
 
-/// Runs the part.
-pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
+/// Requests without a log.
+pub(super) fn plain(setting: &Setting, report: &mut Report) -> Result<()> {
     let keys = setting.scaled(KEYS);
     let contenders = setting.contenders(Persistence::None)?;
     load_keys(setting, &contenders, keys)?;
     let more = json!({ "persistence": "none", "keys": keys });
     hold_all(setting, report, "", &contenders, &get_and_set(keys), &[1, 16, 64], &more)
+}
+
+/// Requests with a log that is flushed every second, and without a log.
+pub(super) fn everysec(setting: &Setting, report: &mut Report) -> Result<()> {
+    let keys = setting.scaled(KEYS);
+    let mut contenders = Vec::new();
+    for &(product, _) in &setting.servers {
+        for persistence in [Persistence::Everysec, Persistence::None] {
+            let (plan, dir) = setting.plan(product, persistence)?;
+            let label = format!("{} {}", product.name(), persistence.name());
+            contenders.push(setting.contender(&label, plan, dir)?);
+        }
+    }
+    load_keys(setting, &contenders, keys)?;
+    let uniform = || Keys::new(KeyChoice::Uniform, keys);
+    let half = Mix::weighted(&[(1, set()), (1, get())], uniform());
+    let mixes = [("SET", Mix::of(set(), uniform())), ("SET 50 % GET 50 %", half)];
+    let more = json!({ "keys": keys, "file_system": setting.file_system });
+    hold_all(setting, report, "everysec: ", &contenders, &mixes, &[1, 16, 64], &more)
+}
+
+/// Two workers against one. The server may use every core; the generator has its own only where there are
+/// three.
+pub(super) fn workers(setting: &Setting, report: &mut Report) -> Result<()> {
+    let keys = setting.scaled(KEYS);
+    let cores = process::cores_allowed();
+    let mut others: Vec<usize> =
+        cores.iter().copied().filter(|core| !setting.load_cores.contains(core)).collect();
+    let enough = others.len() >= 2;
+    if !enough {
+        others = cores;
+    }
+    let mut contenders = Vec::new();
+    for (label, threads) in [("tarn 2 workers", 2), ("tarn 1 worker", 1)] {
+        let (mut plan, dir) = setting.plan(Product::Tarn, Persistence::None)?;
+        plan.threads = threads;
+        plan.cores.clone_from(&others);
+        contenders.push(setting.contender(label, plan, dir)?);
+    }
+    load_keys(setting, &contenders, keys)?;
+    let more = json!({
+        "persistence": "none", "keys": keys, "server_cores": others, "generator_apart": enough,
+    });
+    hold_all(setting, report, "workers: ", &contenders, &get_and_set(keys), &[1, 16], &more)?;
+    if !enough {
+        println!("Two workers and the generator share two cores here: no goal is judged.");
+    }
+    Ok(())
 }
