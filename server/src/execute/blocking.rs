@@ -48,20 +48,12 @@ impl BlockRequest {
         BlockRequest { kind: None, log: None, keys: Vec::new(), timeout, args, first_key: 0, seen: Lsn::ZERO }
     }
 
-    /// The request with `key`, one of its keys, in the place of the first one, and that one in its place: of
-    /// several keys that have something, the one that was given it first serves the client.
-    pub(crate) fn looking_first_at(&self, key: &[u8]) -> OwnedArgs {
+    /// The request with `key` in the place of each of its keys: of several keys that have something, the one
+    /// that was given it first serves the client, and nobody is passed who waits longer for another key.
+    pub(crate) fn looking_only_at(&self, key: &[u8]) -> OwnedArgs {
         let args = self.args.as_args();
-        let last_key = self.first_key + self.keys.len();
-        let Some(place) = (self.first_key..last_key).find(|index| args[*index] == *key) else {
-            return args.to_owned();
-        };
-        let swapped = |index| match index {
-            _ if index == place => self.first_key,
-            _ if index == self.first_key => place,
-            _ => index,
-        };
-        (0..args.len()).map(|index| args.at(swapped(index))).collect()
+        let keys = self.first_key..self.first_key + self.keys.len();
+        (0..args.len()).map(|index| if keys.contains(&index) { key } else { args.at(index) }).collect()
     }
 }
 
@@ -302,7 +294,10 @@ impl Blocking {
     }
 
     fn places_of(&self, db: u8) -> Vec<Place> {
-        self.queues.lock().keys().filter(|place| place.0 == db).cloned().collect()
+        let mut places: Vec<Place> =
+            self.queues.lock().keys().filter(|place| place.0 == db).cloned().collect();
+        places.sort_unstable();
+        places
     }
 }
 

@@ -41,8 +41,10 @@ pub enum After {
     Close,
     /// Waits until a key has something, or for the timeout.
     Block(Box<BlockRequest>),
-    /// Runs the request when the server is no longer paused.
+    /// Runs the request again when the log has room, or somebody else has done something.
     Postpone,
+    /// Runs the request when the server is no longer paused, and those that were held back before have run.
+    Pause,
 }
 
 /// The state of a connection between commands.

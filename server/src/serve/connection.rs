@@ -109,8 +109,11 @@ enum Ran {
     Full,
     /// A command waits for a key.
     Blocked(Box<BlockRequest>),
-    /// The server is paused, or the log has no room; this request comes first when it goes on.
+    /// The log has no room, or somebody else is to do something; this request comes first when it goes on.
     Postponed,
+    /// The server is paused; this request comes first when it goes on, and those that were held back before
+    /// have run.
+    Paused,
 }
 
 impl Connection {
@@ -190,47 +193,54 @@ impl Connection {
                     }
                     Ran::Full => {}
                     Ran::Blocked(request) => {
+                        self.give_up_turn();
                         if !self.wait_for_key(request).await? {
                             self.closing = true;
                             ran = Ran::All;
                             continue;
                         }
                     }
-                    Ran::Postponed => {
+                    Ran::Postponed | Ran::Paused => {
+                        if matches!(ran, Ran::Postponed) {
+                            // What waits for something else lets the others go first.
+                            self.give_up_turn();
+                        } else if self.turn.is_none() {
+                            let handle = self.client.handle.clone();
+                            self.turn = Some(self.worker.server.pause.take_turn(handle));
+                        }
                         self.client.handle.info.lock().blocked = true;
                         let is_there = self.wait_to_go_on().await?;
                         if self.client.handle.is_killed() {
                             return Ok(End::Killed);
                         }
-                        if !is_there {
+                        let is_turn = self.is_its_turn();
+                        let has_gone = || self.turn.is_some() && is_turn && self.output.peer_sends_no_more();
+                        if !is_there || has_gone() {
                             // What it waited for and nobody else does is given up with the client.
-                            self.give_up_turn();
                             self.closing = true;
                             ran = Ran::All;
                             continue;
                         }
                         // Who waited for a key through the pause was there first.
                         self.worker.serve_postponed();
-                        if !self.is_its_turn() {
-                            ran = Ran::Postponed;
+                        if !is_turn {
+                            ran = Ran::Paused;
                             continue;
                         }
                         ran = self.run_held();
-                        let is_held = matches!(ran, Ran::Postponed);
+                        let is_held = matches!(ran, Ran::Postponed | Ran::Paused);
                         self.client.handle.info.lock().blocked = is_held;
                         if !is_held {
                             // Each request may wait so long.
                             (self.closed_since, self.gone_since) = (None, None);
-                        }
-                        if !is_held || !self.is_paused() {
-                            // What waits for something else lets the others go first.
-                            self.give_up_turn();
                         }
                         continue;
                     }
                 }
                 ran = self.run_input();
             }
+            // After the rest of its pipeline.
+            self.give_up_turn();
             if self.closing && self.output.waiting_bytes() == 0 {
                 return Ok(End::Closed);
             }
@@ -329,11 +339,7 @@ impl Connection {
     /// the client has gone during a pause, or closed its sending side too long ago otherwise: it may have
     /// closed that alone, and is answered then.
     async fn wait_to_go_on(&mut self) -> io::Result<bool> {
-        let is_paused = self.is_paused();
-        if is_paused && self.turn.is_none() {
-            self.turn = Some(self.worker.server.pause.take_turn(self.client.handle.clone()));
-        }
-        if !self.worker.server.has_room() {
+        if self.turn.is_none() && !self.worker.server.has_room() {
             return Ok(self.wait_for_room().await);
         }
         let mut over = pin!(tokio::time::sleep(PAUSE_STEP));
@@ -348,8 +354,8 @@ impl Connection {
                 // As in Redis: nobody would read the reply, and what the request takes would be lost.
                 return Poll::Ready(Ok(self.turn.is_none()));
             }
-            let is_next = !is_paused && self.turn.is_some() && self.is_its_turn();
-            if is_next || self.client.handle.is_killed() || over.as_mut().poll(cx).is_ready() {
+            let is_next = || self.turn.is_some() && !self.is_paused() && self.is_its_turn();
+            if is_next() || self.client.handle.is_killed() || over.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Ok(true));
             }
             Poll::Pending
@@ -388,7 +394,7 @@ impl Connection {
         let worker = self.worker.clone();
         let output = self.output.clone();
         let ran = worker.execute(|executor| self.run_one(executor, args.as_args(), &mut output.outbox()));
-        if matches!(ran, Some(Ran::Postponed)) {
+        if matches!(ran, Some(Ran::Postponed | Ran::Paused)) {
             self.held = Some(args);
         }
         ran.unwrap_or(Ran::Full)
@@ -425,7 +431,7 @@ impl Connection {
                 Ok(Some(args)) => {
                     fetched -= 1;
                     if let Some(stop) = self.run_one(executor, args, outbox) {
-                        self.held = matches!(stop, Ran::Postponed).then(|| args.to_owned());
+                        self.held = matches!(stop, Ran::Postponed | Ran::Paused).then(|| args.to_owned());
                         ran = stop;
                         break;
                     }
@@ -477,6 +483,7 @@ impl Connection {
             }
             After::Block(request) => Some(Ran::Blocked(request)),
             After::Postpone => Some(Ran::Postponed),
+            After::Pause => Some(Ran::Paused),
         }
     }
 

@@ -140,7 +140,7 @@ impl<'e> Executor<'e> {
         };
         match &mut client.after {
             // There is no reply yet, nor one to be skipped.
-            After::Postpone => out.truncate(start),
+            After::Postpone | After::Pause => out.truncate(start),
             After::Block(request) => request.seen = seen,
             After::GoOn | After::Close => client.drop_unwanted(out, start),
         }
@@ -184,11 +184,10 @@ impl<'e> Executor<'e> {
             return Err(client.reject(command.flags, refusal));
         }
         let writes = writes(command, client);
-        let waits = writes && !self.has_room && !command.flags.has(Flags::ADMIN)
-            // As in Redis, a pause of all commands spares none: `CLIENT UNPAUSE` and `SHUTDOWN` wait, too.
-            || self.server.pause.holds(writes, self.now);
-        if waits && !self.serving {
-            client.after = After::Postpone;
+        // As in Redis, a pause of all commands spares none: `CLIENT UNPAUSE` and `SHUTDOWN` wait, too.
+        let is_paused = self.server.pause.holds(writes, self.now);
+        if !self.serving && (is_paused || writes && !self.has_room && !command.flags.has(Flags::ADMIN)) {
+            client.after = if is_paused { After::Pause } else { After::Postpone };
             return Ok(Lsn::ZERO);
         }
         if client.transaction.is_some() && !command.flags.has(Flags::AT_ONCE) {

@@ -85,14 +85,14 @@ impl Executor<'_> {
             stand_in.protocol = waiter.protocol;
             stand_in.waits = true;
             let mut reply = Vec::new();
-            let args = waiter.request.looking_first_at(key);
+            let args = waiter.request.looking_only_at(key);
             let lsn = self.run(&mut stand_in, args.as_args(), &mut reply);
             match stand_in.after {
                 After::Block(_) => {
                     waiter.seen.fetch_max(lsn.0, Ordering::Relaxed);
                     return Served::FoundNothing;
                 }
-                After::Postpone => return Served::Later,
+                After::Postpone | After::Pause => return Served::Later,
                 After::GoOn | After::Close => {}
             }
             *outcome = Some(Outcome::Served(reply, lsn));
