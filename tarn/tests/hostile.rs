@@ -49,8 +49,8 @@ impl Scene {
         count.parse().unwrap()
     }
 
-    /// Waits until a pause holds back the requests of so many clients.
-    fn wait_for_paused(&mut self, clients: usize) {
+    /// Waits until the requests of so many clients wait, for a key or behind a pause.
+    fn wait_for_blocked(&mut self, clients: usize) {
         eventually(|| (self.count("blocked_clients") == clients).then_some(()));
     }
 
@@ -167,7 +167,7 @@ fn a_request_that_a_pause_holds_back_goes_with_its_client() {
         assert_eq!(scene.witness.ask("CLIENT PAUSE 600000 WRITE"), "+OK");
         let goes = scene.connect();
         (&goes).write_all(request.as_bytes()).unwrap();
-        scene.wait_for_paused(1);
+        scene.wait_for_blocked(1);
         drop(goes);
         assert_eq!(scene.witness.ask("CLIENT UNPAUSE"), "+OK");
         scene.wait_for_clients(0);
@@ -176,12 +176,25 @@ fn a_request_that_a_pause_holds_back_goes_with_its_client() {
 }
 
 #[test]
+fn who_goes_while_it_waits_for_a_key_takes_nothing_whatever_it_has_sent_besides() {
+    let mut scene = Scene::new(&[]);
+    let goes = scene.connect();
+    let more = format!("*2\r\n$4\r\nECHO\r\n$1500000\r\n{}\r\n", "x".repeat(1_500_000));
+    (&goes).write_all(format!("BLPOP list 0\r\n{more}").as_bytes()).unwrap();
+    scene.wait_for_blocked(1);
+    drop(goes);
+    scene.wait_for_clients(0);
+    assert_eq!(scene.witness.ask("RPUSH list element"), ":1");
+    assert_eq!(scene.witness.ask("LLEN list"), ":1");
+}
+
+#[test]
 fn what_a_pause_of_writes_does_not_hold_back_waits_for_no_request_that_it_does() {
     let mut scene = Scene::new(&[]);
     assert_eq!(scene.witness.ask("CLIENT PAUSE 600000 WRITE"), "+OK");
     let waits = scene.connect();
     (&waits).write_all(b"SET k v\r\n").unwrap();
-    scene.wait_for_paused(1);
+    scene.wait_for_blocked(1);
     // It is answered when somebody else has done it, and its sending side may be closed by then.
     let saves = scene.connect();
     (&saves).write_all(b"SAVE\r\n").unwrap();
@@ -205,7 +218,7 @@ fn requests_that_a_pause_holds_back_run_in_the_order_in_which_they_came() {
             .map(|number| {
                 let waits = scene.connect();
                 (&waits).write_all(request(number).as_bytes()).unwrap();
-                scene.wait_for_paused(number + 1);
+                scene.wait_for_blocked(number + 1);
                 waits
             })
             .collect();
@@ -214,6 +227,7 @@ fn requests_that_a_pause_holds_back_run_in_the_order_in_which_they_came() {
         drop(waiting.next());
         scene.wait_for_clients(19);
         assert_eq!(scene.witness.ask("CLIENT UNPAUSE"), "+OK");
+        assert_eq!(scene.witness.ask("RPUSH order new"), ":20", "it overtakes nobody");
         for (place, waits) in (1..).zip(waiting) {
             let replies = ["+OK\r\n+QUEUED\r\n*1\r\n", ""][place % 2];
             exchange(&waits, b"", format!("{replies}:{place}\r\n").as_bytes());

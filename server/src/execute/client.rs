@@ -62,6 +62,8 @@ pub struct Client {
     pub reply_mode: ReplyMode,
     /// The next step after this command.
     pub after: After,
+    /// The place of a request of this client among those that a pause holds back.
+    pub turn: Option<u64>,
     /// Whether a command that has waited runs again in this client's stead.
     pub waits: bool,
     /// The requests queued since `MULTI`; `None` outside of a transaction.
@@ -107,6 +109,7 @@ impl Client {
             rewrite: None,
             ending: None,
             waits_for_gate: None,
+            turn: None,
             asked: None,
             searching: None,
             reply_end_max: usize::MAX,

@@ -21,11 +21,14 @@ pub enum PauseMode {
 
 /// Writes wait, whatever the rest of the state says: the server is about to end.
 const ENDING: u64 = 1 << 63;
+/// Clients have a request held back, or had one when the pause ended and it has not run yet.
+const TURNS: u64 = 1 << 62;
 
 /// The pause; over at its time by itself.
 #[derive(Debug, Default)]
 pub struct Pause {
-    /// The end of the pause in milliseconds, shifted by one; the lowest bit says `All`, the highest `ENDING`.
+    /// The end of the pause in milliseconds, shifted by one; the lowest bit says `All`, the highest `ENDING`,
+    /// and the next `TURNS`.
     /// 0: no pause.
     state: AtomicU64,
     /// The clients that have a request held back.
@@ -42,17 +45,17 @@ struct Turns {
 impl Pause {
     /// Holds commands back until `until`. A pause that is on is not shortened, nor made milder.
     pub fn begin(&self, mode: PauseMode, until: UnixMs) {
-        let asked = (until.min(u64::MAX >> 2) << 1, u64::from(mode == PauseMode::All));
+        let asked = (until.min(u64::MAX >> 3) << 1, u64::from(mode == PauseMode::All));
         let merge = |state: u64| {
-            let until = (state & !(ENDING | 1)).max(asked.0);
-            Some(until | state & (ENDING | 1) | asked.1)
+            let until = (state & !(ENDING | TURNS | 1)).max(asked.0);
+            Some(until | state & (ENDING | TURNS | 1) | asked.1)
         };
         let _ = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, merge);
     }
 
     /// Lets commands go on.
     pub fn end(&self) {
-        self.state.fetch_and(ENDING, Ordering::Relaxed);
+        self.state.fetch_and(ENDING | TURNS, Ordering::Relaxed);
     }
 
     /// Holds writes back because the server is about to end, or not any more.
@@ -70,6 +73,7 @@ impl Pause {
         let turn = turns.next;
         turns.next += 1;
         turns.waiting.insert(turn, client);
+        self.state.fetch_or(TURNS, Ordering::Relaxed);
         turn
     }
 
@@ -82,11 +86,20 @@ impl Pause {
     pub fn give_up_turn(&self, turn: u64) {
         let mut turns = self.turns.lock();
         turns.waiting.remove(&turn);
+        if turns.waiting.is_empty() {
+            self.state.fetch_and(!TURNS, Ordering::Relaxed);
+        }
         let first = turns.waiting.first_key_value().map(|(_, client)| client.clone());
         drop(turns);
         if let Some(first) = first {
             first.wake();
         }
+    }
+
+    /// Whether a pause is over and requests that it held back have not run yet.
+    #[inline]
+    pub fn is_followed(&self, now: UnixMs) -> bool {
+        self.state.load(Ordering::Relaxed) & TURNS != 0 && !self.is_on(now)
     }
 
     /// Whether there is a pause of any kind.
@@ -104,9 +117,9 @@ impl Pause {
     #[cold]
     fn holds_in(&self, state: u64, writes: bool, now: UnixMs) -> bool {
         let ending = state & ENDING != 0 && writes;
-        if (state & !ENDING) >> 1 <= now {
+        if (state & !(ENDING | TURNS)) >> 1 <= now {
             // Over. Only this very pause is taken back, not one that began meanwhile.
-            let over = state & ENDING;
+            let over = state & (ENDING | TURNS);
             let _ = self.state.compare_exchange(state, over, Ordering::Relaxed, Ordering::Relaxed);
             return ending;
         }

@@ -64,8 +64,6 @@ pub(super) struct Connection {
     closing: bool,
     /// The request that is held back.
     held: Option<OwnedArgs>,
-    /// Its place among those that a pause holds back.
-    turn: Option<u64>,
     /// Since when the client sends nothing more, if a held request was told so.
     closed_since: Option<Instant>,
     /// The same while the log has no room.
@@ -131,7 +129,6 @@ impl Connection {
             has_more: false,
             closing: false,
             held: None,
-            turn: None,
             closed_since: None,
             gone_since: None,
         }
@@ -204,9 +201,9 @@ impl Connection {
                         if matches!(ran, Ran::Postponed) {
                             // What waits for something else lets the others go first.
                             self.give_up_turn();
-                        } else if self.turn.is_none() {
+                        } else if self.client.turn.is_none() {
                             let handle = self.client.handle.clone();
-                            self.turn = Some(self.worker.server.pause.take_turn(handle));
+                            self.client.turn = Some(self.worker.server.pause.take_turn(handle));
                         }
                         self.client.handle.info.lock().blocked = true;
                         let is_there = self.wait_to_go_on().await?;
@@ -214,7 +211,8 @@ impl Connection {
                             return Ok(End::Killed);
                         }
                         let is_turn = self.is_its_turn();
-                        let has_gone = || self.turn.is_some() && is_turn && self.output.peer_sends_no_more();
+                        let has_gone =
+                            || self.client.turn.is_some() && is_turn && self.output.peer_sends_no_more();
                         if !is_there || has_gone() {
                             // What it waited for and nobody else does is given up with the client.
                             self.closing = true;
@@ -326,11 +324,11 @@ impl Connection {
 
     /// Whether no request that a pause held back before this one waits still.
     fn is_its_turn(&self) -> bool {
-        self.turn.is_none_or(|turn| self.worker.server.pause.is_turn(turn))
+        self.client.turn.is_none_or(|turn| self.worker.server.pause.is_turn(turn))
     }
 
     fn give_up_turn(&mut self) {
-        if let Some(turn) = self.turn.take() {
+        if let Some(turn) = self.client.turn.take() {
             self.worker.server.pause.give_up_turn(turn);
         }
     }
@@ -339,7 +337,7 @@ impl Connection {
     /// the client has gone during a pause, or closed its sending side too long ago otherwise: it may have
     /// closed that alone, and is answered then.
     async fn wait_to_go_on(&mut self) -> io::Result<bool> {
-        if self.turn.is_none() && !self.worker.server.has_room() {
+        if self.client.turn.is_none() && !self.worker.server.has_room() {
             return Ok(self.wait_for_room().await);
         }
         let mut over = pin!(tokio::time::sleep(PAUSE_STEP));
@@ -352,9 +350,9 @@ impl Connection {
                 // Looked at before the time: who went before the end of a pause has gone.
                 self.closed_since = Some(Instant::now());
                 // As in Redis: nobody would read the reply, and what the request takes would be lost.
-                return Poll::Ready(Ok(self.turn.is_none()));
+                return Poll::Ready(Ok(self.client.turn.is_none()));
             }
-            let is_next = || self.turn.is_some() && !self.is_paused() && self.is_its_turn();
+            let is_next = || self.client.turn.is_some() && !self.is_paused() && self.is_its_turn();
             if is_next() || self.client.handle.is_killed() || over.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Ok(true));
             }
@@ -545,6 +543,7 @@ impl Connection {
 
     async fn wait_for_outcome(&mut self, waiter: &Arc<Waiter>) -> io::Result<bool> {
         let mut timeout = waiter.timeout().map(|timeout| Box::pin(tokio::time::sleep(timeout)));
+        let mut looks = tokio::time::interval(ROOM_STEP);
         poll_fn(|cx| {
             self.poll_outbox(cx)?;
             if waiter.is_done() {
@@ -558,7 +557,16 @@ impl Connection {
             {
                 return Poll::Ready(Ok(true));
             }
-            self.poll_input(cx).map_ok(|()| false)
+            if self.poll_input(cx)?.is_ready() {
+                return Poll::Ready(Ok(false));
+            }
+            // What it has sent is no longer read, up to where it says that it has gone.
+            while self.input.len() >= INPUT_BYTES_MAX && looks.poll_tick(cx).is_ready() {
+                if self.output.peer_sends_no_more() {
+                    return Poll::Ready(Ok(false));
+                }
+            }
+            Poll::Pending
         })
         .await
     }

@@ -186,7 +186,10 @@ impl<'e> Executor<'e> {
         let writes = writes(command, client);
         // As in Redis, a pause of all commands spares none: `CLIENT UNPAUSE` and `SHUTDOWN` wait, too.
         let is_paused = self.server.pause.holds(writes, self.now);
-        if !self.serving && (is_paused || writes && !self.has_room && !command.flags.has(Flags::ADMIN)) {
+        // Nor does a new write overtake those that a pause held back.
+        let overtakes = || client.turn.is_none() && self.server.pause.is_followed(self.now);
+        let lacks_room = || !self.has_room && !command.flags.has(Flags::ADMIN);
+        if !self.serving && (is_paused || writes && (lacks_room() || overtakes())) {
             client.after = if is_paused { After::Pause } else { After::Postpone };
             return Ok(Lsn::ZERO);
         }
