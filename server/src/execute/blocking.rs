@@ -36,7 +36,7 @@ pub struct BlockRequest {
     pub timeout: Option<Duration>,
     /// The request, to be run again.
     pub args: OwnedArgs,
-    /// Where the keys begin in `args`.
+    /// Where the keys begin in `args`. Their number stands before them, unless they come first.
     pub first_key: usize,
     /// The newest `Lsn` that finding nothing revealed.
     pub seen: Lsn,
@@ -48,12 +48,18 @@ impl BlockRequest {
         BlockRequest { kind: None, log: None, keys: Vec::new(), timeout, args, first_key: 0, seen: Lsn::ZERO }
     }
 
-    /// The request with `key` in the place of each of its keys: of several keys that have something, the one
-    /// that was given it first serves the client, and nobody is passed who waits longer for another key.
+    /// The request with `key` instead of all its keys: of several keys that have something, the one that was
+    /// given it first serves the client, and nobody is passed who waits longer for another key. It takes as
+    /// long for one key of thousands as for the only one.
     pub(crate) fn looking_only_at(&self, key: &[u8]) -> OwnedArgs {
         let args = self.args.as_args();
-        let keys = self.first_key..self.first_key + self.keys.len();
-        (0..args.len()).map(|index| if keys.contains(&index) { key } else { args.at(index) }).collect()
+        let before = args.iter().take(self.first_key).enumerate().map(|(index, arg)| match index {
+            0 => arg,
+            _ if index + 1 == self.first_key => b"1",
+            _ => arg,
+        });
+        let behind = args.tail(self.first_key + self.keys.len());
+        before.chain([key]).chain(behind).collect()
     }
 }
 
@@ -359,5 +365,24 @@ impl Waiter {
     /// How long to wait at most.
     pub fn timeout(&self) -> Option<Duration> {
         self.request.timeout
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_looks_at_one_of_its_keys_alone() {
+        for (request, first_key, keys, expected) in [
+            ("BLPOP a b c 0.5", 1, 3, "BLPOP b 0.5"),
+            ("BLMOVE b d LEFT RIGHT 0", 1, 1, "BLMOVE b d LEFT RIGHT 0"),
+            ("BLMPOP 0 3 a b c LEFT COUNT 2", 3, 3, "BLMPOP 0 1 b LEFT COUNT 2"),
+        ] {
+            let args: OwnedArgs = request.split(' ').collect();
+            let keys = vec![Box::default(); keys];
+            let request = BlockRequest { first_key, keys, ..BlockRequest::new(None, args) };
+            assert_eq!(request.looking_only_at(b"b"), expected.split(' ').collect());
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! `CLIENT PAUSE`, and the pause of writes before the server ends: which commands are held back, and until
-//! when. Expired keys are not deleted meanwhile.
+//! `CLIENT PAUSE`, and the pause of writes before the server ends: which commands are held back, until when,
+//! and in which order they run then: that in which they came. Expired keys are not deleted meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
