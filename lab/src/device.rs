@@ -1,7 +1,7 @@
 //! Measures the disk under a directory: flushes a second with several in flight, and sequential reading.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,8 @@ use crate::error::{IoContext, Result};
 const BLOCK: usize = 4096;
 /// Each flight writes over its own part of the file, of this size, again and again.
 const PART: usize = 4 << 20;
+/// The files of a directory are counted anew no more often than this.
+const COUNTS_MAX: u32 = 1000;
 /// Bytes of one sequential read.
 const READ_BYTES: usize = 1 << 20;
 
@@ -80,15 +82,26 @@ fn flush_rate(file: &File, flights: usize, time: Duration) -> std::io::Result<f6
     Ok(counts.iter().sum::<u64>() as f64 / begun.elapsed().as_secs_f64())
 }
 
-/// All files in a directory and below, with their total length in bytes.
+/// All files in a directory and below, with their total length in bytes. Counts anew when a file disappears
+/// meanwhile, as a server renames files and removes old ones.
 pub fn files_below(dir: &Path) -> Result<(Vec<PathBuf>, u64)> {
+    let mut again = COUNTS_MAX;
+    loop {
+        match count_below(dir) {
+            Err(error) if error.kind() == ErrorKind::NotFound && dir.exists() && again > 0 => again -= 1,
+            counted => return counted.doing(|| dir.display().to_string()),
+        }
+    }
+}
+
+fn count_below(dir: &Path) -> io::Result<(Vec<PathBuf>, u64)> {
     let mut files = Vec::new();
     let mut bytes = 0;
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
-        for entry in fs::read_dir(&dir).doing(|| dir.display().to_string())? {
-            let entry = entry.doing(|| dir.display().to_string())?;
-            let metadata = entry.metadata().doing(|| entry.path().display().to_string())?;
+        for entry in fs::read_dir(&dir)? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
             if metadata.is_dir() {
                 dirs.push(entry.path());
             } else if metadata.is_file() {
@@ -101,8 +114,7 @@ pub fn files_below(dir: &Path) -> Result<(Vec<PathBuf>, u64)> {
     Ok((files, bytes))
 }
 
-/// The data files below some directories, and their bytes: all but the printed output of a server. Files may
-/// disappear while they are counted, as a server removes old ones.
+/// The data files below some directories, and their bytes: all but the printed output of a server.
 pub fn data_files(dirs: &[impl AsRef<Path>]) -> (Vec<PathBuf>, u64) {
     let of = |dir: &_| files_below(AsRef::as_ref(dir)).map(|(files, _)| files).unwrap_or_default();
     let mut files: Vec<PathBuf> = dirs.iter().flat_map(of).collect();
@@ -175,5 +187,26 @@ mod tests {
         let (files, bytes) = files_below(dir.path()).unwrap();
         assert_eq!((files.len(), bytes), (2, READ_BYTES as u64 + 6));
         assert_eq!(read_through(&files).unwrap().0, bytes);
+    }
+
+    #[test]
+    fn a_file_that_is_renamed_meanwhile_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, two] = ["one", "two"].map(|name| dir.path().join(name));
+        fs::write(&one, [1; 5]).unwrap();
+        let is_over = AtomicBool::new(false);
+        let counts: Vec<u64> = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    fs::rename(&one, &two).unwrap();
+                    fs::rename(&two, &one).unwrap();
+                }
+            });
+            let counts = (0..2000).map(|_| data_files(&[dir.path()]).1).collect();
+            is_over.store(true, Ordering::Relaxed);
+            counts
+        });
+        let lost = counts.iter().filter(|bytes| **bytes == 0).count();
+        assert_eq!(lost, 0, "of {} counts", counts.len());
     }
 }

@@ -77,9 +77,10 @@ impl Trial {
         Ok(Trial { version, server, ask, forks, cut: None, limit: None, dirs })
     }
 
-    /// Bytes of all its files.
-    pub fn file_bytes(&self) -> u64 {
-        device::data_files(&self.dirs).1
+    /// Bytes of all its files, once all of its log is in them. Nothing may write to it meanwhile.
+    pub fn file_bytes(&self) -> Result<u64> {
+        self.wait_until_written()?;
+        Ok(device::data_files(&self.dirs).1)
     }
 
     /// The figures of the checkpoint that has just ended, without its times.
@@ -88,7 +89,7 @@ impl Trial {
             Some((section, name)) => Info::read(client, section)?.number(name),
             None => None,
         };
-        Ok(Taken { cut_us, file_bytes: self.file_bytes(), ..Taken::default() })
+        Ok(Taken { cut_us, file_bytes: device::data_files(&self.dirs).1, ..Taken::default() })
     }
 
     /// Waits until the server has given all of its log to the system, which a kill does not take from it:

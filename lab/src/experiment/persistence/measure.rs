@@ -116,12 +116,7 @@ fn load_and_update(setting: &Setting, times: &Times, trial: &mut Trial, cell: &C
     note_errors(&mut figures, &loaded);
     let is_whole = figures.loaded >= cell.records;
     if !is_whole && began.elapsed() < times.load {
-        // Ctrl-C ends the server too.
-        interrupt::check()?;
-        figures.ended =
-            Some(trial.server.ended().map_or("it broke the connections".to_owned(), |status| {
-                LabError::Ended { status }.to_string()
-            }));
+        figures.ended = Some(how_it_ended(trial)?.unwrap_or_else(|| "it broke the connections".to_owned()));
     }
     if figures.ended.is_none() {
         look(trial, &mut figures)?;
@@ -134,10 +129,20 @@ fn load_and_update(setting: &Setting, times: &Times, trial: &mut Trial, cell: &C
         series.add(from, &updated);
         figures.updates = together(&[&updated.watched.phases[0]]);
         note_errors(&mut figures, &updated);
-        figures.last_file_bytes = trial.file_bytes();
+        match trial.file_bytes() {
+            Ok(bytes) => figures.last_file_bytes = bytes,
+            Err(error) => figures.ended = Some(how_it_ended(trial)?.ok_or(error)?),
+        }
     }
     figures.throughput = series.rates(times.every);
     Ok(figures)
+}
+
+/// How the server ended by itself; `None` if it has not.
+fn how_it_ended(trial: &mut Trial) -> Result<Option<String>> {
+    // Ctrl-C ends the server too.
+    interrupt::check()?;
+    Ok(trial.server.ended().map(|status| LabError::Ended { status }.to_string()))
 }
 
 impl Figures {
@@ -157,7 +162,7 @@ fn note_errors(figures: &mut Figures, result: &LoadResult) {
 fn look(trial: &Trial, figures: &mut Figures) -> Result<()> {
     figures.used_bytes = trial.server.info_number("memory", "used_memory")?.unwrap_or_default();
     figures.resident_bytes = trial.server.memory()?.resident_bytes;
-    figures.file_bytes = trial.file_bytes();
+    figures.file_bytes = trial.file_bytes()?;
     Ok(())
 }
 
@@ -198,7 +203,7 @@ fn recovery(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) ->
     if cell.model == Model::Snapshot || cell.shortens {
         checkpoint_alone(trial)?;
     }
-    figures.last_file_bytes = trial.file_bytes();
+    figures.last_file_bytes = trial.file_bytes()?;
     let is_over = AtomicBool::new(false);
     let (started, usage) = thread::scope(|scope| {
         let mut watcher = None;
@@ -220,9 +225,7 @@ fn recovery(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) ->
         }
         // Where memory is short, a server may end; that is the measurement.
         Err(error @ LabError::Server { .. }) if cell.memory == Memory::Short => {
-            interrupt::check()?;
-            let words = trial.server.ended().map(|status| LabError::Ended { status }.to_string());
-            figures.ended = Some(words.unwrap_or_else(|| error.to_string()));
+            figures.ended = Some(how_it_ended(trial)?.unwrap_or_else(|| error.to_string()));
         }
         Err(error) => return Err(error),
     }

@@ -129,12 +129,12 @@ fn alone(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Course> {
 
 /// Figures 4.6 and 4.7.
 fn files(setting: &Setting, trial: &mut Trial, cell: &Cell, times: &Times) -> Result<Files> {
-    let loaded_bytes = trial.file_bytes();
+    let loaded_bytes = trial.file_bytes()?;
     setting.saturation(&trial.server, CONNECTIONS, requests(cell), until(times.run))?;
     if !cell.variant.logs() {
         checkpoint_alone(trial)?;
     }
-    let run_bytes = trial.file_bytes();
+    let run_bytes = trial.file_bytes()?;
     let mut files = Files { run_s: times.run.as_secs_f64(), loaded_bytes, run_bytes, ..Files::default() };
     for _ in 0..times.repeats {
         files.started_s.push(trial.recover(|_| ())?);
