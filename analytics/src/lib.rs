@@ -9,6 +9,35 @@
 //! reads only through views of the engine, so writers never wait for it. Its answer is the store as of one
 //! instant, over all the tables that it names.
 //!
+//! ```
+//! use std::sync::Arc;
+//! use tarn_analytics::{Analytics, AnalyticsOptions, Value};
+//! use tarn_engine::Engine;
+//! use tarn_engine::io::SystemClock;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let (engine, _background) = Engine::unlogged(1, 1, Arc::new(SystemClock::new()));
+//! let analytics = Analytics::open(AnalyticsOptions {
+//!     databases: 1,
+//!     memory_bytes: 64 << 20,
+//!     threads: 1,
+//!     directory: None,
+//!     export_directory: None,
+//! })
+//! .await?;
+//! analytics.read_from(move || Some(engine.clone()));
+//!
+//! let session = analytics.session();
+//! let outcome = session.run("SELECT count(*) AS hashes FROM keyspace.hashes", None).await?;
+//! let (columns, rows) = outcome.collect(1 << 20).await?;
+//! assert_eq!(columns, ["hashes"]);
+//! assert_eq!(rows, [[Value::Integer(0)]]);
+//! # Ok(())
+//! # })
+//! # }
+//! ```
+//!
 //! The modules have floors; each imports lower floors only. `session` runs statements on the state in
 //! `analytics`. `plan` has the tables of the planner, `guard` the limits around it, and `exact` the answers
 //! of PostgreSQL.

@@ -16,7 +16,7 @@ use crate::error::{IoContext, Result};
 const BLOCK: usize = 4096;
 /// Each flight writes over its own part of the file, of this size, again and again.
 const PART: usize = 4 << 20;
-/// The files of a directory are counted anew no more often than this.
+/// The files of a directory are counted again no more often than this.
 const COUNTS_MAX: u32 = 1000;
 /// Bytes of one sequential read.
 const READ_BYTES: usize = 1 << 20;
@@ -82,7 +82,7 @@ fn flush_rate(file: &File, flights: usize, time: Duration) -> std::io::Result<f6
     Ok(counts.iter().sum::<u64>() as f64 / begun.elapsed().as_secs_f64())
 }
 
-/// All files in a directory and below, with their total length in bytes. Counts anew when a file disappears
+/// All files in a directory and below, with their total length in bytes. Counts again when a file disappears
 /// meanwhile, as a server renames files and removes old ones.
 pub fn files_below(dir: &Path) -> Result<(Vec<PathBuf>, u64)> {
     let mut again = COUNTS_MAX;

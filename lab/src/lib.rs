@@ -4,6 +4,18 @@
 //! An experiment starts the servers that it compares side by side, pins them and the generator to different
 //! cores, prints one JSON line a run and a table at the end, and says for each goal of the design whether it
 //! was met.
+//!
+//! ```
+//! use clap::Parser;
+//! use tarn_lab::LabCli;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Prints a line for each experiment: its name, and the question that it answers.
+//! let conclusion = tarn_lab::execute(LabCli::parse_from(["tarn-lab", "list"]))?;
+//! assert_eq!(conclusion.broken, 0);
+//! # Ok(())
+//! # }
+//! ```
 
 #[macro_use]
 mod names;

@@ -6,6 +6,36 @@
 //!                                  └── outbox <── reply ────┘── batch of writes ──> engine
 //! ```
 //!
+//! [`serve::serve`] is a server in the calling thread, from its arguments to its end:
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use std::os::unix::net::UnixStream;
+//! use tarn_server::config::{Invocation, parse_serve_args};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
+//! let socket = folder.path().join("socket");
+//! let args = ["--port", "0", "--unixsocket"].map(Into::into);
+//! let dirs = [socket.clone().into(), "--dir".into(), folder.path().into()];
+//! let Invocation::Serve(loaded) = parse_serve_args(args.into_iter().chain(dirs))? else { unreachable!() };
+//! let server = std::thread::spawn(|| tarn_server::serve::serve(*loaded));
+//!
+//! let mut client = loop {
+//!     match UnixStream::connect(&socket) {
+//!         Err(_) if !server.is_finished() => std::thread::yield_now(),
+//!         connected => break connected?,
+//!     }
+//! };
+//! client.write_all(b"SET greeting hello\r\nGET greeting\r\nSHUTDOWN\r\n")?;
+//! let mut replies = String::new();
+//! client.read_to_string(&mut replies)?;
+//! assert_eq!(replies, "+OK\r\n$5\r\nhello\r\n");
+//! server.join().expect("the server does not panic")?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The folders are layers. A file imports its own folder and lower layers only; `cargo xtask tidy` checks it.
 //! `shared` is the state of all threads, `execute` runs requests, and `serve` has the threads.
 //!
