@@ -1,5 +1,6 @@
 //! Measures the disk under a directory: flushes a second with several in flight, and sequential reading.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
@@ -16,8 +17,8 @@ use crate::error::{IoContext, Result};
 const BLOCK: usize = 4096;
 /// Each flight writes over its own part of the file, of this size, again and again.
 const PART: usize = 4 << 20;
-/// The files of a directory are counted again no more often than this.
-const COUNTS_MAX: u32 = 1000;
+/// The files of a directory are looked for again no more often than this.
+const LOOKS_MAX: u32 = 1000;
 /// Bytes of one sequential read.
 const READ_BYTES: usize = 1 << 20;
 
@@ -82,21 +83,26 @@ fn flush_rate(file: &File, flights: usize, time: Duration) -> std::io::Result<f6
     Ok(counts.iter().sum::<u64>() as f64 / begun.elapsed().as_secs_f64())
 }
 
-/// All files in a directory and below, with their total length in bytes. Counts again when a file disappears
-/// meanwhile, as a server renames files and removes old ones.
+/// All files in a directory and below, with their total length in bytes.
 pub fn files_below(dir: &Path) -> Result<(Vec<PathBuf>, u64)> {
-    let mut again = COUNTS_MAX;
+    let (files, bytes): (Vec<_>, Vec<u64>) = lengths_below(dir)?.into_iter().unzip();
+    Ok((files, bytes.iter().sum()))
+}
+
+/// All files in a directory and below, sorted, each with its length in bytes. Looks again when a file
+/// disappears meanwhile, as a server renames files and removes old ones.
+fn lengths_below(dir: &Path) -> Result<Vec<(PathBuf, u64)>> {
+    let mut again = LOOKS_MAX;
     loop {
-        match count_below(dir) {
+        match look_below(dir) {
             Err(error) if error.kind() == ErrorKind::NotFound && dir.exists() && again > 0 => again -= 1,
-            counted => return counted.doing(|| dir.display().to_string()),
+            found => return found.doing(|| dir.display().to_string()),
         }
     }
 }
 
-fn count_below(dir: &Path) -> io::Result<(Vec<PathBuf>, u64)> {
+fn look_below(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let mut files = Vec::new();
-    let mut bytes = 0;
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(&dir)? {
@@ -105,25 +111,22 @@ fn count_below(dir: &Path) -> io::Result<(Vec<PathBuf>, u64)> {
             if metadata.is_dir() {
                 dirs.push(entry.path());
             } else if metadata.is_file() {
-                bytes += metadata.len();
-                files.push(entry.path());
+                files.push((entry.path(), metadata.len()));
             }
         }
     }
     files.sort();
-    Ok((files, bytes))
+    Ok(files)
 }
 
 /// The data files below some directories, and their bytes: all but the printed output of a server.
 pub fn data_files(dirs: &[impl AsRef<Path>]) -> (Vec<PathBuf>, u64) {
-    let of = |dir: &_| files_below(AsRef::as_ref(dir)).map(|(files, _)| files).unwrap_or_default();
-    let mut files: Vec<PathBuf> = dirs.iter().flat_map(of).collect();
-    files.retain(|file| file.extension().is_none_or(|extension| extension != "output"));
     // The directories of a log may lie below that of the data.
-    files.sort();
-    files.dedup();
-    let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum();
-    (files, bytes)
+    let mut files = BTreeMap::new();
+    dirs.iter().for_each(|dir| files.extend(lengths_below(dir.as_ref()).unwrap_or_default()));
+    files.retain(|file, _| file.extension().is_none_or(|extension| extension != "output"));
+    let bytes = files.values().sum();
+    (files.into_keys().collect(), bytes)
 }
 
 /// The way in which the operating system was made to forget files.
