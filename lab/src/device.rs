@@ -194,18 +194,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let [one, two] = ["one", "two"].map(|name| dir.path().join(name));
         fs::write(&one, [1; 5]).unwrap();
-        let is_over = AtomicBool::new(false);
-        let counts: Vec<u64> = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
-                    fs::rename(&one, &two).unwrap();
-                    fs::rename(&two, &one).unwrap();
-                }
-            });
-            let counts = (0..2000).map(|_| data_files(&[dir.path()]).1).collect();
-            is_over.store(true, Ordering::Relaxed);
-            counts
-        });
+        let rename = |is_over: &AtomicBool| {
+            while !is_over.load(Ordering::Relaxed) {
+                fs::rename(&one, &two).unwrap();
+                fs::rename(&two, &one).unwrap();
+            }
+        };
+        let count = || (0..2000).map(|_| data_files(&[dir.path()]).1).collect::<Vec<u64>>();
+        let ((), counts) = crate::process::beside(rename, count);
         let lost = counts.iter().filter(|bytes| **bytes == 0).count();
         assert_eq!(lost, 0, "of {} counts", counts.len());
     }

@@ -51,12 +51,12 @@ pub enum LabError {
     /// A request by the small client failed, or its reply is not the one that was expected.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// A cell of the study ended without figures.
+    /// A program that was run ended without success: the process of a cell, or that of another store.
     #[error("{what}: {status}{}{words}", if words.is_empty() { "" } else { ", " })]
-    Cell {
-        /// Its parameters.
+    Program {
+        /// Its name, or the parameters of the cell.
         what: String,
-        /// The exit status of its process.
+        /// Its exit status.
         status: ExitStatus,
         /// The words that it printed.
         words: String,
@@ -67,6 +67,9 @@ pub enum LabError {
     /// A transaction cannot be run.
     #[error(transparent)]
     Transaction(#[from] TransactionError),
+    /// A program is not there, or cannot run here: what it would have measured is left out.
+    #[error("{0}")]
+    Missing(String),
     /// The command line asks for something that cannot be.
     #[error("{0}")]
     Arguments(String),

@@ -222,17 +222,17 @@ mod tests {
 
     #[test]
     fn a_watcher_sees_a_process_work_and_ends_when_told() {
-        let ended = AtomicBool::new(false);
-        let series = std::thread::scope(|scope| {
-            let watcher = scope.spawn(|| watch(std::process::id(), Duration::from_millis(20), &ended));
-            let begun = Instant::now();
-            let mut number = 1_u64;
-            while begun.elapsed() < Duration::from_millis(200) {
-                number = std::hint::black_box(number.wrapping_mul(3));
-            }
-            ended.store(true, Ordering::Relaxed);
-            watcher.join().unwrap()
-        });
+        let ms = Duration::from_millis;
+        let (series, ()) = crate::process::beside(
+            |ended| watch(std::process::id(), ms(20), ended),
+            || {
+                let begun = Instant::now();
+                let mut number = 1_u64;
+                while begun.elapsed() < ms(200) {
+                    number = std::hint::black_box(number.wrapping_mul(3));
+                }
+            },
+        );
         assert!(!series.is_empty() && series.iter().any(|usage| usage.process.user > 0.0), "{series:?}");
         assert!(series.iter().all(|usage| usage.resident > 100_000 && !usage.cores.is_empty()));
     }

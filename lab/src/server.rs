@@ -17,7 +17,7 @@ use rand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::{IoContext, LabError, Result};
-use crate::interrupt;
+use crate::interrupt::{self, wait_for};
 use crate::process::{self, Memory, Pinned};
 use tarn_resp::client::{self, Client};
 
@@ -253,17 +253,14 @@ impl Server {
     /// time since the launch.
     pub fn wait_until_ready(&mut self, patience: Duration) -> Result<Duration> {
         let mut connection: Option<Client> = None;
-        loop {
-            let reply = match &mut connection {
-                Some(client) => client.ask(&["PING"]).ok(),
-                None => {
-                    connection = Client::connect(self.address, Duration::from_secs(5)).ok();
-                    connection.as_mut().and_then(|client| client.ask(&["PING"]).ok())
-                }
-            };
+        let took = wait_for(ASK_AGAIN, patience, || {
+            if connection.is_none() {
+                connection = Client::connect(self.address, Duration::from_secs(5)).ok();
+            }
+            let reply = connection.as_mut().and_then(|client| client.ask(&["PING"]).ok());
             let elapsed = self.launched.elapsed();
             match reply {
-                Some(reply) if reply.as_bytes() == Some(b"PONG") => return Ok(elapsed),
+                Some(reply) if reply.as_bytes() == Some(b"PONG") => return Ok(Some(elapsed)),
                 Some(reply) if reply.as_error().is_some_and(|text| text.starts_with(b"LOADING")) => {}
                 Some(other) => return Err(self.complaint(format!("answered PING with {other}"))),
                 None => connection = None,
@@ -272,12 +269,9 @@ impl Server {
                 interrupt::check()?;
                 return Err(self.complaint(format!("ended while starting ({status})")));
             }
-            if elapsed > patience {
-                return Err(self.complaint(format!("did not become ready in {} s", patience.as_secs())));
-            }
-            interrupt::check()?;
-            std::thread::sleep(ASK_AGAIN);
-        }
+            Ok(None)
+        })?;
+        took.ok_or_else(|| self.complaint(format!("did not become ready in {} s", patience.as_secs())))
     }
 
     /// The version that `INFO` reports, or `unknown`.

@@ -8,6 +8,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{IoContext, LabError, Result};
+use crate::process::output_of;
 use crate::report::Spread;
 use crate::results;
 
@@ -271,16 +272,10 @@ impl Cell {
     pub fn measure_apart(&self, place: &Place) -> Result<Figures> {
         let plain = "parameters are plain data";
         let own = std::env::current_exe().doing(|| "find this program".to_owned())?;
-        let output = Command::new(&own)
-            .arg("cell")
-            .args([serde_json::to_string(self).expect(plain), serde_json::to_string(place).expect(plain)])
-            .output()
-            .doing(|| format!("start {}", own.display()))?;
-        if !output.status.success() {
-            let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(LabError::Cell { what: self.to_string(), status: output.status, words });
-        }
-        serde_json::from_slice(&output.stdout)
+        let words = [serde_json::to_string(self), serde_json::to_string(place)];
+        let mut command = Command::new(&own);
+        command.arg("cell").args(words.map(|word| word.expect(plain)));
+        serde_json::from_slice(&output_of(&mut command, &self.to_string())?)
             .map_err(|error| LabError::Reply(format!("the figures of a cell: {error}")))
     }
 }

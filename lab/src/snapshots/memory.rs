@@ -1,8 +1,6 @@
 //! The private memory of forked children: the pages that the kernel has copied.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::process;
@@ -10,36 +8,17 @@ use crate::process;
 /// The interval between two readings of the children's memory.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Reads the memory of this process's children repeatedly.
-pub(super) struct ChildMemory {
-    stop: Arc<AtomicBool>,
-    watching: JoinHandle<u64>,
-}
-
-impl ChildMemory {
-    /// Begins, on the given core.
-    pub(super) fn watch(core: usize) -> ChildMemory {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let own = std::process::id();
-        let watching = std::thread::spawn(move || {
-            // Where it runs is a matter of courtesy.
-            let _ = process::pin_thread(&[core]);
-            let mut most = 0;
-            while !stopped.load(Ordering::Relaxed) {
-                std::thread::park_timeout(PERIOD);
-                most = most.max(process::children(own).into_iter().map(process::private_bytes).sum());
-            }
-            most
-        });
-        ChildMemory { stop, watching }
+/// Reads the memory of this process's children repeatedly, on the given core, until `stop` is set. Returns
+/// the most bytes that they had together and for themselves.
+pub(super) fn child_bytes_most(core: usize, stop: &AtomicBool) -> u64 {
+    // Where it runs is a matter of courtesy.
+    let _ = process::pin_thread(&[core]);
+    let mut most = 0;
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(PERIOD);
+        most = most.max(process::children(std::process::id()).into_iter().map(process::private_bytes).sum());
     }
-
-    /// Ends. Returns the most bytes that the children had together and for themselves.
-    pub(super) fn end(self) -> u64 {
-        self.stop.store(true, Ordering::Relaxed);
-        self.watching.join().unwrap_or_default()
-    }
+    most
 }
 
 #[cfg(test)]

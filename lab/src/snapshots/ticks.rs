@@ -17,11 +17,11 @@ use tarn_study::{Algorithm, Array, Client, Shape, Snapshotter};
 
 use super::cell::{Cell, Distribution, Figures, Place, Task};
 use super::counter::CacheMisses;
-use super::memory::ChildMemory;
+use super::memory::child_bytes_most;
 use super::stream::{Stream, Updates, look};
 use crate::error::{LabError, Result};
 use crate::interrupt;
-use crate::process;
+use crate::process::{self, beside};
 
 /// One tick, in microseconds since the start.
 struct Tick {
@@ -57,14 +57,11 @@ pub(super) fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Res
     }
     let resident_bytes = process::memory(std::process::id())?.resident_bytes;
 
-    let stop = AtomicBool::new(false);
     let start = Instant::now();
-    let (ticked, taken) = std::thread::scope(|scope| {
-        let ticking = scope.spawn(|| run_ticks(client, stream, cell, place, start, &stop));
-        let taken = run_checkpoints(&mut snapshotter, &mut dir, cell, place, start);
-        stop.store(true, Ordering::Relaxed);
-        (ticking.join().expect("the client does not panic"), taken)
-    });
+    let (ticked, taken) = beside(
+        |stop| run_ticks(client, stream, cell, place, start, stop),
+        || run_checkpoints(&mut snapshotter, &mut dir, cell, place, start),
+    );
     let (taken, child_bytes) = taken?;
     let ticked = ticked?;
     let mut figures = judge(&ticked, &taken, cell);
@@ -149,17 +146,22 @@ fn run_checkpoints<A: Algorithm>(
         let mut cut = triggered;
         let mut snapshot = snapshotter.take_and(|| cut = Instant::now())?;
         let taken = Instant::now();
-        // The last one only: to read the child's memory takes time of its own.
-        let last = number + 1 == cell.checkpoints;
-        let watched = last.then(|| ChildMemory::watch(place.snapshotter_core));
-        let dumped = if cell.dump {
-            snapshot.checkpoint(dir).map_err(LabError::from)
-        } else {
-            snapshot.traverse(look).map(|()| drop(snapshot))
+        let dump = || {
+            let dumped = if cell.dump {
+                snapshot.checkpoint(dir).map_err(LabError::from)
+            } else {
+                snapshot.traverse(look).map(|()| drop(snapshot))
+            };
+            dumped.map(|()| Instant::now())
         };
-        let durable = Instant::now();
-        child_bytes = child_bytes.max(watched.map_or(0, ChildMemory::end));
-        dumped?;
+        let durable = if number + 1 < cell.checkpoints {
+            dump()
+        } else {
+            // The last one only: to read the child's memory takes time of its own.
+            let (bytes, durable) = beside(|stop| child_bytes_most(place.snapshotter_core, stop), dump);
+            child_bytes = bytes;
+            durable
+        }?;
         all.push(Taken {
             triggered: since_start(triggered),
             cut: since_start(cut),

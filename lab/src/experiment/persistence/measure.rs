@@ -1,8 +1,7 @@
 //! Measures one cell.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::cell::{Cell, Figures, Memory, Model, Part};
@@ -10,7 +9,7 @@ use crate::checkpoint::{Trial, checkpoint_alone, together};
 use crate::error::{LabError, Result};
 use crate::interrupt;
 use crate::load::{Cue, Group, KeyChoice, Keys, Load, LoadResult, MOMENT, Mix, Pace, Until};
-use crate::process::Pinned;
+use crate::process::{Pinned, beside};
 use crate::resources;
 use crate::setting::{Setting, fill_silently};
 use crate::ycsb;
@@ -93,15 +92,10 @@ impl Series {
 
 /// Figures 2 to 9.
 fn load(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
-    let is_over = AtomicBool::new(false);
-    let pid = trial.server.pid();
-    thread::scope(|scope| {
-        let watcher = scope.spawn(|| resources::watch(pid, times.every, &is_over));
-        let figures = load_and_update(setting, times, trial, cell);
-        is_over.store(true, Ordering::Relaxed);
-        let usage = watcher.join().expect("the watcher does not panic");
-        figures.map(|figures| Figures { usage, ..figures })
-    })
+    let (pid, every) = (trial.server.pid(), times.every);
+    let watch = |is_over: &_| resources::watch(pid, every, is_over);
+    let (usage, figures) = beside(watch, || load_and_update(setting, times, trial, cell));
+    Ok(Figures { usage, ..figures? })
 }
 
 fn load_and_update(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
@@ -204,20 +198,17 @@ fn recovery(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) ->
         checkpoint_alone(trial)?;
     }
     figures.last_file_bytes = trial.file_bytes()?;
-    let is_over = AtomicBool::new(false);
-    let (started, usage) = thread::scope(|scope| {
-        let mut watcher = None;
-        let started = trial.recover(|pid| {
-            let (every, is_over) = (times.every_of_start, &is_over);
-            watcher = Some(scope.spawn(move || resources::watch(pid, every, is_over)));
+    let started = trial.relaunch().and_then(|keys| {
+        let (pid, every) = (trial.server.pid(), times.every_of_start);
+        let watch = |is_over: &_| resources::watch(pid, every, is_over);
+        let (usage, started) = beside(watch, || {
+            let seconds = trial.wait_until_back(keys)?;
+            // The server has not ended: its time is that of the start.
+            Ok((seconds, trial.server.cpu_time().unwrap_or_default()))
         });
-        // The server has not ended: its time is that of the start.
-        let busy = started.as_ref().ok().and_then(|_| trial.server.cpu_time().ok());
-        is_over.store(true, Ordering::Relaxed);
-        let usage = watcher.map(|watcher| watcher.join().expect("the watcher does not panic"));
-        (started.map(|seconds| (seconds, busy.unwrap_or_default())), usage.unwrap_or_default())
+        figures.usage = usage;
+        started
     });
-    figures.usage = usage;
     match started {
         Ok((seconds, busy)) => {
             figures.started_s = Some(seconds);

@@ -8,7 +8,7 @@
 
 mod kinds;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -16,11 +16,11 @@ use tempfile::TempDir;
 use super::contract::{Experiment, Measured};
 use crate::device;
 use crate::error::{LabError, Result};
-use crate::interrupt;
+use crate::interrupt::wait_for;
 use crate::load::{KeyChoice, Keys};
 use crate::process;
 use crate::report::{Report, Run};
-use crate::server::{Persistence, Plan, Product, Server};
+use crate::server::{Info, Persistence, Plan, Product, Server};
 use crate::setting::Setting;
 use kinds::{Kind, kinds};
 use tarn_resp::client;
@@ -129,19 +129,14 @@ fn fill(setting: &Setting, kind: &Kind, product: Product, data: Data) -> Result<
 
 /// Makes a server rewrite its log as short as it can, and waits for it.
 fn rewrite_log(server: &Server) -> Result<()> {
-    server.client()?.call(&["BGREWRITEAOF"])?;
-    let begun = Instant::now();
-    loop {
-        let waits = |name: &str| Ok::<bool, LabError>(server.info_number("persistence", name)? != Some(0));
-        if !waits("aof_rewrite_in_progress")? && !waits("aof_rewrite_scheduled")? {
-            return Ok(());
-        }
-        if begun.elapsed() > PATIENCE {
-            return Err(server.complaint("did not end to rewrite its log".to_owned()));
-        }
-        interrupt::check()?;
-        std::thread::sleep(ASK_AGAIN);
-    }
+    let mut client = server.client()?;
+    client.call(&["BGREWRITEAOF"])?;
+    let ended = wait_for(ASK_AGAIN, PATIENCE, || {
+        let info = Info::read(&mut client, "persistence")?;
+        let is_over = |name| info.text(name) == Some("0");
+        Ok((is_over("aof_rewrite_in_progress") && is_over("aof_rewrite_scheduled")).then_some(()))
+    })?;
+    ended.ok_or_else(|| server.complaint("did not end to rewrite its log".to_owned()))
 }
 
 /// Starts a server once more.

@@ -106,7 +106,7 @@ fn time(trial: &mut Trial, repeats: u32) -> Result<Figures> {
         figures.course.taken.push(checkpoint_alone(trial)?);
     }
     for _ in 0..repeats {
-        figures.recovered_s.push(trial.recover(|_| ())?);
+        figures.recovered_s.push(trial.recover()?);
     }
     Ok(figures)
 }

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use tarn_engine::END;
@@ -13,7 +13,7 @@ use super::cell::{Cell, Figures, Moment, Remset};
 use super::measure::{self, PARTS_AT_ONCE, Place};
 use super::store::{Store, Writer};
 use crate::error::{LabError, Result};
-use crate::process::{self, Pinned};
+use crate::process::{self, Pinned, beside};
 
 /// The approximate number of readings of the kept versions while the queries run.
 const LOOKS: u32 = 200;
@@ -35,31 +35,32 @@ fn wave(store: &Store, place: &Place, cell: &Cell, keeps: bool) -> Result<(Vec<M
         true => ViewOptions::pinned("lab"),
         false => ViewOptions::once_of(0, "lab"),
     };
-    let (counts, stops) = (AtomicBool::new(true), AtomicBool::new(false));
-    let (begin, running) = (Barrier::new(2), AtomicBool::new(true));
-    std::thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            let (_pinned, preferred) = measure::alone_on(place.writer_core, &begin)?;
-            let mut writer = Writer::new(store);
-            measure::write(&mut writer, cell, preferred, place.seed, &counts, &stops)
-        });
+    let (counts, begin) = (AtomicBool::new(true), Barrier::new(2));
+    let write = |stops: &_| {
+        let (_pinned, preferred) = measure::alone_on(place.writer_core, &begin)?;
+        measure::write(&mut Writer::new(store), cell, preferred, place.seed, &counts, stops)
+    };
+    let (written, moments) = beside(write, || {
         begin.wait();
-        let opened = store.engine.open_views(&vec![options; cell.queries]);
-        let views = opened.map_err(|error| {
-            stops.store(true, Ordering::Relaxed);
-            LabError::Arguments(error.to_string())
-        })?;
-        let began = Instant::now();
+        let views = store.engine.open_views(&vec![options; cell.queries]).map_err(LabError::refused)?;
+        read_and_look(store, place, views)
+    });
+    let (written, moments) = (written?, moments?);
+    let left = store.engine.remset_size(0).versions as u64;
+    Ok((moments, left, written.updates_per_s, written.preferred))
+}
+
+/// Reads all of some views, and the kept versions meanwhile.
+fn read_and_look(store: &Store, place: &Place, views: Vec<View>) -> Result<Vec<Moment>> {
+    let began = Instant::now();
+    std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            let read = Pinned::to(&[place.query_core]).and_then(|_pinned| {
-                process::prefer_thread();
-                read_all(views)
-            });
-            running.store(false, Ordering::Release);
-            read
+            let _pinned = Pinned::to(&[place.query_core])?;
+            process::prefer_thread();
+            read_all(views)
         });
         let mut moments = Vec::new();
-        while running.load(Ordering::Acquire) {
+        while !reader.is_finished() {
             let size = store.engine.remset_size(0);
             moments.push(Moment {
                 ms: began.elapsed().as_secs_f64() * 1e3,
@@ -69,11 +70,8 @@ fn wave(store: &Store, place: &Place, cell: &Cell, keeps: bool) -> Result<(Vec<M
             });
             std::thread::sleep(LOOK.max(began.elapsed() / LOOKS));
         }
-        stops.store(true, Ordering::Relaxed);
-        let written = writer.join().expect("the writer does not panic")?;
         reader.join().expect("a query does not panic")?;
-        let left = store.engine.remset_size(0).versions as u64;
-        Ok((moments, left, written.updates_per_s, written.preferred))
+        Ok(moments)
     })
 }
 

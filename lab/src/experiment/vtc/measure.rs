@@ -1,16 +1,16 @@
 //! Measures one cell on a server that has its records.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, sleep};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::cell::{Access, Cell, Figures, Files, Part, Writes};
 use super::trial;
 use crate::checkpoint::{Course, Script, Trial, checkpoint_alone, play, play_at_half};
 use crate::error::Result;
-use crate::interrupt;
+use crate::interrupt::wait_for;
 use crate::load::{Group, KeyChoice, Load, Mix, Pace, Until};
-use crate::process::{self, Pinned};
+use crate::process::{self, Pinned, beside};
 use crate::server::{Info, Product};
 use crate::setting::Setting;
 use crate::ycsb;
@@ -137,12 +137,12 @@ fn files(setting: &Setting, trial: &mut Trial, cell: &Cell, times: &Times) -> Re
     let run_bytes = trial.file_bytes()?;
     let mut files = Files { run_s: times.run.as_secs_f64(), loaded_bytes, run_bytes, ..Files::default() };
     for _ in 0..times.repeats {
-        files.started_s.push(trial.recover(|_| ())?);
+        files.started_s.push(trial.recover()?);
     }
     if cell.variant.logs() && trial.ask.is_some() {
         files.short_bytes = Some(checkpoint_alone(trial)?.file_bytes);
         for _ in 0..times.repeats {
-            files.short_started_s.push(trial.recover(|_| ())?);
+            files.short_started_s.push(trial.recover()?);
         }
     }
     Ok(files)
@@ -172,25 +172,22 @@ fn writes(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Writes> {
     let pace = Pace::Closed { pipeline: WRITES_PIPELINE };
     let group = Group { name: "updates", connections: 16, pace, mix: requests(cell) };
     let load = Load::new(trial.server.address(), vec![group], Until::Requests(updates), setting.seed);
-    let is_over = AtomicBool::new(false);
     let began = Instant::now();
-    let (result, log) = thread::scope(|scope| {
-        let watcher = scope.spawn(|| -> Result<Vec<(u32, u64, u64)>> {
-            let mut client = trial.server.client()?;
-            let mut log = Vec::new();
-            while !is_over.load(Ordering::Relaxed) {
-                let [all, needed, ..] = look(product, &mut client)?;
-                log.push((began.elapsed().as_millis() as u32, all, needed));
-                sleep(LOOK_EVERY);
-            }
-            Ok(log)
-        });
-        let result = Pinned::to(&setting.load_cores).and_then(|_pinned| load.run(|_| ()));
-        let quiet = wait_until_quiet(trial);
-        is_over.store(true, Ordering::Relaxed);
-        (result.and_then(|result| quiet.map(|()| result)), watcher.join().expect("it does not panic"))
+    let watch = |is_over: &AtomicBool| -> Result<Vec<(u32, u64, u64)>> {
+        let mut client = trial.server.client()?;
+        let mut log = Vec::new();
+        while !is_over.load(Ordering::Relaxed) {
+            let [all, needed, ..] = look(product, &mut client)?;
+            log.push((began.elapsed().as_millis() as u32, all, needed));
+            sleep(LOOK_EVERY);
+        }
+        Ok(log)
+    };
+    let (log, loaded) = beside(watch, || {
+        Pinned::to(&setting.load_cores).and_then(|_pinned| load.run(|_| ()))?.check()?;
+        wait_until_quiet(trial)
     });
-    result?.check()?;
+    loaded?;
     let last = look(product, &mut client)?;
     let device_bytes = process::written_bytes(trial.server.pid()).saturating_sub(written);
     let [closed, _, read, compacted] = [0, 1, 2, 3].map(|place| last[place] as i64 - first[place] as i64);
@@ -209,16 +206,14 @@ fn writes(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Writes> {
 /// Waits until the server and its children write nothing any more.
 fn wait_until_quiet(trial: &Trial) -> Result<()> {
     let pid = trial.server.pid();
-    let (began, mut since) = (Instant::now(), Instant::now());
-    let mut written = process::written_bytes(pid);
-    while since.elapsed() < QUIET && began.elapsed() < QUIET_PATIENCE {
-        interrupt::check()?;
-        sleep(LOOK_EVERY);
+    let (mut written, mut since) = (process::written_bytes(pid), Instant::now());
+    wait_for(LOOK_EVERY, QUIET_PATIENCE, || {
         let now = process::written_bytes(pid);
         if now != written {
             (written, since) = (now, Instant::now());
         }
-    }
+        Ok((since.elapsed() >= QUIET).then_some(()))
+    })?;
     Ok(())
 }
 
