@@ -39,15 +39,9 @@ enum Command {
         place: String,
     },
     /// Draw the results, beside what the study printed, as one file of HTML.
-    Report {
-        #[command(flatten)]
-        own: ReportOptions,
-    },
+    Report(ReportOptions),
     /// Name the snapshot algorithm that fits a workload, from the results.
-    Choose {
-        #[command(flatten)]
-        own: snapshots::choose::Options,
-    },
+    Choose(snapshots::choose::Options),
     /// Run an experiment.
     Run {
         #[command(subcommand)]
@@ -201,8 +195,8 @@ pub fn execute(cli: LabCli) -> Result<Conclusion> {
         Command::Demo(args) => demo::show(&args)?,
         Command::List => list(),
         Command::Cell { cell, place } => snapshots::measure::run(&cell, &place)?,
-        Command::Report { own } => report(&own)?,
-        Command::Choose { own } => snapshots::choose::run(&own)?,
+        Command::Report(own) => report(&own)?,
+        Command::Choose(own) => snapshots::choose::run(&own)?,
         Command::Run { experiment } => return run_experiment(*experiment),
     }
     Ok(Conclusion::default())

@@ -138,14 +138,8 @@ impl Report {
             }
             None => Box::new(std::io::stdout()),
         };
-        Ok(Report {
-            experiment,
-            seed,
-            machine: Machine::look(),
-            lines,
-            written: Vec::new(),
-            goals: Vec::new(),
-        })
+        let machine = Machine::look();
+        Ok(Report { experiment, seed, machine, lines, written: Vec::new(), goals: Vec::new() })
     }
 
     /// Writes the line of one run.
@@ -172,8 +166,12 @@ impl Report {
 
     /// Writes a line with a note for the reader of the results.
     pub fn note(&mut self, text: &str) -> Result<()> {
-        let figures = serde_json::json!({ "text": text });
-        self.run(Run { case: NOTE, server: "", version: "", repeat: 0, parameters: Value::Null, figures })
+        self.remark(NOTE, serde_json::json!({ "text": text }))
+    }
+
+    /// Writes a line that is no run: it has no server and no parameters.
+    fn remark(&mut self, case: &str, figures: Value) -> Result<()> {
+        self.run(Run { case, server: "", version: "", repeat: 0, parameters: Value::Null, figures })
     }
 
     /// Notes a goal.
@@ -201,17 +199,9 @@ impl Report {
         let goals = std::mem::take(&mut self.goals);
         let missed = goals.iter().filter(|goal| !goal.is_met()).count();
         for goal in goals {
-            let met = goal.is_met();
             let mut figures = serde_json::to_value(&goal).expect("a goal is plain data");
-            figures["met"] = met.into();
-            self.run(Run {
-                case: "goal",
-                server: "",
-                version: "",
-                repeat: 0,
-                parameters: Value::Null,
-                figures,
-            })?;
+            figures["met"] = goal.is_met().into();
+            self.remark("goal", figures)?;
         }
         Ok(missed)
     }

@@ -1,9 +1,6 @@
 //! Records and requests of the YCSB kind: hashes `user<number>` with ten fields of 100 bytes.
 
-use crate::error::Result;
 use crate::load::{Arg, KeyChoice, Keys, Mix, Request, key_text};
-use crate::server::Server;
-use crate::setting::Setting;
 
 /// Fields of a record.
 pub const FIELDS: u64 = 10;
@@ -56,10 +53,4 @@ pub fn updates(percent: u32, choice: KeyChoice, records: u64) -> Mix {
     let percent = u64::from(percent);
     let parts = [(percent, update()), (100 - percent, read_field())];
     Mix::weighted(&parts, Keys::new(choice, records))
-}
-
-/// Writes `records` records, with a progress bar.
-pub fn load(setting: &Setting, server: &Server, what: &str, records: u64) -> Result<()> {
-    setting.fill(server, what, records, insert(), Keys::new(KeyChoice::Sequential, records))?;
-    Ok(())
 }

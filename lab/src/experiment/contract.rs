@@ -443,7 +443,7 @@ pub mod check {
             assert!(!series.is_empty() && series.iter().all(has_style), "{chart}");
         }
         let goals = page::judge(&list, &rows);
-        let printed = page::printed(&list, &rows);
+        let printed = page::printed_grid(&list, &rows).rows;
         let lines = results.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let (then, others): (Vec<Value>, Vec<Value>) = lines.partition(|line| line["case"] == "goal");
         let compared: Vec<_> = others.iter().filter(|line| line["case"] == "printed").collect();

@@ -12,15 +12,16 @@ const YCSB_ITEMS: u64 = 10_000_000_000;
 /// `zeta(YCSB_ITEMS, YCSB_THETA)`, which would take minutes to sum.
 const YCSB_ZETA: f64 = 26.469_028_201_783_02;
 
-/// The distribution of keys over `0 .. count`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyChoice {
-    /// One after the other, from the first, over and over.
-    Sequential,
-    /// All equally often.
-    Uniform,
-    /// YCSB's scrambled Zipfian, θ = 0.99.
-    Zipfian,
+named! {
+    /// The distribution of keys over `0 .. count`.
+    pub enum KeyChoice {
+        /// One after the other, from the first, over and over.
+        Sequential = "sequential",
+        /// All equally often.
+        Uniform = "uniform",
+        /// YCSB's scrambled Zipfian, θ = 0.99.
+        Zipfian = "zipfian",
+    }
 }
 
 /// A source of key numbers.

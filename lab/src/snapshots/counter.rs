@@ -16,20 +16,12 @@ impl CacheMisses {
 
     /// Counts from here on.
     pub(super) fn start(&mut self) {
-        if let Some(counter) = &mut self.counter
-            && counter.enable().is_err()
-        {
-            self.counter = None;
-        }
+        self.counter.take_if(|counter| counter.enable().is_err());
     }
 
     /// Counts no more until started again.
     pub(super) fn stop(&mut self) {
-        if let Some(counter) = &mut self.counter
-            && counter.disable().is_err()
-        {
-            self.counter = None;
-        }
+        self.counter.take_if(|counter| counter.disable().is_err());
     }
 
     /// The number of misses, if they were counted.

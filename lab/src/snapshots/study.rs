@@ -14,6 +14,7 @@ use crate::page::{Facts, Remark, Row};
 use crate::process;
 use crate::report::Report;
 use crate::results::Line;
+use crate::setting::is_asked;
 
 /// The options of the study.
 #[derive(Debug, Clone, clap::Args)]
@@ -61,11 +62,9 @@ impl Options {
 
     /// The cells that are asked for.
     fn points(&self) -> Vec<Point> {
-        let figures = if self.only.is_empty() { Figure::ALL.to_vec() } else { self.only.clone() };
-        let points = figures.iter().flat_map(|figure| points(*figure, self.scale(), self.seed));
-        let wanted =
-            |point: &Point| self.algorithms.is_empty() || self.algorithms.contains(&point.cell.algorithm);
-        points.filter(wanted).collect()
+        let figures = Figure::ALL.into_iter().filter(|figure| is_asked(&self.only, figure));
+        let points = figures.flat_map(|figure| points(figure, self.scale(), self.seed));
+        points.filter(|point| is_asked(&self.algorithms, &point.cell.algorithm)).collect()
     }
 }
 

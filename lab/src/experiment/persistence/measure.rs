@@ -33,21 +33,14 @@ pub(super) struct Times {
 impl Times {
     /// Those of a setting.
     pub(super) fn of(setting: &Setting, full: bool) -> Times {
-        let quick = setting.options.quick;
-        let usual = if quick { 0.2 } else { 2.0 };
-        let seconds = setting.options.seconds.unwrap_or(usual).clamp(0.05, 3600.0);
-        let (load, every, every_of_start) = match (full, quick) {
-            (true, _) => (900.0, 1.0, 1.0),
+        let (updates, ms) = (setting.time(0.2, 2.0), Duration::from_millis);
+        let (load, every, every_of_start) = match (full, setting.options.quick) {
+            (true, _) => (ms(900_000), ms(1000), ms(1000)),
             // Whole moments of the generator, so that each interval has as many.
-            (_, false) => (seconds * 5.0, 0.2, 0.1),
-            (_, true) => (seconds * 5.0, 0.06, 0.02),
+            (_, false) => (updates * 5, ms(200), ms(100)),
+            (_, true) => (updates * 5, ms(60), ms(20)),
         };
-        Times {
-            load: Duration::from_secs_f64(load),
-            updates: Duration::from_secs_f64(seconds),
-            every: Duration::from_secs_f64(every),
-            every_of_start: Duration::from_secs_f64(every_of_start),
-        }
+        Times { load, updates, every, every_of_start }
     }
 }
 

@@ -17,11 +17,11 @@ use super::contract::{Experiment, Measured};
 use crate::device;
 use crate::error::{LabError, Result};
 use crate::interrupt::wait_for;
-use crate::load::{KeyChoice, Keys};
+use crate::load::{KeyChoice, Keys, Mix};
 use crate::process;
 use crate::report::{Report, Run};
 use crate::server::{Info, Persistence, Plan, Product, Server};
-use crate::setting::Setting;
+use crate::setting::{self, Setting, is_asked};
 use kinds::{Kind, kinds};
 use tarn_resp::client;
 
@@ -33,6 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// Keys that are read after each restart.
 const SAMPLES: u64 = 1000;
+
 /// The experiment's own options.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
@@ -83,8 +84,8 @@ impl Experiment for Recovery {
     type Figures = ();
 
     fn plan(&mut self) -> Result<Vec<String>> {
-        let is_asked = |kind: &Kind| self.own.only.is_empty() || self.own.only.contains(&kind.part);
-        Ok(kinds(&self.setting).into_iter().filter(is_asked).map(|kind| kind.name.to_owned()).collect())
+        let asked = kinds(&self.setting).into_iter().filter(|kind| is_asked(&self.own.only, &kind.part));
+        Ok(asked.map(|kind| kind.name.to_owned()).collect())
     }
 
     fn measure(&mut self, name: &String, report: &mut Report) -> Result<Option<Measured<()>>> {
@@ -116,8 +117,8 @@ fn fill(setting: &Setting, kind: &Kind, product: Product, data: Data) -> Result<
     let version = server.version()?;
     let trial = Trial { product, data, version, plan, dir };
     let what = format!("load {} into {}", kind.name, trial.label());
-    let keys = Keys::new(KeyChoice::Sequential, kind.records);
-    setting.fill(&server, &what, kind.records, kind.request.clone(), keys)?;
+    let mix = Mix::of(kind.request.clone(), Keys::new(KeyChoice::Sequential, kind.records));
+    setting::fill(&server, &what, kind.records, mix, setting.seed)?;
     match data {
         Data::Rdb => _ = server.client()?.call(&["SAVE"])?,
         Data::Log if product == Product::RedisServer && !kind.is_cold() => rewrite_log(&server)?,

@@ -36,9 +36,7 @@ pub(super) struct Times {
 impl Times {
     /// Those of a setting.
     pub(super) fn of(setting: &Setting) -> Times {
-        let quick = setting.options.quick;
-        let seconds = setting.options.seconds.unwrap_or(if quick { 0.3 } else { 3.0 }).clamp(0.05, 3600.0);
-        let stretch = Duration::from_secs_f64(seconds);
+        let stretch = setting.time(0.3, 3.0);
         Times { warmup: stretch / 3, stretch, figures: stretch * 5, repeats: setting.repeats() }
     }
 

@@ -25,7 +25,7 @@ use crate::page::{Facts, Row};
 use crate::process;
 use crate::report::Report;
 use crate::results;
-use crate::setting::Setting;
+use crate::setting::{Setting, is_asked};
 
 /// All that was measured.
 pub type Results = results::Results<Cell, Figures>;
@@ -71,11 +71,9 @@ impl Store {
     /// The variants that are asked for and there.
     fn variants(&self) -> Result<Vec<Variant>> {
         let Store { setting, own, .. } = self;
-        let asked = |variant: &Variant| own.variants.is_empty() || own.variants.contains(variant);
-        let has_server =
-            |variant: &Variant| setting.servers.iter().any(|(product, _)| *product == variant.product());
+        let is_there = |variant: &Variant| is_asked(&own.variants, variant) && setting.has(variant.product());
         let mut variants = Vec::new();
-        for variant in Variant::ALL.into_iter().filter(asked).filter(has_server) {
+        for variant in Variant::ALL.into_iter().filter(is_there) {
             match trial::refusal(setting, variant)? {
                 None => variants.push(variant),
                 Some(words) => eprintln!("{} is not available here: {words}", variant.name()),
@@ -96,10 +94,10 @@ impl Experiment for Store {
     fn plan(&mut self) -> Result<Vec<Cell>> {
         let variants = self.variants()?;
         let Store { setting, own, .. } = self;
-        let parts = if own.only.is_empty() { Part::ALL.to_vec() } else { own.only.clone() };
+        let parts = Part::ALL.into_iter().filter(|part| is_asked(&own.only, part)).collect::<Vec<_>>();
         let sizes = plan::sizes(setting, own);
-        let is_asked = |data: &Data| own.kinds.is_empty() || own.kinds.contains(&data.kind);
-        let all = sizes.iter().copied().chain(plan::giants(setting, own)).filter(is_asked);
+        let all = sizes.iter().copied().chain(plan::giants(setting, own));
+        let all = all.filter(|data| is_asked(&own.kinds, &data.kind));
         let cells = all.flat_map(|data| {
             let is_largest = Some(&data) == sizes.last();
             plan::cells(setting, data, is_largest, &variants, &parts)

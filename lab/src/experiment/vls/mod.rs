@@ -23,8 +23,6 @@ mod remset;
 mod rows;
 mod store;
 
-use std::time::Duration;
-
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
@@ -124,12 +122,10 @@ impl Experiment for Vls {
 }
 
 fn place(setting: &Setting) -> Place {
-    let turn = if setting.options.quick { TURN_QUICK_S } else { TURN_S };
-    let seconds = setting.options.seconds.unwrap_or(turn).clamp(0.01, 86400.0);
     Place {
         writer_core: setting.server_cores[0],
         query_core: setting.load_cores[0],
-        measured: Duration::from_secs_f64(seconds),
+        measured: setting.time(TURN_QUICK_S, TURN_S),
         repeats: setting.repeats(),
         seed: setting.seed,
     }

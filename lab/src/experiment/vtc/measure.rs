@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::cell::{Access, Cell, Figures, Files, Part, Writes};
+use super::cell::{Cell, Figures, Files, Part, Writes};
 use super::trial;
 use crate::checkpoint::{Course, Script, Trial, checkpoint_alone, play, play_at_half};
 use crate::error::Result;
@@ -43,13 +43,9 @@ struct Times {
 
 impl Times {
     fn of(setting: &Setting, full: bool) -> Times {
-        let quick = setting.options.quick;
-        let usual = if quick { 0.3 } else { 2.0 };
-        let seconds = setting.options.seconds.unwrap_or(usual).clamp(0.05, 3600.0);
-        let stretch = Duration::from_secs_f64(seconds);
+        let stretch = setting.time(0.3, 2.0);
         let run = if full { RUN } else { stretch * 3 };
-        let repeats = setting.options.repeats.unwrap_or(if quick { 1 } else { 2 }).max(1);
-        Times { stretch, run, repeats }
+        Times { stretch, run, repeats: setting.repeats_or(2) }
     }
 
     /// Stretches with and without a checkpoint by turns; without any, one stretch of rest.
@@ -97,11 +93,7 @@ pub(super) fn measure(setting: &Setting, full: bool, trial: &mut Trial, cell: &C
 
 /// Reads and updates of a field.
 fn requests(cell: &Cell) -> Mix {
-    let choice = match cell.access {
-        Access::Zipfian => KeyChoice::Zipfian,
-        Access::Uniform => KeyChoice::Uniform,
-    };
-    ycsb::updates(cell.update_percent, choice, cell.records)
+    ycsb::updates(cell.update_percent, cell.access, cell.records)
 }
 
 /// For a while, after a warm-up.
@@ -109,16 +101,11 @@ fn until(time: Duration) -> Until {
     Until::Time { warmup: time / 5, measured: time }
 }
 
-/// The number of checkpoints of a server that has nothing else to do.
-fn times_alone(setting: &Setting) -> u32 {
-    setting.options.repeats.unwrap_or(if setting.options.quick { 1 } else { ALONE_REPEATS }).max(1)
-}
-
 /// Checkpoints of a server that has nothing else to do. Before each checkpoint random records are written, as
 /// many as there are, so that about half of a log is obsolete.
 fn alone(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Course> {
     let mut course = Course::default();
-    for number in 0..times_alone(setting) {
+    for number in 0..setting.repeats_or(ALONE_REPEATS) {
         let seed = setting.seed.wrapping_add(1 + u64::from(number));
         trial::fill(trial, cell, KeyChoice::Uniform, seed)?;
         wait_until_quiet(trial)?;
@@ -227,7 +214,7 @@ pub(super) fn seconds(setting: &Setting, full: bool, cell: &Cell) -> f64 {
     let checkpoint = 0.2 + gigabytes * 8.0;
     fill + match cell.part {
         Part::Checkpoints => (stretch + checkpoint) * checkpoints + stretch * 1.5,
-        Part::Alone => (fill + 2.0 + checkpoint) * f64::from(times_alone(setting)),
+        Part::Alone => (fill + 2.0 + checkpoint) * f64::from(setting.repeats_or(ALONE_REPEATS)),
         Part::Latency => (stretch + checkpoint) * checkpoints + stretch * 3.0,
         Part::Files => times.run.as_secs_f64() * 1.2 + checkpoint + repeats * gigabytes * 10.0,
         Part::Writes => 4.0 + gigabytes * 150.0,

@@ -28,7 +28,7 @@ use crate::error::Result;
 use crate::page::{Facts, Row, with};
 use crate::report::{Report, thousands};
 use crate::results;
-use crate::setting::Setting;
+use crate::setting::{Setting, is_asked};
 
 /// Records of the thesis's largest store.
 const RECORDS_MOST: f64 = 12e6;
@@ -77,13 +77,9 @@ impl Experiment for Vtc {
 
     fn plan(&mut self) -> Result<Vec<Cell>> {
         let Vtc { setting, own } = self;
-        let is_there = |variant: &Variant| {
-            let product = variant.traits().product;
-            setting.servers.iter().any(|(own, _)| *own == product)
-        };
-        let asked = |variant: &Variant| own.variants.is_empty() || own.variants.contains(variant);
-        let variants: Vec<_> = Variant::ALL.into_iter().filter(asked).filter(is_there).collect();
-        Ok(plan::cells(setting, own, &variants))
+        let is_there =
+            |variant: &Variant| is_asked(&own.variants, variant) && setting.has(variant.traits().product);
+        Ok(plan::cells(setting, own, &Variant::ALL.into_iter().filter(is_there).collect::<Vec<_>>()))
     }
 
     fn again(&self) -> bool {
