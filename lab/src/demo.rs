@@ -59,8 +59,9 @@ pub struct DemoArgs {
     pub tarn: Option<PathBuf>,
 }
 
-fn tell(what: &str, text: &str) {
-    println!("{what:<10} {text}");
+/// The number of acknowledged updates, in words.
+fn acknowledged(tally: &Tally) -> String {
+    thousands(tally.acknowledged.iter().map(|&count| f64::from(count)).sum())
 }
 
 /// Runs the demonstration. Fails if something that was acknowledged did not come back.
@@ -83,45 +84,31 @@ pub(crate) fn show(args: &DemoArgs) -> Result<()> {
     plan.threads = process::cores_allowed().len();
     let mut server = plan.start()?;
     let place = machine::file_system(dir.path());
-    tell(
-        "started",
-        &format!("a server with appendfsync always: no reply before the write is on the disk ({place})"),
+    println!(
+        "started    a server with appendfsync always: no reply before the write is on the disk ({place})"
     );
 
     let loaded = load_records(&server, args.records, seed)?;
-    tell(
-        "loaded",
-        &format!(
-            "{} records of {RECORD_BYTES} bytes in {:.1} s, {} a second",
-            thousands(args.records as f64),
-            loaded.elapsed.as_secs_f64(),
-            thousands(loaded.rate())
-        ),
-    );
+    let (records, rate) = (thousands(args.records as f64), thousands(loaded.rate()));
+    let seconds = loaded.elapsed.as_secs_f64();
+    println!("loaded     {records} records of {RECORD_BYTES} bytes in {seconds:.1} s, {rate} a second");
     let tally = work_and_kill(&mut server, args, seed)?;
 
     let (_, log_bytes) = device::files_below(dir.path())?;
     let mut server = plan.launch()?;
-    let back = server.wait_until_ready(PATIENCE)?;
-    let keys = server.key_count()?;
-    tell(
-        "restarted",
-        &format!(
-            "{} records back in {:.2} s, {} a second, from log files of {} MB, free room included",
-            thousands(keys as f64),
-            back.as_secs_f64(),
-            thousands(keys as f64 / back.as_secs_f64()),
-            thousands(log_bytes as f64 / 1e6)
-        ),
+    let seconds = server.wait_until_ready(PATIENCE)?.as_secs_f64();
+    let keys = server.key_count()? as f64;
+    let (records, rate) = (thousands(keys), thousands(keys / seconds));
+    println!(
+        "restarted  {records} records back in {seconds:.2} s, {rate} a second, from log files of {} MB, free \
+         room included",
+        thousands(log_bytes as f64 / 1e6)
     );
     let unacknowledged = check(&mut server.client()?, args.records, &tally)?;
-    let acknowledged: u64 = tally.acknowledged.iter().map(|&count| u64::from(count)).sum();
-    tell(
-        "checked",
-        &format!(
-            "all {} acknowledged updates are there, and {unacknowledged} whose replies the kill cut off",
-            thousands(acknowledged as f64)
-        ),
+    println!(
+        "checked    all {} acknowledged updates are there, and {unacknowledged} whose replies the kill cut \
+         off",
+        acknowledged(&tally)
     );
     say_what_next(args, server, dir)
 }
@@ -152,13 +139,8 @@ fn work_and_kill(server: &mut Server, args: &DemoArgs, seed: u64) -> Result<Tall
     let mut load = Load::new(server.address(), vec![closed], until, seed);
     load.tallied_keys = args.records;
     let busy = work(load, half, "half reads, half updates")?.check()?;
-    tell(
-        "worked",
-        &format!(
-            "{CLIENTS} connections, half reads, half updates: {} requests a second",
-            thousands(busy.rate())
-        ),
-    );
+    let busy_rate = thousands(busy.rate());
+    println!("worked     {CLIENTS} connections, half reads, half updates: {busy_rate} requests a second");
 
     let rate = (busy.rate() * OPEN_SHARE).max(1.0);
     // The load would continue for ever; the kill ends it.
@@ -183,25 +165,15 @@ fn work_and_kill(server: &mut Server, args: &DemoArgs, seed: u64) -> Result<Tall
     })?;
     interrupt::check()?;
     let latency = &open.groups[0];
-    let milliseconds = |quantile| format!("{:.2} ms", latency.latency_us(quantile) / 1000.0);
-    tell(
-        "latency",
-        &format!(
-            "at {} requests a second: p50 {}, p99 {}, p99.9 {}, max {}",
-            thousands(rate),
-            milliseconds(0.5),
-            milliseconds(0.99),
-            milliseconds(0.999),
-            milliseconds(1.0)
-        ),
+    let [p50, p99, p999, max] = [0.5, 0.99, 0.999, 1.0].map(|of| latency.latency_us(of) / 1000.0);
+    println!(
+        "latency    at {} requests a second: p50 {p50:.2} ms, p99 {p99:.2} ms, p99.9 {p999:.2} ms, max \
+         {max:.2} ms",
+        thousands(rate)
     );
     let mut tally = busy.tally;
     tally.add(&open.tally);
-    let updates: u64 = tally.acknowledged.iter().map(|&count| u64::from(count)).sum();
-    tell(
-        "killed",
-        &format!("kill -9 {pid}, under load, after {} acknowledged updates", thousands(updates as f64)),
-    );
+    println!("killed     kill -9 {pid}, under load, after {} acknowledged updates", acknowledged(&tally));
     Ok(tally)
 }
 

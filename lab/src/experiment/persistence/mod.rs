@@ -122,24 +122,13 @@ impl Experiment for Persistence {
             let distance = |point: &&(f32, f32)| (point.0 - at).abs();
             let nearest = figures.throughput.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
             let rate = nearest.map_or(0.0, |point| point.1);
-            let (machine, process) = (&usage.machine, &usage.process);
-            let shares = [machine.user, machine.system, machine.iowait, machine.stolen]
-                .into_iter()
-                .chain([process.user, process.system, process.iowait])
-                .map(|share| format!("{share:.1},"));
-            let shares: String = shares.collect();
+            let Usage { machine, process, machine_used, machine_swapped, machine_faults, .. } = usage;
+            let Usage { resident, swapped, faults, written, .. } = usage;
+            let all = [machine.user, machine.system, machine.iowait, machine.stolen];
+            let own = [process.user, process.system, process.iowait];
+            let shares: String = all.iter().chain(&own).map(|share| format!("{share:.1},")).collect();
             let cores = usage.cores.iter().map(|core| format!("{:.0}", core.user + core.system));
             let cores = cores.collect::<Vec<_>>().join(" ");
-            let Usage {
-                machine_used,
-                machine_swapped,
-                machine_faults,
-                resident,
-                swapped,
-                faults,
-                written,
-                ..
-            } = usage;
             format!(
                 "{cell},{at:.2},{rate:.0},{shares}{machine_used},{machine_swapped},{machine_faults:.1},\
                  {resident},{swapped},{faults:.1},{written},{cores}"

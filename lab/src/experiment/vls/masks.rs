@@ -6,8 +6,8 @@ use tarn_study::Shape;
 use tarn_study::vls::{Keep, Mask, Scan, Store};
 
 use super::cell::{Cell, Figures, Variant};
-use super::measure::{Place, Subject, Turn, Update, in_turns};
-use super::store::RECORD_BYTES;
+use super::measure::{Place, Subject, Turn, in_turns};
+use super::store::{RECORD_BYTES, Update};
 use crate::error::{LabError, Result};
 
 /// The field that is indexed: the number of the record.
@@ -86,7 +86,7 @@ pub(super) fn measure(place: &Place, cell: &Cell) -> Result<Figures> {
     in_turns(
         &variants,
         |round| round < place.repeats,
-        |number, round| match variants[number] {
+        |variant, round| match variant {
             Variant::MasksOff => Turn::new(&off, place, cell, queries, updates).run(round),
             Variant::Masks64 => Turn::new(&narrow, place, cell, queries, updates).run(round),
             _ => Turn::new(&wide, place, cell, queries, updates).run(round),

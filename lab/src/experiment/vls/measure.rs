@@ -14,7 +14,7 @@ use rand::rngs::SmallRng;
 
 use super::cell::{Cell, Figures, Measured, Turns, Variant};
 use super::query::Query;
-use super::store::{Store, Writer};
+use super::store::{Store, Update, Writer};
 use crate::error::{LabError, Result};
 use crate::load::{KeyChoice, Keys};
 use crate::process::{self, Pinned};
@@ -60,9 +60,9 @@ fn by_turns(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
     let until = Instant::now() + place.measured * place.repeats;
     let goes_on = |round| round < place.repeats.max(1) || Instant::now() < until;
     let mut expected = None;
-    in_turns(&variants, goes_on, |number, _| {
+    in_turns(&variants, goes_on, |variant, _| {
         let began = Instant::now();
-        let mut query = Query::begin(store, variants[number], cell)?;
+        let mut query = Query::begin(store, variant, cell)?;
         while query.part()? {}
         let counted = query.counted;
         drop(query);
@@ -70,7 +70,7 @@ fn by_turns(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
         if *expected.get_or_insert(counted) != counted {
             return Err(LabError::Arguments(format!(
                 "{}: a query that changes nothing has counted {counted:?} and {expected:?}",
-                variants[number].name()
+                variant.name()
             )));
         }
         let measured = Measured {
@@ -83,12 +83,12 @@ fn by_turns(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
     })
 }
 
-/// Measures variants by turns, each as often first as the others. `measure` gets the number of a variant and
-/// that of the round; it returns the figures, and whether the threads had priority.
+/// Measures variants by turns, each as often first as the others. `measure` gets a variant and the number of
+/// the round; it returns the figures, and whether the threads had priority.
 pub(super) fn in_turns(
     variants: &[Variant],
     goes_on: impl Fn(u32) -> bool,
-    mut measure: impl FnMut(usize, u32) -> Result<(Measured, bool)>,
+    mut measure: impl FnMut(Variant, u32) -> Result<(Measured, bool)>,
 ) -> Result<Figures> {
     let mut turns: Vec<Turns> =
         variants.iter().map(|variant| Turns { variant: *variant, turns: Vec::new() }).collect();
@@ -96,7 +96,7 @@ pub(super) fn in_turns(
     for round in (0..).take_while(|round| goes_on(*round)) {
         for at in 0..turns.len() {
             let number = (at + round as usize) % turns.len();
-            let (measured, granted) = measure(number, round)?;
+            let (measured, granted) = measure(variants[number], round)?;
             preferred = granted;
             turns[number].turns.push(measured);
         }
@@ -113,8 +113,7 @@ pub(super) fn beside_updates(store: &Store, place: &Place, cell: &Cell) -> Resul
     in_turns(
         &variants,
         |round| round < place.repeats,
-        |number, round| {
-            let variant = variants[number];
+        |variant, round| {
             let queries = if variant == Variant::None { 0 } else { cell.queries };
             Turn::new(&Beside { store, variant, cell }, place, cell, queries, true).run(round)
         },
@@ -304,18 +303,6 @@ pub(super) fn p95(times_us: &[f64]) -> f64 {
     let mut times = times_us.to_vec();
     let at = (times.len() * 95).div_ceil(100).saturating_sub(1);
     if times.is_empty() { 0.0 } else { *times.select_nth_unstable_by(at, f64::total_cmp).1 }
-}
-
-/// A writer that can update a record.
-pub(super) trait Update {
-    /// Writes a field of a record.
-    fn update(&mut self, number: u64, rng: &mut SmallRng) -> Result<()>;
-}
-
-impl Update for Writer<'_> {
-    fn update(&mut self, number: u64, rng: &mut SmallRng) -> Result<()> {
-        Writer::update(self, number, rng)
-    }
 }
 
 /// The number of updates whose durations can be recorded.

@@ -12,7 +12,7 @@ use tarn_engine::{Engine, View, ViewOptions};
 
 use super::cell::{Cell, Figures, Opening};
 use super::measure::{Place, alone_on};
-use super::store::{Store, Writer};
+use super::store::{Store, Update, Writer};
 use crate::error::{LabError, Result};
 use crate::interrupt::wait_for;
 use crate::process::{self, Pinned, beside};
