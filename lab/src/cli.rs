@@ -58,6 +58,22 @@ struct Asked<O: Args> {
     own: O,
 }
 
+/// The same of one that continues its file of results.
+#[derive(Debug, Args)]
+struct Continued<O: Args> {
+    #[command(flatten)]
+    asked: Asked<O>,
+    /// Measure cells again that the file of results already has.
+    #[arg(long)]
+    again: bool,
+}
+
+impl<O: Args> From<Asked<O>> for Continued<O> {
+    fn from(asked: Asked<O>) -> Continued<O> {
+        Continued { asked, again: false }
+    }
+}
+
 /// No options.
 #[derive(Debug, Args)]
 struct Nothing {}
@@ -113,16 +129,16 @@ experiments! {
     Recovery(Asked<recovery::Options>) = recovery::Recovery, "`tarn lab run recovery`, with `--json`",
         |asked| start(asked, |setting, own| recovery::Recovery { setting, own });
     /// The cost of a checkpoint to clients of the store, beside redis-server.
-    Store(Asked<store::Options>) = store::Store,
+    Store(Continued<store::Options>) = store::Store,
         "`tarn lab run store`", |asked| start(asked, store::Store::new);
     /// The cost of a log that is its own checkpoint, beside snapshots and a log that is rewritten.
-    Vtc(Asked<vtc::Options>) = vtc::Vtc, "`tarn lab run vtc`",
+    Vtc(Continued<vtc::Options>) = vtc::Vtc, "`tarn lab run vtc`",
         |asked| start(asked, |setting, own| vtc::Vtc { setting, own });
     /// The cost of each model of persistence, and the time of a start from its files.
-    Persistence(Asked<persistence::Options>) = persistence::Persistence, "`tarn lab run persistence`",
+    Persistence(Continued<persistence::Options>) = persistence::Persistence, "`tarn lab run persistence`",
         |asked| start(asked, persistence::Persistence::new);
     /// The cost of consistent queries, beside queries that read each record as they meet it.
-    Vls(Asked<vls::Options>) = vls::Vls, "`tarn lab run vls`", |asked| start(asked, vls::Vls::new);
+    Vls(Continued<vls::Options>) = vls::Vls, "`tarn lab run vls`", |asked| start(asked, vls::Vls::new);
     /// Algorithms that take snapshots of an array of rows: the comparative study, figure by figure.
     Snapshots(snapshots::Options) = snapshots::Snapshots, "`tarn lab run snapshots`", study;
 }
@@ -203,16 +219,17 @@ pub fn execute(cli: LabCli) -> Result<Conclusion> {
 }
 
 fn study(own: snapshots::Options) -> Result<Conclusion> {
-    let (seed, strict, path) = (own.seed, own.strict, own.json.clone());
+    let (seed, strict, again, path) = (own.seed, own.strict, own.again, own.json.clone());
     let wanted = Wanted { quick: own.quick, full: own.full };
-    conduct(&mut snapshots::Snapshots::new(own)?, Some(&path), wanted, seed, strict)
+    conduct(&mut snapshots::Snapshots::new(own)?, Some(&path), wanted, again, seed, strict)
 }
 
 /// Runs an experiment against servers. One with a report continues its file of results.
 fn start<E: Experiment, O: Args>(
-    Asked { mut options, own }: Asked<O>,
+    asked: impl Into<Continued<O>>,
     experiment: impl FnOnce(Setting, O) -> E,
 ) -> Result<Conclusion> {
+    let Continued { asked: Asked { mut options, own }, again } = asked.into();
     if E::CONTINUES {
         options.json.get_or_insert_with(results_of::<E>);
         if options.server_cores.is_empty() {
@@ -236,13 +253,14 @@ fn start<E: Experiment, O: Args>(
     );
     let (seed, strict, path) = (setting.seed, setting.options.strict, setting.options.json.clone());
     let wanted = Wanted { quick: setting.options.quick, full: false };
-    conduct(&mut experiment(setting, own), path.as_deref(), wanted, seed, strict)
+    conduct(&mut experiment(setting, own), path.as_deref(), wanted, again, seed, strict)
 }
 
 fn conduct<E: Experiment>(
     experiment: &mut E,
     path: Option<&Path>,
     wanted: Wanted,
+    again: bool,
     seed: u64,
     strict: bool,
 ) -> Result<Conclusion> {
@@ -250,7 +268,7 @@ fn conduct<E: Experiment>(
         std::fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
     }
     let mut report = Report::new(E::NAME, seed, path)?;
-    let broken = contract::run(experiment, path, wanted, &mut report)?;
+    let broken = contract::run(experiment, path, wanted, again, &mut report)?;
     if let Some(path) = path {
         eprintln!("drawn by: tarn lab report {} --json {}", E::NAME, path.display());
     }

@@ -19,7 +19,7 @@ use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
 use crate::page::{self, Facts, List, Page, Remark, Row, Rows};
 use crate::process;
-use crate::report::{Report, Run};
+use crate::report::{Report, Run, thousands};
 use crate::results::{Line, Results};
 
 /// Memory that is left to all others.
@@ -71,6 +71,9 @@ impl<F> Measured<F> {
 /// The measurements of an experiment.
 pub type ResultsOf<E> = Results<<E as Experiment>::Cell, <E as Experiment>::Figures>;
 
+/// One of them.
+pub type LineOf<E> = Line<<E as Experiment>::Cell, <E as Experiment>::Figures>;
+
 /// An experiment.
 pub trait Experiment {
     /// Its name in lines, and on the command line.
@@ -93,11 +96,6 @@ pub trait Experiment {
     /// Gets ready for those that are left to measure. May leave out some, with a word, or change their order.
     fn prepare(&mut self, _todo: &mut Vec<Self::Cell>, _report: &mut Report) -> Result<()> {
         Ok(())
-    }
-
-    /// True if cells are measured again that the file of results already has.
-    fn again(&self) -> bool {
-        false
     }
 
     /// About how long a cell takes, in seconds. 0 if it shows its own progress.
@@ -135,11 +133,7 @@ pub trait Experiment {
     }
 
     /// Facts about the measurements, for the report.
-    fn facts(
-        _results: &ResultsOf<Self>,
-        _lines: &[&Line<Self::Cell, Self::Figures>],
-        _wanted: Wanted,
-    ) -> Facts {
+    fn facts(_results: &ResultsOf<Self>, _lines: &[&LineOf<Self>], _wanted: Wanted) -> Facts {
         Vec::new()
     }
 
@@ -180,6 +174,13 @@ pub trait Experiment {
     }
 }
 
+/// The largest store of records of 1 KB, beside the largest of a paper.
+pub fn scale_fact(records: impl Iterator<Item = u64>, whose: &str, most: f64) -> (&'static str, String) {
+    let own = records.max().unwrap_or_default() as f64;
+    let (records, share) = (thousands(own), own / most);
+    ("scale", format!("up to {records} records of 1 KB; the {whose} {} M by {share:.4}", most / 1e6))
+}
+
 /// The row of a cell, with its words as `cell`, and without those of its part as `name`.
 pub fn row(cell: &impl Cell, figures: &impl Serialize) -> Row {
     let text = cell.to_string();
@@ -193,13 +194,14 @@ fn rows_and_list<E: Experiment + ?Sized>(results: &ResultsOf<E>, wanted: Wanted)
     (list, rows)
 }
 
-/// Runs an experiment: measures the cells that are not in the file of results, and judges all. A cell for
-/// which memory does not suffice, or whose server ended by itself ([`LabError::Ended`]), is left out, with a
-/// word. Returns in how many cells something was wrong.
+/// Runs an experiment: measures the cells that are not in the file of results, or with `again` all, and judges
+/// all. A cell for which memory does not suffice, or whose server ended by itself ([`LabError::Ended`]), is
+/// left out, with a word. Returns in how many cells something was wrong.
 pub fn run<E: Experiment>(
     experiment: &mut E,
     path: Option<&Path>,
     wanted: Wanted,
+    again: bool,
     report: &mut Report,
 ) -> Result<usize> {
     let results =
@@ -207,7 +209,7 @@ pub fn run<E: Experiment>(
     let is_there = |cell: &E::Cell| results.as_ref().is_some_and(|results| results.find(cell).is_some());
     let mut todo: Vec<E::Cell> = Vec::new();
     for cell in experiment.plan()? {
-        if !todo.contains(&cell) && (experiment.again() || !is_there(&cell)) {
+        if !todo.contains(&cell) && (again || !is_there(&cell)) {
             todo.push(cell);
         }
     }
@@ -329,7 +331,7 @@ fn of_newest<C: Cell, F>(results: &Results<C, F>, wanted: Wanted) -> Wanted {
 /// The page of some results.
 pub fn html<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted) -> String {
     let wanted = of_newest(results, wanted);
-    let is_own = |line: &&Line<E::Cell, E::Figures>| line.cell.is_quick() == wanted.quick;
+    let is_own = |line: &&LineOf<E>| line.cell.is_quick() == wanted.quick;
     let mut lines: Vec<_> = results.lines.iter().filter(is_own).collect();
     if lines.is_empty() {
         // Cells that do not say so themselves.

@@ -9,11 +9,10 @@ use super::compare::{self, data::Study};
 use super::plan::{Figure, Point, Scale, points};
 use super::rows;
 use crate::error::{IoContext, Result};
-use crate::experiment::{Experiment, Measured, Wanted};
+use crate::experiment::{Experiment, LineOf, Measured, Wanted};
 use crate::page::{Facts, Remark, Row};
 use crate::process;
 use crate::report::Report;
-use crate::results::Line;
 use crate::setting::is_asked;
 
 /// The options of the study.
@@ -110,10 +109,6 @@ impl Experiment for Snapshots {
         Ok(self.options.points().into_iter().map(|point| point.cell).collect())
     }
 
-    fn again(&self) -> bool {
-        self.options.again
-    }
-
     fn seconds(&self, cell: &Cell) -> f64 {
         cell.seconds()
     }
@@ -127,7 +122,7 @@ impl Experiment for Snapshots {
         study.map(|study| rows::of(&study)).unwrap_or_default()
     }
 
-    fn facts(results: &Results, _: &[&Line<Cell, Figures>], wanted: Wanted) -> Facts {
+    fn facts(results: &Results, _: &[&LineOf<Self>], wanted: Wanted) -> Facts {
         let Some(Study { scale, seed, .. }) = Study::newest(results, scales(wanted)) else {
             return Vec::new();
         };

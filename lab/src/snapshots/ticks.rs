@@ -63,19 +63,12 @@ pub(super) fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Res
         || run_checkpoints(&mut snapshotter, &mut dir, cell, place, start),
     );
     let (taken, child_bytes) = taken?;
-    let ticked = ticked?;
-    let mut figures = judge(&ticked, &taken, cell);
-    figures.resident_bytes = resident_bytes;
-    figures.resident_bytes_max = process::memory(std::process::id())?.resident_bytes_max + child_bytes;
-    Ok(figures)
+    let (ticks, cache_misses) = ticked?;
+    let resident_bytes_max = process::memory(std::process::id())?.resident_bytes_max + child_bytes;
+    Ok(Figures { resident_bytes, resident_bytes_max, cache_misses, ..judge(&ticks, &taken, cell) })
 }
 
-/// The ticks of the client.
-struct Ticked {
-    ticks: Vec<Tick>,
-    cache_misses: Option<u64>,
-}
-
+/// Works until `stop` is set. Returns the ticks, and the cache misses of their updates.
 fn run_ticks<A: Algorithm>(
     mut client: Client<A>,
     mut stream: Stream,
@@ -83,7 +76,7 @@ fn run_ticks<A: Algorithm>(
     place: &Place,
     start: Instant,
     stop: &AtomicBool,
-) -> Result<Ticked> {
+) -> Result<(Vec<Tick>, Option<u64>)> {
     process::pin_thread(&[place.client_core])?;
     let mut misses = CacheMisses::of_this_thread();
     let fields = cell.row_bytes / 8;
@@ -123,7 +116,7 @@ fn run_ticks<A: Algorithm>(
         });
     }
     std::hint::black_box(sum);
-    Ok(Ticked { ticks, cache_misses: misses.count() })
+    Ok((ticks, misses.count()))
 }
 
 /// Takes the snapshots and dumps them. Returns them, and the most memory that a child had for itself.
@@ -173,10 +166,10 @@ fn run_checkpoints<A: Algorithm>(
     Ok((all, child_bytes))
 }
 
-fn judge(ticked: &Ticked, taken: &[Taken], cell: &Cell) -> Figures {
+fn judge(ticks: &[Tick], taken: &[Taken], cell: &Cell) -> Figures {
     // Those before the first snapshot warm the caches up.
     let warm = taken.first().map_or(0.0, |first| first.triggered / 2.0);
-    let measured = || ticked.ticks.iter().filter(|tick| tick.began >= warm);
+    let measured = || ticks.iter().filter(|tick| tick.began >= warm);
     let meets = |tick: &Tick| {
         taken.iter().any(|taken| tick.began <= taken.durable && tick.updated >= taken.triggered)
     };
@@ -186,10 +179,8 @@ fn judge(ticked: &Ticked, taken: &[Taken], cell: &Cell) -> Figures {
     let (update, read) = (|tick: &Tick| tick.updated - tick.began, |tick: &Tick| tick.ended - tick.updated);
     let reads = |during| if cell.task == Task::Reads { times(during, read) } else { Distribution::default() };
     let wait = |taken: &Taken| {
-        let met = ticked
-            .ticks
-            .iter()
-            .filter(|tick| tick.began <= taken.taken && tick.began + tick.waited >= taken.cut);
+        let met =
+            ticks.iter().filter(|tick| tick.began <= taken.taken && tick.began + tick.waited >= taken.cut);
         met.map(|tick| tick.waited).fold(0.0, f64::max)
     };
     Figures {
@@ -201,9 +192,8 @@ fn judge(ticked: &Ticked, taken: &[Taken], cell: &Cell) -> Figures {
         waits_us: taken.iter().map(wait).collect(),
         taken_us: taken.iter().map(|taken| taken.taken - taken.cut).collect(),
         overhead_us: taken.iter().map(|taken| taken.durable - taken.taken).collect(),
-        cache_misses: ticked.cache_misses,
-        updates: (ticked.ticks.len() * cell.updates_per_tick) as u64,
-        trace: ticked.ticks.iter().map(|tick| ((tick.began / 1e3) as f32, update(tick) as f32)).collect(),
+        updates: (ticks.len() * cell.updates_per_tick) as u64,
+        trace: ticks.iter().map(|tick| ((tick.began / 1e3) as f32, update(tick) as f32)).collect(),
         snapshots_ms: taken.iter().map(|taken| (taken.triggered / 1e3, taken.durable / 1e3)).collect(),
         ..Figures::default()
     }

@@ -20,17 +20,13 @@ mod trial;
 
 use self::cell::{Cell, Figures, Memory, Model, Part};
 use self::measure::Times;
-use super::contract::{Experiment, Measured, Wanted};
+use super::contract::{Experiment, LineOf, Measured, ResultsOf, Wanted};
 use crate::error::{LabError, Result};
 use crate::limit::MemoryLimit;
 use crate::page::{Facts, Row};
 use crate::report::Report;
 use crate::resources::Usage;
-use crate::results;
 use crate::setting::Setting;
-
-/// All that was measured.
-pub type Results = results::Results<Cell, Figures>;
 
 /// The limit of a control group that is made to see whether it can be.
 const PROBE_BYTES: u64 = 64 << 20;
@@ -52,9 +48,6 @@ pub struct Options {
     /// four times a second, and records are loaded for ten seconds at most.
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
-    /// Measure cells again that the file of results already has.
-    #[arg(long)]
-    pub again: bool,
 }
 
 /// The experiment.
@@ -91,10 +84,6 @@ impl Experiment for Persistence {
             todo.retain(|cell| !is_short(cell));
         }
         Ok(())
-    }
-
-    fn again(&self) -> bool {
-        self.own.again
     }
 
     fn seconds(&self, cell: &Cell) -> f64 {
@@ -137,11 +126,11 @@ impl Experiment for Persistence {
         Some((heads, rows.collect()))
     }
 
-    fn rows(results: &Results, wanted: Wanted) -> Vec<Row> {
+    fn rows(results: &ResultsOf<Self>, wanted: Wanted) -> Vec<Row> {
         rows::of(results, wanted.quick)
     }
 
-    fn facts(results: &Results, lines: &[&results::Line<Cell, Figures>], _: Wanted) -> Facts {
+    fn facts(results: &ResultsOf<Self>, lines: &[&LineOf<Self>], _: Wanted) -> Facts {
         rows::facts(results, lines)
     }
 }

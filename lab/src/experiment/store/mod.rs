@@ -19,16 +19,12 @@ mod trial;
 
 use self::cell::{Cell, Data, Figures, Kind, Part, Variant};
 use self::trial::Filled;
-use super::contract::{Cell as _, Experiment, Measured, SPARE_BYTES, Wanted};
+use super::contract::{Cell as _, Experiment, LineOf, Measured, ResultsOf, SPARE_BYTES, Wanted};
 use crate::error::Result;
 use crate::page::{Facts, Row};
 use crate::process;
 use crate::report::Report;
-use crate::results;
 use crate::setting::{Setting, is_asked};
-
-/// All that was measured.
-pub type Results = results::Results<Cell, Figures>;
 
 /// The experiment's own options.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -49,9 +45,6 @@ pub struct Options {
     /// Measure stores with these only: records, or which giants.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub kinds: Vec<Kind>,
-    /// Measure cells again that the file of results already has.
-    #[arg(long)]
-    pub again: bool,
 }
 
 /// The experiment.
@@ -116,10 +109,6 @@ impl Experiment for Store {
         Ok(())
     }
 
-    fn again(&self) -> bool {
-        self.own.again
-    }
-
     fn seconds(&self, cell: &Cell) -> f64 {
         measure::seconds(&self.setting, cell)
     }
@@ -168,11 +157,11 @@ impl Experiment for Store {
         Some((heads, figures.course.timeline.iter().map(row).collect()))
     }
 
-    fn rows(results: &Results, wanted: Wanted) -> Vec<Row> {
+    fn rows(results: &ResultsOf<Self>, wanted: Wanted) -> Vec<Row> {
         rows::of(results, wanted.quick)
     }
 
-    fn facts(_: &Results, lines: &[&results::Line<Cell, Figures>], _: Wanted) -> Facts {
+    fn facts(_: &ResultsOf<Self>, lines: &[&LineOf<Self>], _: Wanted) -> Facts {
         rows::facts(lines)
     }
 }

@@ -29,19 +29,15 @@ use rand::rngs::SmallRng;
 use self::cell::{Cell, Figures, Part};
 use self::measure::Place;
 use self::store::Store;
-use super::contract::{Experiment, Measured, Wanted};
+use super::contract::{Experiment, Measured, ResultsOf, Wanted};
 use crate::error::Result;
 use crate::page::Row;
 use crate::report::Report;
-use crate::results;
 use crate::setting::Setting;
 
 /// A turn, in seconds.
 const TURN_S: f64 = 2.0;
 const TURN_QUICK_S: f64 = 0.05;
-
-/// All that was measured.
-pub type Results = results::Results<Cell, Figures>;
 
 /// The experiment's own options.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -59,9 +55,6 @@ pub struct Options {
     /// This many queries at the same time; by default 1, 8 and 64.
     #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = queries)]
     pub queries: Vec<usize>,
-    /// Measure cells again that the file of results already has.
-    #[arg(long)]
-    pub again: bool,
 }
 
 /// As many queries as there can be views.
@@ -98,10 +91,6 @@ impl Experiment for Vls {
         Ok(plan::cells(&self.setting, &self.own))
     }
 
-    fn again(&self) -> bool {
-        self.own.again
-    }
-
     fn seconds(&self, cell: &Cell) -> f64 {
         seconds(&self.place, cell)
     }
@@ -115,7 +104,7 @@ impl Experiment for Vls {
         rows::of(cell, figures)
     }
 
-    fn broken(results: &Results, wanted: Wanted) -> usize {
+    fn broken(results: &ResultsOf<Self>, wanted: Wanted) -> usize {
         let of = results.of(|cell| cell.quick == wanted.quick);
         of.into_iter().filter(|(_, figures)| figures.is_broken()).count()
     }
