@@ -265,7 +265,7 @@ fn conduct<E: Experiment>(
     strict: bool,
 ) -> Result<Conclusion> {
     if let Some(parent) = path.and_then(Path::parent) {
-        std::fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
+        std::fs::create_dir_all(parent).at(parent)?;
     }
     let mut report = Report::new(E::NAME, seed, path)?;
     let broken = contract::run(experiment, path, wanted, again, &mut report)?;

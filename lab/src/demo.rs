@@ -71,10 +71,7 @@ pub(crate) fn show(args: &DemoArgs) -> Result<()> {
     }
     let seed: u64 = rand::random();
     let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let dir = tempfile::Builder::new()
-        .prefix("tarn-demo-")
-        .tempdir_in(&parent)
-        .doing(|| parent.display().to_string())?;
+    let dir = tempfile::Builder::new().prefix("tarn-demo-").tempdir_in(&parent).at(parent)?;
     let binary = match &args.tarn {
         Some(path) => path.clone(),
         None => program_beside("tarn")?,

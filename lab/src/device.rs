@@ -42,11 +42,9 @@ impl FlushRates {
 /// Measures writes of 4 KB, each followed by `fdatasync`, into a file that was written before, so that no
 /// flush changes metadata. The file lies in `dir` and goes away.
 pub fn flush_rates(dir: &Path, time: Duration) -> Result<FlushRates> {
-    let file = tempfile::tempfile_in(dir).doing(|| dir.display().to_string())?;
-    file.write_all_at(&vec![0xA5; 4 * PART], 0)
-        .and_then(|()| file.sync_all())
-        .doing(|| dir.display().to_string())?;
-    let rate = |flights| flush_rate(&file, flights, time).doing(|| dir.display().to_string());
+    let file = tempfile::tempfile_in(dir).at(dir)?;
+    file.write_all_at(&vec![0xA5; 4 * PART], 0).and_then(|()| file.sync_all()).at(dir)?;
+    let rate = |flights| flush_rate(&file, flights, time).at(dir);
     Ok(FlushRates { one: rate(1)?, two: rate(2)?, four: rate(4)? })
 }
 
@@ -89,7 +87,7 @@ pub fn files_below(dir: &Path) -> Result<(Vec<PathBuf>, u64)> {
     loop {
         match count_below(dir) {
             Err(error) if error.kind() == ErrorKind::NotFound && dir.exists() && again > 0 => again -= 1,
-            counted => return counted.doing(|| dir.display().to_string()),
+            counted => return counted.at(dir),
         }
     }
 }
@@ -139,10 +137,10 @@ pub enum Forgetting {
 /// Makes the operating system forget the content of files, so that the next read comes from the device.
 pub fn forget(files: &[PathBuf]) -> Result<Forgetting> {
     for path in files {
-        let file = File::open(path).doing(|| path.display().to_string())?;
+        let file = File::open(path).at(path)?;
         // Dirty pages cannot be dropped.
-        file.sync_all().doing(|| path.display().to_string())?;
-        fadvise(&file, 0, None, Advice::DontNeed).doing(|| path.display().to_string())?;
+        file.sync_all().at(path)?;
+        fadvise(&file, 0, None, Advice::DontNeed).at(path)?;
     }
     match OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches").and_then(|mut file| {
         use std::io::Write;
@@ -159,10 +157,10 @@ pub fn read_through(files: &[PathBuf]) -> Result<(u64, Duration)> {
     let begun = Instant::now();
     let mut bytes = 0;
     for path in files {
-        let mut file = File::open(path).doing(|| path.display().to_string())?;
-        fadvise(&file, 0, None, Advice::Sequential).doing(|| path.display().to_string())?;
+        let mut file = File::open(path).at(path)?;
+        fadvise(&file, 0, None, Advice::Sequential).at(path)?;
         loop {
-            match file.read(&mut buffer).doing(|| path.display().to_string())? {
+            match file.read(&mut buffer).at(path)? {
                 0 => break,
                 count => bytes += count as u64,
             }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
 
 use tarn_resp::client::ClientError;
@@ -98,10 +99,17 @@ pub type Result<T> = std::result::Result<T, LabError>;
 pub trait IoContext<T> {
     /// Turns the error into a [`LabError::Io`] that names the action.
     fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
+
+    /// The same where a path says all.
+    fn at(self, path: impl AsRef<Path>) -> Result<T>;
 }
 
 impl<T, E: Into<io::Error>> IoContext<T> for std::result::Result<T, E> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|source| LabError::Io { what: what(), source: source.into() })
+    }
+
+    fn at(self, path: impl AsRef<Path>) -> Result<T> {
+        self.doing(|| path.as_ref().display().to_string())
     }
 }

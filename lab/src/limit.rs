@@ -49,7 +49,7 @@ impl MemoryLimit {
     /// Puts a process into the group, and the processes that it starts from now on.
     pub fn admit(&self, pid: u32) -> Result<()> {
         let path = self.dir.join("cgroup.procs");
-        fs::write(&path, pid.to_string()).doing(|| path.display().to_string())
+        fs::write(&path, pid.to_string()).at(path)
     }
 }
 

@@ -161,7 +161,8 @@ impl Drop for Pinned {
 /// may, and wakes up on time.
 #[derive(Debug)]
 pub struct Preferred {
-    granted: bool,
+    /// True if it may.
+    pub granted: bool,
 }
 
 impl Preferred {
@@ -171,11 +172,6 @@ impl Preferred {
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZero::new(1000));
         // Processes that it starts do not inherit this.
         Preferred { granted: schedule(&["--fifo", "--reset-on-fork", "--pid", "1"]) }
-    }
-
-    /// True if it was granted.
-    pub fn is_granted(&self) -> bool {
-        self.granted
     }
 }
 

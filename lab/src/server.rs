@@ -160,9 +160,8 @@ impl Plan {
 
     fn launch_at(&self, port: u16) -> Result<Server> {
         let path = self.output_path();
-        let output =
-            OpenOptions::new().create(true).append(true).open(&path).doing(|| path.display().to_string())?;
-        let errors: File = output.try_clone().doing(|| path.display().to_string())?;
+        let output = OpenOptions::new().create(true).append(true).open(&path).at(&path)?;
+        let errors: File = output.try_clone().at(path)?;
         // The child inherits the cores of the thread that starts it, from its first instruction on.
         let pinned = Pinned::to(&self.cores)?;
         let child = Command::new(&self.binary)
@@ -303,18 +302,11 @@ impl Server {
     /// Asks it to end (`SIGTERM`), waits, and fails unless it ends with success.
     pub fn stop(mut self) -> Result<()> {
         self.signal(Signal::TERM)?;
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
-            if let Some(status) = self.child.try_wait().doing(|| "wait for the server".to_owned())? {
-                return if status.success() {
-                    Ok(())
-                } else {
-                    Err(self.complaint(format!("ended with {status} after SIGTERM")))
-                };
-            }
-            std::thread::sleep(ASK_AGAIN);
+        match self.end_within(PATIENCE) {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(self.complaint(format!("ended with {status} after SIGTERM"))),
+            None => Err(self.complaint("did not end after SIGTERM".to_owned())),
         }
-        Err(self.complaint("did not end after SIGTERM".to_owned()))
     }
 
     /// Kills it with `SIGKILL` and waits for its end. Returns the moment just before the signal, and its exit
@@ -336,10 +328,14 @@ impl Server {
 
     /// Its exit status, if it ended by itself or is about to.
     pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.end_within(DEATH_PATIENCE)
+    }
+
+    fn end_within(&mut self, patience: Duration) -> Option<ExitStatus> {
         let begun = Instant::now();
         loop {
             let status = self.child.try_wait().ok().flatten();
-            if status.is_some() || begun.elapsed() > DEATH_PATIENCE {
+            if status.is_some() || begun.elapsed() > patience {
                 return status;
             }
             std::thread::sleep(ASK_AGAIN);

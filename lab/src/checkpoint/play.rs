@@ -66,7 +66,7 @@ pub fn play(setting: &Setting, trial: &Trial, group: Group, script: &Script, mem
         let preferred = Preferred::ask();
         let result = pinned.and_then(|_pinned| load.run(|_| ()));
         cue.end();
-        (result, preferred.is_granted())
+        (result, preferred.granted)
     };
     let (peak, (acts, (result, generator_preferred))) = beside(watch, || beside(conduct, run));
     // If the load failed, the conductor only says that it ended.

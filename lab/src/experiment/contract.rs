@@ -267,26 +267,18 @@ fn tell<E: Experiment>(
     if let (Some(path), Some((heads, rows))) = (path, E::series(cell, &figures)) {
         append_series(&path.with_extension("csv"), heads, &rows)?;
     }
-    let (parameters, figures) = (json!(cell), json!(figures));
-    report.run(Run {
-        case: &cell.to_string(),
-        server: &server,
-        version: &version,
-        repeat: 1,
-        parameters,
-        figures,
-    })
+    let (case, parameters, figures) = (&cell.to_string(), json!(cell), json!(figures));
+    report.run(Run { case, server: &server, version: &version, repeat: 1, parameters, figures })
 }
 
 /// Appends rows to a table of comma-separated values, which begins with its heads.
 fn append_series(path: &Path, heads: &str, rows: &[String]) -> Result<()> {
-    let name = || path.display().to_string();
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(path).doing(name)?;
-    let is_new = file.metadata().doing(name)?.len() == 0;
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path).at(path)?;
+    let is_new = file.metadata().at(path)?.len() == 0;
     let mut file = std::io::BufWriter::new(file);
     let heads = is_new.then_some(heads).into_iter();
     let mut lines = heads.chain(rows.iter().map(String::as_str));
-    lines.try_for_each(|line| writeln!(file, "{line}")).and_then(|()| file.flush()).doing(name)
+    lines.try_for_each(|line| writeln!(file, "{line}")).and_then(|()| file.flush()).at(path)
 }
 
 /// Draws the report of a file of results. Without a wish, the newest result decides on the scale.

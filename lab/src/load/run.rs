@@ -21,8 +21,7 @@ use rustix::time::{
 use super::connection::{Begun, Connection};
 use super::plan::{Load, Pace, Until};
 use super::request::Source;
-use super::result::{GroupResult, LoadResult};
-use super::tally::Tally;
+use super::result::{GroupResult, LoadResult, Tally};
 use super::watch::{Watch, histogram};
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
@@ -124,8 +123,7 @@ impl Load {
         // A server that was killed reports no processor time any more.
         let watched = if self.is_killed() { None } else { self.watched_pid };
         let closing = Usage::now(watched)?;
-        let opening = opening.unwrap_or(Usage { at: closing.at, ..closing });
-        runner.finish(&opening, &closing)
+        runner.finish(&opening.unwrap_or(closing), &closing)
     }
 }
 
@@ -354,28 +352,21 @@ impl Runner {
         if self.measuring {
             worker.requests += u64::from(ended);
         }
-        match worker.pace {
-            Pace::Open { .. } | Pace::Beats { .. } => {
-                for Begun { due, sent } in connection.begun.drain(..ended as usize) {
-                    if self.measuring {
-                        worker.latency_ns.saturating_record(now_ns.saturating_sub(due).max(1));
-                    }
-                    if let Some(watch) = &mut self.watch {
-                        watch.answered(now_ns, due, sent, 1);
-                    }
-                }
+        // In a closed loop a batch is one entry, and has ended when all of its replies are there.
+        let (entries, requests) = match worker.pace {
+            Pace::Open { .. } | Pace::Beats { .. } => (ended as usize, 1),
+            Pace::Closed { pipeline } => (usize::from(connection.awaited == 0), pipeline),
+        };
+        for Begun { due, sent } in connection.begun.drain(..entries) {
+            if self.measuring {
+                worker.latency_ns.saturating_record(now_ns.saturating_sub(due).max(1));
             }
-            Pace::Closed { .. } if connection.awaited == 0 => {
-                let begun = connection.begun.pop_front().expect("a batch was awaited");
-                if self.measuring {
-                    worker.latency_ns.saturating_record(now_ns.saturating_sub(begun.due).max(1));
-                }
-                if let (Some(watch), Pace::Closed { pipeline }) = (&mut self.watch, worker.pace) {
-                    watch.answered(now_ns, begun.due, begun.sent, pipeline);
-                }
-                self.send_batch(index, now_ns)?;
+            if let Some(watch) = &mut self.watch {
+                watch.answered(now_ns, due, sent, requests);
             }
-            Pace::Closed { .. } => {}
+        }
+        if connection.awaited == 0 {
+            self.send_batch(index, now_ns)?;
         }
         Ok(ended)
     }

@@ -265,9 +265,9 @@ pub(crate) fn print(list: &List, rows: &Rows) {
 /// Writes a page to a file, and prints its path.
 pub(crate) fn write(out: &Path, page: &str) -> Result<()> {
     if let Some(parent) = out.parent() {
-        std::fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
+        std::fs::create_dir_all(parent).at(parent)?;
     }
-    std::fs::write(out, page).doing(|| out.display().to_string())?;
+    std::fs::write(out, page).at(out)?;
     println!("{}", out.display());
     Ok(())
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{IoContext, LabError, Result};
 use crate::process::output_of;
-use crate::report::Spread;
+use crate::report::median;
 use crate::results;
 
 named! {
@@ -216,7 +216,7 @@ impl Figures {
 
     /// The median taken phase, as on a machine without disturbances.
     pub fn taken_us_median(&self) -> f64 {
-        if self.taken_us.is_empty() { 0.0 } else { Spread::of(self.taken_us.clone()).median }
+        if self.taken_us.is_empty() { 0.0 } else { median(self.taken_us.clone()) }
     }
 
     /// The longest that the client waited for a cut.
@@ -226,7 +226,7 @@ impl Figures {
 
     /// The median access phase in milliseconds.
     pub fn overhead_ms(&self) -> f64 {
-        if self.overhead_us.is_empty() { 0.0 } else { Spread::of(self.overhead_us.clone()).median / 1e3 }
+        if self.overhead_us.is_empty() { 0.0 } else { median(self.overhead_us.clone()) / 1e3 }
     }
 }
 

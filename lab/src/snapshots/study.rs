@@ -80,8 +80,7 @@ impl Snapshots {
     pub fn new(options: Options) -> Result<Snapshots> {
         let cores = process::cores_allowed();
         let parent = options.dir.clone().unwrap_or_else(std::env::temp_dir);
-        let dir =
-            TempDir::with_prefix_in("tarn-snapshots-", &parent).doing(|| parent.display().to_string())?;
+        let dir = TempDir::with_prefix_in("tarn-snapshots-", &parent).at(parent)?;
         let client_core = cores[cores.len() - 1];
         let place = Place { dir: dir.path().to_owned(), client_core, snapshotter_core: cores[0] };
         eprintln!(

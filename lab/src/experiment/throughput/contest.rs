@@ -36,14 +36,9 @@ pub(super) fn hold(
             let result = load.run(|_| bar.set_position(position + passed_ms()))?.check()?;
             bar.set_position(position + time_ms);
             drop(pinned);
-            report.run(Run {
-                case,
-                server: &contender.label,
-                version: &contender.version,
-                repeat,
-                parameters: parameters.clone(),
-                figures: figures(&result),
-            })?;
+            let (server, version) = (&contender.label, &contender.version);
+            let (parameters, figures) = (parameters.clone(), figures(&result));
+            report.run(Run { case, server, version, repeat, parameters, figures })?;
             rates.push(result.groups[0].rate);
         }
     }

@@ -120,17 +120,13 @@ pub(super) fn beside_updates(store: &Store, place: &Place, cell: &Cell) -> Resul
     )
 }
 
+/// A query that runs: reads some dozens of parts. Returns the number of rows, and whether there are more.
+pub(super) type Running<'q> = Box<dyn FnMut() -> Result<(u64, bool)> + 'q>;
+
 /// A store that is queried beside updates.
 pub(super) trait Subject: Sync {
-    /// A query that runs.
-    type Query<'q>
-    where
-        Self: 'q;
-
     /// Begins a query.
-    fn begin(&self) -> Result<Self::Query<'_>>;
-    /// Reads some dozens of parts of it. Returns the number of rows, and whether there are more.
-    fn read(query: &mut Self::Query<'_>) -> Result<(u64, bool)>;
+    fn begin(&self) -> Result<Running<'_>>;
     /// Who updates it.
     fn writer(&self) -> impl Update;
     /// Versions that are kept now.
@@ -147,22 +143,16 @@ struct Beside<'s> {
 }
 
 impl Subject for Beside<'_> {
-    type Query<'q>
-        = Query
-    where
-        Self: 'q;
-
-    fn begin(&self) -> Result<Query> {
-        Query::begin(self.store, self.variant, self.cell)
-    }
-
-    fn read(query: &mut Query) -> Result<(u64, bool)> {
-        let before = query.counted.rows;
-        let mut goes_on = true;
-        for _ in 0..PARTS_AT_ONCE {
-            goes_on = goes_on && query.part()?;
-        }
-        Ok((query.counted.rows - before, goes_on))
+    fn begin(&self) -> Result<Running<'_>> {
+        let mut query = Query::begin(self.store, self.variant, self.cell)?;
+        Ok(Box::new(move || {
+            let before = query.counted.rows;
+            let mut goes_on = true;
+            for _ in 0..PARTS_AT_ONCE {
+                goes_on = goes_on && query.part()?;
+            }
+            Ok((query.counted.rows - before, goes_on))
+        }))
     }
 
     fn writer(&self) -> impl Update {
@@ -263,7 +253,7 @@ impl<S: Subject> Turn<'_, S> {
     /// those that began and ended within the measured time.
     fn ask(&self) -> Result<Vec<f64>> {
         let _pinned = alone_on(self.place.query_core, &self.begin)?;
-        let begin = || -> Result<(S::Query<'_>, Option<Instant>)> {
+        let begin = || -> Result<(Running<'_>, Option<Instant>)> {
             let began = self.counts.load(Ordering::Relaxed).then(Instant::now);
             Ok((self.subject.begin()?, began))
         };
@@ -272,7 +262,7 @@ impl<S: Subject> Turn<'_, S> {
         while !self.stops.load(Ordering::Relaxed) {
             for place in &mut queries {
                 let (query, began) = place.as_mut().expect("there is always one");
-                let (rows, goes_on) = S::read(query)?;
+                let (rows, goes_on) = query()?;
                 if self.counts.load(Ordering::Relaxed) {
                     self.rows.fetch_add(rows, Ordering::Relaxed);
                 }

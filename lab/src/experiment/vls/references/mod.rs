@@ -51,11 +51,11 @@ pub(super) fn measure(setting: &Setting, cell: &Cell, report: &mut Report) -> Re
     }
     let dir = setting.make_dir()?;
     let table = dir.path().join("record.csv");
-    write_table(&table, cell, setting.seed).doing(|| table.display().to_string())?;
+    write_table(&table, cell, setting.seed).at(&table)?;
     // Another user may have to read it.
     for path in [dir.path(), &table] {
         let all = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(path, all).doing(|| path.display().to_string())?;
+        std::fs::set_permissions(path, all).at(path)?;
     }
     for found in [postgres::measure(setting, cell, &table), duckdb::measure(setting, cell, &table)] {
         match found {

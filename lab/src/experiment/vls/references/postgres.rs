@@ -96,7 +96,7 @@ impl Cluster {
     fn start(setting: &Setting, programs: PathBuf, user: Option<(u32, u32)>) -> Result<Cluster> {
         let dir = setting.make_dir()?;
         if let Some((user, group)) = user {
-            chown(dir.path(), Some(user), Some(group)).doing(|| dir.path().display().to_string())?;
+            chown(dir.path(), Some(user), Some(group)).at(dir.path())?;
         }
         let data = dir.path().join("data");
         let mut make = as_user(&programs.join("initdb"), user, dir.path());
