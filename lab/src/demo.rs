@@ -91,7 +91,7 @@ pub(crate) fn show(args: &DemoArgs) -> Result<()> {
     println!("loaded     {records} records of {RECORD_BYTES} bytes in {seconds:.1} s, {rate} a second");
     let tally = work_and_kill(&mut server, args, seed)?;
 
-    let (_, log_bytes) = device::files_below(dir.path())?;
+    let (_, log_bytes) = device::data_files(&[dir.path()]);
     let mut server = plan.launch()?;
     let seconds = server.wait_until_ready(PATIENCE)?.as_secs_f64();
     let keys = server.key_count()? as f64;

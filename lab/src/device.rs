@@ -80,21 +80,20 @@ fn flush_rate(file: &File, flights: usize, time: Duration) -> std::io::Result<f6
     Ok(counts.iter().sum::<u64>() as f64 / begun.elapsed().as_secs_f64())
 }
 
-/// All files in a directory and below, with their total length in bytes. Counts again when a file disappears
-/// meanwhile, as a server renames files and removes old ones.
-pub fn files_below(dir: &Path) -> Result<(Vec<PathBuf>, u64)> {
+/// All files in a directory and below. Looks again when a file disappears meanwhile, as a server renames files
+/// and removes old ones.
+fn files_below(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut again = COUNTS_MAX;
     loop {
-        match count_below(dir) {
+        match look_below(dir) {
             Err(error) if error.kind() == ErrorKind::NotFound && dir.exists() && again > 0 => again -= 1,
             counted => return counted.at(dir),
         }
     }
 }
 
-fn count_below(dir: &Path) -> io::Result<(Vec<PathBuf>, u64)> {
+fn look_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    let mut bytes = 0;
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(&dir)? {
@@ -103,18 +102,16 @@ fn count_below(dir: &Path) -> io::Result<(Vec<PathBuf>, u64)> {
             if metadata.is_dir() {
                 dirs.push(entry.path());
             } else if metadata.is_file() {
-                bytes += metadata.len();
                 files.push(entry.path());
             }
         }
     }
-    files.sort();
-    Ok((files, bytes))
+    Ok(files)
 }
 
 /// The data files below some directories, and their bytes: all but the printed output of a server.
 pub fn data_files(dirs: &[impl AsRef<Path>]) -> (Vec<PathBuf>, u64) {
-    let of = |dir: &_| files_below(AsRef::as_ref(dir)).map(|(files, _)| files).unwrap_or_default();
+    let of = |dir: &_| files_below(AsRef::as_ref(dir)).unwrap_or_default();
     let mut files: Vec<PathBuf> = dirs.iter().flat_map(of).collect();
     files.retain(|file| file.extension().is_none_or(|extension| extension != "output"));
     // The directories of a log may lie below that of the data.
@@ -182,7 +179,7 @@ mod tests {
         fs::create_dir(dir.path().join("deep")).unwrap();
         fs::write(dir.path().join("a"), [1; 5]).unwrap();
         fs::write(dir.path().join("deep/b"), vec![2; READ_BYTES + 1]).unwrap();
-        let (files, bytes) = files_below(dir.path()).unwrap();
+        let (files, bytes) = data_files(&[dir.path()]);
         assert_eq!((files.len(), bytes), (2, READ_BYTES as u64 + 6));
         assert_eq!(read_through(&files).unwrap().0, bytes);
     }

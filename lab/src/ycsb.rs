@@ -13,6 +13,12 @@ pub const VALUE_BYTES: u64 = FIELDS * FIELD_BYTES as u64;
 /// Bytes of a record with key and field names (`field0` …).
 pub const RECORD_BYTES: u64 = KEY_BYTES + FIELDS * 6 + VALUE_BYTES;
 
+/// Memory that a server needs for so many records at most, before any checkpoint: redis-server's allocator has
+/// classes of 1,280 and 1,536 bytes.
+pub const fn need_bytes(records: u64) -> u64 {
+    records * 1500 + (128 << 20)
+}
+
 /// The key of a record.
 pub const KEY: Arg = Arg::Key { prefix: "user", digits: 19, scattered: true };
 const FIELD: Arg = Arg::Number { prefix: "field", digits: 1, below: FIELDS };

@@ -263,6 +263,11 @@ impl Cell {
         0.3 + gigabytes * 3.0 + self.checkpoints as f64 * (between + gigabytes * 1.5)
     }
 
+    /// The name of its line in a figure.
+    pub fn label(&self) -> String {
+        format!("{}{}", self.algorithm.name(), if self.huge_pages { ", huge pages" } else { "" })
+    }
+
     /// Bytes of the data.
     pub fn data_bytes(&self) -> u64 {
         (self.rows * self.row_bytes) as u64

@@ -16,8 +16,7 @@ use tarn_study::checkpoint::CheckpointDir;
 use tarn_study::{Algorithm, Array, Client, Shape, Snapshotter};
 
 use super::cell::{Cell, Distribution, Figures, Place, Task};
-use super::counter::CacheMisses;
-use super::memory::child_bytes_most;
+use super::counter::{CacheMisses, child_bytes_most};
 use super::stream::{Stream, Updates, look};
 use crate::error::{LabError, Result};
 use crate::interrupt;

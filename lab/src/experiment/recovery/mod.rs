@@ -10,7 +10,7 @@ mod kinds;
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::contract::{Experiment, Measured};
@@ -100,7 +100,7 @@ impl Experiment for Recovery {
         }
         for repeat in 1..=setting.repeats() {
             for trial in &trials {
-                again(setting, report, kind, repeat, trial)?;
+                restart(setting, report, kind, repeat, trial)?;
             }
         }
         Ok(None)
@@ -140,24 +140,9 @@ fn rewrite_log(server: &Server) -> Result<()> {
     ended.ok_or_else(|| server.complaint("did not end to rewrite its log".to_owned()))
 }
 
-/// Starts a server once more.
-fn again(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, trial: &Trial) -> Result<()> {
-    let figures = restart(trial, kind)?;
-    report.run(Run {
-        case: kind.name,
-        server: trial.label(),
-        version: &trial.version,
-        repeat,
-        parameters: json!({
-            "records": kind.records, "cold": kind.is_cold(), "threads": trial.plan.threads,
-            "file_system": setting.file_system, "persistence": trial.plan.persistence.name(),
-        }),
-        figures,
-    })
-}
-
-/// Starts a server from its files. Returns the figures of that.
-fn restart(Trial { plan, dir, .. }: &Trial, kind: &Kind) -> Result<Value> {
+/// Starts a server from its files once more.
+fn restart(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, trial: &Trial) -> Result<()> {
+    let Trial { plan, dir, .. } = trial;
     // A start may tidy its files, so they are looked for at each.
     let (files, log_bytes) = device::data_files(std::slice::from_ref(dir));
     // Bytes a second of plain sequential reading of the same files, cold restarts only.
@@ -180,7 +165,7 @@ fn restart(Trial { plan, dir, .. }: &Trial, kind: &Kind) -> Result<Value> {
     let machine_time = process::machine_cpu_time()? - machine_before;
     check(&server, kind)?;
     server.stop()?;
-    Ok(json!({
+    let figures = json!({
         "ready_s": ready_s, "records_per_s": kind.records as f64 / ready_s,
         "log_bytes": log_bytes, "log_bytes_per_s": log_bytes as f64 / ready_s,
         "device_bytes_per_s": device_bytes_per_s,
@@ -188,7 +173,13 @@ fn restart(Trial { plan, dir, .. }: &Trial, kind: &Kind) -> Result<Value> {
         "cores_busy": server_time.as_secs_f64() / ready_s,
         "others_busy": machine_time.saturating_sub(server_time).as_secs_f64() / ready_s,
         "forgotten": forgotten,
-    }))
+    });
+    let parameters = json!({
+        "records": kind.records, "cold": kind.is_cold(), "threads": plan.threads,
+        "file_system": setting.file_system, "persistence": plan.persistence.name(),
+    });
+    let (server, version) = (trial.label(), &trial.version);
+    report.run(Run { case: kind.name, server, version, repeat, parameters, figures })
 }
 
 /// All records are there, and some of them whole.

@@ -5,9 +5,9 @@
 
 use super::super::cell::{Algorithm, Figures};
 use super::super::plan::Figure;
+use super::Verdict;
 use super::data::{Series, Study, exponent, of};
 use super::reasons::UNKNOWN;
-use super::verdict::Verdict;
 use crate::report::short;
 
 /// A growth with an exponent in this range is linear.

@@ -6,8 +6,7 @@ use super::super::plan::Figure;
 use super::data::{Series, Study, TAKEN_US_SHORT, exponent, of};
 use super::noise::{ALIKE, Noise};
 use super::reasons::{Measured, UNKNOWN};
-use super::verdict::Verdict;
-use super::{checkpoints, published, spikes};
+use super::{Verdict, checkpoints, published, spikes};
 use crate::report::short;
 use Algorithm::{Fork, Hourglass, Piggyback};
 
