@@ -83,7 +83,7 @@ pub trait Experiment {
     /// Its list of figures, tables and targets in TOML.
     const FIGURES: &'static str;
     /// True if a run continues its file of results, a line for each cell. False if `measure` writes lines of
-    /// its own, one for each repeat.
+    /// its own, one for each repeat, and shows its own progress.
     const CONTINUES: bool = true;
     /// The parameters of one measurement.
     type Cell: Cell;
@@ -96,11 +96,6 @@ pub trait Experiment {
     /// Gets ready for those that are left to measure. May leave out some, with a word, or change their order.
     fn prepare(&mut self, _todo: &mut Vec<Self::Cell>, _report: &mut Report) -> Result<()> {
         Ok(())
-    }
-
-    /// About how long a cell takes, in seconds. 0 if it shows its own progress.
-    fn seconds(&self, _cell: &Self::Cell) -> f64 {
-        0.0
     }
 
     /// Gives back what the cell does not need. Returns the memory that it needs besides what it still has.
@@ -215,9 +210,8 @@ pub fn run<E: Experiment>(
     }
     drop(results);
     experiment.prepare(&mut todo, report)?;
-    let seconds: Vec<u64> = todo.iter().map(|cell| experiment.seconds(cell).ceil() as u64).collect();
-    let bar = bar(todo.len(), seconds.iter().sum());
-    for (cell, seconds) in todo.iter().zip(seconds) {
+    let bar = bar::<E>(todo.len());
+    for cell in &todo {
         interrupt::check()?;
         bar.set_message(cell.to_string());
         let (need, available) = (experiment.make_room(cell)?, process::available_bytes()?);
@@ -234,26 +228,22 @@ pub fn run<E: Experiment>(
                 measured => tell::<E>(path, cell, measured?, report)?,
             }
         }
-        bar.inc(seconds);
+        bar.inc(1);
     }
     bar.finish_and_clear();
     experiment.conclude(path, wanted, report)
 }
 
-/// A progress bar over `seconds` seconds that shows the number of cells. It is hidden if there are none, or
-/// if they do not say how long they take.
-fn bar(cells: usize, seconds: u64) -> ProgressBar {
-    if cells == 0 {
-        eprintln!("0 cells to measure");
+/// A progress bar over the cells. It is hidden if there are none, or if they show their own progress.
+fn bar<E: Experiment>(cells: usize) -> ProgressBar {
+    if cells == 0 || E::CONTINUES {
+        eprintln!("{cells} cells to measure");
     }
-    if seconds == 0 {
+    if cells == 0 || !E::CONTINUES {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(seconds);
-    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %, {eta} left: {msg}");
-    bar.set_style(style.expect("the template is well-formed"));
-    eprintln!("{cells} cells to measure, about {} min", seconds.div_ceil(60));
-    bar
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left: {msg}");
+    ProgressBar::new(cells as u64).with_style(style.expect("the template is well-formed"))
 }
 
 /// Writes the line of a cell, and its time series.

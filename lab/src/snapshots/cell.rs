@@ -256,13 +256,6 @@ impl crate::experiment::Cell for Cell {
 }
 
 impl Cell {
-    /// About how long it takes: to set up, and for each snapshot the time between and the access phase.
-    pub fn seconds(&self) -> f64 {
-        let gigabytes = self.data_bytes() as f64 / 1e9;
-        let between = (self.ticks_between * self.tick_us) as f64 / 1e6;
-        0.3 + gigabytes * 3.0 + self.checkpoints as f64 * (between + gigabytes * 1.5)
-    }
-
     /// The name of its line in a figure.
     pub fn label(&self) -> String {
         format!("{}{}", self.algorithm.name(), if self.huge_pages { ", huge pages" } else { "" })

@@ -108,10 +108,6 @@ impl Experiment for Snapshots {
         Ok(self.options.points().into_iter().map(|point| point.cell).collect())
     }
 
-    fn seconds(&self, cell: &Cell) -> f64 {
-        cell.seconds()
-    }
-
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
         Ok(Some(Measured::here(cell.algorithm.name(), cell.measure_apart(&self.place)?)))
     }

@@ -216,19 +216,6 @@ fn recovery(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) ->
     Ok(figures)
 }
 
-/// About how long a cell takes, for the progress bar, in seconds.
-pub(super) fn seconds(times: &Times, cell: &Cell) -> f64 {
-    let gigabytes = cell.raw_bytes() as f64 / 1e9;
-    match cell.part {
-        Part::Load => {
-            let rate = if cell.threads == 1 { 8e3 } else { 30e3 };
-            let load = (cell.records as f64 / rate).min(times.load.as_secs_f64());
-            1.0 + load + times.updates.as_secs_f64()
-        }
-        Part::Recovery => 1.5 + gigabytes * if cell.model.logs() { 60.0 } else { 25.0 },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

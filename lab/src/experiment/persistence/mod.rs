@@ -86,10 +86,6 @@ impl Experiment for Persistence {
         Ok(())
     }
 
-    fn seconds(&self, cell: &Cell) -> f64 {
-        measure::seconds(&self.times, cell)
-    }
-
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
         let limit = cell.limit_bytes().map(MemoryLimit::make).transpose().map_err(LabError::Arguments)?;
         let mut trial = trial::start(&self.setting, cell, limit)?;

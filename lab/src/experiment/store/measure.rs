@@ -142,23 +142,3 @@ fn overwrite(setting: &Setting, trial: &Trial, cell: &Cell, times: &Times) -> Re
     let requests = course.during_all.rate * course.during_all.seconds;
     Ok(Figures { overwritten: requests / cell.data.count as f64, course, ..Figures::default() })
 }
-
-/// About how long a cell takes, for the progress bar, in seconds.
-pub(super) fn seconds(setting: &Setting, cell: &Cell) -> f64 {
-    let times = Times::of(setting);
-    let gigabytes = cell.data.value_bytes() as f64 / 1e9;
-    let stretch = times.stretch.as_secs_f64();
-    let checkpoint = 0.2 + gigabytes * if cell.pace == super::cell::Pace::Quiet { 10.0 } else { 5.0 };
-    let repeats = f64::from(times.repeats);
-    match cell.part {
-        Part::Saturated => (stretch + checkpoint) * repeats + stretch,
-        Part::Latency => (stretch + checkpoint) * repeats + 2.0 * stretch,
-        Part::Figures => times.figures.as_secs_f64().max(checkpoint) + stretch,
-        Part::Overwrite => stretch + checkpoint * 1.5,
-        Part::Time => repeats * gigabytes * 6.0 + repeats * 0.5,
-        Part::Giants => {
-            let fill = if cell.data.kind == Kind::String { 2.0 } else { gigabytes * 8.0 };
-            fill + (stretch + checkpoint) * (repeats + 1.0) + 2.0 * stretch
-        }
-    }
-}

@@ -109,10 +109,6 @@ impl Experiment for Store {
         Ok(())
     }
 
-    fn seconds(&self, cell: &Cell) -> f64 {
-        measure::seconds(&self.setting, cell)
-    }
-
     /// Ends servers that were used long ago, until there is room. That of the cell comes to the end.
     fn make_room(&mut self, cell: &Cell) -> Result<u64> {
         self.trials.retain(|trial| trial.data == cell.data);

@@ -91,10 +91,6 @@ impl Experiment for Vls {
         Ok(plan::cells(&self.setting, &self.own))
     }
 
-    fn seconds(&self, cell: &Cell) -> f64 {
-        seconds(&self.place, cell)
-    }
-
     fn measure(&mut self, cell: &Cell, report: &mut Report) -> Result<Option<Measured<Figures>>> {
         let figures = measure(&self.setting, &self.place, &mut self.store, cell, report)?;
         Ok(Some(Measured::here("tarn", figures)))
@@ -117,20 +113,6 @@ fn place(setting: &Setting) -> Place {
         measured: setting.time(TURN_QUICK_S, TURN_S),
         repeats: setting.repeats(),
         seed: setting.seed,
-    }
-}
-
-/// About how long a cell takes.
-fn seconds(place: &Place, cell: &Cell) -> f64 {
-    let turn = place.measured.as_secs_f64() * 1.2;
-    let millions = cell.records as f64 / 1e6;
-    match cell.part {
-        Part::Alone => turn * f64::from(place.repeats),
-        Part::Updates | Part::Latency => turn * 3.5 * f64::from(place.repeats),
-        Part::Remset => millions * 0.2 * cell.queries as f64,
-        Part::Masks => turn * 3.0 * f64::from(place.repeats) + millions * 3.0,
-        Part::Opening => 2.0,
-        Part::References => millions * 60.0,
     }
 }
 

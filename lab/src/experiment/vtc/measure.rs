@@ -203,20 +203,3 @@ fn wait_until_quiet(trial: &Trial) -> Result<()> {
     })?;
     Ok(())
 }
-
-/// About how long a cell takes, for the progress bar, in seconds.
-pub(super) fn seconds(setting: &Setting, full: bool, cell: &Cell) -> f64 {
-    let times = Times::of(setting, full);
-    let stretch = times.stretch.as_secs_f64();
-    let (gigabytes, repeats) = (cell.value_bytes() as f64 / 1e9, f64::from(times.repeats));
-    let fill = 0.3 + gigabytes * 12.0;
-    let checkpoints = if cell.variant.traits().ask.is_some() { repeats } else { 0.0 };
-    let checkpoint = 0.2 + gigabytes * 8.0;
-    fill + match cell.part {
-        Part::Checkpoints => (stretch + checkpoint) * checkpoints + stretch * 1.5,
-        Part::Alone => (fill + 2.0 + checkpoint) * f64::from(setting.repeats_or(ALONE_REPEATS)),
-        Part::Latency => (stretch + checkpoint) * checkpoints + stretch * 3.0,
-        Part::Files => times.run.as_secs_f64() * 1.2 + checkpoint + repeats * gigabytes * 10.0,
-        Part::Writes => 4.0 + gigabytes * 150.0,
-    }
-}

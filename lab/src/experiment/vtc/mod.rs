@@ -75,10 +75,6 @@ impl Experiment for Vtc {
         Ok(plan::cells(setting, own, &Variant::ALL.into_iter().filter(is_there).collect::<Vec<_>>()))
     }
 
-    fn seconds(&self, cell: &Cell) -> f64 {
-        measure::seconds(&self.setting, self.own.full, cell)
-    }
-
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
         let mut trial = trial::start(&self.setting, &self.own, cell)?;
         let figures = measure::measure(&self.setting, self.own.full, &mut trial, cell)
