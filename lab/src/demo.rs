@@ -119,7 +119,7 @@ fn load_records(server: &Server, records: u64, seed: u64) -> Result<LoadResult> 
         Arg::Text("visits"),
         Arg::Text("0"),
     ]);
-    fill(server, "load records", records, Mix::of(insert, Keys::new(KeyChoice::Sequential, records)), seed)
+    fill(server, "load records", records, Mix::in_order(insert, records), seed)
 }
 
 /// Finds the throughput in a closed loop and the latency in an open one, and kills the server in the middle

@@ -119,7 +119,7 @@ fn measure(
     let contender = setting.contender(product.name(), plan, dir)?;
     let empty = contender.server.memory()?;
     let what = format!("load {} into {}", kind.name, product.name());
-    let mix = Mix::of(kind.request.clone(), Keys::new(KeyChoice::Sequential, kind.records));
+    let mix = Mix::in_order(kind.request.clone(), kind.records);
     setting::fill(&contender.server, &what, kind.records, mix, setting.seed)?;
     if !setting.options.quick {
         std::thread::sleep(SETTLE);

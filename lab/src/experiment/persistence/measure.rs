@@ -8,7 +8,7 @@ use super::cell::{Cell, Figures, Memory, Model, Part};
 use crate::checkpoint::{Trial, checkpoint_alone, together};
 use crate::error::{LabError, Result};
 use crate::interrupt;
-use crate::load::{Cue, Group, KeyChoice, Keys, Load, LoadResult, MOMENT, Mix, Pace, Until};
+use crate::load::{Cue, Group, KeyChoice, Load, LoadResult, MOMENT, Mix, Pace, Until};
 use crate::process::{Pinned, beside};
 use crate::resources;
 use crate::setting::{Setting, fill_silently};
@@ -53,10 +53,6 @@ pub(super) fn measure(setting: &Setting, times: &Times, trial: &mut Trial, cell:
     Ok(Figures { limit_bytes: cell.limit_bytes(), ..figures })
 }
 
-fn insert(records: u64) -> Mix {
-    Mix::of(ycsb::insert(), Keys::new(KeyChoice::Sequential, records))
-}
-
 /// Requests by time, from the start of all loads on.
 #[derive(Debug, Default)]
 struct Series {
@@ -96,7 +92,7 @@ fn load_and_update(setting: &Setting, times: &Times, trial: &mut Trial, cell: &C
     let mut series = Series::default();
     let mut figures = Figures::default();
     let until = Until::Requests(cell.records);
-    let loaded = run(setting, trial, cell, insert(cell.records), until, times.load)?;
+    let loaded = run(setting, trial, cell, Mix::in_order(ycsb::insert(), cell.records), until, times.load)?;
     series.add(Duration::ZERO, &loaded);
     figures.load = together(&[&loaded.watched.phases[0]]);
     figures.loaded = figures.load_count();
@@ -180,7 +176,7 @@ fn run(
 /// Figures 10 to 15.
 fn recovery(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
     let mut figures = Figures { loaded: cell.records, ..Figures::default() };
-    fill_silently(&trial.server, cell.records, insert(cell.records), setting.seed)?;
+    fill_silently(&trial.server, cell.records, Mix::in_order(ycsb::insert(), cell.records), setting.seed)?;
     look(trial, &mut figures)?;
     let updates = cell.records * ycsb::FIELDS * TURNS;
     if cell.model.logs() {

@@ -17,7 +17,7 @@ use super::contract::{Experiment, Measured};
 use crate::device;
 use crate::error::{LabError, Result};
 use crate::interrupt::wait_for;
-use crate::load::{KeyChoice, Keys, Mix};
+use crate::load::Mix;
 use crate::process;
 use crate::report::{Report, Run};
 use crate::server::{Info, Persistence, Plan, Product, Server};
@@ -117,7 +117,7 @@ fn fill(setting: &Setting, kind: &Kind, product: Product, data: Data) -> Result<
     let version = server.version()?;
     let trial = Trial { product, data, version, plan, dir };
     let what = format!("load {} into {}", kind.name, trial.label());
-    let mix = Mix::of(kind.request.clone(), Keys::new(KeyChoice::Sequential, kind.records));
+    let mix = Mix::in_order(kind.request.clone(), kind.records);
     setting::fill(&server, &what, kind.records, mix, setting.seed)?;
     match data {
         Data::Rdb => _ = server.client()?.call(&["SAVE"])?,

@@ -39,8 +39,7 @@ pub(super) fn clients(pipeline: u32, mix: Mix) -> Group {
 pub(super) fn load_keys(setting: &Setting, contenders: &[Contender], keys: u64) -> Result<()> {
     for contender in contenders {
         let what = format!("load {}", contender.label);
-        let mix = Mix::of(set(), Keys::new(KeyChoice::Sequential, keys));
-        fill(&contender.server, &what, keys, mix, setting.seed)?;
+        fill(&contender.server, &what, keys, Mix::in_order(set(), keys), setting.seed)?;
     }
     Ok(())
 }

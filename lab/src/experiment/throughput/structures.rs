@@ -31,11 +31,10 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let add = Request::new(&[Arg::Text("ZADD"), SORTED_SET, SCORE, MEMBER]);
     for contender in &contenders {
         let what = format!("load hashes into {}", contender.label);
-        let mix = Mix::of(ycsb::insert(), Keys::new(KeyChoice::Sequential, records));
-        fill(&contender.server, &what, records, mix, setting.seed)?;
+        fill(&contender.server, &what, records, Mix::in_order(ycsb::insert(), records), setting.seed)?;
         // Members are drawn, so some repeat: one and a half times as many requests leave most of them there.
         let what = format!("load sorted sets into {}", contender.label);
-        let mix = Mix::of(add.clone(), Keys::new(KeyChoice::Sequential, sets));
+        let mix = Mix::in_order(add.clone(), sets);
         fill(&contender.server, &what, sets * MEMBERS * 3 / 2, mix, setting.seed)?;
     }
     let record_keys = Keys::new(KeyChoice::Zipfian, records);

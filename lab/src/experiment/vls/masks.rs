@@ -6,9 +6,10 @@ use tarn_study::Shape;
 use tarn_study::vls::{Keep, Mask, Store};
 
 use super::cell::{Cell, Figures, Variant};
-use super::measure::{Place, Running, Subject, Turn, in_turns};
+use super::measure::{Running, Subject, Turn, in_turns};
 use super::store::{RECORD_BYTES, Update};
 use crate::error::{LabError, Result};
+use crate::setting::Setting;
 
 /// The field that is indexed: the number of the record.
 const INDEXED: usize = 0;
@@ -69,7 +70,7 @@ impl<M: Mask> Update for &Store<M> {
 
 /// The same for stores that keep nothing, and with masks of 64 and of 128 bits, by turns: queries beside
 /// updates, or if the cell has no queries, one without updates.
-pub(super) fn measure(place: &Place, cell: &Cell) -> Result<Figures> {
+pub(super) fn measure(setting: &Setting, cell: &Cell) -> Result<Figures> {
     let off = OfWidth::<u64>::fill(cell, Keep::Nothing)?;
     let narrow = OfWidth::<u64>::fill(cell, Keep::Shared)?;
     let wide = OfWidth::<u128>::fill(cell, Keep::Shared)?;
@@ -77,11 +78,11 @@ pub(super) fn measure(place: &Place, cell: &Cell) -> Result<Figures> {
     let variants = [Variant::MasksOff, Variant::Masks64, Variant::Masks128];
     in_turns(
         &variants,
-        |round| round < place.repeats,
+        |round| round < setting.repeats(),
         |variant, round| match variant {
-            Variant::MasksOff => Turn::new(&off, place, cell, queries, updates).run(round),
-            Variant::Masks64 => Turn::new(&narrow, place, cell, queries, updates).run(round),
-            _ => Turn::new(&wide, place, cell, queries, updates).run(round),
+            Variant::MasksOff => Turn::new(&off, setting, cell, queries, updates).run(round),
+            Variant::Masks64 => Turn::new(&narrow, setting, cell, queries, updates).run(round),
+            _ => Turn::new(&wide, setting, cell, queries, updates).run(round),
         },
     )
 }

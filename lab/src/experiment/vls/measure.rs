@@ -1,8 +1,8 @@
 //! Queries beside updates: the updates on one core, the queries on another.
 //!
 //! ```text
-//!   writer core    update ── update ── update …            closed loop, or each at its intended moment
-//!   query core     query 1 ┈ query 2 ┈ … ┈ query k ┈ 1 …   one thread, some parts of each by turns
+//!   server's core  update ── update ── update …            closed loop, or each at its intended moment
+//!   load's core    query 1 ┈ query 2 ┈ … ┈ query k ┈ 1 …   one thread, some parts of each by turns
 //! ```
 
 use std::sync::Barrier;
@@ -18,6 +18,7 @@ use super::store::{Store, Update, Writer};
 use crate::error::{LabError, Result};
 use crate::load::{KeyChoice, Keys};
 use crate::process::{self, Pinned};
+use crate::setting::Setting;
 use crate::snapshots::cell::Distribution;
 
 /// Updates between two checks for the end, in a closed loop.
@@ -25,40 +26,30 @@ const UPDATES_AT_ONCE: u64 = 32;
 /// Parts that a query reads before it is the turn of the next: about a batch of 8,192 records.
 pub(super) const PARTS_AT_ONCE: usize = 64;
 
-/// Where, how long and how often.
-#[derive(Debug, Clone)]
-pub(super) struct Place {
-    /// The core of the updates.
-    pub writer_core: usize,
-    /// The core of the queries.
-    pub query_core: usize,
-    /// The length of a turn, after a warm-up of a fifth of it.
-    pub measured: Duration,
-    /// Turns of each variant.
-    pub repeats: u32,
-    /// The seed of the random choices.
-    pub seed: u64,
+/// The length of a turn, after a warm-up of a fifth of it.
+fn turn_time(setting: &Setting) -> Duration {
+    setting.time(0.05, 2.0)
 }
 
 /// Figure 7a: a query by turns without a view and through one, and nothing else.
-pub(super) fn alone(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
+pub(super) fn alone(store: &Store, setting: &Setting, cell: &Cell) -> Result<Figures> {
     // On a thread of its own, because a granted priority cannot always be given back.
     std::thread::scope(|scope| {
-        let measured = scope.spawn(|| by_turns(store, place, cell));
+        let measured = scope.spawn(|| by_turns(store, setting, cell));
         measured.join().expect("a query does not panic")
     })
 }
 
-fn by_turns(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
+fn by_turns(store: &Store, setting: &Setting, cell: &Cell) -> Result<Figures> {
     let mut variants = vec![Variant::Live, Variant::Vls];
     if cell.is_full() {
         variants.push(Variant::Fork);
     }
-    let _pinned = Pinned::to(&[place.query_core])?;
+    let _pinned = Pinned::to(&[setting.load_cores[0]])?;
     let preferred = process::prefer_thread();
     // As many turns as fit into the time of those of other parts, of which there are few.
-    let until = Instant::now() + place.measured * place.repeats;
-    let goes_on = |round| round < place.repeats.max(1) || Instant::now() < until;
+    let until = Instant::now() + turn_time(setting) * setting.repeats();
+    let goes_on = |round| round < setting.repeats() || Instant::now() < until;
     let mut expected = None;
     in_turns(&variants, goes_on, |variant, _| {
         let began = Instant::now();
@@ -105,17 +96,17 @@ pub(super) fn in_turns(
 }
 
 /// Figures 7b to 10: queries beside updates, the variants by turns.
-pub(super) fn beside_updates(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
+pub(super) fn beside_updates(store: &Store, setting: &Setting, cell: &Cell) -> Result<Figures> {
     let mut variants = vec![Variant::None, Variant::Live, Variant::Vls];
     if cell.is_full() && cell.queries <= 8 {
         variants.push(Variant::Fork);
     }
     in_turns(
         &variants,
-        |round| round < place.repeats,
+        |round| round < setting.repeats(),
         |variant, round| {
             let queries = if variant == Variant::None { 0 } else { cell.queries };
-            Turn::new(&Beside { store, variant, cell }, place, cell, queries, true).run(round)
+            Turn::new(&Beside { store, variant, cell }, setting, cell, queries, true).run(round)
         },
     )
 }
@@ -171,7 +162,7 @@ impl Subject for Beside<'_> {
 /// The state that the threads of a turn share.
 pub(super) struct Turn<'s, S> {
     subject: &'s S,
-    place: &'s Place,
+    setting: &'s Setting,
     cell: &'s Cell,
     queries: usize,
     updates: bool,
@@ -197,25 +188,25 @@ impl<S: Subject> Turn<'_, S> {
     /// So many queries at the same time, with updates or without.
     pub(super) fn new<'s>(
         subject: &'s S,
-        place: &'s Place,
+        setting: &'s Setting,
         cell: &'s Cell,
         queries: usize,
         updates: bool,
     ) -> Turn<'s, S> {
         let begin = Barrier::new(1 + usize::from(queries > 0) + usize::from(updates));
         let (counts, stops, rows) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
-        Turn { subject, place, cell, queries, updates, begin, counts, stops, rows }
+        Turn { subject, setting, cell, queries, updates, begin, counts, stops, rows }
     }
 
     /// Runs it. Returns its figures, and whether the updates had priority.
     pub(super) fn run(&self, round: u32) -> Result<(Measured, bool)> {
-        let (measured, seed) = (self.place.measured, self.place.seed + u64::from(round));
+        let (measured, seed) = (turn_time(self.setting), self.setting.seed + u64::from(round));
         let mut versions = 0;
         let outcome = std::thread::scope(|scope| {
             let scanner = (self.queries > 0).then(|| scope.spawn(|| self.ask()));
             let writer = self.updates.then(|| {
                 scope.spawn(|| {
-                    let (_pinned, preferred) = alone_on(self.place.writer_core, &self.begin)?;
+                    let (_pinned, preferred) = alone_on(self.setting.server_cores[0], &self.begin)?;
                     write(&mut self.subject.writer(), self.cell, preferred, seed, &self.counts, &self.stops)
                 })
             });
@@ -252,7 +243,7 @@ impl<S: Subject> Turn<'_, S> {
     /// Runs the queries at the same time, and starts a new one for each that ends. Returns the durations of
     /// those that began and ended within the measured time.
     fn ask(&self) -> Result<Vec<f64>> {
-        let _pinned = alone_on(self.place.query_core, &self.begin)?;
+        let _pinned = alone_on(self.setting.load_cores[0], &self.begin)?;
         let begin = || -> Result<(Running<'_>, Option<Instant>)> {
             let began = self.counts.load(Ordering::Relaxed).then(Instant::now);
             Ok((self.subject.begin()?, began))

@@ -27,17 +27,12 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use self::cell::{Cell, Figures, Part};
-use self::measure::Place;
 use self::store::Store;
 use super::contract::{Experiment, Measured, ResultsOf, Wanted};
 use crate::error::Result;
 use crate::page::Row;
 use crate::report::Report;
 use crate::setting::Setting;
-
-/// A turn, in seconds.
-const TURN_S: f64 = 2.0;
-const TURN_QUICK_S: f64 = 0.05;
 
 /// The experiment's own options.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -68,14 +63,13 @@ fn queries(text: &str) -> std::result::Result<usize, String> {
 pub struct Vls {
     setting: Setting,
     own: Options,
-    place: Place,
     store: Option<Store>,
 }
 
 impl Vls {
     /// Prepares it.
     pub fn new(setting: Setting, own: Options) -> Vls {
-        Vls { place: place(&setting), setting, own, store: None }
+        Vls { setting, own, store: None }
     }
 }
 
@@ -92,7 +86,7 @@ impl Experiment for Vls {
     }
 
     fn measure(&mut self, cell: &Cell, report: &mut Report) -> Result<Option<Measured<Figures>>> {
-        let figures = measure(&self.setting, &self.place, &mut self.store, cell, report)?;
+        let figures = measure(&self.setting, &mut self.store, cell, report)?;
         Ok(Some(Measured::here("tarn", figures)))
     }
 
@@ -106,43 +100,27 @@ impl Experiment for Vls {
     }
 }
 
-fn place(setting: &Setting) -> Place {
-    Place {
-        writer_core: setting.server_cores[0],
-        query_core: setting.load_cores[0],
-        measured: setting.time(TURN_QUICK_S, TURN_S),
-        repeats: setting.repeats(),
-        seed: setting.seed,
-    }
-}
-
 /// Measures a cell, in the store of its size.
-fn measure(
-    setting: &Setting,
-    place: &Place,
-    kept: &mut Option<Store>,
-    cell: &Cell,
-    report: &mut Report,
-) -> Result<Figures> {
+fn measure(setting: &Setting, kept: &mut Option<Store>, cell: &Cell, report: &mut Report) -> Result<Figures> {
     if matches!(cell.part, Part::Masks | Part::References) {
         // They have stores of their own, and need the memory.
         *kept = None;
     }
     match cell.part {
-        Part::Masks => return masks::measure(place, cell),
+        Part::Masks => return masks::measure(setting, cell),
         Part::References => return references::measure(setting, cell, report),
         _ => {}
     }
     if kept.as_ref().is_none_or(|store| store.records != cell.records) {
         *kept = None;
-        *kept = Some(Store::fill(cell.records, &mut SmallRng::seed_from_u64(place.seed))?);
+        *kept = Some(Store::fill(cell.records, &mut SmallRng::seed_from_u64(setting.seed))?);
     }
     let store = kept.as_ref().expect("it was filled above");
     match cell.part {
-        Part::Alone => measure::alone(store, place, cell),
-        Part::Remset => remset::measure(store, place, cell),
-        Part::Opening => opening::measure(store, place, cell),
-        _ => measure::beside_updates(store, place, cell),
+        Part::Alone => measure::alone(store, setting, cell),
+        Part::Remset => remset::measure(store, setting, cell),
+        Part::Opening => opening::measure(store, setting, cell),
+        _ => measure::beside_updates(store, setting, cell),
     }
 }
 

@@ -11,11 +11,12 @@ use tarn_engine::value::ValueRef;
 use tarn_engine::{Engine, View, ViewOptions};
 
 use super::cell::{Cell, Figures, Opening};
-use super::measure::{Place, alone_on};
+use super::measure::alone_on;
 use super::store::{Store, Update, Writer};
 use crate::error::{LabError, Result};
 use crate::interrupt::wait_for;
 use crate::process::{self, Pinned, beside};
+use crate::setting::Setting;
 use crate::snapshots::cell::Distribution;
 
 /// Openings of each kind.
@@ -29,12 +30,12 @@ const KEY: &[u8] = b"fresh";
 const FIELD: &[u8] = b"number";
 
 /// Opens views beside a writer.
-pub(super) fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
+pub(super) fn measure(store: &Store, setting: &Setting, cell: &Cell) -> Result<Figures> {
     let (acknowledged, begin) = (AtomicU64::new(0), Barrier::new(2));
     let openings = if cell.quick { OPENINGS_QUICK } else { OPENINGS };
     let write = |stops: &AtomicBool| -> Result<bool> {
-        let (_pinned, preferred) = alone_on(place.writer_core, &begin)?;
-        let (mut writer, mut rng) = (Writer::new(store), SmallRng::seed_from_u64(place.seed));
+        let (_pinned, preferred) = alone_on(setting.server_cores[0], &begin)?;
+        let (mut writer, mut rng) = (Writer::new(store), SmallRng::seed_from_u64(setting.seed));
         let mut number = 0;
         while !stops.load(Ordering::Relaxed) {
             number += 1;
@@ -47,7 +48,7 @@ pub(super) fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figur
         Ok(preferred)
     };
     let open = || {
-        let _pinned = Pinned::to(&[place.query_core])?;
+        let _pinned = Pinned::to(&[setting.load_cores[0]])?;
         process::prefer_thread();
         open(&store.engine, openings, &acknowledged)
     };

@@ -10,10 +10,11 @@ use tarn_engine::view::Cancelled;
 use tarn_engine::{Entry, View, ViewOptions};
 
 use super::cell::{Cell, Figures, Moment, Remset};
-use super::measure::{self, PARTS_AT_ONCE, Place};
+use super::measure::{self, PARTS_AT_ONCE};
 use super::store::{Store, Writer};
 use crate::error::{LabError, Result};
 use crate::process::{self, Pinned, beside};
+use crate::setting::Setting;
 
 /// The approximate number of readings of the kept versions while the queries run.
 const LOOKS: u32 = 200;
@@ -22,28 +23,28 @@ const LOOK: Duration = Duration::from_micros(500);
 
 /// Runs queries that begin together, twice: once they release versions when they have read them, and once
 /// they keep them to the end.
-pub(super) fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
-    let (moments, left, updates_per_s, preferred) = wave(store, place, cell, false)?;
-    let (to_the_end, left_then, ..) = wave(store, place, cell, true)?;
+pub(super) fn measure(store: &Store, setting: &Setting, cell: &Cell) -> Result<Figures> {
+    let (moments, left, updates_per_s, preferred) = wave(store, setting, cell, false)?;
+    let (to_the_end, left_then, ..) = wave(store, setting, cell, true)?;
     let remset = Remset { moments, to_the_end, left: left + left_then, updates_per_s };
     Ok(Figures { remset, preferred, ..Figures::default() })
 }
 
 /// The kept versions by time, those left at the end, updates a second, and whether the threads had priority.
-fn wave(store: &Store, place: &Place, cell: &Cell, keeps: bool) -> Result<(Vec<Moment>, u64, f64, bool)> {
+fn wave(store: &Store, setting: &Setting, cell: &Cell, keeps: bool) -> Result<(Vec<Moment>, u64, f64, bool)> {
     let options = match keeps {
         true => ViewOptions::pinned("lab"),
         false => ViewOptions::once_of(0, "lab"),
     };
     let (counts, begin) = (AtomicBool::new(true), Barrier::new(2));
     let write = |stops: &_| {
-        let (_pinned, preferred) = measure::alone_on(place.writer_core, &begin)?;
-        measure::write(&mut Writer::new(store), cell, preferred, place.seed, &counts, stops)
+        let (_pinned, preferred) = measure::alone_on(setting.server_cores[0], &begin)?;
+        measure::write(&mut Writer::new(store), cell, preferred, setting.seed, &counts, stops)
     };
     let (written, moments) = beside(write, || {
         begin.wait();
         let views = store.engine.open_views(&vec![options; cell.queries]).map_err(LabError::refused)?;
-        read_and_look(store, place, views)
+        read_and_look(store, setting, views)
     });
     let (written, moments) = (written?, moments?);
     let left = store.engine.remset_size(0).versions as u64;
@@ -51,11 +52,11 @@ fn wave(store: &Store, place: &Place, cell: &Cell, keeps: bool) -> Result<(Vec<M
 }
 
 /// Reads all of some views, and the kept versions meanwhile.
-fn read_and_look(store: &Store, place: &Place, views: Vec<View>) -> Result<Vec<Moment>> {
+fn read_and_look(store: &Store, setting: &Setting, views: Vec<View>) -> Result<Vec<Moment>> {
     let began = Instant::now();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            let _pinned = Pinned::to(&[place.query_core])?;
+            let _pinned = Pinned::to(&[setting.load_cores[0]])?;
             process::prefer_thread();
             read_all(views)
         });

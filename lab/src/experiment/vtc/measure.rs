@@ -20,7 +20,9 @@ use tarn_resp::client::Client;
 const CONNECTIONS: usize = 128;
 /// Requests in a batch where only bytes are counted.
 const WRITES_PIPELINE: u32 = 16;
-/// Checkpoints of a server that has nothing else to do, unless said otherwise.
+/// Checkpoints under load, and starts from files, unless said otherwise.
+const REPEATS: u32 = 2;
+/// Checkpoints of a server that has nothing else to do.
 const ALONE_REPEATS: u32 = 5;
 /// Each field of each record is updated so often on average, so that the log turns over.
 const TURNS: u64 = 4;
@@ -33,38 +35,27 @@ const QUIET_PATIENCE: Duration = Duration::from_secs(60);
 /// Requests between the load and the measurement of files, in the thesis.
 const RUN: Duration = Duration::from_secs(60);
 
-/// The durations and numbers of repeats.
-#[derive(Debug, Clone, Copy)]
-struct Times {
-    stretch: Duration,
-    run: Duration,
-    repeats: u32,
+/// A stretch without a checkpoint.
+fn stretch(setting: &Setting) -> Duration {
+    setting.time(0.3, 2.0)
 }
 
-impl Times {
-    fn of(setting: &Setting, full: bool) -> Times {
-        let stretch = setting.time(0.3, 2.0);
-        let run = if full { RUN } else { stretch * 3 };
-        Times { stretch, run, repeats: setting.repeats_or(2) }
-    }
-
-    /// Stretches with and without a checkpoint by turns; without any, one stretch of rest.
-    fn script(&self, has_checkpoints: bool) -> Script {
-        Script {
-            warmup: self.stretch / 2,
-            first: self.stretch,
-            rest_least: self.stretch,
-            rest_most: self.stretch * 2,
-            checkpoints: if has_checkpoints { self.repeats } else { 0 },
-            time: self.stretch * 12,
-            rests_at_end: true,
-        }
+/// Stretches with and without a checkpoint by turns; without any, one stretch of rest.
+fn script(setting: &Setting, has_checkpoints: bool) -> Script {
+    let stretch = stretch(setting);
+    Script {
+        warmup: stretch / 2,
+        first: stretch,
+        rest_least: stretch,
+        rest_most: stretch * 2,
+        checkpoints: if has_checkpoints { setting.repeats_or(REPEATS) } else { 0 },
+        time: stretch * 12,
+        rests_at_end: true,
     }
 }
 
 /// Measures a cell.
 pub(super) fn measure(setting: &Setting, full: bool, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
-    let times = Times::of(setting, full);
     let is_tarns_log = cell.variant.logs() && cell.variant.traits().product == Product::Tarn;
     let figures = Figures {
         loaded_used: trial.server.info_number("memory", "used_memory")?.unwrap_or(0),
@@ -72,7 +63,7 @@ pub(super) fn measure(setting: &Setting, full: bool, trial: &mut Trial, cell: &C
         log_file_bytes: if is_tarns_log { trial::file_bytes(cell.records) } else { 0 },
         ..Figures::default()
     };
-    let script = times.script(trial.ask.is_some());
+    let script = script(setting, trial.ask.is_some());
     match cell.part {
         Part::Checkpoints => {
             let pace = Pace::Closed { pipeline: 1 };
@@ -81,12 +72,12 @@ pub(super) fn measure(setting: &Setting, full: bool, trial: &mut Trial, cell: &C
         }
         Part::Alone => Ok(Figures { course: alone(setting, trial, cell)?, ..figures }),
         Part::Latency => {
-            let until = until(times.stretch);
+            let until = until(stretch(setting));
             let (saturation, _, course) =
                 play_at_half(setting, trial, CONNECTIONS, requests(cell), until, &script)?;
             Ok(Figures { saturation, course, ..figures })
         }
-        Part::Files => Ok(Figures { files: files(setting, trial, cell, &times)?, ..figures }),
+        Part::Files => Ok(Figures { files: files(setting, trial, cell, full)?, ..figures }),
         Part::Writes => Ok(Figures { writes: writes(setting, trial, cell)?, ..figures }),
     }
 }
@@ -115,20 +106,21 @@ fn alone(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Course> {
 }
 
 /// Figures 4.6 and 4.7.
-fn files(setting: &Setting, trial: &mut Trial, cell: &Cell, times: &Times) -> Result<Files> {
+fn files(setting: &Setting, trial: &mut Trial, cell: &Cell, full: bool) -> Result<Files> {
+    let (run, repeats) = (if full { RUN } else { stretch(setting) * 3 }, setting.repeats_or(REPEATS));
     let loaded_bytes = trial.file_bytes()?;
-    setting.saturation(&trial.server, CONNECTIONS, requests(cell), until(times.run))?;
+    setting.saturation(&trial.server, CONNECTIONS, requests(cell), until(run))?;
     if !cell.variant.logs() {
         checkpoint_alone(trial)?;
     }
     let run_bytes = trial.file_bytes()?;
-    let mut files = Files { run_s: times.run.as_secs_f64(), loaded_bytes, run_bytes, ..Files::default() };
-    for _ in 0..times.repeats {
+    let mut files = Files { run_s: run.as_secs_f64(), loaded_bytes, run_bytes, ..Files::default() };
+    for _ in 0..repeats {
         files.started_s.push(trial.recover()?);
     }
     if cell.variant.logs() && trial.ask.is_some() {
         files.short_bytes = Some(checkpoint_alone(trial)?.file_bytes);
-        for _ in 0..times.repeats {
+        for _ in 0..repeats {
             files.short_started_s.push(trial.recover()?);
         }
     }
