@@ -68,12 +68,6 @@ struct Continued<O: Args> {
     again: bool,
 }
 
-impl<O: Args> From<Asked<O>> for Continued<O> {
-    fn from(asked: Asked<O>) -> Continued<O> {
-        Continued { asked, again: false }
-    }
-}
-
 /// No options.
 #[derive(Debug, Args)]
 struct Nothing {}
@@ -118,27 +112,28 @@ experiments! {
     /// Requests a second: plain, with hashes and sorted sets, with the log in its modes, with two workers.
     Throughput(Asked<throughput::Options>) = throughput::Throughput,
         "`tarn lab run throughput`, with `--json`",
-        |asked| start(asked, |setting, own| throughput::Throughput { setting, own });
+        |asked| start(asked, false, |setting, own| throughput::Throughput { setting, own });
     /// Hard kills at random moments: acknowledged writes must survive.
     Durability(Asked<durability::Options>) = durability::Durability,
-        "`tarn lab run durability`, with `--json`", |asked| start(asked, durability::Durability::new);
+        "`tarn lab run durability`, with `--json`", |asked| start(asked, false, durability::Durability::new);
     /// Resident memory of records.
     Memory(Asked<Nothing>) = memory::RecordMemory, "`tarn lab run memory`, with `--json`",
-        |asked| start(asked, |setting, _| memory::RecordMemory { setting });
+        |asked| start(asked, false, |setting, _| memory::RecordMemory { setting });
     /// Time from a start until the data are back.
     Recovery(Asked<recovery::Options>) = recovery::Recovery, "`tarn lab run recovery`, with `--json`",
-        |asked| start(asked, |setting, own| recovery::Recovery { setting, own });
+        |asked| start(asked, false, |setting, own| recovery::Recovery { setting, own });
     /// The cost of a checkpoint to clients of the store, beside redis-server.
     Store(Continued<store::Options>) = store::Store,
-        "`tarn lab run store`", |asked| start(asked, store::Store::new);
+        "`tarn lab run store`", |own: Continued<_>| start(own.asked, own.again, store::Store::new);
     /// The cost of a log that is its own checkpoint, beside snapshots and a log that is rewritten.
     Vtc(Continued<vtc::Options>) = vtc::Vtc, "`tarn lab run vtc`",
-        |asked| start(asked, |setting, own| vtc::Vtc { setting, own });
+        |own: Continued<_>| start(own.asked, own.again, |setting, own| vtc::Vtc { setting, own });
     /// The cost of each model of persistence, and the time of a start from its files.
     Persistence(Continued<persistence::Options>) = persistence::Persistence, "`tarn lab run persistence`",
-        |asked| start(asked, persistence::Persistence::new);
+        |own: Continued<_>| start(own.asked, own.again, persistence::Persistence::new);
     /// The cost of consistent queries, beside queries that read each record as they meet it.
-    Vls(Continued<vls::Options>) = vls::Vls, "`tarn lab run vls`", |asked| start(asked, vls::Vls::new);
+    Vls(Continued<vls::Options>) = vls::Vls, "`tarn lab run vls`",
+        |own: Continued<_>| start(own.asked, own.again, vls::Vls::new);
     /// Algorithms that take snapshots of an array of rows: the comparative study, figure by figure.
     Snapshots(snapshots::Options) = snapshots::Snapshots, "`tarn lab run snapshots`", study;
 }
@@ -226,10 +221,10 @@ fn study(own: snapshots::Options) -> Result<Conclusion> {
 
 /// Runs an experiment against servers. One with a report continues its file of results.
 fn start<E: Experiment, O: Args>(
-    asked: impl Into<Continued<O>>,
+    Asked { mut options, own }: Asked<O>,
+    again: bool,
     experiment: impl FnOnce(Setting, O) -> E,
 ) -> Result<Conclusion> {
-    let Continued { asked: Asked { mut options, own }, again } = asked.into();
     if E::CONTINUES {
         options.json.get_or_insert_with(results_of::<E>);
         if options.server_cores.is_empty() {

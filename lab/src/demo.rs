@@ -72,10 +72,7 @@ pub(crate) fn show(args: &DemoArgs) -> Result<()> {
     let seed: u64 = rand::random();
     let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let dir = tempfile::Builder::new().prefix("tarn-demo-").tempdir_in(&parent).at(parent)?;
-    let binary = match &args.tarn {
-        Some(path) => path.clone(),
-        None => program_beside("tarn")?,
-    };
+    let binary = args.tarn.clone().map_or_else(|| program_beside("tarn"), Ok)?;
     let mut plan = Plan::new(Product::Tarn, &binary, dir.path());
     plan.persistence = Persistence::Always;
     plan.threads = process::cores_allowed().len();
@@ -187,8 +184,7 @@ fn work(load: Load, time: Duration, what: &str) -> Result<LoadResult> {
 fn check(client: &mut Client, records: u64, tally: &Tally) -> Result<u64> {
     let bar = progress(records, "check every record");
     let mut unacknowledged = 0;
-    let mut begin = 0;
-    while begin < records {
+    for begin in (0..records).step_by(CHECK_BATCH as usize) {
         interrupt::check()?;
         let end = (begin + CHECK_BATCH).min(records);
         for number in begin..end {
@@ -215,8 +211,7 @@ fn check(client: &mut Client, records: u64, tally: &Tally) -> Result<u64> {
                 }
             }
         }
-        begin = end;
-        bar.set_position(begin);
+        bar.set_position(end);
     }
     bar.finish_and_clear();
     Ok(unacknowledged)

@@ -1,6 +1,6 @@
 //! Measures the disk under a directory: flushes a second with several in flight, and sequential reading.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -139,13 +139,8 @@ pub fn forget(files: &[PathBuf]) -> Result<Forgetting> {
         file.sync_all().at(path)?;
         fadvise(&file, 0, None, Advice::DontNeed).at(path)?;
     }
-    match OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches").and_then(|mut file| {
-        use std::io::Write;
-        file.write_all(b"1")
-    }) {
-        Ok(()) => Ok(Forgetting::DropCaches),
-        Err(_) => Ok(Forgetting::Advice),
-    }
+    let dropped = fs::write("/proc/sys/vm/drop_caches", "1");
+    Ok(if dropped.is_ok() { Forgetting::DropCaches } else { Forgetting::Advice })
 }
 
 /// Reads files from front to back, 1 MiB at a time. Returns the bytes and the time.

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use indicatif::HumanFloatCount;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -227,15 +228,7 @@ pub fn number_cell(text: impl ToString) -> Cell {
 
 /// A number with its thousands apart, such as `1 234 567`.
 pub fn thousands(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) && !text.ends_with('-') {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
+    format!("{:.0}", HumanFloatCount(number)).replace(',', " ")
 }
 
 /// A number as axes and tables show it: three digits that count.

@@ -155,10 +155,6 @@ impl Plan {
     /// Starts the server on a free port and returns at once.
     pub fn launch(&self) -> Result<Server> {
         let port = free_port()?;
-        self.launch_at(port)
-    }
-
-    fn launch_at(&self, port: u16) -> Result<Server> {
         let path = self.output_path();
         let output = OpenOptions::new().create(true).append(true).open(&path).at(&path)?;
         let errors: File = output.try_clone().at(path)?;
@@ -221,7 +217,8 @@ impl Info {
 /// A server that was started. Dropping it kills it.
 #[derive(Debug)]
 pub struct Server {
-    plan: Plan,
+    /// The plan with which it was started.
+    pub plan: Plan,
     child: Child,
     address: SocketAddr,
     launched: Instant,
@@ -236,11 +233,6 @@ impl Server {
     /// Its process number.
     pub fn pid(&self) -> u32 {
         self.child.id()
-    }
-
-    /// The plan with which it was started.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
     }
 
     /// A new connection to it.

@@ -153,11 +153,8 @@ impl Setting {
 
     /// A plan for a pinned server with one worker, and the fresh directory that it names.
     pub fn plan(&self, product: Product, persistence: Persistence) -> Result<(Plan, TempDir)> {
-        let (_, binary) = self
-            .servers
-            .iter()
-            .find(|(candidate, _)| *candidate == product)
-            .ok_or_else(|| LabError::Arguments(format!("{} is not among the servers", product.name())))?;
+        let missing = || LabError::Arguments(format!("{} is not among the servers", product.name()));
+        let (_, binary) = self.servers.iter().find(|(own, _)| *own == product).ok_or_else(missing)?;
         let dir = self.make_dir()?;
         let mut plan = Plan::new(product, binary, dir.path());
         plan.cores.clone_from(&self.server_cores);
@@ -179,13 +176,11 @@ impl Setting {
 
     /// Starts one server of each product, pinned, with one worker.
     pub fn contenders(&self, persistence: Persistence) -> Result<Vec<Contender>> {
-        self.servers
-            .iter()
-            .map(|&(product, _)| {
-                let (plan, dir) = self.plan(product, persistence)?;
-                self.contender(product.name(), plan, dir)
-            })
-            .collect()
+        let contender = |&(product, _): &(Product, PathBuf)| {
+            let (plan, dir) = self.plan(product, persistence)?;
+            self.contender(product.name(), plan, dir)
+        };
+        self.servers.iter().map(contender).collect()
     }
 
     /// Starts a server as planned.
@@ -246,10 +241,7 @@ fn find_servers(options: &Options) -> Result<Vec<(Product, PathBuf)>> {
     let mut servers = Vec::new();
     let asked = |product| is_asked(&options.servers, &product);
     if asked(Product::Tarn) {
-        let binary = match &options.tarn {
-            Some(path) => path.clone(),
-            None => program_beside("tarn")?,
-        };
+        let binary = options.tarn.clone().map_or_else(|| program_beside("tarn"), Ok)?;
         servers.push((Product::Tarn, binary));
     }
     if asked(Product::RedisServer) {

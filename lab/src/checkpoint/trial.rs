@@ -118,8 +118,7 @@ impl Trial {
         self.server.kill()?;
         device::read_through(&device::data_files(&self.dirs).0)?;
         interrupt::check()?;
-        let plan = self.server.plan().clone();
-        self.server = plan.launch()?;
+        self.server = self.server.plan.launch()?;
         if let Some(limit) = &self.limit {
             limit.admit(self.server.pid())?;
         }

@@ -91,7 +91,10 @@ impl Load {
         let mut opening: Option<Usage> = None;
         let mut answered = 0u64;
         let (mut last_tick, mut last_reply) = (Duration::ZERO, Duration::ZERO);
-        runner.begin()?;
+        for index in 0..runner.connections.len() {
+            let now_ns = runner.now_ns();
+            runner.send_batch(index, now_ns)?;
+        }
         let mut events = Vec::with_capacity(1024);
         loop {
             let now = runner.started.elapsed();
@@ -195,15 +198,6 @@ impl Runner {
 
     fn now_ns(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
-    }
-
-    /// Sends the first batch of every closed loop.
-    fn begin(&mut self) -> Result<()> {
-        for index in 0..self.connections.len() {
-            let now = self.now_ns();
-            self.send_batch(index, now)?;
-        }
-        Ok(())
     }
 
     /// True if nothing is to be sent any more and nothing awaited.
@@ -324,7 +318,7 @@ impl Runner {
     fn flush(&mut self, index: usize) -> Result<()> {
         let connection = &mut self.connections[index];
         connection.write()?;
-        let wants_room = !connection.is_flushed();
+        let wants_room = !connection.out.is_empty();
         if wants_room != connection.wants_room {
             connection.wants_room = wants_room;
             let flags = if wants_room { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };

@@ -114,9 +114,7 @@ impl Watch {
         let phase = self.cue.phase();
         if phase != self.at {
             self.close(now_ns);
-            while self.watched.phases.len() <= phase {
-                self.watched.phases.push(Phase::default());
-            }
+            self.watched.phases.resize_with(phase + 1, Phase::default);
             self.at = phase;
         }
         self.cue.has_ended()

@@ -153,7 +153,7 @@ fn write_and_kill(
 ) -> Result<(Vec<History>, Instant, u64)> {
     let (killed, stop) = (AtomicBool::new(false), AtomicBool::new(false));
     let address = server.address();
-    let counters: Vec<String> = models.iter().map(Model::counter_key).collect();
+    let counters: Vec<String> = models.iter().map(|model| model.key("counter")).collect();
     std::thread::scope(|scope| {
         let writers: Vec<_> = models
             .into_iter()

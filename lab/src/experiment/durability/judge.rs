@@ -150,11 +150,8 @@ fn survival(history: &History, found: &Keys) -> Option<Survival> {
             model.advance();
         }
         if model.keys == *found {
-            let at_least = match &survival {
-                // The writes since the earlier match, if they cancel each other out, need not have survived.
-                Some(earlier) => earlier.at_least,
-                None => count,
-            };
+            // The writes since an earlier match, which cancel each other out, need not have survived.
+            let at_least = survival.as_ref().map_or(count, |earlier| earlier.at_least);
             survival = Some(Survival { at_least, at_most: count, model: model.clone() });
         }
     }

@@ -100,12 +100,8 @@ impl Model {
         Model { writer, seed, done: 0, keys: Keys::default() }
     }
 
-    /// The key of this writer's counter, which only ever rises.
-    pub(super) fn counter_key(&self) -> String {
-        self.key("counter")
-    }
-
-    fn key(&self, name: &str) -> String {
+    /// A key of this writer. Its `counter` only ever rises.
+    pub(super) fn key(&self, name: &str) -> String {
         format!("writer:{}:{name}", self.writer)
     }
 

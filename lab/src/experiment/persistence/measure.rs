@@ -95,7 +95,7 @@ fn load_and_update(setting: &Setting, times: &Times, trial: &mut Trial, cell: &C
     let loaded = run(setting, trial, cell, Mix::in_order(ycsb::insert(), cell.records), until, times.load)?;
     series.add(Duration::ZERO, &loaded);
     figures.load = together(&[&loaded.watched.phases[0]]);
-    figures.loaded = figures.load_count();
+    figures.loaded = (figures.load.rate * figures.load.seconds).round() as u64;
     note_errors(&mut figures, &loaded);
     let is_whole = figures.loaded >= cell.records;
     if !is_whole && began.elapsed() < times.load {
@@ -126,13 +126,6 @@ fn how_it_ended(trial: &mut Trial) -> Result<Option<String>> {
     // Ctrl-C ends the server too.
     interrupt::check()?;
     Ok(trial.server.ended().map(|status| LabError::Ended { status }.to_string()))
-}
-
-impl Figures {
-    /// Requests of the load.
-    fn load_count(&self) -> u64 {
-        (self.load.rate * self.load.seconds).round() as u64
-    }
 }
 
 fn note_errors(figures: &mut Figures, result: &LoadResult) {

@@ -180,8 +180,6 @@ pub(super) struct Written {
     pub updates_per_s: f64,
     /// The time of each update from its intended start, in microseconds; in an open loop.
     pub latencies_us: Vec<f64>,
-    /// True if it had priority on its core.
-    pub preferred: bool,
 }
 
 impl<S: Subject> Turn<'_, S> {
@@ -207,7 +205,8 @@ impl<S: Subject> Turn<'_, S> {
             let writer = self.updates.then(|| {
                 scope.spawn(|| {
                     let (_pinned, preferred) = alone_on(self.setting.server_cores[0], &self.begin)?;
-                    write(&mut self.subject.writer(), self.cell, preferred, seed, &self.counts, &self.stops)
+                    write(&mut self.subject.writer(), self.cell, seed, &self.counts, &self.stops)
+                        .map(|written| (written, preferred))
                 })
             });
             self.begin.wait();
@@ -226,7 +225,7 @@ impl<S: Subject> Turn<'_, S> {
             written.and_then(|written| Ok((written, times?.unwrap_or_default(), rows as f64 / seconds)))
         });
         let (written, times, rows_per_s) = outcome?;
-        let written = written.unwrap_or_default();
+        let (written, preferred) = written.unwrap_or_default();
         let figures = Measured {
             rows_per_s,
             queries: times.len() as u64,
@@ -237,7 +236,7 @@ impl<S: Subject> Turn<'_, S> {
             versions,
             versions_left: self.subject.left(),
         };
-        Ok((figures, written.preferred))
+        Ok((figures, preferred))
     }
 
     /// Runs the queries at the same time, and starts a new one for each that ends. Returns the durations of
@@ -294,7 +293,6 @@ const LATENCIES: usize = 1 << 20;
 pub(super) fn write(
     writer: &mut impl Update,
     cell: &Cell,
-    preferred: bool,
     seed: u64,
     counts: &AtomicBool,
     stops: &AtomicBool,
@@ -331,5 +329,5 @@ pub(super) fn write(
     }
     // A thread that waited for a latch all the time has done none.
     let updates_per_s = from.map_or(0.0, |from| done as f64 / from.elapsed().as_secs_f64());
-    Ok(Written { updates_per_s, latencies_us, preferred })
+    Ok(Written { updates_per_s, latencies_us })
 }

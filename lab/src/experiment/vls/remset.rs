@@ -37,18 +37,19 @@ fn wave(store: &Store, setting: &Setting, cell: &Cell, keeps: bool) -> Result<(V
         false => ViewOptions::once_of(0, "lab"),
     };
     let (counts, begin) = (AtomicBool::new(true), Barrier::new(2));
-    let write = |stops: &_| {
+    let write = |stops: &_| -> Result<(f64, bool)> {
         let (_pinned, preferred) = measure::alone_on(setting.server_cores[0], &begin)?;
-        measure::write(&mut Writer::new(store), cell, preferred, setting.seed, &counts, stops)
+        let written = measure::write(&mut Writer::new(store), cell, setting.seed, &counts, stops)?;
+        Ok((written.updates_per_s, preferred))
     };
     let (written, moments) = beside(write, || {
         begin.wait();
         let views = store.engine.open_views(&vec![options; cell.queries]).map_err(LabError::refused)?;
         read_and_look(store, setting, views)
     });
-    let (written, moments) = (written?, moments?);
+    let ((updates_per_s, preferred), moments) = (written?, moments?);
     let left = store.engine.remset_size(0).versions as u64;
-    Ok((moments, left, written.updates_per_s, written.preferred))
+    Ok((moments, left, updates_per_s, preferred))
 }
 
 /// Reads all of some views, and the kept versions meanwhile.

@@ -33,9 +33,7 @@ pub(super) fn cells(setting: &Setting, own: &Options, variants: &[Variant]) -> V
     let mut cells = Vec::new();
     let mut add = |part, records, update_percent, access| {
         for &variant in variants.iter().filter(|variant| is_measured(part, **variant, update_percent)) {
-            let quick = setting.options.quick;
-            let cell = Cell { part, variant, records, update_percent, access, quick };
-            cells.push(cell);
+            cells.push(Cell { part, variant, records, update_percent, access, quick: setting.options.quick });
         }
     };
     for part in Part::ALL.into_iter().filter(|part| is_asked(&own.only, part)) {

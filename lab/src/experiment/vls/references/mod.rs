@@ -87,8 +87,7 @@ fn write_table(path: &Path, cell: &Cell, seed: u64) -> std::io::Result<()> {
 fn fill(server: &Server, cell: &Cell, seed: u64) -> Result<()> {
     let mut client = Client::connect(server.address(), PATIENCE)?;
     let mut rng = SmallRng::seed_from_u64(seed);
-    let mut number = 0;
-    while number < cell.records {
+    for number in (0..cell.records).step_by(RECORDS_AT_ONCE as usize) {
         let end = (number + RECORDS_AT_ONCE).min(cell.records);
         for number in number..end {
             let mut words: Vec<Vec<u8>> = vec![b"HSET".to_vec(), store::key(number)];
@@ -101,7 +100,6 @@ fn fill(server: &Server, cell: &Cell, seed: u64) -> Result<()> {
         for _ in number..end {
             client::integer(&client.receive()?)?;
         }
-        number = end;
     }
     Ok(())
 }
