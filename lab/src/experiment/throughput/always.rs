@@ -1,5 +1,6 @@
 //! Replies only when the write is durable: writers alone, and readers that should not notice the writers.
 
+use std::slice;
 use std::time::Duration;
 
 use serde_json::json;
@@ -51,15 +52,15 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let readers = closed("readers", READERS, Mix::of(get(), uniform()));
     let writers = closed("writers", WRITERS, Mix::of(set(), uniform()));
     let case = format!("always: GET of {READERS} clients");
-    let alone = hold(&case, &contenders, &[readers.clone()])?;
+    let alone = hold(&case, &contenders, slice::from_ref(&readers))?;
     hold(&format!("{case}, SET of {WRITERS}"), &contenders, &[readers.clone(), writers.clone()])?;
 
     for (contender, alone) in contenders.iter().zip(&alone) {
         let rate = alone * OPEN_SHARE;
         let readers = Group { pace: Pace::Open { rate }, ..readers.clone() };
         let without = format!("always: {} GET/s due", thousands(rate));
-        let one = std::slice::from_ref(contender);
-        hold(&without, one, &[readers.clone()])?;
+        let one = slice::from_ref(contender);
+        hold(&without, one, slice::from_ref(&readers))?;
         hold(&format!("{without}, SET of {WRITERS}"), one, &[readers, writers.clone()])?;
     }
     Ok(())
