@@ -80,9 +80,9 @@ fn flush_rate(file: &File, flights: usize, time: Duration) -> std::io::Result<f6
     Ok(counts.iter().sum::<u64>() as f64 / begun.elapsed().as_secs_f64())
 }
 
-/// All files in a directory and below. Looks again when a file disappears meanwhile, as a server renames files
-/// and removes old ones.
-fn files_below(dir: &Path) -> Result<Vec<PathBuf>> {
+/// All files in a directory and below, each with its length. Looks again when a file disappears meanwhile, as
+/// a server renames files and removes old ones.
+fn files_below(dir: &Path) -> Result<Vec<(PathBuf, u64)>> {
     let mut again = COUNTS_MAX;
     loop {
         match look_below(dir) {
@@ -92,7 +92,7 @@ fn files_below(dir: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-fn look_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
+fn look_below(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let mut files = Vec::new();
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
@@ -102,7 +102,7 @@ fn look_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
             if metadata.is_dir() {
                 dirs.push(entry.path());
             } else if metadata.is_file() {
-                files.push(entry.path());
+                files.push((entry.path(), metadata.len()));
             }
         }
     }
@@ -112,13 +112,13 @@ fn look_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
 /// The data files below some directories, and their bytes: all but the printed output of a server.
 pub fn data_files(dirs: &[impl AsRef<Path>]) -> (Vec<PathBuf>, u64) {
     let of = |dir: &_| files_below(AsRef::as_ref(dir)).unwrap_or_default();
-    let mut files: Vec<PathBuf> = dirs.iter().flat_map(of).collect();
-    files.retain(|file| file.extension().is_none_or(|extension| extension != "output"));
+    let mut files: Vec<(PathBuf, u64)> = dirs.iter().flat_map(of).collect();
+    files.retain(|(file, _)| file.extension().is_none_or(|extension| extension != "output"));
     // The directories of a log may lie below that of the data.
     files.sort();
-    files.dedup();
-    let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum();
-    (files, bytes)
+    files.dedup_by(|one, other| one.0 == other.0);
+    let bytes = files.iter().map(|(_, bytes)| bytes).sum();
+    (files.into_iter().map(|(file, _)| file).collect(), bytes)
 }
 
 /// The way in which the operating system was made to forget files.
