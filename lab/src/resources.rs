@@ -104,7 +104,7 @@ struct Reading {
     process: Ticks,
     machine_faults: u64,
     faults: u64,
-    /// What holds at this moment; the rest is zero.
+    /// The figures of this moment; those of an interval are zero.
     now: Usage,
 }
 

@@ -13,8 +13,8 @@ pub const VALUE_BYTES: u64 = FIELDS * FIELD_BYTES as u64;
 /// Bytes of a record with key and field names (`field0` …).
 pub const RECORD_BYTES: u64 = KEY_BYTES + FIELDS * 6 + VALUE_BYTES;
 
-/// Memory that a server needs for so many records at most, before any checkpoint: redis-server's allocator has
-/// classes of 1,280 and 1,536 bytes.
+/// Memory that a server needs for so many records at most, before any checkpoint: redis-server's allocator
+/// has classes of 1,280 and 1,536 bytes.
 pub const fn need_bytes(records: u64) -> u64 {
     records * 1500 + (128 << 20)
 }

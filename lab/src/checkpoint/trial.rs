@@ -110,8 +110,8 @@ impl Trial {
         self.wait_until_back(keys)
     }
 
-    /// Kills the server and launches it again as it was started, under its limit of memory. Its files are read
-    /// before, so that they are in the page cache. Returns the number of keys that must come back.
+    /// Kills the server and launches it again as it was started, under its limit of memory. Its files are
+    /// read before, so that they are in the page cache. Returns the number of keys that must come back.
     pub fn relaunch(&mut self) -> Result<u64> {
         let keys = self.server.key_count()?;
         self.wait_until_written()?;

@@ -189,9 +189,9 @@ fn rows_and_list<E: Experiment + ?Sized>(results: &ResultsOf<E>, wanted: Wanted)
     (list, rows)
 }
 
-/// Runs an experiment: measures the cells that are not in the file of results, or with `again` all, and judges
-/// all. A cell for which memory does not suffice, or whose server ended by itself ([`LabError::Ended`]), is
-/// left out, with a word. Returns in how many cells something was wrong.
+/// Runs an experiment: measures the cells that are not in the file of results, or with `again` all, and
+/// judges all. A cell for which memory does not suffice, or whose server ended by itself
+/// ([`LabError::Ended`]), is left out, with a word. Returns in how many cells something was wrong.
 pub fn run<E: Experiment>(
     experiment: &mut E,
     path: Option<&Path>,

@@ -73,7 +73,8 @@ impl LoadResult {
     }
 }
 
-/// Counts of the requests for each key: the least and the most that a server can have done. For every key, acknowledged ≤ sent.
+/// Counts of the requests for each key: the least and the most that a server can have done. For every key,
+/// acknowledged ≤ sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Requests that were sent.
