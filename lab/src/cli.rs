@@ -39,15 +39,9 @@ enum Command {
         place: String,
     },
     /// Draw the results, beside what the study printed, as one file of HTML.
-    Report {
-        #[command(flatten)]
-        own: ReportOptions,
-    },
+    Report(ReportOptions),
     /// Name the snapshot algorithm that fits a workload, from the results.
-    Choose {
-        #[command(flatten)]
-        own: snapshots::choose::Options,
-    },
+    Choose(snapshots::choose::Options),
     /// Run an experiment.
     Run {
         #[command(subcommand)]
@@ -62,6 +56,16 @@ struct Asked<O: Args> {
     options: Options,
     #[command(flatten)]
     own: O,
+}
+
+/// The same of one that continues its file of results.
+#[derive(Debug, Args)]
+struct Continued<O: Args> {
+    #[command(flatten)]
+    asked: Asked<O>,
+    /// Measure cells again that the file of results already has.
+    #[arg(long)]
+    again: bool,
 }
 
 /// No options.
@@ -108,27 +112,28 @@ experiments! {
     /// Requests a second: plain, with hashes and sorted sets, with the log in its modes, with two workers.
     Throughput(Asked<throughput::Options>) = throughput::Throughput,
         "`tarn lab run throughput`, with `--json`",
-        |asked| start(asked, |setting, own| throughput::Throughput { setting, own });
+        |asked| start(asked, false, |setting, own| throughput::Throughput { setting, own });
     /// Hard kills at random moments: acknowledged writes must survive.
     Durability(Asked<durability::Options>) = durability::Durability,
-        "`tarn lab run durability`, with `--json`", |asked| start(asked, durability::Durability::new);
+        "`tarn lab run durability`, with `--json`", |asked| start(asked, false, durability::Durability::new);
     /// Resident memory of records.
     Memory(Asked<Nothing>) = memory::RecordMemory, "`tarn lab run memory`, with `--json`",
-        |asked| start(asked, |setting, _| memory::RecordMemory { setting });
+        |asked| start(asked, false, |setting, _| memory::RecordMemory { setting });
     /// Time from a start until the data are back.
     Recovery(Asked<recovery::Options>) = recovery::Recovery, "`tarn lab run recovery`, with `--json`",
-        |asked| start(asked, |setting, own| recovery::Recovery { setting, own });
+        |asked| start(asked, false, |setting, own| recovery::Recovery { setting, own });
     /// The cost of a checkpoint to clients of the store, beside redis-server.
-    Store(Asked<store::Options>) = store::Store,
-        "`tarn lab run store`", |asked| start(asked, store::Store::new);
+    Store(Continued<store::Options>) = store::Store,
+        "`tarn lab run store`", |own: Continued<_>| start(own.asked, own.again, store::Store::new);
     /// The cost of a log that is its own checkpoint, beside snapshots and a log that is rewritten.
-    Vtc(Asked<vtc::Options>) = vtc::Vtc, "`tarn lab run vtc`",
-        |asked| start(asked, |setting, own| vtc::Vtc { setting, own });
+    Vtc(Continued<vtc::Options>) = vtc::Vtc, "`tarn lab run vtc`",
+        |own: Continued<_>| start(own.asked, own.again, |setting, own| vtc::Vtc { setting, own });
     /// The cost of each model of persistence, and the time of a start from its files.
-    Persistence(Asked<persistence::Options>) = persistence::Persistence, "`tarn lab run persistence`",
-        |asked| start(asked, persistence::Persistence::new);
+    Persistence(Continued<persistence::Options>) = persistence::Persistence, "`tarn lab run persistence`",
+        |own: Continued<_>| start(own.asked, own.again, persistence::Persistence::new);
     /// The cost of consistent queries, beside queries that read each record as they meet it.
-    Vls(Asked<vls::Options>) = vls::Vls, "`tarn lab run vls`", |asked| start(asked, vls::Vls::new);
+    Vls(Continued<vls::Options>) = vls::Vls, "`tarn lab run vls`",
+        |own: Continued<_>| start(own.asked, own.again, vls::Vls::new);
     /// Algorithms that take snapshots of an array of rows: the comparative study, figure by figure.
     Snapshots(snapshots::Options) = snapshots::Snapshots, "`tarn lab run snapshots`", study;
 }
@@ -201,22 +206,23 @@ pub fn execute(cli: LabCli) -> Result<Conclusion> {
         Command::Demo(args) => demo::show(&args)?,
         Command::List => list(),
         Command::Cell { cell, place } => snapshots::measure::run(&cell, &place)?,
-        Command::Report { own } => report(&own)?,
-        Command::Choose { own } => snapshots::choose::run(&own)?,
+        Command::Report(own) => report(&own)?,
+        Command::Choose(own) => snapshots::choose::run(&own)?,
         Command::Run { experiment } => return run_experiment(*experiment),
     }
     Ok(Conclusion::default())
 }
 
 fn study(own: snapshots::Options) -> Result<Conclusion> {
-    let (seed, strict, path) = (own.seed, own.strict, own.json.clone());
+    let (seed, strict, again, path) = (own.seed, own.strict, own.again, own.json.clone());
     let wanted = Wanted { quick: own.quick, full: own.full };
-    conduct(&mut snapshots::Snapshots::new(own)?, Some(&path), wanted, seed, strict)
+    conduct(&mut snapshots::Snapshots::new(own)?, Some(&path), wanted, again, seed, strict)
 }
 
 /// Runs an experiment against servers. One with a report continues its file of results.
 fn start<E: Experiment, O: Args>(
     Asked { mut options, own }: Asked<O>,
+    again: bool,
     experiment: impl FnOnce(Setting, O) -> E,
 ) -> Result<Conclusion> {
     if E::CONTINUES {
@@ -242,21 +248,22 @@ fn start<E: Experiment, O: Args>(
     );
     let (seed, strict, path) = (setting.seed, setting.options.strict, setting.options.json.clone());
     let wanted = Wanted { quick: setting.options.quick, full: false };
-    conduct(&mut experiment(setting, own), path.as_deref(), wanted, seed, strict)
+    conduct(&mut experiment(setting, own), path.as_deref(), wanted, again, seed, strict)
 }
 
 fn conduct<E: Experiment>(
     experiment: &mut E,
     path: Option<&Path>,
     wanted: Wanted,
+    again: bool,
     seed: u64,
     strict: bool,
 ) -> Result<Conclusion> {
     if let Some(parent) = path.and_then(Path::parent) {
-        std::fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
+        std::fs::create_dir_all(parent).at(parent)?;
     }
     let mut report = Report::new(E::NAME, seed, path)?;
-    let broken = contract::run(experiment, path, wanted, &mut report)?;
+    let broken = contract::run(experiment, path, wanted, again, &mut report)?;
     if let Some(path) = path {
         eprintln!("drawn by: tarn lab report {} --json {}", E::NAME, path.display());
     }

@@ -59,8 +59,9 @@ pub struct DemoArgs {
     pub tarn: Option<PathBuf>,
 }
 
-fn tell(what: &str, text: &str) {
-    println!("{what:<10} {text}");
+/// The number of acknowledged updates, in words.
+fn acknowledged(tally: &Tally) -> String {
+    thousands(tally.acknowledged.iter().map(|&count| f64::from(count)).sum())
 }
 
 /// Runs the demonstration. Fails if something that was acknowledged did not come back.
@@ -70,58 +71,38 @@ pub(crate) fn show(args: &DemoArgs) -> Result<()> {
     }
     let seed: u64 = rand::random();
     let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let dir = tempfile::Builder::new()
-        .prefix("tarn-demo-")
-        .tempdir_in(&parent)
-        .doing(|| parent.display().to_string())?;
-    let binary = match &args.tarn {
-        Some(path) => path.clone(),
-        None => program_beside("tarn")?,
-    };
+    let dir = tempfile::Builder::new().prefix("tarn-demo-").tempdir_in(&parent).at(parent)?;
+    let binary = args.tarn.clone().map_or_else(|| program_beside("tarn"), Ok)?;
     let mut plan = Plan::new(Product::Tarn, &binary, dir.path());
     plan.persistence = Persistence::Always;
     plan.threads = process::cores_allowed().len();
     let mut server = plan.start()?;
     let place = machine::file_system(dir.path());
-    tell(
-        "started",
-        &format!("a server with appendfsync always: no reply before the write is on the disk ({place})"),
+    println!(
+        "started    a server with appendfsync always: no reply before the write is on the disk ({place})"
     );
 
     let loaded = load_records(&server, args.records, seed)?;
-    tell(
-        "loaded",
-        &format!(
-            "{} records of {RECORD_BYTES} bytes in {:.1} s, {} a second",
-            thousands(args.records as f64),
-            loaded.elapsed.as_secs_f64(),
-            thousands(loaded.rate())
-        ),
-    );
+    let (records, rate) = (thousands(args.records as f64), thousands(loaded.rate()));
+    let seconds = loaded.elapsed.as_secs_f64();
+    println!("loaded     {records} records of {RECORD_BYTES} bytes in {seconds:.1} s, {rate} a second");
     let tally = work_and_kill(&mut server, args, seed)?;
 
-    let (_, log_bytes) = device::files_below(dir.path())?;
+    let (_, log_bytes) = device::data_files(&[dir.path()]);
     let mut server = plan.launch()?;
-    let back = server.wait_until_ready(PATIENCE)?;
-    let keys = server.key_count()?;
-    tell(
-        "restarted",
-        &format!(
-            "{} records back in {:.2} s, {} a second, from log files of {} MB, free room included",
-            thousands(keys as f64),
-            back.as_secs_f64(),
-            thousands(keys as f64 / back.as_secs_f64()),
-            thousands(log_bytes as f64 / 1e6)
-        ),
+    let seconds = server.wait_until_ready(PATIENCE)?.as_secs_f64();
+    let keys = server.key_count()? as f64;
+    let (records, rate) = (thousands(keys), thousands(keys / seconds));
+    println!(
+        "restarted  {records} records back in {seconds:.2} s, {rate} a second, from log files of {} MB, free \
+         room included",
+        thousands(log_bytes as f64 / 1e6)
     );
     let unacknowledged = check(&mut server.client()?, args.records, &tally)?;
-    let acknowledged: u64 = tally.acknowledged.iter().map(|&count| u64::from(count)).sum();
-    tell(
-        "checked",
-        &format!(
-            "all {} acknowledged updates are there, and {unacknowledged} whose replies the kill cut off",
-            thousands(acknowledged as f64)
-        ),
+    println!(
+        "checked    all {} acknowledged updates are there, and {unacknowledged} whose replies the kill cut \
+         off",
+        acknowledged(&tally)
     );
     say_what_next(args, server, dir)
 }
@@ -135,7 +116,7 @@ fn load_records(server: &Server, records: u64, seed: u64) -> Result<LoadResult> 
         Arg::Text("visits"),
         Arg::Text("0"),
     ]);
-    fill(server, "load records", records, Mix::of(insert, Keys::new(KeyChoice::Sequential, records)), seed)
+    fill(server, "load records", records, Mix::in_order(insert, records), seed)
 }
 
 /// Finds the throughput in a closed loop and the latency in an open one, and kills the server in the middle
@@ -152,13 +133,8 @@ fn work_and_kill(server: &mut Server, args: &DemoArgs, seed: u64) -> Result<Tall
     let mut load = Load::new(server.address(), vec![closed], until, seed);
     load.tallied_keys = args.records;
     let busy = work(load, half, "half reads, half updates")?.check()?;
-    tell(
-        "worked",
-        &format!(
-            "{CLIENTS} connections, half reads, half updates: {} requests a second",
-            thousands(busy.rate())
-        ),
-    );
+    let busy_rate = thousands(busy.rate());
+    println!("worked     {CLIENTS} connections, half reads, half updates: {busy_rate} requests a second");
 
     let rate = (busy.rate() * OPEN_SHARE).max(1.0);
     // The load would continue for ever; the kill ends it.
@@ -183,25 +159,15 @@ fn work_and_kill(server: &mut Server, args: &DemoArgs, seed: u64) -> Result<Tall
     })?;
     interrupt::check()?;
     let latency = &open.groups[0];
-    let milliseconds = |quantile| format!("{:.2} ms", latency.latency_us(quantile) / 1000.0);
-    tell(
-        "latency",
-        &format!(
-            "at {} requests a second: p50 {}, p99 {}, p99.9 {}, max {}",
-            thousands(rate),
-            milliseconds(0.5),
-            milliseconds(0.99),
-            milliseconds(0.999),
-            milliseconds(1.0)
-        ),
+    let [p50, p99, p999, max] = [0.5, 0.99, 0.999, 1.0].map(|of| latency.latency_us(of) / 1000.0);
+    println!(
+        "latency    at {} requests a second: p50 {p50:.2} ms, p99 {p99:.2} ms, p99.9 {p999:.2} ms, max \
+         {max:.2} ms",
+        thousands(rate)
     );
     let mut tally = busy.tally;
     tally.add(&open.tally);
-    let updates: u64 = tally.acknowledged.iter().map(|&count| u64::from(count)).sum();
-    tell(
-        "killed",
-        &format!("kill -9 {pid}, under load, after {} acknowledged updates", thousands(updates as f64)),
-    );
+    println!("killed     kill -9 {pid}, under load, after {} acknowledged updates", acknowledged(&tally));
     Ok(tally)
 }
 
@@ -218,8 +184,7 @@ fn work(load: Load, time: Duration, what: &str) -> Result<LoadResult> {
 fn check(client: &mut Client, records: u64, tally: &Tally) -> Result<u64> {
     let bar = progress(records, "check every record");
     let mut unacknowledged = 0;
-    let mut begin = 0;
-    while begin < records {
+    for begin in (0..records).step_by(CHECK_BATCH as usize) {
         interrupt::check()?;
         let end = (begin + CHECK_BATCH).min(records);
         for number in begin..end {
@@ -246,8 +211,7 @@ fn check(client: &mut Client, records: u64, tally: &Tally) -> Result<u64> {
                 }
             }
         }
-        begin = end;
-        bar.set_position(begin);
+        bar.set_position(end);
     }
     bar.finish_and_clear();
     Ok(unacknowledged)

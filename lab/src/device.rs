@@ -1,7 +1,6 @@
 //! Measures the disk under a directory: flushes a second with several in flight, and sequential reading.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -17,8 +16,8 @@ use crate::error::{IoContext, Result};
 const BLOCK: usize = 4096;
 /// Each flight writes over its own part of the file, of this size, again and again.
 const PART: usize = 4 << 20;
-/// The files of a directory are looked for again no more often than this.
-const LOOKS_MAX: u32 = 1000;
+/// The files of a directory are counted again no more often than this.
+const COUNTS_MAX: u32 = 1000;
 /// Bytes of one sequential read.
 const READ_BYTES: usize = 1 << 20;
 
@@ -43,11 +42,9 @@ impl FlushRates {
 /// Measures writes of 4 KB, each followed by `fdatasync`, into a file that was written before, so that no
 /// flush changes metadata. The file lies in `dir` and goes away.
 pub fn flush_rates(dir: &Path, time: Duration) -> Result<FlushRates> {
-    let file = tempfile::tempfile_in(dir).doing(|| dir.display().to_string())?;
-    file.write_all_at(&vec![0xA5; 4 * PART], 0)
-        .and_then(|()| file.sync_all())
-        .doing(|| dir.display().to_string())?;
-    let rate = |flights| flush_rate(&file, flights, time).doing(|| dir.display().to_string());
+    let file = tempfile::tempfile_in(dir).at(dir)?;
+    file.write_all_at(&vec![0xA5; 4 * PART], 0).and_then(|()| file.sync_all()).at(dir)?;
+    let rate = |flights| flush_rate(&file, flights, time).at(dir);
     Ok(FlushRates { one: rate(1)?, two: rate(2)?, four: rate(4)? })
 }
 
@@ -83,20 +80,14 @@ fn flush_rate(file: &File, flights: usize, time: Duration) -> std::io::Result<f6
     Ok(counts.iter().sum::<u64>() as f64 / begun.elapsed().as_secs_f64())
 }
 
-/// All files in a directory and below, with their total length in bytes.
-pub fn files_below(dir: &Path) -> Result<(Vec<PathBuf>, u64)> {
-    let (files, bytes): (Vec<_>, Vec<u64>) = lengths_below(dir)?.into_iter().unzip();
-    Ok((files, bytes.iter().sum()))
-}
-
-/// All files in a directory and below, sorted, each with its length in bytes. Looks again when a file
-/// disappears meanwhile, as a server renames files and removes old ones.
-fn lengths_below(dir: &Path) -> Result<Vec<(PathBuf, u64)>> {
-    let mut again = LOOKS_MAX;
+/// All files in a directory and below, each with its length. Looks again when a file disappears meanwhile, as
+/// a server renames files and removes old ones.
+fn files_below(dir: &Path) -> Result<Vec<(PathBuf, u64)>> {
+    let mut again = COUNTS_MAX;
     loop {
         match look_below(dir) {
             Err(error) if error.kind() == ErrorKind::NotFound && dir.exists() && again > 0 => again -= 1,
-            found => return found.doing(|| dir.display().to_string()),
+            counted => return counted.at(dir),
         }
     }
 }
@@ -115,18 +106,19 @@ fn look_below(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
             }
         }
     }
-    files.sort();
     Ok(files)
 }
 
 /// The data files below some directories, and their bytes: all but the printed output of a server.
 pub fn data_files(dirs: &[impl AsRef<Path>]) -> (Vec<PathBuf>, u64) {
+    let of = |dir: &_| files_below(AsRef::as_ref(dir)).unwrap_or_default();
+    let mut files: Vec<(PathBuf, u64)> = dirs.iter().flat_map(of).collect();
+    files.retain(|(file, _)| file.extension().is_none_or(|extension| extension != "output"));
     // The directories of a log may lie below that of the data.
-    let mut files = BTreeMap::new();
-    dirs.iter().for_each(|dir| files.extend(lengths_below(dir.as_ref()).unwrap_or_default()));
-    files.retain(|file, _| file.extension().is_none_or(|extension| extension != "output"));
-    let bytes = files.values().sum();
-    (files.into_keys().collect(), bytes)
+    files.sort();
+    files.dedup_by(|one, other| one.0 == other.0);
+    let bytes = files.iter().map(|(_, bytes)| bytes).sum();
+    (files.into_iter().map(|(file, _)| file).collect(), bytes)
 }
 
 /// The way in which the operating system was made to forget files.
@@ -142,18 +134,13 @@ pub enum Forgetting {
 /// Makes the operating system forget the content of files, so that the next read comes from the device.
 pub fn forget(files: &[PathBuf]) -> Result<Forgetting> {
     for path in files {
-        let file = File::open(path).doing(|| path.display().to_string())?;
+        let file = File::open(path).at(path)?;
         // Dirty pages cannot be dropped.
-        file.sync_all().doing(|| path.display().to_string())?;
-        fadvise(&file, 0, None, Advice::DontNeed).doing(|| path.display().to_string())?;
+        file.sync_all().at(path)?;
+        fadvise(&file, 0, None, Advice::DontNeed).at(path)?;
     }
-    match OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches").and_then(|mut file| {
-        use std::io::Write;
-        file.write_all(b"1")
-    }) {
-        Ok(()) => Ok(Forgetting::DropCaches),
-        Err(_) => Ok(Forgetting::Advice),
-    }
+    let dropped = fs::write("/proc/sys/vm/drop_caches", "1");
+    Ok(if dropped.is_ok() { Forgetting::DropCaches } else { Forgetting::Advice })
 }
 
 /// Reads files from front to back, 1 MiB at a time. Returns the bytes and the time.
@@ -162,10 +149,10 @@ pub fn read_through(files: &[PathBuf]) -> Result<(u64, Duration)> {
     let begun = Instant::now();
     let mut bytes = 0;
     for path in files {
-        let mut file = File::open(path).doing(|| path.display().to_string())?;
-        fadvise(&file, 0, None, Advice::Sequential).doing(|| path.display().to_string())?;
+        let mut file = File::open(path).at(path)?;
+        fadvise(&file, 0, None, Advice::Sequential).at(path)?;
         loop {
-            match file.read(&mut buffer).doing(|| path.display().to_string())? {
+            match file.read(&mut buffer).at(path)? {
                 0 => break,
                 count => bytes += count as u64,
             }
@@ -187,7 +174,7 @@ mod tests {
         fs::create_dir(dir.path().join("deep")).unwrap();
         fs::write(dir.path().join("a"), [1; 5]).unwrap();
         fs::write(dir.path().join("deep/b"), vec![2; READ_BYTES + 1]).unwrap();
-        let (files, bytes) = files_below(dir.path()).unwrap();
+        let (files, bytes) = data_files(&[dir.path()]);
         assert_eq!((files.len(), bytes), (2, READ_BYTES as u64 + 6));
         assert_eq!(read_through(&files).unwrap().0, bytes);
     }
@@ -197,18 +184,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let [one, two] = ["one", "two"].map(|name| dir.path().join(name));
         fs::write(&one, [1; 5]).unwrap();
-        let is_over = AtomicBool::new(false);
-        let counts: Vec<u64> = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
-                    fs::rename(&one, &two).unwrap();
-                    fs::rename(&two, &one).unwrap();
-                }
-            });
-            let counts = (0..2000).map(|_| data_files(&[dir.path()]).1).collect();
-            is_over.store(true, Ordering::Relaxed);
-            counts
-        });
+        let rename = |is_over: &AtomicBool| {
+            while !is_over.load(Ordering::Relaxed) {
+                fs::rename(&one, &two).unwrap();
+                fs::rename(&two, &one).unwrap();
+            }
+        };
+        let count = || (0..2000).map(|_| data_files(&[dir.path()]).1).collect::<Vec<u64>>();
+        let ((), counts) = crate::process::beside(rename, count);
         let lost = counts.iter().filter(|bytes| **bytes == 0).count();
         assert_eq!(lost, 0, "of {} counts", counts.len());
     }

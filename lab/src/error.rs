@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
 
 use tarn_resp::client::ClientError;
@@ -51,12 +52,12 @@ pub enum LabError {
     /// A request by the small client failed, or its reply is not the one that was expected.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// A cell of the study ended without figures.
+    /// A program that was run ended without success: the process of a cell, or that of another store.
     #[error("{what}: {status}{}{words}", if words.is_empty() { "" } else { ", " })]
-    Cell {
-        /// Its parameters.
+    Program {
+        /// Its name, or the parameters of the cell.
         what: String,
-        /// The exit status of its process.
+        /// Its exit status.
         status: ExitStatus,
         /// The words that it printed.
         words: String,
@@ -67,6 +68,9 @@ pub enum LabError {
     /// A transaction cannot be run.
     #[error(transparent)]
     Transaction(#[from] TransactionError),
+    /// A program is not there, or cannot run here: what it would have measured is left out.
+    #[error("{0}")]
+    Missing(String),
     /// The command line asks for something that cannot be.
     #[error("{0}")]
     Arguments(String),
@@ -95,10 +99,17 @@ pub type Result<T> = std::result::Result<T, LabError>;
 pub trait IoContext<T> {
     /// Turns the error into a [`LabError::Io`] that names the action.
     fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
+
+    /// The same where a path says all.
+    fn at(self, path: impl AsRef<Path>) -> Result<T>;
 }
 
 impl<T, E: Into<io::Error>> IoContext<T> for std::result::Result<T, E> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|source| LabError::Io { what: what(), source: source.into() })
+    }
+
+    fn at(self, path: impl AsRef<Path>) -> Result<T> {
+        self.doing(|| path.as_ref().display().to_string())
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -30,4 +31,22 @@ pub fn asked() -> bool {
 /// Fails once somebody pressed Ctrl-C. Long loops call this in every turn.
 pub fn check() -> Result<()> {
     if asked() { Err(LabError::Interrupted) } else { Ok(()) }
+}
+
+/// Looks again and again, at intervals of `every`, until there is something; `None` if there is nothing when
+/// `patience` is over. Fails once somebody pressed Ctrl-C.
+pub fn wait_for<T>(
+    every: Duration,
+    patience: Duration,
+    mut look: impl FnMut() -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    let began = Instant::now();
+    loop {
+        let found = look()?;
+        if found.is_some() || began.elapsed() > patience {
+            return Ok(found);
+        }
+        check()?;
+        std::thread::sleep(every);
+    }
 }

@@ -39,17 +39,15 @@ impl MemoryLimit {
         fs::create_dir(&dir).map_err(refused)?;
         let limit = MemoryLimit { dir };
         let file = limit.dir.join(version.limit);
-        match fs::write(&file, bytes.to_string()) {
-            Ok(()) => Ok(limit),
-            // Version 2 shows the file only where the parent gives memory to its children.
-            Err(error) => Err(format!("{}: {error}", file.display())),
-        }
+        // Version 2 shows the file only where the parent gives memory to its children.
+        fs::write(&file, bytes.to_string()).map_err(|error| format!("{}: {error}", file.display()))?;
+        Ok(limit)
     }
 
     /// Puts a process into the group, and the processes that it starts from now on.
     pub fn admit(&self, pid: u32) -> Result<()> {
         let path = self.dir.join("cgroup.procs");
-        fs::write(&path, pid.to_string()).doing(|| path.display().to_string())
+        fs::write(&path, pid.to_string()).at(path)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reads facts about a process from `/proc` (memory, processor time), and pins threads to cores.
 
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use procfs::process::{ClearRefs, Process};
@@ -160,7 +161,8 @@ impl Drop for Pinned {
 /// may, and wakes up on time.
 #[derive(Debug)]
 pub struct Preferred {
-    granted: bool,
+    /// True if it may.
+    pub granted: bool,
 }
 
 impl Preferred {
@@ -170,11 +172,6 @@ impl Preferred {
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZero::new(1000));
         // Processes that it starts do not inherit this.
         Preferred { granted: schedule(&["--fifo", "--reset-on-fork", "--pid", "1"]) }
-    }
-
-    /// True if it was granted.
-    pub fn is_granted(&self) -> bool {
-        self.granted
     }
 }
 
@@ -201,6 +198,29 @@ fn schedule(words: &[&str]) -> bool {
     let chrt =
         Command::new("chrt").args(words).arg(thread).stdout(Stdio::null()).stderr(Stdio::null()).status();
     chrt.is_ok_and(|status| status.success())
+}
+
+/// Works, and does something else meanwhile on a thread of its own, which ends soon after the flag that it
+/// gets is set: when the work is done. Returns the results of both.
+pub fn beside<O: Send, W>(other: impl FnOnce(&AtomicBool) -> O + Send, work: impl FnOnce() -> W) -> (O, W) {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| other(&is_over));
+        let done = work();
+        is_over.store(true, Ordering::Relaxed);
+        (other.join().expect("a thread beside the work does not panic"), done)
+    })
+}
+
+/// Runs a program to its end. Returns its output; fails with its words if it ends without success. `what`
+/// names it.
+pub fn output_of(command: &mut Command, what: &str) -> Result<Vec<u8>> {
+    let output = command.output().doing(|| format!("run {}", command.get_program().display()))?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(LabError::Program { what: what.to_owned(), status: output.status, words });
+    }
+    Ok(output.stdout)
 }
 
 /// The processes whose parent is `pid`.

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use indicatif::HumanFloatCount;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -134,18 +135,12 @@ impl Report {
         let lines: Box<dyn Write> = match json {
             Some(path) => {
                 let file = OpenOptions::new().create(true).append(true).open(path);
-                Box::new(file.doing(|| path.display().to_string())?)
+                Box::new(file.at(path)?)
             }
             None => Box::new(std::io::stdout()),
         };
-        Ok(Report {
-            experiment,
-            seed,
-            machine: Machine::look(),
-            lines,
-            written: Vec::new(),
-            goals: Vec::new(),
-        })
+        let machine = Machine::look();
+        Ok(Report { experiment, seed, machine, lines, written: Vec::new(), goals: Vec::new() })
     }
 
     /// Writes the line of one run.
@@ -172,8 +167,12 @@ impl Report {
 
     /// Writes a line with a note for the reader of the results.
     pub fn note(&mut self, text: &str) -> Result<()> {
-        let figures = serde_json::json!({ "text": text });
-        self.run(Run { case: NOTE, server: "", version: "", repeat: 0, parameters: Value::Null, figures })
+        self.remark(NOTE, serde_json::json!({ "text": text }))
+    }
+
+    /// Writes a line that is no run: it has no server and no parameters.
+    fn remark(&mut self, case: &str, figures: Value) -> Result<()> {
+        self.run(Run { case, server: "", version: "", repeat: 0, parameters: Value::Null, figures })
     }
 
     /// Notes a goal.
@@ -201,17 +200,9 @@ impl Report {
         let goals = std::mem::take(&mut self.goals);
         let missed = goals.iter().filter(|goal| !goal.is_met()).count();
         for goal in goals {
-            let met = goal.is_met();
             let mut figures = serde_json::to_value(&goal).expect("a goal is plain data");
-            figures["met"] = met.into();
-            self.run(Run {
-                case: "goal",
-                server: "",
-                version: "",
-                repeat: 0,
-                parameters: Value::Null,
-                figures,
-            })?;
+            figures["met"] = goal.is_met().into();
+            self.remark("goal", figures)?;
         }
         Ok(missed)
     }
@@ -237,15 +228,7 @@ pub fn number_cell(text: impl ToString) -> Cell {
 
 /// A number with its thousands apart, such as `1 234 567`.
 pub fn thousands(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) && !text.ends_with('-') {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
+    format!("{:.0}", HumanFloatCount(number)).replace(',', " ")
 }
 
 /// A number as axes and tables show it: three digits that count.
@@ -264,37 +247,16 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// The middle of some figures, and how far they lie apart.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Spread {
-    /// The median; of an even number of figures, the mean of the two in the middle.
-    pub median: f64,
-    /// The least.
-    pub min: f64,
-    /// The greatest.
-    pub max: f64,
-}
-
-impl Spread {
-    /// Summarises figures, at least one.
-    pub fn of(figures: impl IntoIterator<Item = f64>) -> Spread {
-        let mut figures: Vec<f64> = figures.into_iter().collect();
-        assert!(!figures.is_empty(), "a median needs a figure");
-        figures.sort_by(f64::total_cmp);
-        let middle = figures.len() / 2;
-        let median = if figures.len() % 2 == 1 {
-            figures[middle]
-        } else {
-            f64::midpoint(figures[middle - 1], figures[middle])
-        };
-        Spread { median, min: figures[0], max: figures[figures.len() - 1] }
-    }
-}
-
-/// The median of some figures; `NaN` if there are none.
+/// The median of some figures, of an even number the mean of the two in the middle; `NaN` if there are none.
 pub fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
-    let mut figures = figures.into_iter().peekable();
-    if figures.peek().is_none() { f64::NAN } else { Spread::of(figures).median }
+    let mut figures: Vec<f64> = figures.into_iter().collect();
+    figures.sort_by(f64::total_cmp);
+    let middle = figures.len() / 2;
+    match figures.len() {
+        0 => f64::NAN,
+        odd if odd % 2 == 1 => figures[middle],
+        _ => f64::midpoint(figures[middle - 1], figures[middle]),
+    }
 }
 
 #[cfg(test)]
@@ -303,8 +265,8 @@ mod tests {
 
     #[test]
     fn the_median_is_in_the_middle() {
-        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
-        assert_eq!(Spread::of([4.0, 1.0]).median, 2.5);
+        assert_eq!((median([3.0, 1.0, 2.0]), median([4.0, 1.0])), (2.0, 2.5));
+        assert!(median([]).is_nan());
     }
 
     #[test]

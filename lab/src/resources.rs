@@ -104,11 +104,8 @@ struct Reading {
     process: Ticks,
     machine_faults: u64,
     faults: u64,
-    machine_used: u64,
-    machine_swapped: u64,
-    resident: u64,
-    swapped: u64,
-    written: u64,
+    /// The figures of this moment; those of an interval are zero.
+    now: Usage,
 }
 
 impl Reading {
@@ -121,8 +118,8 @@ impl Reading {
         let faults = procfs::vmstat().ok().and_then(|counts| counts.get("pgmajfault").copied());
         reading.machine_faults = faults.unwrap_or(0).unsigned_abs();
         if let Ok(memory) = Meminfo::current() {
-            reading.machine_used = memory.mem_total.saturating_sub(memory.mem_available.unwrap_or(0));
-            reading.machine_swapped = memory.swap_total.saturating_sub(memory.swap_free);
+            reading.now.machine_used = memory.mem_total.saturating_sub(memory.mem_available.unwrap_or(0));
+            reading.now.machine_swapped = memory.swap_total.saturating_sub(memory.swap_free);
         }
         for pid in crate::process::children(pid).into_iter().chain([pid]) {
             let Ok(stat) = Process::new(pid as i32).and_then(|own| own.stat()) else { continue };
@@ -133,10 +130,10 @@ impl Reading {
             reading.faults += stat.majflt + stat.cmajflt;
         }
         if let Ok(status) = Process::new(pid as i32).and_then(|own| own.status()) {
-            reading.resident = status.vmrss.unwrap_or(0) * 1024;
-            reading.swapped = status.vmswap.unwrap_or(0) * 1024;
+            reading.now.resident = status.vmrss.unwrap_or(0) * 1024;
+            reading.now.swapped = status.vmswap.unwrap_or(0) * 1024;
         }
-        reading.written = crate::process::written_bytes(pid);
+        reading.now.written = crate::process::written_bytes(pid);
         reading
     }
 }
@@ -173,13 +170,9 @@ fn usage(before: &Reading, now: &Reading, seconds: f64, ms: u32) -> Usage {
         machine: passed(now.machine, before.machine),
         cores: now.cores.iter().zip(&before.cores).map(|(now, before)| passed(*now, *before)).collect(),
         process: now.process.since(before.process, ticks),
-        machine_used: now.machine_used,
-        machine_swapped: now.machine_swapped,
         machine_faults: a_second(now.machine_faults, before.machine_faults),
-        resident: now.resident,
-        swapped: now.swapped,
         faults: a_second(now.faults, before.faults),
-        written: now.written,
+        ..now.now.clone()
     }
 }
 
@@ -222,17 +215,17 @@ mod tests {
 
     #[test]
     fn a_watcher_sees_a_process_work_and_ends_when_told() {
-        let ended = AtomicBool::new(false);
-        let series = std::thread::scope(|scope| {
-            let watcher = scope.spawn(|| watch(std::process::id(), Duration::from_millis(20), &ended));
-            let begun = Instant::now();
-            let mut number = 1_u64;
-            while begun.elapsed() < Duration::from_millis(200) {
-                number = std::hint::black_box(number.wrapping_mul(3));
-            }
-            ended.store(true, Ordering::Relaxed);
-            watcher.join().unwrap()
-        });
+        let ms = Duration::from_millis;
+        let (series, ()) = crate::process::beside(
+            |ended| watch(std::process::id(), ms(20), ended),
+            || {
+                let begun = Instant::now();
+                let mut number = 1_u64;
+                while begun.elapsed() < ms(200) {
+                    number = std::hint::black_box(number.wrapping_mul(3));
+                }
+            },
+        );
         assert!(!series.is_empty() && series.iter().any(|usage| usage.process.user > 0.0), "{series:?}");
         assert!(series.iter().all(|usage| usage.resident > 100_000 && !usage.cores.is_empty()));
     }

@@ -112,7 +112,7 @@ impl<C: DeserializeOwned + PartialEq, F: DeserializeOwned> Results<C, F> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(error).doing(|| path.display().to_string()),
+            Err(error) => return Err(error).at(path),
         };
         let (mut lines, mut notes) = (Vec::new(), Vec::new());
         for (number, text) in text.lines().enumerate() {

@@ -17,7 +17,7 @@ use rand::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::{IoContext, LabError, Result};
-use crate::interrupt;
+use crate::interrupt::{self, wait_for};
 use crate::process::{self, Memory, Pinned};
 use tarn_resp::client::{self, Client};
 
@@ -155,14 +155,9 @@ impl Plan {
     /// Starts the server on a free port and returns at once.
     pub fn launch(&self) -> Result<Server> {
         let port = free_port()?;
-        self.launch_at(port)
-    }
-
-    fn launch_at(&self, port: u16) -> Result<Server> {
         let path = self.output_path();
-        let output =
-            OpenOptions::new().create(true).append(true).open(&path).doing(|| path.display().to_string())?;
-        let errors: File = output.try_clone().doing(|| path.display().to_string())?;
+        let output = OpenOptions::new().create(true).append(true).open(&path).at(&path)?;
+        let errors: File = output.try_clone().at(path)?;
         // The child inherits the cores of the thread that starts it, from its first instruction on.
         let pinned = Pinned::to(&self.cores)?;
         let child = Command::new(&self.binary)
@@ -222,7 +217,8 @@ impl Info {
 /// A server that was started. Dropping it kills it.
 #[derive(Debug)]
 pub struct Server {
-    plan: Plan,
+    /// The plan with which it was started.
+    pub plan: Plan,
     child: Child,
     address: SocketAddr,
     launched: Instant,
@@ -239,11 +235,6 @@ impl Server {
         self.child.id()
     }
 
-    /// The plan with which it was started.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
     /// A new connection to it.
     pub fn client(&self) -> Result<Client> {
         Ok(Client::connect(self.address, PATIENCE)?)
@@ -253,17 +244,14 @@ impl Server {
     /// time since the launch.
     pub fn wait_until_ready(&mut self, patience: Duration) -> Result<Duration> {
         let mut connection: Option<Client> = None;
-        loop {
-            let reply = match &mut connection {
-                Some(client) => client.ask(&["PING"]).ok(),
-                None => {
-                    connection = Client::connect(self.address, Duration::from_secs(5)).ok();
-                    connection.as_mut().and_then(|client| client.ask(&["PING"]).ok())
-                }
-            };
+        let took = wait_for(ASK_AGAIN, patience, || {
+            if connection.is_none() {
+                connection = Client::connect(self.address, Duration::from_secs(5)).ok();
+            }
+            let reply = connection.as_mut().and_then(|client| client.ask(&["PING"]).ok());
             let elapsed = self.launched.elapsed();
             match reply {
-                Some(reply) if reply.as_bytes() == Some(b"PONG") => return Ok(elapsed),
+                Some(reply) if reply.as_bytes() == Some(b"PONG") => return Ok(Some(elapsed)),
                 Some(reply) if reply.as_error().is_some_and(|text| text.starts_with(b"LOADING")) => {}
                 Some(other) => return Err(self.complaint(format!("answered PING with {other}"))),
                 None => connection = None,
@@ -272,12 +260,9 @@ impl Server {
                 interrupt::check()?;
                 return Err(self.complaint(format!("ended while starting ({status})")));
             }
-            if elapsed > patience {
-                return Err(self.complaint(format!("did not become ready in {} s", patience.as_secs())));
-            }
-            interrupt::check()?;
-            std::thread::sleep(ASK_AGAIN);
-        }
+            Ok(None)
+        })?;
+        took.ok_or_else(|| self.complaint(format!("did not become ready in {} s", patience.as_secs())))
     }
 
     /// The version that `INFO` reports, or `unknown`.
@@ -309,18 +294,11 @@ impl Server {
     /// Asks it to end (`SIGTERM`), waits, and fails unless it ends with success.
     pub fn stop(mut self) -> Result<()> {
         self.signal(Signal::TERM)?;
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
-            if let Some(status) = self.child.try_wait().doing(|| "wait for the server".to_owned())? {
-                return if status.success() {
-                    Ok(())
-                } else {
-                    Err(self.complaint(format!("ended with {status} after SIGTERM")))
-                };
-            }
-            std::thread::sleep(ASK_AGAIN);
+        match self.end_within(PATIENCE) {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(self.complaint(format!("ended with {status} after SIGTERM"))),
+            None => Err(self.complaint("did not end after SIGTERM".to_owned())),
         }
-        Err(self.complaint("did not end after SIGTERM".to_owned()))
     }
 
     /// Kills it with `SIGKILL` and waits for its end. Returns the moment just before the signal, and its exit
@@ -342,10 +320,14 @@ impl Server {
 
     /// Its exit status, if it ended by itself or is about to.
     pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.end_within(DEATH_PATIENCE)
+    }
+
+    fn end_within(&mut self, patience: Duration) -> Option<ExitStatus> {
         let begun = Instant::now();
         loop {
             let status = self.child.try_wait().ok().flatten();
-            if status.is_some() || begun.elapsed() > DEATH_PATIENCE {
+            if status.is_some() || begun.elapsed() > patience {
                 return status;
             }
             std::thread::sleep(ASK_AGAIN);

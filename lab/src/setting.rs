@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tempfile::TempDir;
 
 use crate::error::{IoContext, LabError, Result};
-use crate::load::{Group, Keys, Load, LoadResult, Mix, Pace, Request, Until};
+use crate::load::{Group, Load, LoadResult, Mix, Pace, Until};
 use crate::machine;
 use crate::process::{self, Pinned, Preferred};
 use crate::server::{Persistence, Plan, Product, Server};
@@ -126,23 +126,23 @@ impl Setting {
 
     /// The number of repeats of each measurement.
     pub fn repeats(&self) -> u32 {
-        self.options.repeats.unwrap_or(if self.options.quick { 1 } else { 3 }).max(1)
+        self.repeats_or(3)
     }
 
-    /// The length of each measurement.
-    pub fn until(&self) -> Until {
-        let seconds =
-            self.options.seconds.unwrap_or(if self.options.quick { 0.3 } else { 5.0 }).clamp(0.01, 86400.0);
-        let measured = Duration::from_secs_f64(seconds);
-        Until::Time { warmup: measured / 5, measured }
+    /// The same where another number is usual.
+    pub fn repeats_or(&self, usual: u32) -> u32 {
+        self.options.repeats.unwrap_or(if self.options.quick { 1 } else { usual }).max(1)
     }
 
-    /// The length of each measurement with its warm-up, in milliseconds.
-    pub fn load_time_ms(&self) -> u64 {
-        match self.until() {
-            Until::Time { warmup, measured } => (warmup + measured).as_millis() as u64,
-            Until::Requests(_) | Until::Told => 0,
-        }
+    /// The length of each measurement; without a wish, of so many seconds with `--quick` and without it.
+    pub fn time(&self, quick: f64, usual: f64) -> Duration {
+        let seconds = self.options.seconds.unwrap_or(if self.options.quick { quick } else { usual });
+        Duration::from_secs_f64(seconds.clamp(0.01, 86400.0))
+    }
+
+    /// True if a product is among the servers.
+    pub fn has(&self, product: Product) -> bool {
+        self.servers.iter().any(|(own, _)| *own == product)
     }
 
     /// A fresh directory.
@@ -153,11 +153,8 @@ impl Setting {
 
     /// A plan for a pinned server with one worker, and the fresh directory that it names.
     pub fn plan(&self, product: Product, persistence: Persistence) -> Result<(Plan, TempDir)> {
-        let (_, binary) = self
-            .servers
-            .iter()
-            .find(|(candidate, _)| *candidate == product)
-            .ok_or_else(|| LabError::Arguments(format!("{} is not among the servers", product.name())))?;
+        let missing = || LabError::Arguments(format!("{} is not among the servers", product.name()));
+        let (_, binary) = self.servers.iter().find(|(own, _)| *own == product).ok_or_else(missing)?;
         let dir = self.make_dir()?;
         let mut plan = Plan::new(product, binary, dir.path());
         plan.cores.clone_from(&self.server_cores);
@@ -179,13 +176,11 @@ impl Setting {
 
     /// Starts one server of each product, pinned, with one worker.
     pub fn contenders(&self, persistence: Persistence) -> Result<Vec<Contender>> {
-        self.servers
-            .iter()
-            .map(|&(product, _)| {
-                let (plan, dir) = self.plan(product, persistence)?;
-                self.contender(product.name(), plan, dir)
-            })
-            .collect()
+        let contender = |&(product, _): &(Product, PathBuf)| {
+            let (plan, dir) = self.plan(product, persistence)?;
+            self.contender(product.name(), plan, dir)
+        };
+        self.servers.iter().map(contender).collect()
     }
 
     /// Starts a server as planned.
@@ -202,18 +197,6 @@ impl Setting {
         let _pinned = Pinned::to(&self.load_cores)?;
         let _preferred = Preferred::ask();
         Ok(load.run(|_| ())?.check()?.rate())
-    }
-
-    /// Sends this many requests over 8 connections, as fast as possible, with a progress bar.
-    pub fn fill(
-        &self,
-        server: &Server,
-        what: &str,
-        requests: u64,
-        request: Request,
-        keys: Keys,
-    ) -> Result<LoadResult> {
-        fill(server, what, requests, Mix::of(request, keys), self.seed)
     }
 }
 
@@ -249,14 +232,16 @@ pub fn progress(steps: u64, what: &str) -> ProgressBar {
     ProgressBar::new(steps).with_style(style).with_message(what.to_owned())
 }
 
+/// True if something is among those that are asked for; if none is, all are.
+pub fn is_asked<T: PartialEq>(asked: &[T], one: &T) -> bool {
+    asked.is_empty() || asked.contains(one)
+}
+
 fn find_servers(options: &Options) -> Result<Vec<(Product, PathBuf)>> {
     let mut servers = Vec::new();
-    let asked = |product| options.servers.is_empty() || options.servers.contains(&product);
+    let asked = |product| is_asked(&options.servers, &product);
     if asked(Product::Tarn) {
-        let binary = match &options.tarn {
-            Some(path) => path.clone(),
-            None => program_beside("tarn")?,
-        };
+        let binary = options.tarn.clone().map_or_else(|| program_beside("tarn"), Ok)?;
         servers.push((Product::Tarn, binary));
     }
     if asked(Product::RedisServer) {

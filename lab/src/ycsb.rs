@@ -1,9 +1,6 @@
 //! Records and requests of the YCSB kind: hashes `user<number>` with ten fields of 100 bytes.
 
-use crate::error::Result;
 use crate::load::{Arg, KeyChoice, Keys, Mix, Request, key_text};
-use crate::server::Server;
-use crate::setting::Setting;
 
 /// Fields of a record.
 pub const FIELDS: u64 = 10;
@@ -15,6 +12,12 @@ pub const KEY_BYTES: u64 = 23;
 pub const VALUE_BYTES: u64 = FIELDS * FIELD_BYTES as u64;
 /// Bytes of a record with key and field names (`field0` …).
 pub const RECORD_BYTES: u64 = KEY_BYTES + FIELDS * 6 + VALUE_BYTES;
+
+/// Memory that a server needs for so many records at most, before any checkpoint: redis-server's allocator
+/// has classes of 1,280 and 1,536 bytes.
+pub const fn need_bytes(records: u64) -> u64 {
+    records * 1500 + (128 << 20)
+}
 
 /// The key of a record.
 pub const KEY: Arg = Arg::Key { prefix: "user", digits: 19, scattered: true };
@@ -56,10 +59,4 @@ pub fn updates(percent: u32, choice: KeyChoice, records: u64) -> Mix {
     let percent = u64::from(percent);
     let parts = [(percent, update()), (100 - percent, read_field())];
     Mix::weighted(&parts, Keys::new(choice, records))
-}
-
-/// Writes `records` records, with a progress bar.
-pub fn load(setting: &Setting, server: &Server, what: &str, records: u64) -> Result<()> {
-    setting.fill(server, what, records, insert(), Keys::new(KeyChoice::Sequential, records))?;
-    Ok(())
 }

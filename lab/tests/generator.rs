@@ -36,10 +36,14 @@ fn server(answer: impl Fn(usize, &mut TcpStream) -> std::io::Result<()> + Send +
     address
 }
 
+/// A load of `PING` on one connection.
+fn pings(address: SocketAddr, pace: Pace, until: Until) -> Load {
+    let mix = Mix::of(Request::new(&[Arg::Text("PING")]).tallied(), Keys::new(KeyChoice::Sequential, 3));
+    Load::new(address, vec![Group { name: "pings", connections: 1, pace, mix }], until, 1)
+}
+
 fn ping(address: SocketAddr, pace: Pace, until: Until) -> tarn_lab::error::Result<LoadResult> {
-    let mix = Mix::of(Request::new(&[Arg::Text("PING")]), Keys::new(KeyChoice::Uniform, 1));
-    let groups = vec![Group { name: "pings", connections: 1, pace, mix }];
-    Load::new(address, groups, until, 1).run(|_| ())
+    pings(address, pace, until).run(|_| ())
 }
 
 /// A stall of a server: it begins when the test asks for it, and lasts until enough has happened, however
@@ -79,10 +83,8 @@ fn server_that_stalls(stall: &Arc<Stall>, wanted: usize, least: Duration) -> Soc
 fn stalled(pace: Pace, wanted: usize, least: Duration) -> (LoadResult, u64) {
     let stall = Arc::new(Stall::default());
     let address = server_that_stalls(&stall, wanted, least);
-    let mix = Mix::of(Request::new(&[Arg::Text("PING")]), Keys::new(KeyChoice::Uniform, 1));
-    let groups = vec![Group { name: "pings", connections: 1, pace, mix }];
     let cue = Arc::new(Cue::default());
-    let mut load = Load::new(address, groups, Until::Told, 1);
+    let mut load = pings(address, pace, Until::Told);
     load.cue = Some(cue.clone());
     let mut begun_at = None;
     let result = load.run(|answered| {
@@ -163,10 +165,7 @@ fn a_tally_tells_what_was_sent_and_what_was_acknowledged_when_the_server_was_kil
         stream.write_all(&b"+PONG\r\n".repeat(answered))?;
         if left.get() == 0 { Err(std::io::ErrorKind::Other.into()) } else { Ok(()) }
     });
-    let request = Request::new(&[Arg::Text("PING")]).tallied();
-    let mix = Mix::of(request, Keys::new(KeyChoice::Sequential, 3));
-    let group = Group { name: "pings", connections: 1, pace: Pace::Closed { pipeline: 4 }, mix };
-    let mut load = Load::new(address, vec![group], Until::Requests(100), 1);
+    let mut load = pings(address, Pace::Closed { pipeline: 4 }, Until::Requests(100));
     load.tallied_keys = 3;
     load.killed = Some(Arc::new(AtomicBool::new(true)));
     let tally = load.run(|_| ()).unwrap().tally;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::trial::{Ask, Taken, Trial};
 use crate::error::{LabError, Result};
-use crate::interrupt;
+use crate::interrupt::{self, wait_for};
 use crate::load::Cue;
 use crate::server::Info;
 use tarn_resp::client::{self, Client};
@@ -150,22 +150,18 @@ impl<'t> Conductor<'t> {
 
     fn rewrite(&mut self, from: Instant) -> Result<Duration> {
         self.client.call(&["BGREWRITEAOF"])?;
-        loop {
+        let took = wait_for(LOOK_INTO_INFO_EVERY, PATIENCE, || {
+            self.check()?;
             let info = Info::read(&mut self.client, "persistence")?;
             let is = |name: &str, value: &str| info.text(name) == Some(value);
-            if is("aof_rewrite_in_progress", "0") && !is("aof_rewrite_scheduled", "1") {
-                if !is("aof_last_bgrewrite_status", "ok") {
-                    let why = info.text("log_compaction_last_error").unwrap_or("see its log");
-                    return Err(LabError::Reply(format!("the log was not made shorter: {why}")));
-                }
-                return Ok(from.elapsed());
+            let is_over = is("aof_rewrite_in_progress", "0") && !is("aof_rewrite_scheduled", "1");
+            if is_over && !is("aof_last_bgrewrite_status", "ok") {
+                let why = info.text("log_compaction_last_error").unwrap_or("see its log");
+                return Err(LabError::Reply(format!("the log was not made shorter: {why}")));
             }
-            if from.elapsed() > PATIENCE {
-                return Err(LabError::Reply("making the log shorter does not end".to_owned()));
-            }
-            self.check()?;
-            sleep(LOOK_INTO_INFO_EVERY);
-        }
+            Ok(is_over.then(|| from.elapsed()))
+        })?;
+        took.ok_or_else(|| LabError::Reply("making the log shorter does not end".to_owned()))
     }
 }
 
@@ -177,10 +173,7 @@ fn last_save(client: &mut Client) -> Result<i64> {
 fn wait_for_a_new_second(client: &mut Client) -> Result<i64> {
     let before = last_save(client)?;
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
-    while now() <= before {
-        interrupt::check()?;
-        sleep(LOOK_EVERY);
-    }
+    wait_for(LOOK_EVERY, PATIENCE, || Ok((now() > before).then_some(())))?;
     Ok(before)
 }
 

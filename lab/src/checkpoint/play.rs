@@ -1,8 +1,6 @@
 //! Runs a load while checkpoints are taken, and splits its measurements by them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +11,7 @@ use super::stretch::{Stretch, timeline, together};
 use super::trial::{Taken, Trial};
 use crate::error::Result;
 use crate::load::{Cue, Group, Load, LoadResult, Mix, Pace, Phase, Until};
-use crate::process::{Pinned, Preferred};
+use crate::process::{Pinned, Preferred, beside};
 use crate::setting::Setting;
 
 /// Requests of an open loop that are due within this are sent together.
@@ -57,30 +55,23 @@ pub fn play(setting: &Setting, trial: &Trial, group: Group, script: &Script, mem
     let mut load = Load::new(trial.server.address(), vec![group], Until::Told, setting.seed);
     load.cue = Some(cue.clone());
     load.watched_pid = Some(trial.server.pid());
-    let is_over = AtomicBool::new(false);
-    let (result, acts, peak, preferred) = thread::scope(|scope| {
-        let conductor = scope.spawn(|| {
-            let acts = conduct(trial, &cue, script);
-            cue.end();
-            acts
-        });
-        let watcher = memory.then(|| scope.spawn(|| memory::watch(trial, &is_over)));
+    let watch = |is_over: &_| if memory { memory::watch(trial, is_over) } else { Ok(Peak::default()) };
+    let conduct = |_: &_| {
+        let acts = conduct(trial, &cue, script);
+        cue.end();
+        acts
+    };
+    let run = || {
         let pinned = Pinned::to(&setting.load_cores);
         let preferred = Preferred::ask();
         let result = pinned.and_then(|_pinned| load.run(|_| ()));
         cue.end();
-        is_over.store(true, Ordering::Relaxed);
-        let is_preferred = preferred.is_granted();
-        drop(preferred);
-        let acts = conductor.join().expect("the conductor does not panic");
-        let peak = watcher.map(|watcher| watcher.join().expect("the watcher does not panic"));
-        (result, acts, peak, is_preferred)
-    });
+        (result, preferred.granted)
+    };
+    let (peak, (acts, (result, generator_preferred))) = beside(watch, || beside(conduct, run));
     // If the load failed, the conductor only says that it ended.
     let result = result?.check()?;
-    let course = course(&result, &acts?);
-    let peak = peak.transpose()?.unwrap_or_default();
-    Ok(Course { peak, generator_preferred: preferred, ..course })
+    Ok(Course { peak: peak?, generator_preferred, ..course(&result, &acts?) })
 }
 
 /// The same with an open loop, at half of the throughput of a closed loop just before. Returns the requests a

@@ -1,13 +1,13 @@
 //! A server on trial: started, asked for checkpoints, killed and started again from its files.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use crate::device;
 use crate::error::{LabError, Result};
-use crate::interrupt;
+use crate::interrupt::{self, wait_for};
 use crate::limit::MemoryLimit;
 use crate::server::{Info, Plan, Server};
 use tarn_resp::client::Client;
@@ -16,6 +16,8 @@ use tarn_resp::client::Client;
 const PATIENCE: Duration = Duration::from_secs(1800);
 /// The longest time until the whole log is with the system.
 const WRITING: Duration = Duration::from_secs(60);
+/// The interval between two questions for that.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The size of a log file, and the length up to which a log is left alone, by default.
 const LOG_FILE_BYTES: u64 = 64 << 20;
@@ -95,36 +97,40 @@ impl Trial {
     /// Waits until the server has given all of its log to the system, which a kill does not take from it:
     /// under `everysec` and `no` ours answers before.
     fn wait_until_written(&self) -> Result<()> {
-        let deadline = Instant::now() + WRITING;
-        while self.server.info_number("persistence", "log_backlog_bytes")?.is_some_and(|bytes| bytes > 0) {
-            if Instant::now() > deadline {
-                return Err(self.server.complaint(format!("its log was not written within {WRITING:?}")));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
+        let written = wait_for(ASK_AGAIN, WRITING, || {
+            let left = self.server.info_number("persistence", "log_backlog_bytes")?;
+            Ok((left.unwrap_or(0) == 0).then_some(()))
+        })?;
+        written.ok_or_else(|| self.server.complaint(format!("its log was not written within {WRITING:?}")))
     }
 
-    /// Kills the server and starts it again as it was started, under its limit of memory. Its files are read
-    /// before, so that they are in the page cache. Passes its process number to `launched` as soon as it has
-    /// been started. Returns the seconds until it answers with as many keys.
-    pub fn recover(&mut self, launched: impl FnOnce(u32)) -> Result<f64> {
+    /// Kills the server and starts it again. Returns the seconds until it answers with as many keys.
+    pub fn recover(&mut self) -> Result<f64> {
+        let keys = self.relaunch()?;
+        self.wait_until_back(keys)
+    }
+
+    /// Kills the server and launches it again as it was started, under its limit of memory. Its files are
+    /// read before, so that they are in the page cache. Returns the number of keys that must come back.
+    pub fn relaunch(&mut self) -> Result<u64> {
         let keys = self.server.key_count()?;
         self.wait_until_written()?;
         self.server.kill()?;
         device::read_through(&device::data_files(&self.dirs).0)?;
         interrupt::check()?;
-        let plan = self.server.plan().clone();
-        self.server = plan.launch()?;
-        let server = &mut self.server;
+        self.server = self.server.plan.launch()?;
         if let Some(limit) = &self.limit {
-            limit.admit(server.pid())?;
+            limit.admit(self.server.pid())?;
         }
-        launched(server.pid());
-        let took = server.wait_until_ready(PATIENCE)?;
-        let back = server.key_count()?;
+        Ok(keys)
+    }
+
+    /// Waits until a server that was launched answers with so many keys. Returns the seconds since then.
+    pub fn wait_until_back(&mut self, keys: u64) -> Result<f64> {
+        let took = self.server.wait_until_ready(PATIENCE)?;
+        let back = self.server.key_count()?;
         if back != keys {
-            return Err(server.complaint(format!("came back with {back} of {keys} keys")));
+            return Err(self.server.complaint(format!("came back with {back} of {keys} keys")));
         }
         Ok(took.as_secs_f64())
     }

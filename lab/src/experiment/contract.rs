@@ -19,7 +19,7 @@ use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
 use crate::page::{self, Facts, List, Page, Remark, Row, Rows};
 use crate::process;
-use crate::report::{Report, Run};
+use crate::report::{Report, Run, thousands};
 use crate::results::{Line, Results};
 
 /// Memory that is left to all others.
@@ -71,6 +71,9 @@ impl<F> Measured<F> {
 /// The measurements of an experiment.
 pub type ResultsOf<E> = Results<<E as Experiment>::Cell, <E as Experiment>::Figures>;
 
+/// One of them.
+pub type LineOf<E> = Line<<E as Experiment>::Cell, <E as Experiment>::Figures>;
+
 /// An experiment.
 pub trait Experiment {
     /// Its name in lines, and on the command line.
@@ -80,7 +83,7 @@ pub trait Experiment {
     /// Its list of figures, tables and targets in TOML.
     const FIGURES: &'static str;
     /// True if a run continues its file of results, a line for each cell. False if `measure` writes lines of
-    /// its own, one for each repeat.
+    /// its own, one for each repeat, and shows its own progress.
     const CONTINUES: bool = true;
     /// The parameters of one measurement.
     type Cell: Cell;
@@ -93,16 +96,6 @@ pub trait Experiment {
     /// Gets ready for those that are left to measure. May leave out some, with a word, or change their order.
     fn prepare(&mut self, _todo: &mut Vec<Self::Cell>, _report: &mut Report) -> Result<()> {
         Ok(())
-    }
-
-    /// True if cells are measured again that the file of results already has.
-    fn again(&self) -> bool {
-        false
-    }
-
-    /// About how long a cell takes, in seconds. 0 if it shows its own progress.
-    fn seconds(&self, _cell: &Self::Cell) -> f64 {
-        0.0
     }
 
     /// Gives back what the cell does not need. Returns the memory that it needs besides what it still has.
@@ -135,11 +128,7 @@ pub trait Experiment {
     }
 
     /// Facts about the measurements, for the report.
-    fn facts(
-        _results: &ResultsOf<Self>,
-        _lines: &[&Line<Self::Cell, Self::Figures>],
-        _wanted: Wanted,
-    ) -> Facts {
+    fn facts(_results: &ResultsOf<Self>, _lines: &[&LineOf<Self>], _wanted: Wanted) -> Facts {
         Vec::new()
     }
 
@@ -180,6 +169,13 @@ pub trait Experiment {
     }
 }
 
+/// The largest store of records of 1 KB, beside the largest of a paper.
+pub fn scale_fact(records: impl Iterator<Item = u64>, whose: &str, most: f64) -> (&'static str, String) {
+    let own = records.max().unwrap_or_default() as f64;
+    let (records, share) = (thousands(own), own / most);
+    ("scale", format!("up to {records} records of 1 KB; the {whose} {} M by {share:.4}", most / 1e6))
+}
+
 /// The row of a cell, with its words as `cell`, and without those of its part as `name`.
 pub fn row(cell: &impl Cell, figures: &impl Serialize) -> Row {
     let text = cell.to_string();
@@ -193,13 +189,14 @@ fn rows_and_list<E: Experiment + ?Sized>(results: &ResultsOf<E>, wanted: Wanted)
     (list, rows)
 }
 
-/// Runs an experiment: measures the cells that are not in the file of results, and judges all. A cell for
-/// which memory does not suffice, or whose server ended by itself ([`LabError::Ended`]), is left out, with a
-/// word. Returns in how many cells something was wrong.
+/// Runs an experiment: measures the cells that are not in the file of results, or with `again` all, and
+/// judges all. A cell for which memory does not suffice, or whose server ended by itself
+/// ([`LabError::Ended`]), is left out, with a word. Returns in how many cells something was wrong.
 pub fn run<E: Experiment>(
     experiment: &mut E,
     path: Option<&Path>,
     wanted: Wanted,
+    again: bool,
     report: &mut Report,
 ) -> Result<usize> {
     let results =
@@ -207,15 +204,14 @@ pub fn run<E: Experiment>(
     let is_there = |cell: &E::Cell| results.as_ref().is_some_and(|results| results.find(cell).is_some());
     let mut todo: Vec<E::Cell> = Vec::new();
     for cell in experiment.plan()? {
-        if !todo.contains(&cell) && (experiment.again() || !is_there(&cell)) {
+        if !todo.contains(&cell) && (again || !is_there(&cell)) {
             todo.push(cell);
         }
     }
     drop(results);
     experiment.prepare(&mut todo, report)?;
-    let seconds: Vec<u64> = todo.iter().map(|cell| experiment.seconds(cell).ceil() as u64).collect();
-    let bar = bar(todo.len(), seconds.iter().sum());
-    for (cell, seconds) in todo.iter().zip(seconds) {
+    let bar = bar::<E>(todo.len());
+    for cell in &todo {
         interrupt::check()?;
         bar.set_message(cell.to_string());
         let (need, available) = (experiment.make_room(cell)?, process::available_bytes()?);
@@ -232,26 +228,22 @@ pub fn run<E: Experiment>(
                 measured => tell::<E>(path, cell, measured?, report)?,
             }
         }
-        bar.inc(seconds);
+        bar.inc(1);
     }
     bar.finish_and_clear();
     experiment.conclude(path, wanted, report)
 }
 
-/// A progress bar over `seconds` seconds that shows the number of cells. It is hidden if there are none, or
-/// if they do not say how long they take.
-fn bar(cells: usize, seconds: u64) -> ProgressBar {
-    if cells == 0 {
-        eprintln!("0 cells to measure");
+/// A progress bar over the cells. It is hidden if there are none, or if they show their own progress.
+fn bar<E: Experiment>(cells: usize) -> ProgressBar {
+    if cells == 0 || E::CONTINUES {
+        eprintln!("{cells} cells to measure");
     }
-    if seconds == 0 {
+    if cells == 0 || !E::CONTINUES {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(seconds);
-    let style = ProgressStyle::with_template("{bar:30} {percent:>3} %, {eta} left: {msg}");
-    bar.set_style(style.expect("the template is well-formed"));
-    eprintln!("{cells} cells to measure, about {} min", seconds.div_ceil(60));
-    bar
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left: {msg}");
+    ProgressBar::new(cells as u64).with_style(style.expect("the template is well-formed"))
 }
 
 /// Writes the line of a cell, and its time series.
@@ -265,26 +257,18 @@ fn tell<E: Experiment>(
     if let (Some(path), Some((heads, rows))) = (path, E::series(cell, &figures)) {
         append_series(&path.with_extension("csv"), heads, &rows)?;
     }
-    let (parameters, figures) = (json!(cell), json!(figures));
-    report.run(Run {
-        case: &cell.to_string(),
-        server: &server,
-        version: &version,
-        repeat: 1,
-        parameters,
-        figures,
-    })
+    let (case, parameters, figures) = (&cell.to_string(), json!(cell), json!(figures));
+    report.run(Run { case, server: &server, version: &version, repeat: 1, parameters, figures })
 }
 
 /// Appends rows to a table of comma-separated values, which begins with its heads.
 fn append_series(path: &Path, heads: &str, rows: &[String]) -> Result<()> {
-    let name = || path.display().to_string();
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(path).doing(name)?;
-    let is_new = file.metadata().doing(name)?.len() == 0;
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path).at(path)?;
+    let is_new = file.metadata().at(path)?.len() == 0;
     let mut file = std::io::BufWriter::new(file);
     let heads = is_new.then_some(heads).into_iter();
     let mut lines = heads.chain(rows.iter().map(String::as_str));
-    lines.try_for_each(|line| writeln!(file, "{line}")).and_then(|()| file.flush()).doing(name)
+    lines.try_for_each(|line| writeln!(file, "{line}")).and_then(|()| file.flush()).at(path)
 }
 
 /// Draws the report of a file of results. Without a wish, the newest result decides on the scale.
@@ -329,7 +313,7 @@ fn of_newest<C: Cell, F>(results: &Results<C, F>, wanted: Wanted) -> Wanted {
 /// The page of some results.
 pub fn html<E: Experiment>(results: &ResultsOf<E>, wanted: Wanted) -> String {
     let wanted = of_newest(results, wanted);
-    let is_own = |line: &&Line<E::Cell, E::Figures>| line.cell.is_quick() == wanted.quick;
+    let is_own = |line: &&LineOf<E>| line.cell.is_quick() == wanted.quick;
     let mut lines: Vec<_> = results.lines.iter().filter(is_own).collect();
     if lines.is_empty() {
         // Cells that do not say so themselves.
@@ -443,7 +427,7 @@ pub mod check {
             assert!(!series.is_empty() && series.iter().all(has_style), "{chart}");
         }
         let goals = page::judge(&list, &rows);
-        let printed = page::printed(&list, &rows);
+        let printed = page::printed_grid(&list, &rows).rows;
         let lines = results.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let (then, others): (Vec<Value>, Vec<Value>) = lines.partition(|line| line["case"] == "goal");
         let compared: Vec<_> = others.iter().filter(|line| line["case"] == "printed").collect();

@@ -119,8 +119,8 @@ fn measure(
     let contender = setting.contender(product.name(), plan, dir)?;
     let empty = contender.server.memory()?;
     let what = format!("load {} into {}", kind.name, product.name());
-    let keys = Keys::new(KeyChoice::Sequential, kind.records);
-    setting.fill(&contender.server, &what, kind.records, kind.request.clone(), keys)?;
+    let mix = Mix::in_order(kind.request.clone(), kind.records);
+    setting::fill(&contender.server, &what, kind.records, mix, setting.seed)?;
     if !setting.options.quick {
         std::thread::sleep(SETTLE);
     }
@@ -171,6 +171,5 @@ fn overwrite(setting: &Setting, report: &mut Report, kind: &Kind, contender: &Co
         repeat: 1,
         parameters: json!({ "records": kind.records, "overwrites": kind.records / LOOKS * LOOKS }),
         figures: json!({ "validity_bytes_max": most }),
-    })?;
-    Ok(())
+    })
 }

@@ -10,4 +10,4 @@ pub mod throughput;
 pub mod vls;
 pub mod vtc;
 
-pub use contract::{Cell, Experiment, Measured, Wanted, row};
+pub use contract::{Cell, Experiment, LineOf, Measured, ResultsOf, Wanted, row, scale_fact};

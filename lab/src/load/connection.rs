@@ -61,12 +61,7 @@ impl Connection {
         })
     }
 
-    /// True if all of `out` has left.
-    pub(super) fn is_flushed(&self) -> bool {
-        self.out.is_empty()
-    }
-
-    /// Writes as much of `out` as the socket takes.
+    /// Writes as much of `out` as the socket takes. Once all has left, it is empty.
     pub(super) fn write(&mut self) -> Result<()> {
         while self.written < self.out.len() {
             match self.stream.write(&self.out[self.written..]) {

@@ -12,65 +12,47 @@ const YCSB_ITEMS: u64 = 10_000_000_000;
 /// `zeta(YCSB_ITEMS, YCSB_THETA)`, which would take minutes to sum.
 const YCSB_ZETA: f64 = 26.469_028_201_783_02;
 
-/// The distribution of keys over `0 .. count`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyChoice {
-    /// One after the other, from the first, over and over.
-    Sequential,
-    /// All equally often.
-    Uniform,
-    /// YCSB's scrambled Zipfian, θ = 0.99.
-    Zipfian,
+named! {
+    /// The distribution of keys over `0 .. count`.
+    pub enum KeyChoice {
+        /// One after the other, from the first, over and over.
+        Sequential = "sequential",
+        /// All equally often.
+        Uniform = "uniform",
+        /// YCSB's scrambled Zipfian, θ = 0.99.
+        Zipfian = "zipfian",
+    }
 }
 
 /// A source of key numbers.
 #[derive(Debug, Clone)]
-pub enum Keys {
-    /// One after the other.
-    Sequential {
-        /// The number that comes next.
-        next: u64,
-        /// The number of keys.
-        count: u64,
-    },
-    /// All equally often.
-    Uniform {
-        /// The number of keys.
-        count: u64,
-    },
-    /// YCSB's scrambled Zipfian: ranks of a fixed huge range, hashed and folded onto the keys.
-    Zipfian {
-        /// The popularity of what is drawn.
-        ranks: Zipfian,
-        /// The number of keys.
-        count: u64,
-    },
+pub struct Keys {
+    choice: KeyChoice,
+    count: u64,
+    /// The number that comes next, where they come in order.
+    next: u64,
+    /// The popularity of what is drawn: ranks of a fixed huge range, hashed and folded onto the keys.
+    ranks: Zipfian,
 }
 
 impl Keys {
     /// A source of numbers below `count`, which is at least 1.
     pub fn new(choice: KeyChoice, count: u64) -> Keys {
         assert!(count > 0, "a choice needs something to choose from");
-        match choice {
-            KeyChoice::Sequential => Keys::Sequential { next: 0, count },
-            KeyChoice::Uniform => Keys::Uniform { count },
-            KeyChoice::Zipfian => {
-                Keys::Zipfian { ranks: Zipfian::new(YCSB_ITEMS, YCSB_THETA, YCSB_ZETA), count }
-            }
-        }
+        Keys { choice, count, next: 0, ranks: Zipfian::new(YCSB_ITEMS, YCSB_THETA, YCSB_ZETA) }
     }
 
     /// The next number.
     #[inline]
     pub fn next(&mut self, rng: &mut SmallRng) -> u64 {
-        match self {
-            Keys::Sequential { next, count } => {
-                let key = *next;
-                *next = if key + 1 == *count { 0 } else { key + 1 };
+        match self.choice {
+            KeyChoice::Sequential => {
+                let key = self.next;
+                self.next = if key + 1 == self.count { 0 } else { key + 1 };
                 key
             }
-            Keys::Uniform { count } => below(rng, *count),
-            Keys::Zipfian { ranks, count } => scatter(ranks.next(rng)) % *count,
+            KeyChoice::Uniform => below(rng, self.count),
+            KeyChoice::Zipfian => scatter(self.ranks.next(rng)) % self.count,
         }
     }
 }
@@ -86,7 +68,7 @@ pub(crate) fn below(rng: &mut SmallRng, count: u64) -> u64 {
 /// Constant time a draw; after Gray and others, "Quickly generating billion-record synthetic databases",
 /// 1994, which YCSB uses too.
 #[derive(Debug, Clone)]
-pub struct Zipfian {
+struct Zipfian {
     items: f64,
     zeta: f64,
     alpha: f64,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::cue::Cue;
 use super::request::Mix;
+use super::watch::Cue;
 
 /// The pace of a group's requests.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -11,7 +11,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tarn_resp::encode_command;
 
-use super::keys::{Keys, below, scatter};
+use super::keys::{KeyChoice, Keys, below, scatter};
 
 /// Values are windows into a pool of this many random letters. It is large enough that a compressed log of a
 /// server finds few of them twice, and small enough to stay in the processor's cache.
@@ -164,6 +164,11 @@ impl Mix {
         Mix { requests: vec![(1, request)], keys }
     }
 
+    /// One request for each of so many keys, one after the other.
+    pub fn in_order(request: Request, keys: u64) -> Mix {
+        Mix::of(request, Keys::new(KeyChoice::Sequential, keys))
+    }
+
     /// Several requests, each with its weight.
     pub fn weighted(parts: &[(u64, Request)], keys: Keys) -> Mix {
         assert!(parts.iter().map(|part| part.0).sum::<u64>() > 0, "a mix has a part with a weight");
@@ -214,7 +219,6 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::KeyChoice;
 
     #[test]
     fn a_request_is_what_a_plain_encoder_would_write() {
@@ -224,7 +228,7 @@ mod tests {
             Arg::Number { prefix: "field", digits: 1, below: 1 },
             Arg::Value(3),
         ]);
-        let mut source = Source::new(Mix::of(request, Keys::new(KeyChoice::Sequential, 100)), 1);
+        let mut source = Source::new(Mix::in_order(request, 100), 1);
         let mut out = Vec::new();
         (0..12).for_each(|_| {
             out.clear();
@@ -251,7 +255,7 @@ mod tests {
     #[test]
     fn scattered_keys_are_those_that_key_text_names() {
         let request = Request::new(&[Arg::Key { prefix: "user", digits: 19, scattered: true }]);
-        let mut source = Source::new(Mix::of(request, Keys::new(KeyChoice::Sequential, 2)), 1);
+        let mut source = Source::new(Mix::in_order(request, 2), 1);
         let mut out = Vec::new();
         source.append(&mut out);
         source.append(&mut out);
@@ -265,7 +269,7 @@ mod tests {
     fn derived_numbers_follow_from_the_key() {
         let part = |of: fn(u64) -> u64| Arg::Derived { prefix: "f", digits: 2, of };
         let request = Request::new(&[part(|number| number / 10), part(|number| number % 10)]);
-        let mut source = Source::new(Mix::of(request, Keys::new(KeyChoice::Sequential, 100)), 1);
+        let mut source = Source::new(Mix::in_order(request, 100), 1);
         let mut out = Vec::new();
         (0..25).for_each(|_| {
             out.clear();

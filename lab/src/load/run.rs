@@ -21,8 +21,7 @@ use rustix::time::{
 use super::connection::{Begun, Connection};
 use super::plan::{Load, Pace, Until};
 use super::request::Source;
-use super::result::{GroupResult, LoadResult};
-use super::tally::Tally;
+use super::result::{GroupResult, LoadResult, Tally};
 use super::watch::{Watch, histogram};
 use crate::error::{IoContext, LabError, Result};
 use crate::interrupt;
@@ -92,7 +91,10 @@ impl Load {
         let mut opening: Option<Usage> = None;
         let mut answered = 0u64;
         let (mut last_tick, mut last_reply) = (Duration::ZERO, Duration::ZERO);
-        runner.begin()?;
+        for index in 0..runner.connections.len() {
+            let now_ns = runner.now_ns();
+            runner.send_batch(index, now_ns)?;
+        }
         let mut events = Vec::with_capacity(1024);
         loop {
             let now = runner.started.elapsed();
@@ -124,8 +126,7 @@ impl Load {
         // A server that was killed reports no processor time any more.
         let watched = if self.is_killed() { None } else { self.watched_pid };
         let closing = Usage::now(watched)?;
-        let opening = opening.unwrap_or(Usage { at: closing.at, ..closing });
-        runner.finish(&opening, &closing)
+        runner.finish(&opening.unwrap_or(closing), &closing)
     }
 }
 
@@ -197,15 +198,6 @@ impl Runner {
 
     fn now_ns(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
-    }
-
-    /// Sends the first batch of every closed loop.
-    fn begin(&mut self) -> Result<()> {
-        for index in 0..self.connections.len() {
-            let now = self.now_ns();
-            self.send_batch(index, now)?;
-        }
-        Ok(())
     }
 
     /// True if nothing is to be sent any more and nothing awaited.
@@ -326,7 +318,7 @@ impl Runner {
     fn flush(&mut self, index: usize) -> Result<()> {
         let connection = &mut self.connections[index];
         connection.write()?;
-        let wants_room = !connection.is_flushed();
+        let wants_room = !connection.out.is_empty();
         if wants_room != connection.wants_room {
             connection.wants_room = wants_room;
             let flags = if wants_room { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
@@ -354,28 +346,21 @@ impl Runner {
         if self.measuring {
             worker.requests += u64::from(ended);
         }
-        match worker.pace {
-            Pace::Open { .. } | Pace::Beats { .. } => {
-                for Begun { due, sent } in connection.begun.drain(..ended as usize) {
-                    if self.measuring {
-                        worker.latency_ns.saturating_record(now_ns.saturating_sub(due).max(1));
-                    }
-                    if let Some(watch) = &mut self.watch {
-                        watch.answered(now_ns, due, sent, 1);
-                    }
-                }
+        // In a closed loop a batch is one entry, and has ended when all of its replies are there.
+        let (entries, requests) = match worker.pace {
+            Pace::Open { .. } | Pace::Beats { .. } => (ended as usize, 1),
+            Pace::Closed { pipeline } => (usize::from(connection.awaited == 0), pipeline),
+        };
+        for Begun { due, sent } in connection.begun.drain(..entries) {
+            if self.measuring {
+                worker.latency_ns.saturating_record(now_ns.saturating_sub(due).max(1));
             }
-            Pace::Closed { .. } if connection.awaited == 0 => {
-                let begun = connection.begun.pop_front().expect("a batch was awaited");
-                if self.measuring {
-                    worker.latency_ns.saturating_record(now_ns.saturating_sub(begun.due).max(1));
-                }
-                if let (Some(watch), Pace::Closed { pipeline }) = (&mut self.watch, worker.pace) {
-                    watch.answered(now_ns, begun.due, begun.sent, pipeline);
-                }
-                self.send_batch(index, now_ns)?;
+            if let Some(watch) = &mut self.watch {
+                watch.answered(now_ns, due, sent, requests);
             }
-            Pace::Closed { .. } => {}
+        }
+        if connection.awaited == 0 {
+            self.send_batch(index, now_ns)?;
         }
         Ok(ended)
     }

@@ -1,11 +1,11 @@
 //! Measures a load phase by phase and moment by moment, and the delay of the generator itself.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::cue::Cue;
 use crate::process;
 
 /// The length of a moment of a timeline.
@@ -16,6 +16,36 @@ const LATENCY_NS_MAX: u64 = 600_000_000_000;
 /// A histogram of nanoseconds, from 1 to [`LATENCY_NS_MAX`], with three significant digits.
 pub(super) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("the bounds are valid")
+}
+
+/// Messages of another thread to a load while it runs: a new phase begins, or the load may end. A load begins
+/// in phase 0.
+#[derive(Debug, Default)]
+pub struct Cue {
+    phase: AtomicUsize,
+    ended: AtomicBool,
+}
+
+impl Cue {
+    /// Begins the next phase, and returns its number.
+    pub fn next(&self) -> usize {
+        self.phase.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// Lets the load end.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+    }
+
+    /// The phase that it is.
+    pub fn phase(&self) -> usize {
+        self.phase.load(Ordering::Relaxed)
+    }
+
+    /// True if the load may end.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
 }
 
 /// The measurements of a phase. A request belongs to the phase in which its reply came.
@@ -84,9 +114,7 @@ impl Watch {
         let phase = self.cue.phase();
         if phase != self.at {
             self.close(now_ns);
-            while self.watched.phases.len() <= phase {
-                self.watched.phases.push(Phase::default());
-            }
+            self.watched.phases.resize_with(phase + 1, Phase::default);
             self.at = phase;
         }
         self.cue.has_ended()

@@ -204,17 +204,13 @@ impl Page<'_> {
 }
 
 /// The printed numbers, each with its figure, its words, ours and why it may differ.
-pub(crate) fn printed(list: &List, rows: &Rows) -> Vec<Vec<String>> {
+pub(crate) fn printed_grid(list: &List, rows: &Rows) -> Grid {
     let row = |own: &list::Printed| {
         let measured = measured(list, rows, own);
         vec![own.figure.clone(), own.what.clone(), own.printed.clone(), measured, own.why.clone()]
     };
-    list.printed.iter().map(row).collect()
-}
-
-fn printed_grid(list: &List, rows: &Rows) -> Grid {
     let heads = ["figure", "what", "printed", "measured", "why it may differ"].map(str::to_owned);
-    Grid { heads: heads.to_vec(), rows: printed(list, rows) }
+    Grid { heads: heads.to_vec(), rows: list.printed.iter().map(row).collect() }
 }
 
 fn goal_grid(goals: &[Goal]) -> Grid {
@@ -269,9 +265,9 @@ pub(crate) fn print(list: &List, rows: &Rows) {
 /// Writes a page to a file, and prints its path.
 pub(crate) fn write(out: &Path, page: &str) -> Result<()> {
     if let Some(parent) = out.parent() {
-        std::fs::create_dir_all(parent).doing(|| parent.display().to_string())?;
+        std::fs::create_dir_all(parent).at(parent)?;
     }
-    std::fs::write(out, page).doing(|| out.display().to_string())?;
+    std::fs::write(out, page).at(out)?;
     println!("{}", out.display());
     Ok(())
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::list::Where;
-use crate::report::{Spread, median, short, thousands};
+use crate::report::{median, short, thousands};
 
 /// A measurement: parameters and figures by name.
 pub(crate) type Row = serde_json::Map<String, Value>;
@@ -316,8 +316,8 @@ pub(super) fn shown(values: &[f64], format: &str) -> String {
         _ if !value.is_finite() => "–".to_owned(),
         "t" => thousands(value),
         "s" if finite.len() > 1 => {
-            let Spread { median, min, max } = Spread::of(finite);
-            format!("{median:.2} ({min:.2} to {max:.2})")
+            let [min, max] = [f64::min, f64::max].map(|of| finite.iter().copied().fold(f64::NAN, of));
+            format!("{:.2} ({min:.2} to {max:.2})", median(finite))
         }
         "s" => format!("{value:.2}"),
         places => places.parse().map_or_else(|_| short(value), |places: usize| format!("{value:.places$}")),

@@ -6,7 +6,7 @@ use crate::report::{Bound, Goal};
 
 /// A table in words.
 #[derive(Debug, Default)]
-pub(super) struct Grid {
+pub(crate) struct Grid {
     /// Its heads.
     pub heads: Vec<String>,
     /// Its rows.

@@ -140,11 +140,7 @@ impl Files {
     /// Makes a file, or a directory.
     pub(super) fn create(&mut self, parent: u64, name: &OsStr, is_directory: bool) -> Result<u64> {
         let number = self.next;
-        let directory = self.directory(parent)?;
-        if directory.now.contains_key(name) {
-            return Err(Errno::EEXIST);
-        }
-        directory.change(vec![(name.to_owned(), Some(number))]);
+        self.directory(parent)?.add(name, number)?;
         let node = match is_directory {
             true => Node::Directory(Directory::default()),
             false => Node::File(File::default()),
@@ -157,12 +153,7 @@ impl Files {
     /// Gives a file a further name.
     pub(super) fn link(&mut self, number: u64, parent: u64, name: &OsStr) -> Result<()> {
         self.file(number)?;
-        let directory = self.directory(parent)?;
-        if directory.now.contains_key(name) {
-            return Err(Errno::EEXIST);
-        }
-        directory.change(vec![(name.to_owned(), Some(number))]);
-        Ok(())
+        self.directory(parent)?.add(name, number)
     }
 
     /// Removes a name. A process that has the file open keeps using it.
@@ -321,6 +312,14 @@ fn copy_page(from: &[u8], to: &mut [u8], page: usize) {
 }
 
 impl Directory {
+    fn add(&mut self, name: &OsStr, number: u64) -> Result<()> {
+        if self.now.contains_key(name) {
+            return Err(Errno::EEXIST);
+        }
+        self.change(vec![(name.to_owned(), Some(number))]);
+        Ok(())
+    }
+
     fn change(&mut self, change: NameChange) {
         apply(&mut self.now, &change);
         self.pending.push(change);

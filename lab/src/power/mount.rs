@@ -1,7 +1,7 @@
 //! The files as a mounted file system, by FUSE.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -45,7 +45,6 @@ pub struct PowerDisk {
     files: Arc<Mutex<Files>>,
     held: Held,
     rng: SmallRng,
-    path: PathBuf,
     _session: BackgroundSession,
 }
 
@@ -61,12 +60,7 @@ impl PowerDisk {
         let session = fuser::spawn_mount(Mounted(files.clone(), held.clone()), path, &config)
             .doing(|| format!("mount a disk that loses power at {}", path.display()))?;
         let rng = SmallRng::seed_from_u64(seed);
-        Ok(PowerDisk { files, held, rng, path: path.to_owned(), _session: session })
-    }
-
-    /// Where it is mounted.
-    pub fn path(&self) -> &Path {
-        &self.path
+        Ok(PowerDisk { files, held, rng, _session: session })
     }
 
     /// Makes all that is there durable, also on a disk whose syncs do nothing.

@@ -8,7 +8,8 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{IoContext, LabError, Result};
-use crate::report::Spread;
+use crate::process::output_of;
+use crate::report::median;
 use crate::results;
 
 named! {
@@ -215,7 +216,7 @@ impl Figures {
 
     /// The median taken phase, as on a machine without disturbances.
     pub fn taken_us_median(&self) -> f64 {
-        if self.taken_us.is_empty() { 0.0 } else { Spread::of(self.taken_us.clone()).median }
+        if self.taken_us.is_empty() { 0.0 } else { median(self.taken_us.clone()) }
     }
 
     /// The longest that the client waited for a cut.
@@ -225,7 +226,7 @@ impl Figures {
 
     /// The median access phase in milliseconds.
     pub fn overhead_ms(&self) -> f64 {
-        if self.overhead_us.is_empty() { 0.0 } else { Spread::of(self.overhead_us.clone()).median / 1e3 }
+        if self.overhead_us.is_empty() { 0.0 } else { median(self.overhead_us.clone()) / 1e3 }
     }
 }
 
@@ -255,11 +256,9 @@ impl crate::experiment::Cell for Cell {
 }
 
 impl Cell {
-    /// About how long it takes: to set up, and for each snapshot the time between and the access phase.
-    pub fn seconds(&self) -> f64 {
-        let gigabytes = self.data_bytes() as f64 / 1e9;
-        let between = (self.ticks_between * self.tick_us) as f64 / 1e6;
-        0.3 + gigabytes * 3.0 + self.checkpoints as f64 * (between + gigabytes * 1.5)
+    /// The name of its line in a figure.
+    pub fn label(&self) -> String {
+        format!("{}{}", self.algorithm.name(), if self.huge_pages { ", huge pages" } else { "" })
     }
 
     /// Bytes of the data.
@@ -271,16 +270,10 @@ impl Cell {
     pub fn measure_apart(&self, place: &Place) -> Result<Figures> {
         let plain = "parameters are plain data";
         let own = std::env::current_exe().doing(|| "find this program".to_owned())?;
-        let output = Command::new(&own)
-            .arg("cell")
-            .args([serde_json::to_string(self).expect(plain), serde_json::to_string(place).expect(plain)])
-            .output()
-            .doing(|| format!("start {}", own.display()))?;
-        if !output.status.success() {
-            let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(LabError::Cell { what: self.to_string(), status: output.status, words });
-        }
-        serde_json::from_slice(&output.stdout)
+        let words = [serde_json::to_string(self), serde_json::to_string(place)];
+        let mut command = Command::new(&own);
+        command.arg("cell").args(words.map(|word| word.expect(plain)));
+        serde_json::from_slice(&output_of(&mut command, &self.to_string())?)
             .map_err(|error| LabError::Reply(format!("the figures of a cell: {error}")))
     }
 }

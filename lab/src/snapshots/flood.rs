@@ -8,7 +8,7 @@ use tarn_study::{Algorithm, Array, Client, Shape};
 use super::cell::{Cell, Figures, Place};
 use super::stream::{Stream, Updates, look};
 use crate::error::Result;
-use crate::process;
+use crate::process::{self, beside};
 
 /// Measures the cell with algorithm `A`.
 pub(super) fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Result<Figures> {
@@ -16,26 +16,19 @@ pub(super) fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Res
     let (mut clients, mut snapshotter) = Array::<A>::new(shape, 1)?;
     let client = clients.remove(0);
     let stream = Stream::new(cell.rows, cell.skew, cell.seed);
-    let stop = AtomicBool::new(false);
     snapshotter.take()?.traverse(look)?;
-    std::thread::scope(|scope| {
-        let flooding = scope.spawn(|| flood(client, stream, cell, place, &stop));
-        let mut snapshots = || {
-            process::pin_thread(&[place.snapshotter_core])?;
-            for _ in 0..cell.checkpoints {
-                std::thread::sleep(Duration::from_micros(cell.tick_us * cell.ticks_between));
-                snapshotter.take()?.traverse(look)?;
-            }
-            Ok(())
-        };
-        let outcome: Result<()> = snapshots();
-        stop.store(true, Ordering::Relaxed);
-        let updates_per_s = flooding.join().expect("the client does not panic")?;
-        outcome?;
-        let memory = process::memory(std::process::id())?;
-        let resident_bytes_max = memory.resident_bytes_max;
-        Ok(Figures { updates_per_s, resident_bytes_max, ..Figures::default() })
-    })
+    let snapshots = || -> Result<()> {
+        process::pin_thread(&[place.snapshotter_core])?;
+        for _ in 0..cell.checkpoints {
+            std::thread::sleep(Duration::from_micros(cell.tick_us * cell.ticks_between));
+            snapshotter.take()?.traverse(look)?;
+        }
+        Ok(())
+    };
+    let (updates_per_s, outcome) = beside(|stop| flood(client, stream, cell, place, stop), snapshots);
+    outcome?;
+    let resident_bytes_max = process::memory(std::process::id())?.resident_bytes_max;
+    Ok(Figures { updates_per_s: updates_per_s?, resident_bytes_max, ..Figures::default() })
 }
 
 /// Updates until `stop` is set. Returns the updates a second.

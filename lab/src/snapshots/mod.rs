@@ -15,7 +15,6 @@ mod counter;
 mod fixture;
 mod flood;
 pub mod measure;
-mod memory;
 mod plan;
 mod rows;
 mod stream;

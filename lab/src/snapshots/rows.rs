@@ -24,11 +24,10 @@ pub(super) fn of(study: &Study<'_>) -> Vec<Row> {
 
 fn of_figure(study: &Study<'_>, figure: Figure) -> Vec<Row> {
     let points = study.measured(figure).into_iter().map(|(point, figures)| {
-        let Cell { algorithm, huge_pages, .. } = point.cell;
         let more = json!({
             "part": figure.name(),
             "x": point.x,
-            "label": format!("{}{}", algorithm.name(), if huge_pages { ", huge pages" } else { "" }),
+            "label": point.cell.label(),
             "mean_us": figures.mean_us(),
             "max_us": figures.max_us(),
             "memory": memory_ratio(&point.cell, figures),

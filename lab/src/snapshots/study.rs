@@ -9,11 +9,11 @@ use super::compare::{self, data::Study};
 use super::plan::{Figure, Point, Scale, points};
 use super::rows;
 use crate::error::{IoContext, Result};
-use crate::experiment::{Experiment, Measured, Wanted};
+use crate::experiment::{Experiment, LineOf, Measured, Wanted};
 use crate::page::{Facts, Remark, Row};
 use crate::process;
 use crate::report::Report;
-use crate::results::Line;
+use crate::setting::is_asked;
 
 /// The options of the study.
 #[derive(Debug, Clone, clap::Args)]
@@ -61,11 +61,9 @@ impl Options {
 
     /// The cells that are asked for.
     fn points(&self) -> Vec<Point> {
-        let figures = if self.only.is_empty() { Figure::ALL.to_vec() } else { self.only.clone() };
-        let points = figures.iter().flat_map(|figure| points(*figure, self.scale(), self.seed));
-        let wanted =
-            |point: &Point| self.algorithms.is_empty() || self.algorithms.contains(&point.cell.algorithm);
-        points.filter(wanted).collect()
+        let figures = Figure::ALL.into_iter().filter(|figure| is_asked(&self.only, figure));
+        let points = figures.flat_map(|figure| points(figure, self.scale(), self.seed));
+        points.filter(|point| is_asked(&self.algorithms, &point.cell.algorithm)).collect()
     }
 }
 
@@ -82,8 +80,7 @@ impl Snapshots {
     pub fn new(options: Options) -> Result<Snapshots> {
         let cores = process::cores_allowed();
         let parent = options.dir.clone().unwrap_or_else(std::env::temp_dir);
-        let dir =
-            TempDir::with_prefix_in("tarn-snapshots-", &parent).doing(|| parent.display().to_string())?;
+        let dir = TempDir::with_prefix_in("tarn-snapshots-", &parent).at(parent)?;
         let client_core = cores[cores.len() - 1];
         let place = Place { dir: dir.path().to_owned(), client_core, snapshotter_core: cores[0] };
         eprintln!(
@@ -111,14 +108,6 @@ impl Experiment for Snapshots {
         Ok(self.options.points().into_iter().map(|point| point.cell).collect())
     }
 
-    fn again(&self) -> bool {
-        self.options.again
-    }
-
-    fn seconds(&self, cell: &Cell) -> f64 {
-        cell.seconds()
-    }
-
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
         Ok(Some(Measured::here(cell.algorithm.name(), cell.measure_apart(&self.place)?)))
     }
@@ -128,7 +117,7 @@ impl Experiment for Snapshots {
         study.map(|study| rows::of(&study)).unwrap_or_default()
     }
 
-    fn facts(results: &Results, _: &[&Line<Cell, Figures>], wanted: Wanted) -> Facts {
+    fn facts(results: &Results, _: &[&LineOf<Self>], wanted: Wanted) -> Facts {
         let Some(Study { scale, seed, .. }) = Study::newest(results, scales(wanted)) else {
             return Vec::new();
         };

@@ -16,12 +16,11 @@ use tarn_study::checkpoint::CheckpointDir;
 use tarn_study::{Algorithm, Array, Client, Shape, Snapshotter};
 
 use super::cell::{Cell, Distribution, Figures, Place, Task};
-use super::counter::CacheMisses;
-use super::memory::ChildMemory;
+use super::counter::{CacheMisses, child_bytes_most};
 use super::stream::{Stream, Updates, look};
 use crate::error::{LabError, Result};
 use crate::interrupt;
-use crate::process;
+use crate::process::{self, beside};
 
 /// One tick, in microseconds since the start.
 struct Tick {
@@ -57,28 +56,18 @@ pub(super) fn measure<A: Algorithm + 'static>(cell: &Cell, place: &Place) -> Res
     }
     let resident_bytes = process::memory(std::process::id())?.resident_bytes;
 
-    let stop = AtomicBool::new(false);
     let start = Instant::now();
-    let (ticked, taken) = std::thread::scope(|scope| {
-        let ticking = scope.spawn(|| run_ticks(client, stream, cell, place, start, &stop));
-        let taken = run_checkpoints(&mut snapshotter, &mut dir, cell, place, start);
-        stop.store(true, Ordering::Relaxed);
-        (ticking.join().expect("the client does not panic"), taken)
-    });
+    let (ticked, taken) = beside(
+        |stop| run_ticks(client, stream, cell, place, start, stop),
+        || run_checkpoints(&mut snapshotter, &mut dir, cell, place, start),
+    );
     let (taken, child_bytes) = taken?;
-    let ticked = ticked?;
-    let mut figures = judge(&ticked, &taken, cell);
-    figures.resident_bytes = resident_bytes;
-    figures.resident_bytes_max = process::memory(std::process::id())?.resident_bytes_max + child_bytes;
-    Ok(figures)
+    let (ticks, cache_misses) = ticked?;
+    let resident_bytes_max = process::memory(std::process::id())?.resident_bytes_max + child_bytes;
+    Ok(Figures { resident_bytes, resident_bytes_max, cache_misses, ..judge(&ticks, &taken, cell) })
 }
 
-/// The ticks of the client.
-struct Ticked {
-    ticks: Vec<Tick>,
-    cache_misses: Option<u64>,
-}
-
+/// Works until `stop` is set. Returns the ticks, and the cache misses of their updates.
 fn run_ticks<A: Algorithm>(
     mut client: Client<A>,
     mut stream: Stream,
@@ -86,7 +75,7 @@ fn run_ticks<A: Algorithm>(
     place: &Place,
     start: Instant,
     stop: &AtomicBool,
-) -> Result<Ticked> {
+) -> Result<(Vec<Tick>, Option<u64>)> {
     process::pin_thread(&[place.client_core])?;
     let mut misses = CacheMisses::of_this_thread();
     let fields = cell.row_bytes / 8;
@@ -126,7 +115,7 @@ fn run_ticks<A: Algorithm>(
         });
     }
     std::hint::black_box(sum);
-    Ok(Ticked { ticks, cache_misses: misses.count() })
+    Ok((ticks, misses.count()))
 }
 
 /// Takes the snapshots and dumps them. Returns them, and the most memory that a child had for itself.
@@ -149,17 +138,22 @@ fn run_checkpoints<A: Algorithm>(
         let mut cut = triggered;
         let mut snapshot = snapshotter.take_and(|| cut = Instant::now())?;
         let taken = Instant::now();
-        // The last one only: to read the child's memory takes time of its own.
-        let last = number + 1 == cell.checkpoints;
-        let watched = last.then(|| ChildMemory::watch(place.snapshotter_core));
-        let dumped = if cell.dump {
-            snapshot.checkpoint(dir).map_err(LabError::from)
-        } else {
-            snapshot.traverse(look).map(|()| drop(snapshot))
+        let dump = || {
+            let dumped = if cell.dump {
+                snapshot.checkpoint(dir).map_err(LabError::from)
+            } else {
+                snapshot.traverse(look).map(|()| drop(snapshot))
+            };
+            dumped.map(|()| Instant::now())
         };
-        let durable = Instant::now();
-        child_bytes = child_bytes.max(watched.map_or(0, ChildMemory::end));
-        dumped?;
+        let durable = if number + 1 < cell.checkpoints {
+            dump()
+        } else {
+            // The last one only: to read the child's memory takes time of its own.
+            let (bytes, durable) = beside(|stop| child_bytes_most(place.snapshotter_core, stop), dump);
+            child_bytes = bytes;
+            durable
+        }?;
         all.push(Taken {
             triggered: since_start(triggered),
             cut: since_start(cut),
@@ -171,10 +165,10 @@ fn run_checkpoints<A: Algorithm>(
     Ok((all, child_bytes))
 }
 
-fn judge(ticked: &Ticked, taken: &[Taken], cell: &Cell) -> Figures {
+fn judge(ticks: &[Tick], taken: &[Taken], cell: &Cell) -> Figures {
     // Those before the first snapshot warm the caches up.
     let warm = taken.first().map_or(0.0, |first| first.triggered / 2.0);
-    let measured = || ticked.ticks.iter().filter(|tick| tick.began >= warm);
+    let measured = || ticks.iter().filter(|tick| tick.began >= warm);
     let meets = |tick: &Tick| {
         taken.iter().any(|taken| tick.began <= taken.durable && tick.updated >= taken.triggered)
     };
@@ -184,10 +178,8 @@ fn judge(ticked: &Ticked, taken: &[Taken], cell: &Cell) -> Figures {
     let (update, read) = (|tick: &Tick| tick.updated - tick.began, |tick: &Tick| tick.ended - tick.updated);
     let reads = |during| if cell.task == Task::Reads { times(during, read) } else { Distribution::default() };
     let wait = |taken: &Taken| {
-        let met = ticked
-            .ticks
-            .iter()
-            .filter(|tick| tick.began <= taken.taken && tick.began + tick.waited >= taken.cut);
+        let met =
+            ticks.iter().filter(|tick| tick.began <= taken.taken && tick.began + tick.waited >= taken.cut);
         met.map(|tick| tick.waited).fold(0.0, f64::max)
     };
     Figures {
@@ -199,9 +191,8 @@ fn judge(ticked: &Ticked, taken: &[Taken], cell: &Cell) -> Figures {
         waits_us: taken.iter().map(wait).collect(),
         taken_us: taken.iter().map(|taken| taken.taken - taken.cut).collect(),
         overhead_us: taken.iter().map(|taken| taken.durable - taken.taken).collect(),
-        cache_misses: ticked.cache_misses,
-        updates: (ticked.ticks.len() * cell.updates_per_tick) as u64,
-        trace: ticked.ticks.iter().map(|tick| ((tick.began / 1e3) as f32, update(tick) as f32)).collect(),
+        updates: (ticks.len() * cell.updates_per_tick) as u64,
+        trace: ticks.iter().map(|tick| ((tick.began / 1e3) as f32, update(tick) as f32)).collect(),
         snapshots_ms: taken.iter().map(|taken| (taken.triggered / 1e3, taken.durable / 1e3)).collect(),
         ..Figures::default()
     }

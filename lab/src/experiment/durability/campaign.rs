@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 use serde::Serialize;
 
 use super::judge::{History, Violation, judge};
-use super::model::Model;
+use super::model::{Keys, Model};
 use super::writer::{read_until_the_end, write_until_the_end};
 use crate::error::{LabError, Result};
 use crate::interrupt;
@@ -153,7 +153,7 @@ fn write_and_kill(
 ) -> Result<(Vec<History>, Instant, u64)> {
     let (killed, stop) = (AtomicBool::new(false), AtomicBool::new(false));
     let address = server.address();
-    let counters: Vec<String> = models.iter().map(Model::counter_key).collect();
+    let counters: Vec<String> = models.iter().map(|model| model.key("counter")).collect();
     std::thread::scope(|scope| {
         let writers: Vec<_> = models
             .into_iter()
@@ -213,7 +213,7 @@ fn compare(
         | Violation::Shown(text)) = violation;
         outcome.violations.push(format!("kill {}: {text}", outcome.kills));
     }
-    let expected: usize = found.iter().map(|keys| keys.len()).sum();
+    let expected: usize = found.iter().map(Keys::count).sum();
     let keys = server.key_count()?;
     if keys != expected as u64 {
         outcome

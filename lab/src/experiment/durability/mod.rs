@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::contract::{Cell, Experiment, Measured};
-use crate::error::{LabError, Result};
+use crate::error::{IoContext, LabError, Result};
 use crate::power::{PowerDisk, is_available};
 use crate::report::{Report, Run};
 use crate::server::{Persistence, Plan, Product};
@@ -192,9 +192,7 @@ fn campaign(setting: &Setting, options: &Options, report: &mut Report, case: &Ca
 /// Puts the data of a server on a disk that loses power.
 fn mount(plan: &mut Plan, options: &Options, seed: u64) -> Result<PowerDisk> {
     is_available().map_err(|reason| LabError::Arguments(format!("--power: {reason}")))?;
-    let make = |path: &Path| {
-        crate::error::IoContext::doing(std::fs::create_dir(path), || path.display().to_string())
-    };
+    let make = |path: &Path| std::fs::create_dir(path).at(path);
     let place = plan.dir.join("power");
     make(&place)?;
     let disk = PowerDisk::mount(&place, !options.without_syncs, seed)?;

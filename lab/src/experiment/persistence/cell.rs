@@ -126,8 +126,8 @@ impl crate::experiment::Cell for Cell {
     }
 
     fn need_bytes(&self) -> u64 {
-        // redis-server's allocator has classes of 1,280 and 1,536 bytes; a child may have all of it twice.
-        let once = self.records * 1500 + (128 << 20);
+        // A child may have all of it twice.
+        let once = ycsb::need_bytes(self.records);
         if self.is_tarn { once } else { once * 2 }
     }
 }

@@ -1,16 +1,15 @@
 //! Measures one cell.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::cell::{Cell, Figures, Memory, Model, Part};
 use crate::checkpoint::{Trial, checkpoint_alone, together};
 use crate::error::{LabError, Result};
 use crate::interrupt;
-use crate::load::{Cue, Group, KeyChoice, Keys, Load, LoadResult, MOMENT, Mix, Pace, Until};
-use crate::process::Pinned;
+use crate::load::{Cue, Group, KeyChoice, Load, LoadResult, MOMENT, Mix, Pace, Until};
+use crate::process::{Pinned, beside};
 use crate::resources;
 use crate::setting::{Setting, fill_silently};
 use crate::ycsb;
@@ -34,21 +33,14 @@ pub(super) struct Times {
 impl Times {
     /// Those of a setting.
     pub(super) fn of(setting: &Setting, full: bool) -> Times {
-        let quick = setting.options.quick;
-        let usual = if quick { 0.2 } else { 2.0 };
-        let seconds = setting.options.seconds.unwrap_or(usual).clamp(0.05, 3600.0);
-        let (load, every, every_of_start) = match (full, quick) {
-            (true, _) => (900.0, 1.0, 1.0),
+        let (updates, ms) = (setting.time(0.2, 2.0), Duration::from_millis);
+        let (load, every, every_of_start) = match (full, setting.options.quick) {
+            (true, _) => (ms(900_000), ms(1000), ms(1000)),
             // Whole moments of the generator, so that each interval has as many.
-            (_, false) => (seconds * 5.0, 0.2, 0.1),
-            (_, true) => (seconds * 5.0, 0.06, 0.02),
+            (_, false) => (updates * 5, ms(200), ms(100)),
+            (_, true) => (updates * 5, ms(60), ms(20)),
         };
-        Times {
-            load: Duration::from_secs_f64(load),
-            updates: Duration::from_secs_f64(seconds),
-            every: Duration::from_secs_f64(every),
-            every_of_start: Duration::from_secs_f64(every_of_start),
-        }
+        Times { load, updates, every, every_of_start }
     }
 }
 
@@ -59,10 +51,6 @@ pub(super) fn measure(setting: &Setting, times: &Times, trial: &mut Trial, cell:
         Part::Recovery => recovery(setting, times, trial, cell),
     }?;
     Ok(Figures { limit_bytes: cell.limit_bytes(), ..figures })
-}
-
-fn insert(records: u64) -> Mix {
-    Mix::of(ycsb::insert(), Keys::new(KeyChoice::Sequential, records))
 }
 
 /// Requests by time, from the start of all loads on.
@@ -93,15 +81,10 @@ impl Series {
 
 /// Figures 2 to 9.
 fn load(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
-    let is_over = AtomicBool::new(false);
-    let pid = trial.server.pid();
-    thread::scope(|scope| {
-        let watcher = scope.spawn(|| resources::watch(pid, times.every, &is_over));
-        let figures = load_and_update(setting, times, trial, cell);
-        is_over.store(true, Ordering::Relaxed);
-        let usage = watcher.join().expect("the watcher does not panic");
-        figures.map(|figures| Figures { usage, ..figures })
-    })
+    let (pid, every) = (trial.server.pid(), times.every);
+    let watch = |is_over: &_| resources::watch(pid, every, is_over);
+    let (usage, figures) = beside(watch, || load_and_update(setting, times, trial, cell));
+    Ok(Figures { usage, ..figures? })
 }
 
 fn load_and_update(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
@@ -109,10 +92,10 @@ fn load_and_update(setting: &Setting, times: &Times, trial: &mut Trial, cell: &C
     let mut series = Series::default();
     let mut figures = Figures::default();
     let until = Until::Requests(cell.records);
-    let loaded = run(setting, trial, cell, insert(cell.records), until, times.load)?;
+    let loaded = run(setting, trial, cell, Mix::in_order(ycsb::insert(), cell.records), until, times.load)?;
     series.add(Duration::ZERO, &loaded);
     figures.load = together(&[&loaded.watched.phases[0]]);
-    figures.loaded = figures.load_count();
+    figures.loaded = (figures.load.rate * figures.load.seconds).round() as u64;
     note_errors(&mut figures, &loaded);
     let is_whole = figures.loaded >= cell.records;
     if !is_whole && began.elapsed() < times.load {
@@ -143,13 +126,6 @@ fn how_it_ended(trial: &mut Trial) -> Result<Option<String>> {
     // Ctrl-C ends the server too.
     interrupt::check()?;
     Ok(trial.server.ended().map(|status| LabError::Ended { status }.to_string()))
-}
-
-impl Figures {
-    /// Requests of the load.
-    fn load_count(&self) -> u64 {
-        (self.load.rate * self.load.seconds).round() as u64
-    }
 }
 
 fn note_errors(figures: &mut Figures, result: &LoadResult) {
@@ -193,7 +169,7 @@ fn run(
 /// Figures 10 to 15.
 fn recovery(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
     let mut figures = Figures { loaded: cell.records, ..Figures::default() };
-    fill_silently(&trial.server, cell.records, insert(cell.records), setting.seed)?;
+    fill_silently(&trial.server, cell.records, Mix::in_order(ycsb::insert(), cell.records), setting.seed)?;
     look(trial, &mut figures)?;
     let updates = cell.records * ycsb::FIELDS * TURNS;
     if cell.model.logs() {
@@ -204,20 +180,17 @@ fn recovery(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) ->
         checkpoint_alone(trial)?;
     }
     figures.last_file_bytes = trial.file_bytes()?;
-    let is_over = AtomicBool::new(false);
-    let (started, usage) = thread::scope(|scope| {
-        let mut watcher = None;
-        let started = trial.recover(|pid| {
-            let (every, is_over) = (times.every_of_start, &is_over);
-            watcher = Some(scope.spawn(move || resources::watch(pid, every, is_over)));
+    let started = trial.relaunch().and_then(|keys| {
+        let (pid, every) = (trial.server.pid(), times.every_of_start);
+        let watch = |is_over: &_| resources::watch(pid, every, is_over);
+        let (usage, started) = beside(watch, || {
+            let seconds = trial.wait_until_back(keys)?;
+            // The server has not ended: its time is that of the start.
+            Ok((seconds, trial.server.cpu_time().unwrap_or_default()))
         });
-        // The server has not ended: its time is that of the start.
-        let busy = started.as_ref().ok().and_then(|_| trial.server.cpu_time().ok());
-        is_over.store(true, Ordering::Relaxed);
-        let usage = watcher.map(|watcher| watcher.join().expect("the watcher does not panic"));
-        (started.map(|seconds| (seconds, busy.unwrap_or_default())), usage.unwrap_or_default())
+        figures.usage = usage;
+        started
     });
-    figures.usage = usage;
     match started {
         Ok((seconds, busy)) => {
             figures.started_s = Some(seconds);
@@ -230,19 +203,6 @@ fn recovery(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) ->
         Err(error) => return Err(error),
     }
     Ok(figures)
-}
-
-/// About how long a cell takes, for the progress bar, in seconds.
-pub(super) fn seconds(times: &Times, cell: &Cell) -> f64 {
-    let gigabytes = cell.raw_bytes() as f64 / 1e9;
-    match cell.part {
-        Part::Load => {
-            let rate = if cell.threads == 1 { 8e3 } else { 30e3 };
-            let load = (cell.records as f64 / rate).min(times.load.as_secs_f64());
-            1.0 + load + times.updates.as_secs_f64()
-        }
-        Part::Recovery => 1.5 + gigabytes * if cell.model.logs() { 60.0 } else { 25.0 },
-    }
 }
 
 #[cfg(test)]

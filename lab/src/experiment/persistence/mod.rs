@@ -20,17 +20,13 @@ mod trial;
 
 use self::cell::{Cell, Figures, Memory, Model, Part};
 use self::measure::Times;
-use super::contract::{Experiment, Measured, Wanted};
+use super::contract::{Experiment, LineOf, Measured, ResultsOf, Wanted};
 use crate::error::{LabError, Result};
 use crate::limit::MemoryLimit;
 use crate::page::{Facts, Row};
 use crate::report::Report;
 use crate::resources::Usage;
-use crate::results;
 use crate::setting::Setting;
-
-/// All that was measured.
-pub type Results = results::Results<Cell, Figures>;
 
 /// The limit of a control group that is made to see whether it can be.
 const PROBE_BYTES: u64 = 64 << 20;
@@ -52,9 +48,6 @@ pub struct Options {
     /// four times a second, and records are loaded for ten seconds at most.
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
-    /// Measure cells again that the file of results already has.
-    #[arg(long)]
-    pub again: bool,
 }
 
 /// The experiment.
@@ -93,14 +86,6 @@ impl Experiment for Persistence {
         Ok(())
     }
 
-    fn again(&self) -> bool {
-        self.own.again
-    }
-
-    fn seconds(&self, cell: &Cell) -> f64 {
-        measure::seconds(&self.times, cell)
-    }
-
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
         let limit = cell.limit_bytes().map(MemoryLimit::make).transpose().map_err(LabError::Arguments)?;
         let mut trial = trial::start(&self.setting, cell, limit)?;
@@ -122,24 +107,13 @@ impl Experiment for Persistence {
             let distance = |point: &&(f32, f32)| (point.0 - at).abs();
             let nearest = figures.throughput.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
             let rate = nearest.map_or(0.0, |point| point.1);
-            let (machine, process) = (&usage.machine, &usage.process);
-            let shares = [machine.user, machine.system, machine.iowait, machine.stolen]
-                .into_iter()
-                .chain([process.user, process.system, process.iowait])
-                .map(|share| format!("{share:.1},"));
-            let shares: String = shares.collect();
+            let Usage { machine, process, machine_used, machine_swapped, machine_faults, .. } = usage;
+            let Usage { resident, swapped, faults, written, .. } = usage;
+            let all = [machine.user, machine.system, machine.iowait, machine.stolen];
+            let own = [process.user, process.system, process.iowait];
+            let shares: String = all.iter().chain(&own).map(|share| format!("{share:.1},")).collect();
             let cores = usage.cores.iter().map(|core| format!("{:.0}", core.user + core.system));
             let cores = cores.collect::<Vec<_>>().join(" ");
-            let Usage {
-                machine_used,
-                machine_swapped,
-                machine_faults,
-                resident,
-                swapped,
-                faults,
-                written,
-                ..
-            } = usage;
             format!(
                 "{cell},{at:.2},{rate:.0},{shares}{machine_used},{machine_swapped},{machine_faults:.1},\
                  {resident},{swapped},{faults:.1},{written},{cores}"
@@ -148,11 +122,11 @@ impl Experiment for Persistence {
         Some((heads, rows.collect()))
     }
 
-    fn rows(results: &Results, wanted: Wanted) -> Vec<Row> {
+    fn rows(results: &ResultsOf<Self>, wanted: Wanted) -> Vec<Row> {
         rows::of(results, wanted.quick)
     }
 
-    fn facts(results: &Results, lines: &[&results::Line<Cell, Figures>], _: Wanted) -> Facts {
+    fn facts(results: &ResultsOf<Self>, lines: &[&LineOf<Self>], _: Wanted) -> Facts {
         rows::facts(results, lines)
     }
 }

@@ -3,7 +3,7 @@
 use super::Options;
 use super::cell::{Cell, Memory, Model, Part};
 use crate::server::Product;
-use crate::setting::Setting;
+use crate::setting::{Setting, is_asked};
 
 /// Records of the study, in millions: 1, 4 and 8 GB of raw data.
 const SIZES_M: [f64; 3] = [1.0, 4.0, 8.0];
@@ -23,14 +23,12 @@ fn sizes(setting: &Setting, own: &Options) -> [u64; 3] {
 pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
     let [small, light, heavy] = sizes(setting, own);
     let quick = setting.options.quick;
-    let parts = if own.only.is_empty() { Part::ALL.to_vec() } else { own.only.clone() };
     let mut cells = Vec::new();
     let mut add = |cell: Cell| {
-        let is_asked = (own.models.is_empty() || own.models.contains(&cell.model))
-            && (own.memory.is_empty() || own.memory.contains(&cell.memory))
-            && parts.contains(&cell.part);
-        for (product, _) in setting.servers.iter().filter(|_| is_asked) {
-            cells.push(Cell { is_tarn: *product == Product::Tarn, ..cell });
+        let Cell { part, model, memory, .. } = &cell;
+        if is_asked(&own.only, part) && is_asked(&own.models, model) && is_asked(&own.memory, memory) {
+            let servers = setting.servers.iter();
+            cells.extend(servers.map(|(product, _)| Cell { is_tarn: *product == Product::Tarn, ..cell }));
         }
     };
     let base = Cell {

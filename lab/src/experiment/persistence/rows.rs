@@ -2,21 +2,19 @@
 
 use serde_json::json;
 
-use super::Results;
+use super::Persistence;
 use super::cell::{Cell, Figures, Memory, Model, Part};
 use super::trial::{directives, save_rule};
-use crate::experiment::row;
+use crate::experiment::{LineOf, ResultsOf, row, scale_fact};
 use crate::page::{Facts, Row, with};
 use crate::process;
-use crate::report::thousands;
-use crate::results::Line;
-use crate::server::Persistence;
+use crate::server::Persistence as Log;
 
 /// Records of the study's largest store.
 const RECORDS_MOST: f64 = 8e6;
 
 /// A row for each cell, by model, memory and server, and one for each model.
-pub(super) fn of(results: &Results, quick: bool) -> Vec<Row> {
+pub(super) fn of(results: &ResultsOf<Persistence>, quick: bool) -> Vec<Row> {
     let mut cells = results.of(|cell| cell.quick == quick);
     cells.sort_by_key(|(cell, _)| (cell.model, cell.memory, !cell.is_tarn));
     let mut rows: Vec<Row> = cells.iter().map(|(cell, figures)| of_cell(cell, figures)).collect();
@@ -77,7 +75,7 @@ fn models(records: u64, quick: bool) -> Vec<Row> {
             _ => vec!["save \"\"".to_owned()],
         };
         match model.persistence() {
-            Persistence::None => words.push("appendonly no".to_owned()),
+            Log::None => words.push("appendonly no".to_owned()),
             mode => words.extend(["appendonly yes".to_owned(), format!("appendfsync {}", mode.name())]),
         }
         words.extend(directives(&cell).iter().map(|(name, value)| format!("{name} {value}")));
@@ -97,10 +95,8 @@ fn models(records: u64, quick: bool) -> Vec<Row> {
 }
 
 /// The scale, and how memory was made short.
-pub(super) fn facts(results: &Results, lines: &[&Line<Cell, Figures>]) -> Facts {
-    let most = lines.iter().map(|line| line.cell.records).max().unwrap_or_default() as f64;
-    let scale =
-        format!("up to {} records of 1 KB; the study's 8 M by {:.4}", thousands(most), most / RECORDS_MOST);
+pub(super) fn facts(results: &ResultsOf<Persistence>, lines: &[&LineOf<Persistence>]) -> Facts {
+    let scale = scale_fact(lines.iter().map(|line| line.cell.records), "study's", RECORDS_MOST);
     let is_short = lines.iter().any(|line| line.cell.memory == Memory::Short);
     let swapped = lines.iter().flat_map(|line| &line.figures.usage).any(|usage| usage.swapped > 0);
     let by = "by a control group: three quarters of the raw data";
@@ -110,5 +106,5 @@ pub(super) fn facts(results: &Results, lines: &[&Line<Cell, Figures>]) -> Facts 
         (false, Some(why)) => format!("not possible there: {why}"),
         (false, None) => "not measured".to_owned(),
     };
-    vec![("scale", scale), ("short memory", memory)]
+    vec![scale, ("short memory", memory)]
 }

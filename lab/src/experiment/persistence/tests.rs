@@ -1,16 +1,16 @@
 //! Tests the report and the targets with changed results.
 
+use super::Persistence;
 use super::cell::Memory;
-use super::{Persistence, Results};
 use crate::experiment::contract::check;
-use crate::experiment::{Experiment, Wanted};
+use crate::experiment::{Experiment, ResultsOf, Wanted};
 
 const RECORDED: &str = include_str!("../../../tests/results/persistence.jsonl");
 const QUICK: Wanted = Wanted { quick: true, full: false };
 
 #[test]
 fn the_page_says_how_memory_was_short_or_why_it_was_not() {
-    let mut results: Results = check::read(RECORDED, Persistence::NAME);
+    let mut results: ResultsOf<Persistence> = check::read(RECORDED, Persistence::NAME);
     let says = |results: &_, words: &[&str]| {
         let page = check::page::<Persistence>(results, QUICK);
         words.iter().for_each(|words| assert!(page.contains(words), "{words}"));

@@ -8,20 +8,20 @@
 
 mod kinds;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::contract::{Experiment, Measured};
 use crate::device;
 use crate::error::{LabError, Result};
-use crate::interrupt;
-use crate::load::{KeyChoice, Keys};
+use crate::interrupt::wait_for;
+use crate::load::Mix;
 use crate::process;
 use crate::report::{Report, Run};
-use crate::server::{Persistence, Plan, Product, Server};
-use crate::setting::Setting;
+use crate::server::{Info, Persistence, Plan, Product, Server};
+use crate::setting::{self, Setting, is_asked};
 use kinds::{Kind, kinds};
 use tarn_resp::client;
 
@@ -33,6 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// Keys that are read after each restart.
 const SAMPLES: u64 = 1000;
+
 /// The experiment's own options.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
@@ -83,8 +84,8 @@ impl Experiment for Recovery {
     type Figures = ();
 
     fn plan(&mut self) -> Result<Vec<String>> {
-        let is_asked = |kind: &Kind| self.own.only.is_empty() || self.own.only.contains(&kind.part);
-        Ok(kinds(&self.setting).into_iter().filter(is_asked).map(|kind| kind.name.to_owned()).collect())
+        let asked = kinds(&self.setting).into_iter().filter(|kind| is_asked(&self.own.only, &kind.part));
+        Ok(asked.map(|kind| kind.name.to_owned()).collect())
     }
 
     fn measure(&mut self, name: &String, report: &mut Report) -> Result<Option<Measured<()>>> {
@@ -99,7 +100,7 @@ impl Experiment for Recovery {
         }
         for repeat in 1..=setting.repeats() {
             for trial in &trials {
-                again(setting, report, kind, repeat, trial)?;
+                restart(setting, report, kind, repeat, trial)?;
             }
         }
         Ok(None)
@@ -116,8 +117,8 @@ fn fill(setting: &Setting, kind: &Kind, product: Product, data: Data) -> Result<
     let version = server.version()?;
     let trial = Trial { product, data, version, plan, dir };
     let what = format!("load {} into {}", kind.name, trial.label());
-    let keys = Keys::new(KeyChoice::Sequential, kind.records);
-    setting.fill(&server, &what, kind.records, kind.request.clone(), keys)?;
+    let mix = Mix::in_order(kind.request.clone(), kind.records);
+    setting::fill(&server, &what, kind.records, mix, setting.seed)?;
     match data {
         Data::Rdb => _ = server.client()?.call(&["SAVE"])?,
         Data::Log if product == Product::RedisServer && !kind.is_cold() => rewrite_log(&server)?,
@@ -129,39 +130,19 @@ fn fill(setting: &Setting, kind: &Kind, product: Product, data: Data) -> Result<
 
 /// Makes a server rewrite its log as short as it can, and waits for it.
 fn rewrite_log(server: &Server) -> Result<()> {
-    server.client()?.call(&["BGREWRITEAOF"])?;
-    let begun = Instant::now();
-    loop {
-        let waits = |name: &str| Ok::<bool, LabError>(server.info_number("persistence", name)? != Some(0));
-        if !waits("aof_rewrite_in_progress")? && !waits("aof_rewrite_scheduled")? {
-            return Ok(());
-        }
-        if begun.elapsed() > PATIENCE {
-            return Err(server.complaint("did not end to rewrite its log".to_owned()));
-        }
-        interrupt::check()?;
-        std::thread::sleep(ASK_AGAIN);
-    }
+    let mut client = server.client()?;
+    client.call(&["BGREWRITEAOF"])?;
+    let ended = wait_for(ASK_AGAIN, PATIENCE, || {
+        let info = Info::read(&mut client, "persistence")?;
+        let is_over = |name| info.text(name) == Some("0");
+        Ok((is_over("aof_rewrite_in_progress") && is_over("aof_rewrite_scheduled")).then_some(()))
+    })?;
+    ended.ok_or_else(|| server.complaint("did not end to rewrite its log".to_owned()))
 }
 
-/// Starts a server once more.
-fn again(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, trial: &Trial) -> Result<()> {
-    let figures = restart(trial, kind)?;
-    report.run(Run {
-        case: kind.name,
-        server: trial.label(),
-        version: &trial.version,
-        repeat,
-        parameters: json!({
-            "records": kind.records, "cold": kind.is_cold(), "threads": trial.plan.threads,
-            "file_system": setting.file_system, "persistence": trial.plan.persistence.name(),
-        }),
-        figures,
-    })
-}
-
-/// Starts a server from its files. Returns the figures of that.
-fn restart(Trial { plan, dir, .. }: &Trial, kind: &Kind) -> Result<Value> {
+/// Starts a server from its files once more.
+fn restart(setting: &Setting, report: &mut Report, kind: &Kind, repeat: u32, trial: &Trial) -> Result<()> {
+    let Trial { plan, dir, .. } = trial;
     // A start may tidy its files, so they are looked for at each.
     let (files, log_bytes) = device::data_files(std::slice::from_ref(dir));
     // Bytes a second of plain sequential reading of the same files, cold restarts only.
@@ -184,7 +165,7 @@ fn restart(Trial { plan, dir, .. }: &Trial, kind: &Kind) -> Result<Value> {
     let machine_time = process::machine_cpu_time()? - machine_before;
     check(&server, kind)?;
     server.stop()?;
-    Ok(json!({
+    let figures = json!({
         "ready_s": ready_s, "records_per_s": kind.records as f64 / ready_s,
         "log_bytes": log_bytes, "log_bytes_per_s": log_bytes as f64 / ready_s,
         "device_bytes_per_s": device_bytes_per_s,
@@ -192,7 +173,13 @@ fn restart(Trial { plan, dir, .. }: &Trial, kind: &Kind) -> Result<Value> {
         "cores_busy": server_time.as_secs_f64() / ready_s,
         "others_busy": machine_time.saturating_sub(server_time).as_secs_f64() / ready_s,
         "forgotten": forgotten,
-    }))
+    });
+    let parameters = json!({
+        "records": kind.records, "cold": kind.is_cold(), "threads": plan.threads,
+        "file_system": setting.file_system, "persistence": plan.persistence.name(),
+    });
+    let (server, version) = (trial.label(), &trial.version);
+    report.run(Run { case: kind.name, server, version, repeat, parameters, figures })
 }
 
 /// All records are there, and some of them whole.

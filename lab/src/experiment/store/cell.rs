@@ -87,15 +87,16 @@ impl Kind {
     /// The giants.
     pub const GIANTS: [Kind; 5] = [Kind::Lists, Kind::Hash500, Kind::Hash10k, Kind::Hash5m, Kind::String];
 
-    /// The unit of `Data::count`.
-    pub const fn unit(self) -> &'static str {
+    /// The unit of `Data::count`, the bytes of its values, and those that a server needs around them at most.
+    const fn unit(self) -> (&'static str, u64, u64) {
         match self {
-            Kind::Records => "records",
-            Kind::Lists => "lists of 250 x 200 B",
-            Kind::Hash500 => "hashes of 500 fields",
-            Kind::Hash10k => "hashes of 10,000 fields",
-            Kind::Hash5m => "fields of one hash",
-            Kind::String => "MB of one string",
+            // redis-server's allocator has classes of 1,280 and 1,536 bytes.
+            Kind::Records => ("records", ycsb::VALUE_BYTES, 450),
+            Kind::Lists => ("lists of 250 x 200 B", 250 * 200, 250 * 200 / 8),
+            Kind::Hash500 => ("hashes of 500 fields", 500 * 100, 500 * 100),
+            Kind::Hash10k => ("hashes of 10,000 fields", 10_000 * 100, 10_000 * 100),
+            Kind::Hash5m => ("fields of one hash", 100, 100),
+            Kind::String => ("MB of one string", 1 << 20, (1 << 20) / 8),
         }
     }
 }
@@ -112,33 +113,19 @@ pub struct Data {
 impl Data {
     /// Bytes of the values.
     pub const fn value_bytes(self) -> u64 {
-        self.count
-            * match self.kind {
-                Kind::Records => ycsb::VALUE_BYTES,
-                Kind::Lists => 250 * 200,
-                Kind::Hash500 => 500 * 100,
-                Kind::Hash10k => 10_000 * 100,
-                Kind::Hash5m => 100,
-                Kind::String => 1 << 20,
-            }
+        self.count * self.kind.unit().1
     }
 
     /// An upper estimate of the memory that a server needs for it, with the overhead of the values, before
     /// any checkpoint.
     pub const fn need_bytes(self) -> u64 {
-        let around = match self.kind {
-            // redis-server's allocator has classes of 1,280 and 1,536 bytes.
-            Kind::Records => self.count * 450,
-            Kind::Hash500 | Kind::Hash10k | Kind::Hash5m => self.value_bytes(),
-            Kind::Lists | Kind::String => self.value_bytes() / 8,
-        };
-        self.value_bytes() + around + (64 << 20)
+        self.value_bytes() + self.count * self.kind.unit().2 + (64 << 20)
     }
 }
 
 impl fmt::Display for Data {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", crate::report::thousands(self.count as f64), self.kind.unit())
+        write!(f, "{} {}", crate::report::thousands(self.count as f64), self.kind.unit().0)
     }
 }
 
@@ -159,19 +146,11 @@ pub struct Cell {
     pub quick: bool,
 }
 
-impl Cell {
-    /// The share of the data that may be in memory twice.
-    const fn twice(&self) -> f64 {
-        match self.part {
-            Part::Overwrite => 1.0,
-            _ => 0.5,
-        }
-    }
-}
-
 impl crate::experiment::Cell for Cell {
     fn need_bytes(&self) -> u64 {
-        (self.data.need_bytes() as f64 * (1.0 + self.twice())) as u64
+        // All of the data may be in memory twice, or half of it.
+        let once = self.data.need_bytes();
+        if self.part == Part::Overwrite { once * 2 } else { once * 3 / 2 }
     }
 
     fn is_quick(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::cell::{Cell, Figures, Kind, Part};
+use super::cell::{Cell, Figures, Part};
 use super::requests;
 use super::trial::Filled;
 use crate::checkpoint::{Script, Stretch, Trial, checkpoint_alone, play, play_at_half};
@@ -20,79 +20,63 @@ const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// Requests in a batch where records are overwritten.
 const OVERWRITE_PIPELINE: u32 = 16;
 
-/// The durations and numbers of repeats.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Times {
-    /// Left out at the beginning of a load.
-    pub warmup: Duration,
-    /// A stretch without a checkpoint, at least.
-    pub stretch: Duration,
-    /// Where figures 13 to 17 stop.
-    pub figures: Duration,
-    /// Checkpoints of a cell, at most.
-    pub repeats: u32,
+/// A stretch without a checkpoint, at least.
+fn stretch(setting: &Setting) -> Duration {
+    setting.time(0.3, 3.0)
 }
 
-impl Times {
-    /// Those of a setting.
-    pub(super) fn of(setting: &Setting) -> Times {
-        let quick = setting.options.quick;
-        let seconds = setting.options.seconds.unwrap_or(if quick { 0.3 } else { 3.0 }).clamp(0.05, 3600.0);
-        let stretch = Duration::from_secs_f64(seconds);
-        Times { warmup: stretch / 3, stretch, figures: stretch * 5, repeats: setting.repeats() }
+/// Stretches with and without a checkpoint by turns.
+fn by_turns(setting: &Setting) -> Script {
+    let stretch = stretch(setting);
+    Script {
+        warmup: stretch / 3,
+        first: stretch,
+        rest_least: stretch,
+        rest_most: stretch * 3,
+        checkpoints: setting.repeats(),
+        time: stretch * 12,
+        rests_at_end: true,
     }
+}
 
-    /// Stretches with and without a checkpoint by turns.
-    fn by_turns(&self) -> Script {
-        Script {
-            warmup: self.warmup,
-            first: self.stretch,
-            rest_least: self.stretch,
-            rest_most: self.stretch * 3,
-            checkpoints: self.repeats,
-            time: self.stretch * 12,
-            rests_at_end: true,
-        }
-    }
-
-    /// As `save 10 1` would have it.
-    fn as_rules_have_it(&self) -> Script {
-        let every = if self.stretch < Duration::from_secs(1) { self.stretch } else { SAVE_EVERY };
-        Script {
-            warmup: self.warmup,
-            first: self.stretch / 3,
-            rest_least: every,
-            rest_most: every,
-            checkpoints: u32::MAX,
-            time: self.figures,
-            rests_at_end: false,
-        }
+/// As `save 10 1` would have it; figures 13 to 17 stop after five stretches.
+fn as_rules_have_it(setting: &Setting) -> Script {
+    let stretch = stretch(setting);
+    let every = if stretch < Duration::from_secs(1) { stretch } else { SAVE_EVERY };
+    Script {
+        warmup: stretch / 3,
+        first: stretch / 3,
+        rest_least: every,
+        rest_most: every,
+        checkpoints: u32::MAX,
+        time: stretch * 5,
+        rests_at_end: false,
     }
 }
 
 /// Measures a cell.
 pub(super) fn measure(setting: &Setting, own: &mut Filled, cell: &Cell) -> Result<Figures> {
     own.set_pace(cell.pace)?;
-    let (times, trial) = (Times::of(setting), &mut own.trial);
+    let trial = &mut own.trial;
     let mix = |choice| ycsb::updates(cell.update_percent, choice, cell.data.count);
     let mut figures = match cell.part {
         Part::Saturated => {
-            closed(setting, trial, CONNECTIONS, mix(KeyChoice::Uniform), &times.by_turns(), false)
+            closed(setting, trial, CONNECTIONS, mix(KeyChoice::Uniform), &by_turns(setting), false)
         }
-        Part::Latency => open(setting, trial, mix(KeyChoice::Uniform), &times),
+        Part::Latency => open(setting, trial, mix(KeyChoice::Uniform)),
         Part::Figures => {
-            let script = times.as_rules_have_it();
+            let script = as_rules_have_it(setting);
             closed(setting, trial, PAPER_CONNECTIONS, mix(KeyChoice::Zipfian), &script, true)
         }
-        Part::Overwrite => overwrite(setting, trial, cell, &times),
+        Part::Overwrite => overwrite(setting, trial, cell),
         Part::Giants => {
-            let figures = open(setting, trial, requests::writes(cell.data), &times)?;
-            let script = Script { checkpoints: 1, ..times.by_turns() };
+            let figures = open(setting, trial, requests::writes(cell.data))?;
+            let script = Script { checkpoints: 1, ..by_turns(setting) };
             let closed = closed(setting, trial, CONNECTIONS, requests::writes(cell.data), &script, false)?;
             let Figures { rates_without, rates_during, .. } = closed;
             Ok(Figures { rates_without, rates_during, ..figures })
         }
-        Part::Time => time(trial, times.repeats),
+        Part::Time => time(trial, setting.repeats()),
     }?;
     // Memory by time is not drawn here.
     figures.course.peak.timeline.clear();
@@ -106,7 +90,7 @@ fn time(trial: &mut Trial, repeats: u32) -> Result<Figures> {
         figures.course.taken.push(checkpoint_alone(trial)?);
     }
     for _ in 0..repeats {
-        figures.recovered_s.push(trial.recover(|_| ())?);
+        figures.recovered_s.push(trial.recover()?);
     }
     Ok(figures)
 }
@@ -128,39 +112,20 @@ fn closed(
 }
 
 /// An open loop with checkpoints.
-fn open(setting: &Setting, trial: &Trial, mix: Mix, times: &Times) -> Result<Figures> {
-    let until = Until::Time { warmup: times.warmup, measured: times.stretch };
+fn open(setting: &Setting, trial: &Trial, mix: Mix) -> Result<Figures> {
+    let until = Until::Time { warmup: stretch(setting) / 3, measured: stretch(setting) };
     let (saturation, due_rate, course) =
-        play_at_half(setting, trial, CONNECTIONS, mix, until, &times.by_turns())?;
+        play_at_half(setting, trial, CONNECTIONS, mix, until, &by_turns(setting))?;
     Ok(Figures { saturation, due_rate, course, ..Figures::default() })
 }
 
 /// Overwrites records while one checkpoint is taken.
-fn overwrite(setting: &Setting, trial: &Trial, cell: &Cell, times: &Times) -> Result<Figures> {
-    let script = Script { checkpoints: 1, first: times.stretch / 3, rests_at_end: false, ..times.by_turns() };
+fn overwrite(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Figures> {
+    let script =
+        Script { checkpoints: 1, first: stretch(setting) / 3, rests_at_end: false, ..by_turns(setting) };
     let (pace, mix) = (Pace::Closed { pipeline: OVERWRITE_PIPELINE }, requests::overwrite(cell.data));
     let group = Group { name: "closed", connections: CONNECTIONS, pace, mix };
     let course = play(setting, trial, group, &script, true)?;
     let requests = course.during_all.rate * course.during_all.seconds;
     Ok(Figures { overwritten: requests / cell.data.count as f64, course, ..Figures::default() })
-}
-
-/// About how long a cell takes, for the progress bar, in seconds.
-pub(super) fn seconds(setting: &Setting, cell: &Cell) -> f64 {
-    let times = Times::of(setting);
-    let gigabytes = cell.data.value_bytes() as f64 / 1e9;
-    let stretch = times.stretch.as_secs_f64();
-    let checkpoint = 0.2 + gigabytes * if cell.pace == super::cell::Pace::Quiet { 10.0 } else { 5.0 };
-    let repeats = f64::from(times.repeats);
-    match cell.part {
-        Part::Saturated => (stretch + checkpoint) * repeats + stretch,
-        Part::Latency => (stretch + checkpoint) * repeats + 2.0 * stretch,
-        Part::Figures => times.figures.as_secs_f64().max(checkpoint) + stretch,
-        Part::Overwrite => stretch + checkpoint * 1.5,
-        Part::Time => repeats * gigabytes * 6.0 + repeats * 0.5,
-        Part::Giants => {
-            let fill = if cell.data.kind == Kind::String { 2.0 } else { gigabytes * 8.0 };
-            fill + (stretch + checkpoint) * (repeats + 1.0) + 2.0 * stretch
-        }
-    }
 }

@@ -19,16 +19,12 @@ mod trial;
 
 use self::cell::{Cell, Data, Figures, Kind, Part, Variant};
 use self::trial::Filled;
-use super::contract::{Cell as _, Experiment, Measured, SPARE_BYTES, Wanted};
+use super::contract::{Cell as _, Experiment, LineOf, Measured, ResultsOf, SPARE_BYTES, Wanted};
 use crate::error::Result;
 use crate::page::{Facts, Row};
 use crate::process;
 use crate::report::Report;
-use crate::results;
-use crate::setting::Setting;
-
-/// All that was measured.
-pub type Results = results::Results<Cell, Figures>;
+use crate::setting::{Setting, is_asked};
 
 /// The experiment's own options.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -49,9 +45,6 @@ pub struct Options {
     /// Measure stores with these only: records, or which giants.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub kinds: Vec<Kind>,
-    /// Measure cells again that the file of results already has.
-    #[arg(long)]
-    pub again: bool,
 }
 
 /// The experiment.
@@ -71,11 +64,9 @@ impl Store {
     /// The variants that are asked for and there.
     fn variants(&self) -> Result<Vec<Variant>> {
         let Store { setting, own, .. } = self;
-        let asked = |variant: &Variant| own.variants.is_empty() || own.variants.contains(variant);
-        let has_server =
-            |variant: &Variant| setting.servers.iter().any(|(product, _)| *product == variant.product());
+        let is_there = |variant: &Variant| is_asked(&own.variants, variant) && setting.has(variant.product());
         let mut variants = Vec::new();
-        for variant in Variant::ALL.into_iter().filter(asked).filter(has_server) {
+        for variant in Variant::ALL.into_iter().filter(is_there) {
             match trial::refusal(setting, variant)? {
                 None => variants.push(variant),
                 Some(words) => eprintln!("{} is not available here: {words}", variant.name()),
@@ -96,10 +87,10 @@ impl Experiment for Store {
     fn plan(&mut self) -> Result<Vec<Cell>> {
         let variants = self.variants()?;
         let Store { setting, own, .. } = self;
-        let parts = if own.only.is_empty() { Part::ALL.to_vec() } else { own.only.clone() };
+        let parts = Part::ALL.into_iter().filter(|part| is_asked(&own.only, part)).collect::<Vec<_>>();
         let sizes = plan::sizes(setting, own);
-        let is_asked = |data: &Data| own.kinds.is_empty() || own.kinds.contains(&data.kind);
-        let all = sizes.iter().copied().chain(plan::giants(setting, own)).filter(is_asked);
+        let all = sizes.iter().copied().chain(plan::giants(setting, own));
+        let all = all.filter(|data| is_asked(&own.kinds, &data.kind));
         let cells = all.flat_map(|data| {
             let is_largest = Some(&data) == sizes.last();
             plan::cells(setting, data, is_largest, &variants, &parts)
@@ -116,14 +107,6 @@ impl Experiment for Store {
             }
         }
         Ok(())
-    }
-
-    fn again(&self) -> bool {
-        self.own.again
-    }
-
-    fn seconds(&self, cell: &Cell) -> f64 {
-        measure::seconds(&self.setting, cell)
     }
 
     /// Ends servers that were used long ago, until there is room. That of the cell comes to the end.
@@ -170,11 +153,11 @@ impl Experiment for Store {
         Some((heads, figures.course.timeline.iter().map(row).collect()))
     }
 
-    fn rows(results: &Results, wanted: Wanted) -> Vec<Row> {
+    fn rows(results: &ResultsOf<Self>, wanted: Wanted) -> Vec<Row> {
         rows::of(results, wanted.quick)
     }
 
-    fn facts(_: &Results, lines: &[&results::Line<Cell, Figures>], _: Wanted) -> Facts {
+    fn facts(_: &ResultsOf<Self>, lines: &[&LineOf<Self>], _: Wanted) -> Facts {
         rows::facts(lines)
     }
 }

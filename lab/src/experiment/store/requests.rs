@@ -88,7 +88,7 @@ pub(super) fn fill(data: Data) -> (Mix, u64) {
         Kind::Hash5m => hash(fill_hash::<5_000_000>()),
         Kind::String => unreachable!("the string is filled by `fill_string`"),
     };
-    (Mix::of(request, Keys::new(KeyChoice::Sequential, count)), count)
+    (Mix::in_order(request, count), count)
 }
 
 /// Fills the giant string.
@@ -104,7 +104,7 @@ pub(super) fn fill_string(client: &mut Client, megabytes: u64) -> Result<()> {
 
 /// Writes a field of each record, one record after the other.
 pub(super) fn overwrite(data: Data) -> Mix {
-    Mix::of(ycsb::update(), Keys::new(KeyChoice::Sequential, data.count))
+    Mix::in_order(ycsb::update(), data.count)
 }
 
 /// Writes that hit giants.

@@ -2,17 +2,16 @@
 
 use serde_json::json;
 
-use super::Results;
+use super::Store;
 use super::cell::{Cell, Data, Figures, Kind, Pace, Part, Variant};
 use crate::checkpoint::stretch_rows;
-use crate::experiment::row;
+use crate::experiment::{LineOf, ResultsOf, row, scale_fact};
 use crate::page::{Facts, Row, with};
-use crate::report::{median, thousands};
-use crate::results::Line;
+use crate::report::median;
 
 /// A row for each cell, its stretches where latency is measured, and a row for the cuts of each variant and
 /// size.
-pub(super) fn of(results: &Results, quick: bool) -> Vec<Row> {
+pub(super) fn of(results: &ResultsOf<Store>, quick: bool) -> Vec<Row> {
     let cells = results.of(|cell| cell.quick == quick);
     let mut rows: Vec<Row> =
         cells.iter().flat_map(|(cell, figures)| of_cell(results, cell, figures)).collect();
@@ -36,7 +35,7 @@ pub(super) fn of(results: &Results, quick: bool) -> Vec<Row> {
     rows
 }
 
-fn of_cell(results: &Results, cell: &Cell, figures: &Figures) -> Vec<Row> {
+fn of_cell(results: &ResultsOf<Store>, cell: &Cell, figures: &Figures) -> Vec<Row> {
     let name = cell.variant.name();
     let label = if cell.variant.forks() { name.to_owned() } else { format!("{name} {}", cell.pace.name()) };
     // Figure 17 compares with fork, which is not there on every machine.
@@ -64,13 +63,11 @@ fn of_cell(results: &Results, cell: &Cell, figures: &Figures) -> Vec<Row> {
 }
 
 /// The scale, and the generator.
-pub(super) fn facts(lines: &[&Line<Cell, Figures>]) -> Facts {
+pub(super) fn facts(lines: &[&LineOf<Store>]) -> Facts {
     let data = lines.iter().map(|line| line.cell.data).filter(|data| data.kind == Kind::Records);
-    let most = data.map(|data| data.count).max().unwrap_or_default() as f64;
-    let scale = format!("up to {} records of 1 KB; the study's 8 M by {:.4}", thousands(most), most / 8e6);
     let is_preferred = lines.iter().any(|line| line.figures.course.generator_preferred);
     let turn = if is_preferred { "comes before all others" } else { "takes its turn with others" };
     let generator =
         format!("one thread on the last core, the server and its checkpoint on all; it {turn} on its core");
-    vec![("scale", scale), ("generator", generator)]
+    vec![scale_fact(data.map(|data| data.count), "study's", 8e6), ("generator", generator)]
 }

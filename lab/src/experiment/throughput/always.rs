@@ -1,5 +1,6 @@
 //! Replies only when the write is durable: writers alone, and readers that should not notice the writers.
 
+use std::slice;
 use std::time::Duration;
 
 use serde_json::json;
@@ -12,7 +13,7 @@ use crate::load::{Group, KeyChoice, Keys, Mix, Pace};
 use crate::machine;
 use crate::report::{Report, Run, thousands};
 use crate::server::Persistence;
-use crate::setting::Setting;
+use crate::setting::{Contender, Setting};
 
 /// Connections that write, when there are no readers.
 const WRITERS_ALONE: usize = 64;
@@ -33,37 +34,34 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let uniform = || Keys::new(KeyChoice::Uniform, keys);
     let closed =
         |name, connections, mix| Group { name, connections, pace: Pace::Closed { pipeline: 1 }, mix };
-    let parameters = |writers, readers| {
-        json!({
+    let mut hold = |case: &str, contenders: &[Contender], groups: &[Group]| {
+        let of = |name: &str| -> usize {
+            groups.iter().filter(|group| group.name == name).map(|group| group.connections).sum()
+        };
+        let parameters = json!({
             "persistence": "always", "keys": keys, "key_bytes": 16, "value_bytes": 64, "pipeline": 1,
-            "writers": writers, "readers": readers, "file_system": setting.file_system,
-            "device_flushes_per_s": flushes,
-        })
+            "writers": of("writers"), "readers": of("readers"),
+            "file_system": setting.file_system, "device_flushes_per_s": flushes,
+        });
+        contest::hold(setting, report, case, &parameters, contenders, groups)
     };
 
-    let case = format!("always: SET of {WRITERS_ALONE} clients");
-    let groups = [closed("writers", WRITERS_ALONE, Mix::of(set(), uniform()))];
-    contest::hold(setting, report, &case, &parameters(WRITERS_ALONE, 0), &contenders, &groups)?;
+    let writers = closed("writers", WRITERS_ALONE, Mix::of(set(), uniform()));
+    hold(&format!("always: SET of {WRITERS_ALONE} clients"), &contenders, &[writers])?;
 
     let readers = closed("readers", READERS, Mix::of(get(), uniform()));
     let writers = closed("writers", WRITERS, Mix::of(set(), uniform()));
     let case = format!("always: GET of {READERS} clients");
-    let groups = [readers.clone()];
-    let alone = contest::hold(setting, report, &case, &parameters(0, READERS), &contenders, &groups)?;
-    let case = format!("always: GET of {READERS} clients, SET of {WRITERS}");
-    let groups = [readers.clone(), writers.clone()];
-    contest::hold(setting, report, &case, &parameters(WRITERS, READERS), &contenders, &groups)?;
+    let alone = hold(&case, &contenders, slice::from_ref(&readers))?;
+    hold(&format!("{case}, SET of {WRITERS}"), &contenders, &[readers.clone(), writers.clone()])?;
 
     for (contender, alone) in contenders.iter().zip(&alone) {
         let rate = alone * OPEN_SHARE;
         let readers = Group { pace: Pace::Open { rate }, ..readers.clone() };
         let without = format!("always: {} GET/s due", thousands(rate));
-        let with = format!("{without}, SET of {WRITERS}");
-        let one = std::slice::from_ref(contender);
-        let groups = [readers.clone()];
-        contest::hold(setting, report, &without, &parameters(0, READERS), one, &groups)?;
-        let groups = [readers, writers.clone()];
-        contest::hold(setting, report, &with, &parameters(WRITERS, READERS), one, &groups)?;
+        let one = slice::from_ref(contender);
+        hold(&without, one, slice::from_ref(&readers))?;
+        hold(&format!("{without}, SET of {WRITERS}"), one, &[readers, writers.clone()])?;
     }
     Ok(())
 }

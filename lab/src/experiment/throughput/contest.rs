@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde_json::{Map, Value, json};
 
 use crate::error::Result;
-use crate::load::{Group, Load, LoadResult};
+use crate::load::{Group, Load, LoadResult, Until};
 use crate::process::Pinned;
 use crate::report::{Report, Run, median};
 use crate::setting::{Contender, Setting, progress};
@@ -21,26 +21,24 @@ pub(super) fn hold(
     groups: &[Group],
 ) -> Result<Vec<f64>> {
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
-    let bar = progress(u64::from(setting.repeats()) * contenders.len() as u64 * setting.load_time_ms(), case);
+    let measured = setting.time(0.3, 5.0);
+    let until = Until::Time { warmup: measured / 5, measured };
+    let time_ms = (measured / 5 + measured).as_millis() as u64;
+    let bar = progress(u64::from(setting.repeats()) * contenders.len() as u64 * time_ms, case);
     for repeat in 1..=setting.repeats() {
         for (contender, rates) in contenders.iter().zip(&mut rates) {
             let seed = setting.seed.wrapping_add(u64::from(repeat) << 32);
-            let mut load = Load::new(contender.server.address(), groups.to_vec(), setting.until(), seed);
+            let mut load = Load::new(contender.server.address(), groups.to_vec(), until, seed);
             load.watched_pid = Some(contender.server.pid());
             let pinned = Pinned::to(&setting.load_cores)?;
             let (begun, position) = (Instant::now(), bar.position());
-            let passed_ms = || (begun.elapsed().as_millis() as u64).min(setting.load_time_ms());
+            let passed_ms = || (begun.elapsed().as_millis() as u64).min(time_ms);
             let result = load.run(|_| bar.set_position(position + passed_ms()))?.check()?;
-            bar.set_position(position + setting.load_time_ms());
+            bar.set_position(position + time_ms);
             drop(pinned);
-            report.run(Run {
-                case,
-                server: &contender.label,
-                version: &contender.version,
-                repeat,
-                parameters: parameters.clone(),
-                figures: figures(&result),
-            })?;
+            let (server, version) = (&contender.label, &contender.version);
+            let (parameters, figures) = (parameters.clone(), figures(&result));
+            report.run(Run { case, server, version, repeat, parameters, figures })?;
             rates.push(result.groups[0].rate);
         }
     }

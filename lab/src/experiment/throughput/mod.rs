@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::page::{self, Row};
 use crate::report::Report;
 use crate::server::Product;
-use crate::setting::Setting;
+use crate::setting::{Setting, is_asked};
 
 /// The parts of the experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -70,10 +70,9 @@ impl Experiment for Throughput {
     type Figures = ();
 
     fn plan(&mut self) -> Result<Vec<Part>> {
-        let ours = self.setting.servers.iter().any(|(product, _)| *product == Product::Tarn);
+        let ours = self.setting.has(Product::Tarn);
         let mut parts = Part::value_variants().to_vec();
-        parts.retain(|part| self.own.only.is_empty() || self.own.only.contains(part));
-        parts.retain(|part| ours || *part != Part::Workers);
+        parts.retain(|part| is_asked(&self.own.only, part) && (ours || *part != Part::Workers));
         Ok(parts)
     }
 

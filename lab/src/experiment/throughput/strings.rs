@@ -9,7 +9,7 @@ use crate::page::{Row, with};
 use crate::process;
 use crate::report::Report;
 use crate::server::{Persistence, Product};
-use crate::setting::{Contender, Setting};
+use crate::setting::{Contender, Setting, fill};
 
 /// The keys: 16 bytes.
 pub(super) const KEY: Arg = Arg::Key { prefix: "key:", digits: 12, scattered: false };
@@ -39,7 +39,7 @@ pub(super) fn clients(pipeline: u32, mix: Mix) -> Group {
 pub(super) fn load_keys(setting: &Setting, contenders: &[Contender], keys: u64) -> Result<()> {
     for contender in contenders {
         let what = format!("load {}", contender.label);
-        setting.fill(&contender.server, &what, keys, set(), Keys::new(KeyChoice::Sequential, keys))?;
+        fill(&contender.server, &what, keys, Mix::in_order(set(), keys), setting.seed)?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::load::{Arg, KeyChoice, Keys, Mix, Request};
 use crate::report::Report;
 use crate::server::Persistence;
-use crate::setting::Setting;
+use crate::setting::{Setting, fill};
 use crate::ycsb;
 
 const PIPELINE: u32 = 16;
@@ -31,11 +31,11 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let add = Request::new(&[Arg::Text("ZADD"), SORTED_SET, SCORE, MEMBER]);
     for contender in &contenders {
         let what = format!("load hashes into {}", contender.label);
-        ycsb::load(setting, &contender.server, &what, records)?;
+        fill(&contender.server, &what, records, Mix::in_order(ycsb::insert(), records), setting.seed)?;
         // Members are drawn, so some repeat: one and a half times as many requests leave most of them there.
         let what = format!("load sorted sets into {}", contender.label);
-        let keys = Keys::new(KeyChoice::Sequential, sets);
-        setting.fill(&contender.server, &what, sets * MEMBERS * 3 / 2, add.clone(), keys)?;
+        let mix = Mix::in_order(add.clone(), sets);
+        fill(&contender.server, &what, sets * MEMBERS * 3 / 2, mix, setting.seed)?;
     }
     let record_keys = Keys::new(KeyChoice::Zipfian, records);
     let set_keys = Keys::new(KeyChoice::Uniform, sets);

@@ -3,12 +3,13 @@
 use rand::Rng;
 use rand::rngs::SmallRng;
 use tarn_study::Shape;
-use tarn_study::vls::{Keep, Mask, Scan, Store};
+use tarn_study::vls::{Keep, Mask, Store};
 
 use super::cell::{Cell, Figures, Variant};
-use super::measure::{Place, Subject, Turn, Update, in_turns};
-use super::store::RECORD_BYTES;
+use super::measure::{Running, Subject, Turn, in_turns};
+use super::store::{RECORD_BYTES, Update};
 use crate::error::{LabError, Result};
+use crate::setting::Setting;
 
 /// The field that is indexed: the number of the record.
 const INDEXED: usize = 0;
@@ -32,28 +33,22 @@ impl<M: Mask> OfWidth<'_, M> {
 }
 
 impl<M: Mask> Subject for OfWidth<'_, M> {
-    type Query<'q>
-        = Scan<'q, M>
-    where
-        Self: 'q;
-
-    fn begin(&self) -> Result<Scan<'_, M>> {
+    fn begin(&self) -> Result<Running<'_>> {
         let OfWidth(store, cell) = self;
         let from = cell.records - cell.records * u64::from(cell.share_percent) / 100;
         let scan = if cell.is_full() { store.scan() } else { store.index_scan(from, u64::MAX) };
-        scan.map_err(LabError::refused)
-    }
-
-    fn read(scan: &mut Scan<'_, M>) -> Result<(u64, bool)> {
-        let mut rows = 0;
-        while rows < ROWS_AT_ONCE && scan.next_row().is_some() {
-            rows += 1;
-        }
-        Ok((rows, rows == ROWS_AT_ONCE))
+        let mut scan = scan.map_err(LabError::refused)?;
+        Ok(Box::new(move || {
+            let mut rows = 0;
+            while rows < ROWS_AT_ONCE && scan.next_row().is_some() {
+                rows += 1;
+            }
+            Ok((rows, rows == ROWS_AT_ONCE))
+        }))
     }
 
     fn writer(&self) -> impl Update {
-        Updates(&self.0)
+        &self.0
     }
 
     fn kept(&self) -> u64 {
@@ -66,18 +61,16 @@ impl<M: Mask> Subject for OfWidth<'_, M> {
     }
 }
 
-struct Updates<'s, M: Mask>(&'s Store<M>);
-
-impl<M: Mask> Update for Updates<'_, M> {
+impl<M: Mask> Update for &Store<M> {
     fn update(&mut self, number: u64, rng: &mut SmallRng) -> Result<()> {
         let field = 1 + rng.random_range(0..RECORD_BYTES as usize / 8 - 1);
-        self.0.write_field(number, field, rng.random()).map(|_| ()).map_err(LabError::refused)
+        self.write_field(number, field, rng.random()).map(|_| ()).map_err(LabError::refused)
     }
 }
 
 /// The same for stores that keep nothing, and with masks of 64 and of 128 bits, by turns: queries beside
 /// updates, or if the cell has no queries, one without updates.
-pub(super) fn measure(place: &Place, cell: &Cell) -> Result<Figures> {
+pub(super) fn measure(setting: &Setting, cell: &Cell) -> Result<Figures> {
     let off = OfWidth::<u64>::fill(cell, Keep::Nothing)?;
     let narrow = OfWidth::<u64>::fill(cell, Keep::Shared)?;
     let wide = OfWidth::<u128>::fill(cell, Keep::Shared)?;
@@ -85,11 +78,11 @@ pub(super) fn measure(place: &Place, cell: &Cell) -> Result<Figures> {
     let variants = [Variant::MasksOff, Variant::Masks64, Variant::Masks128];
     in_turns(
         &variants,
-        |round| round < place.repeats,
-        |number, round| match variants[number] {
-            Variant::MasksOff => Turn::new(&off, place, cell, queries, updates).run(round),
-            Variant::Masks64 => Turn::new(&narrow, place, cell, queries, updates).run(round),
-            _ => Turn::new(&wide, place, cell, queries, updates).run(round),
+        |round| round < setting.repeats(),
+        |variant, round| match variant {
+            Variant::MasksOff => Turn::new(&off, setting, cell, queries, updates).run(round),
+            Variant::Masks64 => Turn::new(&narrow, setting, cell, queries, updates).run(round),
+            _ => Turn::new(&wide, setting, cell, queries, updates).run(round),
         },
     )
 }

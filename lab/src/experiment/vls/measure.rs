@@ -1,8 +1,8 @@
 //! Queries beside updates: the updates on one core, the queries on another.
 //!
 //! ```text
-//!   writer core    update ── update ── update …            closed loop, or each at its intended moment
-//!   query core     query 1 ┈ query 2 ┈ … ┈ query k ┈ 1 …   one thread, some parts of each by turns
+//!   server's core  update ── update ── update …            closed loop, or each at its intended moment
+//!   load's core    query 1 ┈ query 2 ┈ … ┈ query k ┈ 1 …   one thread, some parts of each by turns
 //! ```
 
 use std::sync::Barrier;
@@ -14,10 +14,11 @@ use rand::rngs::SmallRng;
 
 use super::cell::{Cell, Figures, Measured, Turns, Variant};
 use super::query::Query;
-use super::store::{Store, Writer};
+use super::store::{Store, Update, Writer};
 use crate::error::{LabError, Result};
 use crate::load::{KeyChoice, Keys};
 use crate::process::{self, Pinned};
+use crate::setting::Setting;
 use crate::snapshots::cell::Distribution;
 
 /// Updates between two checks for the end, in a closed loop.
@@ -25,44 +26,34 @@ const UPDATES_AT_ONCE: u64 = 32;
 /// Parts that a query reads before it is the turn of the next: about a batch of 8,192 records.
 pub(super) const PARTS_AT_ONCE: usize = 64;
 
-/// Where, how long and how often.
-#[derive(Debug, Clone)]
-pub(super) struct Place {
-    /// The core of the updates.
-    pub writer_core: usize,
-    /// The core of the queries.
-    pub query_core: usize,
-    /// The length of a turn, after a warm-up of a fifth of it.
-    pub measured: Duration,
-    /// Turns of each variant.
-    pub repeats: u32,
-    /// The seed of the random choices.
-    pub seed: u64,
+/// The length of a turn, after a warm-up of a fifth of it.
+fn turn_time(setting: &Setting) -> Duration {
+    setting.time(0.05, 2.0)
 }
 
 /// Figure 7a: a query by turns without a view and through one, and nothing else.
-pub(super) fn alone(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
+pub(super) fn alone(store: &Store, setting: &Setting, cell: &Cell) -> Result<Figures> {
     // On a thread of its own, because a granted priority cannot always be given back.
     std::thread::scope(|scope| {
-        let measured = scope.spawn(|| by_turns(store, place, cell));
+        let measured = scope.spawn(|| by_turns(store, setting, cell));
         measured.join().expect("a query does not panic")
     })
 }
 
-fn by_turns(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
+fn by_turns(store: &Store, setting: &Setting, cell: &Cell) -> Result<Figures> {
     let mut variants = vec![Variant::Live, Variant::Vls];
     if cell.is_full() {
         variants.push(Variant::Fork);
     }
-    let _pinned = Pinned::to(&[place.query_core])?;
+    let _pinned = Pinned::to(&[setting.load_cores[0]])?;
     let preferred = process::prefer_thread();
     // As many turns as fit into the time of those of other parts, of which there are few.
-    let until = Instant::now() + place.measured * place.repeats;
-    let goes_on = |round| round < place.repeats.max(1) || Instant::now() < until;
+    let until = Instant::now() + turn_time(setting) * setting.repeats();
+    let goes_on = |round| round < setting.repeats() || Instant::now() < until;
     let mut expected = None;
-    in_turns(&variants, goes_on, |number, _| {
+    in_turns(&variants, goes_on, |variant, _| {
         let began = Instant::now();
-        let mut query = Query::begin(store, variants[number], cell)?;
+        let mut query = Query::begin(store, variant, cell)?;
         while query.part()? {}
         let counted = query.counted;
         drop(query);
@@ -70,7 +61,7 @@ fn by_turns(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
         if *expected.get_or_insert(counted) != counted {
             return Err(LabError::Arguments(format!(
                 "{}: a query that changes nothing has counted {counted:?} and {expected:?}",
-                variants[number].name()
+                variant.name()
             )));
         }
         let measured = Measured {
@@ -83,12 +74,12 @@ fn by_turns(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
     })
 }
 
-/// Measures variants by turns, each as often first as the others. `measure` gets the number of a variant and
-/// that of the round; it returns the figures, and whether the threads had priority.
+/// Measures variants by turns, each as often first as the others. `measure` gets a variant and the number of
+/// the round; it returns the figures, and whether the threads had priority.
 pub(super) fn in_turns(
     variants: &[Variant],
     goes_on: impl Fn(u32) -> bool,
-    mut measure: impl FnMut(usize, u32) -> Result<(Measured, bool)>,
+    mut measure: impl FnMut(Variant, u32) -> Result<(Measured, bool)>,
 ) -> Result<Figures> {
     let mut turns: Vec<Turns> =
         variants.iter().map(|variant| Turns { variant: *variant, turns: Vec::new() }).collect();
@@ -96,7 +87,7 @@ pub(super) fn in_turns(
     for round in (0..).take_while(|round| goes_on(*round)) {
         for at in 0..turns.len() {
             let number = (at + round as usize) % turns.len();
-            let (measured, granted) = measure(number, round)?;
+            let (measured, granted) = measure(variants[number], round)?;
             preferred = granted;
             turns[number].turns.push(measured);
         }
@@ -105,33 +96,28 @@ pub(super) fn in_turns(
 }
 
 /// Figures 7b to 10: queries beside updates, the variants by turns.
-pub(super) fn beside_updates(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
+pub(super) fn beside_updates(store: &Store, setting: &Setting, cell: &Cell) -> Result<Figures> {
     let mut variants = vec![Variant::None, Variant::Live, Variant::Vls];
     if cell.is_full() && cell.queries <= 8 {
         variants.push(Variant::Fork);
     }
     in_turns(
         &variants,
-        |round| round < place.repeats,
-        |number, round| {
-            let variant = variants[number];
+        |round| round < setting.repeats(),
+        |variant, round| {
             let queries = if variant == Variant::None { 0 } else { cell.queries };
-            Turn::new(&Beside { store, variant, cell }, place, cell, queries, true).run(round)
+            Turn::new(&Beside { store, variant, cell }, setting, cell, queries, true).run(round)
         },
     )
 }
 
+/// A query that runs: reads some dozens of parts. Returns the number of rows, and whether there are more.
+pub(super) type Running<'q> = Box<dyn FnMut() -> Result<(u64, bool)> + 'q>;
+
 /// A store that is queried beside updates.
 pub(super) trait Subject: Sync {
-    /// A query that runs.
-    type Query<'q>
-    where
-        Self: 'q;
-
     /// Begins a query.
-    fn begin(&self) -> Result<Self::Query<'_>>;
-    /// Reads some dozens of parts of it. Returns the number of rows, and whether there are more.
-    fn read(query: &mut Self::Query<'_>) -> Result<(u64, bool)>;
+    fn begin(&self) -> Result<Running<'_>>;
     /// Who updates it.
     fn writer(&self) -> impl Update;
     /// Versions that are kept now.
@@ -148,22 +134,16 @@ struct Beside<'s> {
 }
 
 impl Subject for Beside<'_> {
-    type Query<'q>
-        = Query
-    where
-        Self: 'q;
-
-    fn begin(&self) -> Result<Query> {
-        Query::begin(self.store, self.variant, self.cell)
-    }
-
-    fn read(query: &mut Query) -> Result<(u64, bool)> {
-        let before = query.counted.rows;
-        let mut goes_on = true;
-        for _ in 0..PARTS_AT_ONCE {
-            goes_on = goes_on && query.part()?;
-        }
-        Ok((query.counted.rows - before, goes_on))
+    fn begin(&self) -> Result<Running<'_>> {
+        let mut query = Query::begin(self.store, self.variant, self.cell)?;
+        Ok(Box::new(move || {
+            let before = query.counted.rows;
+            let mut goes_on = true;
+            for _ in 0..PARTS_AT_ONCE {
+                goes_on = goes_on && query.part()?;
+            }
+            Ok((query.counted.rows - before, goes_on))
+        }))
     }
 
     fn writer(&self) -> impl Update {
@@ -182,7 +162,7 @@ impl Subject for Beside<'_> {
 /// The state that the threads of a turn share.
 pub(super) struct Turn<'s, S> {
     subject: &'s S,
-    place: &'s Place,
+    setting: &'s Setting,
     cell: &'s Cell,
     queries: usize,
     updates: bool,
@@ -200,34 +180,33 @@ pub(super) struct Written {
     pub updates_per_s: f64,
     /// The time of each update from its intended start, in microseconds; in an open loop.
     pub latencies_us: Vec<f64>,
-    /// True if it had priority on its core.
-    pub preferred: bool,
 }
 
 impl<S: Subject> Turn<'_, S> {
     /// So many queries at the same time, with updates or without.
     pub(super) fn new<'s>(
         subject: &'s S,
-        place: &'s Place,
+        setting: &'s Setting,
         cell: &'s Cell,
         queries: usize,
         updates: bool,
     ) -> Turn<'s, S> {
         let begin = Barrier::new(1 + usize::from(queries > 0) + usize::from(updates));
         let (counts, stops, rows) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
-        Turn { subject, place, cell, queries, updates, begin, counts, stops, rows }
+        Turn { subject, setting, cell, queries, updates, begin, counts, stops, rows }
     }
 
     /// Runs it. Returns its figures, and whether the updates had priority.
     pub(super) fn run(&self, round: u32) -> Result<(Measured, bool)> {
-        let (measured, seed) = (self.place.measured, self.place.seed + u64::from(round));
+        let (measured, seed) = (turn_time(self.setting), self.setting.seed + u64::from(round));
         let mut versions = 0;
         let outcome = std::thread::scope(|scope| {
             let scanner = (self.queries > 0).then(|| scope.spawn(|| self.ask()));
             let writer = self.updates.then(|| {
                 scope.spawn(|| {
-                    let (_pinned, preferred) = alone_on(self.place.writer_core, &self.begin)?;
-                    write(&mut self.subject.writer(), self.cell, preferred, seed, &self.counts, &self.stops)
+                    let (_pinned, preferred) = alone_on(self.setting.server_cores[0], &self.begin)?;
+                    write(&mut self.subject.writer(), self.cell, seed, &self.counts, &self.stops)
+                        .map(|written| (written, preferred))
                 })
             });
             self.begin.wait();
@@ -246,7 +225,7 @@ impl<S: Subject> Turn<'_, S> {
             written.and_then(|written| Ok((written, times?.unwrap_or_default(), rows as f64 / seconds)))
         });
         let (written, times, rows_per_s) = outcome?;
-        let written = written.unwrap_or_default();
+        let (written, preferred) = written.unwrap_or_default();
         let figures = Measured {
             rows_per_s,
             queries: times.len() as u64,
@@ -257,14 +236,14 @@ impl<S: Subject> Turn<'_, S> {
             versions,
             versions_left: self.subject.left(),
         };
-        Ok((figures, written.preferred))
+        Ok((figures, preferred))
     }
 
     /// Runs the queries at the same time, and starts a new one for each that ends. Returns the durations of
     /// those that began and ended within the measured time.
     fn ask(&self) -> Result<Vec<f64>> {
-        let _pinned = alone_on(self.place.query_core, &self.begin)?;
-        let begin = || -> Result<(S::Query<'_>, Option<Instant>)> {
+        let _pinned = alone_on(self.setting.load_cores[0], &self.begin)?;
+        let begin = || -> Result<(Running<'_>, Option<Instant>)> {
             let began = self.counts.load(Ordering::Relaxed).then(Instant::now);
             Ok((self.subject.begin()?, began))
         };
@@ -273,7 +252,7 @@ impl<S: Subject> Turn<'_, S> {
         while !self.stops.load(Ordering::Relaxed) {
             for place in &mut queries {
                 let (query, began) = place.as_mut().expect("there is always one");
-                let (rows, goes_on) = S::read(query)?;
+                let (rows, goes_on) = query()?;
                 if self.counts.load(Ordering::Relaxed) {
                     self.rows.fetch_add(rows, Ordering::Relaxed);
                 }
@@ -306,18 +285,6 @@ pub(super) fn p95(times_us: &[f64]) -> f64 {
     if times.is_empty() { 0.0 } else { *times.select_nth_unstable_by(at, f64::total_cmp).1 }
 }
 
-/// A writer that can update a record.
-pub(super) trait Update {
-    /// Writes a field of a record.
-    fn update(&mut self, number: u64, rng: &mut SmallRng) -> Result<()>;
-}
-
-impl Update for Writer<'_> {
-    fn update(&mut self, number: u64, rng: &mut SmallRng) -> Result<()> {
-        Writer::update(self, number, rng)
-    }
-}
-
 /// The number of updates whose durations can be recorded.
 const LATENCIES: usize = 1 << 20;
 
@@ -326,7 +293,6 @@ const LATENCIES: usize = 1 << 20;
 pub(super) fn write(
     writer: &mut impl Update,
     cell: &Cell,
-    preferred: bool,
     seed: u64,
     counts: &AtomicBool,
     stops: &AtomicBool,
@@ -363,5 +329,5 @@ pub(super) fn write(
     }
     // A thread that waited for a latch all the time has done none.
     let updates_per_s = from.map_or(0.0, |from| done as f64 / from.elapsed().as_secs_f64());
-    Ok(Written { updates_per_s, latencies_us, preferred })
+    Ok(Written { updates_per_s, latencies_us })
 }

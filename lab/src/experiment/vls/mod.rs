@@ -23,27 +23,16 @@ mod remset;
 mod rows;
 mod store;
 
-use std::time::Duration;
-
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use self::cell::{Cell, Figures, Part};
-use self::measure::Place;
 use self::store::Store;
-use super::contract::{Experiment, Measured, Wanted};
+use super::contract::{Experiment, Measured, ResultsOf, Wanted};
 use crate::error::Result;
 use crate::page::Row;
 use crate::report::Report;
-use crate::results;
 use crate::setting::Setting;
-
-/// A turn, in seconds.
-const TURN_S: f64 = 2.0;
-const TURN_QUICK_S: f64 = 0.05;
-
-/// All that was measured.
-pub type Results = results::Results<Cell, Figures>;
 
 /// The experiment's own options.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -61,9 +50,6 @@ pub struct Options {
     /// This many queries at the same time; by default 1, 8 and 64.
     #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = queries)]
     pub queries: Vec<usize>,
-    /// Measure cells again that the file of results already has.
-    #[arg(long)]
-    pub again: bool,
 }
 
 /// As many queries as there can be views.
@@ -77,14 +63,13 @@ fn queries(text: &str) -> std::result::Result<usize, String> {
 pub struct Vls {
     setting: Setting,
     own: Options,
-    place: Place,
     store: Option<Store>,
 }
 
 impl Vls {
     /// Prepares it.
     pub fn new(setting: Setting, own: Options) -> Vls {
-        Vls { place: place(&setting), setting, own, store: None }
+        Vls { setting, own, store: None }
     }
 }
 
@@ -100,16 +85,8 @@ impl Experiment for Vls {
         Ok(plan::cells(&self.setting, &self.own))
     }
 
-    fn again(&self) -> bool {
-        self.own.again
-    }
-
-    fn seconds(&self, cell: &Cell) -> f64 {
-        seconds(&self.place, cell)
-    }
-
     fn measure(&mut self, cell: &Cell, report: &mut Report) -> Result<Option<Measured<Figures>>> {
-        let figures = measure(&self.setting, &self.place, &mut self.store, cell, report)?;
+        let figures = measure(&self.setting, &mut self.store, cell, report)?;
         Ok(Some(Measured::here("tarn", figures)))
     }
 
@@ -117,65 +94,33 @@ impl Experiment for Vls {
         rows::of(cell, figures)
     }
 
-    fn broken(results: &Results, wanted: Wanted) -> usize {
+    fn broken(results: &ResultsOf<Self>, wanted: Wanted) -> usize {
         let of = results.of(|cell| cell.quick == wanted.quick);
         of.into_iter().filter(|(_, figures)| figures.is_broken()).count()
     }
 }
 
-fn place(setting: &Setting) -> Place {
-    let turn = if setting.options.quick { TURN_QUICK_S } else { TURN_S };
-    let seconds = setting.options.seconds.unwrap_or(turn).clamp(0.01, 86400.0);
-    Place {
-        writer_core: setting.server_cores[0],
-        query_core: setting.load_cores[0],
-        measured: Duration::from_secs_f64(seconds),
-        repeats: setting.repeats(),
-        seed: setting.seed,
-    }
-}
-
-/// About how long a cell takes.
-fn seconds(place: &Place, cell: &Cell) -> f64 {
-    let turn = place.measured.as_secs_f64() * 1.2;
-    let millions = cell.records as f64 / 1e6;
-    match cell.part {
-        Part::Alone => turn * f64::from(place.repeats),
-        Part::Updates | Part::Latency => turn * 3.5 * f64::from(place.repeats),
-        Part::Remset => millions * 0.2 * cell.queries as f64,
-        Part::Masks => turn * 3.0 * f64::from(place.repeats) + millions * 3.0,
-        Part::Opening => 2.0,
-        Part::References => millions * 60.0,
-    }
-}
-
 /// Measures a cell, in the store of its size.
-fn measure(
-    setting: &Setting,
-    place: &Place,
-    kept: &mut Option<Store>,
-    cell: &Cell,
-    report: &mut Report,
-) -> Result<Figures> {
+fn measure(setting: &Setting, kept: &mut Option<Store>, cell: &Cell, report: &mut Report) -> Result<Figures> {
     if matches!(cell.part, Part::Masks | Part::References) {
         // They have stores of their own, and need the memory.
         *kept = None;
     }
     match cell.part {
-        Part::Masks => return masks::measure(place, cell),
+        Part::Masks => return masks::measure(setting, cell),
         Part::References => return references::measure(setting, cell, report),
         _ => {}
     }
     if kept.as_ref().is_none_or(|store| store.records != cell.records) {
         *kept = None;
-        *kept = Some(Store::fill(cell.records, &mut SmallRng::seed_from_u64(place.seed))?);
+        *kept = Some(Store::fill(cell.records, &mut SmallRng::seed_from_u64(setting.seed))?);
     }
     let store = kept.as_ref().expect("it was filled above");
     match cell.part {
-        Part::Alone => measure::alone(store, place, cell),
-        Part::Remset => remset::measure(store, place, cell),
-        Part::Opening => opening::measure(store, place, cell),
-        _ => measure::beside_updates(store, place, cell),
+        Part::Alone => measure::alone(store, setting, cell),
+        Part::Remset => remset::measure(store, setting, cell),
+        Part::Opening => opening::measure(store, setting, cell),
+        _ => measure::beside_updates(store, setting, cell),
     }
 }
 

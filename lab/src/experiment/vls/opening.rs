@@ -3,7 +3,7 @@
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -11,54 +11,57 @@ use tarn_engine::value::ValueRef;
 use tarn_engine::{Engine, View, ViewOptions};
 
 use super::cell::{Cell, Figures, Opening};
-use super::measure::{Place, alone_on};
-use super::store::{Store, Writer};
+use super::measure::alone_on;
+use super::store::{Store, Update, Writer};
 use crate::error::{LabError, Result};
-use crate::process::{self, Pinned};
+use crate::interrupt::wait_for;
+use crate::process::{self, Pinned, beside};
+use crate::setting::Setting;
 use crate::snapshots::cell::Distribution;
 
 /// Openings of each kind.
 const OPENINGS: u64 = 10_000;
 const OPENINGS_QUICK: u64 = 200;
+/// The interval between two looks for the first write, and the longest time that it may take.
+const FIRST_EVERY: Duration = Duration::from_micros(100);
+const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 /// The key that is written and read; it is no record, so no index has it.
 const KEY: &[u8] = b"fresh";
 const FIELD: &[u8] = b"number";
 
 /// Opens views beside a writer.
-pub(super) fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
-    let (acknowledged, stops) = (AtomicU64::new(0), AtomicBool::new(false));
-    let begin = Barrier::new(2);
+pub(super) fn measure(store: &Store, setting: &Setting, cell: &Cell) -> Result<Figures> {
+    let (acknowledged, begin) = (AtomicU64::new(0), Barrier::new(2));
     let openings = if cell.quick { OPENINGS_QUICK } else { OPENINGS };
-    std::thread::scope(|scope| {
-        let writer = scope.spawn(|| -> Result<bool> {
-            let (_pinned, preferred) = alone_on(place.writer_core, &begin)?;
-            let (mut writer, mut rng) = (Writer::new(store), SmallRng::seed_from_u64(place.seed));
-            let mut number = 0;
-            while !stops.load(Ordering::Relaxed) {
-                number += 1;
-                let text = number.to_string();
-                writer.put(KEY.to_vec(), std::iter::once((FIELD, text.as_bytes())))?;
-                // Release: partner of the load in `is_fresh`.
-                acknowledged.store(number, Ordering::Release);
-                writer.update(number % store.records, &mut rng)?;
-            }
-            Ok(preferred)
-        });
-        begin.wait();
-        while acknowledged.load(Ordering::Acquire) == 0 && !writer.is_finished() {
-            std::thread::yield_now();
+    let write = |stops: &AtomicBool| -> Result<bool> {
+        let (_pinned, preferred) = alone_on(setting.server_cores[0], &begin)?;
+        let (mut writer, mut rng) = (Writer::new(store), SmallRng::seed_from_u64(setting.seed));
+        let mut number = 0;
+        while !stops.load(Ordering::Relaxed) {
+            number += 1;
+            let text = number.to_string();
+            writer.put(KEY.to_vec(), std::iter::once((FIELD, text.as_bytes())))?;
+            // Release: partner of the load in `is_fresh`.
+            acknowledged.store(number, Ordering::Release);
+            writer.update(number % store.records, &mut rng)?;
         }
+        Ok(preferred)
+    };
+    let open = || {
+        let _pinned = Pinned::to(&[setting.load_cores[0]])?;
+        process::prefer_thread();
+        open(&store.engine, openings, &acknowledged)
+    };
+    let (preferred, opened) = beside(write, || {
+        begin.wait();
+        // A writer that fails writes nothing.
+        wait_for(FIRST_EVERY, FIRST_PATIENCE, || {
+            Ok((acknowledged.load(Ordering::Acquire) > 0).then_some(()))
+        })?;
         // On a thread of its own, because a granted priority cannot always be given back.
-        let opener = scope.spawn(|| {
-            let pinned = Pinned::to(&[place.query_core]);
-            process::prefer_thread();
-            pinned.and_then(|_pinned| open(&store.engine, openings, &acknowledged))
-        });
-        let opened = opener.join().expect("who opens views does not panic");
-        stops.store(true, Ordering::Relaxed);
-        let preferred = writer.join().expect("the writer does not panic")?;
-        Ok(Figures { opening: opened?, preferred, ..Figures::default() })
-    })
+        std::thread::scope(|scope| scope.spawn(open).join().expect("who opens views does not panic"))
+    });
+    Ok(Figures { preferred: preferred?, opening: opened?, ..Figures::default() })
 }
 
 fn open(engine: &Engine, openings: u64, acknowledged: &AtomicU64) -> Result<Opening> {

@@ -2,7 +2,7 @@
 
 use super::Options;
 use super::cell::{Cell, FULL, Part};
-use crate::setting::Setting;
+use crate::setting::{Setting, is_asked};
 
 /// Records, in millions.
 const SIZE_M: f64 = 1.0;
@@ -28,7 +28,6 @@ pub(super) fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
 
 /// The cells, by size: those of a size have one store.
 pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
-    let parts = if own.only.is_empty() { Part::ALL.to_vec() } else { own.only.clone() };
     let quick = setting.options.quick;
     let queries = if quick { &QUERIES[..2] } else { &QUERIES[..] };
     let queries: Vec<usize> = if own.queries.is_empty() { queries.to_vec() } else { own.queries.clone() };
@@ -39,34 +38,34 @@ pub(super) fn cells(setting: &Setting, own: &Options) -> Vec<Cell> {
         let mut add = |part, queries, share_percent, rate| {
             cells.push(Cell { part, records, queries, share_percent, rate, quick });
         };
-        for part in &parts {
+        for part in Part::ALL.into_iter().filter(|part| is_asked(&own.only, part)) {
             match part {
-                Part::Alone => shares.iter().for_each(|share| add(*part, 1, *share, 0)),
+                Part::Alone => shares.iter().for_each(|share| add(part, 1, *share, 0)),
                 Part::Updates => {
                     for share in &shares {
-                        queries.iter().for_each(|queries| add(*part, *queries, *share, 0));
+                        queries.iter().for_each(|queries| add(part, *queries, *share, 0));
                     }
                 }
                 Part::Latency => {
                     for share in &shares {
-                        queries.iter().for_each(|queries| add(*part, *queries, *share, RATES[0]));
+                        queries.iter().for_each(|queries| add(part, *queries, *share, RATES[0]));
                     }
-                    queries.iter().for_each(|queries| add(*part, *queries, FULL, RATES[1]));
+                    queries.iter().for_each(|queries| add(part, *queries, FULL, RATES[1]));
                 }
                 Part::Remset => {
                     let together = if quick { &QUERIES_TOGETHER[..2] } else { &QUERIES_TOGETHER[..] };
                     let rates = if quick { &[0][..] } else { &[0, RATES[1]][..] };
                     for rate in rates {
-                        together.iter().for_each(|queries| add(*part, *queries, FULL, *rate));
+                        together.iter().for_each(|queries| add(part, *queries, FULL, *rate));
                     }
                 }
                 Part::Masks => {
-                    add(*part, 0, FULL, 0);
-                    add(*part, 1, FULL, 0);
-                    add(*part, 8, FULL, 0);
-                    add(*part, 1, FULL, RATES[1]);
+                    add(part, 0, FULL, 0);
+                    add(part, 1, FULL, 0);
+                    add(part, 8, FULL, 0);
+                    add(part, 1, FULL, RATES[1]);
                 }
-                Part::Opening | Part::References => add(*part, 0, 0, 0),
+                Part::Opening | Part::References => add(part, 0, 0, 0),
             }
         }
     }

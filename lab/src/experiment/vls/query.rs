@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use tarn_engine::view::{ForkedScan, Live};
-use tarn_engine::{Direction, Entry, IndexScan, View, ViewOptions};
+use tarn_engine::{Direction, Entry, ViewOptions};
 
 use super::cell::{Cell, Variant};
 use super::store::{self, Store};
@@ -33,18 +32,12 @@ impl Counted {
     }
 }
 
-/// Where it reads.
-enum Source {
-    View(View),
-    Live(Live),
-    Index(View, IndexScan),
-    LiveIndex(Live, IndexScan),
-    Fork(ForkedScan),
-}
+/// Reads the next part; `false` at the end.
+type Part = Box<dyn FnMut(&mut Counted) -> Result<bool>>;
 
 /// A query that runs.
 pub(super) struct Query {
-    source: Source,
+    part: Part,
     /// The result of the query.
     pub counted: Counted,
 }
@@ -54,59 +47,62 @@ impl Query {
     pub(super) fn begin(store: &Store, variant: Variant, cell: &Cell) -> Result<Query> {
         let range = store::range_of(cell.records, cell.share_percent);
         let no_index = || LabError::Arguments("the index is not ready".to_owned());
-        let source = match (variant, cell.is_full()) {
-            (Variant::Vls, true) => Source::View(
-                store.engine.open_view(ViewOptions::once_of(0, "lab")).map_err(LabError::refused)?,
-            ),
-            (Variant::Vls, false) => {
-                let view =
-                    store.engine.open_view(ViewOptions::indexed_of(0, "lab")).map_err(LabError::refused)?;
-                let scan = view.scan_index(0, store::INDEX, &range, Direction::Ascending);
-                Source::Index(view, scan.ok_or_else(no_index)?)
+        let open = |options| store.engine.open_view(options).map_err(LabError::refused);
+        let part: Part = match (variant, cell.is_full()) {
+            (Variant::Vls, true) => {
+                let mut view = open(ViewOptions::once_of(0, "lab"))?;
+                Box::new(move |counted| {
+                    let part = view.step(&mut |entry: &Entry| counted.look(entry));
+                    Ok(part.map_err(LabError::refused)?.is_some())
+                })
             }
-            (Variant::Live, true) => Source::Live(store.engine.live(0)),
+            (Variant::Vls, false) => {
+                let view = open(ViewOptions::indexed_of(0, "lab"))?;
+                let scan = view.scan_index(0, store::INDEX, &range, Direction::Ascending);
+                let mut scan = scan.ok_or_else(no_index)?;
+                Box::new(move |counted| {
+                    let pointers =
+                        view.next_pointers(&mut scan, POINTERS_AT_ONCE).map_err(LabError::refused)?;
+                    let keys: Vec<&[u8]> = pointers.iter().map(|pointer| pointer.key()).collect();
+                    let read = view.read_keys(0, &keys, |_, entry| counted.look(entry));
+                    read.map_err(LabError::refused)?;
+                    Ok(!pointers.is_empty())
+                })
+            }
+            (Variant::Live, true) => {
+                let mut live = store.engine.live(0);
+                Box::new(move |counted| Ok(live.step(&mut |entry: &Entry| counted.look(entry))))
+            }
             (Variant::Live, false) => {
                 let live = store.engine.live(0);
                 let scan = live.scan_index(store::INDEX, &range, Direction::Ascending);
-                Source::LiveIndex(live, scan.ok_or_else(no_index)?)
+                let mut scan = scan.ok_or_else(no_index)?;
+                Box::new(move |counted| {
+                    let pointers = live.next_pointers(&mut scan, POINTERS_AT_ONCE);
+                    let keys: Vec<&[u8]> = pointers.iter().map(|pointer| pointer.key()).collect();
+                    live.read_keys(&keys, |_, entry| counted.look(entry));
+                    Ok(!pointers.is_empty())
+                })
             }
             (Variant::Fork, true) => {
-                Source::Fork(store.engine.fork_scan(0).doing(|| "scan in a child process".to_owned())?)
+                let scanning = || "scan in a child process".to_owned();
+                let mut child = store.engine.fork_scan(0).doing(scanning)?;
+                Box::new(move |counted| {
+                    if let Some((rows, key_bytes)) = child.counted().doing(scanning)? {
+                        *counted = Counted { rows, key_bytes };
+                        return Ok(false);
+                    }
+                    std::thread::sleep(LOOK);
+                    Ok(true)
+                })
             }
             _ => return Err(LabError::Arguments(format!("{} has no such query", variant.name()))),
         };
-        Ok(Query { source, counted: Counted::default() })
+        Ok(Query { part, counted: Counted::default() })
     }
 
     /// Reads the next part, some dozens of records; `false` at the end.
     pub(super) fn part(&mut self) -> Result<bool> {
-        let Query { source, counted } = self;
-        let mut look = |entry: &Entry| counted.look(entry);
-        match source {
-            Source::View(view) => Ok(view.step(&mut look).map_err(LabError::refused)?.is_some()),
-            Source::Live(live) => Ok(live.step(&mut look)),
-            Source::Index(view, scan) => {
-                let pointers = view.next_pointers(scan, POINTERS_AT_ONCE).map_err(LabError::refused)?;
-                let keys: Vec<&[u8]> = pointers.iter().map(|pointer| pointer.key()).collect();
-                view.read_keys(0, &keys, |_, entry| look(entry)).map_err(LabError::refused)?;
-                Ok(!pointers.is_empty())
-            }
-            Source::LiveIndex(live, scan) => {
-                let pointers = live.next_pointers(scan, POINTERS_AT_ONCE);
-                let keys: Vec<&[u8]> = pointers.iter().map(|pointer| pointer.key()).collect();
-                live.read_keys(&keys, |_, entry| look(entry));
-                Ok(!pointers.is_empty())
-            }
-            Source::Fork(child) => {
-                if let Some((rows, key_bytes)) =
-                    child.counted().doing(|| "scan in a child process".to_owned())?
-                {
-                    *counted = Counted { rows, key_bytes };
-                    return Ok(false);
-                }
-                std::thread::sleep(LOOK);
-                Ok(true)
-            }
-        }
+        (self.part)(&mut self.counted)
     }
 }

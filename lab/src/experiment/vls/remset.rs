@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use tarn_engine::END;
@@ -10,10 +10,11 @@ use tarn_engine::view::Cancelled;
 use tarn_engine::{Entry, View, ViewOptions};
 
 use super::cell::{Cell, Figures, Moment, Remset};
-use super::measure::{self, PARTS_AT_ONCE, Place};
+use super::measure::{self, PARTS_AT_ONCE};
 use super::store::{Store, Writer};
 use crate::error::{LabError, Result};
-use crate::process::{self, Pinned};
+use crate::process::{self, Pinned, beside};
+use crate::setting::Setting;
 
 /// The approximate number of readings of the kept versions while the queries run.
 const LOOKS: u32 = 200;
@@ -22,44 +23,46 @@ const LOOK: Duration = Duration::from_micros(500);
 
 /// Runs queries that begin together, twice: once they release versions when they have read them, and once
 /// they keep them to the end.
-pub(super) fn measure(store: &Store, place: &Place, cell: &Cell) -> Result<Figures> {
-    let (moments, left, updates_per_s, preferred) = wave(store, place, cell, false)?;
-    let (to_the_end, left_then, ..) = wave(store, place, cell, true)?;
+pub(super) fn measure(store: &Store, setting: &Setting, cell: &Cell) -> Result<Figures> {
+    let (moments, left, updates_per_s, preferred) = wave(store, setting, cell, false)?;
+    let (to_the_end, left_then, ..) = wave(store, setting, cell, true)?;
     let remset = Remset { moments, to_the_end, left: left + left_then, updates_per_s };
     Ok(Figures { remset, preferred, ..Figures::default() })
 }
 
 /// The kept versions by time, those left at the end, updates a second, and whether the threads had priority.
-fn wave(store: &Store, place: &Place, cell: &Cell, keeps: bool) -> Result<(Vec<Moment>, u64, f64, bool)> {
+fn wave(store: &Store, setting: &Setting, cell: &Cell, keeps: bool) -> Result<(Vec<Moment>, u64, f64, bool)> {
     let options = match keeps {
         true => ViewOptions::pinned("lab"),
         false => ViewOptions::once_of(0, "lab"),
     };
-    let (counts, stops) = (AtomicBool::new(true), AtomicBool::new(false));
-    let (begin, running) = (Barrier::new(2), AtomicBool::new(true));
-    std::thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            let (_pinned, preferred) = measure::alone_on(place.writer_core, &begin)?;
-            let mut writer = Writer::new(store);
-            measure::write(&mut writer, cell, preferred, place.seed, &counts, &stops)
-        });
+    let (counts, begin) = (AtomicBool::new(true), Barrier::new(2));
+    let write = |stops: &_| -> Result<(f64, bool)> {
+        let (_pinned, preferred) = measure::alone_on(setting.server_cores[0], &begin)?;
+        let written = measure::write(&mut Writer::new(store), cell, setting.seed, &counts, stops)?;
+        Ok((written.updates_per_s, preferred))
+    };
+    let (written, moments) = beside(write, || {
         begin.wait();
-        let opened = store.engine.open_views(&vec![options; cell.queries]);
-        let views = opened.map_err(|error| {
-            stops.store(true, Ordering::Relaxed);
-            LabError::Arguments(error.to_string())
-        })?;
-        let began = Instant::now();
+        let views = store.engine.open_views(&vec![options; cell.queries]).map_err(LabError::refused)?;
+        read_and_look(store, setting, views)
+    });
+    let ((updates_per_s, preferred), moments) = (written?, moments?);
+    let left = store.engine.remset_size(0).versions as u64;
+    Ok((moments, left, updates_per_s, preferred))
+}
+
+/// Reads all of some views, and the kept versions meanwhile.
+fn read_and_look(store: &Store, setting: &Setting, views: Vec<View>) -> Result<Vec<Moment>> {
+    let began = Instant::now();
+    std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            let read = Pinned::to(&[place.query_core]).and_then(|_pinned| {
-                process::prefer_thread();
-                read_all(views)
-            });
-            running.store(false, Ordering::Release);
-            read
+            let _pinned = Pinned::to(&[setting.load_cores[0]])?;
+            process::prefer_thread();
+            read_all(views)
         });
         let mut moments = Vec::new();
-        while running.load(Ordering::Acquire) {
+        while !reader.is_finished() {
             let size = store.engine.remset_size(0);
             moments.push(Moment {
                 ms: began.elapsed().as_secs_f64() * 1e3,
@@ -69,11 +72,8 @@ fn wave(store: &Store, place: &Place, cell: &Cell, keeps: bool) -> Result<(Vec<M
             });
             std::thread::sleep(LOOK.max(began.elapsed() / LOOKS));
         }
-        stops.store(true, Ordering::Relaxed);
-        let written = writer.join().expect("the writer does not panic")?;
         reader.join().expect("a query does not panic")?;
-        let left = store.engine.remset_size(0).versions as u64;
-        Ok((moments, left, written.updates_per_s, written.preferred))
+        Ok(moments)
     })
 }
 

@@ -95,6 +95,12 @@ impl Store {
     }
 }
 
+/// A writer that can update a record.
+pub(super) trait Update {
+    /// Writes a field that is not indexed, drawn, of a record.
+    fn update(&mut self, number: u64, rng: &mut SmallRng) -> Result<()>;
+}
+
 /// A writer of records.
 pub(super) struct Writer<'s> {
     store: &'s Store,
@@ -105,14 +111,6 @@ impl Writer<'_> {
     /// A writer. There is one at a time.
     pub(super) fn new(store: &Store) -> Writer<'_> {
         Writer { store, group: Group::new() }
-    }
-
-    /// Writes a field that is not indexed, drawn, of a record.
-    #[inline]
-    pub(super) fn update(&mut self, number: u64, rng: &mut SmallRng) -> Result<()> {
-        let name = FIELD_NAMES[1 + rng.random_range(0..FIELDS - 1)];
-        let value = text(rng);
-        self.put(key(number), std::iter::once((name, value.as_slice())))
     }
 
     /// Writes fields of a key.
@@ -133,5 +131,14 @@ impl Writer<'_> {
         let committed = latched.commit(&batch, &mut self.group);
         latched.release();
         committed.map(|_| ()).map_err(LabError::refused)
+    }
+}
+
+impl Update for Writer<'_> {
+    #[inline]
+    fn update(&mut self, number: u64, rng: &mut SmallRng) -> Result<()> {
+        let name = FIELD_NAMES[1 + rng.random_range(0..FIELDS - 1)];
+        let value = text(rng);
+        self.put(key(number), std::iter::once((name, value.as_slice())))
     }
 }

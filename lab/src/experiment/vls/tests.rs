@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+use super::Vls;
 use super::cell::{Cell, FULL, Figures, Measured, Moment, Opening, Part, Remset, Turns, Variant};
-use super::{Results, Vls};
-use crate::experiment::{Experiment, Wanted};
+use crate::experiment::{Experiment, ResultsOf, Wanted};
 
 fn cell(part: Part, share_percent: u32) -> Cell {
     Cell { part, records: 1_000_000, queries: 8, share_percent, rate: 0, quick: false }
@@ -24,7 +24,8 @@ fn kept(shared: u64, apart: u64, left: u64) -> Figures {
 #[test]
 fn what_is_left_or_stale_is_broken() {
     let of = |figures| [(cell(Part::Remset, FULL), figures)];
-    let broken = |figures| Vls::broken(&Results::invented(Vls::NAME, &of(figures)), Wanted::default());
+    let broken =
+        |figures| Vls::broken(&ResultsOf::<Vls>::invented(Vls::NAME, &of(figures)), Wanted::default());
     assert_eq!((broken(kept(1, 8, 0)), broken(kept(1, 8, 1))), (0, 1));
     let stale = Opening { asked: 9, stale: 1, ..Opening::default() };
     assert_eq!(broken(Figures { opening: stale, ..Figures::default() }), 1);

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Ask, Course, Taken};
+use crate::load::KeyChoice;
 use crate::report::thousands;
 use crate::server::{Persistence, Product};
 use crate::ycsb;
@@ -111,16 +112,6 @@ named! {
     }
 }
 
-named! {
-    /// The distribution of the updates over the records.
-    pub enum Access {
-        /// Some much more often than others, as YCSB has it.
-        Zipfian = "zipfian",
-        /// All equally often.
-        Uniform = "uniform",
-    }
-}
-
 /// The parameters of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
@@ -133,7 +124,7 @@ pub struct Cell {
     /// Updates among the requests.
     pub update_percent: u32,
     /// The distribution of the updates over the records.
-    pub access: Access,
+    pub access: KeyChoice,
     /// True if it was measured with `--quick`.
     pub quick: bool,
 }
@@ -151,8 +142,8 @@ impl crate::experiment::Cell for Cell {
     }
 
     fn need_bytes(&self) -> u64 {
-        // redis-server's allocator has classes of 1,280 and 1,536 bytes; a child may have all of it twice.
-        let once = self.records * 1500 + (128 << 20);
+        // A child may have all of it twice.
+        let once = ycsb::need_bytes(self.records);
         if self.variant.traits().forks { once * 2 } else { once * 5 / 4 }
     }
 }

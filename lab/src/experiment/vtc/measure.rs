@@ -1,16 +1,16 @@
 //! Measures one cell on a server that has its records.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, sleep};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::cell::{Access, Cell, Figures, Files, Part, Writes};
+use super::cell::{Cell, Figures, Files, Part, Writes};
 use super::trial;
 use crate::checkpoint::{Course, Script, Trial, checkpoint_alone, play, play_at_half};
 use crate::error::Result;
-use crate::interrupt;
+use crate::interrupt::wait_for;
 use crate::load::{Group, KeyChoice, Load, Mix, Pace, Until};
-use crate::process::{self, Pinned};
+use crate::process::{self, Pinned, beside};
 use crate::server::{Info, Product};
 use crate::setting::Setting;
 use crate::ycsb;
@@ -20,7 +20,9 @@ use tarn_resp::client::Client;
 const CONNECTIONS: usize = 128;
 /// Requests in a batch where only bytes are counted.
 const WRITES_PIPELINE: u32 = 16;
-/// Checkpoints of a server that has nothing else to do, unless said otherwise.
+/// Checkpoints under load, and starts from files, unless said otherwise.
+const REPEATS: u32 = 2;
+/// Checkpoints of a server that has nothing else to do.
 const ALONE_REPEATS: u32 = 5;
 /// Each field of each record is updated so often on average, so that the log turns over.
 const TURNS: u64 = 4;
@@ -33,42 +35,27 @@ const QUIET_PATIENCE: Duration = Duration::from_secs(60);
 /// Requests between the load and the measurement of files, in the thesis.
 const RUN: Duration = Duration::from_secs(60);
 
-/// The durations and numbers of repeats.
-#[derive(Debug, Clone, Copy)]
-struct Times {
-    stretch: Duration,
-    run: Duration,
-    repeats: u32,
+/// A stretch without a checkpoint.
+fn stretch(setting: &Setting) -> Duration {
+    setting.time(0.3, 2.0)
 }
 
-impl Times {
-    fn of(setting: &Setting, full: bool) -> Times {
-        let quick = setting.options.quick;
-        let usual = if quick { 0.3 } else { 2.0 };
-        let seconds = setting.options.seconds.unwrap_or(usual).clamp(0.05, 3600.0);
-        let stretch = Duration::from_secs_f64(seconds);
-        let run = if full { RUN } else { stretch * 3 };
-        let repeats = setting.options.repeats.unwrap_or(if quick { 1 } else { 2 }).max(1);
-        Times { stretch, run, repeats }
-    }
-
-    /// Stretches with and without a checkpoint by turns; without any, one stretch of rest.
-    fn script(&self, has_checkpoints: bool) -> Script {
-        Script {
-            warmup: self.stretch / 2,
-            first: self.stretch,
-            rest_least: self.stretch,
-            rest_most: self.stretch * 2,
-            checkpoints: if has_checkpoints { self.repeats } else { 0 },
-            time: self.stretch * 12,
-            rests_at_end: true,
-        }
+/// Stretches with and without a checkpoint by turns; without any, one stretch of rest.
+fn script(setting: &Setting, has_checkpoints: bool) -> Script {
+    let stretch = stretch(setting);
+    Script {
+        warmup: stretch / 2,
+        first: stretch,
+        rest_least: stretch,
+        rest_most: stretch * 2,
+        checkpoints: if has_checkpoints { setting.repeats_or(REPEATS) } else { 0 },
+        time: stretch * 12,
+        rests_at_end: true,
     }
 }
 
 /// Measures a cell.
 pub(super) fn measure(setting: &Setting, full: bool, trial: &mut Trial, cell: &Cell) -> Result<Figures> {
-    let times = Times::of(setting, full);
     let is_tarns_log = cell.variant.logs() && cell.variant.traits().product == Product::Tarn;
     let figures = Figures {
         loaded_used: trial.server.info_number("memory", "used_memory")?.unwrap_or(0),
@@ -76,7 +63,7 @@ pub(super) fn measure(setting: &Setting, full: bool, trial: &mut Trial, cell: &C
         log_file_bytes: if is_tarns_log { trial::file_bytes(cell.records) } else { 0 },
         ..Figures::default()
     };
-    let script = times.script(trial.ask.is_some());
+    let script = script(setting, trial.ask.is_some());
     match cell.part {
         Part::Checkpoints => {
             let pace = Pace::Closed { pipeline: 1 };
@@ -85,23 +72,19 @@ pub(super) fn measure(setting: &Setting, full: bool, trial: &mut Trial, cell: &C
         }
         Part::Alone => Ok(Figures { course: alone(setting, trial, cell)?, ..figures }),
         Part::Latency => {
-            let until = until(times.stretch);
+            let until = until(stretch(setting));
             let (saturation, _, course) =
                 play_at_half(setting, trial, CONNECTIONS, requests(cell), until, &script)?;
             Ok(Figures { saturation, course, ..figures })
         }
-        Part::Files => Ok(Figures { files: files(setting, trial, cell, &times)?, ..figures }),
+        Part::Files => Ok(Figures { files: files(setting, trial, cell, full)?, ..figures }),
         Part::Writes => Ok(Figures { writes: writes(setting, trial, cell)?, ..figures }),
     }
 }
 
 /// Reads and updates of a field.
 fn requests(cell: &Cell) -> Mix {
-    let choice = match cell.access {
-        Access::Zipfian => KeyChoice::Zipfian,
-        Access::Uniform => KeyChoice::Uniform,
-    };
-    ycsb::updates(cell.update_percent, choice, cell.records)
+    ycsb::updates(cell.update_percent, cell.access, cell.records)
 }
 
 /// For a while, after a warm-up.
@@ -109,16 +92,11 @@ fn until(time: Duration) -> Until {
     Until::Time { warmup: time / 5, measured: time }
 }
 
-/// The number of checkpoints of a server that has nothing else to do.
-fn times_alone(setting: &Setting) -> u32 {
-    setting.options.repeats.unwrap_or(if setting.options.quick { 1 } else { ALONE_REPEATS }).max(1)
-}
-
 /// Checkpoints of a server that has nothing else to do. Before each checkpoint random records are written, as
 /// many as there are, so that about half of a log is obsolete.
 fn alone(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Course> {
     let mut course = Course::default();
-    for number in 0..times_alone(setting) {
+    for number in 0..setting.repeats_or(ALONE_REPEATS) {
         let seed = setting.seed.wrapping_add(1 + u64::from(number));
         trial::fill(trial, cell, KeyChoice::Uniform, seed)?;
         wait_until_quiet(trial)?;
@@ -128,21 +106,22 @@ fn alone(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Course> {
 }
 
 /// Figures 4.6 and 4.7.
-fn files(setting: &Setting, trial: &mut Trial, cell: &Cell, times: &Times) -> Result<Files> {
+fn files(setting: &Setting, trial: &mut Trial, cell: &Cell, full: bool) -> Result<Files> {
+    let (run, repeats) = (if full { RUN } else { stretch(setting) * 3 }, setting.repeats_or(REPEATS));
     let loaded_bytes = trial.file_bytes()?;
-    setting.saturation(&trial.server, CONNECTIONS, requests(cell), until(times.run))?;
+    setting.saturation(&trial.server, CONNECTIONS, requests(cell), until(run))?;
     if !cell.variant.logs() {
         checkpoint_alone(trial)?;
     }
     let run_bytes = trial.file_bytes()?;
-    let mut files = Files { run_s: times.run.as_secs_f64(), loaded_bytes, run_bytes, ..Files::default() };
-    for _ in 0..times.repeats {
-        files.started_s.push(trial.recover(|_| ())?);
+    let mut files = Files { run_s: run.as_secs_f64(), loaded_bytes, run_bytes, ..Files::default() };
+    for _ in 0..repeats {
+        files.started_s.push(trial.recover()?);
     }
     if cell.variant.logs() && trial.ask.is_some() {
         files.short_bytes = Some(checkpoint_alone(trial)?.file_bytes);
-        for _ in 0..times.repeats {
-            files.short_started_s.push(trial.recover(|_| ())?);
+        for _ in 0..repeats {
+            files.short_started_s.push(trial.recover()?);
         }
     }
     Ok(files)
@@ -172,25 +151,22 @@ fn writes(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Writes> {
     let pace = Pace::Closed { pipeline: WRITES_PIPELINE };
     let group = Group { name: "updates", connections: 16, pace, mix: requests(cell) };
     let load = Load::new(trial.server.address(), vec![group], Until::Requests(updates), setting.seed);
-    let is_over = AtomicBool::new(false);
     let began = Instant::now();
-    let (result, log) = thread::scope(|scope| {
-        let watcher = scope.spawn(|| -> Result<Vec<(u32, u64, u64)>> {
-            let mut client = trial.server.client()?;
-            let mut log = Vec::new();
-            while !is_over.load(Ordering::Relaxed) {
-                let [all, needed, ..] = look(product, &mut client)?;
-                log.push((began.elapsed().as_millis() as u32, all, needed));
-                sleep(LOOK_EVERY);
-            }
-            Ok(log)
-        });
-        let result = Pinned::to(&setting.load_cores).and_then(|_pinned| load.run(|_| ()));
-        let quiet = wait_until_quiet(trial);
-        is_over.store(true, Ordering::Relaxed);
-        (result.and_then(|result| quiet.map(|()| result)), watcher.join().expect("it does not panic"))
+    let watch = |is_over: &AtomicBool| -> Result<Vec<(u32, u64, u64)>> {
+        let mut client = trial.server.client()?;
+        let mut log = Vec::new();
+        while !is_over.load(Ordering::Relaxed) {
+            let [all, needed, ..] = look(product, &mut client)?;
+            log.push((began.elapsed().as_millis() as u32, all, needed));
+            sleep(LOOK_EVERY);
+        }
+        Ok(log)
+    };
+    let (log, loaded) = beside(watch, || {
+        Pinned::to(&setting.load_cores).and_then(|_pinned| load.run(|_| ()))?.check()?;
+        wait_until_quiet(trial)
     });
-    result?.check()?;
+    loaded?;
     let last = look(product, &mut client)?;
     let device_bytes = process::written_bytes(trial.server.pid()).saturating_sub(written);
     let [closed, _, read, compacted] = [0, 1, 2, 3].map(|place| last[place] as i64 - first[place] as i64);
@@ -209,32 +185,13 @@ fn writes(setting: &Setting, trial: &Trial, cell: &Cell) -> Result<Writes> {
 /// Waits until the server and its children write nothing any more.
 fn wait_until_quiet(trial: &Trial) -> Result<()> {
     let pid = trial.server.pid();
-    let (began, mut since) = (Instant::now(), Instant::now());
-    let mut written = process::written_bytes(pid);
-    while since.elapsed() < QUIET && began.elapsed() < QUIET_PATIENCE {
-        interrupt::check()?;
-        sleep(LOOK_EVERY);
+    let (mut written, mut since) = (process::written_bytes(pid), Instant::now());
+    wait_for(LOOK_EVERY, QUIET_PATIENCE, || {
         let now = process::written_bytes(pid);
         if now != written {
             (written, since) = (now, Instant::now());
         }
-    }
+        Ok((since.elapsed() >= QUIET).then_some(()))
+    })?;
     Ok(())
-}
-
-/// About how long a cell takes, for the progress bar, in seconds.
-pub(super) fn seconds(setting: &Setting, full: bool, cell: &Cell) -> f64 {
-    let times = Times::of(setting, full);
-    let stretch = times.stretch.as_secs_f64();
-    let (gigabytes, repeats) = (cell.value_bytes() as f64 / 1e9, f64::from(times.repeats));
-    let fill = 0.3 + gigabytes * 12.0;
-    let checkpoints = if cell.variant.traits().ask.is_some() { repeats } else { 0.0 };
-    let checkpoint = 0.2 + gigabytes * 8.0;
-    fill + match cell.part {
-        Part::Checkpoints => (stretch + checkpoint) * checkpoints + stretch * 1.5,
-        Part::Alone => (fill + 2.0 + checkpoint) * f64::from(times_alone(setting)),
-        Part::Latency => (stretch + checkpoint) * checkpoints + stretch * 3.0,
-        Part::Files => times.run.as_secs_f64() * 1.2 + checkpoint + repeats * gigabytes * 10.0,
-        Part::Writes => 4.0 + gigabytes * 150.0,
-    }
 }

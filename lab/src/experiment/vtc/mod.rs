@@ -22,19 +22,15 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use self::cell::{Cell, Figures, Part, Variant};
-use super::contract::{Experiment, Measured, Wanted, row};
+use super::contract::{Experiment, LineOf, Measured, ResultsOf, Wanted, row, scale_fact};
 use crate::checkpoint::stretch_rows;
 use crate::error::Result;
 use crate::page::{Facts, Row, with};
-use crate::report::{Report, thousands};
-use crate::results;
-use crate::setting::Setting;
+use crate::report::Report;
+use crate::setting::{Setting, is_asked};
 
 /// Records of the thesis's largest store.
 const RECORDS_MOST: f64 = 12e6;
-
-/// All that was measured.
-pub type Results = results::Results<Cell, Figures>;
 
 /// The experiment's own options.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -56,9 +52,6 @@ pub struct Options {
     /// Put the log's files there, once for each device. By default three directories below that of the data.
     #[arg(long = "log-dir", value_name = "DIR")]
     pub log_dirs: Vec<PathBuf>,
-    /// Measure cells again that the file of results already has.
-    #[arg(long)]
-    pub again: bool,
 }
 
 /// The experiment.
@@ -77,21 +70,9 @@ impl Experiment for Vtc {
 
     fn plan(&mut self) -> Result<Vec<Cell>> {
         let Vtc { setting, own } = self;
-        let is_there = |variant: &Variant| {
-            let product = variant.traits().product;
-            setting.servers.iter().any(|(own, _)| *own == product)
-        };
-        let asked = |variant: &Variant| own.variants.is_empty() || own.variants.contains(variant);
-        let variants: Vec<_> = Variant::ALL.into_iter().filter(asked).filter(is_there).collect();
-        Ok(plan::cells(setting, own, &variants))
-    }
-
-    fn again(&self) -> bool {
-        self.own.again
-    }
-
-    fn seconds(&self, cell: &Cell) -> f64 {
-        measure::seconds(&self.setting, self.own.full, cell)
+        let is_there =
+            |variant: &Variant| is_asked(&own.variants, variant) && setting.has(variant.traits().product);
+        Ok(plan::cells(setting, own, &Variant::ALL.into_iter().filter(is_there).collect::<Vec<_>>()))
     }
 
     fn measure(&mut self, cell: &Cell, _: &mut Report) -> Result<Option<Measured<Figures>>> {
@@ -136,10 +117,8 @@ impl Experiment for Vtc {
         std::iter::once(row).chain(stretches).collect()
     }
 
-    fn facts(_: &Results, lines: &[&results::Line<Cell, Figures>], _: Wanted) -> Facts {
-        let most = lines.iter().map(|line| line.cell.records).max().unwrap_or_default() as f64;
-        let share = most / RECORDS_MOST;
-        let scale = format!("up to {} records of 1 KB; the thesis's 12 M by {share:.4}", thousands(most));
+    fn facts(_: &ResultsOf<Self>, lines: &[&LineOf<Self>], _: Wanted) -> Facts {
+        let scale = scale_fact(lines.iter().map(|line| line.cell.records), "thesis's", RECORDS_MOST);
         let is_preferred = lines.iter().any(|line| line.figures.course.generator_preferred);
         let turn = if is_preferred { "comes before all others" } else { "takes its turn with others" };
         let generator = format!("one thread on the last core; it {turn} there");
@@ -148,6 +127,6 @@ impl Experiment for Vtc {
         bytes.sort_unstable();
         let mib = |bytes: Option<&u64>| bytes.map_or(0.0, |bytes| *bytes as f64 / f64::from(1 << 20));
         let files = format!("{:.2} to {:.2} MiB", mib(bytes.first()), mib(bytes.last()));
-        vec![("scale", scale), ("generator", generator), ("size of log files", files)]
+        vec![scale, ("generator", generator), ("size of log files", files)]
     }
 }

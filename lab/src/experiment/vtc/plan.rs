@@ -1,8 +1,9 @@
 //! The cells of the experiment.
 
 use super::Options;
-use super::cell::{Access, Cell, Part, Variant};
-use crate::setting::Setting;
+use super::cell::{Cell, Part, Variant};
+use crate::load::KeyChoice;
+use crate::setting::{Setting, is_asked};
 
 /// Records of the thesis, in millions.
 const SIZES_M: [f64; 6] = [2.0, 4.0, 6.0, 8.0, 10.0, 12.0];
@@ -27,32 +28,29 @@ pub(super) fn sizes(setting: &Setting, own: &Options) -> Vec<u64> {
 
 /// The cells, by part and size and then by variant, so that disturbances of the machine affect all alike.
 pub(super) fn cells(setting: &Setting, own: &Options, variants: &[Variant]) -> Vec<Cell> {
-    let parts = if own.only.is_empty() { Part::ALL.to_vec() } else { own.only.clone() };
     let sizes = sizes(setting, own);
     let Some(&largest) = sizes.last() else { return Vec::new() };
     let mut cells = Vec::new();
     let mut add = |part, records, update_percent, access| {
         for &variant in variants.iter().filter(|variant| is_measured(part, **variant, update_percent)) {
-            let quick = setting.options.quick;
-            let cell = Cell { part, variant, records, update_percent, access, quick };
-            cells.push(cell);
+            cells.push(Cell { part, variant, records, update_percent, access, quick: setting.options.quick });
         }
     };
-    for part in parts {
+    for part in Part::ALL.into_iter().filter(|part| is_asked(&own.only, part)) {
         match part {
             Part::Checkpoints => {
-                sizes.iter().for_each(|&size| add(part, size, UPDATES_USUAL, Access::Zipfian));
+                sizes.iter().for_each(|&size| add(part, size, UPDATES_USUAL, KeyChoice::Zipfian));
                 let shares = UPDATES.into_iter().filter(|&share| share != UPDATES_USUAL);
                 let shares = shares.filter(|share| !setting.options.quick || *share == UPDATES[0]);
                 // The thesis varies them near its largest store.
-                shares.for_each(|share| add(part, largest, share, Access::Zipfian));
+                shares.for_each(|share| add(part, largest, share, KeyChoice::Zipfian));
             }
-            Part::Alone => sizes.iter().for_each(|&size| add(part, size, 100, Access::Uniform)),
-            Part::Latency => add(part, largest, UPDATES_USUAL, Access::Zipfian),
-            Part::Files => sizes.iter().for_each(|&size| add(part, size, UPDATES_USUAL, Access::Zipfian)),
+            Part::Alone => sizes.iter().for_each(|&size| add(part, size, 100, KeyChoice::Uniform)),
+            Part::Latency => add(part, largest, UPDATES_USUAL, KeyChoice::Zipfian),
+            Part::Files => sizes.iter().for_each(|&size| add(part, size, UPDATES_USUAL, KeyChoice::Zipfian)),
             Part::Writes => {
-                add(part, sizes[0], 100, Access::Zipfian);
-                add(part, sizes[0], 100, Access::Uniform);
+                add(part, sizes[0], 100, KeyChoice::Zipfian);
+                add(part, sizes[0], 100, KeyChoice::Uniform);
             }
         }
     }

@@ -23,13 +23,6 @@ pub(super) struct Advice {
     pub chosen: Option<Prediction>,
 }
 
-impl Advice {
-    /// The recommended algorithm, and the reason.
-    pub(super) fn recommendation(&self) -> String {
-        self.chosen.as_ref().map_or_else(|| "none of them fits".to_owned(), recommend)
-    }
-}
-
 /// Looks for the algorithm that fits a workload.
 pub(super) fn advise(study: &Study<'_>, workload: &Options) -> Advice {
     let measured = Algorithm::PHYSICAL.map(|algorithm| (algorithm, Measured::new(study, algorithm)));
@@ -85,7 +78,9 @@ fn best(mut left: Vec<Prediction>) -> Option<Prediction> {
     left.into_iter().min_by(|a, b| order(a).cmp(&order(b)).then(a.update_ns.total_cmp(&b.update_ns)))
 }
 
-fn recommend(best: &Prediction) -> String {
+/// The recommended algorithm, and the reason.
+pub(super) fn recommendation(chosen: Option<&Prediction>) -> String {
+    let Some(best) = chosen else { return "none of them fits".to_owned() };
     let full = if best.algorithm.is_full() { "has all rows" } else { "has what has changed, to be merged" };
     let spike = if best.spike_grows { "grows with the data" } else { "does not grow with the data" };
     format!(

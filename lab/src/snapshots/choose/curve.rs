@@ -1,7 +1,7 @@
 //! The measurements of one parameter, and the values between them.
 
 use super::super::compare::data::slope;
-use crate::report::Spread;
+use crate::report::median;
 
 /// Points in the order of `x`, a straight line from each to the next.
 #[derive(Debug, Clone, Default)]
@@ -16,7 +16,7 @@ impl Curve {
             points.into_iter().filter(|(x, y)| x.is_finite() && y.is_finite() && *x > 0.0).collect();
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
         let same = all.chunk_by(|a, b| a.0 == b.0);
-        let points = same.map(|same| (same[0].0, Spread::of(same.iter().map(|point| point.1)).median));
+        let points = same.map(|same| (same[0].0, median(same.iter().map(|point| point.1))));
         Curve { points: points.collect() }
     }
 

@@ -19,7 +19,7 @@ use crate::error::{LabError, Result};
 use crate::experiment::{Experiment, Wanted};
 use crate::report::{number_cell, table};
 use crate::results::nothing_measured;
-use advise::{Advice, advise};
+use advise::{Advice, advise, recommendation};
 use predict::Prediction;
 
 /// The workload, and where the measurements are.
@@ -139,7 +139,7 @@ fn print(advice: &Advice) {
     }
     println!("{table}");
     advice.notes.iter().for_each(|note| println!("note: {note}"));
-    println!("{}", advice.recommendation());
+    println!("{}", recommendation(advice.chosen.as_ref()));
 }
 
 #[cfg(test)]

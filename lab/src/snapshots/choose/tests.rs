@@ -37,7 +37,7 @@ fn short_waits_and_full_snapshots_ask_for_piggyback() {
     let found = advice(Options { latency_us_max: Some(50), full_only: true, ..SOME });
     assert_eq!(chosen(&found), Some(Algorithm::Piggyback), "{found:?}");
     assert_eq!(out(&found), ["NS", "COU", "Fork", "ZZ", "PP", "HG"]);
-    assert!(found.recommendation().starts_with("recommended: PB."));
+    assert!(recommendation(found.chosen.as_ref()).starts_with("recommended: PB."));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn little_memory_asks_for_fork_and_less_for_nothing() {
     assert_eq!(out(&found), ["NS", "COU", "ZZ", "PP", "HG", "PB"]);
     let found = advice(Options { memory: Some(1_000_000_000), ..SOME });
     assert_eq!(chosen(&found), None);
-    assert_eq!(found.recommendation(), "none of them fits");
+    assert_eq!(recommendation(found.chosen.as_ref()), "none of them fits");
 }
 
 #[test]

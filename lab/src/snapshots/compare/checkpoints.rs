@@ -5,9 +5,9 @@
 
 use super::super::cell::{Algorithm, Figures};
 use super::super::plan::Figure;
+use super::Verdict;
 use super::data::{Series, Study, exponent, of};
 use super::reasons::UNKNOWN;
-use super::verdict::Verdict;
 use crate::report::short;
 
 /// A growth with an exponent in this range is linear.
@@ -24,24 +24,19 @@ struct Overheads {
 
 /// Judges their growth with the data, and whether all take the same.
 pub(super) fn judge(study: &Study<'_>, all: &mut Vec<Verdict>) {
-    let series = |of: fn(&Figures) -> f64| study.series(Figure::Dataset, |_, figures| of(figures));
-    let fold =
-        |figures: &Figures, of: fn(f64, f64) -> f64| figures.overhead_us.iter().copied().fold(f64::NAN, of);
-    let overheads = Overheads {
-        shortest: study.series(Figure::Dataset, |_, figures| fold(figures, f64::min) / 1e3),
-        median: series(Figures::overhead_ms),
-        longest: study.series(Figure::Dataset, |_, figures| fold(figures, f64::max) / 1e3),
+    let series = |of: &dyn Fn(&Figures) -> f64| study.series(Figure::Dataset, |_, figures| of(figures));
+    let end = |of: fn(f64, f64) -> f64| {
+        series(&|figures| figures.overhead_us.iter().copied().fold(f64::NAN, of) / 1e3)
     };
+    let (shortest, longest) = (end(f64::min), end(f64::max));
+    let overheads = Overheads { shortest, median: series(&Figures::overhead_ms), longest };
     all.extend(growth(&overheads));
     all.extend(alike(&overheads));
 }
 
 fn growth(overheads: &Overheads) -> Option<Verdict> {
-    let exponents: Vec<_> = overheads
-        .median
-        .iter()
-        .filter_map(|series| Some((series.algorithm, exponent(&series.points)?)))
-        .collect();
+    let growth = |series: &Series| Some((series.algorithm, exponent(&series.points)?));
+    let exponents: Vec<_> = overheads.median.iter().filter_map(growth).collect();
     let mut verdict =
         Verdict::new(Figure::Dataset, "checkpoints take a time that is linear in the data", Vec::new());
     let slowest = exponents.iter().map(|own| own.1).fold(f64::INFINITY, f64::min);

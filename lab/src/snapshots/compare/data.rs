@@ -78,8 +78,7 @@ impl<'r> Study<'r> {
             if !value.is_finite() {
                 continue;
             }
-            let Cell { algorithm, huge_pages, .. } = point.cell;
-            let name = format!("{}{}", algorithm.name(), if huge_pages { ", huge pages" } else { "" });
+            let (name, Cell { algorithm, huge_pages, .. }) = (point.cell.label(), point.cell);
             match all.iter_mut().find(|series| series.name == name) {
                 Some(series) => series.points.push((point.x, value)),
                 None => {

@@ -6,8 +6,7 @@ use super::super::plan::Figure;
 use super::data::{Series, Study, TAKEN_US_SHORT, exponent, of};
 use super::noise::{ALIKE, Noise};
 use super::reasons::{Measured, UNKNOWN};
-use super::verdict::Verdict;
-use super::{checkpoints, published, spikes};
+use super::{Verdict, checkpoints, published, spikes};
 use crate::report::short;
 use Algorithm::{Fork, Hourglass, Piggyback};
 
@@ -40,30 +39,44 @@ pub(crate) fn order(
     groups: &[&[Algorithm]],
     measured: &Measured,
 ) -> Option<Verdict> {
-    let mut compared = false;
-    // Pairs that differ for the same reason share a line. Those within the noise have none.
-    let mut by_reason: Vec<(Option<&str>, Vec<String>)> = Vec::new();
-    let mut within_noise = Vec::new();
-    let of_one = measured.values.iter().all(|series| series.points.len() == 1);
+    let values = &measured.values;
+    let of_one = values.iter().all(|series| series.points.len() == 1);
+    let place = |xs: &str| if of_one { String::new() } else { format!(" at {xs}") };
     let lower =
         groups.iter().enumerate().flat_map(|(place, group)| group.iter().map(move |low| (place, *low)));
     let pairs = lower.flat_map(|(place, low)| {
         groups[place + 1..].iter().flat_map(|group| group.iter()).map(move |high| (low, *high))
     });
+    let pairs = pairs.filter_map(|(low, high)| Some((of(values, low)?, of(values, high)?)));
+    compare(figure, printed, pairs, place, measured)
+}
+
+/// Judges whether the first of each pair is below the second, wherever both were measured. `place` says where
+/// it is not.
+fn compare<'s>(
+    figure: Figure,
+    printed: &'static str,
+    pairs: impl IntoIterator<Item = (&'s Series, &'s Series)>,
+    place: impl Fn(&str) -> String,
+    measured: &Measured,
+) -> Option<Verdict> {
+    let mut compared = false;
+    // Pairs that differ for the same reason share a line. Those within the noise have none.
+    let mut by_reason: Vec<(Option<&str>, Vec<String>)> = Vec::new();
+    let mut within_noise = Vec::new();
     for (low, high) in pairs {
-        let Some(above) = above(&measured.values, low, high) else { continue };
-        compared = true;
         let mut places: Vec<(Option<&str>, Vec<String>)> = Vec::new();
-        for (x, times) in above {
-            let why = measured.why(figure, (x, times), low, high);
-            if why.is_none() {
-                within_noise.extend([low, high]);
+        for (x, times) in low.points.iter().filter_map(|(x, y)| Some((*x, y / high.at(*x)?))) {
+            compared = true;
+            if times > ALIKE {
+                let why = measured.why(figure, (x, times), low.algorithm, high.algorithm);
+                within_noise.extend([low, high].iter().filter(|_| why.is_none()).map(|own| own.algorithm));
+                push(&mut places, why, short(x));
             }
-            push(&mut places, why, short(x));
         }
         for (why, xs) in places {
-            let place = if of_one { String::new() } else { format!(" at {}", xs.join(", ")) };
-            push(&mut by_reason, why, format!("{} is above {}{place}", low.name(), high.name()));
+            let text = format!("{} is above {}{}", low.name, high.name, place(&xs.join(", ")));
+            push(&mut by_reason, why, text);
         }
     }
     let mut verdict = Verdict::new(figure, printed, Vec::new());
@@ -83,15 +96,6 @@ fn push<K: PartialEq>(all: &mut Vec<(K, Vec<String>)>, key: K, value: String) {
         Some((_, values)) => values.push(value),
         None => all.push((key, vec![value])),
     }
-}
-
-/// Where one algorithm is above another, and how many times as high; `None` if they were nowhere measured
-/// both.
-fn above(series: &[Series], one: Algorithm, other: Algorithm) -> Option<Vec<(f64, f64)>> {
-    let (one, other) = (of(series, one)?, of(series, other)?);
-    let both = one.points.iter().filter_map(|(x, y)| Some((*x, y / other.at(*x)?)));
-    let both: Vec<_> = both.collect();
-    (!both.is_empty()).then(|| both.into_iter().filter(|(_, times)| *times > ALIKE).collect())
 }
 
 /// Lines about the algorithms whose values grow, or do not, contrary to the printed results.
@@ -123,11 +127,11 @@ fn taken(study: &Study<'_>, all: &mut Vec<Verdict>) {
 
 /// Figure 11. Its cells have the noise of the default parameters, huge pages or not.
 fn huge_pages(study: &Study<'_>, all: &mut Vec<Verdict>) {
-    let series = |of: fn(&Figures) -> f64| {
+    let measured = |of: fn(&Figures) -> f64| {
         let of = |_: &Cell, figures: &Figures| of(figures);
-        (study.series(Figure::HugePages, of), Noise::of(study, of))
+        Measured { noise: Noise::of(study, of), ..Measured::alone(study.series(Figure::HugePages, of)) }
     };
-    let (max, mean) = (series(Figures::max_us), series(Figures::mean_us));
+    let (max, mean) = (measured(Figures::max_us), measured(Figures::mean_us));
     all.extend(huge_page_order("huge pages lower Fork's maximum", &max, (Fork, true), (Fork, false)));
     all.extend(huge_page_order("it stays above HG's", &max, (Hourglass, false), (Fork, true)));
     all.extend(huge_page_order("it stays above PB's", &max, (Piggyback, false), (Fork, true)));
@@ -137,27 +141,15 @@ fn huge_pages(study: &Study<'_>, all: &mut Vec<Verdict>) {
 /// Judges whether an algorithm, with huge pages or without, is below another.
 fn huge_page_order(
     printed: &'static str,
-    (series, noise): &(Vec<Series>, Noise),
+    measured: &Measured,
     low: (Algorithm, bool),
     high: (Algorithm, bool),
 ) -> Option<Verdict> {
     let of = |(algorithm, second): (Algorithm, bool)| {
-        series.iter().find(|series| series.algorithm == algorithm && series.second == second)
+        measured.values.iter().find(|series| series.algorithm == algorithm && series.second == second)
     };
-    let mut verdict = Verdict::new(Figure::HugePages, printed, Vec::new());
-    let (own, other) = (of(low)?, of(high)?);
-    let both = own.points.iter().filter_map(|(x, y)| Some((*x, y / other.at(*x)?)));
-    let (noisy, odd): (Vec<_>, Vec<_>) = both
-        .filter(|(_, times)| *times > ALIKE)
-        .partition(|(_, times)| *times <= noise.of_pair(low.0, high.0));
-    let line = |at: Vec<(f64, f64)>, why: &str| {
-        let at: Vec<_> = at.into_iter().map(|(x, _)| short(x)).collect();
-        let places = at.join(", ");
-        (!at.is_empty()).then(|| format!("{} is above {} at {places} GB: {why}", own.name, other.name))
-    };
-    verdict.differences.extend(line(odd, UNKNOWN));
-    verdict.unclear.extend(line(noisy, &noise.text(&[low.0, high.0])));
-    Some(verdict)
+    let place = |xs: &str| format!(" at {xs} GB");
+    compare(Figure::HugePages, printed, [(of(low)?, of(high)?)], place, measured)
 }
 
 /// Figure 12.
@@ -260,7 +252,8 @@ mod tests {
         let mut all = series(&[(Fork, &[(1.0, 14.0), (2.0, 19.0)]), (Fork, &[(1.0, 10.0), (2.0, 10.0)])]);
         all[0].second = true;
         let found = |noise| {
-            huge_page_order("", &(all.clone(), noise), (Fork, true), (Fork, false)).expect("it was measured")
+            let measured = Measured { noise, ..Measured::alone(all.clone()) };
+            huge_page_order("", &measured, (Fork, true), (Fork, false)).expect("it was measured")
         };
         let clear = found(Noise::default());
         assert_eq!((clear.differences.len(), clear.unclear.len()), (1, 0));

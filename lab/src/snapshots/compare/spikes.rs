@@ -13,8 +13,7 @@
 use super::super::cell::Figures;
 use super::super::plan::Figure;
 use super::data::Study;
-use super::published;
-use super::verdict::Verdict;
+use super::{Verdict, published};
 use crate::report::short;
 
 /// A spike is this many times the median tick.

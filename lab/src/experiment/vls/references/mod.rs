@@ -11,6 +11,7 @@ mod postgres;
 use super::cell::{Cell, Figures, Reference};
 use super::store;
 use crate::error::{IoContext, LabError, Result};
+use crate::interrupt::wait_for;
 use crate::report::Report;
 use crate::server::{self, Persistence, Product, Server};
 use crate::setting::Setting;
@@ -50,26 +51,23 @@ pub(super) fn measure(setting: &Setting, cell: &Cell, report: &mut Report) -> Re
     }
     let dir = setting.make_dir()?;
     let table = dir.path().join("record.csv");
-    write_table(&table, cell, setting.seed).doing(|| table.display().to_string())?;
+    write_table(&table, cell, setting.seed).at(&table)?;
     // Another user may have to read it.
     for path in [dir.path(), &table] {
         let all = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(path, all).doing(|| path.display().to_string())?;
+        std::fs::set_permissions(path, all).at(path)?;
     }
-    for found in [postgres::measure(setting, cell, &table)?, duckdb::measure(setting, cell, &table)?] {
+    for found in [postgres::measure(setting, cell, &table), duckdb::measure(setting, cell, &table)] {
         match found {
-            Ok(found) => references.extend(found),
-            Err(Missing(why)) => {
+            Err(LabError::Missing(why)) => {
                 eprintln!("left out: {why}");
                 report.note(&why)?;
             }
+            found => references.extend(found?),
         }
     }
     Ok(Figures { references, ..Figures::default() })
 }
-
-/// Why a store is left out.
-struct Missing(String);
 
 /// The records as comma-separated values, without a line of heads.
 fn write_table(path: &Path, cell: &Cell, seed: u64) -> std::io::Result<()> {
@@ -89,8 +87,7 @@ fn write_table(path: &Path, cell: &Cell, seed: u64) -> std::io::Result<()> {
 fn fill(server: &Server, cell: &Cell, seed: u64) -> Result<()> {
     let mut client = Client::connect(server.address(), PATIENCE)?;
     let mut rng = SmallRng::seed_from_u64(seed);
-    let mut number = 0;
-    while number < cell.records {
+    for number in (0..cell.records).step_by(RECORDS_AT_ONCE as usize) {
         let end = (number + RECORDS_AT_ONCE).min(cell.records);
         for number in number..end {
             let mut words: Vec<Vec<u8>> = vec![b"HSET".to_vec(), store::key(number)];
@@ -103,7 +100,6 @@ fn fill(server: &Server, cell: &Cell, seed: u64) -> Result<()> {
         for _ in number..end {
             client::integer(&client.receive()?)?;
         }
-        number = end;
     }
     Ok(())
 }
@@ -114,11 +110,23 @@ fn repeated(setting: &Setting, mut run: impl FnMut() -> Result<u64>, expected: u
         let began = Instant::now();
         let got = run()?;
         seconds.push(began.elapsed().as_secs_f64());
-        if got != expected {
-            return Err(LabError::Reply(format!("a query answers {got}, and {expected} is right")));
-        }
+        check("a query", got, expected)?;
     }
     Ok(seconds)
+}
+
+/// Refuses a wrong answer.
+fn check(who: &str, got: u64, expected: u64) -> Result<()> {
+    if got == expected {
+        return Ok(());
+    }
+    Err(LabError::Reply(format!("{who} answers {got}, and {expected} is right")))
+}
+
+/// The declarations of all columns but the key.
+fn columns(integer: &str, text: &str) -> String {
+    let texts: String = (1..store::FIELDS).map(|at| format!(", f{at} {text}")).collect();
+    format!("f0 {integer}{texts}")
 }
 
 /// The queries: their names, their text, and the right answer.
@@ -140,11 +148,9 @@ fn tarn(
     references: &mut Vec<Reference>,
 ) -> Result<()> {
     let mut client = Client::connect(server.address(), PATIENCE)?;
-    let texts: Vec<_> = (1..store::FIELDS).map(|at| format!("f{at} TEXT")).collect();
-    let declared = format!(
-        "CREATE EXTERNAL TABLE record (id TEXT, f0 BIGINT, {}) STORED AS HASH LOCATION 'user:*'",
-        texts.join(", ")
-    );
+    let columns = columns("BIGINT", "TEXT");
+    let declared =
+        format!("CREATE EXTERNAL TABLE record (id TEXT, {columns}) STORED AS HASH LOCATION 'user:*'");
     client.call(&["SQL", &declared])?;
     let mut ask_all = |what: &str, client: &mut Client| -> Result<()> {
         for (name, sql, expected) in queries(cell) {
@@ -176,18 +182,12 @@ fn tarn(
 
 /// Waits until the one index is built; until then queries walk.
 fn wait_for_index(client: &mut Client) -> Result<()> {
-    let began = Instant::now();
-    loop {
+    let built = wait_for(Duration::from_millis(10), PATIENCE, || {
         let reply = client.call(&["SQL", "SHOW INDEXES"])?;
         let row = client::elements(&reply)?.get(1).map(client::elements).transpose()?;
-        if row.and_then(|row| row.get(3)?.as_integer()) == Some(1000) {
-            return Ok(());
-        }
-        if began.elapsed() > PATIENCE {
-            return Err(LabError::Reply(format!("the index is not built: {reply}")));
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        Ok((row.and_then(|row| row.get(3)?.as_integer()) == Some(1000)).then_some(()))
+    })?;
+    built.ok_or_else(|| LabError::Reply("the index is not built".to_owned()))
 }
 
 /// Reads all records by `SCAN` and `HGETALL`, as a client must that wants a sum.

@@ -6,16 +6,16 @@ use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::super::cell::{Cell, Reference};
-use super::super::store;
-use super::{Missing, queries};
+use super::{check, columns, queries};
 use crate::error::{IoContext, LabError, Result};
-use crate::interrupt;
+use crate::interrupt::wait_for;
+use crate::process::output_of;
 use crate::server::free_port;
 use crate::setting::{Setting, on_path};
 
@@ -27,23 +27,12 @@ const DEBIAN: &str = "/usr/lib/postgresql";
 const USERS: [&str; 2] = ["postgres", "nobody"];
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Measures it; says why not, if it is not there.
-pub(super) fn measure(
-    setting: &Setting,
-    cell: &Cell,
-    table: &Path,
-) -> Result<std::result::Result<Vec<Reference>, Missing>> {
-    let Some(programs) = programs() else {
-        return Ok(Err(Missing("postgresql is not installed".to_owned())));
-    };
-    let user = match user() {
-        Ok(user) => user,
-        Err(missing) => return Ok(Err(missing)),
-    };
-    let cluster = Cluster::start(setting, programs, user)?;
-    let texts: Vec<_> = (1..store::FIELDS).map(|at| format!("f{at} text")).collect();
+/// Measures it, if it is there.
+pub(super) fn measure(setting: &Setting, cell: &Cell, table: &Path) -> Result<Vec<Reference>> {
+    let programs = programs().ok_or_else(|| LabError::Missing("postgresql is not installed".to_owned()))?;
+    let cluster = Cluster::start(setting, programs, user()?)?;
     cluster.ask(&[
-        &format!("CREATE TABLE record (id text PRIMARY KEY, f0 bigint, {})", texts.join(", ")),
+        &format!("CREATE TABLE record (id text PRIMARY KEY, {})", columns("bigint", "text")),
         &format!("\\copy record FROM '{}' CSV", table.display()),
         "CREATE INDEX ON record (f0)",
         "VACUUM (ANALYZE) record",
@@ -58,15 +47,13 @@ pub(super) fn measure(
             let ms =
                 answer.lines().find_map(|line| line.strip_prefix("Time: ")?.split(' ').next()?.parse().ok());
             let (Some(number), Some(ms)) = (number, ms) else { return Err(LabError::Reply(answer)) };
-            if number != expected {
-                return Err(LabError::Reply(format!("postgresql answers {number}, and {expected} is right")));
-            }
+            check("postgresql", number, expected)?;
             let ms: f64 = ms;
             seconds.extend((turn > 0).then_some(ms / 1e3));
         }
         references.push(Reference { what: NAME.to_owned(), query: name.to_owned(), seconds });
     }
-    Ok(Ok(references))
+    Ok(references)
 }
 
 /// The directory of `initdb`, `postgres` and `psql`.
@@ -81,7 +68,7 @@ fn programs() -> Option<PathBuf> {
 }
 
 /// The numbers of a user and its group that may run it; `None` for the user of the laboratory.
-fn user() -> std::result::Result<Option<(u32, u32)>, Missing> {
+fn user() -> Result<Option<(u32, u32)>> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
@@ -92,9 +79,8 @@ fn user() -> std::result::Result<Option<(u32, u32)>, Missing> {
         Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     };
     let found = USERS.iter().find_map(find);
-    found
-        .map(Some)
-        .ok_or_else(|| Missing(format!("postgresql does not run as root, and there is none of {USERS:?}")))
+    let why = || format!("postgresql does not run as root, and there is none of {USERS:?}");
+    found.map(Some).ok_or_else(|| LabError::Missing(why()))
 }
 
 struct Cluster {
@@ -110,12 +96,12 @@ impl Cluster {
     fn start(setting: &Setting, programs: PathBuf, user: Option<(u32, u32)>) -> Result<Cluster> {
         let dir = setting.make_dir()?;
         if let Some((user, group)) = user {
-            chown(dir.path(), Some(user), Some(group)).doing(|| dir.path().display().to_string())?;
+            chown(dir.path(), Some(user), Some(group)).at(dir.path())?;
         }
         let data = dir.path().join("data");
         let mut make = as_user(&programs.join("initdb"), user, dir.path());
         make.args(["--username=lab", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C", "-D"]);
-        run(make.arg(&data))?;
+        output_of(make.arg(&data), "initdb")?;
         let port = free_port()?;
         let mut serve = as_user(&programs.join("postgres"), user, dir.path());
         serve.args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1", "-k"]).arg(dir.path());
@@ -126,14 +112,8 @@ impl Cluster {
         let child = serve.arg("-D").arg(&data).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = child.doing(|| "start postgres".to_owned())?;
         let cluster = Cluster { programs, child, port, user, dir };
-        let until = Instant::now() + PATIENCE;
-        while cluster.ask(&["SELECT 1"]).is_err() {
-            interrupt::check()?;
-            if Instant::now() > until {
-                return Err(LabError::Arguments("postgresql does not become ready".to_owned()));
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait_for(Duration::from_millis(50), PATIENCE, || Ok(cluster.ask(&["SELECT 1"]).ok()))?
+            .ok_or_else(|| LabError::Arguments("postgresql does not become ready".to_owned()))?;
         Ok(cluster)
     }
 
@@ -143,7 +123,7 @@ impl Cluster {
         psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-U", "lab"]);
         psql.args(["-p", &self.port.to_string(), "postgres"]);
         statements.iter().for_each(|statement| _ = psql.args(["-c", statement]));
-        run(&mut psql)
+        Ok(String::from_utf8_lossy(&output_of(&mut psql, "psql")?).into_owned())
     }
 }
 
@@ -163,14 +143,4 @@ fn as_user(program: &Path, user: Option<(u32, u32)>, dir: &Path) -> Command {
     }
     command.current_dir(dir).env("LC_ALL", "C").stdin(Stdio::null());
     command
-}
-
-fn run(command: &mut Command) -> Result<String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().doing(|| format!("run {name}"))?;
-    if !output.status.success() {
-        let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(LabError::Cell { what: name, status: output.status, words });
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
