@@ -1,4 +1,5 @@
-//! Reads facts about a process from `/proc` (memory, processor time), and pins threads to cores.
+//! Reads facts about a process from `/proc` (memory, processor time), pins threads to cores, runs a thread
+//! beside other work, and runs programs.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -206,10 +207,20 @@ pub fn beside<O: Send, W>(other: impl FnOnce(&AtomicBool) -> O + Send, work: imp
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let other = scope.spawn(|| other(&is_over));
+        let over = Over(&is_over);
         let done = work();
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         (other.join().expect("a thread beside the work does not panic"), done)
     })
+}
+
+/// Sets its flag when it is dropped, also by a panic.
+struct Over<'f>(&'f AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Runs a program to its end. Returns its output; fails with its words if it ends without success. `what`

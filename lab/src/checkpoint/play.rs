@@ -56,6 +56,7 @@ pub fn play(setting: &Setting, trial: &Trial, group: Group, script: &Script, mem
     load.cue = Some(cue.clone());
     load.watched_pid = Some(trial.server.pid());
     let watch = |is_over: &_| if memory { memory::watch(trial, is_over) } else { Ok(Peak::default()) };
+    // Its flag is the end of the cue.
     let conduct = |_: &_| {
         let acts = conduct(trial, &cue, script);
         cue.end();
@@ -71,7 +72,8 @@ pub fn play(setting: &Setting, trial: &Trial, group: Group, script: &Script, mem
     let (peak, (acts, (result, generator_preferred))) = beside(watch, || beside(conduct, run));
     // If the load failed, the conductor only says that it ended.
     let result = result?.check()?;
-    Ok(Course { peak: peak?, generator_preferred, ..course(&result, &acts?) })
+    let course = course(&result, &acts?);
+    Ok(Course { peak: peak?, generator_preferred, ..course })
 }
 
 /// The same with an open loop, at half of the throughput of a closed loop just before. Returns the requests a

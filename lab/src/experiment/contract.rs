@@ -6,11 +6,11 @@
 //!             └─────────── those that are there already ─────┘
 //! ```
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::Write;
 use std::path::Path;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -242,8 +242,19 @@ fn bar<E: Experiment>(cells: usize) -> ProgressBar {
     if cells == 0 || !E::CONTINUES {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left: {msg}");
-    ProgressBar::new(cells as u64).with_style(style.expect("the template is well-formed"))
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len}, {left} left: {msg}");
+    // Some cells take many times longer than others, so all that are done tell more than the newest.
+    let left = |state: &ProgressState, out: &mut dyn fmt::Write| {
+        let (done, all) = (state.pos(), state.len().unwrap_or_default());
+        let each = state.elapsed().checked_div(done.try_into().unwrap_or(u32::MAX));
+        // What cannot be written is not shown.
+        let _ = match each.map(|each| HumanDuration(each * (all - done) as u32)) {
+            Some(left) => write!(out, "{left:#}"),
+            None => write!(out, "?"),
+        };
+    };
+    let style = style.expect("the template is well-formed").with_key("left", left);
+    ProgressBar::new(cells as u64).with_style(style)
 }
 
 /// Writes the line of a cell, and its time series.

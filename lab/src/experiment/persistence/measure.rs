@@ -179,8 +179,8 @@ fn recovery(setting: &Setting, times: &Times, trial: &mut Trial, cell: &Cell) ->
     if cell.model == Model::Snapshot || cell.shortens {
         checkpoint_alone(trial)?;
     }
-    figures.last_file_bytes = trial.file_bytes()?;
-    let started = trial.relaunch().and_then(|keys| {
+    let written = trial.file_bytes().inspect(|bytes| figures.last_file_bytes = *bytes);
+    let started = written.and_then(|_| trial.relaunch()).and_then(|keys| {
         let (pid, every) = (trial.server.pid(), times.every_of_start);
         let watch = |is_over: &_| resources::watch(pid, every, is_over);
         let (usage, started) = beside(watch, || {

@@ -57,7 +57,8 @@ pub(super) fn measure(store: &Store, setting: &Setting, cell: &Cell) -> Result<F
         // A writer that fails writes nothing.
         wait_for(FIRST_EVERY, FIRST_PATIENCE, || {
             Ok((acknowledged.load(Ordering::Acquire) > 0).then_some(()))
-        })?;
+        })?
+        .ok_or_else(|| LabError::Missing("the writer has written nothing".to_owned()))?;
         // On a thread of its own, because a granted priority cannot always be given back.
         std::thread::scope(|scope| scope.spawn(open).join().expect("who opens views does not panic"))
     });

@@ -57,8 +57,8 @@ pub(super) fn measure(setting: &Setting, cell: &Cell, report: &mut Report) -> Re
         let all = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(path, all).at(path)?;
     }
-    for found in [postgres::measure(setting, cell, &table), duckdb::measure(setting, cell, &table)] {
-        match found {
+    for measure in [postgres::measure, duckdb::measure] {
+        match measure(setting, cell, &table) {
             Err(LabError::Missing(why)) => {
                 eprintln!("left out: {why}");
                 report.note(&why)?;
