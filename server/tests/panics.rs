@@ -13,7 +13,7 @@ use tarn_server::config::{Invocation, parse_serve_args};
 use tarn_server::serve::serve;
 
 /// The longest wait for an event.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(120);
 
 fn connect(port: u16) -> TcpStream {
     let began = Instant::now();

@@ -15,7 +15,7 @@ const WRITES: usize = 20_000;
 const LIMIT_BYTES: u64 = 4 << 10;
 /// More than one of the writes takes in the log.
 const WRITE_BYTES: u64 = 1 << 10;
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_LIMIT: Duration = Duration::from_secs(120);
 
 struct Server(Child);
 

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// The longest time to wait for an event.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// A folder for data, sockets and the messages of the servers that run in it one after another.
 pub(crate) struct Folder(TempDir);

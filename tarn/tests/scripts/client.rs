@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 /// No reply of a script takes longer, even on a busy machine.
-const REPLY_LIMIT: Duration = Duration::from_secs(30);
+const REPLY_LIMIT: Duration = Duration::from_secs(120);
 
 /// One client.
 pub(crate) struct Client {

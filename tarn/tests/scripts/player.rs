@@ -9,10 +9,10 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// The time for which `@eventually` repeats a question.
-const EVENTUALLY_LIMIT: Duration = Duration::from_secs(10);
+const EVENTUALLY_LIMIT: Duration = Duration::from_secs(60);
 
 /// The time for which `@async` waits for the server to hold the command.
-const HELD_LIMIT: Duration = Duration::from_secs(5);
+const HELD_LIMIT: Duration = Duration::from_secs(60);
 
 /// More differences than this are not worth reading.
 const PROBLEMS_MAX: usize = 12;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A server that does not answer by then will not.
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// Another process may take the free port before the server does; then another one is tried.
 const START_TRIES: usize = 5;
