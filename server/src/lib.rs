@@ -10,6 +10,7 @@
 //!
 //! ```
 //! use std::io::{Read, Write};
+//! use std::net::Shutdown;
 //! use std::os::unix::net::UnixStream;
 //! use tarn_server::config::{Invocation, parse_serve_args};
 //!
@@ -21,16 +22,20 @@
 //! let Invocation::Serve(loaded) = parse_serve_args(args.into_iter().chain(dirs))? else { unreachable!() };
 //! let server = std::thread::spawn(|| tarn_server::serve::serve(*loaded));
 //!
-//! let mut client = loop {
-//!     match UnixStream::connect(&socket) {
-//!         Err(_) if !server.is_finished() => std::thread::yield_now(),
-//!         connected => break connected?,
-//!     }
+//! let ask = |requests: &str| -> std::io::Result<String> {
+//!     let mut client = UnixStream::connect(&socket)?;
+//!     client.write_all(requests.as_bytes())?;
+//!     client.shutdown(Shutdown::Write)?;
+//!     let mut replies = String::new();
+//!     client.read_to_string(&mut replies)?;
+//!     Ok(replies)
 //! };
-//! client.write_all(b"SET greeting hello\r\nGET greeting\r\nSHUTDOWN\r\n")?;
-//! let mut replies = String::new();
-//! client.read_to_string(&mut replies)?;
-//! assert_eq!(replies, "+OK\r\n$5\r\nhello\r\n");
+//! // It listens before it has loaded its data, and answers with an error until then.
+//! while !server.is_finished() && !ask("EXISTS greeting\r\n").is_ok_and(|reply| reply == ":0\r\n") {
+//!     std::thread::yield_now();
+//! }
+//! assert_eq!(ask("SET greeting hello\r\nGET greeting\r\n")?, "+OK\r\n$5\r\nhello\r\n");
+//! assert_eq!(ask("SHUTDOWN\r\n")?, "");
 //! server.join().expect("the server does not panic")?;
 //! # Ok(())
 //! # }
