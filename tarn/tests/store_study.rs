@@ -16,7 +16,7 @@ fn tarn(words: &[&str]) -> Output {
 fn run(results: &Path, more: &[&str]) -> String {
     let dir = results.parent().unwrap().to_str().unwrap();
     let json = results.to_str().unwrap();
-    let words = ["lab", "run", "store", "--quick", "--scale", "0.1", "--seconds", "0.1", "--seed", "7"];
+    let words = ["lab", "run", "store", "--quick", "--scale", "0.1", "--seconds", "0.5", "--seed", "7"];
     let output = tarn(&[&words[..], &["--sizes", "1", "--dir", dir, "--json", json], more].concat());
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{told}");

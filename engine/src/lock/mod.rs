@@ -7,7 +7,7 @@
 //!   release builds    the locks of parking_lot, of the same size, and nothing else
 //! ```
 //!
-//! The ranks are in [`rank`], and in `docs/threads-and-locks.md`. Every lock of the engine, the server and
+//! A thread that has to wait for a lock measures how long ([`waits`]). The ranks are in [`rank`], and in `docs/threads-and-locks.md`. Every lock of the engine, the server and
 //! the program is one of these; those of tokio, which are held across an `await`, are not.
 //!
 //! Under `--cfg shuttle` they are the locks of a checker that has threads act in an order of its choosing.
@@ -15,6 +15,7 @@
 mod condvar;
 mod held;
 pub mod rank;
+pub mod waits;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -88,7 +89,7 @@ impl<T, R: Rank> Mutex<T, R> {
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T, R> {
         let held = Held::in_order(Place::of::<T>(&self.raw, None));
-        Guard { raw: self.raw.lock(), held }
+        Guard { raw: waits::taken::<R, _>(0, || self.raw.try_lock(), || self.raw.lock()), held }
     }
 
     /// The protected value.
@@ -131,7 +132,7 @@ impl<T, R: Rank> RwLock<T, R> {
     #[track_caller]
     pub fn read(&self) -> RwLockReadGuard<'_, T, R> {
         let held = Held::in_order(Place::of::<T>(&self.raw, None));
-        Guard { raw: self.raw.read(), held }
+        Guard { raw: waits::taken::<R, _>(0, || self.raw.try_read(), || self.raw.read()), held }
     }
 
     /// Waits until nobody else holds it.
@@ -139,7 +140,7 @@ impl<T, R: Rank> RwLock<T, R> {
     #[track_caller]
     pub fn write(&self) -> RwLockWriteGuard<'_, T, R> {
         let held = Held::in_order(Place::of::<T>(&self.raw, None));
-        Guard { raw: self.raw.write(), held }
+        Guard { raw: waits::taken::<R, _>(0, || self.raw.try_write(), || self.raw.write()), held }
     }
 
     /// As `read`, for one of several.
@@ -147,7 +148,10 @@ impl<T, R: Rank> RwLock<T, R> {
     #[track_caller]
     pub fn read_as(&self, number: Number) -> RwLockReadGuard<'_, T, R> {
         let held = Held::in_order(Place::of::<T>(&self.raw, Some(number)));
-        Guard { raw: self.raw.read(), held }
+        let address = self.address();
+        let raw = waits::taken::<R, _>(address, || self.raw.try_read(), || self.raw.read());
+        waits::note(address);
+        Guard { raw, held }
     }
 
     /// As `write`, for one of several.
@@ -155,7 +159,10 @@ impl<T, R: Rank> RwLock<T, R> {
     #[track_caller]
     pub fn write_as(&self, number: Number) -> RwLockWriteGuard<'_, T, R> {
         let held = Held::in_order(Place::of::<T>(&self.raw, Some(number)));
-        Guard { raw: self.raw.write(), held }
+        let address = self.address();
+        let raw = waits::taken::<R, _>(address, || self.raw.try_write(), || self.raw.write());
+        waits::note(address);
+        Guard { raw, held }
     }
 
     /// As `read_as`, and nobody else may do so, or write, until it is given back.
@@ -163,7 +170,15 @@ impl<T, R: Rank> RwLock<T, R> {
     #[track_caller]
     pub fn upgradable_read_as(&self, number: Number) -> RwLockUpgradableReadGuard<'_, T, R> {
         let held = Held::in_order(Place::of::<T>(&self.raw, Some(number)));
-        Guard { raw: self.raw.upgradable_read(), held }
+        let address = self.address();
+        let raw =
+            waits::taken::<R, _>(address, || self.raw.try_upgradable_read(), || self.raw.upgradable_read());
+        waits::note(address);
+        Guard { raw, held }
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(&self.raw).addr()
     }
 
     /// Where its value is, for a thread that may look at it without the lock.
@@ -184,7 +199,13 @@ impl<T, R: Rank> RwLock<T, R> {
     #[track_caller]
     pub fn try_write_for_as(&self, time: Duration, number: Number) -> Option<RwLockWriteGuard<'_, T, R>> {
         let held = Held::in_order(Place::of::<T>(&self.raw, Some(number)));
-        Some(Guard { raw: self.raw.try_write_for(time)?, held })
+        let address = self.address();
+        let raw = match self.raw.try_write() {
+            Some(raw) => raw,
+            None => waits::waited::<R, _>(address, || self.raw.try_write_for(time))?,
+        };
+        waits::note(address);
+        Some(Guard { raw, held })
     }
 
     /// The checker knows no time: who holds it may do so for longer.
@@ -201,8 +222,23 @@ impl<'l, T, R: Rank> RwLockUpgradableReadGuard<'l, T, R> {
     #[inline]
     pub fn upgrade(self) -> RwLockWriteGuard<'l, T, R> {
         let Guard { raw, held } = self;
-        Guard { raw: raw::RwLockUpgradableReadGuard::upgrade(raw), held }
+        Guard { raw: upgraded::<T, R>(raw), held }
     }
+}
+
+#[cfg(not(shuttle))]
+#[inline]
+fn upgraded<T, R: Rank>(raw: raw::RwLockUpgradableReadGuard<'_, T>) -> raw::RwLockWriteGuard<'_, T> {
+    use raw::RwLockUpgradableReadGuard as Upgradable;
+    Upgradable::try_upgrade(raw).unwrap_or_else(|raw| {
+        let address = std::ptr::from_ref(Upgradable::rwlock(&raw)).addr();
+        waits::waited::<R, _>(address, || Upgradable::upgrade(raw))
+    })
+}
+
+#[cfg(shuttle)]
+fn upgraded<T, R: Rank>(raw: raw::RwLockUpgradableReadGuard<'_, T>) -> raw::RwLockWriteGuard<'_, T> {
+    raw::RwLockUpgradableReadGuard::upgrade(raw)
 }
 
 impl<G: Deref, R: Rank> Deref for Guard<G, R> {

@@ -23,6 +23,7 @@ use crate::metrics::figures::{Clients, LogDirectory, Memory, Persistence, settin
 use crate::net::listen::Service;
 use crate::observe::keyspace::Counts;
 use crate::observe::latency;
+use crate::observe::ledger::{Cause, Waited};
 use crate::observe::process;
 use crate::observe::stats::{CommandTotals, Totals};
 use crate::persist::backups::{Ended, Running, Status};
@@ -505,19 +506,29 @@ fn commandstats(report: &mut Report, cx: &Context<'_, '_>) {
     }
 }
 
-/// The percentiles of `latency-tracking-info-percentiles` of each command that was called, in microseconds.
+/// The percentiles of `latency-tracking-info-percentiles` of each command that was called, and of the waits
+/// for each cause, in microseconds.
 fn latencystats(report: &mut Report, cx: &Context<'_, '_>) {
     let config = cx.server.config.snapshot();
-    for (name, slot) in commands::table().full_names() {
-        let counts = cx.server.stats.latencies(slot);
-        let values: Vec<String> = config
-            .latency_tracking_info_percentiles
-            .iter()
-            .filter_map(|&percent| Some((percent, latency::percentile(&counts, percent)?)))
+    let percentiles = |counts: &latency::Counts| -> Vec<String> {
+        let percents = config.latency_tracking_info_percentiles.iter();
+        percents
+            .filter_map(|&percent| Some((percent, latency::percentile(counts, percent)?)))
             .map(|(percent, nanos)| format!("p{percent}={:.3}", nanos as f64 / 1000.0))
-            .collect();
+            .collect()
+    };
+    for (name, slot) in commands::table().full_names() {
+        let values = percentiles(&cx.server.stats.latencies(slot));
         if !values.is_empty() {
             report.line(&format!("latency_percentiles_usec_{name}"), values.join(","));
+        }
+    }
+    for cause in Cause::ALL {
+        let Waited { requests, nanos, counts } = cx.server.stats.ledgers.waited(cause);
+        if requests > 0 {
+            let mut values = vec![format!("requests={requests},usec={}", nanos / 1000)];
+            values.extend(percentiles(&counts));
+            report.line(&format!("latency_waits_usec_{}", cause.name()), values.join(","));
         }
     }
 }

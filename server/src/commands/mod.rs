@@ -25,6 +25,7 @@ mod help;
 mod info;
 mod json;
 mod keys;
+mod latency;
 mod lcs;
 mod lists;
 mod lists_blocking;
@@ -62,6 +63,7 @@ const FAMILIES: &[Family] = &[
     ("server", server::COMMANDS),
     ("server", config::COMMANDS),
     ("server", info::COMMANDS),
+    ("server", latency::COMMANDS),
     ("server", command::COMMANDS),
     ("server", debug::COMMANDS),
     ("server", sql::COMMANDS),

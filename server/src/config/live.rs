@@ -23,6 +23,7 @@ pub struct Live {
     maxclients: AtomicU64,
     slow_us: AtomicI64,
     latency_tracking: AtomicBool,
+    latency_event_ms: AtomicU64,
     serve_while_loading: AtomicBool,
 }
 
@@ -43,6 +44,7 @@ impl Live {
             maxclients: AtomicU64::new(0),
             slow_us: AtomicI64::new(0),
             latency_tracking: AtomicBool::new(false),
+            latency_event_ms: AtomicU64::new(0),
             serve_while_loading: AtomicBool::new(false),
         };
         live.update(config);
@@ -65,6 +67,7 @@ impl Live {
         self.maxclients.store(config.maxclients as u64, Ordering::Relaxed);
         self.slow_us.store(config.slowlog_log_slower_than_us, Ordering::Relaxed);
         self.latency_tracking.store(config.latency_tracking, Ordering::Relaxed);
+        self.latency_event_ms.store(config.latency_monitor_threshold_ms, Ordering::Relaxed);
         self.serve_while_loading.store(config.serve_while_loading, Ordering::Relaxed);
     }
 
@@ -81,6 +84,12 @@ impl Live {
     /// Whether histograms of latency are kept.
     pub fn tracks_latency(&self) -> bool {
         self.latency_tracking.load(Ordering::Relaxed)
+    }
+
+    /// How long a wait is that is an event for `LATENCY`; `None`: none is.
+    pub fn latency_event(&self) -> Option<Duration> {
+        let ms = self.latency_event_ms.load(Ordering::Relaxed);
+        (ms > 0).then(|| Duration::from_millis(ms))
     }
 
     /// Whether reads are answered while the data is being loaded.

@@ -22,7 +22,6 @@ macro_rules! field {
 const CHECKPOINT_MODES: Shape =
     Shape::RenamedChoice { names: CheckpointMode::NAMES, former: CheckpointMode::FORMER_NAMES };
 const EXPIRES_ALL: &str = "every turn of the background work deletes all keys that are due";
-const NO_LATENCY_EVENTS: &str = "events of high latency are not kept yet";
 const LIST_NODES: &str = "the nodes of lists have a size of their own, and are never compressed";
 const NO_MORE_DATABASES: &str = "there are 256 databases at most; SELECT of others is refused";
 const NO_OTHER_CLASSES: &str = "there are neither replicas nor subscribers yet";
@@ -239,7 +238,7 @@ pub(super) static IMPLEMENTED: &[Directive] = &[
         "percentiles that INFO latencystats shows"),
     Directive::run_time("latency-monitor-threshold", int(0, i64::MAX), "0",
         field!(latency_monitor_threshold_ms),
-        "milliseconds from which an event is kept for LATENCY; 0 for none").without_effect(NO_LATENCY_EVENTS),
+        "milliseconds of one cause from which a wait is an event for LATENCY; 0 for none"),
 
     // Small collections.
     Directive::run_time("hash-max-listpack-entries", int(0, i64::MAX), "512",

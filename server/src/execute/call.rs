@@ -135,7 +135,7 @@ mod tests {
             std::thread::sleep(takes);
             call.finish(&client, args.as_args(), 0, &Ok(()));
         };
-        server.stats.workers[0].stopwatch.start();
+        server.stats.workers[0].stopwatch.start(Instant::now());
         let slow = Duration::from_micros(server.live.slow_us() as u64);
         for _ in 0..20 {
             call(slow);
@@ -154,7 +154,7 @@ mod tests {
         let found = commands::table().find(b"lpush").expect("it is there");
         let args: OwnedArgs = ["LPUSH", "k", "v"].into_iter().collect();
         let watch = &server.stats.workers[0].stopwatch;
-        watch.start();
+        watch.start(Instant::now());
         let slow = Duration::from_micros(server.live.slow_us() as u64);
         for _ in 0..20 {
             let call = Call::begin(&server, 0, found.command, found.slot, args.as_args());

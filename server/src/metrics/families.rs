@@ -15,6 +15,7 @@ use crate::execute::table::Table;
 use crate::metrics::figures::{Clients, LogDirectory, Memory, Persistence};
 use crate::net::listen::Service;
 use crate::observe::latency;
+use crate::observe::ledger::Cause;
 use crate::observe::process;
 use crate::observe::stats::CommandTotals;
 
@@ -125,17 +126,28 @@ fn commands(page: &mut Page, server: &Services, table: &Table) {
         .filter(|(_, _, total)| *total != CommandTotals::default())
         .collect();
     let percents = server.config.snapshot().latency_tracking_info_percentiles.clone();
+    let quantiles = |counts: &latency::Counts| -> Vec<(f64, f64)> {
+        let quantile = |percent: &f64| {
+            Some(((percent * 1e7).round() / 1e9, latency::percentile(counts, *percent)? as f64 / 1e9))
+        };
+        percents.iter().filter_map(quantile).collect()
+    };
     let mut times = page.summaries(
         "tarn_command_duration_seconds",
         "How long calls took, by command; quantiles as latency-tracking-info-percentiles says.",
     );
     for (name, slot, total) in &called {
         let counts = server.stats.latencies(*slot);
-        let quantile = |percent: &f64| {
-            Some(((percent * 1e7).round() / 1e9, latency::percentile(&counts, *percent)? as f64 / 1e9))
-        };
-        let quantiles: Vec<(f64, f64)> = percents.iter().filter_map(quantile).collect();
-        times.add_times(&[("command", name)], total.nanos as f64 / 1e9, total.calls, &quantiles);
+        times.add_times(&[("command", name)], total.nanos as f64 / 1e9, total.calls, &quantiles(&counts));
+    }
+    let mut waits = page.summaries(
+        "tarn_request_wait_seconds",
+        "Where requests waited in the server, by cause; each counts the whole turn of the worker that ran it.",
+    );
+    for cause in Cause::ALL {
+        let waited = server.stats.ledgers.waited(cause);
+        let seconds = waited.nanos as f64 / 1e9;
+        waits.add_times(&[("cause", cause.name())], seconds, waited.requests, &quantiles(&waited.counts));
     }
     let mut rejected =
         page.counters("tarn_commands_rejected_total", "Calls that were refused before they ran.");

@@ -49,6 +49,22 @@ pub(crate) fn percentile(counts: &Counts, percent: f64) -> Option<u64> {
     Some(last_of(bucket))
 }
 
+/// Numbers of microseconds that are powers of two, each with the calls that took no longer; without those
+/// that add no calls. A bucket that goes beyond such a number belongs to the next one.
+pub(crate) fn cumulative_us(counts: &Counts) -> Vec<(u64, u64)> {
+    let mut sums: Vec<(u64, u64)> = Vec::new();
+    let mut calls = 0;
+    for (bucket, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        calls += count;
+        let us = last_of(bucket).div_ceil(1000).next_power_of_two();
+        match sums.last_mut() {
+            Some(last) if last.0 == us => last.1 = calls,
+            _ => sums.push((us, calls)),
+        }
+    }
+    sums
+}
+
 fn bucket_of(nanos: u64) -> usize {
     let steps = nanos / STEP_NANOS;
     if steps < 8 {
@@ -78,6 +94,18 @@ mod tests {
             assert_eq!((bucket_of(last), bucket_of(last + 1)), (bucket, bucket + 1), "{last}");
         }
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn sums_rise_by_powers_of_two() {
+        let (histogram, mut counts) = (Histogram::default(), Counts::new());
+        for (us, calls) in [(0, 5), (1, 2), (3, 1), (100, 10), (120, 1), (100_000, 1)] {
+            histogram.note(us * 1000 + 10, calls);
+        }
+        histogram.add_to(&mut counts);
+        let sums = cumulative_us(&counts);
+        assert_eq!(sums, [(1, 5), (2, 7), (4, 8), (128, 19), (131_072, 20)]);
+        assert!(cumulative_us(&Counts::new()).is_empty());
     }
 
     #[test]

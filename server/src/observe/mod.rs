@@ -6,6 +6,7 @@
 pub(crate) mod counter;
 pub(crate) mod keyspace;
 pub(crate) mod latency;
+pub(crate) mod ledger;
 pub(crate) mod logging;
 pub(crate) mod process;
 pub(crate) mod rates;
@@ -13,3 +14,4 @@ pub(crate) mod seldom;
 pub(crate) mod slowlog;
 pub(crate) mod stats;
 pub(crate) mod stopwatch;
+pub(crate) mod thread;

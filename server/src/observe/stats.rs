@@ -7,6 +7,7 @@ use tarn_engine::lock::Mutex;
 
 use crate::error::CommandError;
 use crate::observe::latency::{Counts, Histogram};
+use crate::observe::ledger::Ledgers;
 use crate::observe::seldom::Seldom;
 use crate::observe::stopwatch::Stopwatch;
 
@@ -54,6 +55,8 @@ pub struct WorkerStats {
 pub struct Stats {
     /// One a worker.
     pub workers: Box<[WorkerStats]>,
+    /// Where requests waited.
+    pub(crate) ledgers: Ledgers,
     /// Errors by code.
     pub errors: Mutex<HashMap<String, u64>>,
     /// Connections accepted.
@@ -124,6 +127,7 @@ impl Stats {
         };
         Stats {
             workers: (0..workers).map(|_| worker()).collect(),
+            ledgers: Ledgers::new(workers),
             errors: Mutex::new(HashMap::new()),
             connections: AtomicU64::new(0),
             rejected_connections: AtomicU64::new(0),
@@ -201,6 +205,7 @@ impl Stats {
     pub fn reset(&self) {
         *self.baseline.lock() = self.totals_ever();
         *self.latency_baseline.lock() = (0..self.slots()).map(|slot| self.latencies_ever(slot)).collect();
+        self.ledgers.reset();
         self.errors.lock().clear();
     }
 

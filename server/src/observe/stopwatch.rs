@@ -36,9 +36,9 @@ impl Default for Stopwatch {
 }
 
 impl Stopwatch {
-    /// A batch of commands begins.
-    pub fn start(&self) {
-        self.note(Instant::now());
+    /// A batch of commands begins at this moment.
+    pub fn start(&self, now: Instant) {
+        self.note(now);
         self.coarse.store(coarse_ns(), Ordering::Relaxed);
     }
 
@@ -81,8 +81,9 @@ pub(crate) fn tick_us() -> i64 {
     *TICK.get_or_init(|| nanos(clock_getres(ClockId::MonotonicCoarse)).div_ceil(1000) as i64)
 }
 
+/// The coarse clock.
 #[inline]
-fn coarse_ns() -> u64 {
+pub(crate) fn coarse_ns() -> u64 {
     nanos(clock_gettime(ClockId::MonotonicCoarse))
 }
 

@@ -31,6 +31,7 @@ use crate::execute::executor::Executor;
 use crate::net::handle::ClientHandle;
 use crate::net::stream::Stream;
 use crate::observe::counter;
+use crate::observe::ledger::Cause;
 use crate::serve::outbox::Outbox;
 use crate::serve::output::Output;
 use crate::serve::worker::Worker;
@@ -68,6 +69,8 @@ pub(super) struct Connection {
     closed_since: Option<Instant>,
     /// The same while the log has no room.
     gone_since: Option<Instant>,
+    /// Since when a held request waits for room in the log, or for the gate.
+    held_since: Option<(Cause, Instant)>,
 }
 
 impl Drop for Connection {
@@ -131,6 +134,7 @@ impl Connection {
             held: None,
             closed_since: None,
             gone_since: None,
+            held_since: None,
         }
     }
 
@@ -177,7 +181,9 @@ impl Connection {
                     self.worker.send_at_end_of_turn(&self.output);
                     break;
                 }
+                let began = Instant::now();
                 self.output.send(&self.worker.outputs)?;
+                self.worker.turn.note_written(began.elapsed());
                 if self.is_over_limit() {
                     return Ok(End::OutputLimit);
                 }
@@ -199,6 +205,7 @@ impl Connection {
                     }
                     Ran::Postponed | Ran::Paused => {
                         if matches!(ran, Ran::Postponed) {
+                            self.note_held();
                             // What waits for something else lets the others go first.
                             self.give_up_turn();
                         } else if self.client.turn.is_none() {
@@ -229,6 +236,9 @@ impl Connection {
                         let is_held = matches!(ran, Ran::Postponed | Ran::Paused);
                         self.client.handle.info.lock().blocked = is_held;
                         if !is_held {
+                            if let Some((cause, since)) = self.held_since.take() {
+                                self.worker.note_wait(cause, since.elapsed(), 1);
+                            }
                             // Each request may wait so long.
                             (self.closed_since, self.gone_since) = (None, None);
                         }
@@ -327,6 +337,17 @@ impl Connection {
         self.client.turn.is_none_or(|turn| self.worker.server.pause.is_turn(turn))
     }
 
+    /// Notes since when the request is held back, if that is for the log's room or for the gate.
+    fn note_held(&mut self) {
+        if self.held_since.is_none() {
+            let cause = match self.client.waits_for_gate {
+                Some(_) => Some(Cause::Gate),
+                None => (!self.worker.server.has_room()).then_some(Cause::LogSpace),
+            };
+            self.held_since = cause.map(|cause| (cause, Instant::now()));
+        }
+    }
+
     fn give_up_turn(&mut self) {
         if let Some(turn) = self.client.turn.take() {
             self.worker.server.pause.give_up_turn(turn);
@@ -408,7 +429,7 @@ impl Connection {
     }
 
     fn run_with(&mut self, executor: &mut Executor<'_>, bytes: &[u8], outbox: &mut Outbox) -> (Ran, usize) {
-        let mut consumed = 0;
+        let (mut consumed, mut requests) = (0, 0);
         let mut ran = Ran::All;
         // The decoder lends the arguments, so it stands aside while they run.
         let mut decoder = self.decoder.take().expect("the decoder stands aside only here");
@@ -428,6 +449,7 @@ impl Connection {
             match decoder.decode(bytes, &mut consumed) {
                 Ok(Some(args)) => {
                     fetched -= 1;
+                    requests += 1;
                     if let Some(stop) = self.run_one(executor, args, outbox) {
                         self.held = matches!(stop, Ran::Postponed | Ran::Paused).then(|| args.to_owned());
                         ran = stop;
@@ -446,6 +468,7 @@ impl Connection {
             }
         }
         self.decoder = Some(decoder);
+        self.worker.turn.count(requests);
         let handle = &self.client.handle;
         let elapsed = handle.since.elapsed().as_millis() as u64;
         handle.last_command_ms.store(elapsed, Ordering::Relaxed);

@@ -23,6 +23,7 @@ mod redis_files;
 mod rounds;
 mod signals;
 pub mod supervisor;
+mod turn;
 mod worker;
 
 pub use error::ServeError;

@@ -16,6 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use tarn_engine::record::Lsn;
 use tokio::io::ReadBuf;
@@ -41,8 +42,8 @@ pub(super) struct Output {
     outbox: RefCell<Outbox>,
     /// It is in the worker's list.
     queued: Cell<bool>,
-    /// The `Lsn` under which the worker has it among those that hold replies.
-    waits_until: Cell<Option<Lsn>>,
+    /// The `Lsn` under which the worker has it among those that hold replies, and since when.
+    waits_until: Cell<Option<(Lsn, Instant)>>,
     /// The socket has no room: wait for it before anything else.
     stuck: Cell<bool>,
     /// The connection's task wants to go on when something has left.
@@ -172,6 +173,8 @@ pub(super) struct Outputs {
     /// Outputs that hold replies until an `Lsn` is durable.
     waiting: RefCell<BTreeMap<(Lsn, u64), Rc<Output>>>,
     queue: RefCell<Vec<Rc<Output>>>,
+    /// When the replies of this turn began to leave.
+    now: Cell<Instant>,
     spares: RefCell<Vec<Vec<u8>>>,
 }
 
@@ -179,7 +182,7 @@ impl Outputs {
     /// The outputs of `worker`, which has none yet.
     pub(super) fn new(server: Arc<Services>, worker: usize) -> Outputs {
         let (waiting, queue, spares) = Default::default();
-        Outputs { server, worker, waiting, queue, spares }
+        Outputs { server, worker, waiting, queue, now: Cell::new(Instant::now()), spares }
     }
 
     fn stats(&self) -> &WorkerStats {
@@ -188,28 +191,28 @@ impl Outputs {
 
     /// Sends the replies that `output` holds when `lsn` is durable.
     fn send_when_durable(&self, lsn: Lsn, output: &Rc<Output>) {
-        if output.waits_until.get() != Some(lsn) {
+        if output.waits_until.get().is_none_or(|(held, _)| held != lsn) {
             // What was held before may have left without the disk: `CLIENT DURABILITY no`.
             self.abandon(output);
-            output.waits_until.set(Some(lsn));
+            output.waits_until.set(Some((lsn, self.now.get())));
             self.waiting.borrow_mut().insert((lsn, output.client()), output.clone());
         }
     }
 
     /// Forgets the replies that `output` holds: its client is gone, and its socket shall close now.
     pub(super) fn abandon(&self, output: &Output) {
-        if let Some(lsn) = output.waits_until.take() {
+        if let Some((lsn, _)) = output.waits_until.take() {
             self.waiting.borrow_mut().remove(&(lsn, output.client()));
         }
     }
 
-    /// Takes an output that holds replies which reveal no change after `revealable`.
-    pub(super) fn next_revealable(&self, revealable: Lsn) -> Option<Rc<Output>> {
+    /// Takes an output that holds replies which reveal no change after `revealable`, and since when it does.
+    pub(super) fn next_revealable(&self, revealable: Lsn) -> Option<(Rc<Output>, Instant)> {
         let mut waiting = self.waiting.borrow_mut();
         let first = waiting.first_entry().filter(|first| first.key().0 <= revealable)?;
         let output = first.remove();
-        output.waits_until.set(None);
-        Some(output)
+        let (_, since) = output.waits_until.take()?;
+        Some((output, since))
     }
 
     /// Gives an empty outbox a warm buffer.
@@ -237,7 +240,8 @@ impl Outputs {
     }
 
     /// Sends what was queued. What goes wrong, the connections' tasks are woken for.
-    pub(super) fn send_all(&self) {
+    pub(super) fn send_all(&self, now: Instant) {
+        self.now.set(now);
         let mut queue = self.queue.take();
         for output in queue.drain(..) {
             output.queued.set(false);

@@ -51,24 +51,26 @@ fn kind(supervised: Supervised, is_set: impl Fn(&str) -> bool) -> Option<Kind> {
 }
 
 /// How far the server is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Serving,
-    Stopping,
-    Ended,
+#[derive(Debug, Default)]
+struct Phase {
+    stopping: bool,
+    /// Nothing follows. What has not been told yet still is.
+    ended: bool,
 }
+
+type SharedPhase = (Mutex<Phase>, Condvar);
 
 /// Tells until it is dropped.
 #[derive(Debug)]
 pub struct Supervisor {
-    phase: Arc<(Mutex<Phase>, Condvar)>,
+    phase: Arc<SharedPhase>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Supervisor {
     /// Tells how `server` is doing, if the configuration wants that and somebody supervises it.
     pub fn tell(server: &Arc<Services>, config: &Config) -> Supervisor {
-        let phase = Arc::new((Mutex::new(Phase::Serving), Condvar::new()));
+        let phase = Arc::<SharedPhase>::default();
         let kind = kind(config.supervised, |name| std::env::var_os(name).is_some());
         if kind.is_none() && matches!(config.supervised, Supervised::Systemd | Supervised::Upstart) {
             tracing::warn!(
@@ -88,18 +90,18 @@ impl Supervisor {
 
     /// The server stops from now on.
     pub fn stopping(&self) {
-        self.enter(Phase::Stopping);
+        self.change(|phase| phase.stopping = true);
     }
 
-    fn enter(&self, phase: Phase) {
-        *self.phase.0.lock() = phase;
+    fn change(&self, change: impl FnOnce(&mut Phase)) {
+        change(&mut self.phase.0.lock());
         self.phase.1.notify_all();
     }
 }
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        self.enter(Phase::Ended);
+        self.change(|phase| phase.ended = true);
         if let Some(thread) = self.thread.take() {
             // It does nothing that could panic, and if it did, the server ends all the same.
             let _ = thread.join();
@@ -107,21 +109,14 @@ impl Drop for Supervisor {
     }
 }
 
-fn tell(server: &Services, kind: Kind, phase: &(Mutex<Phase>, Condvar)) {
-    let mut teller = Teller::default();
-    loop {
-        // Before the phase is locked, which is a leaf.
-        let is_ending = server.shutdown.is_running();
-        let mut now = phase.0.lock();
-        let state = match *now {
-            Phase::Serving if server.store().is_none() => Doing::Loading,
-            Phase::Serving if is_ending => Doing::Saving,
-            Phase::Serving => Doing::Serving,
-            Phase::Stopping => Doing::Stopping,
-            Phase::Ended => return,
-        };
-        let told = teller.look(state);
-        let status = match state {
+fn tell(server: &Services, kind: Kind, phase: &SharedPhase) {
+    let serving = || match server.store() {
+        None => Doing::Loading,
+        Some(_) if server.shutdown.is_running() => Doing::Saving,
+        Some(_) => Doing::Serving,
+    };
+    look_until_the_end(phase, serving, |told, doing| {
+        let status = match doing {
             Doing::Loading => loading(server),
             Doing::Serving => "Ready to accept connections".to_owned(),
             Doing::Saving => "Taking the last checkpoint".to_owned(),
@@ -139,7 +134,25 @@ fn tell(server: &Services, kind: Kind, phase: &(Mutex<Phase>, Condvar)) {
                 notify(kind, &[NotifyState::Stopping, status, goes_on]);
             }
         }
-        let pause = if state == Doing::Serving { END_LOOKED_FOR_EVERY } else { LOOKED_EVERY };
+    });
+}
+
+/// Looks again and again what the server does, and tells. A server that ends before this thread gets its turn
+/// is told to stop all the same.
+fn look_until_the_end(phase: &SharedPhase, serving: impl Fn() -> Doing, mut say: impl FnMut(Told, Doing)) {
+    let mut teller = Teller::default();
+    loop {
+        // Before the phase is locked, which is a leaf.
+        let serving = serving();
+        let mut now = phase.0.lock();
+        let doing = if now.stopping { Doing::Stopping } else { serving };
+        if now.stopping || !now.ended {
+            say(teller.look(doing), doing);
+        }
+        if now.ended {
+            return;
+        }
+        let pause = if doing == Doing::Serving { END_LOOKED_FOR_EVERY } else { LOOKED_EVERY };
         phase.1.wait_for(&mut now, pause);
     }
 }
@@ -233,6 +246,20 @@ mod tests {
         assert_eq!(kind(Supervised::Auto, systemd), Some(Kind::Systemd));
         assert_eq!(kind(Supervised::Systemd, nobody), None);
         assert_eq!(kind(Supervised::Auto, nobody), None);
+    }
+
+    #[test]
+    fn an_end_that_is_quick_is_told() {
+        let told = |stopping: bool, ended: bool| {
+            let phase = SharedPhase::default();
+            *phase.0.lock() = Phase { stopping, ended };
+            let mut all = Vec::new();
+            look_until_the_end(&phase, || Doing::Serving, |told, _| all.push(told));
+            all
+        };
+        assert_eq!(told(true, true), [Told::Stopping]);
+        // A start that failed.
+        assert_eq!(told(false, true), []);
     }
 
     #[test]

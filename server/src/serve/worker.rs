@@ -15,9 +15,11 @@ use crate::execute::executor::Executor;
 use crate::execute::services::Services;
 use crate::execute::table::Table;
 use crate::net::handle::ClientHandle;
+use crate::observe::ledger::{Cause, Spent};
 use crate::observe::stats::WorkerStats;
 use crate::serve::lookahead::Lookahead;
 use crate::serve::output::{Output, Outputs};
+use crate::serve::turn::{Ended, Turn};
 
 /// Bytes read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
@@ -36,6 +38,8 @@ pub(super) struct Worker {
     pub(crate) turn_over: Notify,
     /// The task behind `turn_over` has been woken.
     in_turn: Cell<bool>,
+    /// What the turn spends its time on.
+    pub(super) turn: Turn,
     group: RefCell<Group>,
     lookahead: RefCell<Lookahead>,
     /// The clients of its connections.
@@ -47,7 +51,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// A worker without connections.
+    /// A worker without connections. REQUIRES: it is called in the worker's thread.
     pub(crate) fn new(index: usize, server: Arc<Services>, table: &'static Table) -> Worker {
         Worker {
             index,
@@ -57,6 +61,7 @@ impl Worker {
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             turn_over: Notify::new(),
             in_turn: Cell::new(false),
+            turn: Turn::new(),
             group: RefCell::new(Group::default()),
             lookahead: RefCell::default(),
             clients: RefCell::new(BTreeMap::new()),
@@ -68,7 +73,9 @@ impl Worker {
     /// Runs `requests` with an executor inside the gate. Nothing in it waits.
     pub(super) fn execute<T>(&self, requests: impl FnOnce(&mut Executor<'_>) -> T) -> T {
         let now = self.server.clock.unix_ms();
-        self.stats().stopwatch.start();
+        let begins = Instant::now();
+        self.stats().stopwatch.start(begins);
+        self.turn.begin(begins);
         self.be_told_of_end_of_turn();
         let mut group = self.group.borrow_mut();
         let mut executor = Executor::new(&self.server, self.table, self.index, &mut group, now);
@@ -112,8 +119,13 @@ impl Worker {
         }
         self.server.blocking.serve_durable(&self.server);
         let revealable = self.revealable();
-        while let Some(output) = self.outputs.next_revealable(revealable) {
+        let (mut requests, mut longest) = (0, Duration::ZERO);
+        while let Some((output, since)) = self.outputs.next_revealable(revealable) {
+            (requests, longest) = (requests + 1, longest.max(since.elapsed()));
             self.send_at_end_of_turn(&output);
+        }
+        if requests > 0 {
+            self.note_wait(Cause::Disk, longest, requests);
         }
     }
 
@@ -136,7 +148,20 @@ impl Worker {
         if let Some(engine) = self.server.engine() {
             engine.end_turn(self.index);
         }
-        self.outputs.send_all();
+        let ran = Instant::now();
+        self.outputs.send_all(ran);
+        let Ended { spent, requests, holder } = self.turn.end(ran);
+        self.note(&spent, requests, holder);
+    }
+
+    /// Notes that so many requests have waited between turns.
+    pub(super) fn note_wait(&self, cause: Cause, time: Duration, requests: u64) {
+        self.note(&Spent::only(cause, time), requests, "");
+    }
+
+    fn note(&self, spent: &Spent, requests: u64, holder: &'static str) {
+        let threshold = self.server.live.latency_event();
+        self.server.stats.ledgers.note(self.index, spent, requests, holder, threshold);
     }
 
     /// Closes the connections of clients that exceed a time limit.

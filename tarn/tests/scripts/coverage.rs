@@ -63,6 +63,7 @@ const NOT_IN_REDIS_7_0: [&str; 6] = [
     "\"client|durability\"",
     "\"client|no-touch\"",
     "\"client|setinfo\"",
+    "\"latency|ledger\"",
     "\"sql\"",
     "\"waitaof\"",
 ];

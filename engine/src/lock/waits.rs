@@ -1,0 +1,299 @@
+//! How long threads wait for locks, and which thread held them.
+//!
+//! ```text
+//!   free lock    it is taken, and nothing else happens
+//!   held lock    clock ── wait ── clock: the time is added to a number of this thread, by rank
+//! ```
+//!
+//! Locks of one rank that are several (segments, gates) belong to the data, and any thread may hold one. So each
+//! thread notes in a slot of its own which of them it took last. A thread that has to wait looks for the slot with
+//! the address of its lock. This is a hint: a thread that has given the lock back may be named while nobody has
+//! taken another one.
+//!
+//! A checker of schedules (`--cfg shuttle`, `--cfg loom`) sees the waits alone.
+
+use std::time::Duration;
+
+#[cfg(not(any(shuttle, loom)))]
+pub(super) use measured::{note, taken, waited};
+#[cfg(any(shuttle, loom))]
+pub(super) use unmeasured::{note, taken, waited};
+
+#[cfg(not(any(shuttle, loom)))]
+pub use measured::take;
+#[cfg(any(shuttle, loom))]
+pub use unmeasured::take;
+
+/// The time that a thread has waited for locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// For latches of segments.
+    pub latches: Duration,
+    /// For the gate.
+    pub gate: Duration,
+    /// For the log's appender.
+    pub appender: Duration,
+    /// For locks of other ranks.
+    pub others: Duration,
+    /// The thread that probably held the latch or gate that took longest; empty if none is known.
+    pub holder: &'static str,
+    /// The longest wait for a latch or a gate.
+    longest: Duration,
+}
+
+#[cfg(any(shuttle, loom))]
+mod unmeasured {
+    use super::Waits;
+    use crate::lock::Rank;
+
+    #[inline(always)]
+    pub(crate) fn taken<R: Rank, G>(_: usize, _: impl FnOnce() -> Option<G>, wait: impl FnOnce() -> G) -> G {
+        wait()
+    }
+
+    #[inline(always)]
+    pub(crate) fn waited<R: Rank, G>(_: usize, wait: impl FnOnce() -> G) -> G {
+        wait()
+    }
+
+    #[inline(always)]
+    pub(crate) fn note(_: usize) {}
+
+    /// Nothing is measured.
+    pub fn take() -> Option<Waits> {
+        None
+    }
+}
+
+#[cfg(not(any(shuttle, loom)))]
+mod measured {
+    use super::Waits;
+    use crate::lock::{Rank, rank};
+    use std::cell::Cell;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::time::{Duration, Instant};
+
+    /// Threads that are known at one time; the latches of others have no known holder.
+    const THREADS: usize = 256;
+    /// Names of threads; those that come later share the last.
+    const NAMES_MAX: usize = 128;
+    /// What is said of a thread without a name of its own.
+    const UNNAMED: &str = "another-thread";
+
+    /// What one thread tells the others.
+    #[repr(align(64))]
+    struct Slot {
+        used: AtomicBool,
+        /// The address of the lock that it took last, of those that are several.
+        lock: AtomicUsize,
+        /// Its name, as an index into `NAMES`.
+        name: AtomicUsize,
+    }
+
+    static SLOTS: [Slot; THREADS] = [const {
+        Slot { used: AtomicBool::new(false), lock: AtomicUsize::new(0), name: AtomicUsize::new(0) }
+    }; THREADS];
+    static NAMES: [OnceLock<String>; NAMES_MAX] = [const { OnceLock::new() }; NAMES_MAX];
+
+    #[derive(Clone, Copy)]
+    enum Mine {
+        /// The thread has taken no such lock yet.
+        Unknown,
+        At(&'static Slot),
+        /// All slots were in use.
+        None,
+    }
+
+    thread_local! {
+        static MINE: Cell<Mine> = const { Cell::new(Mine::Unknown) };
+        static LEAVING: Leaving = const { Leaving };
+        static WAITED: Cell<Option<Waits>> = const { Cell::new(None) };
+    }
+
+    /// Gives the slot back when the thread ends.
+    struct Leaving;
+
+    impl Drop for Leaving {
+        fn drop(&mut self) {
+            if let Mine::At(slot) = MINE.replace(Mine::None) {
+                slot.lock.store(0, Ordering::Relaxed);
+                slot.used.store(false, Ordering::Release);
+            }
+        }
+    }
+
+    /// Takes a lock: at once if it is free, else by `wait`, whose time is noted.
+    #[inline]
+    pub(crate) fn taken<R: Rank, G>(
+        lock: usize,
+        at_once: impl FnOnce() -> Option<G>,
+        wait: impl FnOnce() -> G,
+    ) -> G {
+        match at_once() {
+            Some(guard) => guard,
+            None => waited::<R, G>(lock, wait),
+        }
+    }
+
+    /// Waits for a lock, and notes the time.
+    #[cold]
+    #[inline(never)]
+    #[expect(clippy::disallowed_methods, reason = "it measures a wait, and nothing depends on it")]
+    pub(crate) fn waited<R: Rank, G>(lock: usize, wait: impl FnOnce() -> G) -> G {
+        let holder = if R::SEVERAL { holder_of(lock) } else { "" };
+        let began = Instant::now();
+        let guard = wait();
+        add(R::PLACE, began.elapsed(), holder);
+        guard
+    }
+
+    fn add(place: usize, time: Duration, holder: &'static str) {
+        let mut waits = WAITED.get().unwrap_or_default();
+        let total = match place {
+            rank::Segment::PLACE => &mut waits.latches,
+            rank::Gate::PLACE => &mut waits.gate,
+            rank::Appender::PLACE => &mut waits.appender,
+            _ => &mut waits.others,
+        };
+        *total += time;
+        if time > waits.longest && !holder.is_empty() {
+            (waits.longest, waits.holder) = (time, holder);
+        }
+        WAITED.set(Some(waits));
+    }
+
+    /// The waits of this thread since it asked last; `None`: there were none.
+    #[inline]
+    pub fn take() -> Option<Waits> {
+        WAITED.take()
+    }
+
+    /// Notes which lock this thread has taken, of those that are several.
+    #[inline]
+    pub(crate) fn note(lock: usize) {
+        match MINE.get() {
+            Mine::At(slot) => slot.lock.store(lock, Ordering::Relaxed),
+            Mine::Unknown => enrol(lock),
+            Mine::None => {}
+        }
+    }
+
+    #[cold]
+    fn enrol(lock: usize) {
+        let is_mine = |slot: &&Slot| !slot.used.swap(true, Ordering::Acquire);
+        // A thread that ends keeps no slot.
+        let found = LEAVING.try_with(|_| SLOTS.iter().find(is_mine)).ok().flatten();
+        MINE.set(found.map_or(Mine::None, Mine::At));
+        if let Some(slot) = found {
+            slot.name.store(name_of_this(), Ordering::Relaxed);
+            slot.lock.store(lock, Ordering::Relaxed);
+        }
+    }
+
+    /// Where the name of this thread stands.
+    fn name_of_this() -> usize {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or(UNNAMED);
+        let is_it = |place: &OnceLock<String>| place.get_or_init(|| name.to_owned()) == name;
+        NAMES.iter().position(is_it).unwrap_or(NAMES_MAX)
+    }
+
+    fn holder_of(lock: usize) -> &'static str {
+        let mine = match MINE.get() {
+            Mine::At(slot) => std::ptr::from_ref(slot),
+            Mine::Unknown | Mine::None => std::ptr::null(),
+        };
+        let has_it = |slot: &&Slot| {
+            slot.lock.load(Ordering::Relaxed) == lock && !std::ptr::eq(std::ptr::from_ref(*slot), mine)
+        };
+        let Some(slot) = SLOTS.iter().find(has_it) else { return "" };
+        NAMES.get(slot.name.load(Ordering::Relaxed)).and_then(OnceLock::get).map_or(UNNAMED, String::as_str)
+    }
+}
+
+#[cfg(all(test, not(any(shuttle, loom))))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::lock::{Mutex, Number, RwLock, rank};
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_free_lock_is_no_wait() {
+        take();
+        drop(Mutex::<u8>::default().lock());
+        drop(RwLock::<u8, rank::Segment>::default().write());
+        assert_eq!(take(), None);
+    }
+
+    /// Holds `lock` in a thread of that name until this one waits for it, and a moment longer.
+    fn wait_behind<R: crate::lock::Rank>(name: &str, lock: &RwLock<u8, R>, number: usize) -> Waits {
+        let (taken, was_taken) = channel();
+        let (goes, is_to_go) = channel::<()>();
+        std::thread::scope(|scope| {
+            let hold = || {
+                let held = lock.write_as(Number::of(lock, number));
+                taken.send(()).unwrap();
+                is_to_go.recv().unwrap();
+                // The other thread has begun to wait, or finds the lock held all the same.
+                std::thread::sleep(Duration::from_millis(20));
+                drop(held);
+            };
+            std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, hold).unwrap();
+            was_taken.recv().unwrap();
+            take();
+            goes.send(()).unwrap();
+            drop(lock.read_as(Number::of(lock, number)));
+        });
+        take().unwrap()
+    }
+
+    #[test]
+    fn a_wait_for_a_latch_names_the_thread_that_holds_it() {
+        let segment = RwLock::<u8, rank::Segment>::default();
+        let waits = wait_behind("holder-of-a-test", &segment, 3);
+        assert!(waits.latches > Duration::ZERO, "{waits:?}");
+        assert_eq!((waits.gate, waits.appender, waits.others), Default::default());
+        assert_eq!(waits.holder, "holder-of-a-test");
+        assert_eq!(take(), None, "what was taken is not there any more");
+        let gate = RwLock::<u8, rank::Gate>::default();
+        let waits = wait_behind("other-holder", &gate, 0);
+        assert!(waits.gate > Duration::ZERO && waits.latches.is_zero(), "{waits:?}");
+        assert_eq!(waits.holder, "other-holder");
+    }
+
+    #[test]
+    fn a_wait_for_a_mutex_is_counted_by_its_rank() {
+        let appender = Mutex::<u8, rank::Appender>::default();
+        let held = appender.lock();
+        let (begins, has_begun) = channel();
+        let waits = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                begins.send(()).unwrap();
+                drop(appender.lock());
+                take()
+            });
+            has_begun.recv().unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            drop(held);
+            waiting.join().unwrap()
+        });
+        // A thread that got its turn late found the lock free.
+        if let Some(waits) = waits {
+            assert!(waits.appender > Duration::ZERO && waits.others.is_zero(), "{waits:?}");
+            assert_eq!(waits.holder, "");
+        }
+    }
+
+    #[test]
+    fn slots_are_given_back_by_threads_that_end() {
+        let segment = RwLock::<u8, rank::Segment>::default();
+        for _ in 0..1000 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| drop(segment.write_as(Number::of(&segment, 0))));
+            });
+        }
+        assert_eq!(wait_behind("late-holder", &segment, 0).holder, "late-holder");
+    }
+}
