@@ -12,7 +12,7 @@ use super::error::{CheckpointError, damaged};
 use super::format::BLOCK_BYTES;
 use super::reader::{Block, FileReader, Record, Records};
 use crate::record::Lsn;
-use crate::table::{END, Entry, KeyHash, Table};
+use crate::table::{END, Effect, Entry, KeyHash, Table};
 
 /// Runs of blocks that may wait for a loader, and buffers that may wait to be filled again.
 const RUNS_QUEUED: usize = 4;
@@ -194,12 +194,12 @@ fn insert(
 ) -> Result<(), CheckpointError> {
     table.fetch(gathered.iter().map(|(hash, _)| *hash));
     for (hash, entry) in gathered.drain(..) {
-        let expiry = entry.expiry();
+        let effect = Effect::of_new(&entry);
         let (index, mut segment) = table.write_of(hash);
         if !segment.insert(hash, entry) {
             return Err(records.damaged("a key was there before"));
         }
-        table.note(index, 1, expiry);
+        table.note(index, effect);
         let crowded = table.is_crowded(segment.len());
         drop(segment);
         if crowded {

@@ -7,8 +7,9 @@
 //!   release builds    the locks of parking_lot, of the same size, and nothing else
 //! ```
 //!
-//! A thread that has to wait for a lock measures how long ([`waits`]). The ranks are in [`rank`], and in `docs/threads-and-locks.md`. Every lock of the engine, the server and
-//! the program is one of these; those of tokio, which are held across an `await`, are not.
+//! A thread that has to wait for a lock measures how long ([`waits`]). The ranks are in [`rank`], and in
+//! `docs/threads-and-locks.md`. Every lock of the engine, the server and the program is one of these; those
+//! of tokio, which are held across an `await`, are not.
 //!
 //! Under `--cfg shuttle` they are the locks of a checker that has threads act in an order of its choosing.
 

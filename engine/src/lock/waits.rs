@@ -1,14 +1,14 @@
-//! How long threads wait for locks, and which thread held them.
+//! Waits for locks: how long threads wait, and which thread held the lock.
 //!
 //! ```text
 //!   free lock    it is taken, and nothing else happens
 //!   held lock    clock ── wait ── clock: the time is added to a number of this thread, by rank
 //! ```
 //!
-//! Locks of one rank that are several (segments, gates) belong to the data, and any thread may hold one. So each
-//! thread notes in a slot of its own which of them it took last. A thread that has to wait looks for the slot with
-//! the address of its lock. This is a hint: a thread that has given the lock back may be named while nobody has
-//! taken another one.
+//! Locks of one rank that are several (segments, gates) belong to the data, and any thread may hold one. So
+//! each thread notes in a slot of its own which of them it took last. A thread that has to wait looks for the
+//! slot with the address of its lock. This is a hint: a thread that has given the lock back may be named
+//! while nobody has taken another one.
 //!
 //! A checker of schedules (`--cfg shuttle`, `--cfg loom`) sees the waits alone.
 
@@ -78,10 +78,10 @@ mod measured {
     const THREADS: usize = 256;
     /// Names of threads; those that come later share the last.
     const NAMES_MAX: usize = 128;
-    /// What is said of a thread without a name of its own.
+    /// The name of a thread that has none of its own.
     const UNNAMED: &str = "another-thread";
 
-    /// What one thread tells the others.
+    /// The note of one thread for the others.
     #[repr(align(64))]
     struct Slot {
         used: AtomicBool,
@@ -232,7 +232,7 @@ mod tests {
         let (taken, was_taken) = channel();
         let (goes, is_to_go) = channel::<()>();
         std::thread::scope(|scope| {
-            let hold = || {
+            let hold = move || {
                 let held = lock.write_as(Number::of(lock, number));
                 taken.send(()).unwrap();
                 is_to_go.recv().unwrap();

@@ -98,7 +98,7 @@ pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathere
         let (runs, later) = rest.split_at(of_table);
         rest = later;
         table.fetch(runs.iter().map(|run| run.hash));
-        let (mut made, mut longest, mut index) = (0, 0, 0);
+        let (mut made, mut expiring, mut longest, mut index) = (0, 0, 0, 0);
         for run in runs {
             let mut segment;
             (index, segment) = table.write_of(run.hash);
@@ -106,18 +106,19 @@ pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathere
             for (lsn, change) in changes.by_ref().take(run.records) {
                 puts |= matches!(change, Change::ZSetPut { .. });
                 if let Change::RenewalEnds { kind, begun } = change {
-                    made += end_renewal(&mut segment, run, (kind, begun), lsn, aside);
+                    let gone = end_renewal(&mut segment, run, (kind, begun), lsn, aside);
+                    (made, expiring) = (made + gone.keys, expiring + gone.expiring);
                 }
                 let effect = apply_one(&mut segment, run, Stamped { lsn, change: &change }, block, aside);
-                table.note(index, 0, effect.expiry);
-                made += effect.keys;
+                table.note_due(index, effect.expiry);
+                (made, expiring) = (made + effect.keys, expiring + effect.expiring);
             }
             if puts {
                 aside.collected.note_puts(run.key_ref(), &mut segment, &mut aside.retired);
             }
             longest = longest.max(segment.len());
         }
-        table.count(index, made);
+        table.count(index, made, expiring);
         if made > 0 && table.is_crowded(longest) {
             table.grow(4);
         }
@@ -128,27 +129,29 @@ pub(super) fn apply(tables: &[Arc<Table>], block: &Block, gathered: &mut Gathere
     }
 }
 
-/// Takes away what is older than the renewal that ends here; says how many keys that made.
+/// Takes away what is older than the renewal that ends here; says how many keys that made, and how many with
+/// an expiry.
 fn end_renewal(
     segment: &mut Segment,
     run: &Run<'_>,
     (kind, begun): (Kind, Lsn),
     lsn: Lsn,
     Aside { loose, collected, retired }: &mut Aside,
-) -> i64 {
+) -> Effect {
     let Run { db, ref key, hash, .. } = *run;
     collected.put_in(run.key_ref(), segment, retired);
-    let mut made = 0;
+    let mut gone = Effect::default();
     for removal in removals_of_older(segment.find(hash, key), kind, begun) {
         let removal = Stamped { lsn, change: &removal };
         let (effect, _) = segment.apply(run.key_ref(), removal, Waiting::NONE, retired);
-        made += effect.keys;
+        gone.keys += effect.keys;
+        gone.expiring += effect.expiring;
         if effect.keys < 0 {
             loose.keep_remains(db, key, retired);
         }
     }
     loose.end_renewal(db, key, begun, retired);
-    made
+    gone
 }
 
 /// Applies a record of a run and notes what it tells of a key that is not all there.
@@ -202,7 +205,7 @@ fn apply_one(
         _ if !fits => loose.of(db, key).note_misfit(Misfit::of(lsn, block)),
         _ if effect.keys > 0 => {
             if let Some(remains) = loose.take_remains(db, key) {
-                segment.take_over(hash, key, remains);
+                effect.expiring += segment.take_over(hash, key, remains);
                 effect.expiry = remains.expiry;
             }
         }

@@ -445,7 +445,7 @@ impl<'s> Latched<'s> {
                 segment.apply(key, write, waiting, &mut retired)
             };
             debug_assert!(fits, "a command checks the kind before it changes an entry: {change:?}");
-            table.note(held.index, effect.keys, effect.expiry);
+            table.note(held.index, effect);
             if self.store.rewrite_cursor().concerns(key.hash) {
                 let base = segment.find(key.hash, key.key).and_then(Entry::renewable_base);
                 self.store.rewrite_cursor().follow(base, change);

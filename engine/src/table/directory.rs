@@ -24,7 +24,7 @@ use super::entry::{Entry, touch_all};
 use super::hash::{END, KeyHash, LAST_POSITION};
 use super::latch::{AtomicI64, AtomicU64, AtomicUsize, Ordering, ReadLatch, WriteLatch};
 use super::readers::VIEWS;
-use super::segment::Segment;
+use super::segment::{Effect, Segment};
 use crate::lock::{Mutex, Number, RwLock, RwLockUpgradableReadGuard, rank};
 use crate::record::UnixMs;
 use smallvec::SmallVec;
@@ -54,8 +54,13 @@ pub(super) struct Cell {
 
 type Page = Box<[Cell]>;
 
+/// Keys that were made, less those that are gone, and the same of those with an expiry.
+#[derive(Default)]
 #[repr(align(64))]
-struct Counter(AtomicI64);
+struct Counter {
+    keys: AtomicI64,
+    expiring: AtomicI64,
+}
 
 /// The keys of one logical database.
 pub struct Table {
@@ -65,7 +70,7 @@ pub struct Table {
     segments: AtomicUsize,
     /// Held by the one thread that is making the table larger or smaller.
     growing: Mutex<(), rank::Growth>,
-    keys: [Counter; COUNTERS],
+    counters: [Counter; COUNTERS],
     /// For each view, the positions that it has read: see `visit.rs`.
     pub(super) passed: [AtomicU64; VIEWS],
     /// For each view, where its positions end.
@@ -78,7 +83,7 @@ impl Default for Table {
             levels: [const { OnceLock::new() }; LEVELS],
             segments: AtomicUsize::new(1),
             growing: Mutex::new(()),
-            keys: [const { Counter(AtomicI64::new(0)) }; COUNTERS],
+            counters: Default::default(),
             passed: std::array::from_fn(|_| AtomicU64::new(0)),
             until: std::array::from_fn(|_| AtomicU64::new(END)),
         }
@@ -116,7 +121,7 @@ impl Table {
 
     /// Number of keys, expired ones included.
     pub fn len(&self) -> usize {
-        self.keys.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum::<i64>().max(0) as usize
+        self.counters.iter().map(|counter| counter.keys.load(Ordering::Relaxed)).sum::<i64>().max(0) as usize
     }
 
     /// Whether there is no key.
@@ -124,9 +129,10 @@ impl Table {
         self.len() == 0
     }
 
-    /// Number of keys with an expiry. Latches each segment for a moment.
+    /// Number of keys with an expiry, expired ones included.
     pub fn expiring(&self) -> usize {
-        (0..self.segments()).map(|index| self.read(index).expiring()).sum()
+        let counted = self.counters.iter().map(|counter| counter.expiring.load(Ordering::Relaxed));
+        counted.sum::<i64>().max(0) as usize
     }
 
     /// The segment that `hash` belongs to at this moment; ask again under its latch.
@@ -208,22 +214,33 @@ impl Table {
         touch_all(entries.iter().copied().flatten());
     }
 
-    /// Counts keys that have been made, less those that are gone, some of them in segment `index`.
-    pub(crate) fn count(&self, index: usize, keys: i64) {
+    /// Counts keys that have been made, less those that are gone, some of them in segment `index`; and of
+    /// them those with an expiry.
+    #[inline]
+    pub(crate) fn count(&self, index: usize, keys: i64, expiring: i64) {
+        let counter = &self.counters[index % COUNTERS];
         if keys != 0 {
-            self.keys[index % COUNTERS].0.fetch_add(keys, Ordering::Relaxed);
+            counter.keys.fetch_add(keys, Ordering::Relaxed);
+        }
+        if expiring != 0 {
+            counter.expiring.fetch_add(expiring, Ordering::Relaxed);
+        }
+    }
+
+    /// Records when the first entry of a segment is due, as far as a change told. REQUIRES: segment `index` is
+    /// latched for writing.
+    #[inline]
+    pub(crate) fn note_due(&self, index: usize, expiry: Option<UnixMs>) {
+        if let Some(at) = expiry {
+            self.cell(index).due.fetch_min(at, Ordering::Relaxed);
         }
     }
 
     /// Records what a change did. REQUIRES: segment `index` is latched for writing.
     #[inline]
-    pub fn note(&self, index: usize, keys: i64, expiry: Option<UnixMs>) {
-        if keys != 0 {
-            self.keys[index % COUNTERS].0.fetch_add(keys, Ordering::Relaxed);
-        }
-        if let Some(at) = expiry {
-            self.cell(index).due.fetch_min(at, Ordering::Relaxed);
-        }
+    pub fn note(&self, index: usize, Effect { keys, expiring, expiry }: Effect) {
+        self.count(index, keys, expiring);
+        self.note_due(index, expiry);
     }
 
     /// The first segment from `index` on in which something may be due at `now`.
@@ -285,8 +302,8 @@ impl Table {
         *to = from.split(bit as u64, room);
         high.due.store(low.due.load(Ordering::Relaxed), Ordering::Relaxed);
         let moved = to.len() as i64;
-        self.keys[(n - bit) % COUNTERS].0.fetch_sub(moved, Ordering::Relaxed);
-        self.keys[n % COUNTERS].0.fetch_add(moved, Ordering::Relaxed);
+        self.count(n - bit, -moved, 0);
+        self.count(n, moved, 0);
         self.segments.store(n + 1, Ordering::Release);
     }
 
@@ -313,8 +330,8 @@ impl Table {
             let moved = from.len() as i64;
             to.merge(std::mem::take(&mut *from));
             low.due.fetch_min(high.due.swap(NEVER, Ordering::Relaxed), Ordering::Relaxed);
-            self.keys[(n - 1) % COUNTERS].0.fetch_sub(moved, Ordering::Relaxed);
-            self.keys[first % COUNTERS].0.fetch_add(moved, Ordering::Relaxed);
+            self.count(n - 1, -moved, 0);
+            self.count(first, moved, 0);
             self.segments.store(n - 1, Ordering::Release);
         }
     }
@@ -385,16 +402,18 @@ impl Table {
     /// Checks the invariants of all segments; for tests.
     pub fn assert_invariants(&self) {
         let n = self.segments();
-        let mut keys = 0;
+        let (mut keys, mut expiring) = (0, 0);
         for index in 0..n {
             let segment = self.read(index);
             segment.assert_invariants();
             keys += segment.len();
+            expiring += segment.expiring();
             for entry in segment.iter() {
                 assert_eq!(index_among(n, KeyHash::of(entry.key())), index, "an entry is in its segment");
             }
         }
         assert_eq!(keys, self.len(), "the count of keys is exact");
+        assert_eq!(expiring, self.expiring(), "the count of keys with an expiry is exact");
     }
 }
 
@@ -449,7 +468,7 @@ mod tests {
         let (index, mut segment) = table.write_of(key.hash);
         let (effect, fits) = segment.apply(key, write, Waiting::NONE, &mut Retired::default());
         assert!(fits);
-        table.note(index, effect.keys, effect.expiry);
+        table.note(index, effect);
         let crowded = table.is_crowded(segment.len());
         drop(segment);
         if crowded {
@@ -494,6 +513,23 @@ mod tests {
             change(&table, format!("key:{i}").as_bytes(), &Change::Delete, 2);
         }
         assert_eq!(table.len(), 0);
+        table.assert_invariants();
+    }
+
+    #[test]
+    fn keys_are_counted_while_a_segment_is_latched() {
+        let table = Table::default();
+        let put = |expiry| Change::Put { value: b"v"[..].into(), expiry };
+        change(&table, b"a", &put(Some(1_000)), 1);
+        change(&table, b"b", &put(None), 2);
+        change(&table, b"c", &put(Some(2_000)), 3);
+        let held = table.write(0);
+        assert_eq!((table.len(), table.expiring()), (3, 2));
+        drop(held);
+        change(&table, b"a", &Change::Expire(None), 4);
+        change(&table, b"b", &Change::Expire(Some(3_000)), 5);
+        change(&table, b"c", &Change::Delete, 6);
+        assert_eq!((table.len(), table.expiring()), (2, 1));
         table.assert_invariants();
     }
 

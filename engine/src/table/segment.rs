@@ -34,13 +34,22 @@ pub struct Segment {
     remset: Remset,
 }
 
-/// The effect of a change on the number of keys and on the due time of a segment.
+/// The effect of a change on the numbers of keys and on the due time of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effect {
     /// +1, 0 or -1.
     pub keys: i64,
+    /// The same for keys with an expiry.
+    pub expiring: i64,
     /// The expiry that the changed entry has now.
     pub expiry: Option<UnixMs>,
+}
+
+impl Effect {
+    /// That of an entry that was not there before.
+    pub(crate) fn of_new(entry: &Entry) -> Effect {
+        Effect { keys: 1, expiring: entry.expiry().is_some().into(), expiry: entry.expiry() }
+    }
 }
 
 impl Segment {
@@ -114,7 +123,7 @@ impl Segment {
         match slot {
             Slot::Vacant(vacant) => {
                 if let Some(entry) = Entry::create(key, change, lsn) {
-                    effect = Effect { keys: 1, expiry: entry.expiry() };
+                    effect = Effect::of_new(&entry);
                     self.expiring += usize::from(entry.expiry().is_some());
                     vacant.insert(entry);
                 } else if takes_away(change) {
@@ -149,6 +158,7 @@ impl Segment {
                     applied
                 };
                 self.expiring -= usize::from(expiring);
+                effect.expiring = -i64::from(expiring);
                 if applied == Applied::Emptied {
                     let (entry, _) = occupied.remove();
                     entry.retire(retired);
@@ -158,6 +168,7 @@ impl Segment {
                 } else {
                     effect.expiry = entry.expiry();
                     self.expiring += usize::from(effect.expiry.is_some());
+                    effect.expiring += i64::from(effect.expiry.is_some());
                 }
             }
         }
@@ -165,13 +176,15 @@ impl Segment {
     }
 
     /// Gives a key that was just made what earlier records said of it; for a replay, while nobody else is
-    /// there.
-    pub(crate) fn take_over(&mut self, hash: KeyHash, key: &[u8], remains: Remains) {
+    /// there. Returns how many keys more have an expiry.
+    pub(crate) fn take_over(&mut self, hash: KeyHash, key: &[u8], remains: Remains) -> i64 {
+        let before = self.expiring;
         if let Some(entry) = self.entries.find_mut(hash.inner(), |entry| entry.key() == key) {
             self.expiring -= usize::from(entry.expiry().is_some());
             entry.take_over(remains);
             self.expiring += usize::from(entry.expiry().is_some());
         }
+        self.expiring as i64 - before as i64
     }
 
     /// How many members a sorted set has, if it is a large one.

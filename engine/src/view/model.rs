@@ -104,7 +104,7 @@ impl Store {
         let ((effect, fits), kept) = maintained(indexes, segment, key, write, apply);
         retired.kept.add_all(kept);
         assert!(fits);
-        table.note(index, effect.keys, effect.expiry);
+        table.note(index, effect);
         self.views.note_kept(retired.kept);
     }
 

@@ -83,7 +83,7 @@ impl View {
         self.opened.tables[db as usize].len()
     }
 
-    /// Keys of a database with an expiry, about: as many as there are now. Latches each segment for a moment.
+    /// Keys of a database with an expiry, about: as many as there are now.
     pub fn expiring(&self, db: u8) -> usize {
         self.opened.tables[db as usize].expiring()
     }

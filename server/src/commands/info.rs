@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tarn_engine::checkpoint::Progress;
 use tarn_engine::compactor::FileStatus;
+use tarn_engine::record::UnixMs;
 use tarn_engine::view::OpenView;
 use tarn_engine::{Entry, LogStatus};
 use tarn_resp::Args;
@@ -576,23 +577,22 @@ fn counts_to_tell(cx: &Context<'_, '_>) -> (Counts, bool) {
     (cx.server.keyspace.settled(), false)
 }
 
-/// The mean of the time that some keys have left, of those that expire.
+/// The mean of the time that some keys have left, of those that expire. Latches few segments, however many
+/// there are.
 fn mean_ttl_ms(cx: &Context<'_, '_>, db: u8) -> u64 {
     const KEYS: u64 = 64;
+    const SEGMENTS: usize = 64;
     let table = cx.keys.table(db);
     let (mut keys, mut sum_ms) = (0, 0u64);
-    let (segments, first) = (table.segments(), rand::random::<u64>() as usize);
-    for index in 0..segments {
-        let segment = table.read(first.wrapping_add(index) % segments);
-        if segment.expiring() > 0 {
-            for expiry in segment.iter().filter_map(Entry::expiry) {
-                keys += 1;
-                sum_ms += expiry.saturating_sub(cx.now());
-            }
+    let first = rand::random_range(0..table.segments());
+    let mut next = table.next_due(first, UnixMs::MAX).or_else(|| table.next_due(0, UnixMs::MAX));
+    for _ in 0..SEGMENTS {
+        let Some(index) = next.filter(|_| keys < KEYS) else { break };
+        for expiry in table.read(index).iter().filter_map(Entry::expiry) {
+            keys += 1;
+            sum_ms = sum_ms.saturating_add(expiry.saturating_sub(cx.now()));
         }
-        if keys >= KEYS {
-            break;
-        }
+        next = table.next_due(index + 1, UnixMs::MAX);
     }
     sum_ms.checked_div(keys).unwrap_or(0)
 }

@@ -170,7 +170,7 @@ fn doctor<'a>(cx: &mut Context<'_, 'a>, _: Args<'a>) -> Result<(), CommandError>
     Ok(())
 }
 
-/// What slow turns waited for, altogether.
+/// The report about slow turns and waits, by cause.
 fn report(all: &[Slow], now: Duration) -> String {
     let slow_us = SLOW.as_micros();
     let Some(longest) = all.iter().max_by_key(|slow| slow.spent.total()) else {
@@ -229,12 +229,12 @@ fn holders(text: &mut String, all: &[Slow]) {
     }
 }
 
-/// What helps against waits for a cause.
+/// Advice about waits for a cause.
 const fn advice(cause: Cause) -> &'static str {
     const ADVICE: [&str; CAUSES] = [
         "commands took long themselves: see SLOWLOG GET for those on large collections.",
         "another thread held a part of the table: see its name above.",
-        "a command that needs the whole store (FLUSHALL, SWAPDB, an index) waited for others, or they for it.",
+        "a command that needs the whole store (FLUSHALL, SWAPDB) waited for others, or they for it.",
         "workers and the threads of the log met at the write buffer of the log.",
         "a lock that threads share seldom was held.",
         "other threads or programs used the processors: see server_cpulist and bgsave_cpulist.",

@@ -142,7 +142,7 @@ fn commands(page: &mut Page, server: &Services, table: &Table) {
     }
     let mut waits = page.summaries(
         "tarn_request_wait_seconds",
-        "Where requests waited in the server, by cause; each counts the whole turn of the worker that ran it.",
+        "Where requests waited, by cause; each counts the whole turn of the worker that ran it.",
     );
     for cause in Cause::ALL {
         let waited = server.stats.ledgers.waited(cause);

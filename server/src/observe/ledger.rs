@@ -29,7 +29,7 @@ const KEPT_MAX: usize = 4096;
 /// As many seconds with events are kept for each cause, as in Redis.
 const EVENTS_MAX: usize = 160;
 
-/// What a request waited for.
+/// The cause of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// Running commands, and what no other cause explains.
@@ -231,7 +231,7 @@ impl Waited {
 pub(crate) struct Ledgers {
     workers: Box<[Ledger]>,
     events: Mutex<[Events; CAUSES]>,
-    /// What there was at the last reset: a worker's counters are written by that worker alone.
+    /// The counters at the last reset: a worker's counters are written by that worker alone.
     baseline: Mutex<Vec<Waited>>,
 }
 

@@ -1,4 +1,4 @@
-//! What the system tells of one thread: how long it waited for a processor, and its page faults.
+//! Figures of one thread from the system: its waits for a processor, and its page faults.
 //!
 //! The system counts page faults without their time, so that is the number times the time of one, which is
 //! measured once: memory of the allocator is touched for the first time, as that of keys is.
@@ -14,7 +14,7 @@ const TOUCHED_BYTES: usize = 8 << 20;
 /// The smallest page.
 const PAGE_BYTES: usize = 4096;
 
-/// What the system tells of a thread, since it was asked last.
+/// Waits of a thread since the system was asked last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
     /// It could run and had no processor.
@@ -41,7 +41,7 @@ impl ThreadFigures {
         Ok(figures)
     }
 
-    /// What has changed since it was asked last.
+    /// The waits since it was asked last.
     pub(crate) fn ask(&mut self) -> io::Result<Told> {
         let mut buffer = [0; 1024];
         let delayed_ns = field(text(&self.schedstat, &mut buffer)?, 1)?;

@@ -14,7 +14,7 @@ use crate::observe::ledger::{Cause, SLOW, Spent};
 use crate::observe::stopwatch::coarse_ns;
 use crate::observe::thread::{ThreadFigures, Told};
 
-/// What a worker notes of its turn.
+/// The notes of a worker about its turn.
 pub(super) struct Turn {
     /// When the first request ran.
     began: Cell<Option<Instant>>,
@@ -27,7 +27,7 @@ pub(super) struct Turn {
     thread: RefCell<Option<ThreadFigures>>,
 }
 
-/// What a turn has been.
+/// A turn that has ended.
 pub(super) struct Ended {
     /// Its time.
     pub(super) spent: Spent,
@@ -93,8 +93,8 @@ impl Turn {
     }
 }
 
-/// Divides the time of a turn by cause. A delay that is longer than the turn was before it: the thread was not
-/// woken in time, so its requests waited that much longer.
+/// Divides the time of a turn by cause. A delay that is longer than the turn was before it: the thread was
+/// not woken in time, so its requests waited that much longer.
 fn divided(wall: Duration, output: Duration, waits: Option<&Waits>, told: Told) -> Spent {
     let mut spent = Spent::default();
     let mut left = wall;

@@ -38,7 +38,7 @@ pub(super) struct Worker {
     pub(crate) turn_over: Notify,
     /// The task behind `turn_over` has been woken.
     in_turn: Cell<bool>,
-    /// What the turn spends its time on.
+    /// The notes about this turn.
     pub(super) turn: Turn,
     group: RefCell<Group>,
     lookahead: RefCell<Lookahead>,
