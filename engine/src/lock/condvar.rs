@@ -1,6 +1,6 @@
 //! A condition variable for locks with ranks.
 
-use super::{MutexGuard, Rank};
+use super::{MutexGuard, Rank, waits};
 use std::time::Duration;
 
 #[cfg(not(shuttle))]
@@ -24,7 +24,7 @@ impl Condvar {
 
 #[cfg(not(shuttle))]
 mod by_parking_lot {
-    use super::{Duration, MutexGuard, Rank};
+    use super::{Duration, MutexGuard, Rank, waits};
 
     /// As that of `parking_lot`.
     #[derive(Debug, Default)]
@@ -51,6 +51,7 @@ mod by_parking_lot {
         pub fn wait<T, R: Rank>(&self, guard: &mut MutexGuard<'_, T, R>) {
             guard.held.may_wait();
             self.0.wait(&mut guard.raw);
+            waits::note_only::<R>();
         }
 
         /// Gives the lock back until somebody notifies, but for no longer than this.
@@ -58,6 +59,7 @@ mod by_parking_lot {
         pub fn wait_for<T, R: Rank>(&self, guard: &mut MutexGuard<'_, T, R>, time: Duration) {
             guard.held.may_wait();
             self.0.wait_for(&mut guard.raw, time);
+            waits::note_only::<R>();
         }
     }
 }

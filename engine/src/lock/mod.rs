@@ -90,7 +90,9 @@ impl<T, R: Rank> Mutex<T, R> {
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T, R> {
         let held = Held::in_order(Place::of::<T>(&self.raw, None));
-        Guard { raw: waits::taken::<R, _>(0, || self.raw.try_lock(), || self.raw.lock()), held }
+        let raw = waits::taken::<R, _>(0, || self.raw.try_lock(), || self.raw.lock());
+        waits::note_only::<R>();
+        Guard { raw, held }
     }
 
     /// The protected value.

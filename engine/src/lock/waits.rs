@@ -15,9 +15,9 @@
 use std::time::Duration;
 
 #[cfg(not(any(shuttle, loom)))]
-pub(super) use measured::{note, taken, waited};
+pub(super) use measured::{note, note_only, taken, waited};
 #[cfg(any(shuttle, loom))]
-pub(super) use unmeasured::{note, taken, waited};
+pub(super) use unmeasured::{note, note_only, taken, waited};
 
 #[cfg(not(any(shuttle, loom)))]
 pub use measured::take;
@@ -35,9 +35,9 @@ pub struct Waits {
     pub appender: Duration,
     /// For locks of other ranks.
     pub others: Duration,
-    /// The thread that probably held the latch or gate that took longest; empty if none is known.
+    /// The thread that probably held the latch, gate or appender that took longest; empty if none is known.
     pub holder: &'static str,
-    /// The longest wait for a latch or a gate.
+    /// The longest wait for one of these.
     longest: Duration,
 }
 
@@ -58,6 +58,9 @@ mod unmeasured {
 
     #[inline(always)]
     pub(crate) fn note(_: usize) {}
+
+    #[inline(always)]
+    pub(crate) fn note_only<R: Rank>() {}
 
     /// Nothing is measured.
     pub fn take() -> Option<Waits> {
@@ -105,6 +108,13 @@ mod measured {
         None,
     }
 
+    /// The slot of the thread that took the log's appender last. A process has one log; where tests have
+    /// several, this is a hint as well.
+    static APPENDER: Shared = Shared(AtomicUsize::new(THREADS));
+
+    #[repr(align(64))]
+    struct Shared(AtomicUsize);
+
     thread_local! {
         static MINE: Cell<Mine> = const { Cell::new(Mine::Unknown) };
         static LEAVING: Leaving = const { Leaving };
@@ -141,7 +151,11 @@ mod measured {
     #[inline(never)]
     #[expect(clippy::disallowed_methods, reason = "it measures a wait, and nothing depends on it")]
     pub(crate) fn waited<R: Rank, G>(lock: usize, wait: impl FnOnce() -> G) -> G {
-        let holder = if R::SEVERAL { holder_of(lock) } else { "" };
+        let holder = match R::PLACE {
+            rank::Appender::PLACE => SLOTS.get(APPENDER.0.load(Ordering::Relaxed)).map_or("", name_in),
+            _ if R::SEVERAL => holder_of(lock),
+            _ => "",
+        };
         let began = Instant::now();
         let guard = wait();
         add(R::PLACE, began.elapsed(), holder);
@@ -179,6 +193,25 @@ mod measured {
         }
     }
 
+    /// Notes that this thread has taken a lock of which there is one: the log's appender.
+    #[inline]
+    pub(crate) fn note_only<R: Rank>() {
+        if R::PLACE == rank::Appender::PLACE {
+            if matches!(MINE.get(), Mine::Unknown) {
+                enrol(0);
+            }
+            if let Mine::At(slot) = MINE.get() {
+                APPENDER.0.store(slot.index(), Ordering::Relaxed);
+            }
+        }
+    }
+
+    impl Slot {
+        fn index(&'static self) -> usize {
+            (std::ptr::from_ref(self).addr() - SLOTS.as_ptr().addr()) / size_of::<Slot>()
+        }
+    }
+
     #[cold]
     fn enrol(lock: usize) {
         let is_mine = |slot: &&Slot| !slot.used.swap(true, Ordering::Acquire);
@@ -207,7 +240,10 @@ mod measured {
         let has_it = |slot: &&Slot| {
             slot.lock.load(Ordering::Relaxed) == lock && !std::ptr::eq(std::ptr::from_ref(*slot), mine)
         };
-        let Some(slot) = SLOTS.iter().find(has_it) else { return "" };
+        SLOTS.iter().find(has_it).map_or("", name_in)
+    }
+
+    fn name_in(slot: &Slot) -> &'static str {
         NAMES.get(slot.name.load(Ordering::Relaxed)).and_then(OnceLock::get).map_or(UNNAMED, String::as_str)
     }
 }
