@@ -196,9 +196,9 @@ fn a_directive_without_effect_is_told_once() {
     let args = ["--port", &port.to_string(), "--list-compress-depth", "2", "--active-expire-effort", "3"];
     let _server = folder.serve(&args);
     let mut client = Client::tcp("127.0.0.1", port);
-    assert_eq!(client.ask("CONFIG SET latency-monitor-threshold 5 list-compress-depth 0"), "+OK");
+    assert_eq!(client.ask("CONFIG SET list-max-listpack-size 64 list-compress-depth 0"), "+OK");
     let messages = folder.messages();
-    for directive in ["list-compress-depth", "active-expire-effort", "latency-monitor-threshold"] {
+    for directive in ["list-compress-depth", "active-expire-effort", "list-max-listpack-size"] {
         assert_eq!(messages.matches(&format!("'{directive} ")).count(), 1, "{messages}");
     }
 }

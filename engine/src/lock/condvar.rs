@@ -3,10 +3,10 @@
 use super::{MutexGuard, Rank, waits};
 use std::time::Duration;
 
-#[cfg(not(shuttle))]
-pub use by_parking_lot::Condvar;
 #[cfg(shuttle)]
 pub use by_shuttle::Condvar;
+#[cfg(not(shuttle))]
+pub use plainly::Condvar;
 
 impl Condvar {
     /// Waits as long as the condition holds.
@@ -23,12 +23,13 @@ impl Condvar {
 }
 
 #[cfg(not(shuttle))]
-mod by_parking_lot {
+mod plainly {
     use super::{Duration, MutexGuard, Rank, waits};
+    use crate::lock::plain;
 
-    /// As that of `parking_lot`.
+    /// As that of the standard library.
     #[derive(Debug, Default)]
-    pub struct Condvar(parking_lot::Condvar);
+    pub struct Condvar(plain::Condvar);
 
     impl Condvar {
         /// One that nobody waits for.
@@ -69,7 +70,7 @@ mod by_shuttle {
     use super::{Duration, MutexGuard, Rank};
     use shuttle_parking_lot::MutexGuard as Raw;
 
-    /// As that of `parking_lot`, for the checker's locks. Each notified thread wakes all: a wait may end
+    /// As that of the standard library, for the checker's locks. Each notified thread wakes all: a wait may end
     /// without a reason at any time. A wait with a limit ends at once.
     #[derive(Debug, Default)]
     pub struct Condvar {

@@ -4,7 +4,7 @@
 //! ```text
 //!   Mutex<T, rank::Gate>, Mutex<T>     the rank is part of the type; without one it is a leaf
 //!   debug builds      a thread knows what it holds; taking a lock out of order is a panic that names both
-//!   release builds    the locks of parking_lot, of the same size, and nothing else
+//!   release builds    the locks of `plain` and of parking_lot, and notes about waits
 //! ```
 //!
 //! A thread that has to wait for a lock measures how long ([`waits`]). The ranks are in [`rank`], and in
@@ -15,6 +15,9 @@
 
 mod condvar;
 mod held;
+#[cfg(not(shuttle))]
+#[expect(unreachable_pub, reason = "the guard of a public mutex has a public type inside")]
+mod plain;
 pub mod rank;
 pub mod waits;
 
@@ -22,14 +25,24 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
+#[cfg(not(shuttle))]
+use std::time::Instant;
 
 pub use condvar::Condvar;
 use held::{Held, Place};
 #[cfg(not(shuttle))]
-use parking_lot as raw;
+#[expect(unreachable_pub, reason = "the guard of a public mutex has a public type inside")]
+mod raw {
+    pub use super::plain::{Mutex, MutexGuard};
+    pub use parking_lot::{RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
+}
 pub use rank::Rank;
 #[cfg(shuttle)]
 use shuttle_parking_lot as raw;
+
+/// How often a mutex is looked at that is waited for with a limit.
+#[cfg(not(shuttle))]
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// A mutex of a rank.
 pub struct Mutex<T, R = rank::Leaf> {
@@ -62,12 +75,12 @@ pub type RwLockWriteGuard<'l, T, R = rank::Leaf> = Guard<raw::RwLockWriteGuard<'
 /// Which of several locks of one rank this is: the address of what they belong to, and a number. Those that
 /// belong together are taken with rising numbers.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(
-    any(not(debug_assertions), shuttle, loom),
-    expect(dead_code, reason = "only a build that asserts the order looks at it")
-)]
 pub struct Number {
     of: usize,
+    #[cfg_attr(
+        any(not(debug_assertions), shuttle, loom),
+        expect(dead_code, reason = "only a build that asserts the order looks at it")
+    )]
     number: usize,
 }
 
@@ -76,6 +89,13 @@ impl Number {
     #[inline]
     pub fn of<T>(of: &T, number: usize) -> Number {
         Number { of: std::ptr::from_ref(of).addr(), number }
+    }
+
+    /// What stands for all of them.
+    #[inline]
+    fn of_all(self) -> usize {
+        // No lock has an odd address.
+        self.of | 1
     }
 }
 
@@ -111,9 +131,16 @@ impl<T, R: Rank> Mutex<T, R> {
     /// Waits for so long until nobody holds it.
     #[cfg(not(shuttle))]
     #[track_caller]
+    #[expect(clippy::disallowed_methods, reason = "it measures a wait")]
     pub fn try_lock_for(&self, time: Duration) -> Option<MutexGuard<'_, T, R>> {
-        let held = Held::in_order(Place::of::<T>(&self.raw, None));
-        Some(Guard { raw: self.raw.try_lock_for(time)?, held })
+        let (held, began) = (Held::in_order(Place::of::<T>(&self.raw, None)), Instant::now());
+        loop {
+            match self.raw.try_lock() {
+                Some(raw) => return Some(Guard { raw, held }),
+                None if began.elapsed() >= time => return None,
+                None => std::thread::sleep(LOOK_AGAIN.min(time)),
+            }
+        }
     }
 
     /// The checker knows no time: who holds it may do so for longer.
@@ -151,9 +178,9 @@ impl<T, R: Rank> RwLock<T, R> {
     #[track_caller]
     pub fn read_as(&self, number: Number) -> RwLockReadGuard<'_, T, R> {
         let held = Held::in_order(Place::of::<T>(&self.raw, Some(number)));
-        let address = self.address();
-        let raw = waits::taken::<R, _>(address, || self.raw.try_read(), || self.raw.read());
-        waits::note(address);
+        let others = waits::of_all::<R>(number, self.address());
+        let raw = waits::taken::<R, _>(others, || self.raw.try_read(), || self.raw.read());
+        waits::note::<R>(self.address());
         Guard { raw, held }
     }
 
@@ -162,9 +189,8 @@ impl<T, R: Rank> RwLock<T, R> {
     #[track_caller]
     pub fn write_as(&self, number: Number) -> RwLockWriteGuard<'_, T, R> {
         let held = Held::in_order(Place::of::<T>(&self.raw, Some(number)));
-        let address = self.address();
-        let raw = waits::taken::<R, _>(address, || self.raw.try_write(), || self.raw.write());
-        waits::note(address);
+        let raw = waits::taken::<R, _>(self.address(), || self.raw.try_write(), || self.raw.write());
+        waits::note::<R>(waits::of_all::<R>(number, self.address()));
         Guard { raw, held }
     }
 
@@ -173,10 +199,10 @@ impl<T, R: Rank> RwLock<T, R> {
     #[track_caller]
     pub fn upgradable_read_as(&self, number: Number) -> RwLockUpgradableReadGuard<'_, T, R> {
         let held = Held::in_order(Place::of::<T>(&self.raw, Some(number)));
-        let address = self.address();
+        let others = waits::of_all::<R>(number, self.address());
         let raw =
-            waits::taken::<R, _>(address, || self.raw.try_upgradable_read(), || self.raw.upgradable_read());
-        waits::note(address);
+            waits::taken::<R, _>(others, || self.raw.try_upgradable_read(), || self.raw.upgradable_read());
+        waits::note::<R>(self.address());
         Guard { raw, held }
     }
 
@@ -202,12 +228,11 @@ impl<T, R: Rank> RwLock<T, R> {
     #[track_caller]
     pub fn try_write_for_as(&self, time: Duration, number: Number) -> Option<RwLockWriteGuard<'_, T, R>> {
         let held = Held::in_order(Place::of::<T>(&self.raw, Some(number)));
-        let address = self.address();
         let raw = match self.raw.try_write() {
             Some(raw) => raw,
-            None => waits::waited::<R, _>(address, || self.raw.try_write_for(time))?,
+            None => waits::waited::<R, _>(self.address(), || self.raw.try_write_for(time))?,
         };
-        waits::note(address);
+        waits::note::<R>(waits::of_all::<R>(number, self.address()));
         Some(Guard { raw, held })
     }
 
@@ -293,7 +318,7 @@ impl<G: Deref<Target: fmt::Debug>, R: Rank> fmt::Debug for Guard<G, R> {
 /// A release build has nothing but the raw locks.
 #[cfg(not(any(debug_assertions, shuttle)))]
 const _: () = {
-    assert!(size_of::<MutexGuard<'_, u64>>() == size_of::<parking_lot::MutexGuard<'_, u64>>());
+    assert!(size_of::<MutexGuard<'_, u64>>() == size_of::<std::sync::MutexGuard<'_, u64>>());
     assert!(size_of::<RwLockReadGuard<'_, u64>>() == size_of::<parking_lot::RwLockReadGuard<'_, u64>>());
     assert!(!std::mem::needs_drop::<Held<rank::Leaf>>());
 };

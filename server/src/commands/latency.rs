@@ -39,7 +39,14 @@ pub(super) const COMMANDS: &[Command] = &[row(
     row("histogram", -2, ADMIN, "7.0.0", "Returns how long the calls of commands took.", histogram),
     row("history", 3, ADMIN, "2.8.13", "Returns the events of a cause.", history),
     row("latest", 2, ADMIN, "2.8.13", "Returns the newest event of each cause.", latest),
-    row("ledger", -2, ADMIN, "7.0.0", "Returns the newest slow turns of workers, by cause.", ledger),
+    row(
+        "ledger",
+        -2,
+        ADMIN,
+        "7.0.0",
+        "Returns the newest slow turns of workers, by cause; COUNT of them.",
+        ledger,
+    ),
     row("reset", -2, ADMIN, "2.8.13", "Forgets events, and all slow turns.", reset),
 ])];
 
@@ -180,7 +187,7 @@ fn report(all: &[Slow], now: Duration) -> String {
     let oldest = all.first().map(ago).unwrap_or_default();
     let requests: u64 = all.iter().map(|slow| slow.requests).sum();
     let mut text = format!(
-        "{} turns of workers and waits of {slow_us} us or more since {oldest} ago. They held up {requests} \
+        "{} turns of workers and waits of {slow_us} us or more in the last {oldest}. They held up {requests} \
          requests.\nThe longest took {:.2} ms, {} ago:",
         all.len(),
         ms(longest.spent.total()),
@@ -224,8 +231,8 @@ fn holders(text: &mut String, all: &[Slow]) {
     }
     holders.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
     if !holders.is_empty() {
-        let told: Vec<String> = holders.iter().map(|(name, count)| format!("{name} {count} times")).collect();
-        let _ = writeln!(text, "Latches and gates were held by: {}.", told.join(", "));
+        let told: Vec<String> = holders.iter().map(|(name, count)| format!("{name} {count}x")).collect();
+        let _ = writeln!(text, "Latches, gates and the appender were held by: {}.", told.join(", "));
     }
 }
 
@@ -284,10 +291,10 @@ mod tests {
         ];
         let text = report(&all, Duration::from_secs(1130));
         for wanted in [
-            "3 turns of workers and waits of 500 us or more since 2 min ago. They held up 8 requests.\n",
+            "3 turns of workers and waits of 500 us or more in the last 2 min. They held up 8 requests.\n",
             "The longest took 4.00 ms, 2 min ago: scheduler 4.00 ms.\n",
             "\nlatch             2    50 %    3.00 ms\nscheduler         1    40 %    4.00 ms\n",
-            "Latches and gates were held by: tarn-compactor 1 times, tarn-expirer 1 times.\n",
+            "Latches, gates and the appender were held by: tarn-compactor 1x, tarn-expirer 1x.\n",
             "\nscheduler: other threads",
         ] {
             assert!(text.contains(wanted), "{wanted:?} is not in\n{text}");

@@ -146,7 +146,7 @@ fn commands(page: &mut Page, server: &Services, table: &Table) {
     );
     for cause in Cause::ALL {
         let waited = server.stats.ledgers.waited(cause);
-        let seconds = waited.nanos as f64 / 1e9;
+        let seconds = waited.us as f64 / 1e6;
         waits.add_times(&[("cause", cause.name())], seconds, waited.requests, &quantiles(&waited.counts));
     }
     let mut rejected =

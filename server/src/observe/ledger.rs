@@ -10,7 +10,8 @@
 //! ```
 //!
 //! A turn is all that a worker's event loop does for the connections that are ready at once. Every request of
-//! it waits for the others, so the ledger counts a turn once for each request that ran in it. Each worker
+//! it waits for the others, so the ledger counts a turn once for each request that ran in it, and a wait for
+//! the disk once for each connection. Each worker
 //! writes a ledger of its own; readers add them up. Turns of [`SLOW`] and more are also kept one by one.
 
 use std::collections::VecDeque;
@@ -179,23 +180,25 @@ pub(crate) struct Ledger {
 struct CauseCounter {
     waits: Histogram,
     requests: AtomicU64,
-    nanos: AtomicU64,
+    /// Microseconds: nanoseconds of all requests would not fit for years.
+    us: AtomicU64,
 }
 
 impl Ledger {
-    /// Counts how long a turn or a wait took, for so many requests.
+    /// Counts how long a turn or a wait took, for so many requests. A turn without any, in which replies were
+    /// sent or a request was held back again, held up nobody. REQUIRES: it is called by the worker.
     pub(crate) fn count(&self, spent: &Spent, requests: u64) {
         for (counter, time) in self.causes.iter().zip(spent.0) {
-            if !time.is_zero() {
+            if !time.is_zero() && requests > 0 {
                 let nanos = time.as_nanos() as u64;
                 counter.waits.note(nanos, requests);
                 counter::add(&counter.requests, requests);
-                counter::add(&counter.nanos, nanos.saturating_mul(requests));
+                counter::add(&counter.us, nanos.saturating_mul(requests) / 1000);
             }
         }
     }
 
-    fn keep(&self, slow: Slow) {
+    fn push(&self, slow: Slow) {
         let mut kept = self.kept.lock();
         if kept.len() == KEPT_MAX {
             kept.pop_front();
@@ -209,8 +212,8 @@ impl Ledger {
 pub(crate) struct Waited {
     /// Requests that waited for it.
     pub requests: u64,
-    /// How long they did, together.
-    pub nanos: u64,
+    /// How many microseconds they did, together.
+    pub us: u64,
     /// They, by how long each did.
     pub counts: Counts,
 }
@@ -218,7 +221,7 @@ pub(crate) struct Waited {
 impl Waited {
     fn since(mut self, then: &Waited) -> Waited {
         self.requests = self.requests.saturating_sub(then.requests);
-        self.nanos = self.nanos.saturating_sub(then.nanos);
+        self.us = self.us.saturating_sub(then.us);
         for (count, then) in self.counts.iter_mut().zip(&then.counts) {
             *count = count.saturating_sub(*then);
         }
@@ -250,9 +253,10 @@ impl Ledgers {
         &self.workers[worker]
     }
 
-    /// Notes that a worker had a turn, or had `requests` wait, which has just ended. A time of
-    /// `threshold` and more is an event; `None`: there are no events.
-    pub(crate) fn note(
+    /// Keeps a slow turn of a worker, or a wait, that has just ended. A time of `threshold` and more is an
+    /// event; `None`: there are no events.
+    #[cold]
+    pub(crate) fn keep(
         &self,
         worker: usize,
         spent: &Spent,
@@ -260,15 +264,10 @@ impl Ledgers {
         holder: &'static str,
         threshold: Option<Duration>,
     ) {
-        let requests = requests.max(1);
-        self.of(worker).count(spent, requests);
         let total = spent.total();
-        if total < SLOW {
-            return;
-        }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at_unix_us = now.saturating_sub(total).as_micros() as u64;
-        self.of(worker).keep(Slow { at_unix_us, spent: *spent, requests, holder });
+        self.of(worker).push(Slow { at_unix_us, spent: *spent, requests, holder });
         if let Some(threshold) = threshold.filter(|threshold| total >= *threshold) {
             let mut events = self.events.lock();
             for (cause, time) in spent.by_length() {
@@ -294,7 +293,7 @@ impl Ledgers {
             let counter = &worker.causes[cause as usize];
             counter.waits.add_to(&mut waited.counts);
             waited.requests += counter.requests.load(Ordering::Relaxed);
-            waited.nanos += counter.nanos.load(Ordering::Relaxed);
+            waited.us += counter.us.load(Ordering::Relaxed);
         }
         waited
     }
@@ -349,30 +348,28 @@ mod tests {
         let ledgers = Ledgers::new(2);
         let mut spent = Spent::only(Cause::Latch, ms(3));
         spent.add(Cause::Command, ms(1));
-        ledgers.note(0, &spent, 10, "tarn-expirer", None);
-        ledgers.note(1, &Spent::only(Cause::Command, ms(5)), 1, "", None);
+        ledgers.of(0).count(&spent, 10);
+        ledgers.of(1).count(&Spent::only(Cause::Command, ms(5)), 1);
         let command = ledgers.waited(Cause::Command);
-        assert_eq!((command.requests, command.nanos), (11, 15_000_000));
+        assert_eq!((command.requests, command.us), (11, 15_000));
         let median = percentile(&command.counts, 50.0).unwrap();
         assert!((1_000_000..1_125_000).contains(&median), "{median}");
         assert_eq!(ledgers.waited(Cause::Disk).requests, 0);
         ledgers.reset();
         assert_eq!(ledgers.waited(Cause::Command).requests, 0);
         assert_eq!(percentile(&ledgers.waited(Cause::Latch).counts, 50.0), None);
-        ledgers.note(0, &Spent::only(Cause::Latch, ms(1)), 0, "", None);
-        assert_eq!(ledgers.waited(Cause::Latch).requests, 1, "a turn without requests counts as one");
+        ledgers.of(0).count(&Spent::only(Cause::Latch, ms(1)), 0);
+        assert_eq!(ledgers.waited(Cause::Latch).requests, 0, "a turn without requests held up nobody");
     }
 
     #[test]
     fn slow_turns_are_kept_up_to_a_number_and_told_in_their_order() {
         let ledgers = Ledgers::new(2);
-        ledgers.note(0, &Spent::only(Cause::Command, SLOW - Duration::from_nanos(1)), 1, "", None);
-        assert_eq!(ledgers.slow(10).len(), 0);
         for round in 0..KEPT_MAX + 10 {
-            ledgers.note(round % 2, &Spent::only(Cause::Gate, SLOW), round as u64 + 1, "", None);
+            ledgers.keep(round % 2, &Spent::only(Cause::Gate, SLOW), round as u64 + 1, "", None);
         }
         for _ in 0..KEPT_MAX {
-            ledgers.note(1, &Spent::only(Cause::Gate, SLOW), 1, "", None);
+            ledgers.keep(1, &Spent::only(Cause::Gate, SLOW), 1, "", None);
         }
         let all = ledgers.slow(usize::MAX);
         assert_eq!(all.len(), KEPT_MAX / 2 + 5 + KEPT_MAX);
@@ -387,8 +384,8 @@ mod tests {
         let ledgers = Ledgers::new(1);
         let mut spent = Spent::only(Cause::Latch, ms(30));
         spent.add(Cause::Output, ms(9));
-        ledgers.note(0, &spent, 1, "", Some(ms(10)));
-        ledgers.note(0, &spent, 1, "", None);
+        ledgers.keep(0, &spent, 1, "", Some(ms(10)));
+        ledgers.keep(0, &spent, 1, "", None);
         let [(Cause::Latch, events)] = &ledgers.events()[..] else { panic!("{:?}", ledgers.events()) };
         assert_eq!((events.newest.len(), events.max_ms), (1, 30));
         assert!(ledgers.forget_events(Cause::Latch));

@@ -6,8 +6,8 @@ use crate::config::Config;
 
 /// Files that the log and checkpoints have open now and then, listeners, and some to spare.
 const OTHER_FILES: u64 = 112;
-/// Files of the event loop of a worker.
-const FILES_OF_WORKER: u64 = 4;
+/// Files of the event loop of a worker, and two in which the system tells of its thread.
+const FILES_OF_WORKER: u64 = 6;
 /// Files of a directory of the log: open ones, the next ones, and those that are compacted or backed up.
 const FILES_OF_LOG_DIRECTORY: u64 = 16;
 /// Connections at `sql-port` that wait, or have not said the password yet, each with two descriptors.

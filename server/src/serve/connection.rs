@@ -211,6 +211,7 @@ impl Connection {
                         } else if self.client.turn.is_none() {
                             let handle = self.client.handle.clone();
                             self.client.turn = Some(self.worker.server.pause.take_turn(handle));
+                            self.held_since = None;
                         }
                         self.client.handle.info.lock().blocked = true;
                         let is_there = self.wait_to_go_on().await?;
@@ -237,7 +238,7 @@ impl Connection {
                         self.client.handle.info.lock().blocked = is_held;
                         if !is_held {
                             if let Some((cause, since)) = self.held_since.take() {
-                                self.worker.note_wait(cause, since.elapsed(), 1);
+                                self.worker.note_wait(cause, since.elapsed());
                             }
                             // Each request may wait so long.
                             (self.closed_since, self.gone_since) = (None, None);
@@ -339,11 +340,11 @@ impl Connection {
 
     /// Notes since when the request is held back, if that is for the log's room or for the gate.
     fn note_held(&mut self) {
-        if self.held_since.is_none() {
-            let cause = match self.client.waits_for_gate {
-                Some(_) => Some(Cause::Gate),
-                None => (!self.worker.server.has_room()).then_some(Cause::LogSpace),
-            };
+        let cause = match self.client.waits_for_gate {
+            Some(_) => Some(Cause::Gate),
+            None => (!self.worker.server.has_room()).then_some(Cause::LogSpace),
+        };
+        if cause.is_some() && self.held_since.map(|(held, _)| held) != cause {
             self.held_since = cause.map(|cause| (cause, Instant::now()));
         }
     }
@@ -413,8 +414,9 @@ impl Connection {
         let worker = self.worker.clone();
         let output = self.output.clone();
         let ran = worker.execute(|executor| self.run_one(executor, args.as_args(), &mut output.outbox()));
-        if matches!(ran, Some(Ran::Postponed | Ran::Paused)) {
-            self.held = Some(args);
+        match ran {
+            Some(Ran::Postponed | Ran::Paused) => self.held = Some(args),
+            _ => worker.turn.count(1),
         }
         ran.unwrap_or(Ran::Full)
     }
@@ -451,7 +453,9 @@ impl Connection {
                     fetched -= 1;
                     requests += 1;
                     if let Some(stop) = self.run_one(executor, args, outbox) {
-                        self.held = matches!(stop, Ran::Postponed | Ran::Paused).then(|| args.to_owned());
+                        let is_held = matches!(stop, Ran::Postponed | Ran::Paused);
+                        requests -= u64::from(is_held);
+                        self.held = is_held.then(|| args.to_owned());
                         ran = stop;
                         break;
                     }

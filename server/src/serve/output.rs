@@ -173,8 +173,6 @@ pub(super) struct Outputs {
     /// Outputs that hold replies until an `Lsn` is durable.
     waiting: RefCell<BTreeMap<(Lsn, u64), Rc<Output>>>,
     queue: RefCell<Vec<Rc<Output>>>,
-    /// When the replies of this turn began to leave.
-    now: Cell<Instant>,
     spares: RefCell<Vec<Vec<u8>>>,
 }
 
@@ -182,7 +180,7 @@ impl Outputs {
     /// The outputs of `worker`, which has none yet.
     pub(super) fn new(server: Arc<Services>, worker: usize) -> Outputs {
         let (waiting, queue, spares) = Default::default();
-        Outputs { server, worker, waiting, queue, now: Cell::new(Instant::now()), spares }
+        Outputs { server, worker, waiting, queue, spares }
     }
 
     fn stats(&self) -> &WorkerStats {
@@ -194,7 +192,7 @@ impl Outputs {
         if output.waits_until.get().is_none_or(|(held, _)| held != lsn) {
             // What was held before may have left without the disk: `CLIENT DURABILITY no`.
             self.abandon(output);
-            output.waits_until.set(Some((lsn, self.now.get())));
+            output.waits_until.set(Some((lsn, Instant::now())));
             self.waiting.borrow_mut().insert((lsn, output.client()), output.clone());
         }
     }
@@ -211,7 +209,7 @@ impl Outputs {
         let mut waiting = self.waiting.borrow_mut();
         let first = waiting.first_entry().filter(|first| first.key().0 <= revealable)?;
         let output = first.remove();
-        let (_, since) = output.waits_until.take()?;
+        let (_, since) = output.waits_until.take().expect("an output that waits knows since when");
         Some((output, since))
     }
 
@@ -240,8 +238,7 @@ impl Outputs {
     }
 
     /// Sends what was queued. What goes wrong, the connections' tasks are woken for.
-    pub(super) fn send_all(&self, now: Instant) {
-        self.now.set(now);
+    pub(super) fn send_all(&self) {
         let mut queue = self.queue.take();
         for output in queue.drain(..) {
             output.queued.set(false);

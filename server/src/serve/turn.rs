@@ -1,9 +1,10 @@
 //! One turn of a worker, and what it spent its time on (`observe/ledger.rs`).
 //!
 //! The waits for locks are measured where they happen, and the writes to sockets around them. What the system
-//! knows of the thread is read when a turn was slow, and else once a tick of the coarse clock: 250 times a
-//! second at most. So a wait for a processor, or a page fault, is known to belong to the turn or to the ticks
-//! just before it.
+//! knows of the thread is read where a turn begins and where it ends, if the coarse clock has gone on since it
+//! was read last, or the turn was slow: so seldom that it costs nothing. A wait for a processor is then known
+//! to have been in the turn, or before it: the thread was woken late. Shorter waits may be those of other
+//! turns of the same tick.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -18,6 +19,10 @@ use crate::observe::thread::{ThreadFigures, Told};
 pub(super) struct Turn {
     /// When the first request ran.
     began: Cell<Option<Instant>>,
+    /// The wait for a processor before that.
+    woken_late: Cell<Duration>,
+    /// When the last turn ended, or an idle worker looked.
+    last: Cell<Instant>,
     requests: Cell<u64>,
     /// The time of writes to sockets before the end of the turn.
     written: Cell<Duration>,
@@ -48,6 +53,8 @@ impl Turn {
         }
         Turn {
             began: Cell::new(None),
+            woken_late: Cell::new(Duration::ZERO),
+            last: Cell::new(Instant::now()),
             requests: Cell::new(0),
             written: Cell::new(Duration::ZERO),
             asked_ns: Cell::new(0),
@@ -58,10 +65,26 @@ impl Turn {
     /// Requests begin to run, the first or others.
     pub(super) fn begin(&self, now: Instant) {
         if self.began.get().is_none() {
-            // What was waited for between turns held up no request.
-            waits::take();
+            self.forget();
+            let late = self.ask_once_a_tick(coarse_ns()).delayed;
+            // It was before this turn and behind the last one.
+            self.woken_late.set(late.min(now - self.last.get()));
             self.began.set(Some(now));
         }
+    }
+
+    /// The worker has been idle, and has run for a moment: that held up no request.
+    pub(super) fn look_while_idle(&self) {
+        if self.began.get().is_none() {
+            self.ask_once_a_tick(coarse_ns());
+            self.last.set(Instant::now());
+        }
+    }
+
+    /// What was waited for between turns held up no request.
+    fn forget(&self) {
+        waits::take();
+        self.written.set(Duration::ZERO);
     }
 
     /// So many requests have run.
@@ -77,14 +100,22 @@ impl Turn {
     /// The turn has ended: requests have run until `ran`, and their replies were written since.
     pub(super) fn end(&self, ran: Instant) -> Ended {
         let ended = Instant::now();
-        let began = self.began.take().unwrap_or(ran);
+        let began = self.began.take().unwrap_or_else(|| {
+            self.forget();
+            ran
+        });
         let waits = waits::take();
         let output = self.written.take() + (ended - ran);
         let coarse = coarse_ns();
-        let asks = ended - began >= SLOW || coarse != self.asked_ns.get();
-        let told = if asks { self.ask(coarse) } else { Told::default() };
-        let spent = divided(ended - began, output, waits.as_ref(), told);
+        let told = if ended - began >= SLOW { self.ask(coarse) } else { self.ask_once_a_tick(coarse) };
+        let mut spent = divided(ended - began, output, waits.as_ref(), told);
+        spent.add(Cause::Scheduler, self.woken_late.take());
+        self.last.set(ended);
         Ended { spent, requests: self.requests.take(), holder: waits.map_or("", |waits| waits.holder) }
+    }
+
+    fn ask_once_a_tick(&self, coarse: u64) -> Told {
+        if coarse == self.asked_ns.get() { Told::default() } else { self.ask(coarse) }
     }
 
     fn ask(&self, coarse: u64) -> Told {
@@ -93,8 +124,7 @@ impl Turn {
     }
 }
 
-/// Divides the time of a turn by cause. A delay that is longer than the turn was before it: the thread was
-/// not woken in time, so its requests waited that much longer.
+/// Divides the time of a turn by cause.
 fn divided(wall: Duration, output: Duration, waits: Option<&Waits>, told: Told) -> Spent {
     let mut spent = Spent::default();
     let mut left = wall;
@@ -112,7 +142,6 @@ fn divided(wall: Duration, output: Duration, waits: Option<&Waits>, told: Told) 
     take(Cause::Scheduler, told.delayed);
     take(Cause::PageFault, told.faulted);
     take(Cause::Output, output);
-    spent.add(Cause::Scheduler, told.delayed.saturating_sub(wall));
     spent.add(Cause::Command, left);
     spent
 }
@@ -133,8 +162,7 @@ mod tests {
             let waits = Waits { latches: us(latches), gate: us(gate), ..Waits::default() };
             let told = Told { delayed: us(delayed), faulted: us(faulted) };
             let spent = divided(us(wall), us(output), Some(&waits), told);
-            let before = us(delayed).saturating_sub(us(wall));
-            prop_assert_eq!(spent.total(), us(wall) + before);
+            prop_assert_eq!(spent.total(), us(wall));
             prop_assert!(spent.of(Cause::Latch) <= us(latches) && spent.of(Cause::Output) <= us(output));
             prop_assert_eq!(spent.of(Cause::Disk), Duration::ZERO);
         }
@@ -151,7 +179,21 @@ mod tests {
         turn.note_written(Duration::from_secs(3600));
         let ended = turn.end(Instant::now());
         assert_eq!(ended.requests, 7);
-        assert!(ended.spent.total() >= Duration::ZERO && ended.spent.of(Cause::Command).is_zero());
+        assert!(ended.spent.of(Cause::Command).is_zero());
         assert_eq!(turn.end(Instant::now()).requests, 0);
+    }
+
+    #[test]
+    fn what_happens_between_turns_is_of_no_turn() {
+        let turn = Turn::new();
+        turn.note_written(Duration::from_secs(3600));
+        std::thread::sleep(Duration::from_millis(30));
+        let (idle, began) = (turn.last.get(), Instant::now());
+        turn.begin(began);
+        let spent = turn.end(Instant::now()).spent;
+        assert!(spent.of(Cause::Output) < Duration::from_secs(3600));
+        assert!(spent.total() <= idle.elapsed(), "a delay before a turn is no longer than the pause");
+        turn.look_while_idle();
+        assert!(turn.last.get() > began);
     }
 }

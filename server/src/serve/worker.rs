@@ -15,7 +15,7 @@ use crate::execute::executor::Executor;
 use crate::execute::services::Services;
 use crate::execute::table::Table;
 use crate::net::handle::ClientHandle;
-use crate::observe::ledger::{Cause, Spent};
+use crate::observe::ledger::{Cause, Ledgers, SLOW, Spent};
 use crate::observe::stats::WorkerStats;
 use crate::serve::lookahead::Lookahead;
 use crate::serve::output::{Output, Outputs};
@@ -113,20 +113,21 @@ impl Worker {
 
     /// Lets the clients go on that waited for the log: its watermark has moved, or it has room again.
     pub(crate) fn go_on(&self) {
+        self.turn.look_while_idle();
         if self.server.has_room() {
             self.room.notify_waiters();
             self.serve_postponed();
         }
         self.server.blocking.serve_durable(&self.server);
         let revealable = self.revealable();
-        let (mut requests, mut longest) = (0, Duration::ZERO);
+        let (mut clients, mut longest) = (0, Duration::ZERO);
         while let Some((output, since)) = self.outputs.next_revealable(revealable) {
-            (requests, longest) = (requests + 1, longest.max(since.elapsed()));
+            let waited = since.elapsed();
+            (clients, longest) = (clients + 1, longest.max(waited));
+            self.ledgers().of(self.index).count(&Spent::only(Cause::Disk, waited), 1);
             self.send_at_end_of_turn(&output);
         }
-        if requests > 0 {
-            self.note_wait(Cause::Disk, longest, requests);
-        }
+        self.keep_if_slow(&Spent::only(Cause::Disk, longest), clients, "");
     }
 
     /// Sends the replies in `output` when the connections that are ready now have run.
@@ -149,19 +150,28 @@ impl Worker {
             engine.end_turn(self.index);
         }
         let ran = Instant::now();
-        self.outputs.send_all(ran);
+        self.outputs.send_all();
         let Ended { spent, requests, holder } = self.turn.end(ran);
-        self.note(&spent, requests, holder);
+        self.ledgers().of(self.index).count(&spent, requests);
+        self.keep_if_slow(&spent, requests, holder);
     }
 
-    /// Notes that so many requests have waited between turns.
-    pub(super) fn note_wait(&self, cause: Cause, time: Duration, requests: u64) {
-        self.note(&Spent::only(cause, time), requests, "");
+    /// Notes that a request has waited between turns.
+    pub(super) fn note_wait(&self, cause: Cause, time: Duration) {
+        let spent = Spent::only(cause, time);
+        self.ledgers().of(self.index).count(&spent, 1);
+        self.keep_if_slow(&spent, 1, "");
     }
 
-    fn note(&self, spent: &Spent, requests: u64, holder: &'static str) {
-        let threshold = self.server.live.latency_event();
-        self.server.stats.ledgers.note(self.index, spent, requests, holder, threshold);
+    fn keep_if_slow(&self, spent: &Spent, requests: u64, holder: &'static str) {
+        if spent.total() >= SLOW {
+            let threshold = self.server.live.latency_event();
+            self.ledgers().keep(self.index, spent, requests, holder, threshold);
+        }
+    }
+
+    fn ledgers(&self) -> &Ledgers {
+        &self.server.stats.ledgers
     }
 
     /// Closes the connections of clients that exceed a time limit.
