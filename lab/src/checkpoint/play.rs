@@ -32,7 +32,10 @@ pub struct Course {
     pub without_all: Stretch,
     /// All with one together.
     pub during_all: Stretch,
-    /// The whole load, without the warm-up.
+    /// The stretch with statements of SQL, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asking: Option<Stretch>,
+    /// The whole load, without the warm-up and SQL.
     pub all: Stretch,
     /// The causes of the slowest requests without a checkpoint; of an open loop, by the server's ledger.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,6 +43,9 @@ pub struct Course {
     /// With one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub during_slow: Option<Blame>,
+    /// With SQL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asking_slow: Option<Blame>,
     /// The checkpoints.
     pub taken: Vec<Taken>,
     /// Memory, if it was watched.
@@ -106,9 +112,10 @@ pub fn play_at_half(
 /// The measurements of a load for the acts that it met.
 fn course(result: &LoadResult, acts: &[Act], ledger: Option<&Ledger>) -> Course {
     let phase = |act: &&Act| result.watched.phases.get(act.phase);
-    let split = |checkpoint: bool| acts.iter().filter(move |act| act.taken.is_some() == checkpoint);
-    let [without, during] =
-        [false, true].map(|checkpoint| split(checkpoint).filter_map(|act| phase(&act)).collect::<Vec<_>>());
+    let split =
+        |wanted: (bool, bool)| acts.iter().filter(move |act| (act.taken.is_some(), act.is_sql) == wanted);
+    let [without, during, asking] = [(false, false), (true, false), (false, true)]
+        .map(|wanted| split(wanted).filter_map(|act| phase(&act)).collect::<Vec<_>>());
     let each = |phases: &[&Phase]| phases.iter().map(|phase| together(&[*phase])).collect();
     let blame = |phases: &[&Phase]| ledger?.blame(result.watched.started_unix_ns, phases);
     let all: Vec<_> = without.iter().chain(&during).copied().collect();
@@ -117,9 +124,11 @@ fn course(result: &LoadResult, acts: &[Act], ledger: Option<&Ledger>) -> Course 
         during: each(&during),
         without_all: together(&without),
         during_all: together(&during),
+        asking: (!asking.is_empty()).then(|| together(&asking)),
         all: together(&all),
         without_slow: blame(&without),
         during_slow: blame(&during),
+        asking_slow: blame(&asking),
         taken: acts.iter().filter_map(|act| act.taken).collect(),
         generator_busy: result.generator_busy,
         server_busy: result.server_busy,

@@ -75,7 +75,7 @@ pub(super) fn timeline(moments: &[Moment]) -> Vec<(u32, u32, f32, f32)> {
 }
 
 /// A kind of stretch: its name, all together, each, and the causes of the slowest requests.
-type Kind<'s> = (&'s str, &'s Stretch, &'s Vec<Stretch>, &'s Option<Blame>);
+type Kind<'s> = (&'s str, &'s Stretch, &'s [Stretch], &'s Option<Blame>);
 
 /// Rows of the part `stretches`: a row for each kind of stretch of a cell.
 pub fn stretch_rows(row: &Row, kinds: &[Kind<'_>]) -> Vec<Row> {

@@ -54,9 +54,11 @@ fn of_cell(results: &ResultsOf<Store>, cell: &Cell, figures: &Figures) -> Vec<Ro
     });
     let row = with(row(cell, figures), more);
     let course = &figures.course;
+    let asking = course.asking.as_slice();
     let stretches = [
-        ("without", &course.without_all, &course.without, &course.without_slow),
-        ("during", &course.during_all, &course.during, &course.during_slow),
+        ("without", &course.without_all, &course.without[..], &course.without_slow),
+        ("during", &course.during_all, &course.during[..], &course.during_slow),
+        ("SQL", asking.first().unwrap_or(&course.all), asking, &course.asking_slow),
     ];
     let has_stretches = matches!(cell.part, Part::Latency | Part::Giants);
     let stretches = if has_stretches { stretch_rows(&row, &stretches) } else { Vec::new() };
