@@ -27,6 +27,7 @@ pub mod device;
 pub mod error;
 pub mod experiment;
 pub mod interrupt;
+pub mod ledger;
 pub mod limit;
 pub mod load;
 pub mod machine;

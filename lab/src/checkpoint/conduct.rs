@@ -2,7 +2,7 @@
 //! begins.
 //!
 //! ```text
-//!   phase   0 warm-up | 1 without | 2 checkpoint | 3 without | 4 checkpoint | 5 without
+//!   phase   0 warm-up | 1 without | 2 checkpoint | 3 without | 4 checkpoint | 5 without | 6 SQL
 //! ```
 //!
 //! It polls commands that cost the server little (`LASTSAVE`; for a log that is rewritten or compacted, a
@@ -45,6 +45,9 @@ pub struct Script {
     pub time: Duration,
     /// True if a rest follows the last one.
     pub rests_at_end: bool,
+    /// A statement of SQL at the end, again and again for as long as the shortest rest. It is left out if the
+    /// server has no SQL, and it ends early if the statement fails.
+    pub sql: Option<&'static str>,
 }
 
 /// A stretch that the load measured as a phase.
@@ -54,6 +57,8 @@ pub(super) struct Act {
     pub phase: usize,
     /// The checkpoint that was taken in it.
     pub taken: Option<Taken>,
+    /// True if a statement of SQL ran in it.
+    pub is_sql: bool,
 }
 
 struct Conductor<'t> {
@@ -83,6 +88,9 @@ pub(super) fn conduct(trial: &Trial, cue: &Cue, script: &Script) -> Result<Vec<A
             break;
         }
     }
+    if let Some(statement) = script.sql {
+        conductor.ask_sql(statement, script.rest_least)?;
+    }
     Ok(conductor.acts)
 }
 
@@ -94,7 +102,7 @@ impl<'t> Conductor<'t> {
 
     fn rest(&mut self, time: Duration) -> Result<()> {
         let phase = self.cue.next();
-        self.acts.push(Act { phase, taken: None });
+        self.acts.push(Act { phase, taken: None, is_sql: false });
         self.pause(time)
     }
 
@@ -130,8 +138,28 @@ impl<'t> Conductor<'t> {
         };
         let told = self.trial.tell(&mut self.client)?;
         let taken = Taken { seconds: took.as_secs_f64(), from_ms, ..told };
-        self.acts.push(Act { phase, taken: Some(taken) });
+        self.acts.push(Act { phase, taken: Some(taken), is_sql: false });
         Ok(took)
+    }
+
+    fn ask_sql(&mut self, statement: &str, time: Duration) -> Result<()> {
+        if self.client.ask(&["SQL", "SELECT 1"])?.is_error() {
+            return Ok(());
+        }
+        let (phase, began) = (self.cue.next(), Instant::now());
+        loop {
+            let reply = self.client.ask(&["SQL", statement])?;
+            self.check()?;
+            if reply.is_error() {
+                // Such as: the old versions that it needs have no room.
+                eprintln!("a statement failed, and the stretch with SQL ends: {reply}");
+            }
+            if reply.is_error() || began.elapsed() >= time {
+                break;
+            }
+        }
+        self.acts.push(Act { phase, taken: None, is_sql: true });
+        Ok(())
     }
 
     fn save(&mut self, from: Instant, before: i64) -> Result<Duration> {

@@ -10,6 +10,7 @@ use super::memory::{self, Peak};
 use super::stretch::{Stretch, timeline, together};
 use super::trial::{Taken, Trial};
 use crate::error::Result;
+use crate::ledger::{self, Blame, Ledger};
 use crate::load::{Cue, Group, Load, LoadResult, Mix, Pace, Phase, Until};
 use crate::process::{Pinned, Preferred, beside};
 use crate::setting::Setting;
@@ -31,8 +32,20 @@ pub struct Course {
     pub without_all: Stretch,
     /// All with one together.
     pub during_all: Stretch,
-    /// The whole load, without the warm-up.
+    /// The stretch with statements of SQL, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asking: Option<Stretch>,
+    /// The whole load, without the warm-up and SQL.
     pub all: Stretch,
+    /// The causes of the slowest requests without a checkpoint; of an open loop, by the server's ledger.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_slow: Option<Blame>,
+    /// With one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub during_slow: Option<Blame>,
+    /// With SQL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asking_slow: Option<Blame>,
     /// The checkpoints.
     pub taken: Vec<Taken>,
     /// Memory, if it was watched.
@@ -52,9 +65,12 @@ pub struct Course {
 /// Runs a load while checkpoints are taken as the script says, on the generator's core.
 pub fn play(setting: &Setting, trial: &Trial, group: Group, script: &Script, memory: bool) -> Result<Course> {
     let cue = Arc::new(Cue::default());
+    // A batch of a closed loop has no intended start.
+    let is_open = !matches!(group.pace, Pace::Closed { .. });
     let mut load = Load::new(trial.server.address(), vec![group], Until::Told, setting.seed);
     load.cue = Some(cue.clone());
     load.watched_pid = Some(trial.server.pid());
+    let collect = |is_over: &_| if is_open { ledger::collect(&trial.server, is_over) } else { Ok(None) };
     let watch = |is_over: &_| if memory { memory::watch(trial, is_over) } else { Ok(Peak::default()) };
     // Its flag is the end of the cue.
     let conduct = |_: &_| {
@@ -69,10 +85,11 @@ pub fn play(setting: &Setting, trial: &Trial, group: Group, script: &Script, mem
         cue.end();
         (result, preferred.granted)
     };
-    let (peak, (acts, (result, generator_preferred))) = beside(watch, || beside(conduct, run));
+    let (ledger, (peak, (acts, (result, generator_preferred)))) =
+        beside(collect, || beside(watch, || beside(conduct, run)));
     // If the load failed, the conductor only says that it ended.
     let result = result?.check()?;
-    let course = course(&result, &acts?);
+    let course = course(&result, &acts?, ledger?.as_ref());
     Ok(Course { peak: peak?, generator_preferred, ..course })
 }
 
@@ -93,19 +110,25 @@ pub fn play_at_half(
 }
 
 /// The measurements of a load for the acts that it met.
-fn course(result: &LoadResult, acts: &[Act]) -> Course {
+fn course(result: &LoadResult, acts: &[Act], ledger: Option<&Ledger>) -> Course {
     let phase = |act: &&Act| result.watched.phases.get(act.phase);
-    let split = |checkpoint: bool| acts.iter().filter(move |act| act.taken.is_some() == checkpoint);
-    let [without, during] =
-        [false, true].map(|checkpoint| split(checkpoint).filter_map(|act| phase(&act)).collect::<Vec<_>>());
+    let split =
+        |wanted: (bool, bool)| acts.iter().filter(move |act| (act.taken.is_some(), act.is_sql) == wanted);
+    let [without, during, asking] = [(false, false), (true, false), (false, true)]
+        .map(|wanted| split(wanted).filter_map(|act| phase(&act)).collect::<Vec<_>>());
     let each = |phases: &[&Phase]| phases.iter().map(|phase| together(&[*phase])).collect();
+    let blame = |phases: &[&Phase]| ledger?.blame(result.watched.started_unix_ns, phases);
     let all: Vec<_> = without.iter().chain(&during).copied().collect();
     Course {
         without: each(&without),
         during: each(&during),
         without_all: together(&without),
         during_all: together(&during),
+        asking: (!asking.is_empty()).then(|| together(&asking)),
         all: together(&all),
+        without_slow: blame(&without),
+        during_slow: blame(&during),
+        asking_slow: blame(&asking),
         taken: acts.iter().filter_map(|act| act.taken).collect(),
         generator_busy: result.generator_busy,
         server_busy: result.server_busy,

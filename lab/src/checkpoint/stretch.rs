@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::ledger::Blame;
 use crate::load::{MOMENT, Moment, Phase};
 use crate::page::{Row, with};
 
@@ -73,12 +74,17 @@ pub(super) fn timeline(moments: &[Moment]) -> Vec<(u32, u32, f32, f32)> {
     moments.iter().enumerate().map(line).collect()
 }
 
-/// Rows of the part `stretches`: a row for each kind of stretch of a cell, with all together and each.
-pub fn stretch_rows(row: &Row, kinds: &[(&str, &Stretch, &Vec<Stretch>)]) -> Vec<Row> {
-    let kinds = kinds.iter().filter(|(_, _, each)| !each.is_empty());
-    let of = |(name, all, each): &(&str, &Stretch, &Vec<Stretch>)| {
+/// A kind of stretch: its name, all together, each, and the causes of the slowest requests.
+type Kind<'s> = (&'s str, &'s Stretch, &'s [Stretch], &'s Option<Blame>);
+
+/// Rows of the part `stretches`: a row for each kind of stretch of a cell.
+pub fn stretch_rows(row: &Row, kinds: &[Kind<'_>]) -> Vec<Row> {
+    let kinds = kinds.iter().filter(|(_, _, each, _)| !each.is_empty());
+    let who = row.get("label").unwrap_or(&row["variant"]).as_str().unwrap_or_default();
+    let of = |(name, all, each, slow): &Kind<'_>| {
         let own = json!({
-            "of": row["part"], "part": "stretches", "stretch": name, "all": all, "each": each,
+            "of": row["part"], "part": "stretches", "stretch": name, "all": all, "each": each, "slow": slow,
+            "bar": format!("{who}\n{name}"),
         });
         with(row.clone(), own)
     };

@@ -8,10 +8,12 @@ mod replies;
 mod request;
 mod result;
 mod run;
+mod slowest;
 mod watch;
 
 pub use keys::{KeyChoice, Keys, scatter};
 pub use plan::{Group, Load, Pace, Until};
 pub use request::{Arg, Mix, Request, key_text};
 pub use result::{GroupResult, LoadResult, Tally};
+pub use slowest::{Slow, Slowest};
 pub use watch::{Cue, MOMENT, Moment, Phase, Watched};

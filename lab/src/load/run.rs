@@ -88,6 +88,7 @@ impl Load {
             Until::Requests(_) | Until::Told => (Duration::ZERO, Duration::MAX),
         };
         runner.started = Instant::now();
+        runner.watch.iter_mut().for_each(Watch::start);
         let mut opening: Option<Usage> = None;
         let mut answered = 0u64;
         let (mut last_tick, mut last_reply) = (Duration::ZERO, Duration::ZERO);

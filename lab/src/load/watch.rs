@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hdrhistogram::Histogram;
 
+use super::slowest::{Slow, Slowest};
 use crate::process;
 
 /// The length of a moment of a timeline.
@@ -62,6 +63,8 @@ pub struct Phase {
     /// From when a request was due until it was sent: the delay of the generator, or of a process that took
     /// its core.
     pub late_ns: Histogram<u64>,
+    /// The slowest requests.
+    pub slowest: Slowest,
     /// Processor time that the host gave to others, over all cores.
     pub stolen: Duration,
 }
@@ -69,7 +72,9 @@ pub struct Phase {
 impl Default for Phase {
     fn default() -> Phase {
         let [latency_ns, served_ns, late_ns] = [(); 3].map(|()| histogram());
-        Phase { elapsed: Duration::ZERO, requests: 0, latency_ns, served_ns, late_ns, stolen: Duration::ZERO }
+        let (elapsed, stolen) = (Duration::ZERO, Duration::ZERO);
+        let slowest = Slowest::default();
+        Phase { elapsed, requests: 0, latency_ns, served_ns, late_ns, slowest, stolen }
     }
 }
 
@@ -91,6 +96,8 @@ pub struct Watched {
     pub phases: Vec<Phase>,
     /// From the start of the load on.
     pub timeline: Vec<Moment>,
+    /// The start of the load by the system's clock, in nanoseconds since 1970.
+    pub started_unix_ns: u64,
 }
 
 /// Sees a load. Times are nanoseconds since its start.
@@ -105,8 +112,14 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(cue: Arc<Cue>) -> Watch {
-        let watched = Watched { phases: vec![Phase::default()], timeline: Vec::new() };
+        let watched = Watched { phases: vec![Phase::default()], ..Watched::default() };
         Watch { cue, at: 0, since_ns: 0, stolen: process::stolen_time(), watched }
+    }
+
+    /// Notes that the load starts now.
+    pub(super) fn start(&mut self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.watched.started_unix_ns = now.as_nanos() as u64;
     }
 
     /// Reads the cue. Returns whether the load is to end.
@@ -142,6 +155,7 @@ impl Watch {
         phase.requests += u64::from(requests);
         phase.latency_ns.saturating_record(latency.max(1));
         phase.served_ns.saturating_record(now_ns.saturating_sub(sent_ns).max(1));
+        phase.slowest.offer(Slow { latency_ns: latency, due_ns });
         let moment = self.moment(now_ns);
         moment.requests += requests;
         moment.latency_ns_max = moment.latency_ns_max.max(latency);
@@ -178,7 +192,7 @@ mod tests {
         watch.answered(50 * MS, 6 * MS, 6 * MS, 3);
         cue.end();
         assert!(watch.look(60 * MS));
-        let Watched { phases, timeline } = watch.finish(60 * MS);
+        let Watched { phases, timeline, .. } = watch.finish(60 * MS);
         let near = |histogram: &Histogram<u64>, ms: u64| {
             assert!(histogram.max().abs_diff(ms * MS) <= ms * MS / 500, "{}", histogram.max());
         };

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::list::{Chart, Kind, List, Section};
-use super::rows::{Row, Rows, text_of};
+use super::rows::{Row, Rows, members, text_of};
 use super::tables::Grid;
 use crate::report::short;
 
@@ -35,7 +35,8 @@ struct Line {
 /// A chart for each value of its facet; those without a number are left out.
 pub(super) fn draw(list: &List, rows: &Rows, section: &Section, chart: &Chart) -> Vec<Drawn> {
     let mut panels: Vec<(String, Vec<&Row>)> = Vec::new();
-    for row in rows.wanted(&section.part, &chart.conditions) {
+    let part = if chart.part.is_empty() { &section.part } else { &chart.part };
+    for row in rows.wanted(part, &chart.conditions) {
         let facet: String = chart.facet.iter().map(|column| text_of(row, column) + "\n").collect();
         match panels.iter_mut().find(|(own, _)| *own == facet) {
             Some((_, own)) => own.push(row),
@@ -102,7 +103,9 @@ fn lines(list: &List, rows: &Rows, chart: &Chart, own: &[&Row]) -> Lines {
         line.points.retain(|(x, y)| x.is_finite() && y.is_finite() && (!chart.log || *y > 0.0));
         line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
-    lines.retain(|line| !line.points.is_empty());
+    // A pile has a part of each kind, and most are nothing.
+    let is_drawn = |(_, y): &(f64, f64)| chart.kind != Kind::Stacked || *y > 0.0;
+    lines.retain(|line| line.points.iter().any(is_drawn));
     let place =
         |line: &Line| list.styles.iter().position(|style| style[0] == line.name).unwrap_or(usize::MAX);
     lines.sort_by_key(place);
@@ -128,6 +131,10 @@ pub(super) fn braced(column: &str) -> String {
 /// The quantities of a chart, with their names.
 fn expressions(rows: &Rows, chart: &Chart, row: &Row) -> Vec<(String, String)> {
     let mut all = Vec::new();
+    if chart.kind == Kind::Stacked {
+        let names = members(row, &chart.y).into_iter();
+        return names.map(|name| (name.clone(), format!("{}.{name}", chart.y))).collect();
+    }
     if !chart.y.is_empty() {
         all.push((String::new(), chart.y.clone()));
     }
@@ -178,8 +185,14 @@ fn panel(list: &List, chart: &Chart, caption: String, Lines { all: lines, names 
         };
         Grid { heads, rows: lines.iter().map(row).collect() }
     });
+    let kind = match chart.kind {
+        Kind::Lines => "line",
+        Kind::Bars => "bar",
+        Kind::Stacked => "stacked",
+        Kind::Time => "time",
+    };
     let chart = json!({
-        "kind": if is_by_time { "time" } else if chart.kind == Kind::Bars { "bar" } else { "line" },
+        "kind": kind,
         "caption": caption, "x": chart.x_name, "y": chart.y_name, "log": chart.log, "max": chart.most,
         "labels": if is_by_time { Vec::new() } else { labels }, "series": series,
     });

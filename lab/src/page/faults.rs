@@ -41,7 +41,8 @@ pub(crate) fn faults(list: &List, rows: &Rows) -> Vec<String> {
             all.extend(chart.facet.iter().map(String::as_str));
             all.extend(chart.lines.iter().map(|line| &*line[1]).filter(|own| !own.contains('#')));
             let place = format!("{}, {}", section.id, chart.caption);
-            check.check(&place, &section.part, &chart.conditions, &all, &words);
+            let part = if chart.part.is_empty() { &section.part } else { &chart.part };
+            check.check(&place, part, &chart.conditions, &all, &words);
         }
     }
     let own = list.sections.iter().flat_map(|own| own.tables.iter().map(move |table| (&*own.part, table)));

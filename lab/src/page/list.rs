@@ -69,6 +69,8 @@ pub(crate) enum Kind {
     Lines,
     /// Bars by a parameter, side by side.
     Bars,
+    /// Bars of which each is a pile: the members of the object that `y` names.
+    Stacked,
     /// Lists of values by time.
     Time,
 }
@@ -79,6 +81,8 @@ pub(crate) enum Kind {
 pub(crate) struct Chart {
     pub caption: String,
     pub kind: Kind,
+    /// The part, if it is not that of its section.
+    pub part: String,
     #[serde(rename = "where")]
     pub conditions: Where,
     pub facet: Vec<String>,

@@ -12,10 +12,12 @@
   const option = (chart) => {
     const text = dark.matches ? '#e4e6ea' : '#1b1d21';
     const isTime = chart.kind === 'time';
+    const isStacked = chart.kind === 'stacked';
     const grid = { splitLine: { lineStyle: { color: '#8884' } }, nameTextStyle: { color: text } };
     const series = chart.series.map((own, place) => ({
       name: own.name,
-      type: chart.kind === 'bar' ? 'bar' : 'line',
+      type: isStacked || chart.kind === 'bar' ? 'bar' : 'line',
+      stack: isStacked ? 'all' : undefined,
       data: own.data,
       color: own.color ?? undefined,
       symbol: own.symbol ?? 'circle',
@@ -41,7 +43,8 @@
       grid: { left: 8, right: 18, top: 58, bottom: 48, containLabel: true },
       xAxis: {
         ...grid, type: isTime ? 'value' : 'category', data: isTime ? undefined : chart.labels, name: chart.x,
-        nameLocation: 'middle', nameGap: 24, axisLabel: { color: text },
+        nameLocation: 'middle', nameGap: 24,
+        axisLabel: isStacked ? { color: text, interval: 0, fontSize: 10, rotate: 30 } : { color: text },
         max: isTime ? 'dataMax' : undefined,
       },
       yAxis: {

@@ -172,6 +172,14 @@ impl Rows {
     }
 }
 
+/// The names of the members of an object, nothing if there is none.
+pub(super) fn members(row: &Row, path: &str) -> Vec<String> {
+    match find(row, path).as_deref() {
+        Some([Value::Object(own)]) => own.keys().cloned().collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// The text of a column, or the number or truth as text; nothing if it is missing.
 pub(super) fn text_of(row: &Row, path: &str) -> String {
     match find(row, path).as_deref() {

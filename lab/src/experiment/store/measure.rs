@@ -17,6 +17,8 @@ const CONNECTIONS: usize = 50;
 const PAPER_CONNECTIONS: usize = 256;
 /// Time from a checkpoint's end to the next in figures 13 to 17, as `save 10 1` has it.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
+/// A statement that reads all of the store.
+const STATEMENT: &str = "SELECT count(*), max(value) FROM keyspace.hashes";
 /// Requests in a batch where records are overwritten.
 const OVERWRITE_PIPELINE: u32 = 16;
 
@@ -36,6 +38,7 @@ fn by_turns(setting: &Setting) -> Script {
         checkpoints: setting.repeats(),
         time: stretch * 12,
         rests_at_end: true,
+        sql: None,
     }
 }
 
@@ -51,6 +54,7 @@ fn as_rules_have_it(setting: &Setting) -> Script {
         checkpoints: u32::MAX,
         time: stretch * 5,
         rests_at_end: false,
+        sql: None,
     }
 }
 
@@ -63,14 +67,17 @@ pub(super) fn measure(setting: &Setting, own: &mut Filled, cell: &Cell) -> Resul
         Part::Saturated => {
             closed(setting, trial, CONNECTIONS, mix(KeyChoice::Uniform), &by_turns(setting), false)
         }
-        Part::Latency => open(setting, trial, mix(KeyChoice::Uniform)),
+        Part::Latency => {
+            let script = Script { sql: Some(STATEMENT), ..by_turns(setting) };
+            open(setting, trial, mix(KeyChoice::Uniform), &script)
+        }
         Part::Figures => {
             let script = as_rules_have_it(setting);
             closed(setting, trial, PAPER_CONNECTIONS, mix(KeyChoice::Zipfian), &script, true)
         }
         Part::Overwrite => overwrite(setting, trial, cell),
         Part::Giants => {
-            let figures = open(setting, trial, requests::writes(cell.data))?;
+            let figures = open(setting, trial, requests::writes(cell.data), &by_turns(setting))?;
             let script = Script { checkpoints: 1, ..by_turns(setting) };
             let closed = closed(setting, trial, CONNECTIONS, requests::writes(cell.data), &script, false)?;
             let Figures { rates_without, rates_during, .. } = closed;
@@ -112,10 +119,9 @@ fn closed(
 }
 
 /// An open loop with checkpoints.
-fn open(setting: &Setting, trial: &Trial, mix: Mix) -> Result<Figures> {
+fn open(setting: &Setting, trial: &Trial, mix: Mix, script: &Script) -> Result<Figures> {
     let until = Until::Time { warmup: stretch(setting) / 3, measured: stretch(setting) };
-    let (saturation, due_rate, course) =
-        play_at_half(setting, trial, CONNECTIONS, mix, until, &by_turns(setting))?;
+    let (saturation, due_rate, course) = play_at_half(setting, trial, CONNECTIONS, mix, until, script)?;
     Ok(Figures { saturation, due_rate, course, ..Figures::default() })
 }
 

@@ -53,9 +53,12 @@ fn of_cell(results: &ResultsOf<Store>, cell: &Cell, figures: &Figures) -> Vec<Ro
         "whose": whose.map(Variant::name),
     });
     let row = with(row(cell, figures), more);
+    let course = &figures.course;
+    let asking = course.asking.as_slice();
     let stretches = [
-        ("without", &figures.course.without_all, &figures.course.without),
-        ("during", &figures.course.during_all, &figures.course.during),
+        ("without", &course.without_all, &course.without[..], &course.without_slow),
+        ("during", &course.during_all, &course.during[..], &course.during_slow),
+        ("SQL", asking.first().unwrap_or(&course.all), asking, &course.asking_slow),
     ];
     let has_stretches = matches!(cell.part, Part::Latency | Part::Giants);
     let stretches = if has_stretches { stretch_rows(&row, &stretches) } else { Vec::new() };

@@ -51,6 +51,7 @@ fn script(setting: &Setting, has_checkpoints: bool) -> Script {
         checkpoints: if has_checkpoints { setting.repeats_or(REPEATS) } else { 0 },
         time: stretch * 12,
         rests_at_end: true,
+        sql: None,
     }
 }
 

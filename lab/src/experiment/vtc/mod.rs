@@ -110,8 +110,8 @@ impl Experiment for Vtc {
         let row = with(row(cell, figures), more);
         let course = &figures.course;
         let stretches = [
-            ("outside", &course.without_all, &course.without),
-            ("during", &course.during_all, &course.during),
+            ("outside", &course.without_all, &course.without[..], &course.without_slow),
+            ("during", &course.during_all, &course.during[..], &course.during_slow),
         ];
         let stretches = if cell.part == Part::Latency { stretch_rows(&row, &stretches) } else { Vec::new() };
         std::iter::once(row).chain(stretches).collect()
