@@ -70,8 +70,8 @@ mod by_shuttle {
     use super::{Duration, MutexGuard, Rank};
     use shuttle_parking_lot::MutexGuard as Raw;
 
-    /// As that of the standard library, for the checker's locks. Each notified thread wakes all: a wait may end
-    /// without a reason at any time. A wait with a limit ends at once.
+    /// As that of the standard library, for the checker's locks. Each notified thread wakes all: a wait may
+    /// end without a reason at any time. A wait with a limit ends at once.
     #[derive(Debug, Default)]
     pub struct Condvar {
         /// How often somebody was notified.

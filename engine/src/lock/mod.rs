@@ -91,7 +91,7 @@ impl Number {
         Number { of: std::ptr::from_ref(of).addr(), number }
     }
 
-    /// What stands for all of them.
+    /// A number that stands for all of them.
     #[inline]
     fn of_all(self) -> usize {
         // No lock has an odd address.

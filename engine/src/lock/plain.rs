@@ -1,9 +1,9 @@
 //! The mutexes below those with ranks: the standard library's, without poison. A panic ends the process
 //! anyhow (`docs/design/0028-panics-end-the-process.md`).
 //!
-//! Not those of `parking_lot`: to be fair, its mutex is handed over to a thread that waits, now and then. That
-//! thread holds it from then on, and on busy processors it may be milliseconds until it runs. Here a mutex
-//! that is given back is free: whoever runs takes it (`docs/design/0032-latency-ledger.md`).
+//! Not those of `parking_lot`: to be fair, its mutex is handed over, now and then, to a thread that waits.
+//! That thread holds it from then on, and on busy processors it may take milliseconds until it runs. Here a
+//! mutex that is given back is free, and a running thread takes it (`docs/design/0032-latency-ledger.md`).
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

@@ -25,7 +25,7 @@ pub use measured::take;
 #[cfg(any(shuttle, loom))]
 pub use unmeasured::take;
 
-/// What stands for all locks of a gate, of which who closes it holds each; else the lock itself.
+/// A number for all locks of a gate, each of which a thread holds that has closed it; else the lock itself.
 #[inline(always)]
 pub(super) fn of_all<R: Rank>(number: Number, lock: usize) -> usize {
     if R::PLACE == rank::Gate::PLACE { number.of_all() } else { lock }
@@ -42,8 +42,8 @@ pub struct Waits {
     pub appender: Duration,
     /// For locks of other ranks.
     pub others: Duration,
-    /// The thread that took the latch, gate or appender last that was waited for longest, and so probably held
-    /// it; empty if none is known, or if another lock was waited for longer.
+    /// The thread that took the latch, gate or appender last that was waited for longest, and so probably
+    /// held it; empty if none is known, or if another lock was waited for longer.
     pub holder: &'static str,
     /// The longest wait.
     pub longest: Duration,

@@ -227,8 +227,8 @@ impl Table {
         }
     }
 
-    /// Records when the first entry of a segment is due, as far as a change told. REQUIRES: segment `index` is
-    /// latched for writing.
+    /// Records when the first entry of a segment is due, as far as a change told. REQUIRES: segment `index`
+    /// is latched for writing.
     #[inline]
     pub(crate) fn note_due(&self, index: usize, expiry: Option<UnixMs>) {
         if let Some(at) = expiry {

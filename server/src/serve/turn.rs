@@ -1,10 +1,10 @@
 //! One turn of a worker, and what it spent its time on (`observe/ledger.rs`).
 //!
 //! The waits for locks are measured where they happen, and the writes to sockets around them. What the system
-//! knows of the thread is read where a turn begins and where it ends, if the coarse clock has gone on since it
-//! was read last, or the turn was slow: so seldom that it costs nothing. A wait for a processor is then known
-//! to have been in the turn, or before it: the thread was woken late. Shorter waits may be those of other
-//! turns of the same tick.
+//! knows of the thread is read where a turn begins and where it ends, if the coarse clock has gone on since
+//! it was read last, or the turn was slow: so seldom that it costs nothing. A wait for a processor is then
+//! known to have been in the turn, or before it: the thread was woken late. Shorter waits may be those of
+//! other turns of the same tick.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -81,7 +81,7 @@ impl Turn {
         }
     }
 
-    /// What was waited for between turns held up no request.
+    /// Forgets waits between turns, which held up no request.
     fn forget(&self) {
         waits::take();
         self.written.set(Duration::ZERO);
