@@ -13,6 +13,7 @@ use crate::net::handle::ClientHandle;
 use crate::net::stream::{Detached, Stream};
 use crate::serve::connection::Connection;
 use crate::serve::worker::Worker;
+use crate::store::LogWaker;
 
 /// How often a worker looks after its connections.
 const CRON: Duration = Duration::from_millis(100);
@@ -38,7 +39,7 @@ pub fn run(
     index: usize,
     server: Arc<Services>,
     table: &'static Table,
-    durable: Arc<Notify>,
+    log: Arc<LogWaker>,
     mut incoming: mpsc::UnboundedReceiver<(Detached, Arc<ClientHandle>)>,
 ) -> std::io::Result<()> {
     let runtime =
@@ -49,7 +50,7 @@ pub fn run(
         let worker = worker.clone();
         async move {
             loop {
-                durable.notified().await;
+                log.woken().await;
                 worker.go_on();
             }
         }

@@ -18,6 +18,7 @@ mod lookahead;
 mod outbox;
 mod output;
 pub mod panics;
+mod patience;
 mod pidfile;
 mod redis_files;
 mod rounds;
