@@ -23,7 +23,7 @@ use crate::observe::process::Heap;
 use crate::observe::rates::Rates;
 use crate::observe::slowlog::SlowLog;
 use crate::observe::stats::Stats;
-use crate::store::{Kept, LogWaker, Store};
+use crate::store::{Kept, Store};
 
 /// The state that all threads of a server share.
 pub struct Shared {
@@ -66,7 +66,7 @@ pub struct Shared {
     /// Asks the main thread to stop the server.
     pub stop: Arc<Notify>,
     /// Wakes each worker when the log has made progress.
-    pub wakers: Vec<Arc<LogWaker>>,
+    pub wakers: Vec<Arc<Notify>>,
 }
 
 impl Shared {

@@ -1,7 +1,7 @@
 //! The store of a server: the engine, its log, and its checkpoints.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
@@ -53,42 +53,6 @@ impl Store {
     }
 }
 
-/// Wakes a worker when more is durable, or the log has room again.
-#[derive(Debug, Default)]
-pub struct LogWaker {
-    notify: Notify,
-    /// The worker is about to look without being woken.
-    looks: AtomicBool,
-}
-
-impl LogWaker {
-    /// Wakes the worker. REQUIRES: what it is to see can be seen.
-    pub fn wake(&self) {
-        // Pairs with the fence in `look_instead`: either this thread sees that the worker does not look any
-        // more, or the worker sees what this one has changed.
-        fence(Ordering::SeqCst);
-        if !self.looks.load(Ordering::Relaxed) {
-            self.notify.notify_one();
-        }
-    }
-
-    /// Waits until somebody wakes the worker.
-    pub async fn woken(&self) {
-        self.notify.notified().await;
-    }
-
-    /// Runs `wait` on the worker, which is not woken meanwhile. REQUIRES: it then looks at what it could have
-    /// been woken for.
-    pub fn look_instead<T>(&self, wait: impl FnOnce() -> T) -> T {
-        self.looks.store(true, Ordering::Relaxed);
-        let outcome = wait();
-        self.looks.store(false, Ordering::Relaxed);
-        // Pairs with the fence in `wake`.
-        fence(Ordering::SeqCst);
-        outcome
-    }
-}
-
 /// The changes that a start would find in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
@@ -115,18 +79,18 @@ pub struct OpenLog {
     pub pending: AtomicBool,
     /// While it waits, replies that reveal changes after this `Lsn` wait, too.
     pub held_from: Lsn,
-    wakers: Vec<Arc<LogWaker>>,
+    wakers: Vec<Arc<Notify>>,
 }
 
 impl OpenLog {
     /// A log that is used from now on. It notifies the workers through their `wakers`.
-    pub fn new(log: Log, always: bool, held_from: Lsn, wakers: &[Arc<LogWaker>]) -> OpenLog {
+    pub fn new(log: Log, always: bool, held_from: Lsn, wakers: &[Arc<Notify>]) -> OpenLog {
         let (durable, appender) = (log.durable(), log.appender());
         for waker in wakers {
-            let moved = waker.clone();
-            durable.subscribe(Box::new(move || moved.wake()));
-            let room = waker.clone();
-            appender.subscribe_room(Box::new(move || room.wake()));
+            let notify = waker.clone();
+            durable.subscribe(Box::new(move || notify.notify_one()));
+            let notify = waker.clone();
+            appender.subscribe_room(Box::new(move || notify.notify_one()));
         }
         let pending = AtomicBool::new(log.is_pending());
         let (log, always, wakers) = (Mutex::new(Some(log)), AtomicBool::new(always), wakers.to_vec());
@@ -144,7 +108,7 @@ impl OpenLog {
     pub fn counts(&self) -> bool {
         let waited = self.pending.swap(false, Ordering::Release);
         if waited {
-            self.wakers.iter().for_each(|waker| waker.wake());
+            self.wakers.iter().for_each(|waker| waker.notify_one());
         }
         waited
     }

@@ -88,7 +88,7 @@ pub(crate) fn hold_for_log(server: &Shared, store: &Store, config: &Config) {
     let holds = config.appendonly && config.appendfsync == AppendFsync::Always && store.log.load().is_none();
     if !holds {
         store.held_from.store(u64::MAX, Ordering::Release);
-        server.wakers.iter().for_each(|waker| waker.wake());
+        server.wakers.iter().for_each(|waker| waker.notify_one());
     } else if store.held_from.load(Ordering::Acquire) == u64::MAX {
         store.held_from.store(store.engine.newest_unlogged().0, Ordering::Release);
     }

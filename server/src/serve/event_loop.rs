@@ -13,7 +13,6 @@ use crate::net::handle::ClientHandle;
 use crate::net::stream::{Detached, Stream};
 use crate::serve::connection::Connection;
 use crate::serve::worker::Worker;
-use crate::store::LogWaker;
 
 /// How often a worker looks after its connections.
 const CRON: Duration = Duration::from_millis(100);
@@ -39,7 +38,7 @@ pub fn run(
     index: usize,
     server: Arc<Services>,
     table: &'static Table,
-    log: Arc<LogWaker>,
+    durable: Arc<Notify>,
     mut incoming: mpsc::UnboundedReceiver<(Detached, Arc<ClientHandle>)>,
 ) -> std::io::Result<()> {
     let runtime =
@@ -50,7 +49,7 @@ pub fn run(
         let worker = worker.clone();
         async move {
             loop {
-                log.woken().await;
+                durable.notified().await;
                 worker.go_on();
             }
         }

@@ -1,4 +1,4 @@
-//! When a worker waits for the disk with its clients.
+//! The rule by which a worker waits for the disk with its clients.
 //!
 //! Under `appendfsync always` a worker whose clients all wait for the disk has nothing to do until it is
 //! done, but for the requests of some that come one by one and would each cost a turn of the event loop and,
@@ -23,7 +23,10 @@ const TURNS_MIN: u32 = 16;
 /// The same behind a disk that was slow again and again.
 const TURNS_MAX: u32 = 4096;
 
-/// What a worker waits for with its clients.
+/// Fewer replies are not worth it: one client has nothing to gather.
+const REPLIES_MIN: u64 = 2;
+
+/// The end of a wait of a worker with its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waiting {
     /// Up to where changes are to be durable.
@@ -32,7 +35,7 @@ pub(super) struct Waiting {
     pub(super) replies: u64,
 }
 
-/// What a worker knows of its clients and of the disk.
+/// The worker's knowledge of its clients and of the disk.
 pub(super) struct Patience {
     /// The newest `Lsn` that a reply of this turn waits for.
     newest: Cell<Lsn>,
@@ -78,7 +81,8 @@ impl Patience {
             self.turns.set(0);
         } else if waiting.replies > 0 {
             self.turns.set(self.turns.get().saturating_add(1));
-            return (self.turns.get() > self.turns_needed.get()).then_some(waiting);
+            let waits = self.turns.get() > self.turns_needed.get() && waiting.replies >= REPLIES_MIN;
+            return waits.then_some(waiting);
         }
         None
     }
@@ -125,6 +129,16 @@ mod tests {
         patience.note_replies(Some(Lsn(2)));
         assert_eq!(patience.end_turn(), None);
         assert_eq!(turns_until_it_waits(&patience), TURNS_MIN + 1);
+    }
+
+    #[test]
+    fn for_one_client_a_worker_does_not_wait() {
+        let patience = Patience::new();
+        for turn in 0..2 * TURNS_MAX {
+            patience.note_replies(Some(Lsn(u64::from(turn))));
+            assert_eq!(patience.end_turn(), None);
+        }
+        assert_eq!(turns_until_it_waits(&patience), 1);
     }
 
     #[test]

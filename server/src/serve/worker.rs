@@ -180,8 +180,7 @@ impl Worker {
             self.note_turn(Instant::now());
         }
         let began = Instant::now();
-        let waker = &self.server.wakers[self.index];
-        let in_time = waker.look_instead(|| store.wait_for_disk(waiting.lsn, WAIT_MAX));
+        let in_time = store.wait_for_disk(waiting.lsn, WAIT_MAX);
         self.patience.note_wait(in_time);
         if in_time {
             let spent = Spent::only(Cause::Disk, began.elapsed());
