@@ -11,8 +11,8 @@
 //!
 //! It waits for a moment at most, whatever the disk does, so that a client that waits for nothing is not held
 //! up for longer. And it does so only after many turns in a row in which all replies waited for the disk;
-//! after twice as many each time the disk was slower than that moment. Requests that come many at a time, in a
-//! pipeline, are gathered already: they end such a row.
+//! after twice as many each time the disk was slower than that moment. Requests that come many at a time, in
+//! a pipeline, are gathered already: they end such a row.
 
 use std::cell::Cell;
 
