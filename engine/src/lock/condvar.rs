@@ -1,6 +1,6 @@
 //! A condition variable for locks with ranks.
 
-use super::{MutexGuard, Rank, waits};
+use super::{MutexGuard, Rank};
 use std::time::Duration;
 
 #[cfg(shuttle)]
@@ -24,8 +24,8 @@ impl Condvar {
 
 #[cfg(not(shuttle))]
 mod plainly {
-    use super::{Duration, MutexGuard, Rank, waits};
-    use crate::lock::plain;
+    use super::{Duration, MutexGuard, Rank};
+    use crate::lock::{plain, waits};
 
     /// As that of the standard library.
     #[derive(Debug, Default)]

@@ -17,8 +17,10 @@ use std::time::Duration;
 
 #[cfg(not(any(shuttle, loom)))]
 pub(super) use measured::{note, note_only, taken, waited};
+#[cfg(all(loom, not(shuttle)))]
+pub(super) use unmeasured::waited;
 #[cfg(any(shuttle, loom))]
-pub(super) use unmeasured::{note, note_only, taken, waited};
+pub(super) use unmeasured::{note, note_only, taken};
 
 #[cfg(not(any(shuttle, loom)))]
 pub use measured::take;
@@ -59,6 +61,7 @@ mod unmeasured {
         wait()
     }
 
+    #[cfg(not(shuttle))]
     #[inline(always)]
     pub(crate) fn waited<R: Rank, G>(_: usize, wait: impl FnOnce() -> G) -> G {
         wait()
