@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use tarn_engine::Engine;
@@ -35,21 +34,6 @@ impl Store {
     /// The status of the log; `None` if there is no log, or no longer.
     pub fn log_status(&self) -> Option<LogStatus> {
         self.log.load().as_ref()?.log.lock().as_ref().map(Log::status)
-    }
-
-    /// Waits until changes up to `lsn` are durable, if replies wait for that, but for no longer than
-    /// `time_max`. `false` if they are not.
-    pub fn wait_for_disk(&self, lsn: Lsn, time_max: Duration) -> bool {
-        let log = self.log.load();
-        let Some(log) = log.as_ref().filter(|log| log.always.load(Ordering::Relaxed)) else { return true };
-        let began = Instant::now();
-        while log.durable.lsn() < lsn {
-            let left = time_max.saturating_sub(began.elapsed());
-            if left.is_zero() || log.durable.wait_briefly_for(lsn, left).is_err() {
-                return false;
-            }
-        }
-        true
     }
 }
 

@@ -69,6 +69,8 @@ struct State {
     damaged: DamagedFiles,
     /// There is another checkpoint since those were tried last.
     tries_damaged: bool,
+    /// Threads that wait until nothing is compacted.
+    waiting: usize,
 }
 
 impl Default for State {
@@ -83,6 +85,7 @@ impl Default for State {
             is_checkpoint_damaged: false,
             damaged: DamagedFiles::default(),
             tries_damaged: false,
+            waiting: 0,
         }
     }
 }
@@ -165,7 +168,7 @@ impl Compactor {
         // A thread that has asked whether to give up, and not waited yet, holds it.
         drop(self.state.lock());
         self.changed.notify_all();
-        let mut alone = self.alone.lock();
+        let mut alone = self.ahead_of_thread(|| self.alone.lock());
         self.yields.store(false, Ordering::Relaxed);
         *alone = Plan::default();
         *self.estimates.lock() = Estimates::default();
@@ -233,8 +236,24 @@ impl Compactor {
         !self.gives_up()
     }
 
+    /// Runs `wait`, which waits for `alone`; the compactor's thread lets it go first. Else that thread could
+    /// take the mutex again and again before another one that waits for it gets its turn.
+    fn ahead_of_thread<T>(&self, wait: impl FnOnce() -> T) -> T {
+        self.state.lock().waiting += 1;
+        let outcome = wait();
+        self.state.lock().waiting -= 1;
+        self.changed.notify_all();
+        outcome
+    }
+
     /// Makes the compaction that is most needed; `false` if none is, or it was given up.
     pub fn step(&self, store: &Store) -> bool {
+        {
+            let mut state = self.state.lock();
+            while state.waiting > 0 && !self.is_stopped() {
+                self.changed.wait(&mut state);
+            }
+        }
         let mut plan = self.alone.lock();
         let Some(log) = store.log() else {
             let mut state = self.state.lock();
@@ -298,12 +317,14 @@ impl Compactor {
         &self,
         goes_on: impl Fn() -> bool,
     ) -> Option<MutexGuard<'_, Plan, rank::CompactorTurn>> {
-        while goes_on() {
-            if let Some(turn) = self.alone.try_lock_for(A_WHILE) {
-                return Some(turn);
+        self.ahead_of_thread(|| {
+            while goes_on() {
+                if let Some(turn) = self.alone.try_lock_for(A_WHILE) {
+                    return Some(turn);
+                }
             }
-        }
-        None
+            None
+        })
     }
 
     fn take_stock(&self, store: &Store, log: &Appender) -> Stock {

@@ -66,3 +66,32 @@ fn who_pauses_compactions_is_heard_by_one_that_is_about_to_wait() {
     is_done.recv_timeout(END_LIMIT).expect("the compaction gives up its turn");
     assert!(!compaction.unwrap().join().unwrap(), "it is told to give up");
 }
+
+#[test]
+fn who_waits_for_the_turn_gets_it_before_the_next_compaction() {
+    let compactor = Compactor::default();
+    let (engine, _background) = Engine::unlogged(1, 1, Arc::new(crate::io::SystemClock::new()));
+    let has_stepped = std::sync::atomic::AtomicBool::new(false);
+    let turn = compactor.turn(|| true).unwrap();
+    thread::scope(|scope| {
+        let (begins, has_begun) = channel();
+        let (compactor, has_stepped) = (&compactor, &has_stepped);
+        let waiting = scope.spawn(move || {
+            let _turn = compactor
+                .turn(|| {
+                    let _ = begins.send(());
+                    true
+                })
+                .unwrap();
+            has_stepped.load(std::sync::atomic::Ordering::SeqCst)
+        });
+        has_begun.recv_timeout(END_LIMIT).unwrap();
+        scope.spawn(|| {
+            compactor.step(engine.store());
+            has_stepped.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        thread::sleep(A_MOMENT);
+        drop(turn);
+        assert!(!waiting.join().unwrap(), "a compaction was made first");
+    });
+}

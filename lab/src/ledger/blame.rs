@@ -34,7 +34,7 @@ pub struct Blame {
     pub mean_us: f64,
     /// The part of each cause, in microseconds for each slow request. They add up to the mean.
     pub causes: BTreeMap<Cause, f64>,
-    /// The thread that held what cost most of latches, gates and locks; empty if there was none.
+    /// The thread that held what cost most of latches, gates and the appender; empty if there was none.
     pub holder: String,
     /// The part of that in the mean.
     pub held_us: f64,
@@ -108,7 +108,7 @@ impl<'t> Parts<'t> {
             for (cause, us) in turn.causes.iter().filter(|(_, us)| *us > 0) {
                 let part = part * *us as f64 / sum;
                 self.causes[*cause as usize] += part;
-                if matches!(cause, Cause::Latch | Cause::Gate | Cause::Lock) && !turn.holder.is_empty() {
+                if matches!(cause, Cause::Latch | Cause::Gate | Cause::Appender) && !turn.holder.is_empty() {
                     *self.holders.entry(&turn.holder).or_default() += part;
                 }
             }

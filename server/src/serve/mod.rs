@@ -18,7 +18,6 @@ mod lookahead;
 mod outbox;
 mod output;
 pub mod panics;
-mod patience;
 mod pidfile;
 mod redis_files;
 mod rounds;

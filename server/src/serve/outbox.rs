@@ -86,11 +86,6 @@ impl Outbox {
         self.holds.front().map(|&(_, lsn)| lsn)
     }
 
-    /// As [`Outbox::held_until`], if that lets all out that is held: as a rule one reply.
-    pub(super) fn held_once(&self) -> Option<Lsn> {
-        if self.holds.len() == 1 { self.held_until() } else { None }
-    }
-
     /// The bytes that may be sent now that all up to `durable` is durable.
     pub(super) fn sendable(&mut self, durable: Lsn) -> &[u8] {
         while self.holds.front().is_some_and(|&(_, lsn)| lsn <= durable) {

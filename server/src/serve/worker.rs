@@ -19,14 +19,10 @@ use crate::observe::ledger::{Cause, Ledgers, SLOW, Spent};
 use crate::observe::stats::WorkerStats;
 use crate::serve::lookahead::Lookahead;
 use crate::serve::output::{Output, Outputs};
-use crate::serve::patience::{Patience, Waiting};
 use crate::serve::turn::{Ended, Turn};
-use crate::store::Store;
 
 /// Bytes read from a socket at once.
 const READ_BYTES: usize = 64 << 10;
-/// For how long a worker waits for the disk at most, when all its clients do.
-const WAIT_MAX: Duration = Duration::from_millis(1);
 
 /// The state that the connections of one worker share.
 pub(super) struct Worker {
@@ -44,10 +40,6 @@ pub(super) struct Worker {
     in_turn: Cell<bool>,
     /// The notes about this turn.
     pub(super) turn: Turn,
-    /// Whether it waits for the disk as its clients do.
-    patience: Patience,
-    /// Replies that were held leave in this turn.
-    lets_go: Cell<bool>,
     group: RefCell<Group>,
     lookahead: RefCell<Lookahead>,
     /// The clients of its connections.
@@ -70,8 +62,6 @@ impl Worker {
             turn_over: Notify::new(),
             in_turn: Cell::new(false),
             turn: Turn::new(),
-            patience: Patience::new(),
-            lets_go: Cell::new(false),
             group: RefCell::new(Group::default()),
             lookahead: RefCell::default(),
             clients: RefCell::new(BTreeMap::new()),
@@ -135,19 +125,13 @@ impl Worker {
             let waited = since.elapsed();
             (clients, longest) = (clients + 1, longest.max(waited));
             self.ledgers().of(self.index).count(&Spent::only(Cause::Disk, waited), 1);
-            self.lets_go.set(true);
-            self.queue(&output);
+            self.send_at_end_of_turn(&output);
         }
         self.keep_if_slow(&Spent::only(Cause::Disk, longest), clients, "");
     }
 
     /// Sends the replies in `output` when the connections that are ready now have run.
     pub(super) fn send_at_end_of_turn(&self, output: &Rc<Output>) {
-        self.patience.note_replies(output.outbox().held_once());
-        self.queue(output);
-    }
-
-    fn queue(&self, output: &Rc<Output>) {
         self.outputs.queue(output);
         self.be_told_of_end_of_turn();
     }
@@ -162,41 +146,11 @@ impl Worker {
     /// Sends what was committed in this turn to the disk, and what was replied to the clients.
     pub(crate) fn end_turn(&self) {
         self.in_turn.set(false);
-        if let Some(store) = self.server.store() {
-            store.engine.end_turn(self.index);
-            if let Some(waiting) = self.patience.end_turn() {
-                self.wait_for_disk(store, waiting);
-            }
+        if let Some(engine) = self.server.engine() {
+            engine.end_turn(self.index);
         }
-        self.lets_go.set(false);
-        self.send_all();
-    }
-
-    /// Waits with its clients, for a moment.
-    fn wait_for_disk(&self, store: &Store, waiting: Waiting) {
-        if self.lets_go.take() {
-            self.send_all();
-        } else {
-            self.note_turn(Instant::now());
-        }
-        let began = Instant::now();
-        let in_time = store.wait_for_disk(waiting.lsn, WAIT_MAX);
-        self.patience.note_wait(in_time);
-        if in_time {
-            let spent = Spent::only(Cause::Disk, began.elapsed());
-            self.ledgers().of(self.index).count(&spent, waiting.replies);
-            self.keep_if_slow(&spent, waiting.replies, "");
-        }
-        self.go_on();
-    }
-
-    fn send_all(&self) {
         let ran = Instant::now();
         self.outputs.send_all();
-        self.note_turn(ran);
-    }
-
-    fn note_turn(&self, ran: Instant) {
         let Ended { spent, requests, holder } = self.turn.end(ran);
         self.ledgers().of(self.index).count(&spent, requests);
         self.keep_if_slow(&spent, requests, holder);

@@ -272,22 +272,6 @@ fn a_worker_goes_on_when_a_reply_that_is_held_has_no_bytes() {
     waiting.expect("*2\r\n$2\r\nl1\r\n$1\r\ny\r\n");
 }
 
-/// A worker whose clients all wait for the disk waits as well, but only for a moment.
-#[test]
-fn a_worker_that_waits_for_the_disk_goes_on_when_no_sync_ends() {
-    let mut scene = Scene::new(SyncMode::Always);
-    let mut writer = scene.connect();
-    for _ in 0..100 {
-        assert_eq!(writer.ask("SET a 1"), "+OK\r\n");
-    }
-    scene.stall();
-    writer.send(&["SET a 2"]);
-    scene.fence();
-    assert_eq!(writer.received(), "");
-    scene.resume();
-    writer.expect("+OK\r\n");
-}
-
 #[test]
 fn a_reply_to_be_skipped_is_that_of_the_command_that_waited() {
     let scene = Scene::new(SyncMode::EverySec);

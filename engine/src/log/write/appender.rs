@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::durable::{Durable, Waker};
 use super::group::Group;
@@ -14,9 +13,6 @@ use crate::log::file::FileTemplate;
 use crate::log::options::LogOptions;
 use crate::log::threads::Ordering;
 use crate::record::Lsn;
-
-/// How long somebody in a hurry waits before pushing again.
-const A_WHILE: Duration = Duration::from_millis(10);
 
 /// The way into the log. Cheap to clone; every worker has one.
 #[derive(Clone)]
@@ -77,7 +73,7 @@ impl Appender {
     pub fn sync_up_to(&self, lsn: Lsn) -> Result<(), LogError> {
         while self.pipeline.durable.lsn() < lsn {
             self.pipeline.hurry();
-            self.pipeline.durable.wait_briefly_for(lsn, A_WHILE)?;
+            self.pipeline.durable.wait_a_while_for(lsn)?;
         }
         Ok(())
     }

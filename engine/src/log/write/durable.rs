@@ -21,6 +21,9 @@ use crate::log::file::LogFile;
 use crate::log::threads::{AtomicU64, Ordering};
 use crate::record::Lsn;
 
+/// How long somebody in a hurry waits before pushing again.
+const A_WHILE: Duration = Duration::from_millis(10);
+
 /// Something to call when the watermark has moved, or the log has failed, recovered or closed. Called on a
 /// thread of the log: it must be quick and must not call the log.
 pub type Waker = Box<dyn Fn() + Send + Sync>;
@@ -135,14 +138,14 @@ impl Durable {
         }
     }
 
-    /// Like [`Durable::wait_for`], but gives up after `time`, or earlier, without saying so.
-    pub fn wait_briefly_for(&self, lsn: Lsn, time: Duration) -> Result<(), LogError> {
+    /// Like [`Durable::wait_for`], but gives up after a moment without saying so.
+    pub(in crate::log) fn wait_a_while_for(&self, lsn: Lsn) -> Result<(), LogError> {
         let mut ledger = self.shared.ledger.lock();
         if self.lsn() < lsn {
             if let Some(error) = &ledger.stop {
                 return Err(error.clone());
             }
-            self.shared.moved.wait_for(&mut ledger, time);
+            self.shared.moved.wait_for(&mut ledger, A_WHILE);
         }
         Ok(())
     }
