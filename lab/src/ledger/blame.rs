@@ -192,12 +192,12 @@ mod tests {
             phase.slowest.offer(Slow { latency_ns: latency_us * 1000, due_ns: due_us * 1000 });
         }
         // The first turn is long over, the second covers half of the request.
-        let turns = [turn(START, 4000, &[(Cause::Disk, 1)]), turn(START + 6000, 1000, &[(Cause::Lock, 9)])];
+        let turns = [turn(START, 4000, &[(Cause::Disk, 1)]), turn(START + 6000, 1000, &[(Cause::Gate, 9)])];
         let ledger = Ledger { turns: turns.into(), gaps: 3 };
         let blame = ledger.blame(START * 1000, &[&phase]).unwrap();
         assert_eq!((blame.requests, blame.from_us, blame.mean_us, blame.gaps), (1, 2000.0, 2000.0, 3));
         assert_eq!((&*blame.holder, blame.held_us), ("tarn-expirer", 1000.0));
-        assert_eq!((blame.causes[&Cause::Lock], blame.causes[&Cause::Outside]), (1000.0, 1000.0));
+        assert_eq!((blame.causes[&Cause::Gate], blame.causes[&Cause::Outside]), (1000.0, 1000.0));
         assert_eq!(blame.causes.values().sum::<f64>(), blame.mean_us);
         let line = serde_json::to_value(&blame).unwrap();
         assert_eq!(line["causes"]["page-fault"], 0.0);
