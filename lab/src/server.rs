@@ -3,8 +3,8 @@
 //! A [`Plan`] says how to start a server (product, directives, directory, cores); a [`Server`] is a running
 //! one. Dropping a `Server` kills it, so no server survives an experiment.
 
-use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -174,21 +174,29 @@ impl Plan {
 }
 
 /// A port on the loopback interface on which no process listens at this moment, and that was not given
-/// before: otherwise a server that is slow to listen could find another there. It lies below the range from
-/// which the system takes the ports of outgoing connections, and of processes that listen anywhere, so that
-/// none of these gets it meanwhile.
+/// before, by this process or by another one that runs: otherwise a server that is slow to listen could find
+/// another there. Each port has a file among the temporary ones, which is locked as long as the process runs;
+/// where another user has made it, nobody can lock it, and the port is given all the same.
+/// It lies below the range from which the system takes the ports of outgoing connections, and of processes
+/// that listen anywhere, so that none of these gets it meanwhile.
 pub fn free_port() -> Result<u16> {
-    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    static GIVEN: Mutex<BTreeMap<u16, Option<File>>> = Mutex::new(BTreeMap::new());
+    let dir = std::env::temp_dir().join("tarn-ports");
+    let _ = fs::create_dir_all(&dir);
     let mut rng = rand::rng();
     let mut last = None;
     for _ in 0..100 {
         let port = rng.random_range(20_000..32_000);
         let is_free = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
         let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-        match is_free {
-            Ok(_) if given.insert(port) => return Ok(port),
-            Ok(_) => {}
-            Err(error) => last = Some(error),
+        if let Err(error) = is_free {
+            last = Some(error);
+        } else if !given.contains_key(&port) {
+            let file = File::create(dir.join(port.to_string())).ok();
+            if file.as_ref().is_none_or(|file| !matches!(file.try_lock(), Err(TryLockError::WouldBlock))) {
+                given.insert(port, file);
+                return Ok(port);
+            }
         }
     }
     Err(last.unwrap_or_else(|| io::ErrorKind::AddrInUse.into())).doing(|| "look for a free port".to_owned())

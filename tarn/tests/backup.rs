@@ -126,11 +126,22 @@ fn a_full_backup_and_its_increments_come_back_as_the_store_was_at_their_ends() {
     }
 }
 
+/// Tells a thread to end when it is dropped.
+struct Ends<'t>(&'t AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_backup_under_load_has_what_was_acknowledged_before_it_and_no_hole() {
     let running = Running::start(&EAGER);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        // Also if the test fails: else it would wait for the writer for ever.
+        let _ends = Ends(&is_over);
         let writer = scope.spawn(|| {
             let mut client = running.connect();
             let mut number = 0;

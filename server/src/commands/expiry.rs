@@ -93,7 +93,10 @@ impl Conditions {
                 _ if word.eq_ignore_ascii_case(b"gt") => conditions.later = true,
                 _ if word.eq_ignore_ascii_case(b"lt") => conditions.sooner = true,
                 _ => {
-                    let word = printable(word);
+                    // Line ends at the end of an error go, as in Redis; others become spaces.
+                    let end =
+                        word.iter().rposition(|byte| !b"\r\n".contains(byte)).map_or(0, |last| last + 1);
+                    let word = printable(&word[..end]);
                     return Err(CommandError::owned(format!("ERR Unsupported option {word}")));
                 }
             }

@@ -22,7 +22,7 @@ const LEFT_OUT: &str = "object|encoding shutdown debug config config|set config|
     blpop brpop blmove brpoplpush bzpopmin bzpopmax blmpop bzmpop dump object|freq \
     object|idletime object|refcount client|trackinginfo client|no-touch client|setinfo \
     reset auth client|getredir client|tracking client|caching multi exec scan hscan \
-    sscan zscan select restore client|no-evict client|unblock role lolwut latency|help";
+    sscan zscan select restore client|no-evict client|unblock role lolwut latency";
 
 /// Commands by which a key gets a time to live.
 const EXPIRING: &[&str] = &["set", "getex", "setex", "psetex", "expire", "pexpire", "expireat", "pexpireat"];
