@@ -4,6 +4,7 @@
 //! one. Dropping a `Server` kills it, so no server survives an experiment.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -191,10 +192,10 @@ pub fn free_port() -> Result<u16> {
         let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = is_free {
             last = Some(error);
-        } else if !given.contains_key(&port) {
+        } else if let Entry::Vacant(place) = given.entry(port) {
             let file = File::create(dir.join(port.to_string())).ok();
             if file.as_ref().is_none_or(|file| !matches!(file.try_lock(), Err(TryLockError::WouldBlock))) {
-                given.insert(port, file);
+                place.insert(file);
                 return Ok(port);
             }
         }
