@@ -345,7 +345,8 @@ impl Pipeline {
         let spare = active.spares.pop().unwrap_or_else(|| vec![0; BLOCK_HEADER_BYTES]);
         active.spares_bytes = active.spares_bytes.saturating_sub(spare.capacity());
         let bytes = std::mem::replace(&mut active.buffer, spare);
-        if !active.leaving.is_empty() {
+        // The last block of a log that is being closed lets the other threads end.
+        if !active.leaving.is_empty() || matches!(active.state, State::Closing) {
             self.chores.notify_all();
         }
         let count = std::mem::take(&mut active.count);
