@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tarn_resp::Args;
 
 use crate::commands::help::{help, unknown_container};
-use crate::error::CommandError;
+use crate::error::{CommandError, printable};
 use crate::execute::command::{Command, row};
 use crate::execute::context::Context;
 use crate::execute::parse;
@@ -86,7 +86,7 @@ fn history<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandEr
 
 fn graph<'a>(cx: &mut Context<'_, 'a>, args: Args<'a>) -> Result<(), CommandError> {
     let Some((cause, Events { newest, max_ms })) = events_of(cx, args.at(2)) else {
-        let name = String::from_utf8_lossy(args.at(2)).into_owned();
+        let name = printable(args.at(2));
         return Err(CommandError::owned(format!("ERR No samples available for event '{name}'")));
     };
     let all = || newest.iter().map(|(_, ms)| *ms);
