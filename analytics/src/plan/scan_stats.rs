@@ -63,9 +63,6 @@ pub(crate) struct Counting<'a> {
 }
 
 impl Visitor for Counting<'_> {
-    /// Rows are made quickly enough for all that a segment has.
-    const PART_ENTRIES: usize = 1024;
-
     fn reach(&self) -> usize {
         self.rows.reach()
     }

@@ -23,7 +23,7 @@ use crate::table::ranges::Ranges;
 pub(crate) const BATCH_ROWS: usize = 8192;
 /// Bytes of a batch, about: of large values there are fewer rows.
 const BATCH_BYTES: usize = 8 << 20;
-/// Of longer collections no row is made under a latch.
+/// Of longer collections no row is made while a part of a view is read.
 const ELEMENTS_LATCHED: usize = 64;
 /// Fields of a hash that are found in one pass through it.
 const FIELDS_MAX: usize = 32;
@@ -215,7 +215,7 @@ impl Rows {
         Rows { in_order: true, ..self }
     }
 
-    /// Takes an entry. Quick, and waits for nothing: to be called under a latch.
+    /// Takes an entry. Quick, and waits for nothing: to be called while a part of a view is read.
     #[inline]
     pub(crate) fn take(&mut self, entry: &Entry) {
         let declaration = &self.declaration;
@@ -269,7 +269,8 @@ impl Rows {
         self.made.rows
     }
 
-    /// Makes rows of what was too long for it under a latch, up to the length of a batch. REQUIRES: no latch.
+    /// Makes rows of what was too long for it in a part of a view, up to the length of a batch. REQUIRES: no
+    /// part is being read.
     pub(crate) fn settle(&mut self) {
         while self.made.rows < self.batch
             && !self.is_heavy()
@@ -505,7 +506,7 @@ pub(crate) fn with_cell<T>(
     Some(work(cell))
 }
 
-/// Whether the rows of an entry are few enough to be made under a latch.
+/// Whether the rows of an entry are few enough to be made while a part of a view is read.
 fn is_short(layout: Layout, entry: &Entry) -> bool {
     match (layout, entry.value()) {
         (Layout::Documents, _) => false,

@@ -55,7 +55,7 @@ pub(super) struct Blocks<'f> {
     db: u8,
     /// Where the block goes.
     offset: u64,
-    /// Large values, by pointer: they are written when no latch is held.
+    /// Large values, by pointer: they are written behind the part of the view that they are in.
     large: Vec<Entry>,
     totals: Totals,
 }
@@ -71,7 +71,7 @@ impl Blocks<'_> {
         self.head.records += 1;
     }
 
-    /// Adds an entry. Quick, and waits for nothing: to be called under a latch.
+    /// Adds an entry. Quick, and waits for nothing: to be called while a part of a view is read.
     pub(super) fn entry(&mut self, entry: &Entry) {
         self.totals.keys += 1;
         match entry.stored() {
@@ -80,7 +80,7 @@ impl Blocks<'_> {
         }
     }
 
-    /// Adds a record of another file as it stands. REQUIRES: no latch.
+    /// Adds a record of another file as it stands. REQUIRES: no part of a view is being read.
     pub(super) fn copy(&mut self, record: &Record<'_>) {
         match record {
             Record::Range { db, whole, from, end } => self.range(*db, *whole, *from, *end),
@@ -101,7 +101,8 @@ impl Blocks<'_> {
         }
     }
 
-    /// Writes what was kept by pointer, and sends off the block if it is large enough. REQUIRES: no latch.
+    /// Writes what was kept by pointer, and sends off the block if it is large enough. REQUIRES: no part of a
+    /// view is being read.
     pub(super) fn settle(&mut self) {
         for entry in std::mem::take(&mut self.large) {
             if let Stored::Nodes(block, nodes) = entry.stored() {
@@ -249,6 +250,8 @@ impl<'f> Writer<'f> {
             block.head.seal(&mut block.bytes, &[]);
             self.file.write_all_at(&block.bytes, block.offset)?;
             let bytes = block.bytes.len() as u64;
+            // Others that wait for this processor run first, and not at the end of the system's tick.
+            std::thread::yield_now();
             self.written.fetch_add(bytes, Ordering::Relaxed);
             unsynced += bytes;
             if unsynced >= SYNC_BYTES {

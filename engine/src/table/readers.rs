@@ -40,8 +40,9 @@ impl Readers<'_> {
         let next = move || {
             let bit = (left != 0).then(|| left.trailing_zeros() as u8)?;
             left &= left - 1;
-            // Relaxed: the maker of these readers has seen all these cuts settled.
-            Some(Reader { bit, cut: Lsn(self.cuts[usize::from(bit)].load(Ordering::Relaxed)) })
+            // The maker of these readers has seen all these cuts settled. Acquire: who finds a view closed,
+            // and then changes what it saw, does so behind its last look at that.
+            Some(Reader { bit, cut: Lsn(self.cuts[usize::from(bit)].load(Ordering::Acquire)) })
         };
         std::iter::from_fn(next).filter(move |reader| lsn <= reader.cut && reader.cut < self.lsn)
     }

@@ -78,14 +78,15 @@ impl Remset {
         bytes
     }
 
-    /// The versions within `positions` that `reader` sees.
-    pub(super) fn seen_by(&self, reader: Reader, positions: &Range<u64>) -> Vec<Arc<Entry>> {
+    /// The versions within `positions` that `reader` sees, with the positions of their keys.
+    pub(super) fn seen_by(&self, reader: Reader, positions: &Range<u64>) -> Vec<(u64, Arc<Entry>)> {
         let sees = |version: &&Version| {
             version.readers & 1 << reader.bit != 0
                 && (version.entry.lsn() <= reader.cut && reader.cut < version.until)
                 && positions.contains(&version.hash.position())
         };
-        self.0.iter().filter(sees).map(|version| version.entry.clone()).collect()
+        let seen = self.0.iter().filter(sees);
+        seen.map(|version| (version.hash.position(), version.entry.clone())).collect()
     }
 
     /// The bits of those who have to read each version, and its bytes.

@@ -1,4 +1,5 @@
-//! A view's traversal of a table: in the order of positions, a small part of a segment under each latch.
+//! A view's traversal of a table, in the order of positions. What it sees of a segment is found under the
+//! segment's latch, and read without it.
 //!
 //! ```text
 //!   positions   0 ─────────────── passed[b] ──────────────────────────── 2^53
@@ -10,6 +11,8 @@
 //! read. It moves on only under the latch of the one segment in which it moves. So a thread that holds the
 //! latch of another segment always finds the keys of that segment on the same side of it.
 
+#![expect(unsafe_code, reason = "entries are read while others may move them: see `pinned.rs`")]
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,23 +20,26 @@ use super::directory::{Table, depth_of, index_among};
 use super::entry::{Entry, touch};
 use super::hash::{END, KeyHash, LAST_POSITION};
 use super::latch::Ordering;
+use super::pinned::Pinned;
 use super::readers::{Reader, Readers, Waiting};
 use super::remset::{Freed, RemsetSize};
 use super::segment::Segment;
 use crate::record::Lsn;
 
-/// The bytes of entries in one allocation that may be copied under one latch. Of longer entries fewer are
-/// read, so that these are about as many bytes.
-const PART_BYTES: usize = 256 << 10;
+/// The bytes of entries in one allocation that a view reads in one part. Of longer entries fewer are read, so
+/// that these are about as many bytes.
+const PART_BYTES: usize = 1 << 20;
+/// Entries that are read under one latch where there is no view, about.
+const LIVE_ENTRIES: usize = 128;
+/// Their bytes, about.
+const LIVE_BYTES: usize = 256 << 10;
+/// Entries that are brought into the processor's cache side by side, before they are read.
+const FETCHED: usize = 64;
 /// Bytes of an entry that are fetched at most before it is read.
 pub const REACH_MAX: usize = 512;
 
-/// Who reads a part of a table. Called under the latch of a segment, but for entries changed since.
+/// Who reads a part of a table.
 pub trait Visitor {
-    /// Entries that are read under one latch, about. With a segment's whole number (some hundreds) none is
-    /// looked at twice; it is for visitors that need some dozens of nanoseconds for each.
-    const PART_ENTRIES: usize = 128;
-
     /// How many bytes of an entry are read, from the front of its allocation, about: they are brought into
     /// the processor's cache for many entries side by side, up to 512 of each.
     fn reach(&self) -> usize {
@@ -48,7 +54,7 @@ pub trait Visitor {
     /// An entry as of the cut.
     fn visit(&mut self, entry: &Entry);
 
-    /// The same for one that was changed since: a version that was kept. Called without a latch.
+    /// The same for one that was changed since: a version that was kept.
     fn version(&mut self, entry: &Entry) {
         self.visit(entry);
     }
@@ -60,14 +66,18 @@ impl<F: FnMut(&Entry)> Visitor for F {
     }
 }
 
-/// A part of a table that a view has read.
-pub struct Part {
-    /// Where the next part begins; [`END`] behind the last.
-    pub next: u64,
-    /// The versions that the view sees in this part: those entries have been changed since.
-    pub versions: Vec<Arc<Entry>>,
-    /// The versions that no view needs any more.
-    pub freed: Freed,
+/// The entries that a view sees of a segment, to be read without its latch.
+pub(crate) struct Part {
+    /// The positions that were looked at.
+    range: Range<u64>,
+    /// The newest removal of a key.
+    removed: Lsn,
+    /// The entries of these positions.
+    entries: Vec<Pinned>,
+    /// The bytes of their allocations, about.
+    bytes: usize,
+    /// The versions that the view sees of entries that have been changed since, with their positions.
+    versions: Vec<(u64, Arc<Entry>)>,
 }
 
 impl Table {
@@ -93,41 +103,68 @@ impl Table {
         self.passed[bit as usize].load(Ordering::Relaxed)
     }
 
-    /// Hands the entries that `reader` sees of the first of these positions on to `visitor`, some dozens of
-    /// them, under the latch of their segment; those that were changed since are in the returned part. With
-    /// `passes` the view needs nothing of the part any more.
-    pub(crate) fn visit(
-        &self,
-        positions: Range<u64>,
-        reader: Reader,
-        passes: bool,
-        visitor: &mut impl Visitor,
-    ) -> Part {
+    /// Finds what `reader` sees of the first of these positions, those of one segment.
+    ///
+    /// SAFETY, of the call: as long as the part is there, writers keep for the view what they replace, and it
+    /// does not pass these positions.
+    // SAFETY: as above.
+    pub(crate) unsafe fn pin(&self, positions: Range<u64>, reader: Reader) -> Part {
         let from = positions.start;
         loop {
             let hash = KeyHash::at(from);
             let index = self.index_of(hash);
-            let segment = self.read_upgradable(index);
+            let segment = self.read(index);
             let n = self.segments();
             if index_among(n, hash) != index {
                 continue;
             }
             let rest = LAST_POSITION >> depth_of(n, index);
             let of_segment = (from | rest) + 1;
-            let end = of_segment.min(positions.end);
-            let is_whole = from & rest == 0 && end == of_segment;
-            let next = segment.visit(from..end, is_whole, reader.cut, visitor);
-            let versions = segment.remset().seen_by(reader, &(from..next));
-            let mut freed = Freed::default();
-            if passes {
-                self.passed[reader.bit as usize].store(next, Ordering::Relaxed);
-                if !segment.remset().is_empty() {
-                    let mut segment = segment.upgrade();
-                    segment.remset_mut().release(reader.bit, &(from..next), &mut freed);
-                }
+            let range = from..of_segment.min(positions.end);
+            let is_whole = from & rest == 0 && range.end == of_segment;
+            let position = |entry: &Entry| KeyHash::of_stored(entry.key()).position();
+            let sees =
+                |entry: &&Entry| entry.lsn() <= reader.cut && (is_whole || range.contains(&position(entry)));
+            // Their fronts side by side: that is where the `Lsn`s are.
+            touch(segment.iter(), 1);
+            let (mut entries, mut bytes) = (Vec::with_capacity(segment.len()), 0);
+            for entry in segment.iter().filter(sees) {
+                bytes += entry.block_len();
+                // SAFETY: the view sees this entry, so a write that replaces it keeps it as it is, until the
+                // view has passed it or is closed. The latch was taken after the cut was settled, so no
+                // write is under way that does not know of the view.
+                entries.push(unsafe { Pinned::new(entry) });
             }
-            return Part { next, versions, freed };
+            return Part {
+                removed: segment.removed(),
+                entries,
+                bytes,
+                versions: segment.remset().seen_by(reader, &range),
+                range,
+            };
         }
+    }
+
+    /// Has a view need nothing of these positions any more, which are of one segment or were. Returns the
+    /// versions that no view needs any more.
+    pub(crate) fn pass_over(&self, positions: Range<u64>, bit: u8) -> Freed {
+        let mut freed = Freed::default();
+        let mut from = positions.start;
+        while from < positions.end {
+            let hash = KeyHash::at(from);
+            let index = self.index_of(hash);
+            let segment = self.read_upgradable(index);
+            let n = self.segments();
+            if index_among(n, hash) == index {
+                let end = ((from | (LAST_POSITION >> depth_of(n, index))) + 1).min(positions.end);
+                self.passed[bit as usize].store(end, Ordering::Relaxed);
+                if !segment.remset().is_empty() {
+                    segment.upgrade().remset_mut().release(bit, &(from..end), &mut freed);
+                }
+                from = end;
+            }
+        }
+        freed
     }
 
     /// Hands the entry of a key that `reader` sees to `visit`, under the latch of its segment if it has not
@@ -169,7 +206,7 @@ impl Table {
             let n = self.segments();
             if index_among(n, hash) == index {
                 let rest = LAST_POSITION >> depth_of(n, index);
-                return segment.visit(from..(from | rest) + 1, from & rest == 0, newest, visitor);
+                return segment.visit(from..(from | rest) + 1, newest, visitor);
             }
         }
     }
@@ -221,33 +258,52 @@ impl Table {
     }
 }
 
-impl Segment {
-    /// Visits entries that were there at `cut`, those of the first positions in `range`. Returns how far it
-    /// went: up to the end of the range, or up to a position before which there are enough. `is_whole`: the
-    /// range is all of the segment.
-    fn visit<V: Visitor>(&self, range: Range<u64>, is_whole: bool, cut: Lsn, visitor: &mut V) -> u64 {
-        let seen = self.iter().filter(|entry| entry.lsn() <= cut);
-        if is_whole {
-            let bytes = self.iter().map(Entry::block_len).sum();
-            if self.len() <= part_len::<V>(self.len(), bytes) {
-                visitor.part(range.start, range.end, self.removed());
-                touch(self.iter(), visitor.reach().min(REACH_MAX));
-                seen.for_each(|entry| visitor.visit(entry));
-                return range.end;
+impl Part {
+    /// Hands the first of the entries on to `visitor`, and the versions in their place. Returns the position
+    /// up to which it went.
+    pub(crate) fn read(mut self, visitor: &mut impl Visitor) -> u64 {
+        #[cfg(shuttle)]
+        shuttle::thread::yield_now();
+        let end = if self.bytes <= PART_BYTES { self.range.end } else { self.choose() };
+        visitor.part(self.range.start, end, self.removed);
+        let reach = visitor.reach().min(REACH_MAX);
+        for entries in self.entries.chunks(FETCHED) {
+            touch(entries.iter().map(Pinned::entry), reach);
+            for pinned in entries {
+                #[cfg(shuttle)]
+                shuttle::thread::yield_now();
+                visitor.visit(pinned.entry());
             }
         }
+        let versions = self.versions.iter().filter(|(at, _)| *at < end);
+        versions.for_each(|(_, version)| visitor.version(version));
+        end
+    }
+
+    /// Keeps those of the first positions, as many as are enough. Returns where the next ones begin.
+    fn choose(&mut self) -> u64 {
+        let position = |pinned: &Pinned| KeyHash::of_stored(pinned.entry().key()).position();
+        let mut placed: Vec<(u64, Pinned)> =
+            self.entries.drain(..).map(|pinned| (position(&pinned), pinned)).collect();
+        let most = part_len(self.bytes, placed.len(), PART_BYTES);
+        let end = end_of(&mut placed, most, |(at, _)| *at).unwrap_or(self.range.end);
+        self.entries.extend(placed.into_iter().filter(|(at, _)| *at < end).map(|(_, pinned)| pinned));
+        end
+    }
+}
+
+impl Segment {
+    /// Visits entries up to `newest`, those of the first positions in `range`. Returns how far it went: up to
+    /// the end of the range, or up to a position before which there are enough.
+    fn visit<V: Visitor>(&self, range: Range<u64>, newest: Lsn, visitor: &mut V) -> u64 {
         // The fronts are looked at for every part of the segment, the rest for one of them.
         touch(self.iter(), 1);
-        let placed = seen.map(|entry| (KeyHash::of(entry.key()).position(), entry));
+        let seen = self.iter().filter(|entry| entry.lsn() <= newest);
+        let placed = seen.map(|entry| (KeyHash::of_stored(entry.key()).position(), entry));
         let mut found: Vec<(u64, &Entry)> = placed.filter(|(at, _)| range.contains(at)).collect();
-        let mut end = range.end;
-        let most = part_len::<V>(found.len(), found.iter().map(|(_, entry)| entry.block_len()).sum());
-        if found.len() > most {
-            let (before, first, _) = found.select_nth_unstable_by_key(most, |(at, _)| *at);
-            // Equal positions go together: all of the first, if there is nothing before it.
-            let bound = first.0;
-            end = if before.iter().any(|(at, _)| *at < bound) { bound } else { bound + 1 };
-        }
+        let bytes = found.iter().map(|(_, entry)| entry.block_len()).sum();
+        let most = part_len(bytes, found.len(), LIVE_BYTES).min(LIVE_ENTRIES);
+        let end = end_of(&mut found, most, |(at, _)| *at).unwrap_or(range.end);
         visitor.part(range.start, end, self.removed());
         let read = found.iter().filter(|(at, _)| *at < end).map(|(_, entry)| *entry);
         touch(read.clone(), visitor.reach().min(REACH_MAX));
@@ -256,8 +312,50 @@ impl Segment {
     }
 }
 
-/// How many of entries that have so many bytes together are read under one latch. More are only read where
-/// they have one position.
-fn part_len<V: Visitor>(count: usize, bytes: usize) -> usize {
-    (count * PART_BYTES / bytes.max(1)).clamp(1, V::PART_ENTRIES)
+/// How many of `count` entries that have so many bytes together are as many as `most`.
+fn part_len(bytes: usize, count: usize, most: usize) -> usize {
+    (count * most / bytes.max(1)).max(1)
+}
+
+/// The position in front of which about `most` are found; `None` if there are no more than that. Those of one
+/// position go together.
+fn end_of<T>(found: &mut [T], most: usize, position: impl Fn(&T) -> u64) -> Option<u64> {
+    if found.len() <= most {
+        return None;
+    }
+    let (before, first, _) = found.select_nth_unstable_by_key(most, &position);
+    // All of the first position, if there is nothing before it.
+    let bound = position(first);
+    Some(if before.iter().any(|one| position(one) < bound) { bound } else { bound + 1 })
+}
+
+#[cfg(all(test, not(any(shuttle, loom))))]
+mod tests {
+    use super::*;
+    use crate::record::{Change, Stamped};
+    use crate::table::{KeyRef, Retired};
+
+    #[test]
+    fn a_part_has_no_entry_of_positions_that_are_not_kept_for_the_view() {
+        let table = Table::default();
+        for number in 0..100 {
+            let key = format!("key:{number}");
+            let key = KeyRef::of(0, key.as_bytes());
+            let change = Change::Put { value: (&[][..]).into(), expiry: None };
+            let (index, mut segment) = table.write_of(key.hash);
+            let write = Stamped { lsn: Lsn(1), change: &change };
+            let (effect, _) = segment.apply(key, write, Waiting::NONE, &mut Retired::default());
+            table.note(index, effect);
+        }
+        let reader = Reader { bit: 0, cut: Lsn(1) };
+        let mut found = 0;
+        for range in [0..END / 3, END / 3..END] {
+            // SAFETY: nobody else has the table.
+            let part = unsafe { table.pin(range.clone(), reader) };
+            let position = |pinned: &Pinned| KeyHash::of_stored(pinned.entry().key()).position();
+            assert!(part.entries.iter().map(position).all(|at| range.contains(&at)));
+            found += part.entries.len();
+        }
+        assert_eq!(found, 100);
+    }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::walk::{Cancelled, View};
+use super::register::Cancelled;
+use super::walk::View;
 use crate::index::{Direction, Index, IndexRange, IndexScan, Pointer};
 use crate::table::latch::Ordering;
 use crate::table::{Entry, KeyHash};

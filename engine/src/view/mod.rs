@@ -1,7 +1,7 @@
 //! Views: the whole store as of one instant, read step by step while writers go on.
 //!
 //! ```text
-//!   open ──> cut s ──> part after part, each under one short latch ──> close
+//!   open ──> cut s ──> part after part, each found under a short latch ──> close
 //!                      writers keep what they replace behind the walk, for as long as a view needs it
 //! ```
 //!
@@ -18,5 +18,5 @@ mod walk;
 
 pub use forked::ForkedScan;
 pub use live::Live;
-pub use register::{OpenView, ViewError, ViewLimits, ViewOptions, Views, ViewsStatus};
-pub use walk::{Cancelled, View, Walked};
+pub use register::{Cancelled, OpenView, ViewError, ViewLimits, ViewOptions, Views, ViewsStatus};
+pub use walk::{View, Walked};

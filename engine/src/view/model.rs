@@ -7,16 +7,19 @@
 //!   1 that splits and merges segments                            nothing is kept at the end
 //! ```
 //!
+//! And with a thread that cancels views while they are read: a view that is read to its end has the sum.
+//!
 //! And with an index of the amounts, which is made and built meanwhile, behind gates as the engine has them:
 //! 2 writers, 2 readers of the index.
 
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use shuttle::thread;
 
-use super::{View, ViewOptions, Views};
+use super::{Cancelled, View, ViewLimits, ViewOptions, Views};
 use crate::index::{Direction, Index, IndexRange, IndexValue, Indexed, Indexes, maintained};
 use crate::io::SystemClock;
 use crate::lock::{RwLock, rank};
@@ -78,7 +81,8 @@ impl Store {
         }
     }
 
-    /// Sets what a key has; a key without anything is deleted.
+    /// Sets what a key has, by turns in a new value and in the bytes of the one that it has; a key without
+    /// anything is deleted.
     fn put(
         &self,
         latched: &mut [(usize, WriteLatch<'_>)],
@@ -91,9 +95,10 @@ impl Store {
         let key = KeyRef::of(0, &key);
         let index = table.index_of(key.hash);
         let (_, segment) = latched.iter_mut().find(|(other, _)| *other == index).expect("it is latched");
-        let text = amount.to_string().into_bytes();
+        let text = format!("{amount:03}").into_bytes();
         let change = match amount {
             0 => Change::Delete,
+            _ if lsn.0.is_multiple_of(2) => Change::Patch { offset: 0, bytes: text.into() },
             _ => Change::Put { value: text.into(), expiry: None },
         };
         let readers = self.views.before(lsn, || self.newest());
@@ -158,28 +163,45 @@ impl Store {
         }
     }
 
-    fn read_once(&self) {
+    fn read_once(&self) -> Result<(), Cancelled> {
         let mut view = self.open(&[ViewOptions::once("test")]).remove(0);
         let mut sum = 0;
-        while view.step(&mut |entry: &Entry| sum += amount_in(entry)).unwrap().is_some() {}
+        while view.step(&mut |entry: &Entry| sum += amount_in(entry))?.is_some() {}
         assert_eq!(sum, SUM);
+        Ok(())
+    }
+
+    /// Two that have a part of the positions each, read by turns.
+    fn read_in_parts(&self) -> Result<(), Cancelled> {
+        let half = |number| ViewOptions { part: (number, 2), ..ViewOptions::once("test") };
+        let (mut views, mut sum) = (self.open(&[half(0), half(1)]), 0);
+        while !views.is_empty() {
+            let view = views.len() - 1;
+            match views[view].step(&mut |entry: &Entry| sum += amount_in(entry))? {
+                Some(_) => views.rotate_right(1),
+                None => drop(views.pop()),
+            }
+        }
+        assert_eq!(sum, SUM);
+        Ok(())
     }
 
     /// One that is closed early and one that is read twice, of the same instant.
-    fn read_pinned(&self) {
+    fn read_pinned(&self) -> Result<(), Cancelled> {
         let mut views = self.open(&[ViewOptions::once("test"), ViewOptions::pinned("test")]);
         let (pinned, mut once) = (views.pop().unwrap(), views.pop().unwrap());
-        once.step(&mut |_: &Entry| {}).unwrap();
+        once.step(&mut |_: &Entry| {})?;
         for _ in 0..2 {
             let (mut sum, mut from) = (0, Some(0));
             while let Some(at) = from {
-                from = pinned.read_at(0, at..END, &mut |entry: &Entry| sum += amount_in(entry)).unwrap();
+                from = pinned.read_at(0, at..END, &mut |entry: &Entry| sum += amount_in(entry))?;
             }
             assert_eq!(sum, SUM);
             if let Some(db) = once.next_db() {
                 assert_eq!(db, 0);
             }
         }
+        Ok(())
     }
 }
 
@@ -211,10 +233,10 @@ fn history() {
         let store = store.clone();
         threads.push(thread::spawn(move || {
             if reader == 0 {
-                store.read_once();
-                store.read_once();
+                store.read_in_parts().unwrap();
+                store.read_once().unwrap();
             } else {
-                store.read_pinned();
+                store.read_pinned().unwrap();
             }
         }));
     }
@@ -227,6 +249,30 @@ fn history() {
             store.tables[0].make_room(1_200);
             store.tables[0].shrink(2);
         }));
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    store.assert_at_rest();
+}
+
+fn cancelled_history() {
+    let store = Store::filled();
+    store.views.set_limits(ViewLimits { retained_bytes: 1, passing_bytes: 0, age: Duration::ZERO });
+    let mut threads = Vec::new();
+    for writer in 0..2 {
+        let store = store.clone();
+        threads.push(thread::spawn(move || {
+            store.transfer(writer as usize, writer, (writer + 1) % KEYS, 3);
+            store.transfer(writer as usize, (writer + 3) % KEYS, writer, SUM);
+            store.transfer(writer as usize, writer, (writer + 2) % KEYS, 1);
+        }));
+    }
+    for reads in [Store::read_once, Store::read_pinned] {
+        let store = store.clone();
+        threads.push(thread::spawn(move || reads(&store).unwrap_or_default()));
+    }
+    {
+        let store = store.clone();
+        threads.push(thread::spawn(move || (0..3).for_each(|_| _ = store.views.enforce_limits())));
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     store.assert_at_rest();
@@ -271,7 +317,7 @@ fn indexed_history() {
 impl Store {
     fn assert_at_rest(&self) {
         self.tables[0].assert_invariants();
-        self.read_once();
+        self.read_once().unwrap();
         let status = self.views.status();
         assert_eq!((status.open.len(), status.retained.records, status.retained.bytes), (0, 0, 0));
     }
@@ -285,6 +331,16 @@ fn every_view_has_the_sum_in_random_orders() {
 #[test]
 fn every_view_has_the_sum_when_any_thread_is_held_up() {
     shuttle::check_pct(history, 20_000, 4);
+}
+
+#[test]
+fn every_view_that_is_not_cancelled_has_the_sum_in_random_orders() {
+    shuttle::check_random(cancelled_history, 20_000);
+}
+
+#[test]
+fn every_view_that_is_not_cancelled_has_the_sum_when_any_thread_is_held_up() {
+    shuttle::check_pct(cancelled_history, 20_000, 4);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::cuts::Cuts;
 use crate::index::{Index, Indexes};
 use crate::io::Clock;
-use crate::lock::{Mutex, RwLock, rank};
+use crate::lock::{Mutex, RwLock, RwLockReadGuard, rank};
 use crate::record::Lsn;
 use crate::table::latch::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::table::{END, Freed, Reader, Readers, Retained, Table, VIEWS};
@@ -20,6 +20,11 @@ pub enum ViewError {
     #[error("{VIEWS} views are open, as many as there can be; wait until one is closed, see INFO views")]
     TooMany,
 }
+
+/// The view was past a limit and has been cancelled; what was read last counts for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the view for the {0} was cancelled: it was past a limit of age or of memory for old versions")]
+pub struct Cancelled(pub &'static str);
 
 /// The purpose of a view.
 #[derive(Clone, Copy, Debug)]
@@ -107,14 +112,23 @@ pub(super) struct Opened {
     pub(super) db: AtomicU8,
     /// Set before writers are told to take no more notice of it.
     pub(super) cancelled: AtomicBool,
-    /// Whether all has been given back. Held by the thread that does that, so that the bit is not used again
-    /// meanwhile.
-    ended: Mutex<bool, rank::ViewEnd>,
+    /// Whether all has been given back. Held for writing by the thread that does that, so that the bit is not
+    /// used again meanwhile, and for reading by those that read what is kept for the view.
+    ended: RwLock<bool, rank::ViewEnd>,
 }
 
 impl Opened {
     pub(super) fn reader(&self) -> Reader {
         Reader { bit: self.bit, cut: self.cut }
+    }
+
+    /// Has the view stay as it is, until what is returned is dropped: writers keep for it what they replace.
+    pub(super) fn hold(&self) -> Result<RwLockReadGuard<'_, bool, rank::ViewEnd>, Cancelled> {
+        let ended = self.ended.read();
+        if *ended || self.cancelled.load(Ordering::Acquire) {
+            return Err(Cancelled(self.options.purpose));
+        }
+        Ok(ended)
     }
 
     /// The progress in thousandths; 0 while nothing is read, and for pinned views.
@@ -252,7 +266,7 @@ impl Views {
                 since,
                 db: AtomicU8::new(options.db.unwrap_or(0)),
                 cancelled: AtomicBool::new(false),
-                ended: Mutex::new(false),
+                ended: RwLock::new(false),
             })
         };
         let views: Vec<Arc<Opened>> =
@@ -260,6 +274,10 @@ impl Views {
         self.open.lock().extend(views.iter().cloned());
         self.opened.fetch_add(views.len() as u64, Ordering::Relaxed);
         Ok(views)
+    }
+
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.clock
     }
 
     /// The views that see what was there before the write that has got `lsn`.
@@ -351,7 +369,7 @@ impl Views {
 
     /// Has writers take no more notice of a view, and gives back its versions, if nobody has done that yet.
     fn end(&self, opened: &Opened, finished: bool) {
-        let mut ended = opened.ended.lock();
+        let mut ended = opened.ended.write();
         if *ended {
             return;
         }

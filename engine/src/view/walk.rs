@@ -1,18 +1,40 @@
 //! Walks through a view, range by range.
 
+#![expect(unsafe_code, reason = "what a view sees is read without latches: see `table/pinned.rs`")]
+
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::register::{Opened, ViewError, ViewOptions, Views};
+use super::register::{Cancelled, Opened, ViewError, ViewOptions, Views};
 use crate::index::Indexes;
+use crate::io::Clock;
 use crate::record::Lsn;
 use crate::table::latch::Ordering;
 use crate::table::{Entry, Table, Visitor};
 
-/// The view was past a limit and has been cancelled; what was read last counts for nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the view for the {0} was cancelled: it was past a limit of age or of memory for old versions")]
-pub struct Cancelled(pub &'static str);
+/// A thread that had to wait for its processor may then keep it for this share of the time that it waited.
+const SHARE: u32 = 8;
+/// But no longer than this.
+const TURN_MAX: Duration = Duration::from_micros(500);
+
+thread_local! {
+    /// Until then this thread does not give way.
+    static KEEPS_UNTIL: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Lets threads run that wait for this processor. The system would let them wait for the end of its tick, up
+/// to 4 ms, as a thread that reads the store works without a pause.
+fn give_way(clock: &dyn Clock) {
+    let began = clock.monotonic();
+    if began < KEEPS_UNTIL.get() {
+        return;
+    }
+    std::thread::yield_now();
+    let now = clock.monotonic();
+    KEEPS_UNTIL.set(now + (now.saturating_sub(began) / SHARE).min(TURN_MAX));
+}
 
 /// The result of one step of a walk: a range of a database's positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +118,7 @@ impl View {
     /// Hands the entries of the next part of the store to `visitor`, and says what part that is; `None` at
     /// the end. A view that is not pinned can be walked once: what was read is not kept any longer.
     ///
-    /// `visitor` is called under a latch: it must be quick, must not wait, and must not call the store.
+    /// `visitor` must not wait, and must not close a view: it is called while nobody can cancel this one.
     pub fn step(&mut self, visitor: &mut impl Visitor) -> Result<Option<Walked>, Cancelled> {
         while self.db < self.databases_end() {
             if self.from == self.positions.end {
@@ -135,14 +157,19 @@ impl View {
         visitor: &mut impl Visitor,
     ) -> Result<u64, Cancelled> {
         let table = &self.opened.tables[db as usize];
-        let part = table.visit(positions, self.opened.reader(), passes, visitor);
-        self.views.note_freed(part.freed.retained);
-        // Acquire, behind the latch: if a writer had not kept what this part lacks, this is set already.
-        if self.opened.cancelled.load(Ordering::Acquire) {
-            return Err(Cancelled(self.opened.options.purpose));
-        }
-        part.versions.iter().for_each(|version| visitor.version(version));
-        Ok(part.next)
+        let from = positions.start;
+        // While nothing is held.
+        give_way(self.views.clock());
+        let held = self.opened.hold()?;
+        // SAFETY: `held` keeps the view from being ended, so writers keep what they replace. Only this thread
+        // passes these positions of a view that is read once, below; one that is pinned passes none.
+        let part = unsafe { table.pin(positions, self.opened.reader()) };
+        let next = part.read(visitor);
+        let freed = passes.then(|| table.pass_over(from..next, self.opened.bit));
+        drop(held);
+        // What was freed is dropped here, without a lock.
+        freed.into_iter().for_each(|freed| self.views.note_freed(freed.retained));
+        Ok(next)
     }
 
     /// The entries as of the cut, one by one, of the rest of the walk; for tests and small stores.

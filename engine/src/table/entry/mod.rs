@@ -301,7 +301,8 @@ impl Entry {
     }
 
     /// As `apply`, but what was there before is kept, at the cost of a bounded copy: a value that is replaced
-    /// as a whole is moved, nodes are shared, and what is in one allocation is copied.
+    /// as a whole is moved, nodes are shared, and what is in one allocation is copied. The allocations of
+    /// what was there stay as they are: a view may be reading them (`table/pinned.rs`).
     pub(super) fn apply_and_keep(
         &mut self,
         change: &Change<'_>,
@@ -317,9 +318,10 @@ impl Entry {
                 (Entry { body: empty }, Applied::Emptied)
             }
             _ => {
-                let entry = self.clone();
+                let mut new = self.clone();
                 left::take_bytes();
-                let applied = self.apply(change, lsn, retired)?;
+                let applied = new.apply(change, lsn, retired)?;
+                let entry = std::mem::replace(self, new);
                 let bytes = entry.body.bytes_of_clone() + left::take_bytes();
                 return Ok((applied, OldVersion { entry, bytes }));
             }
