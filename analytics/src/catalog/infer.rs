@@ -144,7 +144,7 @@ impl Sampler {
             if let Some(reason) = self.query.stopped() {
                 return Err(reason);
             }
-            // Under a latch they are only taken, which shares what is long.
+            // Within a part they are only taken, which shares what is long.
             let (now, mut taken) = (reading.now, Vec::new());
             let mut take = |entry: &Entry| {
                 visited += 1;

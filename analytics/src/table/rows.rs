@@ -67,7 +67,8 @@ pub(crate) struct Rows {
     in_order: bool,
     /// Bytes from the front of an entry in which all is that is wanted, about.
     reach: usize,
-    /// Entries whose rows are made when no latch is held, and how many elements of the first have theirs.
+    /// Entries whose rows are made behind the part of the view, and how many elements of the first have
+    /// theirs.
     later: VecDeque<Entry>,
     later_at: usize,
 }

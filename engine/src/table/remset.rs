@@ -81,9 +81,11 @@ impl Remset {
     /// The versions within `positions` that `reader` sees, with the positions of their keys.
     pub(super) fn seen_by(&self, reader: Reader, positions: &Range<u64>) -> Vec<(u64, Arc<Entry>)> {
         let sees = |version: &&Version| {
+            // The entry last: a look at it waits for memory.
             version.readers & 1 << reader.bit != 0
-                && (version.entry.lsn() <= reader.cut && reader.cut < version.until)
+                && reader.cut < version.until
                 && positions.contains(&version.hash.position())
+                && version.entry.lsn() <= reader.cut
         };
         let seen = self.0.iter().filter(sees);
         seen.map(|version| (version.hash.position(), version.entry.clone())).collect()

@@ -26,8 +26,7 @@ use super::remset::{Freed, RemsetSize};
 use super::segment::Segment;
 use crate::record::Lsn;
 
-/// The bytes of entries in one allocation that a view reads in one part. Of longer entries fewer are read, so
-/// that these are about as many bytes.
+/// The bytes of entries that a view reads in one part, about; of one position all are read.
 const PART_BYTES: usize = 1 << 20;
 /// Entries that are read under one latch where there is no view, about.
 const LIVE_ENTRIES: usize = 128;
@@ -74,8 +73,6 @@ pub(crate) struct Part {
     removed: Lsn,
     /// The entries of these positions.
     entries: Vec<Pinned>,
-    /// The bytes of their allocations, about.
-    bytes: usize,
     /// The versions that the view sees of entries that have been changed since, with their positions.
     versions: Vec<(u64, Arc<Entry>)>,
 }
@@ -127,9 +124,8 @@ impl Table {
                 |entry: &&Entry| entry.lsn() <= reader.cut && (is_whole || range.contains(&position(entry)));
             // Their fronts side by side: that is where the `Lsn`s are.
             touch(segment.iter(), 1);
-            let (mut entries, mut bytes) = (Vec::with_capacity(segment.len()), 0);
+            let mut entries = Vec::with_capacity(segment.len());
             for entry in segment.iter().filter(sees) {
-                bytes += entry.block_len();
                 // SAFETY: the view sees this entry, so a write that replaces it keeps it as it is, until the
                 // view has passed it or is closed. The latch was taken after the cut was settled, so no
                 // write is under way that does not know of the view.
@@ -138,7 +134,6 @@ impl Table {
             return Part {
                 removed: segment.removed(),
                 entries,
-                bytes,
                 versions: segment.remset().seen_by(reader, &range),
                 range,
             };
@@ -264,7 +259,7 @@ impl Part {
     pub(crate) fn read(mut self, visitor: &mut impl Visitor) -> u64 {
         #[cfg(shuttle)]
         shuttle::thread::yield_now();
-        let end = if self.bytes <= PART_BYTES { self.range.end } else { self.choose() };
+        let end = self.choose();
         visitor.part(self.range.start, end, self.removed);
         let reach = visitor.reach().min(REACH_MAX);
         for entries in self.entries.chunks(FETCHED) {
@@ -275,19 +270,27 @@ impl Part {
                 visitor.visit(pinned.entry());
             }
         }
-        let versions = self.versions.iter().filter(|(at, _)| *at < end);
-        versions.for_each(|(_, version)| visitor.version(version));
+        self.versions.iter().for_each(|(_, version)| visitor.version(version));
         end
     }
 
-    /// Keeps those of the first positions, as many as are enough. Returns where the next ones begin.
+    /// Keeps the entries of the first positions, as many as are enough, and their versions. Returns where the
+    /// next ones begin.
     fn choose(&mut self) -> u64 {
+        let kept = self.versions.iter().map(|(_, version)| &**version);
+        let bytes = self.entries.iter().map(Pinned::entry).chain(kept).map(Entry::bytes_about).sum();
+        if bytes <= PART_BYTES {
+            return self.range.end;
+        }
         let position = |pinned: &Pinned| KeyHash::of_stored(pinned.entry().key()).position();
-        let mut placed: Vec<(u64, Pinned)> =
-            self.entries.drain(..).map(|pinned| (position(&pinned), pinned)).collect();
-        let most = part_len(self.bytes, placed.len(), PART_BYTES);
+        let mut placed: Vec<(u64, Option<Pinned>)> =
+            self.entries.drain(..).map(|pinned| (position(&pinned), Some(pinned))).collect();
+        placed.extend(self.versions.iter().map(|(at, _)| (*at, None)));
+        let most = part_len(bytes, placed.len(), PART_BYTES);
         let end = end_of(&mut placed, most, |(at, _)| *at).unwrap_or(self.range.end);
-        self.entries.extend(placed.into_iter().filter(|(at, _)| *at < end).map(|(_, pinned)| pinned));
+        let read = placed.into_iter().filter(|(at, _)| *at < end);
+        self.entries.extend(read.filter_map(|(_, pinned)| pinned));
+        self.versions.retain(|(at, _)| *at < end);
         end
     }
 }

@@ -25,7 +25,8 @@ impl Live {
         Live { db, table, indexes, from: 0 }
     }
 
-    /// Hands the entries of the next part of the table to `visitor`; `false` at the end. As `View::step`.
+    /// Hands the entries of the next part of the table to `visitor`; `false` at the end. `visitor`
+    /// is called under a latch: it must be quick, must not wait, and must not call the store.
     pub fn step(&mut self, visitor: &mut impl Visitor) -> bool {
         if self.from == END {
             return false;

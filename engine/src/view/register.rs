@@ -72,7 +72,7 @@ impl ViewOptions {
         END * number / of..END * (number + 1) / of
     }
 
-    fn reads(&self, db: usize) -> bool {
+    pub(super) fn reads(&self, db: usize) -> bool {
         self.db.is_none_or(|only| usize::from(only) == db)
     }
 
@@ -124,11 +124,13 @@ impl Opened {
 
     /// Has the view stay as it is, until what is returned is dropped: writers keep for it what they replace.
     pub(super) fn hold(&self) -> Result<RwLockReadGuard<'_, bool, rank::ViewEnd>, Cancelled> {
-        let ended = self.ended.read();
-        if *ended || self.cancelled.load(Ordering::Acquire) {
-            return Err(Cancelled(self.options.purpose));
+        let cancelled = Err(Cancelled(self.options.purpose));
+        // Asked first as well: not to wait while what was kept is given back.
+        if self.cancelled.load(Ordering::Acquire) {
+            return cancelled;
         }
-        Ok(ended)
+        let ended = self.ended.read();
+        if *ended || self.cancelled.load(Ordering::Acquire) { cancelled } else { Ok(ended) }
     }
 
     /// The progress in thousandths; 0 while nothing is read, and for pinned views.

@@ -143,8 +143,13 @@ impl View {
         positions: Range<u64>,
         visitor: &mut impl Visitor,
     ) -> Result<Option<u64>, Cancelled> {
-        debug_assert!(self.opened.options.pinned, "only a pinned view keeps what was read");
-        let until = positions.end;
+        let (options, until) = (&self.opened.options, positions.end);
+        let own = options.positions();
+        assert!(options.pinned, "only a pinned view keeps what was read");
+        assert!(
+            options.reads(db.into()) && own.start <= positions.start && until <= own.end,
+            "a view keeps only what it reads"
+        );
         let end = self.read(db, positions, false, visitor)?;
         Ok((end != until).then_some(end))
     }
@@ -172,7 +177,8 @@ impl View {
         Ok(next)
     }
 
-    /// The entries as of the cut, one by one, of the rest of the walk; for tests and small stores.
+    /// The entries as of the cut, one by one, of the rest of the walk; for tests and small stores. `visit`
+    /// must not wait.
     pub fn for_each(mut self, mut visit: impl FnMut(u8, &Entry)) -> Result<(), Cancelled> {
         while let Some(db) = self.next_db() {
             self.step(&mut |entry: &Entry| visit(db, entry))?;

@@ -1,7 +1,7 @@
 //! A whole store as an RDB file, through a view: what `checkpoint-format rdb` and `tarn export` write.
 //!
 //! ```text
-//!   view ──part, copied under its latch──> tarn_rdb::Writer ──> dump.rdb.tmp ──sync, rename──> dump.rdb
+//!   view ──part, copied──> tarn_rdb::Writer ──> dump.rdb.tmp ──sync, rename──> dump.rdb
 //! ```
 
 use std::fs::File;
@@ -73,7 +73,7 @@ pub(crate) fn write<E: From<Cancelled> + From<DiskError>>(
     let (mut counts, mut selected) = (Counts::default(), None);
     let mut part: Vec<Entry> = Vec::new();
     while let Some(db) = view.next_db() {
-        // Written behind the latch: a disk may be slow.
+        // Written behind the part: a disk may be slow, and a view cannot be cancelled within one.
         view.step(&mut |entry: &Entry| part.push(entry.clone()))?;
         if !part.is_empty() && selected.replace(db) != Some(db) {
             let (keys, expiring) = (view.keys(db) as u64, view.expiring(db) as u64);
