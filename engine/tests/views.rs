@@ -396,6 +396,22 @@ fn what_a_view_keeps_of_a_large_value_is_counted_as_it_grows() {
 }
 
 #[test]
+fn what_a_view_does_not_keep_is_not_read() {
+    let store = store();
+    let options = [ViewOptions::once("test"), ViewOptions { db: Some(1), ..ViewOptions::pinned("test") }];
+    let views = store.engine.open_views(&options).unwrap();
+    let part = ViewOptions { part: (0, 2), ..ViewOptions::pinned("test") };
+    let part = store.engine.open_view(part).unwrap();
+    let refused = |view: &View, db| {
+        let read = || view.read_at(db, 0..tarn_engine::table::END, &mut |_: &Entry| {}).is_ok();
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).is_err()
+    };
+    assert!(refused(&views[0], 0), "it is read once");
+    assert!(refused(&views[1], 0) && !refused(&views[1], 1), "it has one database");
+    assert!(refused(&part, 0), "it ends before");
+}
+
+#[test]
 fn of_other_parts_nothing_is_kept() {
     const KEYS: u64 = 3_000;
     let store = store();

@@ -24,7 +24,7 @@ pub(crate) const BATCH_ROWS: usize = 8192;
 /// Bytes of a batch, about: of large values there are fewer rows.
 const BATCH_BYTES: usize = 8 << 20;
 /// Of longer collections no row is made while a part of a view is read.
-const ELEMENTS_LATCHED: usize = 64;
+const ELEMENTS_IN_PART: usize = 64;
 /// Fields of a hash that are found in one pass through it.
 const FIELDS_MAX: usize = 32;
 
@@ -278,7 +278,7 @@ impl Rows {
             && let Some(entry) = self.later.front().cloned()
         {
             // A few at a time, as they may be large.
-            let wanted = (self.batch - self.made.rows).min(ELEMENTS_LATCHED);
+            let wanted = (self.batch - self.made.rows).min(ELEMENTS_IN_PART);
             let added = self.add(&entry, self.later_at, wanted);
             self.later_at += added;
             if self.later_at >= self.elements_of(&entry) {
@@ -512,10 +512,10 @@ fn is_short(layout: Layout, entry: &Entry) -> bool {
     match (layout, entry.value()) {
         (Layout::Documents, _) => false,
         (_, ValueRef::String(text) | ValueRef::Json(text)) => text.whole().is_some(),
-        (_, ValueRef::List(list)) => list.len() <= ELEMENTS_LATCHED,
-        (_, ValueRef::Set(set)) => set.len() <= ELEMENTS_LATCHED,
-        (_, ValueRef::ZSet(zset)) => zset.len() <= ELEMENTS_LATCHED,
-        (_, ValueRef::Hash(hash)) => hash.len() <= ELEMENTS_LATCHED,
+        (_, ValueRef::List(list)) => list.len() <= ELEMENTS_IN_PART,
+        (_, ValueRef::Set(set)) => set.len() <= ELEMENTS_IN_PART,
+        (_, ValueRef::ZSet(zset)) => zset.len() <= ELEMENTS_IN_PART,
+        (_, ValueRef::Hash(hash)) => hash.len() <= ELEMENTS_IN_PART,
     }
 }
 

@@ -335,30 +335,138 @@ fn end_of<T>(found: &mut [T], most: usize, position: impl Fn(&T) -> u64) -> Opti
 #[cfg(all(test, not(any(shuttle, loom))))]
 mod tests {
     use super::*;
-    use crate::record::{Change, Stamped};
+    use crate::record::{Change, Kind, Side, Stamped};
+    use crate::table::latch::AtomicU64;
     use crate::table::{KeyRef, Retired};
+    use crate::value::{ImageBuilder, ValueRef, elements_of};
+
+    /// A view that has seen what was written at 1.
+    const READER: Reader = Reader { bit: 0, cut: Lsn(1) };
+
+    fn write(table: &Table, key: &str, write: Stamped<'_, '_>, readers: Readers<'_>) {
+        let key = KeyRef::of(0, key.as_bytes());
+        let (index, mut segment) = table.write_of(key.hash);
+        let (effect, fits) =
+            segment.apply(key, write, table.waiting(readers, key.hash), &mut Retired::default());
+        assert!(fits);
+        table.note(index, effect);
+    }
+
+    /// Creates what the view sees.
+    fn create(table: &Table, key: &str, change: &Change<'_>) {
+        write(table, key, Stamped { lsn: Lsn(1), change }, Readers::NONE);
+    }
+
+    /// Changes that.
+    fn change(table: &Table, key: &str, change: &Change<'_>) {
+        let cuts = [AtomicU64::new(READER.cut.0)];
+        let readers = Readers { active: 1, newest: READER.cut, lsn: Lsn(2), cuts: &cuts };
+        write(table, key, Stamped { lsn: Lsn(2), change }, readers);
+    }
+
+    fn put(value: Vec<u8>) -> Change<'static> {
+        Change::Put { value: value.into(), expiry: None }
+    }
+
+    /// A collection of so many elements.
+    fn image(kind: Kind, elements: usize) -> Change<'static> {
+        let mut image = ImageBuilder::new(kind);
+        for number in 0..elements {
+            let name = format!("element:{number}").into_bytes();
+            match kind {
+                Kind::Hash => image.push_field(&name, b"value"),
+                Kind::ZSet => image.push_scored(&name, 1.0),
+                _ => image.push_element(&name),
+            }
+        }
+        Change::Image { kind, elements: image.finish().into(), expiry: None, sticky: false }
+    }
+
+    fn contents(entry: &Entry) -> Vec<u8> {
+        match entry.value() {
+            ValueRef::String(text) => text.to_vec(),
+            value => elements_of(value),
+        }
+    }
 
     #[test]
     fn a_part_has_no_entry_of_positions_that_are_not_kept_for_the_view() {
         let table = Table::default();
-        for number in 0..100 {
-            let key = format!("key:{number}");
-            let key = KeyRef::of(0, key.as_bytes());
-            let change = Change::Put { value: (&[][..]).into(), expiry: None };
-            let (index, mut segment) = table.write_of(key.hash);
-            let write = Stamped { lsn: Lsn(1), change: &change };
-            let (effect, _) = segment.apply(key, write, Waiting::NONE, &mut Retired::default());
-            table.note(index, effect);
-        }
-        let reader = Reader { bit: 0, cut: Lsn(1) };
+        (0..100).for_each(|number| create(&table, &format!("key:{number}"), &put(Vec::new())));
         let mut found = 0;
         for range in [0..END / 3, END / 3..END] {
             // SAFETY: nobody else has the table.
-            let part = unsafe { table.pin(range.clone(), reader) };
+            let part = unsafe { table.pin(range.clone(), READER) };
             let position = |pinned: &Pinned| KeyHash::of_stored(pinned.entry().key()).position();
             assert!(part.entries.iter().map(position).all(|at| range.contains(&at)));
             found += part.entries.len();
         }
         assert_eq!(found, 100);
+    }
+
+    #[test]
+    fn a_write_leaves_what_a_part_is_about_to_read_as_it_was() {
+        let name = || b"element:1".to_vec().into();
+        let list = [
+            Change::ListPush { side: Side::Back, element: name() },
+            Change::ListInsert { index: 1, element: name() },
+            Change::ListPut { index: 1, element: name() },
+            Change::ListRemove { index: 1 },
+            Change::ListPop { side: Side::Front, count: 2 },
+        ];
+        let set = [Change::SetAdd { member: b"more".into() }, Change::SetRemove { member: name() }];
+        let hash =
+            [Change::HashPut { field: name(), value: b"other".into() }, Change::HashRemove { field: name() }];
+        let zset = [Change::ZSetPut { member: name(), score: 2.0 }, Change::ZSetRemove { member: name() }];
+        let string = [Change::Patch { offset: 1, bytes: b"patch".into() }];
+        let all = || [put(b"other".to_vec()), Change::Expire(Some(9)), Change::Delete];
+        // One allocation, and nodes or chunks.
+        let cases = [
+            (Kind::String, &string[..]),
+            (Kind::List, &list[..]),
+            (Kind::Set, &set[..]),
+            (Kind::Hash, &hash[..]),
+            (Kind::ZSet, &zset[..]),
+        ];
+        for ((kind, changes), elements) in cases.iter().flat_map(|case| [(*case, 5), (*case, 5000)]) {
+            for write in changes.iter().cloned().chain(all()) {
+                let table = Table::default();
+                table.begin(READER.bit, &(0..END));
+                let value =
+                    if kind == Kind::String { put(vec![b'x'; elements * 10]) } else { image(kind, elements) };
+                create(&table, "key", &value);
+                let entry_of = |part: &Part| contents(part.entries[0].entry());
+                // SAFETY: `change` keeps what the view sees.
+                let part = unsafe { table.pin(0..END, READER) };
+                let before = entry_of(&part);
+                change(&table, "key", &write);
+                change(&table, "key", &Change::Delete);
+                assert!(entry_of(&part) == before, "{kind:?} of {elements}, {write:?}");
+                part.read(&mut |entry: &Entry| assert!(contents(entry) == before));
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_is_bounded_by_all_that_is_read_in_it() {
+        const KEYS: usize = 64;
+        let table = Table::default();
+        table.begin(READER.bit, &(0..END));
+        for number in 0..KEYS {
+            create(&table, &format!("list:{number}"), &image(Kind::List, 20_000));
+            create(&table, &format!("string:{number}"), &put(vec![0; 100_000]));
+        }
+        // What is kept of them counts as well.
+        (0..KEYS / 2).for_each(|number| change(&table, &format!("list:{number}"), &Change::Delete));
+        let (mut from, mut read) = (0, 0);
+        while from < END {
+            let mut bytes = Vec::new();
+            // SAFETY: nobody else has the table.
+            let part = unsafe { table.pin(from..END, READER) };
+            from = part.read(&mut |entry: &Entry| bytes.push(entry.bytes_about()));
+            assert!(bytes.iter().sum::<usize>() <= 2 * PART_BYTES, "{bytes:?}");
+            read += bytes.len();
+        }
+        assert_eq!(read, 2 * KEYS);
     }
 }
