@@ -40,8 +40,8 @@ impl Readers<'_> {
         let next = move || {
             let bit = (left != 0).then(|| left.trailing_zeros() as u8)?;
             left &= left - 1;
-            // The maker of these readers has seen all these cuts settled. Acquire: who finds a view closed,
-            // and then changes what it saw, does so behind its last look at that.
+            // The maker of these readers has seen all these cuts settled. Acquire: a writer that finds a view
+            // closed changes entries in place, and does so only after the view's last look at them.
             Some(Reader { bit, cut: Lsn(self.cuts[usize::from(bit)].load(Ordering::Acquire)) })
         };
         std::iter::from_fn(next).filter(move |reader| lsn <= reader.cut && reader.cut < self.lsn)

@@ -72,7 +72,7 @@ impl Header {
 #[derive(Clone, Default)]
 pub(crate) struct Block(Box<[u8]>);
 
-/// A test that reads a block behind its end sees that.
+/// Tests overwrite a block that is freed: a read of it fails then.
 #[cfg(test)]
 impl Drop for Block {
     fn drop(&mut self) {
